@@ -24,24 +24,32 @@ pub(crate) struct DirtyPart {
 
 impl DirtyPart {
     /// Returns the part that a set of dirty objects is in, or `None` where only a pass over
-    /// everything will do. `names` are the interfaces of the last pass.
-    pub(crate) fn of(dirty: &DirtySet, names: &BTreeMap<u32, IfName>) -> Option<DirtyPart> {
+    /// everything will do. `names` are the interfaces of the last pass. On other keys than those
+    /// that matter, whatever other writers have is no concern of ours.
+    pub(crate) fn of(
+        dirty: &DirtySet,
+        names: &BTreeMap<u32, IfName>,
+        matters: impl Fn(&RouteKey) -> bool,
+    ) -> Option<DirtyPart> {
         if dirty.everything {
             return None;
         }
         let devices = dirty.addresses.union(&dirty.neighbours);
         // On an interface that has come since, there may be objects with our marker.
         let named = devices.map(|index| Some((*index, *names.get(index)?)));
-        let routes = dirty.routes.clone();
-        let tables = dirty.tables.iter().copied();
-        Some(DirtyPart {
+        let mut part = DirtyPart {
             devices: named.collect::<Option<_>>()?,
             rules: dirty.rules.clone(),
-            tables: tables
-                .filter(|(family, _)| !routes.contains(family))
-                .collect(),
-            routes,
-        })
+            tables: BTreeSet::new(),
+            routes: dirty.routes.clone(),
+        };
+        let shared = dirty.shared_routes.iter().filter(|key| matters(key));
+        let of_routes = dirty.deleted_routes.iter().chain(shared);
+        let of_routes = of_routes.map(|key| (key.dst.family(), key.table));
+        for (family, table) in dirty.tables.iter().copied().chain(of_routes) {
+            part.add_table(family, table);
+        }
+        Some(part)
     }
 
     pub(crate) fn add(&mut self, location: Location, names: &BTreeMap<u32, IfName>) {
@@ -53,10 +61,13 @@ impl DirtyPart {
                     .extend(named.map(|(index, name)| (*index, *name)));
             }
             Location::Rules(family) => drop(self.rules.insert(family)),
-            Location::Routes(family, table) if !self.routes.contains(&family) => {
-                self.tables.insert((family, table));
-            }
-            Location::Routes(..) => {}
+            Location::Route(key) => self.add_table(key.dst.family(), key.table),
+        }
+    }
+
+    fn add_table(&mut self, family: Family, table: u32) {
+        if !self.routes.contains(&family) {
+            self.tables.insert((family, table));
         }
     }
 
@@ -72,10 +83,12 @@ impl DirtyPart {
                 name.is_some_and(|name| self.devices.values().any(|known| *known == name))
             }
             Location::Rules(family) => self.rules.contains(&family),
-            Location::Routes(family, table) => {
-                self.routes.contains(&family) || self.tables.contains(&(family, table))
-            }
+            Location::Route(key) => self.contains_table(key.dst.family(), key.table),
         }
+    }
+
+    fn contains_table(&self, family: Family, table: u32) -> bool {
+        self.routes.contains(&family) || self.tables.contains(&(family, table))
     }
 
     /// Returns what of a dirty set is not in this part.
@@ -89,13 +102,15 @@ impl DirtyPart {
             .retain(|index| !self.devices.contains_key(index));
         dirty.rules.retain(|family| !self.rules.contains(family));
         dirty.routes.retain(|family| !self.routes.contains(family));
-        let is_outside = |family, table| !self.contains(Location::Routes(family, table));
         dirty
             .tables
-            .retain(|(family, table)| is_outside(*family, *table));
+            .retain(|(family, table)| !self.contains_table(*family, *table));
         dirty
             .deleted_routes
-            .retain(|key| is_outside(key.dst.family(), key.table));
+            .retain(|key| !self.contains(Location::Route(*key)));
+        for routes in [&mut dirty.shared_routes, &mut dirty.freed_routes] {
+            routes.retain(|key| !self.contains(Location::Route(*key)));
+        }
         // The names of removed objects mean nothing without what became dirty by the removal.
         let removed = std::mem::take(&mut dirty.removed);
         let more_removed = std::mem::take(&mut dirty.more_removed);
@@ -131,7 +146,7 @@ impl DirtyPart {
             });
         }
         if self.has_routes() {
-            let contains = |key: &RouteKey| self.contains(Location::of_route(key));
+            let contains = |key: &RouteKey| self.contains(Location::Route(*key));
             let routes = desired.routes.as_ref();
             narrowed.routes = routes.map(|routes| routes.filtered(contains));
         }

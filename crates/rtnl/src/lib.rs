@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod connection;
 mod dirty_part;
 mod error;
 mod history;
+pub mod key;
 mod ledger_scope;
 mod location;
 mod monitor;
@@ -15,6 +17,7 @@ mod planned;
 mod report;
 mod round;
 mod source;
+mod status;
 mod why;
 
 pub use error::{Error, ErrorKind};

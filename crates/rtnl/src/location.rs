@@ -11,14 +11,8 @@ pub(crate) enum Location {
     /// An address or a neighbour on a device. Without a name: on a device that a plan creates.
     Device(Option<IfName>),
     Rules(Family),
-    Routes(Family, u32),
+    Route(RouteKey),
     Nexthops,
-}
-
-impl Location {
-    pub(crate) fn of_route(key: &RouteKey) -> Location {
-        Location::Routes(key.dst.family(), key.table)
-    }
 }
 
 /// Returns the names of the observed interfaces, by index.

@@ -1,11 +1,12 @@
 //! The subscription: a monitor that the driver polls, and that says what became dirty since the
 //! last pass.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use trueup_diff::{Kind, Kinds};
-use trueup_netlink::Namespace;
+use trueup_netlink::{Namespace, NamespaceId};
 use trueup_observe::{DirtySet, Monitor, WatchScope};
 use trueup_reconcile::{Drained, Subscription};
 
@@ -31,9 +32,9 @@ impl Subscription<Error> for Watch {
 
 impl Watch {
     pub(crate) fn open(scope: &Namespace) -> Result<(Watch, MonitorHandle), Error> {
-        let monitor = Monitor::open(scope)?;
-        // Before Linux 5.14 a namespace has no cookie, and looks like its successor.
-        let cookie = monitor.cookie().ok();
+        let scope = scope.pinned()?;
+        let namespace = scope.id()?;
+        let monitor = Monitor::open(&scope)?;
         let descriptor = monitor.as_fd().try_clone_to_owned();
         let descriptor = descriptor.map_err(Error::descriptor)?;
         let state = Arc::new(Mutex::new(MonitorState {
@@ -44,7 +45,7 @@ impl Watch {
         }));
         let handle = MonitorHandle {
             state: Arc::downgrade(&state),
-            cookie,
+            namespace,
         };
         Ok((Watch { descriptor, state }, handle))
     }
@@ -54,14 +55,13 @@ impl Watch {
 #[derive(Clone, Debug)]
 pub(crate) struct MonitorHandle {
     state: Weak<Mutex<MonitorState>>,
-    /// The cookie of the namespace.
-    cookie: Option<u64>,
+    namespace: NamespaceId,
 }
 
 impl MonitorHandle {
-    /// Returns the cookie of the namespace, while it is subscribed to, and if the kernel has one.
-    pub(crate) fn cookie(&self) -> Option<u64> {
-        self.cookie.filter(|_| self.state.strong_count() > 0)
+    /// Returns the namespace, while it is subscribed to.
+    pub(crate) fn namespace(&self) -> Option<NamespaceId> {
+        (self.state.strong_count() > 0).then_some(self.namespace)
     }
 
     /// Takes what became dirty until now; `None` where the subscription has ended.
@@ -80,28 +80,34 @@ impl MonitorHandle {
         Some(dirty)
     }
 
-    /// Ignores our own writes for as long as the returned value lives.
-    pub(crate) fn expect_own_writes(&self) -> OwnWrites {
-        OwnWrites(self.clone())
+    /// Ignores what comes from the port of our socket from now on. Once the socket is closed, the
+    /// port may be another's: then `None`.
+    pub(crate) fn ignore_own_writes(&self, port: Option<u32>) {
+        if let Some(state) = self.state.upgrade() {
+            // Where it fails, our own writes cost a pass.
+            let _ = lock(&state).monitor.ignore_own_writes(port);
+        }
     }
 
     /// Notes that a pass begins to read a part, or everything: what became dirty in it so far needs
-    /// no other pass.
-    pub(crate) fn begin_read(&self, part: Option<&DirtyPart>) {
+    /// no other pass. Returns what became dirty.
+    pub(crate) fn begin_read(&self, part: Option<&DirtyPart>) -> DirtySet {
         let Some(state) = self.state.upgrade() else {
-            return;
+            return DirtySet::everything();
         };
         let mut state = lock(&state);
         if state.drain().is_err() {
             // The driver gets the error itself.
-            return;
+            return DirtySet::everything();
         }
         let dirty = state.monitor.take_dirty();
-        let outside = part.map(|part| part.outside(dirty)).unwrap_or_default();
+        let outside = part.map(|part| part.outside(dirty.clone()));
+        let outside = outside.unwrap_or_default();
         if !outside.is_empty() {
             state.unread.extend(outside);
             state.deliver(Drained::Hint);
         }
+        dirty
     }
 
     /// Makes sure that changes of what a pass is to read are reported from before the read.
@@ -119,12 +125,23 @@ impl MonitorHandle {
         }
     }
 
-    /// Sets what is to be reported from now on, as of the read that has just been.
-    pub(crate) fn set_scope(&self, scope: WatchScope) {
+    /// Sets what is to be reported from now on, as of the read that has just been. Unless the pass
+    /// was quiet, whatever happens may be what an undone op waits for.
+    pub(crate) fn set_scope(&self, quiet: WatchScope, is_quiet: bool) {
         let Some(state) = self.state.upgrade() else {
             return;
         };
         let mut state = lock(&state);
+        let is_unheard = state.scope.as_ref().is_some_and(|before| {
+            grows(&before.devices, &quiet.devices)
+                || grows(&before.route_devices, &quiet.route_devices)
+                || grows(&before.route_sources, &quiet.route_sources)
+        });
+        let mut scope = quiet;
+        if !is_quiet {
+            (scope.devices, scope.nexthops) = (None, None);
+            (scope.route_devices, scope.route_sources) = (None, None);
+        }
         let Some(before) = &state.scope else {
             // So far everything was reported.
             return state.set_scope(scope);
@@ -135,47 +152,13 @@ impl MonitorHandle {
         let is_unreported = |kind: &Kind| {
             scope.any_protocol.contains(*kind) && !before.any_protocol.contains(*kind)
         };
-        let is_unreported = Kind::ALL.iter().any(is_unreported);
+        let is_unreported = is_unheard || Kind::ALL.iter().any(is_unreported);
         state.set_scope(scope);
         if is_unreported {
             // What happened to those since the read was not reported.
             state.unread = DirtySet::everything();
             state.deliver(Drained::Hint);
         }
-    }
-}
-
-/// Has the monitor ignore what comes from the port of our socket. Once that is closed, the port may
-/// be another's.
-#[derive(Debug)]
-pub(crate) struct OwnWrites(MonitorHandle);
-
-/// The events of fewer writes are read and ignored, rather than filtered in the kernel.
-const MANY: usize = 64;
-
-impl OwnWrites {
-    /// Begins with so many writes from a port.
-    pub(crate) fn begin(&self, port: u32, writes: usize) {
-        if let Some(state) = self.0.state.upgrade() {
-            // Where it fails, our own writes cost a pass.
-            let _ = lock(&state)
-                .monitor
-                .ignore_own_writes(Some(port), writes >= MANY);
-        }
-    }
-}
-
-impl Drop for OwnWrites {
-    fn drop(&mut self) {
-        let Some(state) = self.0.state.upgrade() else {
-            return;
-        };
-        let mut state = lock(&state);
-        // The kernel announces a write before it answers it. The driver gets an error itself.
-        if let Ok(drained) = state.drain() {
-            state.deliver(drained);
-        }
-        let _ = state.monitor.ignore_own_writes(None, false);
     }
 }
 
@@ -221,6 +204,12 @@ impl MonitorState {
             self.undelivered = drained;
         }
     }
+}
+
+/// Returns true if a list names what a former one left out; `None` is a list of all.
+fn grows<T: Ord>(before: &Option<BTreeSet<T>>, now: &Option<BTreeSet<T>>) -> bool {
+    let lists = before.as_ref().zip(now.as_ref());
+    lists.is_some_and(|(before, now)| !now.is_subset(before))
 }
 
 fn lock(state: &Mutex<MonitorState>) -> MutexGuard<'_, MonitorState> {

@@ -5,6 +5,8 @@ use std::hash::{Hash, Hasher as _};
 
 use trueup_diff::{AddressKey, Dev, Devices, NeighbourKey, Object, ObjectKey};
 
+use crate::key;
+
 /// A hash of an object's key, with its device by name.
 pub(crate) type ObjectId = u64;
 
@@ -24,7 +26,7 @@ pub(crate) fn key_id(mut key: ObjectKey, devices: &Devices) -> ObjectId {
             *dev = Dev::index(0);
         }
     }
-    digest((key, name))
+    key::of(key, name).0
 }
 
 pub(crate) fn digest(value: impl Hash) -> u64 {

@@ -1,13 +1,16 @@
 //! What proves an object ours, and what a pass does where nothing does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use trueup_diff::{DEFAULT_PROTOCOL, Kind, Kinds, OnConflict, Ownership, Protocols, setters};
+use trueup_diff::{
+    DEFAULT_PROTOCOL, Domain, Kind, Kinds, OnConflict, Ownership, Protocols, setters,
+};
 
 /// Options of a pass.
 ///
 /// [`Options::default`] says what they are unless set otherwise, and what that assumes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     protocol: u8,
     by_marker: Kinds,
@@ -17,6 +20,7 @@ pub struct Options {
     on_conflict: OnConflict,
     grace: Duration,
     contention: Contention,
+    domain: Arc<Domain>,
 }
 
 /// From when on an object counts as contended.
@@ -112,6 +116,14 @@ impl Options {
         Options { contention, ..self }
     }
 
+    /// The part of the namespace that this agent speaks for: all of it unless said otherwise. What
+    /// is outside is another writer's, whatever it bears.
+    #[must_use]
+    pub fn with_domain(self, domain: impl Into<Arc<Domain>>) -> Options {
+        let domain = domain.into();
+        Options { domain, ..self }
+    }
+
     /// The marker.
     pub fn protocol(&self) -> u8 {
         self.protocol
@@ -152,6 +164,11 @@ impl Options {
     pub fn contention(&self) -> Contention {
         self.contention
     }
+
+    /// The part of the namespace that this agent speaks for.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
 }
 
 impl Default for Contention {
@@ -181,6 +198,7 @@ impl Default for Options {
             on_conflict: OnConflict::default(),
             grace: Duration::ZERO,
             contention: Contention::default(),
+            domain: Arc::default(),
         }
     }
 }

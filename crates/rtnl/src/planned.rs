@@ -1,6 +1,8 @@
 //! What a pass would do, as of one observation.
 
-use trueup_diff::{Devices, Link, Observed, Plan, Route};
+use std::collections::BTreeSet;
+
+use trueup_diff::{Item as _, Object, Observed, Op, Plan, Route};
 use trueup_observe::Incomplete;
 
 /// What a pass would do, as of one observation.
@@ -18,13 +20,30 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Nothing is left to do: the kernel has echoed each route as it is to be.
-    pub(crate) fn in_sync(devices: &Devices, links: Vec<Link>, routes: Vec<Route>) -> Planned {
-        let mut plan = Plan::default();
-        plan.devices.clone_from(devices);
+    /// What is left to do of a plan, as the kernel has echoed what was done. `there` are the routes
+    /// that were put there; all else is as before.
+    pub(crate) fn left(
+        left: Plan,
+        mut before: Observed,
+        done: &Plan,
+        there: Vec<Route>,
+    ) -> Planned {
+        let key = |op: &Op| match &op.object {
+            Object::Route(route) => Some(route.key()),
+            _ => None,
+        };
+        let left_keys: BTreeSet<_> = left.ops.iter().filter_map(key).collect();
+        // As they were: what is on their keys now has been echoed.
+        let changed: BTreeSet<_> = done.ops.iter().filter_map(key).collect();
+        let is_same = |route: &Route| {
+            let key = route.key();
+            !changed.contains(&key) || left_keys.contains(&key)
+        };
+        before.routes.retain(is_same);
+        before.routes.extend(there);
         Planned {
-            plan,
-            observed: Observed::default().with_links(links).with_routes(routes),
+            plan: left,
+            observed: before,
             doubts: Vec::new(),
         }
     }

@@ -1,13 +1,15 @@
 //! The report of a pass.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use trueup_apply::{Failure, Outcome, Pending};
 use trueup_diff::{Action, Conflict, Devices, Hold, Object, Op, Plan, Reason};
 use trueup_observe::Incomplete;
-use trueup_reconcile::{self as reconcile, OpKey, ReportedOp};
+use trueup_reconcile::{self as reconcile, OpKey, ReportedOp, Status};
 
+use crate::history::StatusChanges;
 use crate::object_id::object_id;
 use crate::round::Round;
 
@@ -24,6 +26,7 @@ pub struct Report {
     pub(crate) seen: bool,
     pub(crate) adopted: Vec<Object>,
     pub(crate) overwritten: Vec<Object>,
+    pub(crate) statuses: StatusChanges,
     pub(crate) requeue_after: Option<Duration>,
 }
 
@@ -37,7 +40,7 @@ pub struct OpOutcome<'a> {
     pub outcome: &'a Outcome,
     /// The devices that the op refers to.
     pub devices: &'a Devices,
-    plan: &'a Plan,
+    pub(crate) plan: &'a Plan,
 }
 
 impl<'a> OpOutcome<'a> {
@@ -53,17 +56,7 @@ impl<'a> OpOutcome<'a> {
 impl Report {
     /// Every op of the pass, in the order in which they were due.
     pub fn ops(&self) -> impl Iterator<Item = OpOutcome<'_>> {
-        self.rounds.iter().flat_map(|Round { plan, outcomes }| {
-            plan.ops
-                .iter()
-                .zip(&outcomes.outcomes)
-                .map(move |(op, outcome)| OpOutcome {
-                    op,
-                    outcome,
-                    devices: &plan.devices,
-                    plan,
-                })
-        })
+        self.rounds.iter().flat_map(Round::ops)
     }
 
     /// The ops that were carried out.
@@ -147,12 +140,6 @@ impl Report {
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
-
-    /// Whether all was read after the last change. If not, an op that is not in the report may be
-    /// due all the same. A ledger that could not be written is no reason.
-    pub fn is_seen_whole(&self) -> bool {
-        self.seen && self.doubts.is_empty()
-    }
 }
 
 impl trueup_reconcile::Report for Report {
@@ -174,9 +161,21 @@ impl trueup_reconcile::Report for Report {
         }
     }
 
+    fn statuses(&self, visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {
+        for (key, status) in &self.statuses {
+            visit(*key, status.as_ref());
+        }
+    }
+
     fn is_truncated(&self) -> bool {
         self.pending()
             .any(|(_, why)| matches!(why, Pending::Held(Hold::Cut)))
+    }
+
+    /// Returns true if all was read after the last change. If not, an op that is not in the report
+    /// may be due all the same. A ledger that could not be written is no reason.
+    fn is_seen_whole(&self) -> bool {
+        self.seen && self.doubts.is_empty()
     }
 
     fn requeue_after(&self) -> Option<Duration> {

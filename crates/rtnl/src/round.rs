@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use trueup_apply::{ErrorClass, Outcome, Outcomes, Pending};
 use trueup_diff::{Object, Plan};
 
+use crate::report::OpOutcome;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Round {
     pub(crate) plan: Plan,
@@ -12,6 +14,18 @@ pub(crate) struct Round {
 }
 
 impl Round {
+    /// Every op with its outcome.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = OpOutcome<'_>> {
+        let Round { plan, outcomes } = self;
+        let ops = plan.ops.iter().zip(&outcomes.outcomes);
+        ops.map(move |(op, outcome)| OpOutcome {
+            op,
+            outcome,
+            devices: &plan.devices,
+            plan,
+        })
+    }
+
     /// Returns true if the kernel refused a create because something was on the key already.
     pub(crate) fn has_refusal(&self) -> bool {
         self.outcomes.outcomes.iter().any(is_refusal)

@@ -3,18 +3,20 @@
 //! it, and all of it may be lost.
 
 mod contention;
-mod fingerprint;
+pub(crate) mod fingerprint;
 mod grace;
 pub(crate) mod stored_otherwise;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use trueup_diff::{
-    Action, Desired, Devices, FOREVER, Hold, Item as _, Object, ObjectKey, Op, Plan, Reason,
-    Resolved,
+    Action, Desired, Devices, FOREVER, Hold, Item as _, Kind, Kinds, Object, ObjectKey, Op, Plan,
+    Reason, Resolved,
 };
 use trueup_observe::DirtySet;
+use trueup_reconcile::{OpKey, Status};
 
 use self::contention::Contention;
 use self::fingerprint::DesiredFingerprint;
@@ -22,6 +24,7 @@ use self::stored_otherwise::StoredOtherwise;
 use crate::Options;
 use crate::location::Location;
 use crate::object_id::{ObjectId, key_id, object_id};
+use crate::pass::scope::PassScope;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
@@ -31,11 +34,29 @@ pub(crate) struct History {
     declared: [HashSet<ObjectId>; 2],
     /// When an object that bears our marker and was never declared was first observed.
     undeclared: HashMap<ObjectId, Instant>,
-    /// What the last pass left undone, and where: that it is not in place is no loss.
-    undone: HashMap<ObjectId, Location>,
+    /// What the last passes left undone: that it is not in place is no loss.
+    undone: HashMap<ObjectId, Undone>,
+    /// Those of them that wait for an op on another object.
+    waiting: HashSet<ObjectId>,
     contention: Contention,
     pub(crate) stored_otherwise: StoredOtherwise,
 }
+
+/// An object that a pass has left undone.
+#[derive(Clone, Debug)]
+pub(crate) struct Undone {
+    pub(crate) location: Location,
+    pub(crate) status: Arc<Status>,
+    /// True if it was not tried because it failed before: its status is what that was.
+    pub(crate) is_put_off: bool,
+    /// The object whose op it waits for, if it does.
+    pub(crate) waits_for: Option<ObjectId>,
+    /// The kind of an object that is to be deleted.
+    pub(crate) deletes: Option<Kind>,
+}
+
+/// The statuses that a pass has found changed; `None` for an object that has none any more.
+pub(crate) type StatusChanges = Vec<(OpKey, Option<Arc<Status>>)>;
 
 /// What a plan is reviewed by.
 pub(crate) struct Review<'a> {
@@ -199,34 +220,131 @@ impl History {
         self.contention.cancel_loss(object_id(object, devices));
     }
 
-    /// Notes what a pass left undone in its scope. Returns whether nothing is undone, there or
-    /// elsewhere.
+    /// Notes what a pass left undone in its scope, and of which kinds it has seen all. Returns the
+    /// statuses that have changed.
     pub(crate) fn end_pass(
         &mut self,
         desired: &Desired,
-        in_scope: impl Fn(Location) -> bool,
-        left: impl Iterator<Item = (ObjectId, Location)>,
-    ) -> bool {
-        if !self.is_same(desired) {
-            self.desired = Some(DesiredFingerprint::of(desired));
+        scope: &PassScope,
+        complete: Kinds,
+        mut left: HashMap<ObjectId, Undone>,
+    ) -> StatusChanges {
+        match &mut self.desired {
+            Some(known) => known.follow(desired),
+            None => self.desired = Some(DesiredFingerprint::of(desired)),
         }
-        self.undone.retain(|_, location| !in_scope(*location));
-        self.undone.extend(left);
-        // A grace goes on until its object is gone: a delete can be held for another reason, or
-        // fail.
-        let undone = &self.undone;
-        self.undeclared.retain(|id, _| undone.contains_key(id));
+        let looked_at: Vec<ObjectId> = match scope.route_keys() {
+            // What was left undone elsewhere can be much, and is not looked at.
+            Some(keys) => keys
+                .map(|key| key_id(ObjectKey::Route(*key), &Devices::default()))
+                .collect(),
+            None => {
+                let inside = self.undone.iter();
+                let inside = inside.filter(|(_, undone)| scope.contains(undone.location));
+                inside.map(|(id, _)| *id).collect()
+            }
+        };
+        let mut changes = StatusChanges::new();
+        for id in looked_at {
+            // Where objects may be missing from what was read, none is deleted.
+            let is_unseen = |undone: &Undone| {
+                let is_partly_read =
+                    |kind| desired.managed().contains(kind) && !complete.contains(kind);
+                undone.deletes.is_some_and(is_partly_read) && !left.contains_key(&id)
+            };
+            if self.undone.get(&id).is_some_and(is_unseen) {
+                continue;
+            }
+            let Some(before) = self.undone.remove(&id) else {
+                continue;
+            };
+            self.waiting.remove(&id);
+            match left.get_mut(&id) {
+                Some(undone) if undone.status == before.status || undone.is_put_off => {
+                    undone.status = before.status;
+                    let unchanged = left.remove_entry(&id);
+                    self.insert_undone(unchanged);
+                }
+                Some(_) => {}
+                None => {
+                    // A grace goes on until its object is gone: a delete can be held for another
+                    // reason, or fail.
+                    self.undeclared.remove(&id);
+                    changes.push((OpKey(id), None));
+                }
+            }
+        }
+        changes.extend(self.add_undone(left));
+        changes
+    }
+
+    /// Notes that a pass does not know how it ended, and what it may have left undone. Returns the
+    /// statuses that have changed.
+    pub(crate) fn end_unknown(&mut self, left: HashMap<ObjectId, Undone>) -> StatusChanges {
+        self.desired = None;
+        self.add_undone(left)
+    }
+
+    fn add_undone(&mut self, left: HashMap<ObjectId, Undone>) -> StatusChanges {
+        let change = |(id, undone): (&ObjectId, &Undone)| {
+            let status = Arc::clone(&undone.status);
+            (OpKey(*id), Some(status))
+        };
+        let changes = left.iter().map(change).collect();
+        self.insert_undone(left);
+        changes
+    }
+
+    fn insert_undone(&mut self, left: impl IntoIterator<Item = (ObjectId, Undone)>) {
+        for (id, undone) in left {
+            match undone.waits_for {
+                Some(_) => self.waiting.insert(id),
+                None => self.waiting.remove(&id),
+            };
+            self.undone.insert(id, undone);
+        }
+    }
+
+    /// Returns true if nothing was left undone, by the last pass or an earlier one.
+    pub(crate) fn is_all_done(&self) -> bool {
         self.undone.is_empty()
     }
 
     /// Returns where something was left undone.
     pub(crate) fn undone(&self) -> impl Iterator<Item = Location> {
-        self.undone.values().copied()
+        self.undone.values().map(|undone| undone.location)
     }
 
-    /// Notes that a pass does not know how it ended.
-    pub(crate) fn forget_desired(&mut self) {
-        self.desired = None;
+    /// Returns where that is which waits for an op on one of these objects, or on what waits itself.
+    pub(crate) fn waiting_for(&self, objects: impl Iterator<Item = ObjectId>) -> Vec<Location> {
+        let mut locations = Vec::new();
+        if self.waiting.is_empty() {
+            return locations;
+        }
+        let mut needed: HashSet<ObjectId> = objects.collect();
+        let mut waiting = self.waiting.clone();
+        loop {
+            let is_woken = |id: &ObjectId| {
+                let undone = self.undone.get(id)?;
+                needed
+                    .contains(&undone.waits_for?)
+                    .then_some((*id, undone.location))
+            };
+            let woken: Vec<_> = waiting.iter().filter_map(is_woken).collect();
+            if woken.is_empty() {
+                return locations;
+            }
+            for (id, location) in woken {
+                waiting.remove(&id);
+                needed.insert(id);
+                locations.push(location);
+            }
+        }
+    }
+
+    /// Returns where an object is, if it was left undone.
+    pub(crate) fn undone_at(&self, id: ObjectId) -> Option<Location> {
+        self.undone.get(&id).map(|undone| undone.location)
     }
 }
 

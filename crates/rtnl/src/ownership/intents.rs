@@ -13,7 +13,7 @@ use super::record_key::{LinkRecordKey, RecordKey};
 /// Says of each op which record it leaves.
 pub(crate) struct Intents<'a> {
     view: &'a LedgerView,
-    policy: Policy,
+    policy: &'a Policy,
     devices: &'a Devices,
     /// The indexes of the links that the plan creates.
     indexes: &'a BTreeMap<Dev, u32>,
@@ -24,7 +24,7 @@ pub(crate) struct Intents<'a> {
 impl<'a> Intents<'a> {
     pub(crate) fn new(
         view: &'a LedgerView,
-        policy: Policy,
+        policy: &'a Policy,
         devices: &'a Devices,
         indexes: &'a BTreeMap<Dev, u32>,
     ) -> Self {

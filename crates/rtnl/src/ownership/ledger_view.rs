@@ -177,7 +177,7 @@ impl LedgerView {
     pub(crate) fn close_intents(
         &mut self,
         observed: &Observed,
-        policy: Policy,
+        policy: &Policy,
         refused: &BTreeSet<RecordKey>,
     ) -> Records {
         let mut closed = Records::new();
@@ -215,7 +215,7 @@ impl LedgerView {
         key: &RecordKey,
         wanted: Option<&Record>,
         seen: &ObservedRecords,
-        policy: Policy,
+        policy: &Policy,
     ) -> Answer {
         let before = self.record(key);
         let there = seen.on(key);
@@ -263,12 +263,14 @@ impl LedgerView {
         }
     }
 
-    /// Removes the records of objects that are not ours any more, and those that are not needed.
-    /// Returns them, and the objects that another writer has overwritten, as they are now.
+    /// Removes the records of objects that are not ours any more, and those that are not needed, of
+    /// the keys that were observed. Returns them, and the objects that another writer has
+    /// overwritten, as they are now.
     pub(crate) fn release(
         &mut self,
         observed: &Observed,
-        policy: Policy,
+        policy: &Policy,
+        is_observed: impl Fn(&RecordKey) -> bool,
     ) -> (Records, Vec<Object>) {
         let mut gone = Records::new();
         let mut overwritten = Vec::new();
@@ -277,7 +279,7 @@ impl LedgerView {
         }
         let seen = self.observed(observed);
         for (key, record) in &self.records {
-            if self.has_intent(key) || !seen.is_complete(key) {
+            if self.has_intent(key) || !seen.is_complete(key) || !is_observed(key) {
                 continue;
             }
             let current = seen.on(key).iter().find(|object| record.is_current(object));

@@ -1,5 +1,7 @@
 //! What proves objects to be ours in a namespace: what its kernel stores, and what the caller asks.
 
+use std::sync::Arc;
+
 use trueup_diff::{Kind, Kinds, Policy};
 use trueup_netlink::{Marker, Markers};
 
@@ -36,5 +38,6 @@ pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Poli
         .with_unstored(unstored)
         .with_adopt(options.adopt())
         .with_adopt_protocols(options.adopt_protocols())
-        .with_take(options.on_conflict() == OnConflict::Take))
+        .with_take(options.on_conflict() == OnConflict::Take)
+        .with_domain(Arc::clone(options.domain())))
 }

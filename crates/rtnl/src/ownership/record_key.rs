@@ -248,11 +248,11 @@ impl SourceKind for Route {
     }
 
     fn location(&self, _name: &dyn Fn(Dev) -> Option<IfName>) -> Location {
-        Location::Routes(self.family(), self.table)
+        Location::Route(self.key())
     }
 
     fn location_of(key: &RouteKey) -> Location {
-        Location::of_route(key)
+        Location::Route(*key)
     }
 
     fn own(key: &RouteKey, protocol: u8, owned: &mut Owned) {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_apply::{ErrorClass, Outcome, Outcomes, apply, apply_with_echo, draw_indexes};
 use trueup_diff::{
-    Action, Desired, Hold, Item as _, Kind, Kinds, Object, Op, Plan, Reason, Route, Routes,
+    Action, Desired, Hold, Item as _, Kind, Kinds, NexthopMode, Object, Op, Plan, Reason, Route,
+    Routes,
 };
 use trueup_reconcile::{Ledger, OpKey};
 
@@ -22,24 +23,32 @@ pub(super) struct Applied {
     pub(super) round: Round,
     /// Keys that another writer had by the time of our write.
     pub(super) refused: BTreeSet<RecordKey>,
-    /// The routes that the plan has put there, where the kernel has echoed every change.
-    pub(super) echoed: Option<Vec<Route>>,
+    /// What the kernel holds now on the keys of the plan, where it has echoed every change.
+    pub(super) echoed: Option<Echoed>,
+}
+
+/// What the kernel holds on the keys of a plan, by its echoes.
+pub(super) struct Echoed {
+    /// The routes that the plan has put there.
+    pub(super) there: Vec<Route>,
+    /// What the plan has not achieved. Of that nothing was done.
+    pub(super) left: Plan,
 }
 
 impl Pass<'_> {
-    /// Carries a plan out, made from an observation in which these kinds are complete. Every op has
-    /// exactly one outcome.
+    /// Carries a plan out, made from an observation in which these kinds are complete, with an echo
+    /// of each change where that verifies it. Every op has exactly one outcome.
     pub(super) fn apply(
         &mut self,
         mut plan: Plan,
         complete: Kinds,
+        is_verified_by_echo: bool,
         ledger: &mut dyn Ledger,
     ) -> Applied {
-        let is_verified_by_echo = self.is_verified_by_echo(&plan);
         self.hold_beyond_limits(&mut plan);
         let indexes = draw_indexes(&plan);
         let devices = plan.devices.clone();
-        let intents = Intents::new(&self.ledger_view, self.policy, &devices, &indexes);
+        let intents = Intents::new(&self.ledger_view, &self.policy, &devices, &indexes);
         let keys = |op: &Op| intents.of(op).into_iter().map(|(key, _)| key);
         // An intent of an earlier pass whose outcome is not known stands in the way of another.
         for op in plan.ops.iter_mut().filter(|op| op.hold.is_none()) {
@@ -68,19 +77,13 @@ impl Pass<'_> {
         let unmarked = self.ledger_view.unmarked_routes(self.policy.marker);
         self.unmarked.extend(unmarked);
         let socket = self.observer.socket();
-        if let Some(monitor) = &self.monitor {
-            let own_writes = self
-                .own_writes
-                .get_or_insert_with(|| monitor.expect_own_writes());
-            own_writes.begin(socket.port_id(), plan.ops.len());
-        }
         let apply = match is_verified_by_echo {
             true => apply_with_echo,
             false => apply,
         };
         let limits = self.limits;
         let mut outcomes = apply(&plan, socket, &indexes, &|| limits.should_continue());
-        let echoed = is_verified_by_echo.then(|| echoed_routes(&plan, &mut outcomes));
+        let echoed = is_verified_by_echo.then(|| echoed(&plan, &mut outcomes));
         let refused = self.withdraw_undone(&plan, complete, &outcomes, intended);
         Applied {
             round: Round { plan, outcomes },
@@ -90,19 +93,33 @@ impl Pass<'_> {
     }
 
     /// Returns true if the kernel's echo of each change is as good as another observation, and
-    /// cheaper.
-    fn is_verified_by_echo(&self, plan: &Plan) -> bool {
-        let PassScope::TrackedRoutes(tracked) = &self.scope else {
-            return false;
+    /// cheaper. `is_whole`: the plan was made from a whole observation of its scope.
+    pub(super) fn is_verified_by_echo(&self, plan: &Plan, is_whole: bool) -> bool {
+        let is_known = match &self.scope {
+            PassScope::TrackedRoutes(tracked) => tracked.is_verified_by_echo,
+            // No route takes anything else along, all else was read in this pass, and what another
+            // writer does after the echo is heard.
+            PassScope::Everything(_) => {
+                let is_heard = self.monitor.is_some();
+                is_heard && is_whole && self.changes_inline_routes_alone(plan)
+            }
+            PassScope::DirtyKeys(_) | PassScope::NexthopTable(_) => false,
         };
         let is_route = |key: &RecordKey| matches!(key, RecordKey::Route(_));
-        tracked.is_verified_by_echo
+        is_known
+            && !self.policy.by_ledger.contains(Kind::Route)
             && !self.ledger_view.keys().any(is_route)
             && is_echo_cheaper(plan, self.desired)
     }
 
+    /// Returns true if a plan changes routes of ours by the marker, and nothing else.
+    fn changes_inline_routes_alone(&self, plan: &Plan) -> bool {
+        let is_route = |op: &Op| op.hold.is_some() || op.object.kind() == Kind::Route;
+        self.desired.nexthops == NexthopMode::Inline && plan.ops.iter().all(is_route)
+    }
+
     /// Holds the ops that the driver does not want tried.
-    fn hold_beyond_limits(&mut self, plan: &mut Plan) {
+    pub(super) fn hold_beyond_limits(&mut self, plan: &mut Plan) {
         let Plan { ops, devices, .. } = plan;
         for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
             let backoff = || self.limits.backoff(OpKey(object_id(&op.object, devices)));
@@ -181,11 +198,15 @@ fn is_echo_cheaper(plan: &Plan, desired: &Desired) -> bool {
     plan.ops.len() <= 64 + routes / 8
 }
 
-/// Returns the routes that a plan has put there, if the kernel has echoed each op as it was to be.
-fn echoed_routes(plan: &Plan, outcomes: &mut Outcomes) -> Option<Vec<Route>> {
+/// Returns what the kernel holds after a plan, if it has echoed each op as it was to be, or has done
+/// nothing of it.
+fn echoed(plan: &Plan, outcomes: &mut Outcomes) -> Option<Echoed> {
     let mut echoed = std::mem::take(&mut outcomes.echoed);
     let mut there = Vec::new();
     for (at, op) in plan.ops.iter().enumerate() {
+        if outcomes.undone.contains(&at) && !has_conflict(&outcomes.outcomes[at]) {
+            continue;
+        }
         let route = echoed.remove(&at)?;
         let is_as_planned = match (&op.object, op.action) {
             _ if outcomes.outcomes.get(at) != Some(&Outcome::Applied) => false,
@@ -203,5 +224,15 @@ fn echoed_routes(plan: &Plan, outcomes: &mut Outcomes) -> Option<Vec<Route>> {
             there.push(route);
         }
     }
-    Some(there)
+    let mut at = 0..;
+    let is_undone = |_: &Op| at.next().is_some_and(|at| outcomes.undone.contains(&at));
+    Some(Echoed {
+        there,
+        left: plan.clone().retain(is_undone),
+    })
+}
+
+/// Returns true if something else is on the key than was known.
+fn has_conflict(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(failure) if failure.class() == ErrorClass::Conflict)
 }

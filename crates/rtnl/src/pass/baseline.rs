@@ -1,26 +1,30 @@
 //! What a pass leaves for the next one, so that it can be about less than everything.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use trueup_diff::{
-    Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, NexthopAssignment, NexthopMode, Object,
-    Observed, RouteDependencies, RouteKey, Routes, Tracker,
+    Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, Link, NexthopAssignment, NexthopMode,
+    Object, Observed, Route, RouteDependencies, RouteKey, Routes, Tracker,
 };
-use trueup_observe::WatchScope;
+use trueup_observe::{DirtySet, WatchScope};
 
 use super::Pass;
+use super::foreign_keys::ForeignKeys;
 use super::pass_plan::PassPlan;
-use crate::Options;
 use crate::location::{Location, link_names};
+use crate::{Options, Planned};
 
 /// With more foreign routes on our keys than this, every foreign route matters.
-const MAX_FOREIGN: usize = 1024;
+const MAX_FOREIGN: usize = 1 << 16;
 
 /// What the last pass found.
 #[derive(Clone, Debug)]
 pub(crate) struct Baseline {
     pub(crate) options: Options,
-    /// The interfaces.
+    /// The links.
+    pub(super) links: Vec<Link>,
+    /// Their names, by index.
     pub(crate) names: BTreeMap<u32, IfName>,
     /// The interfaces that matter, by name.
     relevant: BTreeSet<IfName>,
@@ -29,8 +33,8 @@ pub(crate) struct Baseline {
     /// The kinds of which objects without our marker matter too: they are ours by the ledger, or on
     /// our keys.
     unmarked: Kinds,
-    /// Such routes.
-    foreign: BTreeSet<RouteKey>,
+    /// The keys of such routes.
+    pub(super) foreign: ForeignKeys,
     /// The routes that are there, if all that are desired are.
     pub(crate) tracker: Option<Tracker>,
     /// The nexthop objects that the routes point at, if they do.
@@ -45,55 +49,68 @@ pub(crate) struct Baseline {
 impl Baseline {
     /// Returns what a pass leaves, where `before` is what the last one left.
     pub(super) fn of(
-        pass: &Pass<'_>,
+        pass: &mut Pass<'_>,
         last: &PassPlan,
         before: Option<Baseline>,
         is_complete: bool,
         is_unchanged: bool,
     ) -> Baseline {
         let planned = &last.planned;
+        let foreign = std::mem::take(&mut pass.foreign);
+        let pass = &*pass;
+        let links = planned.observed.links.clone();
         let names = link_names(&planned.observed);
         let is_same =
             |before: &Baseline| before.has_dependencies && before.options == *pass.options;
         let is_same = before.as_ref().is_some_and(is_same);
         let has_dependencies = is_complete || is_unchanged && is_same;
-        let is_in_sync = is_complete && planned.plan.is_empty();
-        let routes = pass.desired.routes.as_ref();
-        // Which objects routes point at follows from all of them.
-        let is_inline = pass.desired.nexthops == NexthopMode::Inline;
         // A narrow scope says nothing of what was left undone elsewhere.
         let is_everything = pass.scope.is_everything();
-        let was =
-            |known: fn(&Baseline) -> bool| is_everything || before.as_ref().is_some_and(known);
-        let was_tracked = was(|before| before.tracker.is_some());
-        let tracker = routes.filter(|_| is_in_sync && is_inline && was_tracked);
-        let tracker = tracker.map(Tracker::in_sync);
-        let was_assigned = was(|before| before.assignment.is_some());
+        let (known, mut before) = match before {
+            Some(mut before) => (before.tracker.take(), Some(before)),
+            None => (None, None),
+        };
+        let tracker = tracker(pass, planned, known).filter(|_| is_complete);
+        // Which objects routes point at follows from all of them.
+        let is_in_sync = is_complete && planned.plan.is_empty();
+        let points = pass.desired.nexthops == NexthopMode::Objects;
+        let was_assigned = before
+            .as_ref()
+            .is_some_and(|before| before.assignment.is_some());
         let resolved = last.routes.as_ref();
-        let resolved = resolved.filter(|_| is_in_sync && !is_inline && was_assigned);
+        let resolved = resolved.filter(|_| is_in_sync && points && (is_everything || was_assigned));
         let assignment = resolved.map(NexthopAssignment::in_sync);
         let has_nexthops = pass.scope.contains(Location::Nexthops);
-        let mut baseline = match before {
-            Some(before) if !is_everything => Baseline {
-                names,
-                relevant: device_names(pass.desired),
-                tracker,
-                // A scope without nexthop objects leaves them as they were.
-                assignment: assignment.or(before.assignment.filter(|_| !has_nexthops)),
-                is_complete,
-                has_dependencies,
-                ..before
-            },
+        let mut baseline = match before.take() {
+            Some(mut before) if !is_everything => {
+                match pass.scope.desired_routes() {
+                    // All else is desired as before.
+                    Some(routes) => before.relevant.extend(route_devices(routes)),
+                    None => before.relevant = device_names(pass.desired),
+                }
+                Baseline {
+                    links,
+                    names,
+                    foreign,
+                    tracker,
+                    // A scope without nexthop objects leaves them as they were.
+                    assignment: assignment.or(before.assignment.filter(|_| !has_nexthops)),
+                    is_complete,
+                    has_dependencies,
+                    ..before
+                }
+            }
             before => {
                 // Where rows may be missing, what was known of them still holds.
                 let held = before.filter(|_| is_same && !is_complete);
                 Baseline {
-                    options: *pass.options,
+                    options: pass.options.clone(),
+                    links,
                     names,
                     relevant: device_names(pass.desired),
                     dependencies: held.map(|held| held.dependencies).unwrap_or_default(),
                     unmarked: pass.policy.by_ledger,
-                    foreign: BTreeSet::new(),
+                    foreign,
                     tracker,
                     assignment,
                     is_complete,
@@ -106,11 +123,21 @@ impl Baseline {
             let interface = key.interface().map(|(name, _)| name);
             baseline.relevant.extend(interface);
         }
-        baseline.foreign.extend(&pass.unmarked);
+        if is_everything && is_complete {
+            let routes = pass.desired.routes.as_ref();
+            let is_desired =
+                |key: &RouteKey| routes.is_some_and(|routes| routes.get(key).is_some());
+            let tracker = baseline.tracker.as_ref();
+            let is_parked = |key: &RouteKey| tracker.is_some_and(|it| it.is_parked(key));
+            baseline
+                .foreign
+                .retain(|key| is_desired(key) || is_parked(key));
+        }
+        baseline.foreign.add_all(pass.unmarked.iter());
         for conflict in &planned.plan.conflicts {
             baseline.unmarked = baseline.unmarked.with(conflict.desired.kind());
             if let Object::Route(route) = &conflict.desired {
-                baseline.foreign.insert(route.key());
+                baseline.foreign.add(route.key());
             }
         }
         baseline.note_satisfied_by_foreign(pass, &planned.observed);
@@ -126,14 +153,38 @@ impl Baseline {
         baseline
     }
 
+    /// Returns true if it matters to us what other writers have on a key.
+    pub(super) fn concerns(&self, key: &RouteKey, desired: &Desired) -> bool {
+        let routes = desired.routes.as_ref();
+        let is_parked = |tracker: &Tracker| tracker.is_parked(key);
+        routes.is_some_and(|routes| routes.get(key).is_some())
+            || self.foreign.keys.contains(key)
+            || self.tracker.as_ref().is_none_or(is_parked)
+    }
+
+    /// Takes in where other writers have put routes since the last pass.
+    pub(crate) fn note_shared(&mut self, dirty: &DirtySet, desired: &Desired) {
+        let mut foreign = std::mem::take(&mut self.foreign);
+        foreign.note(dirty, |key| self.concerns(key, desired));
+        self.foreign = foreign;
+    }
+
     /// Takes in which routes are desired otherwise than in the last pass.
     pub(crate) fn follow(&mut self, desired: &Desired, marker: u8) {
         let devices = devices(&self.names);
-        // What is on the key of a foreign route is not known.
         let followed = |(mut tracker, routes): (Tracker, &Routes)| {
-            let is_ours = |key: &RouteKey| !self.foreign.contains(key);
             let followed = tracker.follow(routes, &devices, marker);
-            (followed && tracker.dirty_keys().all(is_ours)).then_some(tracker)
+            let is_foreign = |route: &Route| route.protocol != marker;
+            // What is on the key of a foreign route is known only where that was read.
+            let is_known = |key: &RouteKey| {
+                let there = || {
+                    tracker
+                        .there(key)
+                        .is_some_and(|it| it.iter().any(is_foreign))
+                };
+                !self.foreign.keys.contains(key) || there()
+            };
+            (followed && tracker.dirty_keys().all(is_known)).then_some(tracker)
         };
         let tracker = self.tracker.take().zip(desired.routes.as_ref());
         self.tracker = tracker.and_then(followed);
@@ -154,7 +205,7 @@ impl Baseline {
             .map(|rule| (rule.family, rule.priority))
             .collect();
         let mut of_rules = desired.rules.iter().flatten();
-        if of_rules.any(|rule| rules.contains(&(rule.family, rule.priority))) {
+        if !rules.is_empty() && of_rules.any(|rule| rules.contains(&(rule.family, rule.priority))) {
             self.unmarked = self.unmarked.with(Kind::Rule);
         }
         let neighbours = observed.neighbours.iter();
@@ -163,33 +214,32 @@ impl Baseline {
             .map(|neighbour| neighbour.dst)
             .collect();
         let mut of_neighbours = desired.neighbours.iter().flatten();
-        if of_neighbours.any(|neighbour| neighbours.contains(&neighbour.dst)) {
+        if !neighbours.is_empty()
+            && of_neighbours.any(|neighbour| neighbours.contains(&neighbour.dst))
+        {
             self.unmarked = self.unmarked.with(Kind::Neighbour);
         }
         // Of foreign routes those alone were read that may be on our keys.
         for route in &observed.routes {
             if is_foreign(route.protocol) {
                 self.unmarked = self.unmarked.with(Kind::Route);
-                self.foreign.insert(route.key());
+                self.foreign.add(route.key());
             }
         }
     }
 
-    /// Returns what the subscription is to report until the next pass. Unless the pass was quiet,
-    /// whatever happens may be what an undone op waits for.
-    pub(super) fn watch_scope(&self, pass: &Pass<'_>, is_quiet: bool) -> WatchScope {
+    /// Returns what the subscription is to report until the next pass, if that one was quiet.
+    pub(super) fn watch_scope(&self, pass: &Pass<'_>) -> WatchScope {
         let mut scope = WatchScope::new(pass.desired.managed(), pass.policy.marker);
         scope.any_protocol = self.unmarked;
-        let is_small = self.foreign.len() <= MAX_FOREIGN;
-        scope.foreign_routes = is_small.then(|| self.foreign.clone());
-        if is_quiet {
-            let matters = |(_, name): &(&u32, &IfName)| self.relevant.contains(*name);
-            let devices = self.names.iter().filter(matters).map(|(index, _)| *index);
-            scope.devices = Some(devices.collect());
-            scope.route_devices = Some(self.dependencies.devices.clone());
-            scope.route_sources = Some(self.dependencies.sources.clone());
-            scope.nexthops = Some(self.dependencies.nexthops.clone());
-        }
+        let is_small = self.foreign.keys.len() <= MAX_FOREIGN;
+        scope.foreign_routes = is_small.then(|| Arc::clone(&self.foreign.keys));
+        let matters = |(_, name): &(&u32, &IfName)| self.relevant.contains(*name);
+        let devices = self.names.iter().filter(matters).map(|(index, _)| *index);
+        scope.devices = Some(devices.collect());
+        scope.route_devices = Some(self.dependencies.devices.clone());
+        scope.route_sources = Some(self.dependencies.sources.clone());
+        scope.nexthops = Some(self.dependencies.nexthops.clone());
         scope
     }
 
@@ -215,9 +265,48 @@ fn device_names(desired: &Desired) -> BTreeSet<IfName> {
     }
     names.extend(desired.addresses.iter().flatten().map(|it| it.dev));
     names.extend(desired.neighbours.iter().flatten().map(|it| it.dev));
-    let nexthops = desired.routes.iter().flat_map(Routes::nexthops);
-    names.extend(nexthops.flat_map(|nexthops| nexthops.devices().copied()));
+    names.extend(desired.routes.iter().flat_map(route_devices));
     names
+}
+
+/// Returns the devices that routes name.
+fn route_devices(routes: &Routes) -> impl Iterator<Item = IfName> {
+    let nexthops = routes.nexthops();
+    nexthops.flat_map(|nexthops| nexthops.devices().copied())
+}
+
+/// Returns what is known of the routes after a pass, given what was known before it.
+fn tracker(pass: &Pass<'_>, planned: &Planned, before: Option<Tracker>) -> Option<Tracker> {
+    let routes = pass.desired.routes.as_ref()?;
+    if pass.desired.nexthops != NexthopMode::Inline {
+        return None;
+    }
+    let scope = &pass.scope;
+    let mut tracker = match scope.is_everything() {
+        true => Tracker::in_sync(routes),
+        false => before?,
+    };
+    match scope.route_keys() {
+        Some(keys) => keys.for_each(|key| tracker.mark_in_sync(key)),
+        None => tracker.mark_all_in_sync(|key| scope.contains(Location::Route(*key))),
+    }
+    let Planned { plan, observed, .. } = planned;
+    let conflicts = plan.conflicts.iter().map(|conflict| &conflict.desired);
+    let left = plan.ops.iter().map(|op| &op.object).chain(conflicts);
+    let keys = left.filter_map(|object| match object {
+        Object::Route(route) => Some((route.key(), Vec::new())),
+        _ => None,
+    });
+    let mut left: BTreeMap<RouteKey, Vec<Route>> = keys.collect();
+    for route in &observed.routes {
+        if let Some(there) = left.get_mut(&route.key()) {
+            there.push(route.clone());
+        }
+    }
+    for (key, there) in left {
+        tracker.park(key, there);
+    }
+    Some(tracker)
 }
 
 fn devices(names: &BTreeMap<u32, IfName>) -> Devices {

@@ -13,12 +13,11 @@ use super::rounds::Rounds;
 use crate::Planned;
 use crate::history::History;
 use crate::location::link_names;
-use crate::object_id::object_id;
 use crate::ownership::ledger_view::commit;
 use crate::ownership::record::Record;
 use crate::ownership::record_key::RecordKey;
-use crate::ownership::record_key::location;
 use crate::report::Report;
+use crate::status::{undone, unknown};
 
 impl Pass<'_> {
     /// Concludes a pass. `last` is what is left to do, as of the last observation; `None` where
@@ -35,14 +34,17 @@ impl Pass<'_> {
         let seen = last.is_some();
         let mut last = last.unwrap_or_default();
         let mut adopted = Vec::new();
-        // Whether nothing is left undone, in the scope or elsewhere.
-        let mut is_done = true;
-        if seen {
-            adopted = self.note_ownership(&mut last.planned, &mut overwritten);
-            is_done = self.note_undone(history, &last.planned);
-        } else {
-            history.forget_desired();
-        }
+        let statuses = match seen {
+            true => {
+                adopted = self.note_ownership(&mut last.planned, &mut overwritten);
+                let left = undone(&last.planned.plan, &rounds.done);
+                let complete = last.planned.observed.complete;
+                history.end_pass(self.desired, &self.scope, complete, left)
+            }
+            false => history.end_unknown(unknown(&rounds.done)),
+        };
+        // Nothing is left undone, in the scope or elsewhere.
+        let is_done = !seen || history.is_all_done();
         if let Err(error) = commit(ledger, &self.uncommitted) {
             self.trouble.get_or_insert(error.to_string());
         }
@@ -51,17 +53,17 @@ impl Pass<'_> {
         let is_complete =
             last.planned.doubts.is_empty() && (self.scope.is_everything() || was_complete());
         let mut next_baseline = None;
-        if let Some(monitor) = &self.monitor
+        if let Some(monitor) = self.monitor.clone()
             && seen
             && self.trouble.is_none()
             && !is_exceeded
         {
             let is_unchanged = rounds.done.is_empty();
-            let baseline = Baseline::of(&self, &last, baseline, is_complete, is_unchanged);
+            let baseline = Baseline::of(&mut self, &last, baseline, is_complete, is_unchanged);
             // While others write all the time hardly a pass is complete, and still what happens to
             // their objects does not matter.
             let is_quiet = is_done && baseline.has_dependencies;
-            monitor.set_scope(baseline.watch_scope(&self, is_quiet));
+            monitor.set_scope(baseline.watch_scope(&self), is_quiet);
             next_baseline = Some(baseline);
         }
         let planned = last.planned;
@@ -79,6 +81,7 @@ impl Pass<'_> {
             seen,
             adopted,
             overwritten,
+            statuses,
             requeue_after: is_exceeded.then_some(Duration::ZERO),
         };
         (report, next_baseline)
@@ -92,7 +95,9 @@ impl Pass<'_> {
     ) -> Vec<Object> {
         let Planned { plan, observed, .. } = planned;
         let adopted = std::mem::take(&mut plan.adopted);
-        let (released, rewritten) = self.ledger_view.release(observed, self.policy);
+        let (scope, view) = (&self.scope, &mut self.ledger_view);
+        let is_observed = |key: &RecordKey| scope.observes(key);
+        let (released, rewritten) = view.release(observed, &self.policy, is_observed);
         self.uncommitted.extend(released);
         let known = |object: &Object| overwritten.contains(object);
         let news: Vec<Object> = rewritten.into_iter().filter(|it| !known(it)).collect();
@@ -107,19 +112,5 @@ impl Pass<'_> {
             }
         }
         adopted
-    }
-
-    /// Notes what is left undone. Returns whether nothing is, in the scope or elsewhere.
-    fn note_undone(&self, history: &mut History, planned: &Planned) -> bool {
-        let plan = &planned.plan;
-        let left = plan.ops.iter().map(|op| &op.object);
-        let left = left.chain(plan.conflicts.iter().map(|conflict| &conflict.desired));
-        let name = |dev: Dev| plan.devices.name(dev).copied();
-        let located = left.map(|object| {
-            let id = object_id(object, &plan.devices);
-            (id, location(object, name))
-        });
-        let in_scope = |location| self.scope.contains(location);
-        history.end_pass(self.desired, in_scope, located)
     }
 }

@@ -8,11 +8,12 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Action, Dev, Family, ForwardingEntry, Item as _, Kind, Kinds, NextHops, Nexthop, Object,
-    Observed, Op, Plan, Route, RouteKey,
+    Action, Dev, Family, ForwardingEntry, Item, Kind, Kinds, NextHops, Nexthop, Object, Observed,
+    Op, Plan, Route, RouteKey,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope};
 
+use super::foreign_keys::ForeignKeys;
 use super::observe::scope_of_keys;
 use crate::Error;
 
@@ -42,8 +43,22 @@ pub(super) struct ForeignObjects {
     nexthops: BTreeSet<u32>,
 }
 
+/// What was read of foreign objects.
+pub(super) struct ForeignRead {
+    /// True if another plan is needed.
+    pub(super) is_new: bool,
+    /// The foreign routes on keys of ours, and the tables of which these are all.
+    pub(super) on_keys: ForeignKeys,
+}
+
 impl ForeignObjects {
-    pub(super) fn of(plan: &Plan, observed: &Observed, check: ConflictCheck) -> ForeignObjects {
+    /// Returns what matters to a plan. On keys that are `known` to be ours alone nothing does.
+    pub(super) fn of(
+        plan: &Plan,
+        observed: &Observed,
+        check: ConflictCheck,
+        known: &ForeignKeys,
+    ) -> ForeignObjects {
         let devs = plan.devices_hit(observed);
         let mut foreign = ForeignObjects {
             links: !devs.is_empty(),
@@ -55,6 +70,7 @@ impl ForeignObjects {
             match (object, action) {
                 (Object::Route(_), Action::Create) if check == ConflictCheck::ByKernel => {}
                 (Object::Route(_), Action::Update) if plan.appends_then_deletes(op) => {}
+                (Object::Route(route), Action::Update) if known.is_alone(&route.key()) => {}
                 (Object::Route(route), Action::Create | Action::Update) => {
                     foreign.keys.push(route.key());
                 }
@@ -88,21 +104,36 @@ impl ForeignObjects {
     }
 
     /// Reads them, and adds them to what was observed. `is_read` says which routes are there
-    /// already. Returns whether another plan is needed.
+    /// already.
     pub(super) fn read(
         mut self,
         observer: &mut Observer,
         managed: Kinds,
         is_read: impl Fn(&Route) -> bool,
+        is_desired: impl Fn(&RouteKey) -> bool,
         observed: &mut Observed,
         incomplete: &mut Vec<Incomplete>,
-    ) -> Result<bool, Error> {
+    ) -> Result<ForeignRead, Error> {
         let takes_along = !self.devs.is_empty() || !self.nexthops.is_empty();
         let has_dependants =
             takes_along && self.read_dependants(observer, managed, observed, incomplete)?;
-        let wanted = |route: &Route| !is_read(route) && self.contains(route);
-        let (routes, not_whole) = observer.routes_where(&self.route_scope(), wanted)?;
+        let has_keys = !self.keys.is_empty();
+        let wanted = |route: &Route| {
+            let is_wanted = || self.contains(route) || has_keys && is_desired(&route.key());
+            !is_read(route) && is_wanted()
+        };
+        let (routes, not_whole) = observer.routes_where(&self.route_scope(), &wanted)?;
+        let mut on_keys = ForeignKeys::default();
+        if has_keys && not_whole.is_none() {
+            let tables = self.keys.iter().map(|key| (key.dst.family(), key.table));
+            on_keys.tables.extend(tables);
+            routes.iter().for_each(|route| on_keys.add(route.key()));
+        }
         let has_routes = !routes.is_empty();
+        if not_whole.is_none() {
+            // What was known of them from an earlier pass is read anew.
+            observed.routes.retain(|route| !wanted(route));
+        }
         observed.routes.extend(routes);
         incomplete.extend(not_whole);
         // Without knowing what goes along, nothing that takes others along may go. Rules depend on
@@ -118,7 +149,10 @@ impl ForeignObjects {
         if lacks(|kind| [Kind::Link, Kind::Route, Kind::Nexthop].contains(&kind)) {
             observed.complete = observed.complete.without(Kind::Nexthop);
         }
-        Ok(has_routes || has_dependants || observed.complete != complete)
+        Ok(ForeignRead {
+            is_new: has_routes || has_dependants || observed.complete != complete,
+            on_keys,
+        })
     }
 
     /// Reads what is on the devices, and the groups of the nexthop objects. Returns true if that can

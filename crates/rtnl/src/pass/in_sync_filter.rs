@@ -24,8 +24,8 @@ impl<'a> InSyncFilter<'a> {
         desired: &'a Desired,
         observed: &Observed,
         owned: &Owned,
-        policy: Policy,
-        kept: BTreeSet<RouteKey>,
+        policy: &Policy,
+        mut kept: BTreeSet<RouteKey>,
     ) -> Option<InSyncFilter<'a>> {
         let routes = desired.routes.as_ref()?;
         if policy.by_ledger.contains(Kind::Route) {
@@ -34,6 +34,8 @@ impl<'a> InSyncFilter<'a> {
         // An error in a link shows when the plan is made.
         let devices = ResolvedDevices::of(desired, observed, owned, policy).ok()?;
         let resolved = devices.resolve_routes(desired, observed, policy)?;
+        // They count as another writer's, whom an op may cost something.
+        kept.extend(resolved.outside_domain(routes, &observed.links, owned, policy));
         Some(InSyncFilter {
             routes,
             devices,

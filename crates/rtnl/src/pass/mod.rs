@@ -11,6 +11,7 @@ mod conclude;
 mod conflict_check;
 mod dirty_keys;
 mod everything;
+mod foreign_keys;
 mod in_sync_filter;
 mod nexthop_table;
 mod observe;
@@ -24,19 +25,20 @@ mod tracked_routes;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use trueup_diff::{Desired, Link, Observed, Policy, RouteKey};
+use trueup_diff::{Desired, Kinds, Observed, Policy, RouteKey};
 use trueup_observe::{DirtySet, Observer};
 use trueup_reconcile::{Ledger, PassLimits};
 
-use self::apply::Applied;
+use self::apply::{Applied, Echoed};
 use self::baseline::Baseline;
 use self::conflict_check::ConflictCheck;
-use self::observe::{Observation, Reader, read_links};
+use self::foreign_keys::ForeignKeys;
+use self::observe::{Observation, Reader};
 use self::plan::Planner;
 use self::rounds::Rounds;
 use self::scope::PassScope;
 use crate::history::{History, stored_otherwise};
-use crate::monitor::{MonitorHandle, OwnWrites};
+use crate::monitor::MonitorHandle;
 use crate::ownership::ledger_view::{LedgerView, commit};
 use crate::ownership::record::Records;
 use crate::ownership::record_key::RecordKey;
@@ -52,7 +54,7 @@ const ENODEV: i32 = 19;
 
 /// A pass, and what is ours in it.
 pub(crate) struct Pass<'a> {
-    pub(crate) observer: Observer,
+    pub(crate) observer: &'a mut Observer,
     desired: &'a Desired,
     options: &'a Options,
     pub(crate) policy: Policy,
@@ -61,6 +63,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) ledger_view: LedgerView,
     /// Routes of ours that do not bear the marker.
     unmarked: BTreeSet<RouteKey>,
+    foreign: ForeignKeys,
     /// What the ledger is yet to commit.
     uncommitted: Records,
     /// Why a ledger or the namespace could not be used, if so.
@@ -70,12 +73,11 @@ pub(crate) struct Pass<'a> {
     ops_left: u64,
     /// The subscription that is to hear nothing of this pass.
     monitor: Option<MonitorHandle>,
-    own_writes: Option<OwnWrites>,
 }
 
 impl<'a> Pass<'a> {
     pub(crate) fn open(
-        observer: Observer,
+        observer: &'a mut Observer,
         scope: PassScope,
         desired: &'a Desired,
         options: &'a Options,
@@ -88,16 +90,16 @@ impl<'a> Pass<'a> {
             observer,
             desired,
             options,
-            policy,
             scope,
             unmarked: ledger_view.unmarked_routes(policy.marker),
+            policy,
             ledger_view,
+            foreign: ForeignKeys::default(),
             uncommitted: Records::new(),
             trouble: None,
             ops_left: limits.ops(),
             limits,
             monitor: None,
-            own_writes: None,
         })
     }
 
@@ -116,27 +118,37 @@ impl<'a> Pass<'a> {
     pub(crate) fn run(
         mut self,
         history: &mut History,
-        baseline: Option<Baseline>,
+        mut baseline: Option<Baseline>,
         dirty: &DirtySet,
         ledger: &mut dyn Ledger,
         clock: impl Fn() -> Instant,
     ) -> Result<(Report, Option<Baseline>), Error> {
+        if let Some(baseline) = baseline.as_mut().filter(|_| !dirty.everything) {
+            self.foreign = std::mem::take(&mut baseline.foreign);
+        }
         let mut next = self.observe_and_plan(baseline.as_ref(), ledger)?;
         let now = clock();
         let mut overwritten = self.review(history, &mut next, dirty, now)?;
         let mut rounds = Rounds::default();
         while rounds.has_due(&next.planned.plan) && !self.scope.is_exceeded_by(&next.planned.plan) {
+            let is_whole = rounds.done.is_empty() && next.planned.doubts.is_empty();
             let Planned { plan, observed, .. } = &mut next.planned;
             let plan = rounds.untried(std::mem::take(plan));
-            // What was observed can be large, and the verification takes its place.
-            let Observed {
-                links, complete, ..
-            } = std::mem::take(observed);
+            let before = std::mem::take(observed);
+            // Of tracked routes nothing was read: where one is refused, what is there is not known.
+            let complete = match self.scope {
+                PassScope::TrackedRoutes(_) => Kinds::NONE,
+                _ => before.complete,
+            };
+            let is_verified_by_echo = self.is_verified_by_echo(&plan, is_whole);
+            // What was observed can be large, and another observation takes its place.
+            let before = is_verified_by_echo.then_some(before);
             let recorded = stored_otherwise::changes_to_record(&plan);
+            let recorded = recorded.filter(|_| !is_verified_by_echo);
             if let Some(most) = recorded {
                 self.observer.record_changes(most);
             }
-            let mut applied = self.apply(plan, complete, ledger);
+            let mut applied = self.apply(plan, complete, is_verified_by_echo, ledger);
             if recorded.is_some() {
                 self.observer.mark_writes_done();
             }
@@ -146,7 +158,7 @@ impl<'a> Pass<'a> {
                 true => ConflictCheck::BeforeWrite,
                 false => next.check,
             };
-            next = match self.verify(&mut applied, baseline.as_ref(), links, check) {
+            next = match self.verify(&mut applied, baseline.as_ref(), next, before, check) {
                 Ok(next) => next,
                 Err(error) => {
                     // The report has what was changed. What was intended stays open: the next pass
@@ -212,9 +224,10 @@ impl<'a> Pass<'a> {
     fn observe(&mut self, baseline: Option<&Baseline>) -> Result<Option<Observation>, Error> {
         let observation = match &mut self.scope {
             PassScope::TrackedRoutes(tracked) => {
-                let mut snapshot = read_links(&mut self.observer)?;
-                tracked.add_routes(&mut snapshot.observed);
-                snapshot.into()
+                let Some(baseline) = baseline else {
+                    return Ok(None);
+                };
+                return Ok(Some(tracked.observation(baseline)));
             }
             PassScope::Everything(_) => return self.read().map(Some),
             PassScope::DirtyKeys(_) | PassScope::NexthopTable(_) => match self.read() {
@@ -230,16 +243,22 @@ impl<'a> Pass<'a> {
 
     fn read(&mut self) -> Result<Observation, Error> {
         if let Some(monitor) = &self.monitor {
-            monitor.begin_read(self.scope.part());
+            let dirty = monitor.begin_read(self.scope.part());
+            let routes = self.desired.routes.as_ref();
+            let matters = |key: &RouteKey| {
+                let is_desired = routes.is_some_and(|routes| routes.get(key).is_some());
+                is_desired || self.ledger_view.record(&RecordKey::Route(*key)).is_some()
+            };
+            self.foreign.note(&dirty, matters);
         }
         let reader = Reader {
             scope: &self.scope,
             desired: self.scope.desired(self.desired),
             ledger_view: &self.ledger_view,
-            policy: self.policy,
+            policy: &self.policy,
             unmarked: &self.unmarked,
         };
-        reader.read(&mut self.observer)
+        reader.read(self.observer)
     }
 
     /// Closes open intents by what is there. `refused` are keys that another writer had by the time
@@ -251,7 +270,7 @@ impl<'a> Pass<'a> {
     ) -> Records {
         let observed = &observation.snapshot.observed;
         let view = &mut self.ledger_view;
-        let closed = view.close_intents(observed, self.policy, refused);
+        let closed = view.close_intents(observed, &self.policy, refused);
         if !closed.is_empty() {
             // A link that is ours by now may have to be recreated.
             observation.devices = None;
@@ -263,30 +282,32 @@ impl<'a> Pass<'a> {
         let owned = self.ledger_view.owned(&observation.snapshot.observed);
         let planner = Planner {
             desired: self.desired,
-            policy: self.policy,
+            policy: &self.policy,
             unmarked: &self.unmarked,
+            foreign: &mut self.foreign,
             check,
         };
-        planner.plan(&mut self.observer, observation, &mut self.scope, owned)
+        planner.plan(self.observer, observation, &mut self.scope, owned)
     }
 
     /// Observes and plans again: what is left to do is what the plan did not achieve, and what the
-    /// kernel took along. Where the kernel has echoed every change, that is nothing.
+    /// kernel took along. Where the kernel has echoed every change, `last`, the plan that was
+    /// carried out, and what it was made from, hold but for these changes.
     fn verify(
         &mut self,
         applied: &mut Applied,
         baseline: Option<&Baseline>,
-        links: Vec<Link>,
+        last: PassPlan,
+        before: Option<Observed>,
         check: ConflictCheck,
     ) -> Result<PassPlan, Error> {
-        if let Some(routes) = applied.echoed.take() {
-            let devices = &applied.round.plan.devices;
+        if let Some((Echoed { there, left }, before)) = applied.echoed.take().zip(before) {
+            let done = &applied.round.plan;
             return Ok(PassPlan {
-                planned: Planned::in_sync(devices, links, routes),
-                ..PassPlan::default()
+                planned: Planned::left(left, before, done, there),
+                ..last
             });
         }
-        drop(links);
         if let PassScope::TrackedRoutes(_) = self.scope {
             self.set_wider_scope();
         }
@@ -315,7 +336,8 @@ impl<'a> Pass<'a> {
         self.scope = std::mem::replace(&mut self.scope, everything).wider(self.desired);
     }
 
-    /// Observes everything and plans, without a change of the kernel or the ledger.
+    /// Observes everything and plans, without a change of the kernel or the ledger. What the
+    /// driver does not want tried is held.
     pub(crate) fn dry_run(
         &mut self,
         history: &mut History,
@@ -326,6 +348,7 @@ impl<'a> Pass<'a> {
         let mut next = self.plan(observation, self.scope.conflict_check())?;
         let everything = DirtySet::everything();
         self.review(history, &mut next, &everything, clock())?;
+        self.hold_beyond_limits(&mut next.planned.plan);
         Ok(next)
     }
 }

@@ -49,7 +49,7 @@ impl NexthopTableScope {
         desired: &Desired,
         devices: &ResolvedDevices,
         observed: &Observed,
-        policy: Policy,
+        policy: &Policy,
     ) -> Option<ResolvedRoutes> {
         let resolved = devices.resolve_routes(desired, observed, policy);
         let is_current = |resolved: &ResolvedRoutes| self.assignment.is_current(resolved);

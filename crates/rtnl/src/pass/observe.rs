@@ -49,7 +49,7 @@ pub(super) struct Reader<'a> {
     /// What is desired in the scope.
     pub(super) desired: &'a Desired,
     pub(super) ledger_view: &'a LedgerView,
-    pub(super) policy: Policy,
+    pub(super) policy: &'a Policy,
     /// Routes of ours that do not bear the marker.
     pub(super) unmarked: &'a BTreeSet<RouteKey>,
 }
@@ -168,11 +168,6 @@ pub(super) fn scope_of_keys<'k>(keys: impl Iterator<Item = &'k RouteKey>) -> Rea
         .with_kinds(Kinds::NONE.with(Kind::Route))
         .with_tables((tables.len() <= 16).then_some(tables))
         .with_family(only)
-}
-
-/// Reads the links alone.
-pub(super) fn read_links(observer: &mut Observer) -> Result<Snapshot, Error> {
-    require_all_links(observer.snapshot(&ReadScope::default())?)
 }
 
 /// Refuses a snapshot whose links are incomplete: names would lead nowhere.

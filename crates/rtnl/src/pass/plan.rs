@@ -10,6 +10,7 @@ use trueup_diff::{
 use trueup_observe::{Observer, Snapshot};
 
 use super::conflict_check::{ConflictCheck, ForeignObjects};
+use super::foreign_keys::ForeignKeys;
 use super::observe::{Observation, OutOfSync};
 use super::pass_plan::PassPlan;
 use super::scope::PassScope;
@@ -23,15 +24,16 @@ const MAX_APPEND_THEN_DELETE: usize = 256;
 pub(super) struct Planner<'a> {
     /// What is desired, in the scope and outside.
     pub(super) desired: &'a Desired,
-    pub(super) policy: Policy,
+    pub(super) policy: &'a Policy,
     /// Routes of ours that do not bear the marker.
     pub(super) unmarked: &'a BTreeSet<RouteKey>,
+    pub(super) foreign: &'a mut ForeignKeys,
     pub(super) check: ConflictCheck,
 }
 
 impl Planner<'_> {
     pub(super) fn plan(
-        &self,
+        self,
         observer: &mut Observer,
         observation: Observation,
         scope: &mut PassScope,
@@ -88,7 +90,7 @@ impl Planner<'_> {
         if append_then_delete {
             plan = plan.append_then_delete();
         }
-        let foreign = ForeignObjects::of(&plan, &observed, self.check);
+        let foreign = ForeignObjects::of(&plan, &observed, self.check, self.foreign);
         if !foreign.is_empty() {
             let managed = desired.managed();
             let is_read = |route: &Route| {
@@ -97,7 +99,13 @@ impl Planner<'_> {
                 managed.contains(Kind::Route) && is_known
             };
             let concern_devices = foreign.concern_devices();
-            if foreign.read(observer, managed, is_read, &mut observed, &mut doubts)? {
+            let routes = self.desired.routes.as_ref();
+            let is_desired =
+                |key: &RouteKey| routes.is_some_and(|routes| routes.get(key).is_some());
+            let (into, doubts) = (&mut observed, &mut doubts);
+            let read = foreign.read(observer, managed, is_read, is_desired, into, doubts)?;
+            self.foreign.extend(read.on_keys);
+            if read.is_new {
                 // A plan can be large: the old one goes first.
                 drop(plan);
                 if concern_devices {

@@ -34,7 +34,7 @@ impl Pass<'_> {
 
     /// Resolves all that is desired, with the names of a plan where it is for everything.
     pub(crate) fn resolve_all(&self, next: &PassPlan) -> Result<Resolved, Error> {
-        let (desired, policy) = (self.desired, self.policy);
+        let (desired, policy) = (self.desired, &self.policy);
         let (observed, owned) = (&next.planned.observed, &next.owned);
         let devices = next.devices.as_ref().filter(|_| self.scope.is_everything());
         let Some(devices) = devices else {

@@ -1,7 +1,8 @@
 //! How much of a namespace a pass looks at. It is decided before the pass begins.
 
-use trueup_diff::{Desired, Kinds, NexthopMode, Plan};
+use trueup_diff::{Desired, Kinds, NextHops, NexthopMode, Plan, Route, RouteKey, Routes, Tracker};
 use trueup_observe::{DirtySet, ReadScope};
+use trueup_reconcile::OpKey;
 
 use super::baseline::Baseline;
 use super::conflict_check::ConflictCheck;
@@ -12,7 +13,9 @@ use super::tracked_routes::TrackedRoutes;
 use crate::Options;
 use crate::dirty_part::{DirtyPart, exceeds_part};
 use crate::history::History;
+use crate::key;
 use crate::location::Location;
+use crate::ownership::record_key::RecordKey;
 
 /// How much of a namespace a pass looks at.
 #[derive(Clone, Debug)]
@@ -31,41 +34,96 @@ impl PassScope {
     /// Decides on the narrowest scope that will do, given what the last pass found, and what became
     /// dirty since.
     pub(crate) fn decide(
-        baseline: Option<&Baseline>,
+        baseline: Option<&mut Baseline>,
         history: &History,
         desired: &Desired,
         options: &Options,
         dirty: &DirtySet,
+        due: &[OpKey],
     ) -> PassScope {
         let narrow = || {
             let baseline = baseline?;
             let is_same = baseline.options == *options && history.is_same_but_routes(desired);
             let names = &baseline.names;
-            let mut part = DirtyPart::of(dirty, names).filter(|_| is_same)?;
+            let matters = |key: &RouteKey| baseline.concerns(key, desired);
+            let mut part = DirtyPart::of(dirty, names, matters).filter(|_| is_same)?;
+            let is_shared = dirty.shared_routes.iter().any(matters);
             let mut assignment = None;
             if !history.is_same(desired) {
                 match (&baseline.tracker, &baseline.assignment) {
-                    (Some(tracker), _) => tracker
-                        .dirty_keys()
-                        .for_each(|key| part.add(Location::of_route(key), names)),
+                    (Some(_), _) => {}
                     (None, Some(known)) => assignment = Some(known),
                     (None, None) => return None,
                 }
             }
-            // An op that was left undone may wait for what has happened since.
-            let undone = || history.undone();
-            undone().for_each(|location| part.add(location, names));
+            // True if something has to be read.
+            let mut is_more_woken = false;
+            let is_last = |tracker: &Tracker, key: &RouteKey| is_last(tracker, key, desired);
+            for key in &dirty.deleted_routes {
+                match &mut baseline.tracker {
+                    Some(tracker) if is_last(tracker, key) => tracker.mark_absent(*key),
+                    _ => is_more_woken = true,
+                }
+            }
+            let freed = dirty
+                .freed_routes
+                .iter()
+                .filter(|key| baseline.concerns(key, desired));
+            for key in freed.copied().collect::<Vec<_>>() {
+                let marker = options.protocol();
+                let is_ours = |there: &[Route]| there.iter().any(|it| it.protocol == marker);
+                let is_gone = |tracker: &Tracker| {
+                    let is_foreign = tracker.parked(&key).is_some_and(|it| !is_ours(it));
+                    is_foreign && is_last(tracker, &key)
+                };
+                match baseline.tracker.as_mut().filter(|tracker| is_gone(tracker)) {
+                    // What was in the way is gone.
+                    Some(tracker) => tracker.mark_absent(key),
+                    None => {
+                        is_more_woken = true;
+                        part.add(Location::Route(key), names);
+                    }
+                }
+            }
+            // An op that was left undone may wait for a change of a link or an address.
+            let mut woken: Vec<Location> = match dirty.links || !dirty.addresses.is_empty() {
+                true => history.undone().collect(),
+                false => due
+                    .iter()
+                    .filter_map(|key| history.undone_at(key.0))
+                    .collect(),
+            };
+            let planned = baseline.tracker.iter().flat_map(Tracker::dirty_keys);
+            let planned = planned.map(key::route).chain(due.iter().copied());
+            woken.extend(history.waiting_for(planned.map(|key| key.0)));
+            for location in woken {
+                let is_tracked = match (location, &mut baseline.tracker) {
+                    (Location::Nexthops, _) => return None,
+                    (Location::Route(key), Some(tracker)) => tracker.wake(&key),
+                    _ => false,
+                };
+                if !is_tracked {
+                    is_more_woken = true;
+                    part.add(location, names);
+                }
+            }
+            for key in baseline.tracker.iter().flat_map(Tracker::dirty_keys) {
+                part.add(Location::Route(*key), names);
+            }
             // Which object a route points at follows from all routes.
-            let needs_all = desired.nexthops == NexthopMode::Objects && part.has_routes();
-            if needs_all || undone().any(|location| location == Location::Nexthops) {
+            if desired.nexthops == NexthopMode::Objects && part.has_routes() {
                 return None;
             }
             if let Some(assignment) = assignment.cloned() {
                 let scope = NexthopTableScope::new(part, desired, assignment);
                 return Some(PassScope::NexthopTable(scope));
             }
-            let (tracker, routes) = (baseline.tracker.as_ref(), desired.routes.as_ref());
-            Some(match TrackedRoutes::of(tracker, routes, dirty, &part) {
+            let tracked = baseline.tracker.as_ref().zip(desired.routes.as_ref());
+            let tracked = tracked.filter(|_| !is_more_woken);
+            let tracked = tracked.and_then(|(tracker, routes)| {
+                TrackedRoutes::of(tracker, routes, dirty, is_shared, &part)
+            });
+            Some(match tracked {
                 Some(tracked) => PassScope::TrackedRoutes(tracked),
                 None => PassScope::DirtyKeys(DirtyKeys::new(part, desired)),
             })
@@ -100,10 +158,38 @@ impl PassScope {
         }
     }
 
-    pub(super) fn contains(&self, location: Location) -> bool {
+    /// The keys of the routes that the pass is about, if it is about single routes.
+    pub(crate) fn route_keys(&self) -> Option<impl Iterator<Item = &RouteKey>> {
+        match self {
+            PassScope::TrackedRoutes(tracked) => Some(tracked.keys.iter()),
+            _ => None,
+        }
+    }
+
+    /// The routes that the pass is about, as desired, if it is about single routes.
+    pub(super) fn desired_routes(&self) -> Option<&Routes> {
+        match self {
+            PassScope::TrackedRoutes(tracked) => tracked.desired.routes.as_ref(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn contains(&self, location: Location) -> bool {
         let has_nexthops = matches!(self, PassScope::NexthopTable(_));
         let is_nexthop = location == Location::Nexthops;
         is_nexthop && has_nexthops || self.part().is_none_or(|part| part.contains(location))
+    }
+
+    /// Returns true if an observation in the scope shows what is on a key. That of single routes is
+    /// narrower than the part that the records are read for.
+    pub(super) fn observes(&self, key: &RecordKey) -> bool {
+        match (self, key) {
+            (PassScope::TrackedRoutes(tracked), RecordKey::Route(key)) => {
+                tracked.keys.contains(key)
+            }
+            (PassScope::TrackedRoutes(_), _) => false,
+            _ => true,
+        }
     }
 
     /// What is desired in the scope.
@@ -160,7 +246,26 @@ impl PassScope {
 
     /// Returns true if the first plan in the scope can be carried out.
     pub(super) fn allows(&self, plan: &Plan) -> bool {
-        let is_empty = matches!(self, PassScope::TrackedRoutes(_)) && plan.is_empty();
-        !is_empty && !self.is_exceeded_by(plan)
+        let is_doubtful = match self {
+            // Without an op nothing is read.
+            PassScope::TrackedRoutes(tracked) => {
+                !tracked.is_verified_by_echo && plan.ops.is_empty()
+            }
+            _ => false,
+        };
+        !is_doubtful && !self.is_exceeded_by(plan)
     }
+}
+
+/// Returns true if a plan can take for granted that nothing of ours is left on a key after an event
+/// that a route went from it, which can be of one of several routes or next hops. Where a route is
+/// desired, an exclusive create finds out what is left.
+fn is_last(tracker: &Tracker, key: &RouteKey, desired: &Desired) -> bool {
+    let routes = desired.routes.as_ref();
+    routes.is_some_and(|routes| routes.get(key).is_some())
+        || match tracker.there(key) {
+            None | Some([]) => true,
+            Some([only]) => !matches!(only.nexthops, NextHops::Many(_)),
+            Some(_) => false,
+        }
 }

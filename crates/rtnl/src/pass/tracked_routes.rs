@@ -4,9 +4,13 @@
 //! The tracker knows what the kernel holds on these keys, so they are not read. A create is
 //! exclusive: the kernel itself refuses it where another writer's route is on the key.
 
-use trueup_diff::{Desired, Kind, Observed, Route, Routes, Tracker};
-use trueup_observe::DirtySet;
+use std::collections::BTreeSet;
 
+use trueup_diff::{Desired, Kind, Route, RouteKey, Routes, Tracker};
+use trueup_observe::{DirtySet, Snapshot};
+
+use super::baseline::Baseline;
+use super::observe::Observation;
 use crate::dirty_part::DirtyPart;
 
 /// Dirty routes, and what the kernel holds on their keys.
@@ -14,6 +18,7 @@ use crate::dirty_part::DirtyPart;
 pub(crate) struct TrackedRoutes {
     /// The tables that the routes are in. They are read where a pass has to look.
     pub(super) part: DirtyPart,
+    pub(super) keys: BTreeSet<RouteKey>,
     pub(super) desired: Desired,
     there: Vec<Route>,
     /// True if nothing else is dirty: then the kernel's echo of each change verifies it.
@@ -22,32 +27,43 @@ pub(crate) struct TrackedRoutes {
 
 impl TrackedRoutes {
     /// Returns the routes whose keys are dirty, or `None` where there are none, or where links,
-    /// addresses or all routes of a family are dirty: the routes may depend on those.
+    /// addresses or all routes of a family are dirty: the routes may depend on those. `is_shared`:
+    /// other writers have put routes on keys of ours.
     pub(super) fn of(
-        tracker: Option<&Tracker>,
-        routes: Option<&Routes>,
+        tracker: &Tracker,
+        routes: &Routes,
         dirty: &DirtySet,
+        is_shared: bool,
         part: &DirtyPart,
     ) -> Option<TrackedRoutes> {
         let alone = !dirty.links && dirty.addresses.is_empty() && dirty.routes.is_empty();
-        let mut tracker = tracker.filter(|_| alone)?.clone();
-        let deleted = dirty.deleted_routes.iter();
-        deleted.for_each(|key| tracker.mark_absent(*key));
-        tracker.dirty_keys().next()?;
-        let (routes, there) = routes.map(|routes| tracker.partial_input(routes)).unzip();
+        let keys: BTreeSet<RouteKey> = tracker.dirty_keys().copied().collect();
+        if !alone || keys.is_empty() {
+            return None;
+        }
+        let (routes, there) = tracker.partial_input(routes);
         let mut desired = Desired::default();
-        desired.routes = routes;
+        desired.routes = Some(routes);
         Some(TrackedRoutes {
             part: part.clone(),
+            keys,
             desired,
-            there: there.unwrap_or_default(),
-            is_verified_by_echo: dirty.is_empty(),
+            there,
+            is_verified_by_echo: !is_shared
+                && dirty.tables.is_empty()
+                && dirty.rules.is_empty()
+                && dirty.neighbours.is_empty(),
         })
     }
 
-    /// Adds what the kernel is known to hold on the keys.
-    pub(super) fn add_routes(&mut self, observed: &mut Observed) {
-        observed.routes = std::mem::take(&mut self.there);
-        observed.complete = observed.complete.with(Kind::Route);
+    /// Returns what the kernel is known to hold on the keys, and the links of the baseline, none of
+    /// which has changed since.
+    pub(super) fn observation(&mut self, baseline: &Baseline) -> Observation {
+        let mut snapshot = Snapshot::default();
+        snapshot.observed.links.clone_from(&baseline.links);
+        snapshot.observed.routes = std::mem::take(&mut self.there);
+        snapshot.mark_read(Kind::Link, None);
+        snapshot.mark_read(Kind::Route, None);
+        snapshot.into()
     }
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_apply::is_drawn_index;
 use trueup_diff::{
-    Action, Dev, Devices, IfName, Kind, Kinds, LinkKind, Object, ObjectKey, ObjectKind as _,
-    Observed, OfKind, Owned, Policy, ProvenBy, Resolved, VethAttrs, each_kind, proof,
+    Action, Dev, Devices, Domain, IfName, Kind, Kinds, Link, LinkKind, Object, ObjectKey,
+    ObjectKind as _, Observed, OfKind, Owned, Policy, ProvenBy, Resolved, VethAttrs, each_kind,
+    proof,
 };
 use trueup_observe::{Observer, ReadScope, Snapshot};
 
@@ -31,7 +32,7 @@ pub(crate) fn explain(
     } = read(observer, query)?;
     let mut view = view.clone();
     // The pass looked only at what is managed.
-    view.close_intents(&rows, resolved.policy, &BTreeSet::new());
+    view.close_intents(&rows, &resolved.policy, &BTreeSet::new());
     let owned = view.owned(&rows);
     let mut case = Case {
         devices: &resolved.devices,
@@ -47,7 +48,7 @@ pub(crate) fn explain(
         .into_iter()
         .filter(|object| query.is_about(object, name))
     {
-        let whose = whose(&object, &owned, resolved.policy, |object| {
+        let whose = whose(&object, &rows.links, &owned, &resolved.policy, |object| {
             recorded_on(&view, object, name)
         });
         let explained = case.about(&object);
@@ -60,7 +61,7 @@ pub(crate) fn explain(
         if query.is_about(&record.object, recorded) {
             let entry = Entry {
                 object: record.object.clone(),
-                origin: origin(&record.object, record.former.is_some(), resolved.policy),
+                origin: origin(&record.object, record.former.is_some(), &resolved.policy),
                 former: record.former.clone().map(|former| former.object),
                 is_open: view.has_intent(key),
             };
@@ -249,16 +250,20 @@ fn desired(resolved: &Resolved, kind: Kind) -> Vec<Object> {
 /// Returns whose an object is; `recorded` says whether the ledger has a record on its key.
 fn whose(
     object: &Object,
+    links: &[Link],
     owned: &Owned,
-    policy: Policy,
+    policy: &Policy,
     recorded: impl Fn(&Object) -> bool,
 ) -> Whose {
     let passing = matches!(object, Object::Neighbour(neighbour) if !neighbour.is_declared());
-    match (proof(object, owned, policy), object.protocol()) {
+    let everywhere = policy.clone().with_domain(Domain::default());
+    let would_be_ours = || proof(object, links, owned, everywhere).is_some();
+    match (proof(object, links, owned, policy), object.protocol()) {
         (Some(ProvenBy::Marker), _) => Whose::Marked,
         (Some(ProvenBy::Ledger), _) => Whose::Recorded,
         _ if object.is_kernels_own(policy.unstored) => Whose::Kernels,
         _ if passing => Whose::Passing,
+        _ if policy.domain.is_limited() && would_be_ours() => Whose::OutsideDomain,
         _ if recorded(object) => Whose::Rewritten,
         (None, 0) => Whose::Unmarked,
         (None, protocol) if protocol == policy.marker => Whose::MarkUnproven,
@@ -276,7 +281,7 @@ fn recorded_on(view: &LedgerView, object: &Object, name: impl Fn(Dev) -> Option<
 
 /// The ledger does not say how an object became ours, but the object does: what we made bears our
 /// marker, or, a link, an index that was drawn for it.
-fn origin(object: &Object, is_overridden: bool, policy: Policy) -> Origin {
+fn origin(object: &Object, is_overridden: bool, policy: &Policy) -> Origin {
     match object {
         _ if is_overridden => Origin::Overridden,
         Object::Link(link) if is_drawn_index(link.index) => Origin::Made,
@@ -289,8 +294,11 @@ fn origin(object: &Object, is_overridden: bool, policy: Policy) -> Origin {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use trueup_diff::{Address, Desired, IpNetwork, Link};
+    use trueup_diff::{Address, Desired, Hold, IpNetwork, Link};
+    use trueup_loop::{Config, Loop, LoopView};
     use trueup_netlink::Namespace;
     use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, Report as _, Source as _};
     use trueup_testkit::faults::{At, Fault, Faults};
@@ -353,6 +361,46 @@ mod tests {
         let explained = why(&kernel, &forgotten, &address()).objects.remove(0);
         assert_eq!(explained.present[0].whose, Whose::Unmarked);
         assert_eq!(explained.entry, None);
+    }
+
+    #[test]
+    fn a_running_loop_explains_what_it_holds_back() {
+        const EBUSY: i32 = 16;
+        const LONG: Duration = Duration::from_secs(60);
+        let faults = Faults::over(Kernel::new().namespace());
+        faults.add(At::EveryChange, Fault::Refuse(EBUSY));
+        let name: IfName = "d0".parse().unwrap();
+        let link = Link::new(name, LinkKind::Dummy);
+        let desired = Desired::default().with_links([link]);
+        let (scope, ledger) = (faults.namespace(), MemoryLedger::default());
+        let options = Options::default();
+        let config = Config::default()
+            .with_backoff(LONG, LONG)
+            .with_interval(LONG);
+        let running = Loop::new(Rtnl::new(), scope, desired, ledger, options, config);
+        let running = running.spawn("rtnl").unwrap();
+        let handle = running.handle();
+        handle.force(LONG).unwrap();
+        handle.pause(LONG).unwrap();
+        let question = move |view: LoopView<'_, Rtnl>| {
+            let LoopView {
+                source,
+                scope,
+                desired,
+                ledger,
+                options,
+                limits,
+                ..
+            } = view;
+            let query = Query::Link { name };
+            source.why_within(scope, Some(desired), ledger, options, &query, &limits)
+        };
+        let explanation = handle.ask(question, LONG).unwrap().unwrap();
+        let [Step::Op { op, .. }] = &explanation.objects[0].next[..] else {
+            panic!("{explanation:?}")
+        };
+        assert!(matches!(op.hold, Some(Hold::Backoff(_))), "{op:?}");
+        running.stop(LONG).unwrap();
     }
 
     #[test]

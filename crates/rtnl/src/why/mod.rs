@@ -111,6 +111,8 @@ pub enum Whose {
     Passing,
     /// Not ours any more: the ledger has another on this key, and this one took its place.
     Rewritten,
+    /// Foreign: it would be ours, but is outside of the domain of this agent.
+    OutsideDomain,
     /// Foreign: it bears our marker, which proves nothing of it, and is not in the ledger.
     MarkUnproven,
     /// Foreign: it bears no marker, and is not in the ledger.

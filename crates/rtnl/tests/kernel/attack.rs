@@ -176,9 +176,8 @@ pub(crate) fn own_writes_bring_no_further_pass() {
         Options::default(),
         config,
     )
-    .unwrap()
-    .on_report(move |report| {
-        assert!(report.unwrap().converged());
+    .on_report(move |pass| {
+        assert!(pass.result.unwrap().converged());
         counted.fetch_add(1, Ordering::SeqCst);
     });
     let running = it.spawn("rtnl").unwrap();

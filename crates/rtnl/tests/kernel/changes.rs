@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use trueup_diff::{Desired, IfName, NextHop, NextHops, NexthopMode, Route, Routes};
 use trueup_reconcile::{Extent, Hints, PassLimits, Report as _, Source as _, Subscribed};
-use trueup_rtnl::{Error, MemoryLedger, Namespace, Options, Report, Rtnl, Watch};
+use trueup_rtnl::{Error, MemoryLedger, Namespace, Options, Report, Rtnl, Watch, key};
 use trueup_testkit::faults::{At, Fault, Faults};
 use trueup_testkit::{Kind, ip, uplinks};
 
 use crate::support::{address, describe, nothing, via};
 
 struct Agent {
+    namespace: Namespace,
     source: Rtnl,
     _watch: Watch,
     ledger: MemoryLedger,
@@ -22,17 +23,21 @@ struct Agent {
 impl Agent {
     /// One whose routes are there.
     fn settled(routes: impl Into<Routes>) -> Agent {
-        Agent::shaped(NexthopMode::Inline, routes)
+        Agent::in_namespace(Namespace::current(), NexthopMode::Inline, routes)
     }
 
-    fn shaped(nexthops: NexthopMode, routes: impl Into<Routes>) -> Agent {
+    fn in_namespace(
+        namespace: Namespace,
+        nexthops: NexthopMode,
+        routes: impl Into<Routes>,
+    ) -> Agent {
         uplinks(1);
-        let here = Namespace::current();
         let mut source = Rtnl::new();
-        let Subscribed::Active(watch) = source.subscribe(&here, Hints::new(|| {})) else {
+        let Subscribed::Active(watch) = source.subscribe(&namespace, Hints::new(|| {})) else {
             panic!("no subscription");
         };
         let mut agent = Agent {
+            namespace,
             source,
             _watch: watch,
             ledger: MemoryLedger::default(),
@@ -49,14 +54,22 @@ impl Agent {
     }
 
     fn pass(&mut self, extent: Extent) -> Report {
-        self.pass_in(&Namespace::current(), extent).unwrap()
+        self.try_pass(extent).unwrap()
     }
 
-    fn pass_in(&mut self, here: &Namespace, extent: Extent) -> Result<Report, Error> {
-        let limits = PassLimits::default().with_extent(extent);
+    fn try_pass(&mut self, extent: Extent) -> Result<Report, Error> {
+        self.pass_of(&PassLimits::default().with_extent(extent))
+    }
+
+    fn pass_of(&mut self, limits: &PassLimits<'_>) -> Result<Report, Error> {
         let (desired, ledger) = (&self.desired, &mut self.ledger);
-        self.source
-            .reconcile_within(here, desired, ledger, &Options::default(), &limits)
+        self.source.reconcile_within(
+            &self.namespace,
+            desired,
+            ledger,
+            &Options::default(),
+            limits,
+        )
     }
 
     fn want(&mut self, route: Route<IfName>) {
@@ -126,12 +139,16 @@ pub(crate) fn a_route_that_comes_and_goes_is_one_message_each() {
 /// may have other things to read.
 pub(crate) fn no_route_is_read_to_verify_a_changed_one() {
     const EPERM: i32 = 1;
-    let mut agent = Agent::settled(routes());
     let faults = Faults::over(Namespace::current());
+    let mut agent = Agent::in_namespace(faults.namespace(), NexthopMode::Inline, routes());
+    faults.add(At::EveryDump(Kind::Route), Fault::Refuse(EPERM));
+    let reading = agent.try_pass(Extent::Everything);
+    assert!(reading.is_err(), "a pass that reads them fails");
+    faults.clear();
     let changed_without_reading = ["10.9.0.8", "10.9.0.7"].repeat(20).iter().any(|gateway| {
         agent.want(via("10.51.0.0/16", gateway));
         faults.add(At::EveryDump(Kind::Route), Fault::Refuse(EPERM));
-        let report = agent.pass_in(&faults.namespace(), Extent::Dirty);
+        let report = agent.try_pass(Extent::Dirty);
         faults.clear();
         let is_done = report.is_ok_and(|report| report.converged());
         if !is_done {
@@ -240,9 +257,14 @@ pub(crate) fn a_writers_twin_in_front_of_ours_survives_every_change() {
     let report = agent.pass(Extent::Dirty);
     assert!(report.failed().next().is_none(), "{}", describe(&report));
     agent.want(via(dst, "10.9.0.7"));
-    agent.pass(Extent::Dirty);
+    let report = agent.pass(Extent::Dirty);
     assert!(shown(dst).contains("via 10.9.0.3"), "{}", shown(dst));
-    assert!(!shown(dst).contains("via 10.9.0.9"), "{}", shown(dst));
+    let is_changed = !shown(dst).contains("via 10.9.0.9");
+    assert!(
+        is_changed || report.conflicts().len() == 1,
+        "{}",
+        describe(&report)
+    );
     let key = via(dst, "10.9.0.7").canonical_key();
     agent.desired.routes.as_mut().unwrap().remove(&key);
     for _ in 0..2 {
@@ -251,6 +273,99 @@ pub(crate) fn a_writers_twin_in_front_of_ours_survives_every_change() {
     agent.pass(Extent::Everything);
     let left = shown(dst);
     assert!(left.contains("via 10.9.0.3"), "{left}");
+    assert!(!left.contains("proto 116"), "{left}");
+}
+
+/// The pass that changes the route reads our routes alone; who else is on the key it has heard.
+pub(crate) fn a_writers_twin_in_front_of_ours_survives_a_whole_pass() {
+    let dst = "10.50.0.0/16";
+    for is_heard_before in [true, false] {
+        let mut agent = Agent::settled(routes());
+        // A pass over everything that creates a route has looked for others on its key.
+        agent.want(via("10.52.0.0/16", "10.9.0.9"));
+        assert!(agent.pass(Extent::Everything).converged());
+        ip(&["route", "prepend", dst, "via", "10.9.0.3", "proto", "4"]);
+        if is_heard_before {
+            agent.pass(Extent::Everything);
+        }
+        agent.want(via(dst, "10.9.0.7"));
+        let report = agent.pass(Extent::Everything);
+        let left = shown(dst);
+        assert!(
+            left.contains("via 10.9.0.3"),
+            "{left}: {}",
+            describe(&report)
+        );
+        ip(&["route", "flush", "proto", "4"]);
+        agent.desired.routes = Some(Routes::new());
+        for _ in 0..2 {
+            agent.pass(Extent::Everything);
+        }
+        ip(&["link", "delete", "up0"]);
+    }
+}
+
+/// A pass that only finds a conflict again has read nothing.
+pub(crate) fn a_conflict_that_is_changed_hides_nothing_else() {
+    let mut agent = Agent::settled(routes());
+    let (dst, other) = ("10.52.0.0/16", "10.51.0.0/16");
+    ip(&["route", "add", dst, "via", "10.9.0.3", "proto", "4"]);
+    agent.want(via(dst, "10.9.0.8"));
+    let report = agent.pass(Extent::Dirty);
+    assert_eq!(report.conflicts().len(), 1, "{}", describe(&report));
+    ip(&["route", "replace", other, "via", "10.9.0.3", "proto", "116"]);
+    agent.want(via(dst, "10.9.0.7"));
+    agent.pass(Extent::Dirty);
+    ip(&["route", "delete", dst, "proto", "4"]);
+    let report = agent.pass(Extent::Dirty);
+    assert!(report.converged(), "{}", describe(&report));
+    is_alone(dst, "via 10.9.0.7");
+    is_alone(other, "via 10.9.0.9");
+}
+
+/// The kernel announces the delete of one IPv6 next hop as that of a route.
+pub(crate) fn a_route_that_lost_one_next_hop_is_deleted_whole() {
+    let dst = "2001:db8:50::/48";
+    let hop = |gateway: &str| {
+        let hop = NextHop::via(gateway.parse().unwrap());
+        hop.with_dev(Some("up0".parse().unwrap()))
+    };
+    let hops = NextHops::Many(vec![hop("fe80::2"), hop("fe80::3")]);
+    let both = Route::new(dst.parse().unwrap(), hops);
+    let mut agent = Agent::settled([both.clone()]);
+    let shown = || ip(&["-6", "route", "show", dst]);
+    ip(&[
+        "-6", "route", "delete", dst, "via", "fe80::2", "dev", "up0", "proto", "116",
+    ]);
+    assert!(shown().contains("fe80::3"), "{}", shown());
+    let routes = agent.desired.routes.as_mut().unwrap();
+    routes.remove(&both.canonical_key());
+    let report = agent.pass(Extent::Dirty);
+    assert!(report.converged(), "{}", describe(&report));
+    assert_eq!(shown(), "");
+}
+
+/// The former route of another metric goes only when the new one is there, which a retry makes.
+pub(crate) fn what_waits_for_another_op_follows_it() {
+    let dst = "10.51.0.0/16";
+    let mut agent = Agent::settled(routes());
+    let behind = via(dst, "192.0.2.1").with_metric(7);
+    let routes = agent.desired.routes.as_mut().unwrap();
+    routes.remove(&via(dst, "10.9.0.9").canonical_key());
+    routes.insert(behind.clone());
+    let report = agent.pass(Extent::Dirty);
+    assert_eq!(report.failed().count(), 1, "{}", describe(&report));
+    is_alone(dst, "via 10.9.0.9");
+    ip(&["route", "add", "192.0.2.0/24", "dev", "up0", "proto", "4"]);
+    let due = [key::route(&behind.canonical_key())];
+    let report = agent.pass_of(
+        &PassLimits::default()
+            .with_extent(Extent::Dirty)
+            .with_due(&due),
+    );
+    let report = report.unwrap();
+    is_alone(dst, "metric 7");
+    assert!(report.converged(), "{}", describe(&report));
 }
 
 pub(crate) fn a_writers_route_that_served_is_not_taken_for_ours() {
@@ -287,7 +402,7 @@ fn by_objects() -> Agent {
         led("10.51.0.0/16"),
         via("10.52.0.0/16", "10.9.0.9"),
     ];
-    Agent::shaped(NexthopMode::Objects, routes)
+    Agent::in_namespace(Namespace::current(), NexthopMode::Objects, routes)
 }
 
 fn replace_nexthops(agent: &mut Agent, from: &str, to: &str) -> Report {
