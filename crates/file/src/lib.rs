@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod collect;
+mod domain;
 mod error;
 mod fields;
 mod file;

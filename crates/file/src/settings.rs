@@ -1,16 +1,19 @@
-//! The settings of a file as a whole: the keys at its top but `sysctl`, and `[ownership]`.
+//! The settings of a file as a whole: the keys at its top but `sysctl`, `[ownership]` and
+//! `[domain]`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trueup_diff::{
-    DEFAULT_PROTOCOL, Kind, Kinds, NexthopMode, ObjectKind as _, OnConflict, Ownership, Protocols,
-    each_kind, setters,
+    DEFAULT_PROTOCOL, Domain, Kind, Kinds, NexthopMode, ObjectKind as _, OnConflict, Ownership,
+    Protocols, each_kind, setters,
 };
 
+use crate::domain;
 use crate::fields::Fields;
 use crate::file_keys::{
-    ADOPT, ADOPT_PROTOCOLS, GRACE, NEXTHOPS, ON_CONFLICT, OWNERSHIP, PROTOCOL, SYSCTL_REVERT,
+    ADOPT, ADOPT_PROTOCOLS, DOMAIN, GRACE, NEXTHOPS, ON_CONFLICT, OWNERSHIP, PROTOCOL,
+    SYSCTL_REVERT,
 };
 use crate::parse;
 use crate::tables::TableNames;
@@ -46,6 +49,8 @@ pub struct Settings {
     /// The proof that objects are ours, of the kinds of which the file says so. The kernel stores
     /// no marker on links.
     pub ownership: BTreeMap<Kind, Ownership>,
+    /// The part of the namespace that the file speaks for.
+    pub domain: Domain,
     /// True if a sysctl that is no longer declared gets its former value back.
     pub sysctl_revert: bool,
 }
@@ -57,6 +62,7 @@ setters! { impl Settings {
     with_on_conflict(on_conflict: OnConflict);
     with_grace(grace: impl Into<Option<Duration>>);
     with_ownership(ownership: impl Into<BTreeMap<Kind, Ownership>>);
+    with_domain(domain: Domain);
     with_sysctl_revert(sysctl_revert: bool);
 } }
 
@@ -69,6 +75,7 @@ impl Default for Settings {
             on_conflict: OnConflict::Report,
             grace: None,
             ownership: BTreeMap::new(),
+            domain: Domain::default(),
             sysctl_revert: false,
         }
     }
@@ -80,7 +87,7 @@ impl Settings {
         self.set(key, value, tables)
             .map_err(|fault| match (key, &value.node) {
                 // What is in the table names its own key.
-                (OWNERSHIP, Node::Table(_)) => fault,
+                (OWNERSHIP | DOMAIN, Node::Table(_)) => fault,
                 _ => fault.in_key(key),
             })
     }
@@ -101,6 +108,12 @@ impl Settings {
                 self.on_conflict = parse::one_of(value, "answer to a conflict", &CONFLICT_WORDS)?;
             }
             GRACE => self.grace = Some(parse::seconds(value, MAX_GRACE)?),
+            DOMAIN => {
+                let Node::Table(table) = &value.node else {
+                    return value.unexpected("a table, such as { interfaces = [ \"veth*\" ] }");
+                };
+                self.domain = domain::read(value.at, table, tables)?;
+            }
             _ => {
                 let Node::Table(table) = &value.node else {
                     return value.unexpected("a table, such as { route = \"ledger\" }");
@@ -135,6 +148,9 @@ impl Settings {
                 proofs.set(kind.name(), parse::word(*proof, &PROOF_WORDS));
             }
             table.set(OWNERSHIP, Node::Table(proofs));
+        }
+        if self.domain.is_limited() {
+            table.set(DOMAIN, Node::Table(domain::write(&self.domain)));
         }
         table
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::store::Store;
 use crate::{
@@ -34,7 +35,21 @@ impl Journal {
     /// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or
     /// [`Os`](crate::ErrorKind::Os) if it cannot be read, or not be opened for writing.
     pub fn open(path: impl AsRef<Path>) -> Result<Journal, Error> {
-        Store::open(path.as_ref()).map(Journal::on)
+        Self::open_within(path, Duration::ZERO)
+    }
+
+    /// Opens the journal at `path` as [`open`](Self::open) does, and waits for another holder, at
+    /// most so long: for short runs that share a journal. They get it in the order in which they
+    /// ask. Drop it as soon as the run is done with it.
+    ///
+    /// Callers in one process share a thread that waits, for each lock file. It may stay when the
+    /// time is over, until the other holder closes the journal.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); [`Held`](crate::ErrorKind::Held) once the time is over.
+    pub fn open_within(path: impl AsRef<Path>, wait: Duration) -> Result<Journal, Error> {
+        Store::open(path.as_ref(), wait).map(Journal::on)
     }
 
     /// Reads the journal at `path` as it is at this moment, also while a process has it open. A

@@ -10,6 +10,7 @@ mod json_lines;
 mod keys;
 mod ledger;
 mod lock;
+mod lock_queue;
 mod maintenance;
 mod new_file;
 mod operations;

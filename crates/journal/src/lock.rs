@@ -6,13 +6,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::Error;
+use crate::lock_queue::lock_until;
 use crate::regular::open_regular;
 
 /// The process that has a journal open.
@@ -34,7 +36,7 @@ impl fmt::Display for Holder {
 /// The lock of a journal, held until dropped. The kernel releases it when the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    file: File,
+    file: Arc<File>,
     /// The lock file, if this created it and deletes it when dropped.
     delete_on_drop: Option<PathBuf>,
 }
@@ -58,17 +60,26 @@ const NAME_READS: (u32, Duration) = (20, Duration::from_millis(5));
 const TRIES: u32 = 100;
 
 impl Lock {
-    /// Locks the journal at `path` without waiting for another holder. A lock file that this
+    /// Locks the journal at `path`, and waits so long for another holder. A lock file that this
     /// creates is deleted with the lock, unless it is [kept](Lock::keep_file).
-    pub(crate) fn acquire(path: &Path) -> Result<Lock, Error> {
+    pub(crate) fn acquire(path: &Path, wait: Duration) -> Result<Lock, Error> {
+        let until = Instant::now().checked_add(wait);
         let path = lock_file(path);
         let shown = path.display();
         let os = |cause| Error::os(format!("cannot open the lock {shown}"), cause);
         for _ in 0..TRIES {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false);
-            let file = open_regular(&path, options.mode(0o600)).map_err(os)?;
-            lock(&file, FlockOperation::NonBlockingLockExclusive, &path)?;
+            let opened = Arc::new(open_regular(&path, options.mode(0o600)).map_err(os)?);
+            let locked = lock_until(&opened, until)
+                .map_err(|cause| Error::os(format!("cannot lock {shown}"), cause))?;
+            let file = match locked {
+                Some(file) => file,
+                None => {
+                    lock(&opened, FlockOperation::NonBlockingLockExclusive, &path)?;
+                    opened
+                }
+            };
             // Two processes that lock two files of one name do not exclude each other.
             if !is_file_at(&file, &path).map_err(os)? {
                 continue;
@@ -104,18 +115,29 @@ fn is_file_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Locks a file at once. A holder whose name is not that of a running process is about to write its
+/// name, or has only waited for the lock and releases it, so the lock is tried again a few times.
 fn lock(file: &File, operation: FlockOperation, path: &Path) -> Result<(), Error> {
     let shown = path.display();
+    let mut tries = 0..NAME_READS.0;
     loop {
-        match flock(file, operation) {
-            Ok(()) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) => {
-                return Err(Error::held(shown.to_string(), read_holder(file)));
+        match retry_on_intr(|| flock(file, operation)) {
+            Err(Errno::WOULDBLOCK) => {}
+            locked => {
+                return locked.map_err(|errno| Error::os(format!("cannot lock {shown}"), errno));
             }
-            Err(errno) => return Err(Error::os(format!("cannot lock {shown}"), errno)),
         }
+        // The kernel releases the lock of a process that ends: its name is that of a previous holder.
+        let holder = parse_holder(file).ok().flatten();
+        if holder.as_ref().is_some_and(is_running) || tries.next().is_none() {
+            return Err(Error::held(shown.to_string(), holder));
+        }
+        thread::sleep(NAME_READS.1);
     }
+}
+
+fn is_running(holder: &Holder) -> bool {
+    Path::new("/proc").join(holder.pid.to_string()).exists()
 }
 
 /// Checks that no process has the journal at `path` open at this moment. It creates nothing, and
@@ -160,20 +182,6 @@ fn holder_line() -> String {
         .trim_end_matches('\0')
         .replace(|c: char| c.is_control(), " ");
     format!("{pid} {command}\n")
-}
-
-/// Reads the name of the holder. The kernel releases the lock of a process that ends, so the name
-/// of an ended process is that of a previous holder, and the present one is about to write its own.
-fn read_holder(file: &File) -> Option<Holder> {
-    for _ in 0..NAME_READS.0 {
-        if let Some(holder) = parse_holder(file).ok().flatten()
-            && Path::new("/proc").join(holder.pid.to_string()).exists()
-        {
-            return Some(holder);
-        }
-        thread::sleep(NAME_READS.1);
-    }
-    parse_holder(file).ok().flatten()
 }
 
 fn parse_holder(mut file: &File) -> io::Result<Option<Holder>> {

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use redb::{Database, ReadableTable as _};
 
@@ -101,7 +102,7 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     let path = path.as_ref();
     // Beside a file that is no journal not even a lock file is created.
     open_journal(path)?.ok_or_else(|| missing(path))?;
-    let _lock = Lock::acquire(path)?;
+    let _lock = Lock::acquire(path, Duration::ZERO)?;
     let file = open_file(path, false)?.ok_or_else(|| missing(path))?;
     let storage: Arc<dyn Storage> = Arc::new(file);
     let whole =

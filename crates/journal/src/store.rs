@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::database::{
     ReadTable, create_database, create_in_memory, open_database, open_file, read_table,
@@ -41,8 +42,8 @@ impl HeldKeys {
 impl Store {
     /// Opens the journal at `path` under its lock. A journal that does not exist is empty, and is
     /// created by the first change.
-    pub(crate) fn open(path: &Path) -> Result<Store, Error> {
-        let lock = Lock::acquire(path)?;
+    pub(crate) fn open(path: &Path, wait: Duration) -> Result<Store, Error> {
+        let lock = Lock::acquire(path, wait)?;
         match open_file(path, true)? {
             Some(file) => Store::open_storage(Arc::new(file), Some(lock)),
             None => {

@@ -477,8 +477,10 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     let answer = select(vec![OnConflict::Report, OnConflict::Take]);
     let flags = any::<(bool, bool)>();
     let protocols = vec(5..=255u8, 0..4);
-    (10..=255u8, flags, protocols, answer, of(grace), ownership).prop_map(
-        |(protocol, (adopt, sysctl_revert), protocols, on_conflict, grace, mut ownership)| {
+    let proofs = (ownership, domain());
+    (10..=255u8, flags, protocols, answer, of(grace), proofs).prop_map(
+        |(protocol, (adopt, sysctl_revert), protocols, on_conflict, grace, proofs)| {
+            let (mut ownership, domain) = proofs;
             if let Some(proof) = ownership.get_mut(&Kind::Link) {
                 *proof = Ownership::Ledger;
             }
@@ -489,7 +491,44 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
                 .with_on_conflict(on_conflict)
                 .with_grace(grace)
                 .with_ownership(ownership)
+                .with_domain(domain)
                 .with_sysctl_revert(sysctl_revert)
+        },
+    )
+}
+
+/// A domain with any of its parts.
+fn domain() -> impl Strategy<Value = Domain> {
+    let pattern = prop_oneof!["[a-z*]{1,15}", "veth\\*"];
+    let pattern = pattern.prop_map(|text| text.parse::<InterfacePattern>().unwrap());
+    let span = |first: u32| (first..=u32::MAX, 0..3u32);
+    let span = move |first| span(first).prop_map(|(at, more)| at..=at.saturating_add(more));
+    let flags = any::<(bool, bool, bool)>();
+    let name = of("[a-z0-9_-]{1,32}");
+    let parts = (
+        vec(pattern, 0..3),
+        vec(span(1), 0..3),
+        vec(family().prop_flat_map(prefix), 0..3),
+        vec(span(0), 0..3),
+    );
+    (parts, flags, name).prop_map(
+        |((interfaces, tables, prefixes, priorities), flags, name)| {
+            // A file needs a name with `ledger_only`.
+            let has_name = name.is_some();
+            let domain = Domain::default()
+                .with_name(name)
+                .with_interfaces(interfaces)
+                .with_created_interfaces(flags.0)
+                .with_tables(tables)
+                .with_prefixes(prefixes)
+                .with_rule_priorities(priorities)
+                .with_nexthop_objects(flags.1)
+                .with_ledger_only(flags.2 && has_name);
+            // A name alone is no domain.
+            match domain.is_limited() {
+                true => domain,
+                false => Domain::default(),
+            }
         },
     )
 }

@@ -380,6 +380,12 @@ fn the_reference_is_right_and_complete() {
     assert!(kinds.iter().all(|kind| top.remove(*kind)), "{top:?}");
     let section = text.split("\n## `link`\n").next().unwrap();
     top.iter().for_each(|key| has_row_and_example(section, key));
+    let section = text.split("\n## Domain\n").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let keys = known("[domain]\nqqqqqqqq = 1");
+    assert_eq!(keys.len(), 8, "{keys:?}");
+    keys.iter()
+        .for_each(|key| has_row_and_example(section, key));
     for kind in kinds {
         let keys = known(&format!("[[{kind}]]\nqqqqqqqq = 1"));
         assert!(keys.len() >= 6, "{keys:?}");

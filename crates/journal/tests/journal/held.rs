@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use trueup_journal::{Error, Journal, Loss, Repaired, check, check_not_held, repair};
@@ -11,6 +13,7 @@ use trueup_journal::{Error, Journal, Loss, Repaired, check, check_not_held, repa
 use crate::maintenance::Directory;
 
 const PATH: &str = "JOURNAL_TEST_HOLD";
+const WAIT_ALONE: &str = "JOURNAL_TEST_WAIT_ALONE";
 
 /// Not a test of its own: holds a journal until its standard input ends.
 #[test]
@@ -147,5 +150,121 @@ fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
         assert_eq!(restored, 1, "round {round}");
         assert!(!directory.0.join("journal.lock").exists(), "round {round}");
         assert!(check(&path).is_ok());
+    }
+}
+
+/// Many short runs share a journal: each waits for its turn, and what each has written stays.
+#[test]
+fn runs_that_wait_all_get_their_turn() {
+    let directory = Directory::new("turns");
+    let path = directory.journal();
+    std::thread::scope(|scope| {
+        for run in 0..32 {
+            let path = &path;
+            scope.spawn(move || {
+                let journal = Journal::open_within(path, Duration::from_secs(60)).unwrap();
+                let name = format!("run-{run}");
+                journal.operations().begin(&name, b"").unwrap();
+            });
+        }
+    });
+    let journal = Journal::open(&path).unwrap();
+    assert_eq!(journal.operations().in_flight().unwrap().len(), 32);
+}
+
+#[test]
+fn a_run_that_waits_in_vain_is_told_for_whom_and_leaves_no_lock() {
+    let directory = Directory::new("in-vain");
+    let path = directory.journal();
+    let mut child = hold(&path);
+    let error = Journal::open_within(&path, Duration::from_millis(50)).unwrap_err();
+    assert_names(&error, child.id());
+    // One that is killed holds nothing, and who waits meanwhile gets it.
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| Journal::open_within(&path, Duration::from_secs(60)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop(waiting.join().unwrap().unwrap());
+    });
+    // Nor does the one that has given up.
+    drop(Journal::open_within(&path, Duration::from_secs(60)).unwrap());
+}
+
+/// Those who wait in one process share a place among the processes, and are served in order.
+#[test]
+fn callers_of_one_process_get_their_turn_in_order() {
+    let directory = Directory::new("in-order");
+    let path = directory.journal();
+    let held = Journal::open(&path).unwrap();
+    thread::scope(|scope| {
+        for run in 0..8 {
+            let path = &path;
+            scope.spawn(move || {
+                let journal = Journal::open_within(path, Duration::from_secs(60)).unwrap();
+                journal.operations().begin(&run.to_string(), b"").unwrap();
+            });
+            // Time enough to ask.
+            thread::sleep(Duration::from_millis(100));
+        }
+        drop(held);
+    });
+    let journal = Journal::open(&path).unwrap();
+    let runs = journal.operations().in_flight().unwrap();
+    let runs: Vec<&str> = runs.iter().map(|run| &*run.name).collect();
+    assert_eq!(runs, ["0", "1", "2", "3", "4", "5", "6", "7"]);
+}
+
+/// Runs in a process of its own, whose threads and descriptors it counts.
+#[test]
+fn waiting_in_vain_leaves_one_thread_and_one_descriptor_at_most() {
+    if std::env::var_os(WAIT_ALONE).is_none() {
+        let name = "held::waiting_in_vain_leaves_one_thread_and_one_descriptor_at_most";
+        let alone = Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--nocapture"])
+            .env(WAIT_ALONE, "")
+            .status();
+        assert!(alone.unwrap().success());
+        return;
+    }
+    let directory = Directory::new("leak");
+    let path = directory.journal();
+    // Opened once, so that what the first call leaves is there.
+    drop(Journal::open(&path).unwrap());
+    let count = |of| fs::read_dir(of).unwrap().count();
+    let counts = || (count("/proc/self/task"), count("/proc/self/fd"));
+    for round in 0..3 {
+        let mut child = hold(&path);
+        let (threads, descriptors) = counts();
+        for _ in 0..50 {
+            let error = Journal::open_within(&path, Duration::from_millis(1)).unwrap_err();
+            assert_names(&error, child.id());
+        }
+        assert_names(&Journal::open(&path).unwrap_err(), child.id());
+        let (threads_after, descriptors_after) = counts();
+        assert!(threads_after <= threads + 1, "{threads_after} threads");
+        let shown = format!("{descriptors_after} descriptors");
+        assert!(descriptors_after <= descriptors + 1, "{shown}");
+
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop(Journal::open(&path).unwrap_or_else(|error| panic!("round {round}: {error}")));
+        drop(child);
+        let until = Instant::now() + Duration::from_secs(60);
+        while count("/proc/self/task") > threads {
+            assert!(Instant::now() < until, "the thread waits for a free lock");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The name of a process that goes on after it has closed the journal is still in the lock file.
+#[test]
+fn a_wait_in_vain_does_not_keep_the_next_caller_out() {
+    let directory = Directory::new("next");
+    let path = directory.journal();
+    for round in 0..100 {
+        let held = Journal::open(&path).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        Journal::open_within(&path, Duration::from_millis(1)).unwrap_err();
+        drop(held);
     }
 }
