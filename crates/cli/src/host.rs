@@ -20,12 +20,15 @@ use trueup::{Desired as Network, Namespace, Rtnl, rtnl};
 
 pub(crate) use pass_timer::PassTimer;
 pub(crate) use report::Report;
+use report::StatusChanges;
 
 /// The source. The driver passes the ledger of the network; the ledger of the sysctls is here.
 pub(crate) struct Host {
     network: Rtnl,
     settings: Sysctl,
     ledger: Box<dyn Ledger + Send>,
+    /// The statuses that have changed since the last report.
+    statuses: StatusChanges,
     pass_timer: Arc<PassTimer>,
 }
 
@@ -79,6 +82,7 @@ impl Host {
             network: Rtnl::new(),
             settings: Sysctl::new(),
             ledger,
+            statuses: StatusChanges::new(),
             pass_timer: Arc::new(PassTimer::new()),
         }
     }
@@ -86,6 +90,13 @@ impl Host {
     /// Returns the timer of the passes. The caller ends it when it has reported a pass.
     pub(crate) fn pass_timer(&self) -> Arc<PassTimer> {
         Arc::clone(&self.pass_timer)
+    }
+
+    /// Notes which statuses a run has found changed.
+    fn note_statuses(&mut self, of: &impl trueup::Report) {
+        of.statuses(&mut |key, status| {
+            self.statuses.insert(key, status.cloned());
+        });
     }
 
     /// Returns what a pass would do now. Changes nothing. Leaves out the sysctls of links that do
@@ -170,6 +181,9 @@ impl<'a> Pass<'a> {
     /// Runs the pass over sysctls, if some are declared.
     fn set(&mut self) -> Result<(), Error> {
         let Some(desired) = &self.desired.settings else {
+            // Sysctls that are not managed have no status.
+            let cleared = self.host.settings.clear_statuses().into_iter();
+            self.host.statuses.extend(cleared.map(|key| (key, None)));
             return Ok(());
         };
         let limits = self.limits();
@@ -180,6 +194,7 @@ impl<'a> Pass<'a> {
         match settings.reconcile_within(self.scope, desired, &mut **ledger, options, &limits) {
             Ok(report) => {
                 self.count(&report);
+                self.host.note_statuses(&report);
                 self.report.settings.push(report);
                 self.report.settings_error = None;
             }
@@ -197,12 +212,13 @@ impl<'a> Pass<'a> {
         let source = &mut self.host.network;
         let report = source.reconcile_within(scope, network, self.ledger, options, &limits)?;
         self.count(&report);
+        self.host.note_statuses(&report);
         self.report.network.push(report);
         Ok(())
     }
 
     /// Creates the links alone, with a second source: the first one remembers what was declared,
-    /// and would take the links for all of it.
+    /// and would take the links for all of it. Its statuses come from the first one.
     fn links(&mut self) -> Result<(), Error> {
         let limits = self.limits();
         let Network { links, adopt, .. } = &self.desired.network;
@@ -305,6 +321,8 @@ impl Source for Host {
             Err(error) if pass.tried > 0 => pass.report.aborted = Some(error),
             ended => ended?,
         }
+        // Those of a pass that could not run are in the report of the next one.
+        pass.report.statuses = std::mem::take(&mut pass.host.statuses);
         Ok(pass.report)
     }
 
@@ -481,6 +499,72 @@ mod tests {
         );
         let (ended, _) = pass(2);
         assert!(ended.unwrap().converged());
+    }
+
+    /// A value that cannot be changed.
+    struct Refused;
+
+    impl Files for Refused {
+        fn read(&self, _: &Key) -> io::Result<Bytes> {
+            Ok(b"0\n".to_vec())
+        }
+
+        fn write(&self, _: &Key, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::ResourceBusy.into())
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_not_managed_any_more_has_no_status() {
+        let mut host = Host::new(Box::new(MemoryLedger::default()));
+        host.settings = Sysctl::with_files(Refused);
+        let settings = sysctl::Desired::parse([("net.ipv4.ip_forward", "1")]);
+        let mut desired = Desired {
+            settings: Some(settings.unwrap()),
+            ..Desired::default()
+        };
+        let (scope, mut ledger) = (Namespace::current(), MemoryLedger::default());
+        let mut changes = |desired: &Desired| {
+            let report = host.reconcile(&scope, desired, &mut ledger, &Options::default());
+            let mut changes = Vec::new();
+            report
+                .unwrap()
+                .statuses(&mut |_, status| changes.push(status.is_some()));
+            changes
+        };
+        assert_eq!(changes(&desired), [true]);
+        assert!(changes(&desired).is_empty(), "it is as it was");
+        let settings = desired.settings.take();
+        assert_eq!(changes(&desired), [false]);
+        assert!(changes(&desired).is_empty());
+        desired.settings = settings;
+        assert_eq!(changes(&desired), [true], "managed again");
+    }
+
+    #[test]
+    fn statuses_of_a_pass_that_cannot_run_are_in_the_next_report() {
+        let value = Arc::default();
+        let mut host = Host::new(Box::new(MemoryLedger::default()));
+        host.settings = Sysctl::with_files(Value(Arc::clone(&value)));
+        let settings = sysctl::Desired::parse([("net.ipv4.ip_forward", "1")]);
+        let desired = Desired {
+            settings: Some(settings.unwrap()),
+            ..Desired::default()
+        };
+        let scope = Namespace::current();
+        let options = Options::default();
+        // The check before the first pass reads the ledger, and then it is gone.
+        let limits = PassLimits::default().with_ops(0);
+        let mut ledger = Failing(Cell::new(1));
+        let failed = host.reconcile_within(&scope, &desired, &mut ledger, &options, &limits);
+        assert!(failed.unwrap_err().to_string().contains("it is gone"));
+        let mut ledger = MemoryLedger::default();
+        let passed = host.reconcile_within(&scope, &desired, &mut ledger, &options, &limits);
+        let mut pending = 0;
+        passed
+            .unwrap()
+            .statuses(&mut |_, status| pending += usize::from(status.is_some()));
+        assert_eq!(pending, 1);
     }
 
     #[test]

@@ -19,7 +19,8 @@ pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, R
         .with_adopt(settings.adopt)
         .with_adopt_protocols(settings.adopt_protocols)
         .with_on_conflict(settings.on_conflict)
-        .with_grace(settings.grace.unwrap_or(grace));
+        .with_grace(settings.grace.unwrap_or(grace))
+        .with_domain(settings.domain.clone());
     let network = settings
         .ownership
         .iter()
@@ -32,7 +33,7 @@ pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, R
 
 #[cfg(test)]
 mod tests {
-    use trueup::diff::{Kind, OnConflict, Ownership, Protocols};
+    use trueup::diff::{Domain, Kind, OnConflict, Ownership, Protocols};
 
     use super::*;
 
@@ -57,6 +58,7 @@ mod tests {
                 (Kind::Route, Ownership::Marker),
                 (Kind::Link, Ownership::Ledger),
             ])
+            .with_domain(Domain::default().with_tables([100..=199]))
             .with_sysctl_revert(true);
         let expected = rtnl::Options::default()
             .with_protocol(117)
@@ -66,7 +68,8 @@ mod tests {
             .with_on_conflict(OnConflict::Take)
             .with_grace(Duration::from_millis(2500))
             .with_ownership(Kind::Route, Ownership::Marker)
-            .with_ownership(Kind::Link, Ownership::Ledger);
+            .with_ownership(Kind::Link, Ownership::Ledger)
+            .with_domain(settings.domain.clone());
         let options = options(&settings, Duration::ZERO).unwrap();
         assert_eq!(options.network, expected);
         assert!(options.settings.revert());

@@ -5,7 +5,7 @@ mod lines;
 mod plan;
 mod report;
 mod setting;
-mod unresolved;
+mod status;
 mod why;
 
 use std::fmt::Display;
@@ -17,10 +17,10 @@ use serde::ser::{Serialize, Serializer};
 pub(crate) use trueup::diff::render::clean;
 use trueup_file as file;
 
-pub(crate) use lines::{Unfinished, changes, verdict};
+pub(crate) use lines::{changes, verdict, verdict_with};
 pub(crate) use plan::plan;
-pub(crate) use report::{Record, report};
-pub(crate) use unresolved::{NewInReport, Unresolved};
+pub(crate) use report::{News, report};
+pub(crate) use status::{StatusChanges, StatusCounts, status_text};
 pub(crate) use why::{WhyContext, why};
 
 /// The form of the output.

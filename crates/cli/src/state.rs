@@ -1,21 +1,24 @@
-//! The state directory: a journal for each namespace and marker, in which the sources keep their
+//! The state directory: a journal for each namespace and agent, in which the sources keep their
 //! ledgers.
 
+mod domains;
+
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, anyhow};
 use rustix::fs::{Access, access};
 use trueup::journal::{self, Journal, JournalLedger};
 use trueup::netlink::boot_id;
 use trueup::reconcile::{Claim, Ledger, LedgerError};
-use trueup::rtnl::ledger_scope_of;
+use trueup::rtnl::{Options, ledger_scope_of};
 
 /// A source that has a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +43,20 @@ pub(crate) const EXTENSION: &str = "journal";
 /// The time to wait for another process to release the journal.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The journal of one namespace and marker, in a directory.
+/// What tells an agent from others in its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Agent {
+    pub(crate) marker: u8,
+    /// The name of its domain, if it has one.
+    pub(crate) domain: Option<String>,
+}
+
+/// The journal of one agent in a namespace, in a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct StateFile {
     directory: PathBuf,
     cookie: u64,
-    marker: u8,
+    pub(crate) agent: Agent,
 }
 
 /// A locked journal. The lock ends when this and all of its ledgers are dropped.
@@ -71,8 +82,39 @@ struct Opened {
     has_forgotten_boots: bool,
 }
 
+impl Agent {
+    pub(crate) fn of(options: &Options) -> Agent {
+        Agent {
+            marker: options.protocol(),
+            domain: options.domain().name.clone(),
+        }
+    }
+
+    /// Returns the agent whose journal has this name, in the namespace of `cookie`.
+    fn of_file(name: &OsStr, cookie: u64) -> Option<Agent> {
+        let name = name.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+        let name = name.strip_prefix(&format!("netns-{cookie}-"))?;
+        let (marker, domain) = match name.split_once('-') {
+            Some((marker, domain)) => (marker, Some(domain.to_owned())),
+            None => (name, None),
+        };
+        let marker = marker.parse().ok()?;
+        Some(Agent { marker, domain })
+    }
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.marker)?;
+        match &self.domain {
+            Some(domain) => write!(f, "-{domain}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl StateFile {
-    /// Finds the place for a namespace, by its cookie, and a marker. It is in the directory that
+    /// Finds the place for an agent in a namespace, by its cookie. It is in the directory that
     /// was given; or in the first of the usual ones that has its journal; or else in the first of
     /// them that is, or can be made, writable. A reader decides as a writer does. Makes no
     /// directory.
@@ -80,11 +122,15 @@ impl StateFile {
     /// # Errors
     ///
     /// When it cannot be known whether one of the usual directories has the journal.
-    pub(crate) fn find(given: Option<&Path>, cookie: u64, marker: u8) -> Result<Option<StateFile>> {
+    pub(crate) fn find(
+        given: Option<&Path>,
+        cookie: u64,
+        agent: &Agent,
+    ) -> Result<Option<StateFile>> {
         let places = directories(given).into_iter().map(|directory| StateFile {
             directory,
             cookie,
-            marker,
+            agent: agent.clone(),
         });
         let mut places: Vec<StateFile> = places.collect();
         if given.is_some() {
@@ -97,6 +143,25 @@ impl StateFile {
         }
         let usable = |place: &StateFile| is_usable(&place.directory);
         Ok(places.into_iter().find(usable))
+    }
+
+    /// Returns the journals of all agents in a namespace that are in this directory, in order. What
+    /// cannot be listed has none.
+    pub(crate) fn of_all_agents(&self) -> Vec<StateFile> {
+        let entries = fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut all: Vec<StateFile> = entries
+            .filter_map(|entry| {
+                Some(StateFile {
+                    agent: Agent::of_file(&entry.file_name(), self.cookie)?,
+                    ..self.clone()
+                })
+            })
+            .collect();
+        all.sort_by(|one, other| one.agent.cmp(&other.agent));
+        all
     }
 
     /// Returns true if the journal, or the lock of a process that writes it, exists.
@@ -163,15 +228,8 @@ impl StateFile {
 
     fn open(&self, boot_id: &str) -> Result<Opened> {
         let file = self.file();
-        let until = Instant::now() + LOCK_TIMEOUT;
-        let journal = loop {
-            match Journal::open(&file) {
-                Err(error) if error.is_held() && Instant::now() < until => {
-                    thread::sleep(Duration::from_millis(20));
-                }
-                result => break result.map_err(|error| describe_error(error, &file))?,
-            }
-        };
+        let journal = Journal::open_within(&file, LOCK_TIMEOUT);
+        let journal = journal.map_err(|error| describe_error(error, &file))?;
         Ok(Opened {
             network: self.ledger(LedgerOf::Network, &journal, boot_id)?,
             settings: self.ledger(LedgerOf::Settings, &journal, boot_id)?,
@@ -187,9 +245,9 @@ impl StateFile {
 
     /// Returns the path of the journal.
     pub(crate) fn file(&self) -> PathBuf {
-        let StateFile { cookie, marker, .. } = self;
+        let StateFile { cookie, agent, .. } = self;
         self.directory
-            .join(format!("netns-{cookie}-{marker}.{EXTENSION}"))
+            .join(format!("netns-{cookie}-{agent}.{EXTENSION}"))
     }
 }
 
@@ -273,7 +331,7 @@ pub(crate) fn describe_error(error: journal::Error, file: &Path) -> Error {
         };
         return anyhow!(
             "another trueup writes to this namespace with this marker: {holder} holds {shown}.lock. Stop it, or give the two \
-             files different `protocol` numbers"
+             files different `protocol` numbers, or a `[domain]` with a name each"
         );
     }
     if error.is_damaged() {

@@ -16,7 +16,6 @@ use trueup::diff::Kind;
 use trueup::journal::{self, Journal};
 use trueup::netlink::{Marker, Markers, Socket, boot_id, markers};
 use trueup::observe::RECEIVE_BUFFER;
-use trueup::rtnl::DEFAULT_PROTOCOL;
 
 use super::{Declared, Target};
 use crate::output::{self, Format, LossyPath};
@@ -87,6 +86,8 @@ struct Proof {
 struct JournalState {
     file: LossyPath<PathBuf>,
     protocol: u8,
+    /// The name of its domain, if it has one.
+    domain: Option<String>,
     present: bool,
     held: bool,
     /// The process that holds it, if that is known.
@@ -120,21 +121,33 @@ impl Findings {
         );
         let sysctls_writable = sysctls(declared, &mut problems);
         let given = common.state.as_deref();
-        let protocol = declared.map_or(DEFAULT_PROTOCOL, |declared| {
-            declared.options.network.protocol()
-        });
-        let found = state::StateFile::find(given, target.cookie, protocol);
+        let options = declared.map(|declared| declared.options.network.clone());
+        let options = options.unwrap_or_default();
+        let agent = state::Agent::of(&options);
+        let found = state::StateFile::find(given, target.cookie, &agent);
         let found = found.and_then(|found| found.context(state::NO_STATE_DIRECTORY));
-        let directory = or_problem(
-            found.and_then(|found| usable(found.directory())),
+        let place = or_problem(
+            found.and_then(|found| usable(found.directory()).map(|()| found)),
             &mut problems,
             "run trueup as the owner of that directory; or name one that you can write to with --state DIR, \
              and the same one each time",
         );
-        let journals = match &directory {
-            Some(_) => journals(given, target.cookie, protocol, &mut problems)?,
+        let journals = match &place {
+            Some(place) => journals(place, &mut problems)?,
             None => Vec::new(),
         };
+        let known = place.as_ref().zip(boot_id.as_deref());
+        // No problem: the domain of a file may change.
+        if let (Some((place, boot_id)), Some(_)) = (known, declared)
+            && let Some(replaced) = place.replaced_domain(options.domain(), boot_id)
+        {
+            crate::output::note(replaced);
+        }
+        let overlaps = known.map(|(place, boot_id)| place.overlaps(options.domain(), boot_id));
+        problems.extend(overlaps.into_iter().flatten().map(|overlap| Problem {
+            problem: overlap.to_string(),
+            remedy: None,
+        }));
         Ok(Findings {
             ready: problems.is_empty(),
             // Without /proc, which is a problem by now.
@@ -149,7 +162,7 @@ impl Findings {
                 obtained: socket.set_receive_buffer(RECEIVE_BUFFER)?,
             },
             ownership: ownership(&markers(&mut socket)?),
-            state_directory: directory.map(LossyPath),
+            state_directory: place.map(|place| LossyPath(place.directory().to_owned())),
             journals,
             problems,
         })
@@ -158,12 +171,13 @@ impl Findings {
 
 impl Problem {
     /// Returns the problem of a journal.
-    fn of(error: &journal::Error, file: &Path, protocol: u8) -> Problem {
+    fn of(error: &journal::Error, file: &Path, agent: &state::Agent) -> Problem {
         let file = file.display();
         let (problem, remedy) = if error.is_held() {
             (
-                format!("another trueup writes with `protocol = {protocol}`: {error}"),
-                "stop it, or give the two files different `protocol` numbers".to_owned(),
+                format!("another trueup writes with `protocol = {}`: {error}", agent.marker),
+                "stop it, or give the two files different `protocol` numbers, or a `[domain]` with a name each"
+                    .to_owned(),
             )
         } else if error.is_damaged() {
             (
@@ -296,9 +310,9 @@ fn ownership(markers: &Markers) -> Vec<Proof> {
     Kind::ALL.map(proof).into()
 }
 
-/// Returns the directory if journals could be made in it: it, or its nearest existing ancestor, can
-/// be written.
-fn usable(directory: &Path) -> Result<PathBuf> {
+/// Returns an error unless journals could be made in the directory: it, or its nearest existing
+/// ancestor, can be written.
+fn usable(directory: &Path) -> Result<()> {
     let shown = directory.display();
     let absolute = std::path::absolute(directory)
         .with_context(|| format!("cannot resolve the directory {shown}"))?;
@@ -325,25 +339,20 @@ fn usable(directory: &Path) -> Result<PathBuf> {
             nearest.display()
         );
     }
-    Ok(directory.to_owned())
+    Ok(())
 }
 
-/// Returns the namespace's journals, sorted by protocol; that of `asked` also if it is missing.
-fn journals(
-    given: Option<&Path>,
-    cookie: u64,
-    asked: u8,
-    problems: &mut Vec<Problem>,
-) -> Result<Vec<JournalState>> {
+/// Returns the namespace's journals, sorted by agent; that of `asked` also if it is missing.
+fn journals(asked: &state::StateFile, problems: &mut Vec<Problem>) -> Result<Vec<JournalState>> {
     let mut found = Vec::new();
-    for protocol in 0..=u8::MAX {
-        let place = state::StateFile::find(given, cookie, protocol)?;
-        let place = place.context(state::NO_STATE_DIRECTORY)?;
+    let mut places = asked.of_all_agents();
+    if !places.iter().any(|place| place.agent == asked.agent) {
+        places.push(asked.clone());
+        places.sort_by(|one, other| one.agent.cmp(&other.agent));
+    }
+    for place in places {
         let file = place.file();
         let present = fs::exists(&file).unwrap_or(true);
-        if !present && protocol != asked {
-            continue;
-        }
         let mut held = false;
         let mut holder = None;
         if let Err(error) = journal::check_not_held(&file) {
@@ -352,10 +361,10 @@ fn journals(
                 pid: holder.pid,
                 command: holder.command.clone(),
             });
-            problems.push(Problem::of(&error, &file, protocol));
+            problems.push(Problem::of(&error, &file, &place.agent));
         }
         match Journal::open_read_only(&file) {
-            Err(error) => problems.push(Problem::of(&error, &file, protocol)),
+            Err(error) => problems.push(Problem::of(&error, &file, &place.agent)),
             Ok(_) if present && access(&file, Access::WRITE_OK).is_err() => {
                 problems.push(Problem {
                     problem: format!("{} cannot be written", file.display()),
@@ -366,7 +375,8 @@ fn journals(
         }
         found.push(JournalState {
             file: LossyPath(file),
-            protocol,
+            protocol: place.agent.marker,
+            domain: place.agent.domain,
             present,
             held,
             holder,

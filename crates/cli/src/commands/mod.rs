@@ -133,15 +133,20 @@ impl Target {
         Ok(Target { namespace, cookie })
     }
 
-    /// Returns the journal of the namespace and marker, if there is a directory for it.
+    /// Returns the journal of the namespace and agent, if there is a directory for it.
     fn state(&self, common: &Common, options: &Options) -> Result<Option<state::StateFile>> {
-        let protocol = options.network.protocol();
-        state::StateFile::find(common.state.as_deref(), self.cookie, protocol)
+        let agent = state::Agent::of(&options.network);
+        state::StateFile::find(common.state.as_deref(), self.cookie, &agent)
     }
 
-    /// Locks the journal, to write it.
+    /// Locks the journal, to write it. Notes if it had another domain, and which other files speak
+    /// for the same.
     fn claim(&self, common: &Common, options: &Options) -> Result<state::State> {
         let found = self.state(common, options)?;
-        found.context(state::NO_STATE_DIRECTORY)?.claim()
+        let state = found.context(state::NO_STATE_DIRECTORY)?.claim()?;
+        for note in state.announce_domain(options.network.domain())? {
+            crate::output::note(note);
+        }
+        Ok(state)
     }
 }

@@ -141,8 +141,6 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let host = Host::new(Box::new(state.ledger(LedgerOf::Settings)));
     let pass_timer = host.pass_timer();
     let (service, _notifier_thread) = Service::begin(Arc::clone(&pass_timer))?;
-    let reporter = Reporter::new(common.format, View::new(title(path, common)), service);
-    reporter.set_managed(&declared.managed());
     let shared = Arc::new(Shared::default());
     let reload_request = ReloadRequest::new()?;
     let passes = Loop::new(
@@ -152,10 +150,11 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         state.ledger(LedgerOf::Network),
         declared.options.clone(),
         asked.config(),
-    )
-    .context("cannot start the loop")?;
+    );
     let handle = passes.handle();
-    reporter.stop_without_reader(handle.clone());
+    let view = View::new(title(path, common));
+    let reporter = Reporter::new(common.format, view, service, handle.clone());
+    reporter.set_managed(&declared.managed());
     let reloader = Reloader {
         path: path.clone(),
         stamp,
@@ -176,8 +175,10 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
 
     if let Some(server) = &server {
         let (handle, reporter) = (handle.clone(), reporter.clone());
-        server
-            .serve(move || exposition::exposition(&handle.stats(), reporter.is_current()).ok())?;
+        server.serve(move || {
+            let (stats, counts) = (handle.stats(), handle.exception_counts());
+            exposition::exposition(&stats, &counts, reporter.is_current()).ok()
+        })?;
     }
     let screen = screen(common.format, &reporter, &handle)?;
     let waker = screen.as_ref().map(Screen::waker);
@@ -210,18 +211,17 @@ fn run(
     pass_timer: Arc<PassTimer>,
 ) -> Result<()> {
     let (report, shared) = (reporter.clone(), Arc::clone(shared));
-    let (drift, contention) = (reporter.clone(), reporter.clone());
+    let drift = reporter.clone();
     let (overrun, subscription) = (reporter.clone(), reporter.clone());
     let ended = passes
-        .on_report(move |outcome| {
-            match outcome {
+        .on_report(move |pass| {
+            match pass.result {
                 Ok(done) => report.report(done),
                 Err(error) => report.failed(error, shared.file_error(error)),
             }
             pass_timer.end();
         })
         .on_drift(move |done| drift.drift(done))
-        .on_contention(move |done| contention.contention(done))
         .on_overrun(move |times| overrun.overrun(times))
         .on_subscribe(move |answer| match answer {
             Subscribed::Active(_) => subscription.subscription(None),
@@ -247,10 +247,9 @@ fn screen(format: Format, reporter: &Reporter, handle: &Handle<Host>) -> Result<
     if format != Format::Text || !screen::is_available() {
         return Ok(None);
     }
-    let (shown, asked) = (reporter.clone(), handle.clone());
-    let lost = handle.clone();
+    let (shown, lost) = (reporter.clone(), handle.clone());
     let screen = Screen::open(
-        move |height, width| shown.lines(&asked.stats(), height, width),
+        move |height, width| shown.lines(height, width),
         // Without the terminal there is no user who could stop it.
         move || lost.stop(),
     )?;

@@ -58,13 +58,13 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         None => None,
     };
     let options = match (&declared, asked.protocol) {
-        (Some(declared), _) => declared.options.network,
+        (Some(declared), _) => declared.options.network.clone(),
         (None, Some(protocol)) => Options::default().with_protocol(protocol)?,
         (None, None) => Options::default(),
     };
     let target = Target::open(common)?;
     let all = host::Options {
-        network: options,
+        network: options.clone(),
         ..host::Options::default()
     };
     let state = plan::find_state_file(&target, common, &all)?;

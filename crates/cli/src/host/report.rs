@@ -1,14 +1,19 @@
 //! The report of a pass over both sources.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use trueup::apply::{Failure, Pending};
 use trueup::diff::{Conflict, Devices};
-use trueup::reconcile::{self, Outcome, ReportedOp};
+use trueup::reconcile::{self, OpKey, Outcome, ReportedOp, Status};
 use trueup::rtnl::{self, Finding, OpOutcome, OwnershipRule};
 use trueup::sysctl;
 
 use super::Error;
+
+/// The statuses that have changed; `None` for an object that has none any more.
+pub(super) type StatusChanges = BTreeMap<OpKey, Option<Arc<Status>>>;
 
 /// The report of a pass over both sources, each of which may have run more than once. Each op has
 /// one outcome, that of its last run.
@@ -20,6 +25,8 @@ pub(crate) struct Report {
     pub(super) settings: Vec<sysctl::Report>,
     /// Why the last pass over sysctls could not run.
     pub(super) settings_error: Option<sysctl::Error>,
+    /// The statuses that have changed, as the last run about each object left them.
+    pub(super) statuses: StatusChanges,
     /// Why the pass ended early, after it had changed something.
     pub(super) aborted: Option<Error>,
 }
@@ -115,17 +122,6 @@ impl Report {
             .collect()
     }
 
-    /// Returns true if the pass read every network object, so that an object without an entry has
-    /// no problem.
-    pub(crate) fn is_network_seen(&self) -> bool {
-        self.aborted.is_none() && self.last().all(rtnl::Report::is_seen_whole)
-    }
-
-    /// Returns true if the pass read every declared sysctl.
-    pub(crate) fn are_settings_seen(&self) -> bool {
-        self.aborted.is_none() && self.settings_error.is_none()
-    }
-
     fn last(&self) -> impl Iterator<Item = &rtnl::Report> {
         self.network.last().into_iter()
     }
@@ -146,10 +142,24 @@ impl reconcile::Report for Report {
         outcomes_of_turns(&self.network, visit);
     }
 
+    fn statuses(&self, visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {
+        for (key, status) in &self.statuses {
+            visit(*key, status.as_ref());
+        }
+    }
+
     fn is_truncated(&self) -> bool {
         let settings = self.settings.last();
         self.last().any(reconcile::Report::is_truncated)
             || settings.is_some_and(reconcile::Report::is_truncated)
+    }
+
+    fn is_seen_whole(&self) -> bool {
+        let settings = self.settings.last();
+        self.settings_error.is_none()
+            && self.aborted.is_none()
+            && self.last().all(reconcile::Report::is_seen_whole)
+            && settings.is_none_or(reconcile::Report::is_seen_whole)
     }
 
     fn requeue_after(&self) -> Option<Duration> {

@@ -12,12 +12,11 @@ use trueup::reconcile::ErrorClass;
 use trueup::rtnl::{Finding, OpOutcome, OwnershipRule, Pending};
 
 use super::lines::{
-    Times, changes, command, conflict_text, conflicts, failed_text, finding_text,
-    ownership_changes, pending_cause, pending_text, settings_unfinished, verdict, write_verdict,
+    changes, command, conflict_text, conflicts, failed_text, finding_text, ownership_changes,
+    pending_cause, pending_text, settings_unfinished, verdict, write_verdict,
 };
 use super::setting::{self, Found, Setting};
-use super::unresolved::{NewInReport, new};
-use super::{Format, List, clean, print};
+use super::{Format, List, StatusChanges, StatusCounts, clean, print};
 use crate::host::Report;
 
 /// Prints the report of a pass.
@@ -34,7 +33,7 @@ pub(crate) fn report(format: Format, report: &Report) -> Result<()> {
             text_of_the_rest(out, report)
         }
         Format::Json => {
-            serde_json::to_writer(&mut *out, &Record { report, news: None })?;
+            serde_json::to_writer(&mut *out, &Record(report))?;
             writeln!(out)
         }
         Format::Ip => batch(out, report),
@@ -43,8 +42,7 @@ pub(crate) fn report(format: Format, report: &Report) -> Result<()> {
 
 fn text_of_the_rest(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     let failed = report.failed().map(failed_text);
-    let pending = report.pending();
-    let pending = pending.map(|pending| pending_text(&pending, Times::Shown));
+    let pending = report.pending().map(pending_text);
     let conflicts = conflicts(report).map(conflict_text);
     let network = failed.chain(pending).chain(conflicts);
     for line in settings_unfinished(report).chain(network) {
@@ -73,10 +71,31 @@ fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 }
 
 /// The report as JSON, built while it is written: it may have a million ops.
-pub(crate) struct Record<'a> {
+struct Record<'a>(&'a Report);
+
+/// A report of `watch`, which has only what is new.
+pub(crate) struct News<'a> {
     pub(crate) report: &'a Report,
-    /// What is new in it, if only that is written.
-    pub(crate) news: Option<&'a NewInReport>,
+    pub(crate) changes: &'a StatusChanges,
+    /// The number of all statuses, new or not.
+    pub(crate) counts: StatusCounts,
+    /// Why the state is not converged, if so.
+    pub(crate) why_not: Option<&'a str>,
+}
+
+impl News<'_> {
+    /// Writes what is new, as text.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        for change in changes(self.report) {
+            writeln!(out, "{}", clean(&change))?;
+        }
+        self.changes.write(out)?;
+        write_verdict(out, self.why_not)
+    }
 }
 
 /// A record of one of the sources.
@@ -167,45 +186,73 @@ fn finding_record(finding: Finding<'_>) -> FindingRecord {
     }
 }
 
+/// Returns the ops that were applied.
+fn applied(report: &Report) -> impl Iterator<Item = Either<Setting, OpRecord>> {
+    let set = report.set().map(Setting::new).map(Either::Setting);
+    let network = report.applied().map(|done| Either::Network(record(&done)));
+    set.chain(network)
+}
+
+/// Returns the findings about ownership, of the network those that are `shown`.
+fn findings(
+    report: &Report,
+    shown: fn(&Finding<'_>) -> bool,
+) -> impl Iterator<Item = Either<Found, FindingRecord>> {
+    let settings = report.settings_findings();
+    let settings = settings.map(|finding| Either::Setting(Found::new(finding)));
+    let network = report.findings().filter(shown);
+    settings.chain(network.map(finding_record).map(Either::Network))
+}
+
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Record { report, news } = *self;
-        let mut out = serializer.serialize_struct("Report", 9)?;
+        let Record(report) = *self;
+        let mut out = serializer.serialize_struct("Report", 7)?;
         out.serialize_field("converged", &report.converged())?;
-        let applied = || {
-            let set = report.set().map(Setting::new).map(Either::Setting);
-            let network = report.applied().map(|done| Either::Network(record(&done)));
-            set.chain(network)
-        };
-        out.serialize_field("applied", &List(applied))?;
+        out.serialize_field("applied", &List(|| applied(report)))?;
         let failed = || {
             let settings = report.settings_failed();
             let settings = settings.map(|(done, why)| Either::Setting(Setting::failed(done, why)));
             let network = report.failed().map(failed_record).map(Either::Network);
-            new(settings.chain(network), news.map(|news| &*news.failed))
+            settings.chain(network)
         };
         out.serialize_field("failed", &List(failed))?;
         let pending = || {
             let settings = report.settings_pending();
             let settings = settings.map(|(done, why)| Either::Setting(Setting::pending(done, why)));
             let network = report.pending().map(pending_record).map(Either::Network);
-            new(settings.chain(network), news.map(|news| &*news.pending))
+            settings.chain(network)
         };
         out.serialize_field("pending", &List(pending))?;
-        let conflicts = || new(conflicts(report), news.map(|news| &*news.conflicts));
-        out.serialize_field("conflicts", &List(conflicts))?;
-        let findings = || {
-            let settings = report.settings_findings();
-            let settings = settings.map(|finding| Either::Setting(Found::new(finding)));
-            let network = report.findings().map(finding_record).map(Either::Network);
-            new(settings.chain(network), news.map(|news| &*news.ownership))
-        };
-        out.serialize_field("ownership", &List(findings))?;
+        out.serialize_field("conflicts", &List(|| conflicts(report)))?;
+        out.serialize_field("ownership", &List(|| findings(report, |_| true)))?;
         out.serialize_field("errors", &report.errors())?;
-        if let Some(news) = news {
-            out.serialize_field("ended", &List(|| news.ended()))?;
-            out.serialize_field("unresolved", &news.counts)?;
-        }
         out.end()
     }
+}
+
+impl Serialize for News<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let News {
+            report, changes, ..
+        } = *self;
+        let mut out = serializer.serialize_struct("News", 8)?;
+        out.serialize_field("converged", &report.converged())?;
+        out.serialize_field("applied", &List(|| applied(report)))?;
+        out.serialize_field("statuses", &List(|| changes.changed()))?;
+        out.serialize_field("cleared", &List(|| changes.cleared()))?;
+        out.serialize_field("snapshot", &changes.is_snapshot())?;
+        out.serialize_field("ownership", &List(|| findings(report, is_change)))?;
+        out.serialize_field("errors", &report.errors())?;
+        out.serialize_field("unresolved", &self.counts)?;
+        out.end()
+    }
+}
+
+/// Returns false for what lasts, and has a status.
+fn is_change(finding: &Finding<'_>) -> bool {
+    !matches!(
+        finding.rule,
+        OwnershipRule::Grace { .. } | OwnershipRule::Contention { .. }
+    )
 }

@@ -205,6 +205,9 @@ fn whose_words(
         Whose::MarkUnproven => format!(
             "foreign: it bears our marker, protocol {marker}, which proves nothing here, and it is not in the ledger"
         ),
+        Whose::OutsideDomain => {
+            "foreign: it is outside of the domain that this file speaks for".to_owned()
+        }
         Whose::Unmarked if kind == Kind::Link => "foreign: it is not in the ledger".to_owned(),
         Whose::Unmarked => "foreign: it bears no protocol, and is not in the ledger".to_owned(),
         Whose::Others { protocol } => {
@@ -452,6 +455,7 @@ fn proof_word(whose: Whose) -> &'static str {
         Whose::Passing => "passing",
         Whose::Rewritten => "rewritten",
         Whose::MarkUnproven => "unproven_marker",
+        Whose::OutsideDomain => "outside_domain",
         Whose::Unmarked => "unmarked",
         _ => "protocol",
     }

@@ -75,8 +75,12 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
 }
 
 fn journal_text(journal: &JournalState) -> String {
+    let domain = match &journal.domain {
+        Some(domain) => format!(", domain {domain}"),
+        None => String::new(),
+    };
     let of = format!(
-        "{} (protocol {})",
+        "{} (protocol {}{domain})",
         journal.file.0.display(),
         journal.protocol
     );

@@ -1,18 +1,26 @@
-//! The metrics page: the loop's counts in the text format 0.0.4 of Prometheus.
+//! The metrics page: the loop's counts, and those of its statuses, in the text format 0.0.4 of
+//! Prometheus.
 //!
 //! The crate is `prometheus` and not `prometheus-client`, which writes OpenMetrics alone.
+
+use std::collections::BTreeMap;
 
 use prometheus::core::Collector;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 use prometheus::{Registry, Result, TextEncoder};
 use trueup::driver::{Ops, Stats};
 
-/// Returns the page. `is_file_current` says whether the file in force is the one on disk.
+/// Returns the page. `exceptions` are the numbers of statuses by kind and condition;
+/// `is_file_current` says whether the file in force is the one on disk.
 ///
 /// # Errors
 ///
 /// When two metrics have one name, or a name is malformed: a mistake in this file.
-pub(super) fn exposition(stats: &Stats, is_file_current: bool) -> Result<String> {
+pub(super) fn exposition(
+    stats: &Stats,
+    exceptions: &BTreeMap<(&'static str, &'static str), usize>,
+    is_file_current: bool,
+) -> Result<String> {
     // The loop keeps the counts, so each page copies them into metrics of its own.
     let page = Page(Registry::new());
     let help = "The version of trueup.";
@@ -54,6 +62,16 @@ pub(super) fn exposition(stats: &Stats, is_file_current: bool) -> Result<String>
         }
     }
     page.add(ops)?;
+
+    let help = "Objects that are not in place, by their kind and what is the matter with them.";
+    let opts = Opts::new("trueup_unresolved", help);
+    let unresolved = IntGaugeVec::new(opts, &["kind", "condition"])?;
+    for ((kind, condition), number) in exceptions {
+        let number = i64::try_from(*number).unwrap_or(i64::MAX);
+        let gauge = unresolved.with_label_values(&[kind, condition]);
+        gauge.set(number);
+    }
+    page.add(unresolved)?;
 
     let help = "Hints that something may have changed.";
     page.counter("trueup_hints_total", help, stats.hints)?;
@@ -125,7 +143,8 @@ mod tests {
         stats.ops.insert("route", ops);
         stats.last_pass = Some(std::time::Duration::from_millis(1500));
         stats.since_converged = Some(std::time::Duration::ZERO);
-        let page = exposition(&stats, true).unwrap();
+        let exceptions = [(("route", "failed"), 2), (("link", "contended"), 0)].into();
+        let page = exposition(&stats, &exceptions, true).unwrap();
         let mut family = "";
         let mut samples = Vec::new();
         for line in page.lines() {
@@ -147,6 +166,8 @@ mod tests {
         for sample in [
             "trueup_passes_total{extent=\"whole\"} 3",
             "trueup_ops_total{kind=\"route\",outcome=\"failed\"} 1",
+            "trueup_unresolved{condition=\"failed\",kind=\"route\"} 2",
+            "trueup_unresolved{condition=\"contended\",kind=\"link\"} 0",
             "trueup_last_pass_seconds 1.5",
             "trueup_converged 1",
             "trueup_desired_revision 0",
@@ -154,7 +175,7 @@ mod tests {
             assert!(samples.contains(&sample), "{sample}: {page}");
         }
         assert!(
-            !exposition(&Stats::default(), true)
+            !exposition(&Stats::default(), &BTreeMap::new(), true)
                 .unwrap()
                 .contains("since_converged")
         );

@@ -8,6 +8,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::Instant;
 
@@ -22,8 +23,8 @@ const MAX_LINKS: usize = 40;
 pub(super) struct FileWatch {
     path: PathBuf,
     inotify: OwnedFd,
-    /// For each inotify watch, the names that matter in the directory; empty for the file itself.
-    watches: BTreeMap<i32, Vec<OsString>>,
+    /// For each inotify watch, the paths that matter in the directory; empty for the file itself.
+    watches: BTreeMap<i32, Vec<PathBuf>>,
     /// The time of the last write, while the writer has the file open.
     writing: Option<Instant>,
 }
@@ -64,19 +65,23 @@ impl FileWatch {
         loop {
             match reader.next() {
                 Ok(event) => {
-                    let names = self.watches.get(&event.wd());
+                    let paths = self.watches.get(&event.wd());
                     let name = event
                         .file_name()
                         .map(|name| OsStr::from_bytes(name.to_bytes()));
-                    let is_ours = event.events().contains(ReadFlags::QUEUE_OVERFLOW)
-                        || match (names, name) {
-                            (Some(names), Some(name)) => names.iter().any(|known| known == name),
-                            // An event of the file or the directory itself.
-                            (Some(_), None) => true,
-                            (None, _) => false,
-                        };
+                    let path = paths.zip(name).and_then(|(paths, name)| {
+                        paths.iter().find(|path| path.file_name() == Some(name))
+                    });
+                    let events = event.events();
+                    let is_ours = events.contains(ReadFlags::QUEUE_OVERFLOW)
+                        || path.is_some()
+                        // An event of the file or the directory itself.
+                        || paths.is_some() && name.is_none();
                     if is_ours {
-                        let goes_on = event.events() == ReadFlags::MODIFY;
+                        let goes_on = match path {
+                            Some(path) if events == ReadFlags::CREATE => is_open(path),
+                            _ => events == ReadFlags::MODIFY,
+                        };
                         self.writing = goes_on.then(Instant::now);
                         relevant |= !goes_on;
                     }
@@ -94,18 +99,20 @@ impl FileWatch {
 
     /// Watches the existing directories on the path, and the file.
     fn update_watches(&mut self) -> io::Result<()> {
-        let of_file = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
-        let of_directory = of_file
+        let of_any = WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
+        let of_file = of_any | WatchFlags::MODIFY;
+        // Without writes: those to other files are no concern of ours.
+        let of_directory = of_any
             | WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
-        let mut watches: BTreeMap<i32, Vec<OsString>> = BTreeMap::new();
+        let mut watches: BTreeMap<i32, Vec<PathBuf>> = BTreeMap::new();
         for (directory, name) in links_on_path(&self.path) {
             match inotify::add_watch(&self.inotify, &directory, of_directory) {
-                Ok(watch) => watches.entry(watch).or_default().push(name),
+                Ok(watch) => watches.entry(watch).or_default().push(directory.join(name)),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -131,6 +138,12 @@ impl AsFd for FileWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()
     }
+}
+
+/// Returns true if what was made there is a file, which whoever made it has open and is to close. A
+/// link that was made to a file is none.
+fn is_open(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|made| made.is_file() && made.nlink() == 1)
 }
 
 /// Returns the names on the path to a file, each with its directory: the file's own and that of
@@ -254,6 +267,44 @@ mod tests {
         drop(file);
         assert!(changes.drain().unwrap(), "closed");
         assert_eq!(changes.last_write(), None);
+    }
+
+    #[test]
+    fn a_file_is_no_change_from_the_moment_that_it_is_made_until_it_is_closed() {
+        let directory = Directory::new("made");
+        let file = directory.0.join("f");
+        let mut changes = FileWatch::new(&file).unwrap();
+        let mut written = fs::File::create(&file).unwrap();
+        written.write_all(b"half").unwrap();
+        assert!(!changes.drain().unwrap(), "made and written");
+        assert!(changes.last_write().is_some());
+        drop(written);
+        assert!(changes.drain().unwrap(), "closed");
+        assert_eq!(changes.last_write(), None);
+        // Made by a link, it is whole.
+        fs::rename(&file, directory.0.join("other")).unwrap();
+        assert!(changes.drain().unwrap(), "moved away");
+        fs::hard_link(directory.0.join("other"), &file).unwrap();
+        assert!(changes.drain().unwrap(), "linked");
+        assert_eq!(changes.last_write(), None);
+    }
+
+    #[test]
+    fn writes_to_other_files_wake_nobody() {
+        let directory = Directory::new("others");
+        directory.write("f");
+        let changes = FileWatch::new(&directory.0.join("f")).unwrap();
+        let mut other = fs::File::create(directory.0.join("log")).unwrap();
+        let readable = || {
+            use rustix::event::{PollFd, PollFlags, Timespec, poll};
+            let polled = PollFd::new(&changes, PollFlags::IN);
+            poll(&mut [polled], Some(&Timespec::default())).unwrap() > 0
+        };
+        assert!(readable(), "a name that appears may be the file's");
+        let mut changes_of_names = [0_u8; 8192];
+        rustix::io::read(&changes, &mut changes_of_names).unwrap();
+        other.write_all(b"a line").unwrap();
+        assert!(!readable());
     }
 
     #[test]

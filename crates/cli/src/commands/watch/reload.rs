@@ -106,6 +106,7 @@ fn options_error(all: &Options, were: &Options) -> Option<String> {
                 .iter()
                 .any(|(now, was)| now != was),
         ),
+        ("domain", now.domain() != was.domain()),
         ("sysctl_revert", all.settings != were.settings),
     ];
     let (key, _) = differs.into_iter().find(|(_, differs)| *differs)?;
@@ -291,13 +292,15 @@ impl Reloader {
         let Some(named) = &self.netns else {
             return Ok(());
         };
-        match named.cookie() {
-            Ok(now) if now == self.target.cookie => self.namespace_error = None,
-            Ok(_) => bail!(
+        // The target is kept open, so no other namespace gets its id.
+        let target = self.target.namespace.id();
+        match named.id().and_then(|now| Ok(now == target?)) {
+            Ok(true) => self.namespace_error = None,
+            Ok(false) => bail!(
                 "{named} is another network namespace now: start again to go on with that one"
             ),
             Err(error) if error.is_gone() => bail!("the network namespace is gone: {error}"),
-            // It exists and could not be opened, for lack of a descriptor for example.
+            // It exists and cannot be seen, for lack of a privilege for example.
             Err(error) => {
                 let why = output::with_causes(&error);
                 if self.namespace_error.as_ref() != Some(&why) {
@@ -408,34 +411,39 @@ impl Reloader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trueup::diff::Protocols;
+    use trueup::diff::{Domain, Protocols};
     use trueup::rtnl::{OnConflict, Ownership};
 
     #[test]
     fn a_refusal_names_the_key() {
         let was = trueup::Options::default().with_grace(GRACE);
-        let of = |network| Options {
-            network,
+        let of = |network: &trueup::Options| Options {
+            network: network.clone(),
             ..Options::default()
         };
-        assert_eq!(options_error(&of(was), &of(was)), None);
-        let by_ledger = was.with_ownership(Kind::Rule, Ownership::Ledger);
+        assert_eq!(options_error(&of(&was), &of(&was)), None);
+        let now = || was.clone();
+        let by_ledger = now().with_ownership(Kind::Rule, Ownership::Ledger);
         for (key, now) in [
-            ("protocol", was.with_protocol(117).unwrap()),
-            ("adopt", was.with_adopt(true)),
+            ("protocol", now().with_protocol(117).unwrap()),
+            ("adopt", now().with_adopt(true)),
             (
                 "adopt_protocols",
-                was.with_adopt_protocols(Protocols::NONE.with(12)),
+                now().with_adopt_protocols(Protocols::NONE.with(12)),
             ),
-            ("on_conflict", was.with_on_conflict(OnConflict::Take)),
-            ("grace", was.with_grace(Duration::ZERO)),
-            ("ownership", by_ledger),
+            ("on_conflict", now().with_on_conflict(OnConflict::Take)),
+            ("grace", now().with_grace(Duration::ZERO)),
+            ("ownership", by_ledger.clone()),
             (
                 "ownership",
                 by_ledger.with_ownership(Kind::Rule, Ownership::Marker),
             ),
+            (
+                "domain",
+                now().with_domain(Domain::default().with_tables([100..=199])),
+            ),
         ] {
-            let options_error = options_error(&of(now), &of(was)).unwrap();
+            let options_error = options_error(&of(&now), &of(&was)).unwrap();
             assert!(
                 options_error.starts_with(&format!("`{key}` is ")),
                 "{options_error}"
@@ -443,9 +451,9 @@ mod tests {
         }
         let reverting = Options {
             settings: trueup::sysctl::Options::default().with_revert(true),
-            ..of(was)
+            ..of(&was)
         };
-        let options_error = options_error(&reverting, &of(was)).unwrap();
+        let options_error = options_error(&reverting, &of(&was)).unwrap();
         assert!(
             options_error.starts_with("`sysctl_revert` is "),
             "{options_error}"

@@ -1,6 +1,6 @@
 //! The output of `watch`: lines of text, lines of JSON, or the view on a terminal.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,17 +10,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::{Value, json};
 use trueup::Report as _;
-use trueup::driver::{Handle, Stats};
+use trueup::driver::{Event, Events, Handle};
 use trueup_file as file;
 
 use super::screen::Waker;
 use super::service_manager::Service;
-use super::view::{Line, View};
+use super::view::{Line, Section, View};
 use crate::host::{Error, Host, Report};
-use crate::output::{self, Format, NewInReport, Unfinished, Unresolved};
-
-/// The most lines of each list of a report on the screen.
-const MAX_LINES: usize = 100;
+use crate::output::{self, Format, News, StatusChanges, StatusCounts};
 
 /// The output. Clones share it.
 #[derive(Clone)]
@@ -37,14 +34,16 @@ struct Inner {
     service: Service,
     view: View,
     /// The loop, which ends when the standard output has no reader.
-    handle: Option<Handle<Host>>,
+    handle: Handle<Host>,
+    /// The changes of statuses that are not reported yet.
+    status_events: Events,
     has_reader: bool,
-    /// The problems of the reports so far.
-    unresolved: Unresolved,
     /// Why the last pass could not run, if it could not.
     failure: Option<String>,
     /// The last reported convergence.
     converged: Option<bool>,
+    /// The last reported verdict: why the state is not converged; `None` before the first.
+    verdict: Option<Option<String>>,
     /// The last reported number of contended objects.
     contended: usize,
     /// Reports a pass.
@@ -62,17 +61,23 @@ pub(super) enum Change<'a> {
 }
 
 impl Reporter {
-    pub(super) fn new(format: Format, view: View, service: Service) -> Reporter {
+    pub(super) fn new(
+        format: Format,
+        view: View,
+        service: Service,
+        handle: Handle<Host>,
+    ) -> Reporter {
         let inner = Inner {
             format,
             screen: None,
             service,
             view,
-            handle: None,
+            status_events: handle.events(),
+            handle,
             has_reader: true,
-            unresolved: Unresolved::default(),
             failure: None,
             converged: None,
+            verdict: None,
             contended: 0,
             is_ready: false,
             is_stopping: false,
@@ -82,11 +87,6 @@ impl Reporter {
             inner: Arc::new(Mutex::new(inner)),
             current: Arc::new(AtomicBool::new(true)),
         }
-    }
-
-    /// Sets the loop that ends when the standard output has no reader.
-    pub(super) fn stop_without_reader(&self, handle: Handle<Host>) {
-        self.lock().handle = Some(handle);
     }
 
     /// Ends the loop if the standard output has no reader, also while there is nothing to print.
@@ -114,8 +114,13 @@ impl Reporter {
     }
 
     /// Returns the lines of the view.
-    pub(super) fn lines(&self, stats: &Stats, height: usize, width: usize) -> Vec<Line> {
-        self.lock().view.lines(Instant::now(), stats, height, width)
+    pub(super) fn lines(&self, height: usize, width: usize) -> Vec<Line> {
+        let handle = self.lock().handle.clone();
+        // Without the lock: they can be many.
+        let (stats, exceptions) = (handle.stats(), handle.exceptions());
+        let now = Instant::now();
+        let statuses = Section::of_statuses(&exceptions, now);
+        self.lock().view.lines(now, &stats, statuses, height, width)
     }
 
     /// Returns the last verdict.
@@ -132,31 +137,31 @@ impl Reporter {
     pub(super) fn report(&self, report: &Report) {
         let now = Instant::now();
         let mut inner = self.lock();
-        let mut rest = Unfinished::default();
         if inner.screen.is_some() {
-            rest = Unfinished::of(report, MAX_LINES);
-            let mut last = VecDeque::new();
             for change in output::changes(report) {
-                last.push_back(change);
-                if last.len() > MAX_LINES {
-                    last.pop_front();
-                }
-            }
-            for change in last {
                 inner.view.change(now, change);
             }
         }
-        let news = inner.unresolved.compare(report);
-        let why_not = news.verdict().map(str::to_owned);
-        inner.view.pass(now, why_not, rest);
+        let changes = inner.status_changes();
+        let counts = StatusCounts::of(&inner.handle.exception_counts());
+        let why_not = output::verdict_with(report, counts);
+        inner.view.pass(now, why_not.clone());
         // The end of a failure is reported as its begin was.
-        if inner.failure.take().is_some() || news.is_any() {
-            inner.put_report(report, &news);
+        let is_new = inner.failure.take().is_some()
+            || inner.verdict.as_ref() != Some(&why_not)
+            || !changes.is_empty()
+            || output::changes(report).next().is_some();
+        if is_new {
+            inner.put_news(&News {
+                report,
+                changes: &changes,
+                counts,
+                why_not: why_not.as_deref(),
+            });
         }
-        if report.contended() == 0 {
-            inner.contended = 0;
-        }
+        inner.verdict = Some(why_not);
         inner.set_converged(report.converged());
+        inner.set_contended(counts.contended);
         if !std::mem::replace(&mut inner.is_ready, true) {
             inner.service.ready();
         }
@@ -186,15 +191,6 @@ impl Reporter {
         let mut kinds = BTreeMap::<&str, usize>::new();
         report.outcomes(&mut |op| *kinds.entry(op.kind).or_default() += 1);
         inner.event("drift", &json!({ "objects": kinds }));
-    }
-
-    /// Reports the number of contended objects.
-    pub(super) fn contention(&self, report: &Report) {
-        let contended = report.contended();
-        let mut inner = self.lock();
-        if std::mem::replace(&mut inner.contended, contended) != contended {
-            inner.event("contention", &json!({ "contended": contended }));
-        }
     }
 
     /// Reports dropped events.
@@ -238,7 +234,6 @@ impl Reporter {
         let mut inner = self.lock();
         let (state, text, message, place) = match change {
             Change::Loaded => {
-                inner.unresolved.file_replaced();
                 let text = match inner.view.is_refused() {
                     true => "the file is good again, and in force",
                     false => "the new file is in force",
@@ -316,7 +311,7 @@ impl Reporter {
 
 /// A line of JSON.
 #[derive(Serialize)]
-struct Event<'a, T> {
+struct JsonLine<'a, T> {
     event: &'a str,
     /// Seconds since 1970.
     time: f64,
@@ -324,12 +319,12 @@ struct Event<'a, T> {
     of: T,
 }
 
-impl<'a, T> Event<'a, T> {
-    fn new(event: &'a str, of: T) -> Event<'a, T> {
+impl<'a, T> JsonLine<'a, T> {
+    fn new(event: &'a str, of: T) -> JsonLine<'a, T> {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        Event {
+        JsonLine {
             event,
             time: (now.as_secs_f64() * 1e3).round() / 1e3,
             of,
@@ -338,14 +333,29 @@ impl<'a, T> Event<'a, T> {
 }
 
 impl Inner {
-    fn put_report(&mut self, report: &Report, news: &NewInReport) {
+    /// Returns how the statuses have changed since the last call.
+    fn status_changes(&mut self) -> StatusChanges {
+        let (mut changed, mut cleared) = (Vec::new(), Vec::new());
+        while let Some(event) = self.status_events.try_next() {
+            match event {
+                Event::Changed { status, .. } => changed.push(status),
+                Event::Cleared { status, .. } => cleared.push(status),
+                // What is now stands for the changes that were not kept.
+                _ => {
+                    self.status_events = self.handle.events();
+                    let all = self.handle.exceptions().into_iter();
+                    return StatusChanges::snapshot(all.map(|it| it.status).collect());
+                }
+            }
+        }
+        StatusChanges::new(changed, cleared)
+    }
+
+    fn put_news(&mut self, news: &News<'_>) {
         match (self.format, &self.screen) {
             (_, Some(_)) => {}
-            (Format::Json, _) => {
-                let news = Some(news);
-                self.put_line("report", output::Record { report, news });
-            }
-            _ => self.put(|out| news.write(out, report)),
+            (Format::Json, _) => self.put_line("report", news),
+            _ => self.put(|out| news.write(out)),
         }
     }
 
@@ -357,7 +367,7 @@ impl Inner {
     }
 
     fn put_line(&mut self, event: &str, of: impl Serialize) {
-        let line = Event::new(event, of);
+        let line = JsonLine::new(event, of);
         self.put(|out| {
             serde_json::to_writer(&mut *out, &line)?;
             writeln!(out)
@@ -376,9 +386,7 @@ impl Inner {
     /// Ends the loop, because output must not be lost in silence.
     fn reader_gone(&mut self) {
         self.has_reader = false;
-        if let Some(handle) = &self.handle {
-            handle.stop();
-        }
+        self.handle.stop();
     }
 
     /// Writes to the standard error, unless that is the terminal of the screen.
@@ -396,6 +404,12 @@ impl Inner {
         if self.converged != Some(converged) {
             self.converged = Some(converged);
             self.event("converged", &json!({ "converged": converged }));
+        }
+    }
+
+    fn set_contended(&mut self, contended: usize) {
+        if std::mem::replace(&mut self.contended, contended) != contended {
+            self.event("contention", &json!({ "contended": contended }));
         }
     }
 

@@ -2,13 +2,13 @@
 //! escape sequences.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use trueup::driver::Stats;
+use trueup::driver::{ObjectStatus, Stats};
 
-use crate::output::{self, Unfinished, count};
+use crate::output::{self, count, status_text};
 
-/// The most changes and events that are kept: more than a screen has lines.
+/// The most changes, events and statuses that are kept: more than a screen has lines.
 const MAX_ENTRIES: usize = 200;
 
 /// The content of the screen.
@@ -20,7 +20,6 @@ pub(super) struct View {
     verdict: Option<Verdict>,
     /// Why the file on disk was refused, if it was.
     file: Option<String>,
-    rest: Unfinished,
     changes: VecDeque<(Instant, String)>,
     events: VecDeque<(Instant, String)>,
 }
@@ -54,7 +53,6 @@ impl View {
             managed: String::new(),
             verdict: None,
             file: None,
-            rest: Unfinished::default(),
             changes: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -71,8 +69,7 @@ impl View {
     }
 
     /// Notes a pass; `why_not` is why the state is not converged.
-    pub(super) fn pass(&mut self, now: Instant, why_not: Option<String>, rest: Unfinished) {
-        self.rest = rest;
+    pub(super) fn pass(&mut self, now: Instant, why_not: Option<String>) {
         let same = |verdict: &&mut Verdict| verdict.why_not.is_none() == why_not.is_none();
         match self.verdict.as_mut().filter(same) {
             Some(verdict) => verdict.why_not = why_not,
@@ -88,8 +85,7 @@ impl View {
     /// Notes a pass that could not run.
     pub(super) fn failed(&mut self, now: Instant, why: &str) {
         let why_not = Some(format!("the pass could not run: {why}"));
-        let rest = std::mem::take(&mut self.rest);
-        self.pass(now, why_not, rest);
+        self.pass(now, why_not);
     }
 
     /// Notes why the file was refused, or `None` if it is in force.
@@ -120,37 +116,24 @@ impl View {
         })
     }
 
-    /// Returns at most `height` lines of at most `width` characters each.
+    /// Returns at most `height` lines of at most `width` characters each. `statuses` are those of
+    /// the objects that are not in place.
     pub(super) fn lines(
         &self,
         now: Instant,
         stats: &Stats,
+        statuses: [Section; 3],
         height: usize,
         width: usize,
     ) -> Vec<Line> {
         let mut lines = self.head(now, stats);
         let changes = Section::timed("last changes", &self.changes, now);
-        let sections = [
-            Section::of(
-                "could not be done",
-                &self.rest.unfinished,
-                self.rest.more_unfinished,
-            ),
-            Section::of("contended", &self.rest.contended, 0),
-            Section::of("conflicts", &self.rest.conflicts, self.rest.more_conflicts),
-            Section::timed("events", &self.events, now),
-            changes,
-        ];
-        let filled = sections
-            .iter()
-            .filter(|section| !section.lines.is_empty())
-            .count();
+        let sections = statuses.into_iter();
+        let sections = sections.chain([Section::timed("events", &self.events, now), changes]);
+        let sections: Vec<_> = sections.filter(|it| !it.lines.is_empty()).collect();
         let mut left = height.saturating_sub(lines.len());
-        let mut sections_left = filled;
+        let mut sections_left = sections.len();
         for section in sections {
-            if section.lines.is_empty() {
-                continue;
-            }
             // Each section gets an equal share, and the rest of the sections before it.
             let share = left / sections_left.max(1);
             sections_left -= 1;
@@ -212,7 +195,8 @@ fn counts(stats: &Stats) -> String {
     parts.join("; ")
 }
 
-struct Section {
+/// A part of the screen.
+pub(super) struct Section {
     title: &'static str,
     /// The most important one first.
     lines: Vec<String>,
@@ -221,12 +205,27 @@ struct Section {
 }
 
 impl Section {
-    fn of(title: &'static str, lines: &[String], more: usize) -> Section {
-        Section {
-            title,
-            lines: lines.to_vec(),
-            more,
-        }
+    /// Returns the sections of the objects that are not in place.
+    pub(super) fn of_statuses(all: &[ObjectStatus], now: Instant) -> [Section; 3] {
+        let of = |title, conditions: &[&str]| {
+            let mut all = all
+                .iter()
+                .filter(|it| conditions.contains(&it.status.condition.name()));
+            let lines = all.by_ref().take(MAX_ENTRIES);
+            Section {
+                title,
+                lines: lines.map(|it| exception_text(it, now)).collect(),
+                more: all.count(),
+            }
+        };
+        [
+            of(
+                "could not be done",
+                &["failed", "stored_otherwise", "pending"],
+            ),
+            of("contended", &["contended"]),
+            of("conflicts", &["conflict"]),
+        ]
     }
 
     fn timed(title: &'static str, lines: &VecDeque<(Instant, String)>, now: Instant) -> Section {
@@ -261,6 +260,33 @@ impl Section {
     }
 }
 
+/// Returns the line of an object that is not in place: for how long, how often it was tried, and
+/// when it is tried again.
+fn exception_text(exception: &ObjectStatus, now: Instant) -> String {
+    // It fails where the clock was set back.
+    let since = exception.since.elapsed().unwrap_or_default();
+    let next_try = exception.next_try;
+    let next_try = next_try.map(|at| at.saturating_duration_since(now));
+    format!(
+        "{:>8}  {}{}",
+        words(since),
+        status_text(&exception.status),
+        tries_text(exception.tries, next_try)
+    )
+}
+
+fn tries_text(tries: u32, next_try: Option<Duration>) -> String {
+    let tried = match tries {
+        0 => String::new(),
+        1 => ", tried once".to_owned(),
+        tries => format!(", tried {tries} times"),
+    };
+    match next_try {
+        Some(left) => format!("{tried}, again in {}", words(left)),
+        None => tried,
+    }
+}
+
 fn line(tone: Tone, text: String) -> Line {
     Line { text, tone }
 }
@@ -273,8 +299,11 @@ fn push(into: &mut VecDeque<(Instant, String)>, now: Instant, text: String) {
 }
 
 fn age(now: Instant, at: Instant) -> String {
-    let age = now.saturating_duration_since(at);
-    match age.as_secs() {
+    words(now.saturating_duration_since(at))
+}
+
+fn words(time: Duration) -> String {
+    match time.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds @ 60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
         seconds => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
@@ -294,12 +323,19 @@ fn cut(text: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn texts(view: &View, now: Instant, height: usize, width: usize) -> Vec<String> {
-        let lines = view.lines(now, &Stats::default(), height, width);
+        let mut statuses = Section::of_statuses(&[], now);
+        if view
+            .verdict()
+            .is_some_and(|(is_converged, _)| !is_converged)
+        {
+            let failed = (0..10).map(|n| format!("! route 10.9.{n}.0/24   (failed: no)"));
+            statuses[0].lines = failed.collect();
+            statuses[0].more = 90;
+        }
+        let lines = view.lines(now, &Stats::default(), statuses, height, width);
         lines.into_iter().map(|line| line.text).collect()
     }
 
@@ -309,14 +345,7 @@ mod tests {
         for n in 0..50 {
             view.change(now, format!("+ route 10.{n}.0.0/16"));
         }
-        let rest = Unfinished {
-            unfinished: (0..10)
-                .map(|n| format!("! route 10.9.{n}.0/24   (failed: no)"))
-                .collect(),
-            more_unfinished: 90,
-            ..Unfinished::default()
-        };
-        view.pass(now, Some("100 failed".into()), rest);
+        view.pass(now, Some("100 failed".into()));
         view
     }
 
@@ -336,10 +365,18 @@ mod tests {
         let newest = shown.iter().position(|line| line.contains("10.49.0.0/16"));
         let oldest = shown.iter().position(|line| line.contains("10.48.0.0/16"));
         assert!(newest < oldest, "the newest first: {shown:?}");
-        view.pass(now, None, Unfinished::default());
-        view.pass(now + Duration::from_secs(1), None, Unfinished::default());
+        view.pass(now, None);
+        view.pass(now + Duration::from_secs(1), None);
         let shown = texts(&view, now + Duration::from_secs(4), 100, 200);
         assert_eq!(shown[1], "converged for 4 s", "since the first such pass");
+    }
+
+    #[test]
+    fn an_object_that_failed_says_how_often_and_when_it_is_tried_again() {
+        let left = Some(Duration::from_secs(64));
+        assert_eq!(tries_text(0, None), "");
+        assert_eq!(tries_text(1, left), ", tried once, again in 1 min 04 s");
+        assert_eq!(tries_text(3, None), ", tried 3 times");
     }
 
     #[test]

@@ -1,0 +1,299 @@
+//! The statuses of objects: how many there are, and how they have changed, as text and as JSON.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use serde::Serialize;
+use trueup::reconcile::{Condition, ErrorClass, Status};
+
+use super::{clean, count};
+
+/// The number of objects that are not in place, by what is the matter with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct StatusCounts {
+    pub(crate) failed: usize,
+    pub(crate) pending: usize,
+    pub(crate) conflict: usize,
+    pub(crate) contended: usize,
+    pub(crate) stored_otherwise: usize,
+}
+
+impl StatusCounts {
+    /// Adds up the counts of a loop, which are by kind as well.
+    pub(crate) fn of(counts: &BTreeMap<(&'static str, &'static str), usize>) -> StatusCounts {
+        let of = |condition: &str| {
+            let of_condition = counts.iter().filter(|((_, it), _)| *it == condition);
+            of_condition.map(|(_, number)| number).sum()
+        };
+        StatusCounts {
+            failed: of("failed"),
+            pending: of("pending"),
+            conflict: of("conflict"),
+            contended: of("contended"),
+            stored_otherwise: of("stored_otherwise"),
+        }
+    }
+
+    /// Returns the words for each count that is not 0.
+    pub(super) fn words(self) -> Vec<String> {
+        let StatusCounts {
+            failed,
+            pending,
+            conflict,
+            contended,
+            stored_otherwise,
+        } = self;
+        let all = [
+            (failed, format!("{failed} failed")),
+            (pending, format!("{pending} pending")),
+            (conflict, count(conflict, "conflict", "conflicts")),
+            (contended, format!("{contended} contended")),
+            (
+                stored_otherwise,
+                format!("{stored_otherwise} stored otherwise"),
+            ),
+        ];
+        let some = all.into_iter().filter(|(number, _)| *number > 0);
+        some.map(|(_, words)| words).collect()
+    }
+}
+
+/// How the statuses have changed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StatusChanges {
+    /// The statuses that are new, or not what they were.
+    changed: Vec<Arc<Status>>,
+    /// The former statuses of objects that have none any more.
+    cleared: Vec<Arc<Status>>,
+    /// True if `changed` has every status that there is, because the changes are not known.
+    is_snapshot: bool,
+}
+
+impl StatusChanges {
+    /// Returns these changes, in the order of the objects.
+    pub(crate) fn new(mut changed: Vec<Arc<Status>>, mut cleared: Vec<Arc<Status>>) -> Self {
+        for list in [&mut changed, &mut cleared] {
+            list.sort_by(|one, other| (one.kind, &one.object).cmp(&(other.kind, &other.object)));
+        }
+        StatusChanges {
+            changed,
+            cleared,
+            is_snapshot: false,
+        }
+    }
+
+    /// Returns every status, in place of changes that are not known.
+    pub(crate) fn snapshot(all: Vec<Arc<Status>>) -> Self {
+        StatusChanges {
+            changed: all,
+            cleared: Vec::new(),
+            is_snapshot: true,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.cleared.is_empty() && !self.is_snapshot
+    }
+
+    /// Writes a line for each.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.is_snapshot {
+            writeln!(
+                out,
+                "! too many objects changed at once to name each: all that are not in place follow"
+            )?;
+        }
+        for status in &self.changed {
+            writeln!(out, "{}", clean(&status_text(status)))?;
+        }
+        for status in &self.cleared {
+            let Status {
+                kind,
+                object,
+                condition,
+                ..
+            } = &**status;
+            let line = format!("= {kind} {object}   (no longer {condition})");
+            writeln!(out, "{}", clean(&line))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the statuses that are new or changed, as JSON.
+    pub(super) fn changed(&self) -> impl Iterator<Item = StatusRecord<'_>> {
+        self.changed.iter().map(|status| StatusRecord::new(status))
+    }
+
+    /// Returns the former statuses of objects that have none any more, as JSON.
+    pub(super) fn cleared(&self) -> impl Iterator<Item = StatusRecord<'_>> {
+        self.cleared.iter().map(|status| StatusRecord::new(status))
+    }
+
+    /// Returns true if every status is among [`changed`](Self::changed).
+    pub(super) fn is_snapshot(&self) -> bool {
+        self.is_snapshot
+    }
+}
+
+/// Returns the line of a status.
+pub(crate) fn status_text(status: &Status) -> String {
+    let Status {
+        kind,
+        object,
+        condition,
+        ..
+    } = status;
+    format!("! {kind} {object}   ({condition})")
+}
+
+/// A status as JSON.
+#[derive(Serialize)]
+pub(super) struct StatusRecord<'a> {
+    kind: &'static str,
+    object: &'a str,
+    condition: &'static str,
+    #[serde(flatten)]
+    cause: Cause<'a>,
+}
+
+/// The details of a condition.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Cause<'a> {
+    Failed {
+        class: ErrorClass,
+        errno: Option<i32>,
+        message: &'a str,
+    },
+    Reason {
+        reason: &'a str,
+    },
+    Conflict {
+        foreign: &'a str,
+    },
+    StoredOtherwise {
+        stored: Option<&'a str>,
+    },
+}
+
+impl StatusRecord<'_> {
+    fn new(status: &Status) -> StatusRecord<'_> {
+        let cause = match &status.condition {
+            Condition::Failed {
+                class,
+                errno,
+                message,
+            } => Cause::Failed {
+                class: *class,
+                errno: *errno,
+                message,
+            },
+            Condition::Pending { why } | Condition::Contended { why } => {
+                Cause::Reason { reason: why }
+            }
+            Condition::Conflict { foreign } => Cause::Conflict { foreign },
+            Condition::StoredOtherwise { stored } => Cause::StoredOtherwise {
+                stored: stored.as_deref(),
+            },
+            // There are no others yet.
+            _ => Cause::Reason { reason: "" },
+        };
+        StatusRecord {
+            kind: status.kind,
+            object: &status.object,
+            condition: status.condition.name(),
+            cause,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(object: &str, condition: Condition) -> Arc<Status> {
+        Arc::new(Status::new("route", object, condition))
+    }
+
+    fn changes() -> StatusChanges {
+        let failed = Condition::Failed {
+            class: ErrorClass::Dependency,
+            errno: Some(101),
+            message: "Network is unreachable (ENETUNREACH)".to_owned(),
+        };
+        let foreign = "10.1.0.0/16 via 10.9.0.1".to_owned();
+        let conflict = Condition::Conflict { foreign };
+        let why = "the pass ended before its turn".to_owned();
+        StatusChanges::new(
+            vec![
+                status("10.2.0.0/16", failed),
+                status("10.1.0.0/16", conflict),
+            ],
+            vec![status("10.3.0.0/16", Condition::Pending { why })],
+        )
+    }
+
+    fn text(changes: &StatusChanges) -> String {
+        let mut out = Vec::new();
+        changes.write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn each_change_is_a_line_in_the_order_of_the_objects() {
+        assert_eq!(
+            text(&changes()),
+            "! route 10.1.0.0/16   (conflict: foreign 10.1.0.0/16 via 10.9.0.1)\n\
+             ! route 10.2.0.0/16   (failed: Network is unreachable (ENETUNREACH) (dependency))\n\
+             = route 10.3.0.0/16   (no longer pending: the pass ended before its turn)\n"
+        );
+        let hostile = status(
+            "10.4.0.0/16 dev x\x1b[2J",
+            Condition::StoredOtherwise { stored: None },
+        );
+        let hostile = text(&StatusChanges::new(vec![hostile], Vec::new()));
+        assert!(hostile.contains("x\\x1b[2J   (not stored)"), "{hostile}");
+        assert!(text(&StatusChanges::snapshot(Vec::new())).starts_with("! too many"));
+        assert!(StatusChanges::default().is_empty());
+    }
+
+    #[test]
+    fn a_status_in_json_has_what_is_known_of_its_condition() {
+        let changes = changes();
+        let json = |record: StatusRecord<'_>| serde_json::to_value(record).unwrap();
+        let changed: Vec<_> = changes.changed().map(json).collect();
+        assert_eq!(changed[0]["foreign"], "10.1.0.0/16 via 10.9.0.1");
+        assert_eq!(
+            changed[1],
+            json!({
+                "kind": "route",
+                "object": "10.2.0.0/16",
+                "condition": "failed",
+                "class": "dependency",
+                "errno": 101,
+                "message": "Network is unreachable (ENETUNREACH)",
+            })
+        );
+        let cleared: Vec<_> = changes.cleared().map(json).collect();
+        assert_eq!(cleared[0]["reason"], "the pass ended before its turn");
+    }
+
+    #[test]
+    fn counts_are_over_all_kinds() {
+        let counts = [
+            (("route", "failed"), 2),
+            (("rule", "failed"), 1),
+            (("route", "conflict"), 1),
+            (("link", "contended"), 0),
+        ];
+        let counts = StatusCounts::of(&counts.into());
+        assert_eq!(counts.words(), ["3 failed", "1 conflict"]);
+    }
+}
