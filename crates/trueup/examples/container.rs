@@ -2,13 +2,11 @@
 //! containers share a network namespace, and none of them knows what the others declare.
 
 use std::env;
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use trueup::diff::Kind;
-use trueup::journal::{self, Journal};
-use trueup::rtnl::{Ownership, ledger_scope};
+use trueup::diff::Domain;
+use trueup::journal::Journal;
+use trueup::rtnl::ledger_scope;
 use trueup::{
     Address, Desired, Namespace, NextHop, NextHops, Options, Report, Route, Rtnl, Source,
 };
@@ -24,15 +22,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [file, "DEL", container] => (file, container, nothing()),
         _ => return Err("container JOURNAL ADD CONTAINER DEVICE IP, or … DEL CONTAINER".into()),
     };
-    let journal = open(Path::new(file))?;
+    // One process at a time has a journal open. Others wait for it.
+    let journal = Journal::open_within(file, Duration::from_secs(10))?;
     let here = Namespace::current();
     // Of this container alone: what it owns, one run after the other.
     let mut ledger = journal.ledger(container, &ledger_scope(&here)?)?;
     // Each run's objects bear the marker. What is another container's, only the ledger tells.
-    let mut options = Options::default().with_protocol(PROTOCOL)?;
-    for kind in Kind::DECLARED {
-        options = options.with_ownership(kind, Ownership::Ledger);
-    }
+    let options = Options::default()
+        .with_protocol(PROTOCOL)?
+        .with_domain(Domain::default().with_ledger_only(true));
     let report = Rtnl::new().reconcile(&here, &desired, &mut ledger, &options)?;
     for (done, failure) in report.failed() {
         eprintln!("{}: {failure}", done.op.command(done.devices));
@@ -54,17 +52,4 @@ fn declare(dev: &str, ip: &str) -> Result<Desired, Box<dyn std::error::Error>> {
 /// The same kinds, and none of them.
 fn nothing() -> Desired {
     Desired::default().with_addresses([]).with_routes([])
-}
-
-/// One process at a time has a journal open: waits while another run has it.
-fn open(file: &Path) -> Result<Journal, journal::Error> {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        match Journal::open(file) {
-            Err(error) if error.is_held() && Instant::now() < until => {
-                thread::sleep(Duration::from_millis(10));
-            }
-            opened => return opened,
-        }
-    }
 }
