@@ -4,18 +4,18 @@
 mod host;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use trueup_diff::Desired;
 use trueup_file::{File, Settings, TableNames};
 use trueup_journal::JournalLedger;
 use trueup_netlink::{Namespace, Socket};
-use trueup_reconcile::{Hints, Source, Subscribed};
+use trueup_reconcile::{Hints, OpKey, Source, Status, Subscribed};
 use trueup_rtnl::{OnConflict, Options, Ownership, ReservedProtocol, Rtnl};
 
 pub(super) use host::Host;
 use host::JournalOwner;
-use trueup_testkit::faults::Faults;
 use trueup_testkit::message::{Action, Kind, RawMessage};
 
 /// The name of the agent that a scenario begins with.
@@ -33,21 +33,17 @@ pub(super) struct Agents {
 pub(super) struct Agent {
     pub(super) source: Rtnl,
     /// Its subscription, after `listen`.
-    pub(super) listener: Option<FaultyListener>,
+    pub(super) listener: Option<<Rtnl as Source>::Subscription>,
     pub(super) desired: Desired,
     pub(super) options: Options,
+    /// The objects that are not in place, by the reports of its process so far.
+    pub(super) statuses: BTreeMap<OpKey, Arc<Status>>,
     /// The open journal, and its owner.
     open: Option<(JournalOwner, JournalLedger)>,
     /// The rows that appeared in its passes, as they were then. They are its own.
     made: BTreeSet<RawMessage>,
     /// Kinds of which it reported an adopted or overridden object.
     adopted: BTreeSet<Kind>,
-}
-
-/// A subscription, and the faults on its way.
-pub(super) struct FaultyListener {
-    pub(super) subscription: <Rtnl as Source>::Subscription,
-    pub(super) faults: Faults,
 }
 
 impl Agents {
@@ -113,7 +109,8 @@ fn options(settings: &Settings) -> Result<Options, ReservedProtocol> {
         .with_adopt(settings.adopt)
         .with_adopt_protocols(settings.adopt_protocols)
         .with_on_conflict(settings.on_conflict)
-        .with_grace(settings.grace.unwrap_or(Duration::ZERO));
+        .with_grace(settings.grace.unwrap_or(Duration::ZERO))
+        .with_domain(settings.domain.clone());
     let each = settings.ownership.iter();
     Ok(each.fold(options, |options, (kind, proof)| {
         options.with_ownership(*kind, *proof)
@@ -127,6 +124,7 @@ impl Agent {
             listener: None,
             desired: Desired::default(),
             options: Options::default(),
+            statuses: BTreeMap::new(),
             open: None,
             made: BTreeSet::new(),
             adopted: BTreeSet::new(),
@@ -167,21 +165,18 @@ impl Agent {
     pub(super) fn restart(&mut self, host: &Host) {
         self.open = None;
         self.listener = None;
+        self.statuses.clear();
         self.source = host.source();
     }
 
     /// Subscribes; an earlier subscription ends.
     pub(super) fn listen(&mut self, namespace: &Namespace) -> Result<(), String> {
         self.listener = None;
-        let faults = Faults::over(namespace.clone());
         // The descriptor is not polled, so no hint is requested.
         let hints = Hints::new(|| {});
-        match self.source.subscribe(&faults.namespace(), hints) {
+        match self.source.subscribe(namespace, hints) {
             Subscribed::Active(subscription) => {
-                self.listener = Some(FaultyListener {
-                    subscription,
-                    faults,
-                });
+                self.listener = Some(subscription);
                 Ok(())
             }
             Subscribed::Unsupported => Err("the source gives no hints".to_owned()),
@@ -209,7 +204,7 @@ impl Agent {
         }
         let ledger = match self.open.take() {
             Some((_, ledger)) => ledger,
-            None => host.open(owner)?,
+            None => host.open(&owner)?,
         };
         self.open = Some((owner, ledger.clone()));
         Ok(ledger)
@@ -223,15 +218,19 @@ impl Agent {
     ) -> Result<(), String> {
         self.open = None;
         let owner = self.journal(namespace)?;
-        self.open = Some((owner, host.open_broken(owner)?));
+        let ledger = host.open_broken(&owner)?;
+        self.open = Some((owner, ledger));
         Ok(())
     }
 
     fn journal(&self, namespace: &Namespace) -> Result<JournalOwner, String> {
         let socket = Socket::open(namespace).map_err(|error| error.to_string())?;
         let cookie = socket.netns_cookie().map_err(|error| error.to_string())?;
-        let marker = self.marker();
-        Ok(JournalOwner { cookie, marker })
+        Ok(JournalOwner {
+            cookie,
+            marker: self.marker(),
+            domain: self.options.domain().name.clone(),
+        })
     }
 
     /// Records the rows that exist after its pass and did not before.
@@ -248,14 +247,16 @@ impl Agent {
         self.adopted.extend(kinds);
     }
 
-    /// Returns true if it owns a row: it made the row, the row bears its marker, or it reported an
-    /// adopted or overridden object of the kind.
+    /// Returns true if it owns a row: it made the row, the row bears its marker, which is its alone,
+    /// or it reported an adopted or overridden object of the kind.
     pub(super) fn owns(&self, row: &RawMessage) -> bool {
         let made = match row.kind {
             Kind::Link => self.has_link(row.device()),
             _ => self.made.contains(row),
         };
-        made || row.protocol() == Some(self.marker()) || self.adopted.contains(&row.kind)
+        let has_marker = !self.options.domain().is_limited();
+        made || has_marker && row.protocol() == Some(self.marker())
+            || self.adopted.contains(&row.kind)
     }
 
     /// Returns true if it made the link.

@@ -198,6 +198,8 @@ enum StepKind {
     Unchanged(Vec<String>),
     /// The announcements that the last acting step caused.
     Events(Vec<Kind>, Vec<String>),
+    /// The statuses of objects after the last pass.
+    Status(Vec<Expected>),
     /// Waits for the end of duplicate address detection.
     Settle,
 }

@@ -127,6 +127,10 @@ fn expected(line: Line<'_>) -> Result<Expected, Error> {
     Expected::parse(line.text).map_err(|message| line.wrong(message))
 }
 
+fn status(line: Line<'_>) -> Result<Expected, Error> {
+    Expected::status(line.text).map_err(|message| line.wrong(message))
+}
+
 fn kind(word: &str) -> Option<(Kind, u8)> {
     Some(match word {
         "routes" | "route" => (Kind::Route, 0),
@@ -231,6 +235,8 @@ mod tests {
             ("# t\nlisten now\n", "2:1", "stands alone"),
             ("# t\nrecreate now\n", "2:1", "recreate unnoticed"),
             ("# t\nreboot now\n", "2:1", "stands alone"),
+            ("# t\nstatus of it\n", "2:1", "stands alone"),
+            ("# t\nstatus\n  applied route\n", "3:3", "begins no status"),
             ("# t\nlater 11\n", "2:1", "later 11s"),
             ("# t\nagent\n", "2:1", "agent NAME"),
             ("# t\njournal\n", "2:1", "journal fails"),

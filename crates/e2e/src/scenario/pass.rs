@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use trueup_diff::render::ConflictRecord;
 use trueup_netlink::Namespace;
-use trueup_reconcile::{Drained, Extent, PassLimits, Report as _, Source as _, Subscription as _};
+use trueup_reconcile::{
+    Condition, Drained, Extent, PassLimits, Report as _, Source as _, Status, Subscription as _,
+};
 use trueup_rtnl::{Finding, OwnershipRule, Pending, Report};
 
 use super::agent::{Agent, Host};
@@ -61,10 +63,7 @@ impl Agent {
             .listener
             .as_mut()
             .ok_or("the agent is not subscribed: write `listen` first")?;
-        listener
-            .subscription
-            .drain()
-            .map_err(|error| error.to_string())
+        listener.drain().map_err(|error| error.to_string())
     }
 
     /// Passes as a driver would after a drain: over the dirty keys, or over everything after a
@@ -127,9 +126,45 @@ impl Agent {
                 self.record_adopted(&finding.object.kind().to_string());
             }
         }
+        report.statuses(&mut |key, status| match status {
+            Some(status) => drop(self.statuses.insert(key, status.clone())),
+            None => drop(self.statuses.remove(&key)),
+        });
         let again = report.requeue_after() == Some(Duration::ZERO);
         (report_lines(&report), report.ops().count(), again)
     }
+
+    /// Returns a line for each object that is not in place, in the order of the objects.
+    pub(super) fn status_lines(&self) -> Vec<Expected> {
+        let mut all: Vec<_> = self.statuses.values().collect();
+        all.sort_by(|one, other| (one.kind, &one.object).cmp(&(other.kind, &other.object)));
+        all.into_iter().map(|status| status_line(status)).collect()
+    }
+}
+
+fn status_line(status: &Status) -> Expected {
+    let Status {
+        kind,
+        object,
+        condition,
+        ..
+    } = status;
+    let (word, why) = match condition {
+        Condition::Failed {
+            errno: Some(code), ..
+        } => ("failed", errno::name(*code)),
+        Condition::Failed { class, message, .. } => ("failed", format!("{class} {message}")),
+        Condition::Pending { why } => ("pending", why.clone()),
+        Condition::Conflict { foreign } => ("conflict", foreign.clone()),
+        Condition::Contended { why } => ("contended", why.clone()),
+        Condition::StoredOtherwise { stored } => (
+            "stored",
+            stored.clone().unwrap_or_else(|| "nothing".to_owned()),
+        ),
+        other => panic!("{other:?} has no word"),
+    };
+    let text = format!("{word} {kind} {object}: {why}");
+    Expected::status(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn conflict_line(conflict: &trueup_diff::Conflict, devices: &trueup_diff::Devices) -> String {

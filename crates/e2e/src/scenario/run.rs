@@ -41,6 +41,7 @@ pub(super) fn run(file: &str, scenario: &Scenario, by_ledger: bool) -> Result<()
         machine: Machine::new(),
         agents,
         masked: masked.to_owned(),
+        faults: faults_over(masked),
         unmarked: masked.to_owned(),
         before: Vec::new(),
         announced: Vec::new(),
@@ -83,12 +84,23 @@ pub(super) fn description(scenario: &Scenario) -> String {
     text
 }
 
+/// Returns no faults yet, over a kernel that keeps no markers of some kinds.
+fn faults_over(masked: &[Kind]) -> Faults {
+    let namespace = Namespace::current();
+    Faults::over(match masked {
+        [] => namespace,
+        masked => mask(namespace, masked),
+    })
+}
+
 struct Run<'a> {
     file: &'a str,
     machine: Machine,
     agents: Agents,
     /// Kinds whose markers the agents' kernel does not keep.
     masked: Vec<Kind>,
+    /// What is between the agents and their kernel.
+    faults: Faults,
     /// Those of them whose markers the scenario expects.
     unmarked: Vec<Kind>,
     /// The rows before the last pass.
@@ -139,11 +151,7 @@ impl Run<'_> {
 
     /// The kernel as the agents see it.
     fn namespace(&self) -> Namespace {
-        let namespace = Namespace::current();
-        if self.masked.is_empty() {
-            return namespace;
-        }
-        mask(namespace, &self.masked)
+        self.faults.namespace()
     }
 
     fn step(&mut self, what: &StepKind) -> Result<(), Stop> {
@@ -205,10 +213,17 @@ impl Run<'_> {
                     .break_journal(host, &namespace)
                     .map_err(Stop::Differs)?;
             }
-            StepKind::Mask(kinds) => self.masked.extend(kinds),
+            StepKind::Mask(kinds) => {
+                self.masked.extend(kinds);
+                self.faults = faults_over(&self.masked);
+            }
             StepKind::State(selection, expected) => self.state(selection, expected)?,
             StepKind::Unchanged(except) => self.unchanged(except)?,
             StepKind::Events(kinds, expected) => self.events(kinds, expected)?,
+            StepKind::Status(expected) => {
+                let got = self.agents.acting().0.status_lines();
+                self.compare("the statuses", expected, got)?;
+            }
             StepKind::Settle => self.machine.settle()?,
         }
         Ok(())
@@ -242,18 +257,13 @@ impl Run<'_> {
             .iter()
             .any(|fault| matches!(fault.kind, FaultKind::Writer(_)));
         let namespace = self.namespace();
-        let script = Faults::over(namespace.clone());
         for FaultLine { at, kind } in faults {
-            script.add(*at, self.fault(kind)?);
+            let fault = self.fault(kind)?;
+            self.faults.add(*at, fault);
         }
-        let through = if faults.is_empty() {
-            namespace
-        } else {
-            script.namespace()
-        };
         let (agent, host) = self.agents.acting();
-        let passed = died(|| pass(agent, host, &through));
-        script.clear();
+        let passed = died(|| pass(agent, host, &namespace));
+        self.faults.clear();
         // An agent that may override, and is killed, cannot report what it overrode.
         let unreported = passed.is_none() && agent.may_override();
         if passed.is_none() {

@@ -78,6 +78,7 @@ pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
             "state_directory": agent.state(),
             "journals": [{
                 "file": file, "protocol": 116, "present": false, "held": false, "holder": null,
+                "domain": null,
             }],
             "problems": [],
         })

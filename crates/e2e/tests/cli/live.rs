@@ -141,6 +141,14 @@ pub(crate) fn on_a_terminal_it_shows_how_things_stand() {
         terminal.shows("the file is good again")
     });
     wait_until("what changed", || terminal.shows("- route 10.99.0.0/16"));
+    agent.write("f.toml", &via("10.97.0.0/16", "172.31.255.1"));
+    wait_until("what failed", || {
+        terminal.shows("could not be done") && terminal.shows("! route 10.97.0.0/16")
+    });
+    agent.write("f.toml", &via("10.98.0.0/16", "10.200.0.8"));
+    wait_until("and that it is over", || {
+        !terminal.shows("could not be done") && terminal.shows("converged for ")
+    });
     let refused = |line: &String| line.starts_with("the last good file stays in force");
     assert!(
         !terminal.lines().iter().any(refused),

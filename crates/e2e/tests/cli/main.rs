@@ -69,6 +69,7 @@ trueup_testkit::kernel_tests![
     the_page_on_agents_shows_it,
     the_example_converges,
     the_example_of_the_loop_measures,
+    the_example_of_a_daemon_goes_on_beside_what_cannot_be,
     the_readme_shows_it,
     from_nothing_to_the_example_in_one_apply,
     a_route_moves_to_another_gateway_in_one_replace,

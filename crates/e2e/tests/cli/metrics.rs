@@ -79,6 +79,15 @@ pub(crate) fn metrics_count_what_was_done() {
         samples(&ask(tcp(), GET))["trueup_ops_total{kind=\"route\",outcome=\"applied\"}"] == 2.0
     });
     assert_eq!(samples(&ask(tcp(), GET))["trueup_desired_revision"], 1.0);
+    agent.write("f.toml", &via("10.97.0.0/16", "172.31.255.1"));
+    let failed = "trueup_unresolved{condition=\"failed\",kind=\"route\"}";
+    wait_until("one that fails is counted", || {
+        samples(&ask(tcp(), GET)).get(failed) == Some(&1.0)
+    });
+    agent.write("f.toml", &via("10.98.0.0/16", "10.200.0.8"));
+    wait_until("and then not any more", || {
+        samples(&ask(tcp(), GET)).get(failed) == Some(&0.0)
+    });
     agent.write("f.toml", "[[route]]\n");
     wait_until("the file is refused", || {
         samples(&ask(tcp(), GET))["trueup_file_current"] == 0.0

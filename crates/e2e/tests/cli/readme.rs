@@ -32,6 +32,27 @@ pub(crate) fn the_example_of_the_loop_measures() {
     );
 }
 
+pub(crate) fn the_example_of_a_daemon_goes_on_beside_what_cannot_be() {
+    let output = Command::new(env!("CARGO_BIN_EXE_example-daemon"))
+        .arg("1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    let (changes, exceptions) = text.split_once("not in place at the end:\n").unwrap();
+    assert!(
+        changes.contains(" objects, 2 of them not in place"),
+        "{text}"
+    );
+    let exceptions: Vec<&str> = exceptions.lines().collect();
+    let [conflict, unreachable] = exceptions[..] else {
+        panic!("not two exceptions: {text}")
+    };
+    let (foreign, failed) = (": conflict: foreign ", "failed");
+    assert!(conflict.contains("198.18.0.0/24 ") && conflict.contains(foreign));
+    assert!(unreachable.contains("198.51.100.0/24 ") && unreachable.contains(failed));
+}
+
 pub(crate) fn the_readme_shows_it() {
     let example = include_str!("../../../trueup/examples/route.rs");
     let program = example.split_once("\n\n").unwrap().1;

@@ -54,18 +54,18 @@ pub(crate) struct Pass {
 
 impl<S: Rtnetlink> Agent<S>
 where
-    S::Subscription: 'static,
+    S::Subscription: Send + 'static,
 {
     pub(crate) fn start(source: S, scope: Namespace, desired: Desired, config: Config) -> Agent<S> {
         let (record, gate) = <(Arc<Mutex<Recorded>>, Arc<Mutex<()>>)>::default();
         let options = Options::default();
         let ledger = MemoryLedger::default();
-        let it = Loop::new(source, scope, desired, ledger, options, config).unwrap();
+        let it = Loop::new(source, scope, desired, ledger, options, config);
         let on = || Arc::clone(&record);
         let (report, contention, overrun, closed) = (on(), on(), on(), Arc::clone(&gate));
         let it = it
-            .on_report(move |outcome| {
-                report.lock().unwrap().passes.push(Pass::of(outcome));
+            .on_report(move |pass| {
+                report.lock().unwrap().passes.push(Pass::of(pass.result));
                 drop(closed.lock());
             })
             .on_contention(move |_| contention.lock().unwrap().contentions += 1)

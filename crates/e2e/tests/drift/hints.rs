@@ -80,7 +80,7 @@ fn desired() -> Desired {
 /// One way in which hints come, in a namespace of its own.
 fn case<S: Rtnetlink>(name: &str, start: impl FnOnce() -> Agent<S> + Send)
 where
-    S::Subscription: 'static,
+    S::Subscription: Send + 'static,
 {
     thread::scope(|scope| {
         let one = scope.spawn(|| {

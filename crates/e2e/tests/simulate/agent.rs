@@ -1,5 +1,6 @@
 //! The agent: what `trueup watch` runs, on one thread and by a simulated clock.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use trueup_journal::{Journal, JournalLedger};
 use trueup_loop::{Action, Config, PassSummary, Revision, State, SubscriptionState};
 use trueup_netlink::Namespace;
 use trueup_reconcile::{
-    Extent, Hints, OpKey, PassLimits, Report as _, Source, Subscribed, Subscription as _,
+    Extent, Hints, OpKey, PassLimits, Report as _, Source, Status, Subscribed, Subscription as _,
 };
 use trueup_rtnl::{Options, Ownership, Rtnl, Watch, ledger_scope_of};
 use trueup_testkit::faults::Faults;
@@ -30,8 +31,12 @@ pub(crate) struct Agent {
     ledger: JournalLedger,
     options: Options,
     desired: Desired,
+    /// True if it was changed since the last pass.
+    is_changed: bool,
     /// The revision of the last pass that gave a report.
     last_reported: Option<Revision>,
+    /// The objects that are not in place, by the reports so far.
+    statuses: BTreeMap<OpKey, Arc<Status>>,
 }
 
 /// What a step of the loop was.
@@ -64,11 +69,14 @@ impl Agent {
         seed: u64,
     ) -> Agent {
         let journal = Journal::open_on(Disk::open(world)).unwrap();
+        world.lock().judge.has_links = false;
         let number = world.lock().namespace;
         let scope = ledger_scope_of(number, "boot");
         let ledger = journal.ledger("rtnl", &scope).unwrap();
         let clock = world.clone();
-        let mut options = Options::default().with_grace(setup.grace);
+        let mut options = Options::default()
+            .with_grace(setup.grace)
+            .with_domain(setup.domain());
         if setup.by_ledger {
             for kind in Kind::ALL {
                 options = options.with_ownership(kind, Ownership::Ledger);
@@ -91,7 +99,9 @@ impl Agent {
             ledger,
             options,
             desired: desired.clone(),
+            is_changed: false,
             last_reported: None,
+            statuses: BTreeMap::new(),
         }
     }
 
@@ -100,12 +110,44 @@ impl Agent {
         self.journal.failure().is_some()
     }
 
-    pub(crate) fn set_desired(&mut self, desired: &Desired) {
-        self.desired = desired.clone();
-        self.state.handle_desired(self.world.now());
+    pub(crate) fn set_desired(&mut self, desired: &Desired, is_change: bool) {
+        match is_change {
+            true => {
+                self.change(desired);
+                self.is_changed = true;
+                self.state.handle_change(self.world.now());
+            }
+            false => {
+                self.desired = desired.clone();
+                self.state.handle_desired(self.world.now());
+            }
+        }
         let mut world = self.world.lock();
         world.step();
         world.judge.set_desired(desired);
+    }
+
+    /// Changes the desired state in place, so that the source knows which routes have changed.
+    fn change(&mut self, desired: &Desired) {
+        let routes = self.desired.routes.take();
+        self.desired = desired.clone();
+        let (Some(mut routes), Some(wanted)) = (routes, &desired.routes) else {
+            return;
+        };
+        let gone = routes.keys().filter(|key| wanted.get(key).is_none());
+        for key in gone.collect::<Vec<_>>() {
+            routes.remove(&key);
+        }
+        for route in wanted.iter() {
+            if routes.get(&route.canonical_key()).as_ref() != Some(&route) {
+                routes.insert(route);
+            }
+        }
+        wanted
+            .adopted()
+            .difference(&routes.adopted().clone())
+            .for_each(|key| routes.adopt(*key));
+        self.desired.routes = Some(routes);
     }
 
     /// Does what the driver does next.
@@ -205,6 +247,10 @@ impl Agent {
             world.judge.pass_begins(step);
             world.say(|| format!("  pass over {extent:?}"));
         }
+        if std::mem::take(&mut self.is_changed) {
+            let keys = self.source.changed_keys(&self.desired, &self.options);
+            self.state.handle_changed_keys(keys.as_deref());
+        }
         let state = Arc::new(self.state.clone());
         let (asked, clock) = (Arc::clone(&state), self.world.clone());
         let should_continue = move || asked.should_continue(clock.now());
@@ -212,6 +258,7 @@ impl Agent {
         let backoff = |key: OpKey| state.backoff(clock.now(), key);
         let mut limits = PassLimits::default()
             .with_extent(extent)
+            .with_due(state.due())
             .with_should_continue(&should_continue);
         if self.last_reported.take() == Some(revision) {
             limits = limits.with_same_desired();
@@ -250,7 +297,12 @@ impl Agent {
                 world.say(|| format!("    converged {converged} {doubts:?} {trouble:?}"));
                 world.counts.converged += u64::from(converged);
                 let inner = &mut *world;
+                report.statuses(&mut |key, status| match status {
+                    Some(status) => drop(self.statuses.insert(key, Arc::clone(status))),
+                    None => drop(self.statuses.remove(&key)),
+                });
                 inner.judge.check_report(&report, is_full);
+                inner.judge.check_statuses(&report, is_full, &self.statuses);
                 inner.judge.check_converged(&report, &inner.rows, is_full);
                 drop(world);
                 let tracked = |key: OpKey| state.is_tracked(key);

@@ -23,11 +23,12 @@ fn case(seed: u64, is_clean: bool) -> Case {
 /// The links that nobody touches: all else stands on them.
 pub(crate) const BASE: [&str; 3] = ["lo", "ext0", "ext1"];
 
-/// A state that the kernel can hold.
-pub(crate) fn desired(seed: u64) -> Desired {
+/// A state that the kernel can hold, without these links.
+pub(crate) fn desired(seed: u64, without: &[&str]) -> Desired {
     let mut spec = case(seed, true).steps.remove(0).desired;
     if let Some(links) = &mut spec.links {
-        links.retain(|link| !BASE.contains(&author::LINKS[link.which]));
+        let is_out = |name: &&str| BASE.contains(name) || without.contains(name);
+        links.retain(|link| !is_out(&author::LINKS[link.which]));
     }
     let present = BTreeSet::from(["ext0".to_owned(), "lo".to_owned()]);
     author::desired(&spec, &present, true)

@@ -40,7 +40,8 @@ fn write_turn(text: &mut String, script: &Script, turn: &Turn) {
     if let Some(desired) = &turn.desired {
         let mut settings = Settings::default()
             .with_protocol(OURS)
-            .with_grace(script.setup.grace);
+            .with_grace(script.setup.grace)
+            .with_domain(script.setup.domain());
         if script.setup.by_ledger {
             for kind in trueup_diff::Kind::ALL
                 .into_iter()

@@ -204,7 +204,7 @@ impl Run<'_> {
             None => {}
         }
         if let Some(desired) = &turn.desired {
-            self.set_desired(desired);
+            self.set_desired(desired, turn.is_change);
         }
         for (slot, act) in turn.acts.iter().enumerate() {
             writers::act(&self.world, &self.script.setup, act, (at, slot));
@@ -236,10 +236,10 @@ impl Run<'_> {
         self.world.lock().note_fault(what);
     }
 
-    fn set_desired(&mut self, desired: &Desired) {
+    fn set_desired(&mut self, desired: &Desired, is_change: bool) {
         self.desired = desired.clone();
         if let Some(agent) = &mut self.agent {
-            agent.set_desired(desired);
+            agent.set_desired(desired, is_change);
         }
     }
 
@@ -290,7 +290,7 @@ impl Run<'_> {
         let is_whole = self.desired.managed() == nothing().managed()
             && self.desired.nexthops == NexthopMode::Inline;
         self.comes_to_rest(is_whole, "the other writers' objects are gone");
-        self.set_desired(&nothing());
+        self.set_desired(&nothing(), false);
         self.comes_to_rest(true, "nothing is desired");
         let mut world = self.world.lock();
         let inner = &mut *world;

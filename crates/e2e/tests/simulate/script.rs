@@ -1,14 +1,16 @@
 //! A run as data: what is desired when, what other writers do, and which faults happen where. It is
 //! drawn from a seed, carried out, and shrunk.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use fastrand::Rng;
-use trueup_diff::{Desired, IfName, NextHop, NextHops, NexthopMode, Route};
+use trueup_diff::{Desired, Domain, IfName, NextHop, NextHops, NexthopMode, Route};
 use trueup_e2e::desired::nothing;
+use trueup_e2e::world::World as Rows;
 use trueup_netlink::Namespace;
 use trueup_testkit::faults::{At, Fault};
-use trueup_testkit::{Kind, mask};
+use trueup_testkit::{Kind, RawMessage, mask};
 
 use crate::disk::DiskFault;
 use crate::draw;
@@ -32,7 +34,14 @@ pub(crate) struct Setup {
     pub(crate) grace: Duration,
     /// How many changes a second, if that is limited.
     pub(crate) limit: Option<u32>,
+    /// The agent has a domain, and other writers write beside it under the same marker.
+    pub(crate) has_domain: bool,
 }
+
+/// The link that is outside of the domain, and what of tables and priorities is inside.
+const OUTSIDE: &str = "ifb0";
+const TABLES: RangeInclusive<u32> = 1..=254;
+const PRIORITIES: RangeInclusive<u32> = 40_000..=40_999;
 
 impl Setup {
     /// The namespace of the kernel that the host has.
@@ -42,6 +51,50 @@ impl Setup {
             false => namespace,
         }
     }
+
+    pub(crate) fn domain(&self) -> Domain {
+        if !self.has_domain {
+            return Domain::default();
+        }
+        let interfaces = ["br*", "v*", "mv*", "ext*", "lo"].map(|it| it.parse().unwrap());
+        Domain::default()
+            .with_interfaces(interfaces)
+            .with_tables([TABLES])
+            .with_rule_priorities([PRIORITIES])
+            .with_nexthop_objects(true)
+    }
+
+    /// Whether a row, among others, is in the domain: not by what trueup says of it.
+    pub(crate) fn is_in_domain(&self, row: &RawMessage, rows: &Rows) -> bool {
+        const FRA_PRIORITY: u16 = 6;
+        let names = row.devices().into_iter();
+        let mut names = names.filter_map(|device| rows.names.get(&device));
+        !self.has_domain
+            || match row.kind {
+                Kind::Rule => {
+                    let priority = row.attr_u32(FRA_PRIORITY).unwrap_or(0);
+                    PRIORITIES.contains(&priority)
+                }
+                Kind::Nexthop => true,
+                _ => {
+                    names.all(|name| name != OUTSIDE)
+                        && row.table().is_none_or(|table| TABLES.contains(&table))
+                }
+            }
+    }
+
+    /// A state that the kernel can hold, all of it in the domain.
+    fn draw(&self, seed: u64) -> Desired {
+        if !self.has_domain {
+            return draw::desired(seed, &[]);
+        }
+        let mut desired = draw::desired(seed, &[OUTSIDE]);
+        if let Some(routes) = desired.routes.take() {
+            let inside = routes.iter().filter(|route| TABLES.contains(&route.table));
+            desired.routes = Some(inside.collect());
+        }
+        desired
+    }
 }
 
 /// What happens before a pass, and in it.
@@ -49,6 +102,8 @@ impl Setup {
 pub(crate) struct Turn {
     pub(crate) event: Option<Event>,
     pub(crate) desired: Option<Desired>,
+    /// The desired state is changed in place, and not replaced.
+    pub(crate) is_change: bool,
     pub(crate) acts: Vec<Act>,
     pub(crate) faults: Vec<(At, Injection)>,
     pub(crate) disk: Vec<(u32, DiskFault)>,
@@ -87,10 +142,11 @@ impl Script {
             is_masked,
             grace: Duration::from_secs(if rng.u8(..4) == 0 { 10 } else { 0 }),
             limit: (rng.u8(..6) == 0).then(|| rng.u32(1..20)),
+            has_domain: rng.u8(..4) == 0,
         };
         let turns = rng.usize(2..10);
         let mut desired = None;
-        let turns = (0..turns).map(|_| Turn::draw(&mut rng, &mut desired));
+        let turns = (0..turns).map(|_| Turn::draw(&setup, &mut rng, &mut desired));
         let turns = turns.collect();
         Script { seed, setup, turns }
     }
@@ -98,13 +154,17 @@ impl Script {
 
 impl Turn {
     /// `last` is what the turns before desire.
-    fn draw(rng: &mut Rng, last: &mut Option<Desired>) -> Turn {
+    fn draw(setup: &Setup, rng: &mut Rng, last: &mut Option<Desired>) -> Turn {
         let mut turn = Turn::default();
         let is_first = last.is_none();
         turn.desired = match last {
+            Some(last) if rng.u8(..4) == 0 => {
+                turn.is_change = true;
+                Some(with_other_routes(setup, last.clone(), rng))
+            }
             Some(last) if rng.u8(..6) == 0 => Some(altered(last.clone(), rng)),
             Some(_) if rng.u8(..3) > 0 => None,
-            _ => Some(desired(rng)),
+            _ => Some(desired(setup, rng)),
         };
         if turn.desired.is_some() {
             last.clone_from(&turn.desired);
@@ -148,11 +208,11 @@ impl Turn {
 }
 
 /// Everything is declared, a few sections, or nothing.
-fn desired(rng: &mut Rng) -> Desired {
+fn desired(setup: &Setup, rng: &mut Rng) -> Desired {
     if rng.u8(..8) == 0 {
         return nothing();
     }
-    let mut desired = draw::desired(rng.u64(..));
+    let mut desired = setup.draw(rng.u64(..));
     if rng.u8(..4) == 0 {
         desired.nexthops = NexthopMode::Objects;
     }
@@ -183,6 +243,22 @@ fn altered(mut desired: Desired, rng: &mut Rng) -> Desired {
     }
     if let Some(routes) = desired.routes.take() {
         desired.routes = Some(routes.iter().filter(|_| kept(rng)).collect());
+    }
+    desired
+}
+
+/// Some routes are not declared any more, and others are, that need no address.
+fn with_other_routes(setup: &Setup, mut desired: Desired, rng: &mut Rng) -> Desired {
+    let others = setup.draw(rng.u64(..)).routes;
+    if let (Some(routes), Some(others)) = (&mut desired.routes, others) {
+        let gone: Vec<_> = routes.keys().filter(|_| rng.u8(..4) == 0).collect();
+        for key in gone {
+            routes.remove(&key);
+        }
+        let needs_none = |route: &Route<IfName>| route.kind.is_reject() && route.src.is_none();
+        for route in others.iter().filter(needs_none).filter(|_| rng.bool()) {
+            routes.insert(route);
+        }
     }
     desired
 }

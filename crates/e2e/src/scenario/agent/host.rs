@@ -22,11 +22,12 @@ pub(in crate::scenario) struct Host {
     pub(super) by_ledger: bool,
 }
 
-/// The owner of a journal: the cookie of a namespace, and a marker.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The owner of a journal: the cookie of a namespace, a marker, and the name of a domain.
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct JournalOwner {
     pub(super) cookie: u64,
     pub(super) marker: u8,
+    pub(super) domain: Option<String>,
 }
 
 impl Host {
@@ -68,13 +69,13 @@ impl Host {
     }
 
     /// Opens a journal, which is held until the ledger is dropped.
-    pub(super) fn open(&self, owner: JournalOwner) -> Result<JournalLedger, String> {
+    pub(super) fn open(&self, owner: &JournalOwner) -> Result<JournalLedger, String> {
         let journal = Journal::open(self.file(owner)).map_err(|error| error.to_string())?;
         self.ledger(&journal, owner)
     }
 
     /// Opens one on a disk that refuses every sync from then on.
-    pub(super) fn open_broken(&self, owner: JournalOwner) -> Result<JournalLedger, String> {
+    pub(super) fn open_broken(&self, owner: &JournalOwner) -> Result<JournalLedger, String> {
         let os = |error: io::Error| error.to_string();
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
@@ -104,13 +105,20 @@ impl Host {
         Ok(())
     }
 
-    fn file(&self, owner: JournalOwner) -> PathBuf {
-        let JournalOwner { cookie, marker } = owner;
+    fn file(&self, owner: &JournalOwner) -> PathBuf {
+        let JournalOwner {
+            cookie,
+            marker,
+            domain,
+        } = owner;
+        let domain = domain
+            .as_ref()
+            .map_or(String::new(), |name| format!("-{name}"));
         self.directory
-            .join(format!("netns-{cookie}-{marker}.journal"))
+            .join(format!("netns-{cookie}-{marker}{domain}.journal"))
     }
 
-    fn ledger(&self, journal: &Journal, owner: JournalOwner) -> Result<JournalLedger, String> {
+    fn ledger(&self, journal: &Journal, owner: &JournalOwner) -> Result<JournalLedger, String> {
         let scope = LedgerScope::new(owner.cookie.to_string(), format!("boot {}", self.boot));
         let ledger = journal.ledger("rtnl", &scope);
         ledger.map_err(|error| error.to_string())

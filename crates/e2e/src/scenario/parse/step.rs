@@ -6,7 +6,7 @@ use super::super::text;
 use super::super::{Error, Selection, StepKind, numbers};
 use super::fault::fault_line;
 use super::line::Line;
-use super::{act, expected, kind, not_a_kind};
+use super::{act, expected, kind, not_a_kind, status};
 use trueup_testkit::faults::At;
 
 pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error> {
@@ -109,6 +109,10 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error
                 _ => Err(head.wrong("write `mask address neighbour`, by the kinds of objects whose markers are not kept")),
             }
         }
+        "status" => match rest.first() {
+            None => Ok(StepKind::Status(said().map(status).collect::<Result<_, _>>()?)),
+            Some(_) => Err(head.wrong("status stands alone on its line")),
+        },
         "settle" => bare(StepKind::Settle),
         "silent" => bare(StepKind::Events(Vec::new(), Vec::new())),
         "unchanged" => match rest[..] {
@@ -140,7 +144,7 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error
         }
         _ => Err(head.wrong(format!(
             "{keyword:?} is no step: write setup, writer, send, desired, plan, apply, again, listen, drain, converge, idle, agent, later, restart, \
-             forget, reboot, recreate, mask, journal, settle, state, unchanged, events or silent"
+             forget, reboot, recreate, mask, journal, settle, state, status, unchanged, events or silent"
         ))),
     }
 }

@@ -52,18 +52,12 @@ impl Run<'_> {
             .iter()
             .cloned()
             .partition(|fault| fault.at == At::Announcements);
-        let listener = self.agents.acting().0.listener.as_ref();
-        let listener = listener.map(|listener| listener.faults.clone());
         for FaultLine { at, kind } in astray {
             let fault = self.fault(&kind)?;
-            if let Some(listener) = &listener {
-                listener.add(at, fault);
-            }
+            self.faults.add(at, fault);
         }
         let drained = self.agents.acting().0.drain();
-        if let Some(listener) = listener {
-            listener.clear();
-        }
+        self.faults.clear();
         Ok((drained.map_err(Stop::Differs)?, others))
     }
 

@@ -16,7 +16,7 @@ pub(super) fn op(text: &str) -> Phrase {
     }
 }
 
-/// A line of `plan`, `apply` or `again`.
+/// A line of `plan`, `apply`, `again` or `status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::scenario) struct Expected {
     /// One of [`VERDICTS`]; empty for an op of a plan.
@@ -45,7 +45,45 @@ const VERDICTS: [&str; 13] = [
     "lost",
 ];
 
+/// The first words of lines of statuses; `stored`: the kernel stores something else.
+const CONDITIONS: [&str; 5] = ["failed", "pending", "conflict", "contended", "stored"];
+
 impl Expected {
+    /// Reads a line of `status`: a condition, the object, and behind a colon what is known of it.
+    /// Of the object it need only name a part.
+    pub(in crate::scenario) fn status(text: &str) -> Result<Expected, String> {
+        let text = squeeze(text);
+        let (condition, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        if !CONDITIONS.contains(&condition) {
+            return Err(format!(
+                "{condition:?} begins no status: write one of {}, and the object",
+                CONDITIONS.join(", ")
+            ));
+        }
+        Ok(Expected::of_object(condition, rest))
+    }
+
+    /// `rest` is the object, and what is behind a colon.
+    fn of_object(verdict: &str, rest: &str) -> Expected {
+        let (said, why) = match rest.split_once(": ") {
+            Some((said, why)) => (said, Some(why)),
+            None => (rest, None),
+        };
+        let said = said.trim_end().trim_end_matches("...").trim_end();
+        // The words of ops for the kinds as they are called elsewhere.
+        let said = match said.split_once(' ') {
+            Some(("addr", object)) => format!("address {object}"),
+            Some(("neigh", object)) => format!("neighbour {object}"),
+            _ => said.to_owned(),
+        };
+        Expected {
+            verdict: verdict.to_owned(),
+            phrase: Phrase::new(&said),
+            why: why.map(str::to_owned),
+            open: true,
+        }
+    }
+
     pub(in crate::scenario) fn parse(text: &str) -> Result<Expected, String> {
         let text = squeeze(text);
         let first = text.split(' ').next().unwrap_or_default();
@@ -69,6 +107,7 @@ impl Expected {
                     open: matches!(verdict, "incomplete" | "trouble" | "error"),
                 }
             }
+            "conflict" | "adopted" | "overwritten" => Expected::of_object(verdict, rest),
             _ => {
                 let in_brackets = || rest.strip_suffix(')')?.split_once(" (");
                 let split = match verdict {
@@ -77,19 +116,11 @@ impl Expected {
                 };
                 let (said, why) = split.map_or((rest, None), |(said, why)| (said, Some(why)));
                 let said = said.trim_end();
-                // Of an object, and not an op.
-                let of_object = !matches!(verdict, "" | "applied" | "failed" | "pending");
-                let open = said.ends_with("...") || of_object;
+                let open = said.ends_with("...");
                 let said = said.trim_end_matches("...").trim_end();
-                // The words of ops for the kinds as they are called elsewhere.
-                let said = match said.split_once(' ') {
-                    Some(("addr", object)) if of_object => format!("address {object}"),
-                    Some(("neigh", object)) if of_object => format!("neighbour {object}"),
-                    _ => said.to_owned(),
-                };
                 Expected {
                     verdict: verdict.to_owned(),
-                    phrase: if open { Phrase::new(&said) } else { op(&said) },
+                    phrase: if open { Phrase::new(said) } else { op(said) },
                     why: why.map(str::to_owned),
                     open,
                 }
@@ -210,5 +241,20 @@ mod tests {
             "route add default (missing)",
             "route add default (missing)"
         ));
+    }
+
+    #[test]
+    fn a_status_names_a_part_of_its_object() {
+        let admits = |expected: &str, got: &str| {
+            let [expected, got] = [expected, got].map(|text| Expected::status(text).unwrap());
+            expected.admits(&got)
+        };
+        let got = "failed route 10.2.0.0/16 via 10.1.0.9 proto 116 table 254: EBUSY";
+        assert!(admits("failed route 10.2.0.0/16 via 10.1.0.9", got));
+        assert!(admits("failed route 10.2.0.0/16 via 10.1.0.9: EBUSY", got));
+        assert!(!admits("failed route 10.2.0.0/16: EINVAL", got));
+        assert!(!admits("failed route 10.3.0.0/16", got));
+        assert!(!admits("pending route 10.2.0.0/16", got));
+        assert!(Expected::status("converged").is_err());
     }
 }

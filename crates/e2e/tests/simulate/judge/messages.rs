@@ -27,7 +27,7 @@ pub(super) struct PassMessages {
     dumped: BTreeMap<Part, u64>,
     /// What was asked for and came without some rows, a family at a time.
     incomplete: Vec<RawMessage>,
-    /// All links were read.
+    /// All links are known.
     has_links: bool,
     /// They were, since the last change. Later dumps of links only give others their names.
     is_link_read: bool,
@@ -137,6 +137,7 @@ impl Judge {
         self.pass = PassMessages {
             began: step,
             is_running: true,
+            has_links: self.has_links,
             ..PassMessages::default()
         };
     }
@@ -180,6 +181,7 @@ impl Judge {
                     let is_link = kind == Kind::Link;
                     let is_first = !is_link || !self.pass.is_link_read;
                     self.pass.has_links |= is_link;
+                    self.has_links |= is_link;
                     self.pass.is_link_read |= is_link;
                     let part = request.header.as_ref().filter(|_| is_first).map(part_of);
                     self.pass.dumped.extend(part.map(|part| (part, step)));

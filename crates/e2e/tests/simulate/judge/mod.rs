@@ -24,6 +24,9 @@ pub(crate) struct Violation {
     pub(crate) what: String,
 }
 
+/// IFLA_IFNAME.
+const IFNAME: u16 = 3;
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = trueup_e2e::scenario::INVARIANTS[usize::from(self.invariant) - 1];
@@ -45,6 +48,8 @@ pub(crate) struct Judge {
     is_quiet: bool,
     /// The namespace that the agent is subscribed to.
     bound: Option<u64>,
+    /// The agent has read the links, and none has come, gone or got another name since.
+    pub(crate) has_links: bool,
 }
 
 /// A change by another writer.
@@ -65,6 +70,7 @@ impl Judge {
             desired: Desired::default(),
             is_quiet: false,
             bound: None,
+            has_links: false,
         }
     }
 
@@ -86,6 +92,7 @@ impl Judge {
     }
 
     pub(crate) fn recreated(&mut self) {
+        self.has_links = false;
         self.owners.clear();
         self.is_quiet = false;
     }
@@ -100,6 +107,11 @@ impl Judge {
         for id in ids.filter(|id| before.rows.get(id) != after.rows.get(id)) {
             let rows = before.rows.get(id).or_else(|| after.rows.get(id));
             if let Some(row) = rows.and_then(|rows| rows.first()) {
+                let named = |rows: &Rows| {
+                    let link = rows.rows.get(id).and_then(|rows| rows.first());
+                    link.map(|link| (link.device(), link.attrs.get(&IFNAME).cloned()))
+                };
+                self.has_links &= row.kind != Kind::Link || named(before) == named(after);
                 let write = Write {
                     row: row.clone(),
                     step,

@@ -64,7 +64,14 @@ impl Owners {
     pub(super) fn writer_acted(&mut self, before: &Rows, after: &Rows, step: u64) {
         for (id, rows) in after.declared() {
             let by_marker = self.is_by_marker(id.kind);
+            let bears_marker = by_marker && id.protocol == OURS;
+            let is_inside = self.setup.is_in_domain(&rows[0], after);
+            let may_be_ours = bears_marker || self.is_ours(id);
+            let has_moved = |former: &[RawMessage]| {
+                may_be_ours && self.setup.is_in_domain(&former[0], before) != is_inside
+            };
             let owner = match before.rows.get(id) {
+                Some(former) if has_moved(former) => Owner::Open,
                 Some(former) if former == rows => continue,
                 Some(_) => match self.owners.get(id) {
                     Some(Owner::Foreign(_)) | None => Owner::Foreign(step),
@@ -72,7 +79,7 @@ impl Owners {
                     Some(_) if !by_marker && id.kind != Kind::Link => Owner::Open,
                     Some(owner) => *owner,
                 },
-                None if by_marker && id.protocol == OURS => Owner::Ours,
+                None if bears_marker && is_inside => Owner::Ours,
                 None if !by_marker && self.once_ours.contains(&id.place()) => Owner::Open,
                 None => Owner::Foreign(step),
             };

@@ -1,8 +1,11 @@
 //! What a report says of its ops. Invariant 4: each has one outcome, and what is not converged has a
 //! reason. Invariant 7: an op waits only for what it depends on.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use trueup_diff::{Kind, Object};
-use trueup_reconcile::Report as _;
+use trueup_reconcile::{OpKey, Report as _, Status};
 use trueup_rtnl::{Outcome, Report};
 
 use super::Judge;
@@ -35,6 +38,23 @@ impl Judge {
                 let (op, needed) = (done.op.command(done.devices), needed.command(done.devices));
                 self.fail(7, format!("`{op}` waits for `{needed}`"));
             }
+        }
+    }
+
+    /// Checks what the reports so far say of single objects: all are in place if and only if the
+    /// last pass over everything has read that.
+    pub(crate) fn check_statuses(
+        &mut self,
+        report: &Report,
+        is_full: bool,
+        statuses: &BTreeMap<OpKey, Arc<Status>>,
+    ) {
+        if let (true, Some(status)) = (report.converged(), statuses.values().next()) {
+            self.fail(2, format!("converged, and there is {status}"));
+        }
+        let is_known = report.is_seen_whole() && report.trouble().is_none();
+        if is_full && is_known && !report.converged() && statuses.is_empty() {
+            self.fail(4, "not converged, and no object has a status".to_owned());
         }
     }
 
