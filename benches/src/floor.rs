@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
-use trueup_diff::{Family, Rule};
+use trueup_diff::{Family, Route, Rule};
+use trueup_netlink::codec;
 use trueup_rtnl::DEFAULT_PROTOCOL;
 use trueup_testkit::{index_of, ip_batch, ip_json, veth_pair, wait_until};
 
@@ -17,7 +18,7 @@ use crate::works::{self, ADDRESS_LINKS, CHANGES, FEW, FOREIGN, GATEWAY_V6, GATEW
 
 pub use requests::Requests;
 use requests::{Verb, Wanted, dump_routes, dump_rules};
-use socket::Raw;
+pub use socket::Raw;
 
 mod requests;
 mod socket;
@@ -205,6 +206,20 @@ pub fn encode(prefixes: &Prefixes, rules: usize, create: bool) -> Result<Request
 pub fn send(requests: &Requests) -> Result<usize> {
     Raw::open()?.send(requests)?;
     Ok(requests.len())
+}
+
+/// Requests that put routes, of any form, in the place of those on their keys.
+///
+/// # Errors
+///
+/// When a route cannot be encoded.
+pub fn replacements(routes: &[Route]) -> Result<Requests> {
+    let mut message = Vec::new();
+    Requests::of(routes.len(), |requests, at| {
+        message.clear();
+        codec::route::replace(&mut message, &routes[at], &codec::existing)?;
+        requests.encoded(&message)
+    })
 }
 
 /// Dumps all routes of the marker and all rules, and gives their number.

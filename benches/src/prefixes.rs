@@ -1,6 +1,7 @@
 //! Prefixes by the hundred thousand: a table that was read from files, or one of the same size and
 //! shape made up, the same each time.
 
+use std::collections::HashSet;
 use std::env;
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -41,6 +42,10 @@ const LENGTHS_V6: [(u8, u32); 6] = [
     (36, 50),
     (32, 150),
 ];
+
+/// The longest prefixes that networks announce to all others.
+const LONGEST_V4: u8 = 24;
+const LONGEST_V6: u8 = 48;
 
 /// Networks that are no part of the table, because the benchmark's own gateways are in one of them
 /// or the kernel would treat them in a way of its own.
@@ -89,6 +94,21 @@ impl Prefixes {
         Ok(all.thinned(size))
     }
 
+    /// So many prefixes of each family: of the table that `$TRUEUP_DATA` names, or else of one made
+    /// up. A family that has fewer gets halves of its prefixes as well, as networks announce parts
+    /// of what they have.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read).
+    pub fn internet_of(v4: usize, v6: usize) -> Result<Prefixes> {
+        let all = Prefixes::internet(None, usize::MAX)?;
+        Ok(Prefixes {
+            v4: sized(all.v4, v4, LONGEST_V4),
+            v6: sized(all.v6, v6, LONGEST_V6),
+        })
+    }
+
     /// `size` of them in all, spread over the whole and over both families; all, where there are
     /// no more.
     #[must_use]
@@ -126,6 +146,44 @@ fn thinned(prefixes: &[Prefix], size: usize) -> Vec<Prefix> {
         .collect()
 }
 
+/// So many of a family: thinned, or with halves added, none longer than `longest`.
+fn sized(mut prefixes: Vec<Prefix>, size: usize, longest: u8) -> Vec<Prefix> {
+    if prefixes.len() >= size {
+        return thinned(&prefixes, size);
+    }
+    let mut known: HashSet<Prefix> = prefixes.iter().copied().collect();
+    let mut at = 0;
+    while let Some(prefix) = prefixes.get(at).copied() {
+        at += 1;
+        for half in halves(prefix, longest) {
+            if prefixes.len() < size && known.insert(half) {
+                prefixes.push(half);
+            }
+        }
+    }
+    prefixes.sort_unstable();
+    prefixes
+}
+
+/// The two halves of a prefix, if they are not longer than `longest`.
+fn halves(prefix: Prefix, longest: u8) -> impl Iterator<Item = Prefix> {
+    let length = prefix.len() + 1;
+    let upper = match prefix.address() {
+        IpAddr::V4(address) if length <= longest => {
+            let bit = 1_u32 << (32 - u32::from(length));
+            Some(IpAddr::V4(Ipv4Addr::from_bits(address.to_bits() | bit)))
+        }
+        IpAddr::V6(address) if length <= longest => {
+            let bit = 1_u128 << (128 - u32::from(length));
+            Some(IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() | bit)))
+        }
+        _ => None,
+    };
+    let both = upper.map(|upper| [prefix.address(), upper]);
+    let both = both.into_iter().flatten();
+    both.filter_map(move |address| Prefix::new(address, length).ok())
+}
+
 fn read(path: &Path) -> Result<Vec<Prefix>> {
     ensure!(path.is_file(), "no such file: {}", path.display());
     let mut gzip = Command::new("gzip")
@@ -151,11 +209,11 @@ fn read(path: &Path) -> Result<Vec<Prefix>> {
 }
 
 /// Numbers without pattern, the same each time (Knuth's 64-bit linear congruential generator).
-struct Numbers(u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
     /// From 0 to `below`, that not counted.
-    fn below(&mut self, below: u32) -> u32 {
+    pub(crate) fn below(&mut self, below: u32) -> u32 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -224,6 +282,19 @@ mod tests {
         let last: Prefix = "223.255.255.0/24".parse().unwrap();
         assert!(table.v4.iter().all(|prefix| *prefix <= last));
         assert!(!table.v4.contains(&"10.0.0.0/24".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_family_with_too_few_prefixes_gets_halves_of_them() {
+        let few: Vec<Prefix> = ["11.0.0.0/22", "12.0.0.0/24"]
+            .map(|it| it.parse().unwrap())
+            .into();
+        let all = sized(few.clone(), 100, LONGEST_V4);
+        assert_eq!(all.len(), 1 + 1 + 2 + 4);
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]));
+        assert!(all.contains(&"11.0.3.0/24".parse().unwrap()));
+        assert_eq!(sized(few.clone(), 3, LONGEST_V4).len(), 3);
+        assert_eq!(sized(few, 1, LONGEST_V4).len(), 1);
     }
 
     #[test]

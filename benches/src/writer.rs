@@ -42,11 +42,20 @@ pub fn encode(buffer: &mut Vec<u8>, verb: Verb, object: &Object) -> Result<(), E
 ///
 /// When any is refused.
 pub fn create(objects: &[Object]) -> Result<()> {
+    write(Verb::Create, objects)
+}
+
+/// Creates or deletes all of them, in batches.
+///
+/// # Errors
+///
+/// When any is refused.
+pub fn write(verb: Verb, objects: &[Object]) -> Result<()> {
     let mut socket = Socket::open(&Namespace::current())?;
     let mut batch = Batch::new();
     let mut left = objects.iter().peekable();
     while let Some(object) = left.peek() {
-        if batch.push(|buffer| encode(buffer, Verb::Create, object))? == Push::Added {
+        if batch.push(|buffer| encode(buffer, verb, object))? == Push::Added {
             left.next();
             if left.peek().is_some() {
                 continue;

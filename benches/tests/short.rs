@@ -1,5 +1,5 @@
 //! The benchmark itself, short: every work at sizes up to 1,000, once, by the floor and by trueup;
-//! and its page. It shows that all works are done and told, and says nothing of how long they take.
+//! and its page; a routing daemon's day and the runs of containers. It shows that all works are done and told, and says nothing of how long they take.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trueup_benches::bench::record::Record;
+use trueup_benches::row::Row;
 use trueup_benches::works::Work;
 
 #[test]
@@ -54,6 +55,61 @@ After.
     let picture = fs::read_to_string(scratch.join("performance.svg")).unwrap();
     assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
     fs::remove_dir_all(&scratch).unwrap();
+}
+
+#[test]
+fn a_day_of_a_routing_daemon_is_measured() {
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_daemon"));
+    daemon.args(["--part", "forms", "--part", "day", "--sizes", "200"]);
+    daemon.args([
+        "--changes",
+        "10",
+        "--v4",
+        "2000",
+        "--v6",
+        "400",
+        "--seconds",
+        "1",
+    ]);
+    let rows = rows(&mut daemon);
+    let of = |part: &str| rows.iter().filter(|row| row.work.starts_with(part)).count();
+    // trueup and the floor, five forms, each well, with unreachable gateways and with conflicts.
+    assert_eq!(of("daemon-form-"), 30);
+    assert_eq!(of("daemon-day-"), 12);
+    for row in &rows {
+        // At rest there is no time, and a change behind others has no processor time of its own.
+        assert!(row.p50_ns > 0 || row.work == "daemon-day-rest", "{row:?}");
+        assert!(row.cpu_ns > 0 || row.work == "daemon-day-behind", "{row:?}");
+        assert!(row.times > 0 && row.size > 0, "{row:?}");
+    }
+}
+
+#[test]
+fn containers_are_added_and_deleted_at_once_alone_and_after_a_kill() {
+    let mut containers = Command::new(env!("CARGO_BIN_EXE_containers"));
+    containers.args(["--containers", "8", "--agent"]);
+    let rows = rows(containers.arg(env!("CARGO_BIN_EXE_container")));
+    let ours: Vec<&Row> = rows
+        .iter()
+        .filter(|row| row.program.starts_with("trueup"))
+        .collect();
+    assert_eq!(ours.len(), 12);
+    for row in ours {
+        assert!(row.p50_ns > 0 && row.total_ns >= row.max_ns, "{row:?}");
+    }
+}
+
+/// What a program prints, a row a line; it has to end well.
+fn rows(program: &mut Command) -> Vec<Row> {
+    let output = program.output().unwrap();
+    let (text, said) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{text}{said}");
+    assert!(said.contains("| work | program |"), "{said}");
+    let rows = text.lines().map(serde_json::from_str);
+    rows.collect::<Result<_, _>>().unwrap()
 }
 
 /// Stands in for `perf`: answers whoever says that the clock starts and stops, and has seen one

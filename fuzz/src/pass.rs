@@ -201,7 +201,7 @@ impl Case {
         let count = Arc::clone(&sent);
         let case = Allowed {
             stream: Arc::clone(&self.stream),
-            options: self.options,
+            options: self.options.clone(),
             claims,
             stores,
         };

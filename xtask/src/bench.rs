@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: builds the benchmarks' programs, and the peers that they are compared with,
 //! in release mode, and has the benchmark itself (`benches/src/bin/bench.rs`) run them in turn. Its
-//! options are passed on.
+//! options are passed on. Some works are programs of their own, which measure more than one figure.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,32 +18,83 @@ const BENCHES: [&str; 6] = [
     "--bin",
     "works",
 ];
+/// Works that are programs of their own.
+const PROGRAMS: [Program; 2] = [
+    Program {
+        name: "daemon",
+        built_with: &["--package", "trueup-cli", "--bin", "trueup"],
+        option: ("--trueup", "trueup"),
+    },
+    Program {
+        name: "containers",
+        built_with: &["--bin", "container"],
+        option: ("--agent", "container"),
+    },
+];
 /// A workspace of its own: nothing else needs what is in it.
 const PEERS: [&str; 2] = ["--manifest-path", "benches/peers/Cargo.toml"];
 /// The figures of earlier runs, which `--write` writes as well.
 const RECORD: &str = "target/bench.json";
 
+/// A work that is a program of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Program {
+    name: &'static str,
+    /// What else it needs.
+    built_with: &'static [&'static str],
+    /// The option that tells it where a program is, and which one.
+    option: (&'static str, &'static str),
+}
+
 /// Runs it.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
     need_ip()?;
+    if let Some((program, options)) = program_of_its_own(options)? {
+        let bench = ["--package", "trueup-benches", "--bin", program.name];
+        let built = build(&[&bench[..], program.built_with].concat())?;
+        let (option, other) = program.option;
+        let mut bench = std::process::Command::new(of_name(&built, program.name)?);
+        bench.arg(option).arg(of_name(&built, other)?).args(options);
+        return show_and_run(&mut bench);
+    }
     let built = build(&BENCHES)?;
-    let of_name = |name: &str| {
-        let found = built.iter().find(|path| path.ends_with(name));
-        found.ok_or_else(|| format!("{name} was not built"))
-    };
-    let mut commands = vec![of_name("works")?.clone()];
+    let mut commands = vec![of_name(&built, "works")?.clone()];
     if !options.contains(&"--alone") {
         commands.extend(build(&PEERS)?);
     }
     let target = root().join("target");
     fs::create_dir_all(&target).map_err(|error| format!("{}: {error}", target.display()))?;
-    let mut bench = std::process::Command::new(of_name("bench")?);
+    let mut bench = std::process::Command::new(of_name(&built, "bench")?);
     for command in commands {
         bench.arg("--command").arg(command);
     }
     bench.arg("--record").arg(root().join(RECORD));
     bench.arg("--docs").arg(root().join("docs")).args(options);
     show_and_run(&mut bench)
+}
+
+/// The work among the options that is a program of its own, if one is named, and the options for it.
+fn program_of_its_own<'a>(options: &[&'a str]) -> Result<Option<(Program, Vec<&'a str>)>> {
+    let place = |program: &Program| {
+        let named = ["--work", program.name];
+        options.windows(2).position(|pair| pair == named)
+    };
+    let mut programs = PROGRAMS.into_iter();
+    let Some((program, at)) = programs.find_map(|program| Some((program, place(&program)?))) else {
+        return Ok(None);
+    };
+    let mut options = options.to_vec();
+    options.drain(at..at + 2);
+    match options.contains(&"--work") {
+        true => Err(format!("--work {} is measured alone", program.name)),
+        false => Ok(Some((program, options))),
+    }
+}
+
+/// A program among those that were built.
+fn of_name<'a>(built: &'a [PathBuf], name: &str) -> Result<&'a PathBuf> {
+    let found = built.iter().find(|path| path.ends_with(name));
+    found.ok_or_else(|| format!("{name} was not built"))
 }
 
 /// Builds for release, and gives the programs.
@@ -73,6 +124,20 @@ fn executables(told: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_work_that_is_a_program_of_its_own_is_alone() {
+        let found = |options: &[&'static str]| {
+            let found = program_of_its_own(options);
+            found.map(|found| found.map(|(program, options)| (program.name, options)))
+        };
+        assert_eq!(found(&["--work", "route-noop", "--quick"]), Ok(None));
+        assert_eq!(
+            found(&["--quick", "--work", "daemon", "--seconds", "1"]),
+            Ok(Some(("daemon", vec!["--quick", "--seconds", "1"])))
+        );
+        assert!(found(&["--work", "containers", "--work", "route-noop"]).is_err());
+    }
 
     #[test]
     fn programs_are_picked_out_of_what_cargo_says() {

@@ -214,7 +214,8 @@ fn row(text: &mut String, first: &str, cells: &[String]) {
 }
 
 /// A number with its thousands apart.
-fn grouped(number: usize) -> String {
+/// A number with a comma between each three digits.
+pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {

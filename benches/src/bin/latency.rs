@@ -89,7 +89,7 @@ fn start(managed: u32, others: u32, config: Config) -> Result<Running<Rtnl>> {
     let desired = crowd::desired(managed, others)?;
     let (here, options) = (Namespace::current(), Options::default());
     let ledger = MemoryLedger::default();
-    let it = Loop::new(Rtnl::new(), here, desired, ledger, options, config)?;
+    let it = Loop::new(Rtnl::new(), here, desired, ledger, options, config);
     let running = it.spawn("loop")?;
     let handle = running.handle();
     handle.wait_converged(handle.stats().desired, BOUND)?;

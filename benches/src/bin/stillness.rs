@@ -55,7 +55,7 @@ fn main() -> Result<()> {
     let (options, ledger) = (Options::default(), MemoryLedger::default());
     let desired = crowd::desired(managed, 100)?;
     let config = Config::default();
-    let it = Loop::new(Rtnl::new(), through, desired, ledger, options, config)?;
+    let it = Loop::new(Rtnl::new(), through, desired, ledger, options, config);
     let handle = it.handle();
     // What the thread had used when the last pass was over, which only it can tell.
     let used = Arc::new(Mutex::new(None));

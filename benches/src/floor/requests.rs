@@ -254,6 +254,19 @@ impl Requests {
         message.body(head);
         attributes(&mut message);
         message.finish()?;
+        self.end_message(start)
+    }
+
+    /// A message that is encoded already, which asks for no acknowledgement.
+    pub(super) fn encoded(&mut self, message: &[u8]) -> Result<()> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(message);
+        self.end_message(start)
+    }
+
+    /// Numbers the message that begins at `start`, which is the last, and has a batch end before it
+    /// where it does not fit.
+    fn end_message(&mut self, start: usize) -> Result<()> {
         let batch = self.ends.last().copied().unwrap_or(0);
         if self.bytes.len() - batch > BATCH_BYTES && start > batch {
             self.acknowledge()?;
@@ -262,7 +275,10 @@ impl Requests {
         self.count += 1;
         self.last = start;
         let number = self.count;
-        self.patch(|header| header.sequence = number)
+        self.patch(|header| {
+            header.sequence = number;
+            header.flags |= NLM_F_REQUEST;
+        })
     }
 
     /// Has the message that was pushed last ask for its acknowledgement.

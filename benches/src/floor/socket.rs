@@ -16,14 +16,19 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 const DONE_LEN: usize = HEADER_LEN + 4;
 
 /// The socket, with the one buffer that everything is received into.
-pub(super) struct Raw {
+#[derive(Debug)]
+pub struct Raw {
     socket: netlink_sys::Socket,
     buffer: Vec<u8>,
 }
 
 impl Raw {
     /// Opens one in the calling thread's namespace. Its dumps are filtered by the kernel.
-    pub(super) fn open() -> Result<Raw> {
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses a socket.
+    pub fn open() -> Result<Raw> {
         let mut socket = netlink_sys::Socket::new(NETLINK_ROUTE).context("a socket")?;
         socket.bind_auto()?;
         socket.set_netlink_get_strict_chk(true)?;
@@ -34,7 +39,11 @@ impl Raw {
     }
 
     /// Sends all batches, each after the answer to the one before.
-    pub(super) fn send(&mut self, requests: &Requests) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses a message.
+    pub fn send(&mut self, requests: &Requests) -> Result<()> {
         for batch in requests.batches() {
             let sent = self.socket.send(batch, 0).context("sending")?;
             ensure!(sent == batch.len(), "a batch was cut short");

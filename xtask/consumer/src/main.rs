@@ -50,7 +50,7 @@ fn keep(file: &Path) -> Result<(), Box<dyn Error>> {
     let ledger = journal.ledger("consumer", &ledger_scope(&here)?)?;
     let (options, config) = (Options::default(), Config::default());
     let running =
-        Loop::new(Rtnl::new(), here, declared()?, ledger, options, config)?.spawn("keep")?;
+        Loop::new(Rtnl::new(), here, declared()?, ledger, options, config).spawn("keep")?;
     let handle = running.handle();
     println!("converged: {}", handle.force(WAIT)?.converged());
     std::io::stdin().read_to_end(&mut Vec::new())?;

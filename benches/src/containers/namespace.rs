@@ -1,0 +1,173 @@
+//! The namespace that all containers share, with another writer's objects on each of their devices,
+//! and the check that nothing was touched but what a run is about.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use trueup_testkit::{Action, Changes, Kind, RawMessage, Snapshot, ip_batch};
+
+/// The protocol number of the example, which its routes bear.
+const PROTOCOL: u8 = 121;
+/// `RTPROT_STATIC`: what the other writer's routes bear.
+const FOREIGN: u8 = 4;
+/// The gateway address that each container's device gets.
+const GATEWAY: [u8; 4] = [169, 254, 1, 1];
+
+const RTA_DST: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+
+/// How often announcements are read: their queue holds few.
+const TICK: Duration = Duration::from_millis(5);
+
+/// The device of a container.
+pub(super) fn device(at: usize) -> String {
+    format!("c{at}")
+}
+
+/// The address of a container.
+pub(super) fn address(at: usize) -> String {
+    format!("10.88.{}.{}", at / 250, 2 + at % 250)
+}
+
+/// Moves the calling thread to a namespace with so many devices, and another writer's address and
+/// route on each. Returns what is there.
+pub(super) fn make(containers: usize) -> Snapshot {
+    trueup_testkit::quiet_netns();
+    ip_batch((0..containers).flat_map(|at| {
+        let (dev, third, fourth) = (device(at), at / 250, 2 + at % 250);
+        [
+            format!("link add {dev} type veth peer name p{at}"),
+            format!("link set {dev} up"),
+            format!("link set p{at} up"),
+            format!("address add 10.99.{third}.{fourth}/32 dev {dev}"),
+            format!("route add 10.98.{third}.{fourth}/32 dev {dev} protocol static"),
+        ]
+    }));
+    Snapshot::settled()
+}
+
+/// Returns true for what a container's run creates, and what the kernel derives from it.
+fn is_of_containers(row: &RawMessage) -> bool {
+    let is = |attribute: u16| row.attrs.get(&attribute).is_some_and(|it| **it == GATEWAY);
+    match row.kind {
+        Kind::Address => is(IFA_LOCAL),
+        Kind::Route => is(RTA_DST) || row.protocol() == Some(PROTOCOL),
+        _ => false,
+    }
+}
+
+/// Checks that a snapshot is another one without what some containers have.
+///
+/// # Errors
+///
+/// With what differs.
+pub(super) fn check_without(
+    full: &Snapshot,
+    containers: impl IntoIterator<Item = usize>,
+    now: &Snapshot,
+) -> Result<()> {
+    let gone = containers.into_iter();
+    let gone: Vec<u32> = gone.filter_map(|at| full.index_of(&device(at))).collect();
+    let due = full
+        .clone()
+        .only(|row| !(is_of_containers(row) && gone.contains(&row.device())));
+    let diff = due.diff(now);
+    ensure!(diff.is_empty(), "something else was touched:\n{diff}");
+    Ok(())
+}
+
+/// As [`check_without`], whatever is there of these containers by now.
+///
+/// # Errors
+///
+/// With what differs.
+pub(super) fn check_others(
+    full: &Snapshot,
+    containers: impl IntoIterator<Item = usize>,
+    now: &Snapshot,
+) -> Result<()> {
+    let any: Vec<usize> = containers.into_iter().collect();
+    let indexes: Vec<u32> = any
+        .iter()
+        .filter_map(|at| full.index_of(&device(*at)))
+        .collect();
+    let others = now
+        .clone()
+        .only(|row| !(is_of_containers(row) && indexes.contains(&row.device())));
+    check_without(full, any, &others)
+}
+
+/// Checks that each container has its address and its route.
+///
+/// # Errors
+///
+/// When one of them is missing.
+pub(super) fn check_complete(containers: usize, now: &Snapshot) -> Result<()> {
+    let count = |kind| {
+        let rows = now.of(kind).filter(|row| is_of_containers(row));
+        rows.filter(|row| row.kind == Kind::Address || row.protocol() == Some(PROTOCOL))
+            .count()
+    };
+    let (addresses, routes) = (count(Kind::Address), count(Kind::Route));
+    ensure!(
+        (addresses, routes) == (containers, containers),
+        "{addresses} addresses and {routes} routes of {containers} containers"
+    );
+    Ok(())
+}
+
+/// Hears, while processes run, of anything that changes and is not of containers: also what is put
+/// back by the time that one looks.
+pub(super) struct Watcher {
+    is_ended: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<RawMessage>>,
+}
+
+impl Watcher {
+    /// Begins.
+    pub(super) fn start() -> Watcher {
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&is_ended);
+        let mut changes = Changes::of_objects();
+        let thread = thread::spawn(move || {
+            let mut others = Vec::new();
+            loop {
+                // The last look is after the end was asked for.
+                let is_last = end.load(Ordering::Relaxed);
+                let heard = changes.take().into_iter();
+                others.extend(heard.filter(|it| !is_of_containers(it)));
+                if is_last {
+                    return others;
+                }
+                thread::sleep(TICK);
+            }
+        });
+        Watcher { is_ended, thread }
+    }
+
+    /// Ends.
+    ///
+    /// # Errors
+    ///
+    /// With the first that changed and is not of containers, or when announcements were lost.
+    pub(super) fn end(self) -> Result<()> {
+        self.is_ended.store(true, Ordering::Relaxed);
+        let others = self.thread.join();
+        let others = others.map_err(|_| anyhow!("announcements were lost"))?;
+        let Some(first) = others.first() else {
+            return Ok(());
+        };
+        let verb = match first.action {
+            Action::New => "came or changed",
+            Action::Del => "went",
+        };
+        let foreign = match first.protocol() {
+            Some(FOREIGN) => "another writer's object",
+            _ => "something of no container",
+        };
+        Err(anyhow!("{foreign} {verb}, of {}: {first}", others.len()))
+    }
+}

@@ -1,0 +1,185 @@
+//! Processes at once, and one after the other; each is timed from its start to its end.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+
+use super::BOUND;
+
+/// A process to be started, and what it reads.
+pub(super) struct Run {
+    pub(super) command: Command,
+    pub(super) input: String,
+    /// What it has to print, if that is known.
+    pub(super) prints: Option<&'static str>,
+}
+
+/// What processes took.
+#[derive(Default)]
+pub(super) struct Took {
+    pub(super) each: Vec<Duration>,
+    pub(super) total: Duration,
+    pub(super) processor: Duration,
+}
+
+impl Run {
+    /// Runs it to its end, which has to be a good one.
+    fn finish(&mut self) -> Result<Duration> {
+        let start = Instant::now();
+        let mut child = self
+            .command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("{:?}", self.command.get_program()))?;
+        if let Some(mut input) = child.stdin.take() {
+            // It may end without having read.
+            let _ = input.write_all(self.input.as_bytes());
+        }
+        let output = child.wait_with_output()?;
+        let took = start.elapsed();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let is_good = output.status.success() && self.prints.is_none_or(|due| due == text);
+        ensure!(
+            is_good,
+            "{:?}: {}: {text}{}",
+            self.command,
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        ensure!(took < BOUND, "{:?} took {took:?}", self.command);
+        Ok(took)
+    }
+
+    /// Runs it, and kills it after some time, if it has not ended by then.
+    fn kill_after(&mut self, delay: Duration) -> Result<()> {
+        let mut child = self
+            .command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        thread::sleep(delay);
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+}
+
+/// Runs all at once.
+pub(super) fn at_once(runs: Vec<Run>) -> Result<Took> {
+    let all = runs.into_iter().map(|run| (run, None)).collect();
+    at_once_and_killed(all)
+}
+
+/// Runs all at once, and kills those that have a time to live after that. What the others took is
+/// returned.
+pub(super) fn at_once_and_killed(runs: Vec<(Run, Option<Duration>)>) -> Result<Took> {
+    let used = of_children()?;
+    let (ready, each) = (Barrier::new(runs.len() + 1), Mutex::new(Vec::new()));
+    let failures = Mutex::new(Vec::new());
+    let start = thread::scope(|scope| {
+        for (mut run, lives) in runs {
+            let (ready, each, failures) = (&ready, &each, &failures);
+            scope.spawn(move || {
+                ready.wait();
+                let ended = match lives {
+                    Some(lives) => run.kill_after(lives).map(|()| None),
+                    None => run.finish().map(Some),
+                };
+                match ended {
+                    Ok(took) => locked(each, |each| each.extend(took)),
+                    Err(error) => locked(failures, |failures| failures.push(error)),
+                }
+            });
+        }
+        let start = Instant::now();
+        ready.wait();
+        start
+    });
+    let total = start.elapsed();
+    let failures = failures
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    if let Some(first) = failures.first() {
+        bail!("{} failed; the first: {first:#}", failures.len());
+    }
+    Ok(Took {
+        each: each.into_inner().unwrap_or_else(PoisonError::into_inner),
+        total,
+        processor: of_children()?.saturating_sub(used),
+    })
+}
+
+/// Runs one after the other.
+pub(super) fn alone(runs: Vec<Run>) -> Result<Took> {
+    let (used, start) = (of_children()?, Instant::now());
+    let each = runs.into_iter().map(|mut run| run.finish());
+    let each = each.collect::<Result<_>>()?;
+    Ok(Took {
+        each,
+        total: start.elapsed(),
+        processor: of_children()?.saturating_sub(used),
+    })
+}
+
+/// Runs one, and kills it after some time.
+pub(super) fn killed(mut run: Run, lives: Duration) -> Result<()> {
+    run.kill_after(lives)
+}
+
+fn locked<T>(mutex: &Mutex<T>, act: impl FnOnce(&mut T)) {
+    act(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+/// The processor time of all processes that were started and waited for.
+fn of_children() -> Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(Duration::from_micros(u64::try_from(micros)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str) -> Run {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Run {
+            command,
+            input: "word\n".to_owned(),
+            prints: Some("word\n"),
+        }
+    }
+
+    #[test]
+    fn each_process_is_timed_and_one_that_fails_is_named() {
+        let took = at_once(vec![run("cat"), run("sleep 0.05; cat")]).unwrap();
+        assert_eq!(took.each.len(), 2);
+        assert!(took.total >= Duration::from_millis(50));
+        assert_eq!(alone(vec![run("cat"), run("cat")]).unwrap().each.len(), 2);
+        let error = at_once(vec![run("cat"), run("echo why >&2; exit 3")]).err();
+        assert!(error.unwrap().to_string().contains("why"));
+        assert!(alone(vec![run("echo another")]).is_err());
+    }
+
+    #[test]
+    fn a_process_that_is_killed_counts_as_none() {
+        let runs = vec![
+            (run("cat"), None),
+            (run("sleep 60"), Some(Duration::from_millis(10))),
+        ];
+        let took = at_once_and_killed(runs).unwrap();
+        assert_eq!(took.each.len(), 1);
+        assert!(took.total < Duration::from_secs(30));
+        killed(run("sleep 60"), Duration::ZERO).unwrap();
+    }
+}

@@ -1,0 +1,189 @@
+//! A feed in the shape of the internet's: bursts, most of them small and a few large; many about
+//! the same few prefixes again and again, the others about neighbours in the table, as one network
+//! announces them; a part of them withdrawals.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use trueup_diff::Prefix;
+
+use super::listener::Heard;
+use super::table::{Fate, Form, Table, next};
+use crate::prefixes::Numbers;
+
+/// The most prefixes of one message.
+const MESSAGE: usize = 50;
+/// One prefix in so many changes again and again.
+const UNSTABLE: usize = 100;
+/// How large bursts are, at least and below, with shares of a hundred.
+const BURSTS: [(usize, usize, u32); 4] = [(1, 5, 60), (5, 50, 25), (50, 500, 12), (500, 5_000, 3)];
+/// So many of a hundred bursts are about unstable prefixes.
+const OF_UNSTABLE: u32 = 70;
+/// So many of a hundred announced prefixes are withdrawn when they change.
+const WITHDRAWN: u32 = 15;
+/// The pause after a burst is below this, in milliseconds.
+const PAUSE_MS: u32 = 1_000;
+
+/// A change of a place: its new gateway, or `None` if it is withdrawn.
+pub(super) type Change = (usize, Option<u8>);
+
+/// The feed. It is the same each time.
+pub(super) struct Feed {
+    numbers: Numbers,
+    all: Vec<usize>,
+    unstable: Vec<usize>,
+    /// The places that it has changed: their gateways now.
+    now: HashMap<usize, Option<u8>>,
+}
+
+impl Feed {
+    /// A feed about those routes of a table that have one gateway and are in place.
+    pub(super) fn new(table: &Table) -> Feed {
+        let is_in_it = |at: &usize| {
+            matches!(table.form(*at), Form::Ipv4 | Form::Ipv6)
+                && table.fate(*at) == Fate::InPlace
+                && !table.is_heavy(*at)
+        };
+        let all: Vec<usize> = (0..table.len()).filter(is_in_it).collect();
+        Feed {
+            numbers: Numbers(179),
+            unstable: all.iter().copied().step_by(UNSTABLE).collect(),
+            all,
+            now: HashMap::new(),
+        }
+    }
+
+    /// Returns the messages of the next burst, and the pause after it.
+    pub(super) fn burst(&mut self, table: &Table) -> (Vec<Vec<Change>>, Duration) {
+        let size = self.size();
+        let is_of_unstable = self.numbers.below(100) < OF_UNSTABLE;
+        let places: Vec<usize> = match is_of_unstable {
+            true => (0..size).map(|_| self.unstable_place()).collect(),
+            false => {
+                let first = self.below(self.all.len());
+                let neighbours = self.all.iter().cycle().skip(first);
+                neighbours.take(size.min(self.all.len())).copied().collect()
+            }
+        };
+        let changes: Vec<Change> = places
+            .into_iter()
+            .map(|at| (at, self.change(table, at)))
+            .collect();
+        let messages = changes.chunks(MESSAGE).map(<[Change]>::to_vec).collect();
+        let pause = Duration::from_millis(self.numbers.below(PAUSE_MS).into());
+        (messages, pause)
+    }
+
+    fn size(&mut self) -> usize {
+        let mut left = self.numbers.below(100);
+        for (least, below, share) in BURSTS {
+            match left.checked_sub(share) {
+                Some(rest) => left = rest,
+                None => return least + self.below(below - least),
+            }
+        }
+        1
+    }
+
+    /// One of the unstable prefixes: the first of them most often.
+    fn unstable_place(&mut self) -> usize {
+        let count = self.unstable.len();
+        let below = 1 + self.below(count);
+        let at = self.below(below);
+        self.unstable[at]
+    }
+
+    fn change(&mut self, table: &Table, at: usize) -> Option<u8> {
+        let gateway = table.gateway(at);
+        let now = self.now.get(&at).copied().unwrap_or(Some(gateway));
+        let new = match now {
+            None => Some(gateway),
+            Some(_) if self.numbers.below(100) < WITHDRAWN => None,
+            Some(gateway) => Some(next(gateway)),
+        };
+        self.now.insert(at, new);
+        new
+    }
+
+    fn below(&mut self, below: usize) -> usize {
+        self.numbers
+            .below(below.try_into().unwrap_or(u32::MAX).max(1)) as usize
+    }
+}
+
+/// A change that was handed in: when, of which prefix, and its gateway from then on.
+pub(super) type Sent = (Instant, Prefix, Option<IpAddr>);
+
+/// Returns how long each change took to the event that says what it asked for, and the number of
+/// those without one: a later change of the same prefix came first, or the event was lost.
+pub(super) fn latencies(sent: &[Sent], heard: &[Heard]) -> (Vec<Duration>, usize) {
+    let mut times = Vec::with_capacity(sent.len());
+    let mut pending: HashMap<Prefix, (Instant, Option<IpAddr>)> = HashMap::new();
+    let mut sent_left = sent.iter().peekable();
+    for event in heard {
+        while let Some((at, prefix, via)) = sent_left.next_if(|(at, ..)| *at <= event.at) {
+            pending.insert(*prefix, (*at, *via));
+        }
+        if let Some((at, via)) = pending.get(&event.prefix)
+            && *via == event.via
+        {
+            times.push(event.at.saturating_duration_since(*at));
+            pending.remove(&event.prefix);
+        }
+    }
+    let unheard = sent.len() - times.len();
+    (times, unheard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prefixes::Prefixes;
+
+    #[test]
+    fn a_feed_repeats_itself_on_few_prefixes_and_withdraws_some() {
+        let table = Table::of_day(&Prefixes::synthetic().thinned(20_000));
+        let mut feed = Feed::new(&table);
+        let mut counts: HashMap<usize, usize> = HashMap::new();
+        let (mut changes, mut withdrawn) = (0, 0);
+        for _ in 0..500 {
+            let (messages, pause) = feed.burst(&table);
+            assert!(pause < Duration::from_secs(1) && !messages.is_empty());
+            for message in messages {
+                assert!(!message.is_empty() && message.len() <= MESSAGE);
+                for (at, gateway) in message {
+                    assert!(table.fate(at) == Fate::InPlace && !table.is_heavy(at));
+                    *counts.entry(at).or_default() += 1;
+                    changes += 1;
+                    withdrawn += usize::from(gateway.is_none());
+                }
+            }
+        }
+        assert!(changes > 10_000, "{changes}");
+        assert!(withdrawn * 20 > changes && withdrawn * 5 < changes);
+        let most = counts.values().max().copied().unwrap_or_default();
+        assert!(most * counts.len() > 20 * changes, "{most} of {changes}");
+    }
+
+    #[test]
+    fn a_change_ends_with_the_event_that_says_it() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let prefix: Prefix = "11.0.0.0/24".parse().unwrap();
+        let [one, two] = ["10.200.0.2", "10.200.0.3"].map(|it| it.parse().ok());
+        let sent = [
+            (at(0), prefix, one),
+            (at(1), prefix, two),
+            (at(9), prefix, None),
+        ];
+        let heard = [(5, two), (7, two), (12, None)].map(|(ms, via)| Heard {
+            at: at(ms),
+            prefix,
+            via,
+        });
+        let (times, unheard) = latencies(&sent, &heard);
+        assert_eq!(times, [4, 3].map(Duration::from_millis));
+        assert_eq!(unheard, 1);
+    }
+}

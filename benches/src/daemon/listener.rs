@@ -1,0 +1,177 @@
+//! A thread that hears of all routes that come and go, and when.
+
+use std::collections::HashSet;
+use std::fs;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use trueup_diff::Prefix;
+use trueup_netlink::codec::route;
+use trueup_netlink::wire::{Attrs, Message, read_ipv4, read_ipv6};
+use trueup_netlink::{Group, Multicast, Namespace};
+
+use crate::processor;
+
+/// The bytes that are asked for its queue; the kernel gives less where it is not the machine's root
+/// who asks.
+const QUEUE: usize = 8 << 20;
+/// How often it looks whether it is to end.
+const TICK: Duration = Duration::from_millis(100);
+
+const RTMSG_LEN: usize = 12;
+const RTNEXTHOP_LEN: usize = 8;
+const RTA_DST: u16 = 1;
+const RTA_GATEWAY: u16 = 5;
+const RTA_MULTIPATH: u16 = 9;
+const AF_INET: u8 = 2;
+
+/// A route that came, changed or went.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    /// When it was heard.
+    pub(super) at: Instant,
+    /// Its destination.
+    pub(super) prefix: Prefix,
+    /// Its first gateway now; `None` if it went, or has none.
+    pub(super) via: Option<IpAddr>,
+}
+
+/// The thread. Dropping it ends it.
+pub(super) struct Listener {
+    heard: Receiver<Heard>,
+    losses: Arc<AtomicUsize>,
+    is_ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
+    /// Its folder below `/proc`.
+    folder: PathBuf,
+}
+
+impl Listener {
+    /// Listens in the calling thread's namespace from now on.
+    pub(super) fn start() -> Result<Listener> {
+        let groups = [Group::IPV4_ROUTE, Group::IPV6_ROUTE];
+        let mut socket = Multicast::open(&Namespace::current(), &groups)?;
+        socket.set_receive_buffer(QUEUE)?;
+        let (sender, heard) = channel();
+        let (folders, folder) = channel();
+        let losses = Arc::new(AtomicUsize::new(0));
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let (lost, end) = (Arc::clone(&losses), Arc::clone(&is_ended));
+        let run = move || {
+            drop(folders.send(fs::read_link("/proc/thread-self")));
+            listen(&mut socket, &sender, &lost, &end)
+        };
+        let thread = thread::Builder::new().name("listener".into()).spawn(run)?;
+        let folder = folder.recv().context("the listener ended")??;
+        Ok(Listener {
+            heard,
+            losses,
+            is_ended,
+            thread: Some(thread),
+            folder: PathBuf::from("/proc").join(folder),
+        })
+    }
+
+    /// Returns when an event of a prefix was heard, and passes over the others; `None` if none came
+    /// within `bound`.
+    pub(super) fn wait(&self, prefix: Prefix, bound: Duration) -> Result<Option<Instant>> {
+        Ok(self.wait_all(HashSet::from([prefix]), bound)?.pop())
+    }
+
+    /// Returns when the first event of each of these prefixes was heard. Those of which none came
+    /// within `bound` are missing.
+    pub(super) fn wait_all(
+        &self,
+        mut prefixes: HashSet<Prefix>,
+        bound: Duration,
+    ) -> Result<Vec<Instant>> {
+        let end = Instant::now() + bound;
+        let mut times = Vec::with_capacity(prefixes.len());
+        while !prefixes.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.heard.recv_timeout(left) {
+                Ok(heard) if prefixes.remove(&heard.prefix) => times.push(heard.at),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => bail!("the listener ended"),
+            }
+        }
+        Ok(times)
+    }
+
+    /// Returns what was heard so far, and not waited for.
+    pub(super) fn take(&self) -> Vec<Heard> {
+        self.heard.try_iter().collect()
+    }
+
+    /// Returns the processor time that it has used so far.
+    pub(super) fn processor(&self) -> Result<Duration> {
+        processor::of_thread(&self.folder)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.is_ended.store(true, Ordering::Relaxed);
+        let losses = self.losses.load(Ordering::Relaxed);
+        if losses > 0 {
+            eprintln!("the listener's queue was full {losses} times");
+        }
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(Err(error))) => eprintln!("the listener: {error:#}"),
+            Some(Err(_)) => eprintln!("the listener panicked"),
+            _ => {}
+        }
+    }
+}
+
+fn listen(
+    socket: &mut Multicast,
+    sender: &Sender<Heard>,
+    losses: &AtomicUsize,
+    is_ended: &AtomicBool,
+) -> Result<()> {
+    while !is_ended.load(Ordering::Relaxed) {
+        let received = socket.receive(TICK, |event| {
+            if let Some(heard) = read(&event) {
+                // The other end may be gone, as at the end of a run.
+                let _ = sender.send(heard);
+            }
+        });
+        match received {
+            Ok(_) => {}
+            Err(error) if error.is_loss() => drop(losses.fetch_add(1, Ordering::Relaxed)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Reads an event by hand: so it costs least of the time that is measured.
+fn read(event: &Message<'_>) -> Option<Heard> {
+    let at = Instant::now();
+    let is_new = match event.header.kind {
+        route::NEW => true,
+        route::DELETE => false,
+        _ => return None,
+    };
+    let (head, attributes) = event.split(RTMSG_LEN)?;
+    let (family, length) = (*head.first()?, *head.get(1)?);
+    let address = |payload: &[u8]| match family {
+        AF_INET => read_ipv4(payload).map(IpAddr::V4),
+        _ => read_ipv6(payload).map(IpAddr::V6),
+    };
+    let prefix = Prefix::new(address(attributes.find(RTA_DST)?)?, length).ok()?;
+    let gateway = attributes.find(RTA_GATEWAY).or_else(|| {
+        let hops = attributes.find(RTA_MULTIPATH)?;
+        Attrs::new(hops.get(RTNEXTHOP_LEN..)?).find(RTA_GATEWAY)
+    });
+    let via = gateway.filter(|_| is_new).and_then(address);
+    Some(Heard { at, prefix, via })
+}
