@@ -76,7 +76,7 @@ pub enum Event {
 }
 
 /// The changes of statuses from some moment on, for one reader. It keeps the loop from nothing: the
-/// last 4,096 changes are kept for all readers, and a slower one is told how many it has lost.
+/// last 4,096 changes are kept for all readers, and a slower one learns how many it has lost.
 ///
 /// It ends once the loop has ended, and all events are read. As a [`Stream`] it needs no runtime.
 pub struct Events {

@@ -10,7 +10,7 @@ pub(crate) struct Wakers {
     waiting: BTreeMap<u64, Waker>,
 }
 
-/// A task's place among the wakers. Whoever has one removes it when it is dropped.
+/// A task's place among the wakers. The task's future has it, and removes it when dropped.
 #[derive(Debug, Default)]
 pub(crate) struct WakerId(Option<u64>);
 

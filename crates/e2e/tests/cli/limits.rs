@@ -166,13 +166,13 @@ pub(crate) fn a_device_is_no_file() {
 }
 
 pub(crate) fn what_stays_unresolved_is_reported_when_it_begins_and_when_it_ends() {
-    const STANDING: usize = 50;
+    const FAILING: usize = 50;
     const PASSES: usize = 12;
     uplinks(1);
     Snapshot::settled();
     let good = |n: usize| format!("10.60.{n}.0/24");
     let mut text: String = (0..PASSES).map(|n| via(&good(n), "10.200.0.8")).collect();
-    for n in 0..STANDING {
+    for n in 0..FAILING {
         text += &via(&format!("10.50.{n}.0/24"), "172.31.255.1");
     }
     for format in ["json", "text"] {
@@ -199,13 +199,13 @@ pub(crate) fn what_stays_unresolved_is_reported_when_it_begins_and_when_it_ends(
             &heard()[began..]
         );
         ip(&["address", "add", "172.31.255.2/24", "dev", "up0"]);
-        wait_until("it ends", || ours() == PASSES + STANDING);
+        wait_until("it ends", || ours() == PASSES + FAILING);
         child.terminate(Signal::TERM);
         let out = heard();
         if format == "text" {
             let of = |words: &str| out.lines().filter(|line| line.contains(words)).count();
-            assert_eq!(of("(failed: "), STANDING, "{out}");
-            assert_eq!(of("(no longer failed: "), STANDING, "{out}");
+            assert_eq!(of("(failed: "), FAILING, "{out}");
+            assert_eq!(of("(no longer failed: "), FAILING, "{out}");
             assert!(out.ends_with("converged\n"), "{out}");
         } else {
             let reports = out.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -215,9 +215,9 @@ pub(crate) fn what_stays_unresolved_is_reported_when_it_begins_and_when_it_ends(
                 let all = reports.iter().flat_map(|it| it[list].as_array().unwrap());
                 all.filter(|it| it["condition"] == condition).count()
             };
-            assert_eq!(sum("statuses", "failed"), STANDING, "{out}");
+            assert_eq!(sum("statuses", "failed"), FAILING, "{out}");
             assert_eq!(sum("statuses", "pending"), 0, "{out}");
-            assert_eq!(sum("cleared", "failed"), STANDING, "{out}");
+            assert_eq!(sum("cleared", "failed"), FAILING, "{out}");
             let failed = |at: usize| &reports[at]["unresolved"]["failed"];
             assert_eq!((failed(0), failed(PASSES / 2)), (&50.into(), &50.into()));
             assert_eq!(failed(reports.len() - 1), 0);

@@ -121,7 +121,7 @@ fn a_loop_is_added_again_once_its_scope_has_ended() {
     assert_eq!(refused.kind(), ErrorKind::Ended);
 }
 
-/// One thread: whoever is flooded gets a turn as often as the others, and no more.
+/// One thread: a loop that is flooded gets a turn as often as the others, and no more.
 #[test]
 fn a_loop_that_is_flooded_leaves_the_others_their_turns() {
     let fleet = fleet(1);

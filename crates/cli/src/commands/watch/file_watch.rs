@@ -140,7 +140,7 @@ impl AsFd for FileWatch {
     }
 }
 
-/// Returns true if what was made there is a file, which whoever made it has open and is to close. A
+/// Returns true if what was made there is a file, which its maker has open and is to close. A
 /// link that was made to a file is none.
 fn is_open(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|made| made.is_file() && made.nlink() == 1)
