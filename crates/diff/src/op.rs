@@ -172,6 +172,11 @@ impl Op {
             (NextHops::One(hop), NextHops::One(former)) => {
                 hop.via.is_some() && former.via.is_some() && hop.via != former.via
             }
+            // A delete that names an object takes no other route, and no route that points at an
+            // object is taken by one that names next hops (`fib_nh_match`).
+            (NextHops::Object(object, _), NextHops::Object(former, _)) => {
+                route.family() == Family::Inet && object != former
+            }
             // A delete names all next hops, and takes the first route that has them.
             (NextHops::Many(hops), NextHops::Many(former)) => {
                 let ways = |hops: &[NextHop]| -> Vec<_> {

@@ -21,7 +21,7 @@ use crate::kinds::{
 use crate::observed::Observed;
 use crate::op::Hold;
 use crate::ownership::{Owned, Policy, Proof};
-use crate::routes::{ResolvedRoutes, Routes};
+use crate::routes::{NexthopAssignment, ResolvedRoutes, Routes};
 use crate::values::{Dev, IfName};
 use crate::{each_kind, per_kind};
 
@@ -294,6 +294,17 @@ impl ResolvedDevices {
                 ResolvedRoutes::with_objects(routes, devices, marker, &observed.nexthops)
             }
         })
+    }
+
+    /// Resolves routes that are to point at nexthop objects that are in the kernel and known. Returns
+    /// `None` if one of them needs another.
+    pub fn resolve_routes_on(
+        &self,
+        known: &NexthopAssignment,
+        routes: &Routes,
+        policy: impl Into<Policy>,
+    ) -> Option<ResolvedRoutes> {
+        ResolvedRoutes::with_known_objects(routes, &self.devices, policy.into().marker, known)
     }
 }
 

@@ -1,51 +1,69 @@
 //! [`NexthopAssignment`]: which nexthop objects routes are known to point at, from one pass to the
 //! next.
 //!
-//! Where all routes with some next hops get other ones, the routes stay on their objects if the
-//! objects are given the new next hops. That costs the number of objects, whatever the number of
+//! A route that gets the next hops of other routes is changed by itself: they have an object that is
+//! in the kernel. Where all routes with some next hops get other ones, they stay on their objects if
+//! the objects are given the new next hops. That costs the number of objects, whatever the number of
 //! routes.
 
-use std::hash::Hash;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use super::index::{Change, Routes, RoutesRevision};
-use super::resolved::ResolvedRoutes;
+use super::index::Id;
+use super::nexthop_table::{NexthopTable, can_point};
+use super::resolved::{ResolvedRoutes, pointing_at};
+use crate::kinds::Route;
 
-/// The nexthop objects that all desired routes of a revision are known to point at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The nexthop objects that desired routes are known to point at.
+#[derive(Clone, Debug, PartialEq)]
 pub struct NexthopAssignment {
-    at: RoutesRevision,
-    /// By value; `None` where the routes have next hops of their own.
-    objects: Vec<Option<u32>>,
+    /// The sets of next hops whose objects are in the kernel as desired.
+    pub(super) table: Arc<NexthopTable>,
+    /// The values that have got other next hops since, each with the object that its routes point
+    /// at.
+    replaced: BTreeMap<Id, u32>,
 }
 
 impl NexthopAssignment {
-    /// Records that a pass has found all routes on the objects that they are to point at.
-    pub fn in_sync(resolved: &ResolvedRoutes) -> NexthopAssignment {
+    /// Records that a pass has found the objects of routes in the kernel, but for those with the
+    /// ids `undone`, or a member among them.
+    pub fn in_sync(resolved: &ResolvedRoutes, undone: &BTreeSet<u32>) -> NexthopAssignment {
         NexthopAssignment {
-            at: resolved.revision(),
-            objects: resolved.objects(),
+            table: Arc::new(resolved.nexthop_table().sets_without(undone)),
+            replaced: BTreeMap::new(),
         }
     }
 
-    /// Follows the changes of the desired routes since the last time.
-    ///
-    /// Returns false if it cannot: where more has changed than the next hops of routes that point
-    /// at objects. Then the assignment is of no use any more, and all routes have to be read.
-    #[must_use]
-    pub fn follow<D: Clone + Eq + Hash>(&mut self, routes: &Routes<D>) -> bool {
-        let Some(mut changes) = routes.log.since(self.at) else {
-            return false;
-        };
-        let points = |id: u32| matches!(self.objects.get(id as usize), Some(Some(_)));
-        let nexthops = changes.all(|change| matches!(change, Change::Nexthops(id) if points(*id)));
-        self.at = routes.revision();
-        // Routes with a source prefix share values with others, and point at no object.
-        nexthops && routes.generic.is_empty()
+    /// Returns true if routes have got other next hops, all of a value at once.
+    pub(super) fn has_replaced(&self) -> bool {
+        !self.replaced.is_empty()
     }
 
-    /// Returns true if each route stays on its object, given the objects that they are to point at
+    /// Returns true if each route stays on its object, given the objects that all are to point at
     /// now.
     pub fn is_current(&self, resolved: &ResolvedRoutes) -> bool {
-        self.at == resolved.revision() && self.objects == resolved.objects()
+        resolved.assigned().all(|(id, route, object)| {
+            let before = self.replaced.get(&id).copied();
+            object == before.or_else(|| self.table.object_of(route))
+        })
+    }
+
+    /// Returns a route as it is in the kernel, where it has the next hops of this one; `None` if
+    /// the object that it points at is not known.
+    pub(super) fn stored(&self, mut route: Route) -> Option<Route> {
+        if can_point(&route) {
+            route.nexthops = pointing_at(self.table.object_of(&route)?);
+        }
+        Some(route)
+    }
+
+    /// Notes that all routes of a value, each like this one, get other next hops. Returns false if
+    /// they point at no object that is known.
+    pub(super) fn replace(&mut self, id: Id, route: &Route) -> bool {
+        let object = self.table.object_of(route);
+        if let Some(object) = object {
+            self.replaced.entry(id).or_insert(object);
+        }
+        object.is_some()
     }
 }

@@ -135,6 +135,24 @@ impl NexthopTable {
         }
         self.of_sets.get(&set_of(route)?).copied()
     }
+
+    /// Returns the same sets without those whose object, or a member of it, is among `ids`. No
+    /// object is part of a plan that is made with it.
+    pub(super) fn sets_without(&self, ids: &BTreeSet<u32>) -> NexthopTable {
+        let has_one = |nexthop: &&Nexthop| nexthop.members().any(|id| ids.contains(&id));
+        let groups = self.all.iter().filter(has_one).map(|group| group.id);
+        let out: BTreeSet<u32> = groups.chain(ids.iter().copied()).collect();
+        let of_sets = self.of_sets.iter().filter(|(_, id)| !out.contains(id));
+        NexthopTable {
+            of_sets: of_sets.map(|(set, id)| (set.clone(), *id)).collect(),
+            all: Vec::new(),
+        }
+    }
+}
+
+/// Returns true if an object can stand for a route's next hops.
+pub(super) fn can_point(route: &Route) -> bool {
+    set_of(route).is_some()
 }
 
 /// Returns the set of a route's next hops, if an object can hold it. The kernel wants a device for

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use super::Routes;
 use super::index::{Id, Packed, RoutesRevision, Value};
-use super::nexthop_table::NexthopTable;
+use super::nexthop_assignment::NexthopAssignment;
+use super::nexthop_table::{NexthopTable, can_point};
 use crate::check::Check as _;
 use crate::devices::{Devices, Problem};
 use crate::domain::{DomainDevices, Place};
 use crate::error::DesiredError;
-use crate::kinds::{Kind, Link, NextHops, Nexthop, ObjectKind as _, Route, RouteKey, table};
+use crate::kinds::{Kind, Link, NextHops, Nexthop, ObjectKind as _, Route, RouteKey};
 use crate::ownership::{Owned, Policy};
-use crate::values::{Dev, IfName, Prefix};
+use crate::values::{Dev, IfName};
 
 /// How a route names its devices: by name, or by index.
 pub trait DeviceName: Clone + Eq + Hash {
@@ -79,9 +80,36 @@ impl ResolvedRoutes {
         observed: &[Nexthop],
     ) -> ResolvedRoutes {
         let mut resolved = ResolvedRoutes::new(routes, devices, marker);
+        let values = resolved.values_without_source(routes);
+        let first_keys = || first_keys(routes, values.len());
+        let table = NexthopTable::of(&values, first_keys, observed, marker);
+        resolved.point_at(Arc::new(table));
+        resolved
+    }
+
+    /// Resolves routes that are to point at objects that are in the kernel and known. Returns `None`
+    /// if one of them needs another.
+    pub(crate) fn with_known_objects<D: DeviceName>(
+        routes: &Routes<D>,
+        devices: &Devices,
+        marker: u8,
+        known: &NexthopAssignment,
+    ) -> Option<ResolvedRoutes> {
+        let mut resolved = ResolvedRoutes::new(routes, devices, marker);
+        let values = resolved.values_without_source(routes);
+        let is_known = |route: &Route| !can_point(route) || known.table.object_of(route).is_some();
+        if !values.iter().flatten().all(is_known) {
+            return None;
+        }
+        resolved.point_at(Arc::clone(&known.table));
+        Some(resolved)
+    }
+
+    /// Returns the values that can be resolved, without those that only routes with a source prefix
+    /// have: these need no object.
+    fn values_without_source<D: DeviceName>(&self, routes: &Routes<D>) -> Vec<Option<Route>> {
         let route = |value: &Option<Result<Route, Problem>>| value.as_ref()?.as_ref().ok().cloned();
-        let mut values: Vec<Option<Route>> = resolved.values.iter().map(route).collect();
-        // A value that only routes with a source prefix have needs no object.
+        let mut values: Vec<Option<Route>> = self.values.iter().map(route).collect();
         let mut with_source: BTreeMap<Id, u32> = BTreeMap::new();
         for (_, id) in routes.generic.iter().filter(|(key, _)| key.from.is_some()) {
             *with_source.entry(*id).or_default() += 1;
@@ -93,10 +121,7 @@ impl ResolvedRoutes {
                 *value = None;
             }
         }
-        let first_keys = || first_keys(routes, values.len());
-        let table = NexthopTable::of(&values, first_keys, observed, marker);
-        resolved.point_at(Arc::new(table));
-        resolved
+        values
     }
 
     /// Has the routes point at the objects of a table.
@@ -114,20 +139,12 @@ impl ResolvedRoutes {
         &self.table
     }
 
-    /// Returns the revision of the routes.
-    pub(super) fn revision(&self) -> RoutesRevision {
-        self.revision
-    }
-
-    /// Returns the objects that the routes of each value point at, but for routes on a device that
-    /// is yet to be created.
-    pub(super) fn objects(&self) -> Vec<Option<u32>> {
-        let object = |(value, object): (&Option<Result<Route, Problem>>, &Option<u32>)| {
-            let route = value.as_ref()?.as_ref().ok()?;
-            let is_planned = route.nexthops.devices().any(|dev| dev.is_planned());
-            object.filter(|_| !is_planned)
-        };
-        self.values.iter().zip(&self.objects).map(object).collect()
+    /// Returns the routes of each value with their next hops written out, by its position, and the
+    /// object that they point at.
+    pub(super) fn assigned(&self) -> impl Iterator<Item = (Id, &Route, Option<u32>)> {
+        let values = (0..).zip(self.values.iter().zip(&self.objects));
+        values
+            .filter_map(|(id, (value, object))| Some((id, value.as_ref()?.as_ref().ok()?, *object)))
     }
 
     /// Returns true if this was made for these routes, or for routes that these are a part of.
@@ -220,7 +237,7 @@ impl ResolvedRoutes {
 }
 
 /// The next hops of a route that points at an object. What the object leads to is not the route's.
-fn pointing_at(object: u32) -> NextHops {
+pub(super) fn pointing_at(object: u32) -> NextHops {
     NextHops::Object(object, Vec::new())
 }
 
@@ -232,13 +249,7 @@ fn values<D: DeviceName>(
 ) -> Vec<Option<Result<Route, Problem>>> {
     let resolve = |value: &Value<D>| {
         // Any key will do that passes the check.
-        let route = value.at(RouteKey {
-            table: table::MAIN,
-            dst: Prefix::default_route(value.family),
-            metric: 0,
-            tos: 0,
-            from: None,
-        });
+        let route = value.as_default_route();
         route.check().map_err(Problem::Invalid)?;
         let mut route = route.try_map_dev(|name| name.find(devices))?;
         route.protocol = marker;

@@ -9,7 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 
-use super::index::{Change, Routes, RoutesRevision, Value};
+use super::index::{Change, Id, Routes, RoutesRevision, Value};
+use super::nexthop_assignment::NexthopAssignment;
+use super::nexthop_table::can_point;
 use super::resolved::DeviceName;
 use crate::devices::Devices;
 use crate::kinds::{Item as _, Route, RouteKey};
@@ -35,13 +37,15 @@ use crate::kinds::{Item as _, Route, RouteKey};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Tracker {
     at: RoutesRevision,
     /// What the kernel holds on dirty keys.
     dirty: BTreeMap<RouteKey, Vec<Route>>,
     /// What it holds on parked keys.
     parked: BTreeMap<RouteKey, Vec<Route>>,
+    /// The nexthop objects that the routes point at, if they are to point at some.
+    assignment: Option<NexthopAssignment>,
 }
 
 impl Tracker {
@@ -51,15 +55,35 @@ impl Tracker {
             at: routes.revision(),
             dirty: BTreeMap::new(),
             parked: BTreeMap::new(),
+            assignment: None,
         }
+    }
+
+    /// Records at which nexthop objects the routes point.
+    #[must_use]
+    pub fn with_assignment(mut self, assignment: NexthopAssignment) -> Tracker {
+        self.assignment = Some(assignment);
+        self
+    }
+
+    /// Returns the nexthop objects that the routes point at, if they are to point at some.
+    pub fn assignment(&self) -> Option<&NexthopAssignment> {
+        self.assignment.as_ref()
+    }
+
+    /// Returns true if [`follow`](Tracker::follow) has found that all routes with some next hops got
+    /// other ones. Then no key is dirty: the objects are what is to be planned for.
+    pub fn has_replaced_nexthops(&self) -> bool {
+        let assignment = self.assignment.as_ref();
+        assignment.is_some_and(NexthopAssignment::has_replaced)
     }
 
     /// Follows the changes of the desired routes since the last time. The kernel is known to hold
     /// what was desired until then; a device that was left open in it stays open.
     ///
     /// Returns false if it cannot: where too much has changed, or something other than single
-    /// routes, or where a device is not known any more. Then the tracker is of no use any more, and
-    /// all routes have to be read.
+    /// routes, or where a device or a nexthop object is not known any more. Then the tracker is of
+    /// no use any more, and all routes have to be read.
     #[must_use]
     pub fn follow<D: DeviceName>(
         &mut self,
@@ -70,32 +94,72 @@ impl Tracker {
         let Some(changes) = routes.log.since(self.at) else {
             return false;
         };
-        let held = |key: RouteKey, value: &Value<D>| {
-            let route = value.at(key).try_map_dev(|name| name.find(devices));
-            let route = route.ok()?;
+        let resolve = |route: Route<D>| {
+            let route = route.try_map_dev(|name| name.find(devices)).ok()?;
             Some(Route {
                 protocol: marker,
                 ..route.canonical()
             })
         };
         for change in changes {
-            let Change::Route(key, old) = change else {
+            let followed = match change {
+                Change::Route(key, old) => self.follow_route(*key, old.as_deref(), routes, resolve),
+                Change::Nexthops(id, old) => {
+                    let route = resolve(old.as_default_route());
+                    route.is_some_and(|route| self.follow_nexthops(*id, &route, routes))
+                }
+            };
+            if !followed {
                 return false;
-            };
-            if self.dirty.contains_key(key) || self.wake(key) {
-                continue;
             }
-            let there = match old {
-                None => Vec::new(),
-                Some(old) => match held(*key, old) {
-                    Some(route) => vec![route],
-                    None => return false,
-                },
-            };
-            self.dirty.insert(*key, there);
         }
         self.at = routes.revision();
         true
+    }
+
+    /// Follows the change of a route that had the value `old`.
+    fn follow_route<D: DeviceName>(
+        &mut self,
+        key: RouteKey,
+        old: Option<&Value<D>>,
+        routes: &Routes<D>,
+        resolve: impl Fn(Route<D>) -> Option<Route>,
+    ) -> bool {
+        if self.has_replaced_nexthops() {
+            return false;
+        }
+        // With the last route of an object the object goes.
+        let frees_object = |old: &Value<D>| {
+            let points = || resolve(old.at(key)).is_none_or(|route| can_point(&route));
+            !routes.has_value(old) && points()
+        };
+        if self.assignment.is_some() && old.is_some_and(frees_object) {
+            return false;
+        }
+        if self.dirty.contains_key(&key) || self.wake(&key) {
+            return true;
+        }
+        let stored = |route: Route| match &self.assignment {
+            Some(assignment) => assignment.stored(route),
+            None => Some(route),
+        };
+        let there = match old.map(|old| resolve(old.at(key)).and_then(stored)) {
+            None => Vec::new(),
+            Some(Some(route)) => vec![route],
+            Some(None) => return false,
+        };
+        self.dirty.insert(key, there);
+        true
+    }
+
+    /// Follows a change of the next hops of all routes of a value, each like `old`.
+    fn follow_nexthops<D>(&mut self, id: Id, old: &Route, routes: &Routes<D>) -> bool {
+        // Routes with a source prefix share values with others, and point at no object.
+        let is_alone = self.dirty.is_empty() && self.parked.is_empty() && routes.generic.is_empty();
+        match &mut self.assignment {
+            Some(assignment) if is_alone => assignment.replace(id, old),
+            _ => false,
+        }
     }
 
     /// Records that the kernel holds nothing on a key.

@@ -1,11 +1,13 @@
-//! Routes that stay on their nexthop objects against the full diff: where it is said that they do,
-//! objects are all that the full plan is about.
+//! Routes on nexthop objects against the full diff: what a tracker asks of single routes, and of
+//! objects where all routes of a set of next hops stay on theirs, gives the plan of all.
+
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use trueup_diff::{
-    Desired, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopAssignment, NexthopMode,
-    Object, Observed, Owned, Plan, ResolvedDevices, ResolvedRoutes, Route, Routes, plan,
-    plan_resolved, resolve_with,
+    Desired, Dev, Devices, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopAssignment,
+    NexthopMode, Object, Observed, Owned, Plan, ResolvedDevices, ResolvedRoutes, Route, Routes,
+    Tracker, plan, plan_resolved, resolve_with,
 };
 
 const MARKER: u8 = 116;
@@ -45,8 +47,8 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         8 => (0..8_u8, 0..8_u8).prop_map(|(from, to)| Event::ReplaceNexthops(from, to)),
-        1 => (0..12_u8, 0..8_u8).prop_map(|(place, number)| Event::Desire(place, number)),
-        1 => (0..12_u8).prop_map(Event::Release),
+        6 => (0..12_u8, 0..8_u8).prop_map(|(place, number)| Event::Desire(place, number)),
+        4 => (0..12_u8).prop_map(Event::Release),
     ]
 }
 
@@ -70,44 +72,55 @@ fn resolved(desired: &Desired, there: &Observed) -> (ResolvedDevices, ResolvedRo
     (devices, routes)
 }
 
-/// The plan for the objects alone, if the routes can stay on theirs.
-fn of_objects(assignment: &NexthopAssignment, desired: &Desired, there: &Observed) -> Option<Plan> {
-    let mut assignment = assignment.clone();
-    if !assignment.follow(desired.routes.as_ref()?) {
+/// The plan for the objects alone, or for single routes, if one of these will do.
+fn of_part(tracker: &Tracker, desired: &Desired, there: &Observed) -> Option<Plan> {
+    let mut tracker = tracker.clone();
+    let all = desired.routes.as_ref()?;
+    let names = Devices::of([(Dev::index(2), name())]);
+    if !tracker.follow(all, &names, MARKER) {
         return None;
     }
-    let alone = observed(Vec::new(), there.nexthops.clone());
-    let (devices, routes) = resolved(desired, &alone);
-    if !assignment.is_current(&routes) {
-        return None;
+    let assignment = tracker.assignment()?;
+    let plan = |routes: &Routes, resolved: &ResolvedRoutes, there: &Observed, devices| {
+        let routes = Some((routes, resolved));
+        let resolved = resolve_with(desired, routes, devices, there, MARKER).unwrap();
+        Some(plan_resolved(&resolved, there, &Owned::default()).unwrap())
+    };
+    if tracker.has_replaced_nexthops() {
+        let alone = observed(Vec::new(), there.nexthops.clone());
+        let (devices, resolved) = resolved(desired, &alone);
+        let stays = assignment.is_current(&resolved);
+        return stays.then(|| plan(&Routes::new(), &resolved, &alone, &devices))?;
     }
-    let none = Routes::new();
-    let resolved = resolve_with(desired, Some((&none, &routes)), &devices, &alone, MARKER);
-    let resolved = resolved.unwrap();
-    Some(plan_resolved(&resolved, &alone, &Owned::default()).unwrap())
+    let (routes, rows) = tracker.partial_input(all);
+    let alone = observed(rows, Vec::new());
+    let devices = ResolvedDevices::of(desired, &alone, &Owned::default(), MARKER).unwrap();
+    let resolved = devices.resolve_routes_on(assignment, &routes, MARKER)?;
+    plan(&routes, &resolved, &alone, &devices)
 }
 
 /// What is there once all is as desired, and which route is on which object then.
-fn settled(desired: &Desired, before: &Observed) -> (Observed, NexthopAssignment) {
+fn settled(desired: &Desired, before: &Observed) -> (Observed, Tracker) {
     let (devices, routes) = resolved(desired, before);
-    let assignment = NexthopAssignment::in_sync(&routes);
+    let assignment = NexthopAssignment::in_sync(&routes, &BTreeSet::new());
+    let tracker = Tracker::in_sync(desired.routes.as_ref().unwrap()).with_assignment(assignment);
     let routes = desired.routes.as_ref().zip(Some(&routes));
     let resolved = resolve_with(desired, routes, &devices, before, MARKER).unwrap();
     let after = observed(resolved.routes.unwrap(), resolved.nexthops.unwrap());
-    (after, assignment)
+    (after, tracker)
 }
 
 proptest! {
     #![proptest_config(crate::common::no_file())]
 
     #[test]
-    fn the_plan_for_the_objects_alone_is_the_plan_of_all(
+    fn the_plan_for_a_part_is_the_plan_of_all(
         first in prop::collection::vec((0..12_u8, 0..8_u8), 0..12),
         rounds in prop::collection::vec(prop::collection::vec(event(), 0..3), 1..5),
     ) {
         let routes = first.iter().map(|(place, number)| route(*place, *number));
         let mut desired = Desired::default().with_routes(routes.collect::<Routes>()).with_nexthops(NexthopMode::Objects);
-        let (mut there, mut assignment) = settled(&desired, &observed(Vec::new(), Vec::new()));
+        let (mut there, mut tracker) = settled(&desired, &observed(Vec::new(), Vec::new()));
         for round in rounds {
             let routes = desired.routes.as_mut().unwrap();
             for event in round {
@@ -117,12 +130,12 @@ proptest! {
                     Event::Release(place) => drop(routes.remove(&route(place, 0).canonical_key())),
                 }
             }
-            if let Some(asked) = of_objects(&assignment, &desired, &there) {
+            if let Some(asked) = of_part(&tracker, &desired, &there) {
                 let all = planned(&desired, &there);
                 prop_assert_eq!(asked.text().to_string(), all.text().to_string());
                 prop_assert_eq!(asked.ops, all.ops);
             }
-            (there, assignment) = settled(&desired, &there);
+            (there, tracker) = settled(&desired, &there);
         }
     }
 }
@@ -133,14 +146,14 @@ fn replaced_next_hops_take_a_change_of_their_objects_alone() {
     let mut desired = Desired::default()
         .with_routes(routes)
         .with_nexthops(NexthopMode::Objects);
-    let (there, assignment) = settled(&desired, &observed(Vec::new(), Vec::new()));
+    let (there, tracker) = settled(&desired, &observed(Vec::new(), Vec::new()));
     let before = desired.clone();
     let replace_nexthops = |desired: &mut Desired, from, to| {
         let routes = desired.routes.as_mut().unwrap();
         routes.replace_nexthops(&way(from), &way(to));
     };
     replace_nexthops(&mut desired, 0, 1);
-    let plan = of_objects(&assignment, &desired, &there).unwrap();
+    let plan = of_part(&tracker, &desired, &there).unwrap();
     let [op] = &plan.ops[..] else {
         panic!("{}", plan.text())
     };
@@ -149,7 +162,7 @@ fn replaced_next_hops_take_a_change_of_their_objects_alone() {
     // No object stands for this one; and with a source prefix a route has next hops of its own.
     let mut open = before.clone();
     replace_nexthops(&mut open, 7, 1);
-    assert_eq!(of_objects(&assignment, &open, &there), None);
+    assert_eq!(of_part(&tracker, &open, &there), None);
     let six =
         |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()).with_dev(name()));
     let plain = Route::new("2001:db8:1::/48".parse().unwrap(), six("fe80::1"));
@@ -158,8 +171,37 @@ fn replaced_next_hops_take_a_change_of_their_objects_alone() {
         .with_from(Some("2001:db8::/32".parse().unwrap()));
     let mut odd = before;
     odd.routes.as_mut().unwrap().extend([plain, from]);
-    let (there, assignment) = settled(&odd, &there);
+    let (there, tracker) = settled(&odd, &there);
     let routes = odd.routes.as_mut().unwrap();
     routes.replace_nexthops(&six("fe80::1"), &six("fe80::2"));
-    assert_eq!(of_objects(&assignment, &odd, &there), None);
+    assert_eq!(of_part(&tracker, &odd, &there), None);
+}
+
+#[test]
+fn a_route_that_gets_the_next_hops_of_others_is_planned_for_alone() {
+    let routes = [
+        route(1, 0),
+        route(2, 0),
+        route(3, 1),
+        route(4, 1),
+        route(5, 7),
+    ];
+    let desired = Desired::default()
+        .with_routes(routes)
+        .with_nexthops(NexthopMode::Objects);
+    let (there, tracker) = settled(&desired, &observed(Vec::new(), Vec::new()));
+    let ops = |changed: &[Route<IfName>]| {
+        let mut desired = desired.clone();
+        let routes = desired.routes.as_mut().unwrap();
+        for route in changed {
+            routes.insert(route.clone());
+        }
+        of_part(&tracker, &desired, &there).map(|plan| plan.ops.len())
+    };
+    assert_eq!(ops(&[route(1, 1)]), Some(1));
+    assert_eq!(ops(&[route(1, 7), route(5, 0)]), Some(2));
+    assert_eq!(ops(&[route(6, 1)]), Some(1));
+    // An object comes, or one goes.
+    assert_eq!(ops(&[route(1, 2)]), None);
+    assert_eq!(ops(&[route(1, 1), route(2, 1)]), None);
 }

@@ -37,8 +37,6 @@ pub(crate) struct Baseline {
     pub(super) foreign: ForeignKeys,
     /// The routes that are there, if all that are desired are.
     pub(crate) tracker: Option<Tracker>,
-    /// The nexthop objects that the routes point at, if they do.
-    pub(crate) assignment: Option<NexthopAssignment>,
     /// True if all that was read was complete.
     pub(crate) is_complete: bool,
     /// True if `dependencies` are known: a pass was complete, and the incomplete ones since changed
@@ -70,17 +68,7 @@ impl Baseline {
             Some(mut before) => (before.tracker.take(), Some(before)),
             None => (None, None),
         };
-        let tracker = tracker(pass, planned, known).filter(|_| is_complete);
-        // Which objects routes point at follows from all of them.
-        let is_in_sync = is_complete && planned.plan.is_empty();
-        let points = pass.desired.nexthops == NexthopMode::Objects;
-        let was_assigned = before
-            .as_ref()
-            .is_some_and(|before| before.assignment.is_some());
-        let resolved = last.routes.as_ref();
-        let resolved = resolved.filter(|_| is_in_sync && points && (is_everything || was_assigned));
-        let assignment = resolved.map(NexthopAssignment::in_sync);
-        let has_nexthops = pass.scope.contains(Location::Nexthops);
+        let tracker = tracker(pass, last, known).filter(|_| is_complete);
         let mut baseline = match before.take() {
             Some(mut before) if !is_everything => {
                 match pass.scope.desired_routes() {
@@ -93,8 +81,6 @@ impl Baseline {
                     names,
                     foreign,
                     tracker,
-                    // A scope without nexthop objects leaves them as they were.
-                    assignment: assignment.or(before.assignment.filter(|_| !has_nexthops)),
                     is_complete,
                     has_dependencies,
                     ..before
@@ -112,7 +98,6 @@ impl Baseline {
                     unmarked: pass.policy.by_ledger,
                     foreign,
                     tracker,
-                    assignment,
                     is_complete,
                     has_dependencies,
                 }
@@ -188,11 +173,6 @@ impl Baseline {
         };
         let tracker = self.tracker.take().zip(desired.routes.as_ref());
         self.tracker = tracker.and_then(followed);
-        let assignment = self.assignment.take().zip(desired.routes.as_ref());
-        self.assignment = assignment.and_then(|(mut assignment, routes)| {
-            let followed = assignment.follow(routes);
-            followed.then_some(assignment)
-        });
     }
 
     /// Notes the kinds of foreign objects that satisfy a desired one: their end matters to us.
@@ -276,11 +256,8 @@ fn route_devices(routes: &Routes) -> impl Iterator<Item = IfName> {
 }
 
 /// Returns what is known of the routes after a pass, given what was known before it.
-fn tracker(pass: &Pass<'_>, planned: &Planned, before: Option<Tracker>) -> Option<Tracker> {
+fn tracker(pass: &Pass<'_>, last: &PassPlan, before: Option<Tracker>) -> Option<Tracker> {
     let routes = pass.desired.routes.as_ref()?;
-    if pass.desired.nexthops != NexthopMode::Inline {
-        return None;
-    }
     let scope = &pass.scope;
     let mut tracker = match scope.is_everything() {
         true => Tracker::in_sync(routes),
@@ -290,7 +267,15 @@ fn tracker(pass: &Pass<'_>, planned: &Planned, before: Option<Tracker>) -> Optio
         Some(keys) => keys.for_each(|key| tracker.mark_in_sync(key)),
         None => tracker.mark_all_in_sync(|key| scope.contains(Location::Route(*key))),
     }
-    let Planned { plan, observed, .. } = planned;
+    let Planned { plan, observed, .. } = &last.planned;
+    if pass.desired.nexthops == NexthopMode::Objects && scope.contains(Location::Nexthops) {
+        let undone = plan.ops.iter().filter_map(|op| match &op.object {
+            Object::Nexthop(nexthop) => Some(nexthop.id),
+            _ => None,
+        });
+        let assignment = NexthopAssignment::in_sync(last.routes.as_ref()?, &undone.collect());
+        tracker = tracker.with_assignment(assignment);
+    }
     let conflicts = plan.conflicts.iter().map(|conflict| &conflict.desired);
     let left = plan.ops.iter().map(|op| &op.object).chain(conflicts);
     let keys = left.filter_map(|object| match object {

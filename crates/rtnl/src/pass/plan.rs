@@ -71,6 +71,9 @@ impl Planner<'_> {
             (PassScope::NexthopTable(table), _) => {
                 table.resolve_routes(self.desired, &devices, &observed, policy)
             }
+            (PassScope::TrackedRoutes(tracked), _) => {
+                tracked.resolve_routes(&devices, &observed, policy)
+            }
             (_, Some(resolved)) => Some(resolved),
             (scope, None) => devices.resolve_routes(scope.desired(self.desired), &observed, policy),
         };
@@ -111,7 +114,9 @@ impl Planner<'_> {
                 if concern_devices {
                     devices = resolve_names(scope, &observed)?;
                     // Routes in sync stay on their nexthop objects.
-                    if !is_filtered && !matches!(scope, PassScope::NexthopTable(_)) {
+                    if !is_filtered
+                        && matches!(scope, PassScope::Everything(_) | PassScope::DirtyKeys(_))
+                    {
                         resolved = devices.resolve_routes(desired, &observed, policy);
                     }
                 }

@@ -48,13 +48,8 @@ impl PassScope {
             let matters = |key: &RouteKey| baseline.concerns(key, desired);
             let mut part = DirtyPart::of(dirty, names, matters).filter(|_| is_same)?;
             let is_shared = dirty.shared_routes.iter().any(matters);
-            let mut assignment = None;
-            if !history.is_same(desired) {
-                match (&baseline.tracker, &baseline.assignment) {
-                    (Some(_), _) => {}
-                    (None, Some(known)) => assignment = Some(known),
-                    (None, None) => return None,
-                }
+            if !history.is_same(desired) && baseline.tracker.is_none() {
+                return None;
             }
             // True if something has to be read.
             let mut is_more_woken = false;
@@ -110,23 +105,23 @@ impl PassScope {
             for key in baseline.tracker.iter().flat_map(Tracker::dirty_keys) {
                 part.add(Location::Route(*key), names);
             }
-            // Which object a route points at follows from all routes.
-            if desired.nexthops == NexthopMode::Objects && part.has_routes() {
-                return None;
-            }
-            if let Some(assignment) = assignment.cloned() {
-                let scope = NexthopTableScope::new(part, desired, assignment);
-                return Some(PassScope::NexthopTable(scope));
+            let has_replaced = Tracker::has_replaced_nexthops;
+            let replaced = baseline.tracker.as_ref().filter(|it| has_replaced(it));
+            if let Some(assignment) = replaced.and_then(Tracker::assignment).cloned() {
+                let is_alone = !part.has_routes();
+                let scope = || NexthopTableScope::new(part, desired, assignment);
+                return is_alone.then(|| PassScope::NexthopTable(scope()));
             }
             let tracked = baseline.tracker.as_ref().zip(desired.routes.as_ref());
             let tracked = tracked.filter(|_| !is_more_woken);
             let tracked = tracked.and_then(|(tracker, routes)| {
                 TrackedRoutes::of(tracker, routes, dirty, is_shared, &part)
             });
-            Some(match tracked {
-                Some(tracked) => PassScope::TrackedRoutes(tracked),
-                None => PassScope::DirtyKeys(DirtyKeys::new(part, desired)),
-            })
+            match tracked {
+                Some(tracked) => Some(PassScope::TrackedRoutes(tracked)),
+                None if points_anew(&part, desired) => None,
+                None => Some(PassScope::DirtyKeys(DirtyKeys::new(part, desired))),
+            }
         };
         narrow().unwrap_or(PassScope::Everything(RouteRows::OutOfSync))
     }
@@ -134,10 +129,10 @@ impl PassScope {
     /// Returns the next wider scope.
     pub(super) fn wider(self, desired: &Desired) -> PassScope {
         match self {
-            PassScope::TrackedRoutes(tracked) => {
+            PassScope::TrackedRoutes(tracked) if !points_anew(&tracked.part, desired) => {
                 PassScope::DirtyKeys(DirtyKeys::new(tracked.part, desired))
             }
-            PassScope::DirtyKeys(_) | PassScope::NexthopTable(_) => {
+            PassScope::TrackedRoutes(_) | PassScope::DirtyKeys(_) | PassScope::NexthopTable(_) => {
                 PassScope::Everything(RouteRows::OutOfSync)
             }
             PassScope::Everything(rows) => PassScope::Everything(rows),
@@ -240,7 +235,8 @@ impl PassScope {
         match self {
             PassScope::Everything(_) => false,
             PassScope::NexthopTable(table) => table.has_moved_routes || exceeds_part(plan),
-            PassScope::DirtyKeys(_) | PassScope::TrackedRoutes(_) => exceeds_part(plan),
+            PassScope::TrackedRoutes(tracked) => tracked.lacks_object || exceeds_part(plan),
+            PassScope::DirtyKeys(_) => exceeds_part(plan),
         }
     }
 
@@ -255,6 +251,12 @@ impl PassScope {
         };
         !is_doubtful && !self.is_exceeded_by(plan)
     }
+}
+
+/// Returns true if routes are to be read that point at nexthop objects. At which follows from all
+/// routes.
+fn points_anew(part: &DirtyPart, desired: &Desired) -> bool {
+    desired.nexthops == NexthopMode::Objects && part.has_routes()
 }
 
 /// Returns true if a plan can take for granted that nothing of ours is left on a key after an event

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use trueup_diff::{Desired, Kind, Route, RouteKey, Routes, Tracker};
+use trueup_diff::{
+    Desired, Kind, NexthopAssignment, Observed, Policy, ResolvedDevices, ResolvedRoutes, Route,
+    RouteKey, Routes, Tracker,
+};
 use trueup_observe::{DirtySet, Snapshot};
 
 use super::baseline::Baseline;
@@ -21,6 +24,10 @@ pub(crate) struct TrackedRoutes {
     pub(super) keys: BTreeSet<RouteKey>,
     pub(super) desired: Desired,
     there: Vec<Route>,
+    /// The nexthop objects that they are to point at, if they are to.
+    assignment: Option<NexthopAssignment>,
+    /// A route needs an object that is not known, which only a pass over everything can make.
+    pub(super) lacks_object: bool,
     /// True if nothing else is dirty: then the kernel's echo of each change verifies it.
     pub(super) is_verified_by_echo: bool,
 }
@@ -49,11 +56,29 @@ impl TrackedRoutes {
             keys,
             desired,
             there,
+            assignment: tracker.assignment().cloned(),
+            lacks_object: false,
             is_verified_by_echo: !is_shared
                 && dirty.tables.is_empty()
                 && dirty.rules.is_empty()
                 && dirty.neighbours.is_empty(),
         })
+    }
+
+    /// Resolves the routes, on the nexthop objects that are known, and notes whether one is missing.
+    pub(super) fn resolve_routes(
+        &mut self,
+        devices: &ResolvedDevices,
+        observed: &Observed,
+        policy: &Policy,
+    ) -> Option<ResolvedRoutes> {
+        let Some(known) = &self.assignment else {
+            return devices.resolve_routes(&self.desired, observed, policy);
+        };
+        let routes = self.desired.routes.as_ref()?;
+        let resolved = devices.resolve_routes_on(known, routes, policy);
+        self.lacks_object |= resolved.is_none();
+        resolved
     }
 
     /// Returns what the kernel is known to hold on the keys, and the links of the baseline, none of

@@ -138,27 +138,47 @@ pub(crate) fn a_route_that_comes_and_goes_is_one_message_each() {
 /// The kernel echoes it, and that says all that a dump would. While the links still come up, a pass
 /// may have other things to read.
 pub(crate) fn no_route_is_read_to_verify_a_changed_one() {
-    const EPERM: i32 = 1;
     let faults = Faults::over(Namespace::current());
     let mut agent = Agent::in_namespace(faults.namespace(), NexthopMode::Inline, routes());
-    faults.add(At::EveryDump(Kind::Route), Fault::Refuse(EPERM));
+    changes_without_reading(&mut agent, &faults, via);
+}
+
+/// Changes a route again and again, of which at least one change takes no dump.
+fn changes_without_reading(
+    agent: &mut Agent,
+    faults: &Faults,
+    led: impl Fn(&str, &str) -> Route<IfName>,
+) {
+    const EPERM: i32 = 1;
+    let refuse = || {
+        for kind in [Kind::Route, Kind::Nexthop] {
+            faults.add(At::EveryDump(kind), Fault::Refuse(EPERM));
+        }
+    };
+    refuse();
     let reading = agent.try_pass(Extent::Everything);
     assert!(reading.is_err(), "a pass that reads them fails");
     faults.clear();
+    // What the last pass has left undone.
+    let undone = agent.pass(Extent::Everything).failed().count();
+    let dst = "10.51.0.0/16";
     let changed_without_reading = ["10.9.0.8", "10.9.0.7"].repeat(20).iter().any(|gateway| {
-        agent.want(via("10.51.0.0/16", gateway));
-        faults.add(At::EveryDump(Kind::Route), Fault::Refuse(EPERM));
+        agent.want(led(dst, gateway));
+        refuse();
         let report = agent.try_pass(Extent::Dirty);
         faults.clear();
-        let is_done = report.is_ok_and(|report| report.converged());
+        let is_done = report.is_ok_and(|report| report.failed().count() <= undone);
         if !is_done {
             agent.pass(Extent::Everything);
             thread::sleep(Duration::from_millis(50));
         }
-        is_alone("10.51.0.0/16", gateway);
+        is_alone(dst, gateway);
         is_done
     });
     assert!(changed_without_reading);
+    let whole = agent.pass(Extent::Everything);
+    let done = whole.ops().filter(|done| done.outcome.is_applied());
+    assert_eq!(done.count(), 0, "{}", describe(&whole));
 }
 
 /// A changed route comes beside what it was, which goes only then.
@@ -392,6 +412,108 @@ pub(crate) fn a_list_changed_in_its_place_is_seen() {
 fn out_of_up0(gateway: &str) -> NextHops<IfName> {
     let hop = NextHop::via(gateway.parse().unwrap());
     NextHops::One(hop.with_dev(Some("up0".parse().unwrap())))
+}
+
+fn by_object(dst: &str, gateway: &str) -> Route<IfName> {
+    Route::new(dst.parse().unwrap(), out_of_up0(gateway))
+}
+
+/// Two by each of three gateways.
+fn by_three_objects() -> Vec<Route<IfName>> {
+    let gateways = ["10.9.0.9", "10.9.0.8", "10.9.0.7"];
+    let of_gateway = |(at, gateway)| {
+        let place = |second| by_object(&format!("10.{}.0.0/16", 50 + 2 * at + second), gateway);
+        [place(0), place(1)]
+    };
+    gateways
+        .into_iter()
+        .enumerate()
+        .flat_map(of_gateway)
+        .collect()
+}
+
+/// The object that it is to point at is known: other routes do. One that fails elsewhere, with its
+/// routes, changes nothing of that.
+pub(crate) fn no_route_is_read_to_change_one_by_an_object() {
+    let faults = Faults::over(Namespace::current());
+    let (namespace, objects) = (faults.namespace(), NexthopMode::Objects);
+    let mut agent = Agent::in_namespace(namespace, objects, by_three_objects());
+    changes_without_reading(&mut agent, &faults, by_object);
+    agent.want(by_object("10.60.0.0/16", "192.0.2.1"));
+    assert_eq!(agent.pass(Extent::Dirty).failed().count(), 1);
+    changes_without_reading(&mut agent, &faults, by_object);
+    // And it is made where it can be.
+    ip(&["address", "add", "192.0.2.2/24", "dev", "up0"]);
+    agent.pass(Extent::Everything);
+    is_alone("10.60.0.0/16", "via 192.0.2.1");
+}
+
+/// A delete that names an object takes no route of another (`fib_nh_match`).
+pub(crate) fn a_writers_twin_in_front_of_one_by_an_object_survives_every_change() {
+    let mut agent = Agent::in_namespace(
+        Namespace::current(),
+        NexthopMode::Objects,
+        by_three_objects(),
+    );
+    let dst = "10.50.0.0/16";
+    ip(&["route", "prepend", dst, "via", "10.9.0.3", "proto", "4"]);
+    agent.want(by_object(dst, "10.9.0.7"));
+    let report = agent.pass(Extent::Dirty);
+    let left = shown(dst);
+    assert!(left.contains("via 10.9.0.3"), "{left}");
+    let is_changed = left.contains("via 10.9.0.7") && !left.contains("via 10.9.0.9");
+    assert!(
+        is_changed || report.conflicts().len() == 1,
+        "{left}: {}",
+        describe(&report)
+    );
+    let key = by_object(dst, "10.9.0.7").canonical_key();
+    agent.desired.routes.as_mut().unwrap().remove(&key);
+    for extent in [Extent::Dirty, Extent::Dirty, Extent::Everything] {
+        agent.pass(extent);
+    }
+    let left = shown(dst);
+    assert!(left.contains("via 10.9.0.3"), "{left}");
+    assert!(!left.contains("proto 116"), "{left}");
+}
+
+/// A writer deletes the object, and with it the routes, or replaces one of the routes.
+pub(crate) fn a_route_by_an_object_is_changed_whatever_a_writer_did_unheard() {
+    let dst = "10.51.0.0/16";
+    let others: [(&[&str], bool); 3] = [
+        (&["nexthop", "flush"], true),
+        (&["route", "delete", dst], true),
+        (
+            &["route", "replace", dst, "via", "10.9.0.3", "proto", "4"],
+            false,
+        ),
+    ];
+    for (command, is_free) in others {
+        let mut agent = Agent::in_namespace(
+            Namespace::current(),
+            NexthopMode::Objects,
+            by_three_objects(),
+        );
+        ip(command);
+        agent.want(by_object(dst, "10.9.0.8"));
+        for _ in 0..2 {
+            agent.pass(Extent::Dirty);
+        }
+        let report = agent.pass(Extent::Everything);
+        assert_eq!(report.converged(), is_free, "{}", describe(&report));
+        let gateway = if is_free {
+            "via 10.9.0.8"
+        } else {
+            "via 10.9.0.3"
+        };
+        is_alone(dst, gateway);
+        ip(&["route", "flush", "proto", "4"]);
+        agent.desired.routes = Some(Routes::new());
+        for _ in 0..2 {
+            agent.pass(Extent::Everything);
+        }
+        ip(&["link", "delete", "up0"]);
+    }
 }
 
 /// Three by the gateway 10.9.0.9, of which one leaves the device open, and so points at no object.

@@ -26,8 +26,8 @@ impl RoutesRevision {
 pub(in crate::routes) enum Change<D> {
     /// The route of a key changed; the value is what it had before.
     Route(RouteKey, Option<Arc<Value<D>>>),
-    /// All routes of a value got other next hops.
-    Nexthops(Id),
+    /// All routes of a value got other next hops; the value is what they had before.
+    Nexthops(Id, Arc<Value<D>>),
 }
 
 #[derive(Clone, Debug)]

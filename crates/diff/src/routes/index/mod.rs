@@ -145,9 +145,9 @@ impl<D: Clone + Eq + Hash> Routes<D> {
                 continue;
             };
             let value = value.with_nexthops(to.clone());
-            if self.values.replace(id, value).is_some() {
+            if let Some(old) = self.values.replace(id, value) {
                 self.part_of = None;
-                self.log.add(Change::Nexthops(id), routes);
+                self.log.add(Change::Nexthops(id, old), routes);
             }
         }
     }
@@ -201,9 +201,19 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         let changes = self.log.since(revision)?;
         let key = |change: &Change<D>| match change {
             Change::Route(key, _) => Some(*key),
-            Change::Nexthops(_) => None,
+            Change::Nexthops(..) => None,
         };
         changes.map(key).collect()
+    }
+
+    /// Returns true if a route without a source prefix has a value.
+    pub(super) fn has_value(&self, value: &Value<D>) -> bool {
+        let Some(id) = self.values.id(value) else {
+            return false;
+        };
+        let of_value = self.generic.iter().filter(|(_, of)| **of == id);
+        let with_source = of_value.filter(|(key, _)| key.from.is_some()).count();
+        with_source < self.values.count(id) as usize
     }
 
     /// Returns those of the routes that have one of `keys`.

@@ -6,8 +6,8 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::kinds::{Metrics, NextHops, Route, RouteKey, RouteType, Scope};
-use crate::values::Family;
+use crate::kinds::{Metrics, NextHops, Route, RouteKey, RouteType, Scope, table};
+use crate::values::{Family, Prefix};
 
 /// The position of a value among [`Values`].
 pub(in crate::routes) type Id = u32;
@@ -63,6 +63,12 @@ impl<D: Clone> Value<D> {
         }
     }
 
+    /// Returns a route of the value, as a default route.
+    pub(in crate::routes) fn as_default_route(&self) -> Route<D> {
+        let default = Prefix::default_route(self.family);
+        self.at(RouteKey::new(table::MAIN, default))
+    }
+
     /// Returns the same value with other next hops.
     pub(super) fn with_nexthops(&self, nexthops: NextHops<D>) -> Value<D> {
         Value {
@@ -113,6 +119,11 @@ impl<D> Values<D> {
 }
 
 impl<D: Eq + Hash> Values<D> {
+    /// Returns the position of a value.
+    pub(super) fn id(&self, value: &Value<D>) -> Option<Id> {
+        self.ids.get(value).copied()
+    }
+
     /// Counts one more route of a value.
     pub(in crate::routes) fn add(&mut self, value: Value<D>) -> Id {
         let known = self
