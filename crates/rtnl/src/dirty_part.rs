@@ -206,10 +206,10 @@ mod tests {
             each.map(|action| exceeds(action, &address)),
             [false, true, true]
         );
-        // Its routes stay where they are.
+        // Its routes go with it.
         assert_eq!(
             each.map(|action| exceeds(action, &nexthop)),
-            [true, false, true]
+            [false, false, true]
         );
     }
 }

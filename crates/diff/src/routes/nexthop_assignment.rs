@@ -12,13 +12,17 @@ use std::sync::Arc;
 use super::index::Id;
 use super::nexthop_table::{NexthopTable, can_point};
 use super::resolved::{ResolvedRoutes, pointing_at};
-use crate::kinds::Route;
+use crate::kinds::{Nexthop, Route};
 
 /// The nexthop objects that desired routes are known to point at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NexthopAssignment {
     /// The sets of next hops whose objects are in the kernel as desired.
     pub(super) table: Arc<NexthopTable>,
+    /// All others.
+    undone_sets: Arc<NexthopTable>,
+    /// The objects that are not in the kernel as desired.
+    undone: BTreeSet<u32>,
     /// The values that have got other next hops since, each with the object that its routes point
     /// at.
     replaced: BTreeMap<Id, u32>,
@@ -26,10 +30,13 @@ pub struct NexthopAssignment {
 
 impl NexthopAssignment {
     /// Records that a pass has found the objects of routes in the kernel, but for those with the
-    /// ids `undone`, or a member among them.
-    pub fn in_sync(resolved: &ResolvedRoutes, undone: &BTreeSet<u32>) -> NexthopAssignment {
+    /// ids `undone`.
+    pub fn in_sync(resolved: &ResolvedRoutes, undone: BTreeSet<u32>) -> NexthopAssignment {
+        let (done_sets, undone_sets) = resolved.nexthop_table().split(&undone);
         NexthopAssignment {
-            table: Arc::new(resolved.nexthop_table().sets_without(undone)),
+            table: Arc::new(done_sets),
+            undone_sets: Arc::new(undone_sets),
+            undone,
             replaced: BTreeMap::new(),
         }
     }
@@ -43,9 +50,24 @@ impl NexthopAssignment {
     /// now.
     pub fn is_current(&self, resolved: &ResolvedRoutes) -> bool {
         resolved.assigned().all(|(id, route, object)| {
-            let before = self.replaced.get(&id).copied();
-            object == before.or_else(|| self.table.object_of(route))
+            let replaced = || self.replaced.get(&id).copied();
+            let undone = || self.undone_sets.object_of(route);
+            let before = replaced().or_else(|| self.table.object_of(route));
+            object == before.or_else(undone)
         })
+    }
+
+    /// Returns true if an object that was there is gone, and its routes with it, or if one that was
+    /// not as desired is so by now: routes may have waited for it.
+    pub fn is_outdated(&self, resolved: &ResolvedRoutes, observed: &[Nexthop]) -> bool {
+        let is_other = |nexthop: &Nexthop| {
+            let there = observed.iter().find(|it| it.id == nexthop.id);
+            match self.undone.contains(&nexthop.id) {
+                true => there == Some(nexthop),
+                false => there.is_none(),
+            }
+        };
+        resolved.nexthop_table().all().iter().any(is_other)
     }
 
     /// Returns a route as it is in the kernel, where it has the next hops of this one; `None` if

@@ -136,17 +136,22 @@ impl NexthopTable {
         self.of_sets.get(&set_of(route)?).copied()
     }
 
-    /// Returns the same sets without those whose object, or a member of it, is among `ids`. No
-    /// object is part of a plan that is made with it.
-    pub(super) fn sets_without(&self, ids: &BTreeSet<u32>) -> NexthopTable {
+    /// Returns the sets whose object, or a member of it, is among `ids`, after all others. Made with
+    /// these a plan is about no object.
+    pub(super) fn split(&self, ids: &BTreeSet<u32>) -> (NexthopTable, NexthopTable) {
         let has_one = |nexthop: &&Nexthop| nexthop.members().any(|id| ids.contains(&id));
         let groups = self.all.iter().filter(has_one).map(|group| group.id);
-        let out: BTreeSet<u32> = groups.chain(ids.iter().copied()).collect();
-        let of_sets = self.of_sets.iter().filter(|(_, id)| !out.contains(id));
-        NexthopTable {
-            of_sets: of_sets.map(|(set, id)| (set.clone(), *id)).collect(),
+        let among: BTreeSet<u32> = groups.chain(ids.iter().copied()).collect();
+        let (of_ids, others) = self
+            .of_sets
+            .iter()
+            .map(|(set, id)| (set.clone(), *id))
+            .partition(|(_, id)| among.contains(id));
+        let table = |of_sets| NexthopTable {
+            of_sets,
             all: Vec::new(),
-        }
+        };
+        (table(others), table(of_ids))
     }
 }
 

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 
-use super::index::{Change, Id, Routes, RoutesRevision, Value};
+use super::index::{Change, Id, Packed, Routes, RoutesRevision, Value};
 use super::nexthop_assignment::NexthopAssignment;
 use super::nexthop_table::can_point;
 use super::resolved::DeviceName;
@@ -153,9 +153,11 @@ impl Tracker {
     }
 
     /// Follows a change of the next hops of all routes of a value, each like `old`.
-    fn follow_nexthops<D>(&mut self, id: Id, old: &Route, routes: &Routes<D>) -> bool {
+    fn follow_nexthops<D: DeviceName>(&mut self, id: Id, old: &Route, routes: &Routes<D>) -> bool {
+        let is_other = |key: &RouteKey| routes.id(Packed::of(key)) != Some(id);
         // Routes with a source prefix share values with others, and point at no object.
-        let is_alone = self.dirty.is_empty() && self.parked.is_empty() && routes.generic.is_empty();
+        let is_alone =
+            self.dirty.is_empty() && self.parked.keys().all(is_other) && routes.generic.is_empty();
         match &mut self.assignment {
             Some(assignment) if is_alone => assignment.replace(id, old),
             _ => false,

@@ -102,7 +102,7 @@ fn of_part(tracker: &Tracker, desired: &Desired, there: &Observed) -> Option<Pla
 /// What is there once all is as desired, and which route is on which object then.
 fn settled(desired: &Desired, before: &Observed) -> (Observed, Tracker) {
     let (devices, routes) = resolved(desired, before);
-    let assignment = NexthopAssignment::in_sync(&routes, &BTreeSet::new());
+    let assignment = NexthopAssignment::in_sync(&routes, BTreeSet::new());
     let tracker = Tracker::in_sync(desired.routes.as_ref().unwrap()).with_assignment(assignment);
     let routes = desired.routes.as_ref().zip(Some(&routes));
     let resolved = resolve_with(desired, routes, &devices, before, MARKER).unwrap();

@@ -7,6 +7,7 @@ pub(crate) mod fingerprint;
 mod grace;
 pub(crate) mod stored_otherwise;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,8 +37,8 @@ pub(crate) struct History {
     undeclared: HashMap<ObjectId, Instant>,
     /// What the last passes left undone: that it is not in place is no loss.
     undone: HashMap<ObjectId, Undone>,
-    /// Those of them that wait for an op on another object.
-    waiting: HashSet<ObjectId>,
+    /// Those of them that wait for an op on another object, by that object.
+    waiting: HashMap<ObjectId, HashSet<ObjectId>>,
     contention: Contention,
     pub(crate) stored_otherwise: StoredOtherwise,
 }
@@ -258,7 +259,7 @@ impl History {
             let Some(before) = self.undone.remove(&id) else {
                 continue;
             };
-            self.waiting.remove(&id);
+            self.unlink_waiting(id, &before);
             match left.get_mut(&id) {
                 Some(undone) if undone.status == before.status || undone.is_put_off => {
                     undone.status = before.status;
@@ -297,11 +298,24 @@ impl History {
 
     fn insert_undone(&mut self, left: impl IntoIterator<Item = (ObjectId, Undone)>) {
         for (id, undone) in left {
-            match undone.waits_for {
-                Some(_) => self.waiting.insert(id),
-                None => self.waiting.remove(&id),
-            };
-            self.undone.insert(id, undone);
+            let need = undone.waits_for;
+            if let Some(before) = self.undone.insert(id, undone) {
+                self.unlink_waiting(id, &before);
+            }
+            if let Some(need) = need {
+                self.waiting.entry(need).or_default().insert(id);
+            }
+        }
+    }
+
+    fn unlink_waiting(&mut self, id: ObjectId, before: &Undone) {
+        if let Some(need) = before.waits_for
+            && let Entry::Occupied(mut waiting) = self.waiting.entry(need)
+        {
+            waiting.get_mut().remove(&id);
+            if waiting.get().is_empty() {
+                waiting.remove();
+            }
         }
     }
 
@@ -317,29 +331,18 @@ impl History {
 
     /// Returns where that is which waits for an op on one of these objects, or on what waits itself.
     pub(crate) fn waiting_for(&self, objects: impl Iterator<Item = ObjectId>) -> Vec<Location> {
+        let mut seen = HashSet::new();
         let mut locations = Vec::new();
-        if self.waiting.is_empty() {
-            return locations;
-        }
-        let mut needed: HashSet<ObjectId> = objects.collect();
-        let mut waiting = self.waiting.clone();
-        loop {
-            let is_woken = |id: &ObjectId| {
-                let undone = self.undone.get(id)?;
-                needed
-                    .contains(&undone.waits_for?)
-                    .then_some((*id, undone.location))
-            };
-            let woken: Vec<_> = waiting.iter().filter_map(is_woken).collect();
-            if woken.is_empty() {
-                return locations;
-            }
-            for (id, location) in woken {
-                waiting.remove(&id);
-                needed.insert(id);
-                locations.push(location);
+        let mut needed: Vec<ObjectId> = objects.collect();
+        while let Some(need) = needed.pop() {
+            for id in self.waiting.get(&need).into_iter().flatten() {
+                if seen.insert(*id) {
+                    needed.push(*id);
+                    locations.extend(self.undone_at(*id));
+                }
             }
         }
+        locations
     }
 
     /// Returns where an object is, if it was left undone.

@@ -236,7 +236,7 @@ impl SourceKind for Nexthop {
 
     /// The routes that point at it may be anywhere.
     fn takes_along(action: Action) -> bool {
-        action != Action::Update
+        action == Action::Delete
     }
 }
 

@@ -273,7 +273,7 @@ fn tracker(pass: &Pass<'_>, last: &PassPlan, before: Option<Tracker>) -> Option<
             Object::Nexthop(nexthop) => Some(nexthop.id),
             _ => None,
         });
-        let assignment = NexthopAssignment::in_sync(last.routes.as_ref()?, &undone.collect());
+        let assignment = NexthopAssignment::in_sync(last.routes.as_ref()?, undone.collect());
         tracker = tracker.with_assignment(assignment);
     }
     let conflicts = plan.conflicts.iter().map(|conflict| &conflict.desired);

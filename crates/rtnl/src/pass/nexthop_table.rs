@@ -1,6 +1,6 @@
 //! The scope of a pass over the nexthop objects that routes point at: what they lead to is desired
-//! otherwise, and each route stays on its object. The pass costs the number of objects, whatever
-//! the number of routes.
+//! otherwise, and each route stays on its object, or one that failed is tried again. The pass costs
+//! the number of objects, whatever the number of routes.
 
 use trueup_diff::{
     Desired, Kind, Kinds, NexthopAssignment, Observed, Policy, ResolvedDevices, ResolvedRoutes,
@@ -15,7 +15,8 @@ use crate::dirty_part::DirtyPart;
 pub(crate) struct NexthopTableScope {
     pub(super) keys: DirtyKeys,
     assignment: NexthopAssignment,
-    /// A route has to move to another object, which only a pass over everything can do.
+    /// A route has to move to another object, or may point at one that is there at last, which only a
+    /// pass over everything can do.
     pub(super) has_moved_routes: bool,
 }
 
@@ -52,7 +53,10 @@ impl NexthopTableScope {
         policy: &Policy,
     ) -> Option<ResolvedRoutes> {
         let resolved = devices.resolve_routes(desired, observed, policy);
-        let is_current = |resolved: &ResolvedRoutes| self.assignment.is_current(resolved);
+        let is_current = |resolved: &ResolvedRoutes| {
+            self.assignment.is_current(resolved)
+                && !self.assignment.is_outdated(resolved, &observed.nexthops)
+        };
         self.has_moved_routes |= !resolved.as_ref().is_some_and(is_current);
         resolved
     }

@@ -80,6 +80,9 @@ impl PassScope {
                     }
                 }
             }
+            // Nexthop objects are tried again without the routes that wait for them.
+            let is_object = |key: &OpKey| history.undone_at(key.0) == Some(Location::Nexthops);
+            let (objects, due): (Vec<OpKey>, Vec<OpKey>) = due.iter().copied().partition(is_object);
             // An op that was left undone may wait for a change of a link or an address.
             let mut woken: Vec<Location> = match dirty.links || !dirty.addresses.is_empty() {
                 true => history.undone().collect(),
@@ -105,12 +108,12 @@ impl PassScope {
             for key in baseline.tracker.iter().flat_map(Tracker::dirty_keys) {
                 part.add(Location::Route(*key), names);
             }
-            let has_replaced = Tracker::has_replaced_nexthops;
-            let replaced = baseline.tracker.as_ref().filter(|it| has_replaced(it));
-            if let Some(assignment) = replaced.and_then(Tracker::assignment).cloned() {
-                let is_alone = !part.has_routes();
-                let scope = || NexthopTableScope::new(part, desired, assignment);
-                return is_alone.then(|| PassScope::NexthopTable(scope()));
+            let tracker = baseline.tracker.as_ref();
+            if !objects.is_empty() || tracker.is_some_and(Tracker::has_replaced_nexthops) {
+                let assignment = tracker.and_then(Tracker::assignment);
+                let assignment = assignment.filter(|_| !part.has_routes())?.clone();
+                let scope = NexthopTableScope::new(part, desired, assignment);
+                return Some(PassScope::NexthopTable(scope));
             }
             let tracked = baseline.tracker.as_ref().zip(desired.routes.as_ref());
             let tracked = tracked.filter(|_| !is_more_woken);

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use trueup_diff::{Desired, IfName, NextHop, NextHops, NexthopMode, Route, Routes};
-use trueup_reconcile::{Extent, Hints, PassLimits, Report as _, Source as _, Subscribed};
+use trueup_reconcile::{Extent, Hints, Outcome, PassLimits, Report as _, Source as _, Subscribed};
 use trueup_rtnl::{Error, MemoryLedger, Namespace, Options, Report, Rtnl, Watch, key};
 use trueup_testkit::faults::{At, Fault, Faults};
 use trueup_testkit::{Kind, ip, uplinks};
@@ -446,6 +446,83 @@ pub(crate) fn no_route_is_read_to_change_one_by_an_object() {
     ip(&["address", "add", "192.0.2.2/24", "dev", "up0"]);
     agent.pass(Extent::Everything);
     is_alone("10.60.0.0/16", "via 192.0.2.1");
+}
+
+/// Tries again what the last pass could not do.
+fn retry(agent: &mut Agent, failed: &Report) -> Result<Report, Error> {
+    let mut due = Vec::new();
+    failed.outcomes(&mut |op| {
+        if matches!(op.outcome, Outcome::Failed(_)) {
+            due.push(op.key());
+        }
+    });
+    let limits = PassLimits::default().with_extent(Extent::Dirty);
+    agent.pass_of(&limits.with_due(&due))
+}
+
+/// The routes that wait for it are where they were, and are looked at once it is there.
+pub(crate) fn an_object_that_failed_is_tried_again_without_a_read_of_routes() {
+    const EPERM: i32 = 1;
+    let (dst, moving) = ("10.60.0.0/16", "10.61.0.0/16");
+    for is_last in [false, true] {
+        let faults = Faults::over(Namespace::current());
+        let mut routes = by_three_objects();
+        routes.push(by_object(moving, "10.9.0.6"));
+        // Of two objects that are not needed any more neither becomes the new one.
+        match is_last {
+            true => routes.push(by_object("10.62.0.0/16", "10.9.0.5")),
+            false => routes.push(by_object("10.62.0.0/16", "10.9.0.6")),
+        }
+        let objects = NexthopMode::Objects;
+        let mut agent = Agent::in_namespace(faults.namespace(), objects, routes);
+        agent.want(by_object(dst, "192.0.2.1"));
+        agent.want(by_object(moving, "192.0.2.1"));
+        if is_last {
+            agent.want(by_object("10.62.0.0/16", "192.0.2.1"));
+        }
+        let mut report = agent.pass(Extent::Dirty);
+        // While the links still come up, a pass may have other things to read.
+        let retried_without_reading = (0..40).any(|_| {
+            assert_eq!(report.failed().count(), 1, "{}", describe(&report));
+            is_alone(moving, "via 10.9.0.6");
+            faults.add(At::EveryDump(Kind::Route), Fault::Refuse(EPERM));
+            let retried = retry(&mut agent, &report);
+            faults.clear();
+            let is_done = retried.is_ok();
+            report = retried.unwrap_or_else(|_| {
+                thread::sleep(Duration::from_millis(50));
+                agent.pass(Extent::Everything)
+            });
+            is_done
+        });
+        // An object that nothing needs is deleted once its last route is elsewhere.
+        assert_eq!(retried_without_reading, !is_last);
+        // Others still change all at once.
+        if !is_last {
+            let routes = agent.desired.routes.as_mut().unwrap();
+            routes.replace_nexthops(&out_of_up0("10.9.0.9"), &out_of_up0("10.9.0.5"));
+            let report = agent.pass(Extent::Dirty);
+            let [replace, failed] = &commands(&report)[..] else {
+                panic!("{}", describe(&report));
+            };
+            assert!(replace.starts_with("nexthop replace"), "{replace}");
+            assert!(failed.contains("via 192.0.2.1"), "{failed}");
+            is_alone("10.50.0.0/16", "via 10.9.0.5");
+        }
+        // Nobody hears of it.
+        ip(&["route", "add", "192.0.2.0/24", "dev", "up0", "proto", "4"]);
+        for _ in 0..2 {
+            report = retry(&mut agent, &report).unwrap();
+        }
+        assert!(report.converged(), "{}", describe(&report));
+        is_alone(dst, "via 192.0.2.1");
+        is_alone(moving, "via 192.0.2.1");
+        agent.desired.routes = Some(Routes::new());
+        for _ in 0..2 {
+            agent.pass(Extent::Everything);
+        }
+        ip(&["link", "delete", "up0"]);
+    }
 }
 
 /// A delete that names an object takes no route of another (`fib_nh_match`).

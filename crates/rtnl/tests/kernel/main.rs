@@ -89,6 +89,7 @@ trueup_testkit::kernel_tests![
     changes::no_route_is_read_to_change_one_by_an_object,
     changes::a_writers_twin_in_front_of_one_by_an_object_survives_every_change,
     changes::a_route_by_an_object_is_changed_whatever_a_writer_did_unheard,
+    changes::an_object_that_failed_is_tried_again_without_a_read_of_routes,
     changes::another_gateway_by_an_object_is_one_message,
     changes::another_gateway_beside_other_changes_is_not_taken_for_one_of_objects_alone,
     changes::another_gateway_after_a_writer_took_the_object_puts_all_back,

@@ -122,7 +122,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         Some(self.values.get(id)?.at(key))
     }
 
-    fn id(&self, key: Packed) -> Option<Id> {
+    pub(super) fn id(&self, key: Packed) -> Option<Id> {
         match key {
             Packed::V4(key) => self.v4.get(&key),
             Packed::V6(key) => self.v6.get(&key),
