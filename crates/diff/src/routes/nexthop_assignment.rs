@@ -80,12 +80,13 @@ impl NexthopAssignment {
     }
 
     /// Notes that all routes of a value, each like this one, get other next hops. Returns false if
-    /// they point at no object that is known.
+    /// the object that they point at in the kernel is not known, or if they point at none.
     pub(super) fn replace(&mut self, id: Id, route: &Route) -> bool {
-        let object = self.table.object_of(route);
-        if let Some(object) = object {
-            self.replaced.entry(id).or_insert(object);
+        if self.replaced.contains_key(&id) {
+            return true;
         }
+        let object = self.table.object_of(route);
+        self.replaced.extend(object.map(|object| (id, object)));
         object.is_some()
     }
 }

@@ -136,8 +136,8 @@ impl NexthopTable {
         self.of_sets.get(&set_of(route)?).copied()
     }
 
-    /// Returns the sets whose object, or a member of it, is among `ids`, after all others. Made with
-    /// these a plan is about no object.
+    /// Splits the table in two: the sets whose object, or a member of it, is among `ids`, come
+    /// second. Neither part has objects to create, so a plan made with it is about routes alone.
     pub(super) fn split(&self, ids: &BTreeSet<u32>) -> (NexthopTable, NexthopTable) {
         let has_one = |nexthop: &&Nexthop| nexthop.members().any(|id| ids.contains(&id));
         let groups = self.all.iter().filter(has_one).map(|group| group.id);
