@@ -33,7 +33,7 @@ impl NexthopTable {
     /// Makes the table for values of routes, given the objects that are in the kernel. `first_keys`
     /// finds the key of the first route of each value; it is called only if new ids are needed.
     pub(super) fn of(
-        values: &[Option<Route>],
+        values: &[Option<&Route>],
         first_keys: impl Fn() -> Vec<Option<RouteKey>>,
         observed: &[Nexthop],
         marker: u8,
@@ -41,7 +41,7 @@ impl NexthopTable {
         // Each set with the values that have it, whose next hops are in the order as written.
         let mut sets: BTreeMap<NexthopSet, Vec<usize>> = BTreeMap::new();
         for (at, route) in values.iter().enumerate() {
-            if let Some(set) = route.as_ref().and_then(set_of) {
+            if let Some(set) = route.and_then(set_of) {
                 sets.entry(set).or_default().push(at);
             }
         }

@@ -1,7 +1,7 @@
 //! [`ResolvedRoutes`]: desired routes whose devices were found. The work is done once for each
 //! value, not for each route, and once for one observation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl ResolvedRoutes {
         observed: &[Nexthop],
     ) -> ResolvedRoutes {
         let mut resolved = ResolvedRoutes::new(routes, devices, marker);
-        let values = resolved.values_without_source(routes);
+        let values: Vec<Option<&Route>> = resolved.resolvable().collect();
         let first_keys = || first_keys(routes, values.len());
         let table = NexthopTable::of(&values, first_keys, observed, marker);
         resolved.point_at(Arc::new(table));
@@ -96,41 +96,18 @@ impl ResolvedRoutes {
         known: &NexthopAssignment,
     ) -> Option<ResolvedRoutes> {
         let mut resolved = ResolvedRoutes::new(routes, devices, marker);
-        let values = resolved.values_without_source(routes);
         let is_known = |route: &Route| !can_point(route) || known.table.object_of(route).is_some();
-        if !values.iter().flatten().all(is_known) {
+        if !resolved.resolvable().flatten().all(is_known) {
             return None;
         }
         resolved.point_at(Arc::clone(&known.table));
         Some(resolved)
     }
 
-    /// Returns the values that can be resolved, without those that only routes with a source prefix
-    /// have: these need no object.
-    fn values_without_source<D: DeviceName>(&self, routes: &Routes<D>) -> Vec<Option<Route>> {
-        let route = |value: &Option<Result<Route, Problem>>| value.as_ref()?.as_ref().ok().cloned();
-        let mut values: Vec<Option<Route>> = self.values.iter().map(route).collect();
-        let mut with_source: BTreeMap<Id, u32> = BTreeMap::new();
-        for (_, id) in routes.generic.iter().filter(|(key, _)| key.from.is_some()) {
-            *with_source.entry(*id).or_default() += 1;
-        }
-        for (id, count) in with_source {
-            if let Some(value) = values.get_mut(id as usize)
-                && routes.values.count(id) == count
-            {
-                *value = None;
-            }
-        }
-        values
-    }
-
     /// Has the routes point at the objects of a table.
     fn point_at(&mut self, table: Arc<NexthopTable>) {
-        let object = |value: &Option<Result<Route, Problem>>| {
-            let route = value.as_ref()?.as_ref().ok()?;
-            table.object_of(route)
-        };
-        self.objects = self.values.iter().map(object).collect();
+        let object = |route: Option<&Route>| table.object_of(route?);
+        self.objects = self.resolvable().map(object).collect();
         self.table = table;
     }
 
@@ -142,9 +119,15 @@ impl ResolvedRoutes {
     /// Returns the routes of each value with their next hops written out, by its position, and the
     /// object that they point at.
     pub(super) fn assigned(&self) -> impl Iterator<Item = (Id, &Route, Option<u32>)> {
-        let values = (0..).zip(self.values.iter().zip(&self.objects));
-        values
-            .filter_map(|(id, (value, object))| Some((id, value.as_ref()?.as_ref().ok()?, *object)))
+        let values = (0..).zip(self.resolvable().zip(&self.objects));
+        values.filter_map(|(id, (value, object))| Some((id, value?, *object)))
+    }
+
+    /// Returns each value as a route with its next hops written out, and `None` where it cannot be
+    /// resolved.
+    fn resolvable(&self) -> impl Iterator<Item = Option<&Route>> {
+        let values = self.values.iter();
+        values.map(|value| value.as_ref()?.as_ref().ok())
     }
 
     /// Returns true if this was made for these routes, or for routes that these are a part of.
@@ -220,10 +203,7 @@ impl ResolvedRoutes {
             match self.values.get(id as usize) {
                 Some(Some(Ok(route))) => {
                     let mut route = route.clone().with_key(key.unpack());
-                    // The kernel lets no route with a source prefix point at an object.
-                    if let Some(Some(object)) = self.objects.get(id as usize)
-                        && route.from.is_none()
-                    {
+                    if let Some(Some(object)) = self.objects.get(id as usize) {
                         route.nexthops = pointing_at(*object);
                     }
                     list.push(route);
@@ -241,15 +221,14 @@ pub(super) fn pointing_at(object: u32) -> NextHops {
     NextHops::Object(object, Vec::new())
 }
 
-/// Resolves each value of the routes, as a default route.
+/// Resolves each value of the routes.
 fn values<D: DeviceName>(
     routes: &Routes<D>,
     devices: &Devices,
     marker: u8,
 ) -> Vec<Option<Result<Route, Problem>>> {
     let resolve = |value: &Value<D>| {
-        // Any key will do that passes the check.
-        let route = value.as_default_route();
+        let route = value.at_some_key();
         route.check().map_err(Problem::Invalid)?;
         let mut route = route.try_map_dev(|name| name.find(devices))?;
         route.protocol = marker;

@@ -105,7 +105,7 @@ impl Tracker {
             let followed = match change {
                 Change::Route(key, old) => self.follow_route(*key, old.as_deref(), routes, resolve),
                 Change::Nexthops(id, old) => {
-                    let route = resolve(old.as_default_route());
+                    let route = resolve(old.at_some_key());
                     route.is_some_and(|route| self.follow_nexthops(*id, &route, routes))
                 }
             };
@@ -131,7 +131,7 @@ impl Tracker {
         // With the last route of an object the object goes.
         let frees_object = |old: &Value<D>| {
             let points = || resolve(old.at(key)).is_none_or(|route| can_point(&route));
-            !routes.has_value(old) && points()
+            !routes.values.contains(old) && points()
         };
         if self.assignment.is_some() && old.is_some_and(frees_object) {
             return false;
@@ -155,9 +155,7 @@ impl Tracker {
     /// Follows a change of the next hops of all routes of a value, each like `old`.
     fn follow_nexthops<D: DeviceName>(&mut self, id: Id, old: &Route, routes: &Routes<D>) -> bool {
         let is_other = |key: &RouteKey| routes.id(Packed::of(key)) != Some(id);
-        // Routes with a source prefix share values with others, and point at no object.
-        let is_alone =
-            self.dirty.is_empty() && self.parked.keys().all(is_other) && routes.generic.is_empty();
+        let is_alone = self.dirty.is_empty() && self.parked.keys().all(is_other);
         match &mut self.assignment {
             Some(assignment) if is_alone => assignment.replace(id, old),
             _ => false,

@@ -172,6 +172,9 @@ fn replaced_next_hops_take_a_change_of_their_objects_alone() {
     let mut odd = before;
     odd.routes.as_mut().unwrap().extend([plain, from]);
     let (there, tracker) = settled(&odd, &there);
+    let mut others = odd.clone();
+    replace_nexthops(&mut others, 0, 1);
+    assert_eq!(of_part(&tracker, &others, &there).unwrap().ops.len(), 1);
     let routes = odd.routes.as_mut().unwrap();
     routes.replace_nexthops(&six("fe80::1"), &six("fe80::2"));
     assert_eq!(of_part(&tracker, &odd, &there), None);

@@ -206,16 +206,6 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         changes.map(key).collect()
     }
 
-    /// Returns true if a route without a source prefix has a value.
-    pub(super) fn has_value(&self, value: &Value<D>) -> bool {
-        let Some(id) = self.values.id(value) else {
-            return false;
-        };
-        let of_value = self.generic.iter().filter(|(_, of)| **of == id);
-        let with_source = of_value.filter(|(key, _)| key.from.is_some()).count();
-        with_source < self.values.count(id) as usize
-    }
-
     /// Returns those of the routes that have one of `keys`.
     #[must_use]
     pub fn at(&self, keys: impl IntoIterator<Item = RouteKey>) -> Routes<D> {

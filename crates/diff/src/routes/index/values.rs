@@ -17,6 +17,8 @@ pub(in crate::routes) type Id = u32;
 pub(in crate::routes) struct Value<D> {
     /// The family of the key: the same value means something else in the other family.
     pub(in crate::routes) family: Family,
+    /// True if the key has a source prefix: such a route points at no nexthop object.
+    has_source: bool,
     kind: RouteType,
     pub(in crate::routes) nexthops: NextHops<D>,
     src: Option<IpAddr>,
@@ -32,6 +34,7 @@ impl<D> Value<D> {
         let key = route.canonical_key();
         let value = Value {
             family: key.dst.family(),
+            has_source: key.from.is_some(),
             kind: route.kind,
             nexthops: route.nexthops,
             src: route.src,
@@ -63,10 +66,13 @@ impl<D: Clone> Value<D> {
         }
     }
 
-    /// Returns a route of the value, as a default route.
-    pub(in crate::routes) fn as_default_route(&self) -> Route<D> {
-        let default = Prefix::default_route(self.family);
-        self.at(RouteKey::new(table::MAIN, default))
+    /// Returns a route of the value, on a key that passes the check whatever the value.
+    pub(in crate::routes) fn at_some_key(&self) -> Route<D> {
+        let some_source = || Prefix::host(self.family.unspecified());
+        self.at(RouteKey {
+            from: self.has_source.then(some_source),
+            ..RouteKey::new(table::MAIN, Prefix::default_route(self.family))
+        })
     }
 
     /// Returns the same value with other next hops.
@@ -104,12 +110,6 @@ impl<D> Values<D> {
         Some(&self.slots.get(id as usize)?.as_ref()?.0)
     }
 
-    /// Returns how many routes have a value.
-    pub(in crate::routes) fn count(&self, id: Id) -> u32 {
-        let slot = self.slots.get(id as usize).and_then(Option::as_ref);
-        slot.map_or(0, |(_, count)| *count)
-    }
-
     /// Returns all values by their positions, and `None` where a position is free.
     pub(in crate::routes) fn iter(&self) -> impl Iterator<Item = Option<&Value<D>>> {
         self.slots
@@ -119,9 +119,9 @@ impl<D> Values<D> {
 }
 
 impl<D: Eq + Hash> Values<D> {
-    /// Returns the position of a value.
-    pub(super) fn id(&self, value: &Value<D>) -> Option<Id> {
-        self.ids.get(value).copied()
+    /// Returns true if a route has a value.
+    pub(in crate::routes) fn contains(&self, value: &Value<D>) -> bool {
+        self.ids.contains_key(value)
     }
 
     /// Counts one more route of a value.
