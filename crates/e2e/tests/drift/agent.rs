@@ -10,7 +10,7 @@ use trueup_reconcile::{Report as _, Source};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, OwnershipRule, Report, Rtnl};
 
 /// No wait is longer, where nothing else is said.
-pub(crate) const BOUND: Duration = Duration::from_secs(30);
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
 /// A source that is the rtnetlink one, or one around it.
 pub(crate) trait Rtnetlink:

@@ -47,6 +47,8 @@ fn config() -> Config {
     Config::default()
         .with_interval(INTERVAL)
         .with_debounce(DEBOUNCE)
+        // Where no hint comes, what failed for good is tried again after the longest backoff.
+        .with_backoff(Duration::from_secs(1), BOUND / 6)
 }
 
 fn desired() -> Desired {
@@ -109,9 +111,11 @@ where
                     .chain(more.map(|row| format!("+ {row}")));
                 assert!(
                     Instant::now() < end,
-                    "{name}: not as it was:\n{}\n{:#?}",
+                    "{name}: not as it was:\n{}\n{:#?}\n{:#?}\n{:#?}",
                     differ.collect::<Vec<_>>().join("\n"),
-                    agent.record().passes.last()
+                    agent.handle().exceptions(),
+                    agent.handle().stats(),
+                    agent.record().passes,
                 );
                 thread::sleep(Duration::from_millis(5));
                 now = rows();

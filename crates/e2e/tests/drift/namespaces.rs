@@ -174,9 +174,10 @@ fn threads() -> Vec<(String, String)> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let task = |task: std::io::Result<fs::DirEntry>| {
         let path = task.ok()?.path();
-        // It may have ended meanwhile.
-        let name = fs::read_to_string(path.join("comm")).ok()?;
+        // It may have ended meanwhile. The namespace first: a new thread has its maker's name until
+        // it gives itself its own, and enters a namespace only then.
         let net = fs::read_link(path.join("ns/net")).ok()?;
+        let name = fs::read_to_string(path.join("comm")).ok()?;
         Some((name.trim().to_owned(), net.to_string_lossy().into_owned()))
     };
     tasks.filter_map(task).collect()

@@ -10,7 +10,7 @@ use trueup_loop::Config;
 use trueup_rtnl::{Namespace, Rtnl};
 use trueup_testkit::{Kind, raw_dump, uplinks};
 
-use crate::agent::{Agent, BOUND, until, within};
+use crate::agent::{Agent, BOUND, until};
 use crate::layer::{self, Fault};
 use crate::other_writer::{Do, HIS, OURS, OtherWriter, route, v4, v6, wanted};
 use crate::{alone, is_long};
@@ -176,9 +176,7 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
         while done < rounds || !any_suspect() && begin.0.elapsed() < BOUND {
             let dst = v6(ours(done * 13));
             assert!(other_writer.takes(&route(dst, OURS)), "it was there");
-            within(Duration::from_secs(20), "what is ours comes back", || {
-                other_writer.sees_ours(dst)
-            });
+            until("what is ours comes back", || other_writer.sees_ours(dst));
             thread::sleep(Duration::from_millis(300));
             done += 1;
         }
