@@ -14,6 +14,7 @@ mod maintenance;
 mod opening;
 mod operations;
 mod threads;
+mod tokens;
 mod volume;
 
 /// Returns true if each test is to run at its full length.
