@@ -32,7 +32,7 @@ enum Access {
     ReadOnly(Database, Option<NewFile>),
     /// For writing.
     Writable(Database),
-    /// Not at all: after a failed write the storage could not be read.
+    /// Not at all: after a failed write the storage could not be read, or another opener writes.
     Unreadable,
 }
 
@@ -122,7 +122,7 @@ impl GroupCommit {
         if let Some(failed) = queue.failed_group.filter(|failed| *failed <= group) {
             drop(queue);
             return Err(match self.file.failed() {
-                Some(error) if failed == group => Error::not_durable(error),
+                Some(error) if failed == group && !error.is_held() => Error::not_durable(error),
                 _ => self.read_only_error(),
             });
         }
@@ -165,7 +165,10 @@ impl GroupCommit {
         drop(access);
         leader.1 = Some(result.as_ref().map(|_| None).map_err(Error::clone));
         drop(leader);
-        result.map_err(|error| Error::not_durable(&error))
+        result.map_err(|error| match error.is_held() {
+            true => self.read_only_error(),
+            false => Error::not_durable(&error),
+        })
     }
 
     pub(crate) fn file(&self) -> &Arc<JournalFile> {
@@ -216,6 +219,9 @@ impl GroupCommit {
         let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
         let database = access.database().ok_or_else(|| self.read_only_error())?;
         let is_first = matches!(*access, Access::ReadOnly(..));
+        if !is_first {
+            self.file.check_opener()?;
+        }
         let of_redb = database
             .begin_write()
             .map_err(|error| failed(error.into()))?;
@@ -247,25 +253,50 @@ impl GroupCommit {
         Ok(Some(summary.changes))
     }
 
-    /// Opens the database for writing unless it is open, and makes the first changes.
+    /// Opens the database for writing unless it is open, and makes the first changes. Refuses one
+    /// that another opener has taken over.
     fn ensure_writable(&self, access: &mut Access, changes: &[Change]) -> Result<(), Error> {
-        if let Access::ReadOnly(_, new) = access {
-            *access = Access::Writable(open_for_writing(&self.file, new.as_ref(), changes)?);
+        match access {
+            Access::ReadOnly(_, new) => {
+                let database = open_for_writing(&self.file, new.as_ref(), changes)?;
+                *access = Access::Writable(database);
+                Ok(())
+            }
+            Access::Writable(_) => self.file.check_opener(),
+            Access::Unreadable => Ok(()),
         }
-        Ok(())
     }
 
     /// Closes the database, which must not write any more, and opens what the storage has now for
     /// reading.
     fn turn_read_only(&self, error: Error) {
+        let is_taken_over = error.is_held();
         self.file.fail(error);
         let mut access = self.access.write().unwrap_or_else(PoisonError::into_inner);
-        match open_database(self.file.storage()) {
+        if is_taken_over {
+            *access = Access::Unreadable;
+            return;
+        }
+        match open_database(&(Arc::clone(&self.file) as _)) {
             Ok(database) => *access = Access::ReadOnly(database, None),
             // The state before the first change still holds: that change is not known to be
             // durable.
             Err(_) if matches!(*access, Access::ReadOnly(..)) => {}
             Err(_) => *access = Access::Unreadable,
+        }
+    }
+}
+
+impl Drop for GroupCommit {
+    /// redb reads and writes when it closes the file, which must not be another opener's by then.
+    fn drop(&mut self) {
+        let checked = match self.access.get_mut() {
+            Ok(Access::Writable(_)) => self.file.check_opener(),
+            Ok(Access::ReadOnly(_, None)) => self.file.check_unchanged(),
+            _ => Ok(()),
+        };
+        if let Err(error) = checked {
+            self.file.fail(error);
         }
     }
 }

@@ -11,6 +11,7 @@ mod keys;
 mod kill;
 mod ledger;
 mod maintenance;
+mod openers;
 mod opening;
 mod operations;
 mod threads;

@@ -1,0 +1,170 @@
+//! What durable records cost: operations with an idempotency key by the journal, beside a loop that
+//! writes a record and syncs it, in turn, in the same directory.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, Result, bail};
+use trueup::journal::{Begun, Journal, Keep, Start};
+
+#[allow(
+    missing_docs,
+    reason = "the macro documents the flags, not the struct that it makes"
+)]
+mod flags {
+    xflags::xflags! {
+        /// Measures durable records a second, of the journal and of a bare sync.
+        cmd journal {
+            /// In which directory; `target` of the workspace by default. Memory is no disk: not
+            /// `/tmp` where that is a tmpfs.
+            optional --directory directory: std::path::PathBuf
+            /// How often each is measured; 5 by default.
+            optional --rounds rounds: usize
+            /// For how many milliseconds each time; 1,000 by default.
+            optional --milliseconds milliseconds: u64
+        }
+    }
+}
+
+/// How many threads hand in records at once.
+const THREADS: [usize; 3] = [1, 8, 64];
+
+/// The length of the description of an operation, and of a record of the bare loop.
+const RECORD: usize = 128;
+
+/// How many records were durable in which time, and with how many syncs.
+struct Rate {
+    records: u64,
+    syncs: u64,
+    took: Duration,
+}
+
+impl Rate {
+    fn a_second(&self) -> f64 {
+        self.records as f64 / self.took.as_secs_f64()
+    }
+}
+
+fn main() -> Result<()> {
+    let flags = flags::Journal::from_env_or_exit();
+    let target = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let directory = flags.directory.unwrap_or_else(target);
+    let directory = directory.join(format!("journal-bench-{}", std::process::id()));
+    let rounds = flags.rounds.unwrap_or(5).max(1);
+    let lasts = Duration::from_millis(flags.milliseconds.unwrap_or(1_000));
+    fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
+    let measured = measure(&directory, rounds, lasts);
+    fs::remove_dir_all(&directory)?;
+    measured
+}
+
+/// Has the bare loop and the journal take turns, and prints the medians.
+fn measure(directory: &Path, rounds: usize, lasts: Duration) -> Result<()> {
+    let mut bare = Vec::new();
+    let mut journal: [Vec<Rate>; THREADS.len()] = Default::default();
+    for round in 0..rounds {
+        for (threads, rates) in THREADS.into_iter().zip(&mut journal) {
+            bare.push(bare_syncs(&directory.join("bare"), lasts)?);
+            let path = directory.join(format!("journal-{threads}"));
+            rates.push(operations(&path, threads, round, lasts)?);
+        }
+    }
+    let bare = median(&mut bare);
+    println!("| | records a second | bare sync = 1 | records a sync |");
+    println!("|---|---|---|---|");
+    println!("| bare `fdatasync` | {:.0} | 1 | 1 |", bare.a_second());
+    for (threads, mut rates) in THREADS.into_iter().zip(journal) {
+        let rate = median(&mut rates);
+        println!(
+            "| journal, {threads} threads | {:.0} | {:.2} | {:.1} |",
+            rate.a_second(),
+            rate.a_second() / bare.a_second(),
+            rate.records as f64 / rate.syncs as f64,
+        );
+    }
+    Ok(())
+}
+
+fn median(rates: &mut [Rate]) -> &Rate {
+    rates.sort_by(|a, b| a.a_second().total_cmp(&b.a_second()));
+    &rates[rates.len() / 2]
+}
+
+/// Writes one record after the other to a file that has its length already, each with its sync.
+fn bare_syncs(path: &PathBuf, lasts: Duration) -> Result<Rate> {
+    const LEN: usize = 1 << 20;
+    let file = File::create(path)?;
+    file.write_all_at(&vec![0; LEN], 0)?;
+    file.sync_all()?;
+    let start = Instant::now();
+    let mut records = 0;
+    while start.elapsed() < lasts {
+        let at = records as usize * RECORD % LEN;
+        file.write_all_at(&[records as u8; RECORD], at as u64)?;
+        file.sync_data()?;
+        records += 1;
+    }
+    let took = start.elapsed();
+    Ok(Rate {
+        records,
+        syncs: records,
+        took,
+    })
+}
+
+/// Has each thread take operations from their start by way of a task to their success: three
+/// records each.
+fn operations(path: &PathBuf, threads: usize, round: usize, lasts: Duration) -> Result<Rate> {
+    let journal = Journal::open(path)?;
+    // The first change opens the journal for writing.
+    journal.operations().forget(Keep::Latest(1000))?;
+    journal.operations().forget_keys(Keep::Latest(1000))?;
+    lane(&journal, &format!("warm {round}"), Duration::ZERO)?;
+    let before = journal.stats().syncs;
+    let start = Instant::now();
+    let records = thread::scope(|scope| {
+        let lanes: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (journal, name) = (&journal, format!("lane {thread} round {round}"));
+                scope.spawn(move || lane(journal, &name, lasts))
+            })
+            .collect();
+        let lanes = lanes.into_iter().map(|lane| match lane.join() {
+            Ok(records) => records,
+            Err(_) => bail!("a lane panicked"),
+        });
+        lanes.sum::<Result<u64>>()
+    })?;
+    Ok(Rate {
+        records,
+        syncs: journal.stats().syncs - before,
+        took: start.elapsed(),
+    })
+}
+
+/// Executes one operation after the other, and returns the number of durable records.
+fn lane(journal: &Journal, name: &str, lasts: Duration) -> Result<u64> {
+    let start = Instant::now();
+    let what = [7; RECORD];
+    let mut records = 0;
+    loop {
+        let (name, key) = (
+            format!("{name}, {records}"),
+            format!("key of {name}, {records}"),
+        );
+        let begin = Start::new(&name, &what).object(b"vm").key(key.as_bytes());
+        let Begun::Execute(mut execution) = journal.operations().begin(begin)? else {
+            bail!("{name} began before");
+        };
+        execution.running("task 1")?;
+        execution.succeeded(b"done", SystemTime::now())?;
+        records += 3;
+        if start.elapsed() >= lasts {
+            return Ok(records);
+        }
+    }
+}
