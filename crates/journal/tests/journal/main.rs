@@ -16,6 +16,7 @@ mod opening;
 mod operations;
 mod threads;
 mod tokens;
+mod unreadable;
 mod volume;
 
 /// Returns true if each test is to run at its full length.
