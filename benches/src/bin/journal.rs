@@ -15,12 +15,14 @@ use trueup::journal::{Begun, Journal, Keep, Start};
     reason = "the macro documents the flags, not the struct that it makes"
 )]
 mod flags {
+    use std::path::PathBuf;
+
     xflags::xflags! {
         /// Measures durable records a second, of the journal and of a bare sync.
         cmd journal {
             /// In which directory; `target` of the workspace by default. Memory is no disk: not
             /// `/tmp` where that is a tmpfs.
-            optional --directory directory: std::path::PathBuf
+            optional --directory directory: PathBuf
             /// How often each is measured; 5 by default.
             optional --rounds rounds: usize
             /// For how many milliseconds each time; 1,000 by default.
@@ -73,25 +75,34 @@ fn measure(directory: &Path, rounds: usize, lasts: Duration) -> Result<()> {
             rates.push(operations(&path, threads, round, lasts)?);
         }
     }
-    let bare = median(&mut bare);
-    println!("| | records a second | bare sync = 1 | records a sync |");
+    println!("| | records a second: median, least, most | bare sync = 1 | records a sync |");
     println!("|---|---|---|---|");
-    println!("| bare `fdatasync` | {:.0} | 1 | 1 |", bare.a_second());
+    let of_bare = print("bare `fdatasync`", &mut bare, None);
     for (threads, mut rates) in THREADS.into_iter().zip(journal) {
-        let rate = median(&mut rates);
-        println!(
-            "| journal, {threads} threads | {:.0} | {:.2} | {:.1} |",
-            rate.a_second(),
-            rate.a_second() / bare.a_second(),
-            rate.records as f64 / rate.syncs as f64,
+        print(
+            &format!("journal, {threads} threads"),
+            &mut rates,
+            Some(of_bare),
         );
     }
     Ok(())
 }
 
-fn median(rates: &mut [Rate]) -> &Rate {
+/// Prints a row of the table, and returns the median of the records a second.
+fn print(what: &str, rates: &mut [Rate], of_bare: Option<f64>) -> f64 {
     rates.sort_by(|a, b| a.a_second().total_cmp(&b.a_second()));
-    &rates[rates.len() / 2]
+    let a_second = |index: usize| rates[index].a_second();
+    let median = a_second(rates.len() / 2);
+    let records: u64 = rates.iter().map(|rate| rate.records).sum();
+    let syncs: u64 = rates.iter().map(|rate| rate.syncs).sum();
+    println!(
+        "| {what} | {median:.0}, {:.0}, {:.0} | {:.2} | {:.1} |",
+        a_second(0),
+        a_second(rates.len() - 1),
+        median / of_bare.unwrap_or(median),
+        records as f64 / syncs as f64,
+    );
+    median
 }
 
 /// Writes one record after the other to a file that has its length already, each with its sync.

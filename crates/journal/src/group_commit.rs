@@ -22,7 +22,11 @@ pub(crate) struct GroupCommit {
     file: Arc<JournalFile>,
     access: RwLock<Access>,
     queue: Mutex<Queue>,
-    group_done: Condvar,
+    /// Where groups of even and of odd numbers wait: at any moment there are two, one that a leader
+    /// commits and one that gathers. So the end of one does not wake all of the other.
+    group_done: [Condvar; 2],
+    /// Where those wait that need a moment without a leader.
+    no_leader: Condvar,
 }
 
 /// How the database is open.
@@ -76,7 +80,8 @@ impl GroupCommit {
             file,
             access: RwLock::new(Access::ReadOnly(database, new)),
             queue: Mutex::default(),
-            group_done: Condvar::new(),
+            group_done: Default::default(),
+            no_leader: Condvar::new(),
         }
     }
 
@@ -114,7 +119,7 @@ impl GroupCommit {
         queue.waiting.push(write);
         while queue.done_before <= group {
             queue = if queue.has_leader {
-                self.wait(queue)
+                wait(self.condvar(group), queue)
             } else {
                 self.lead(queue)
             };
@@ -147,7 +152,7 @@ impl GroupCommit {
     ) -> Result<T, Error> {
         let mut queue = self.queue();
         while queue.has_leader {
-            queue = self.wait(queue);
+            queue = wait(&self.no_leader, queue);
         }
         if queue.failed_group.is_some() {
             return Err(self.read_only_error());
@@ -188,10 +193,8 @@ impl GroupCommit {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
-        self.group_done
-            .wait(queue)
-            .unwrap_or_else(PoisonError::into_inner)
+    fn condvar(&self, group: u64) -> &Condvar {
+        &self.group_done[(group % 2) as usize]
     }
 
     fn read_only_error(&self) -> Error {
@@ -301,6 +304,10 @@ impl Drop for GroupCommit {
     }
 }
 
+fn wait<'a>(condvar: &Condvar, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+    condvar.wait(queue).unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The right to commit, until dropped. Dropped without a result, it reports a panic.
 struct Leader<'a>(&'a GroupCommit, Option<Result<Option<u64>, Error>>);
 
@@ -325,10 +332,16 @@ impl Drop for Leader<'_> {
                 // The writes that gathered meanwhile fail too: nothing is committed any more.
                 queue.waiting.clear();
                 queue.open_group += 1;
+                commits.condvar(queue.open_group).notify_all();
             }
         }
         queue.has_leader = false;
         queue.done_before = queue.open_group;
-        commits.group_done.notify_all();
+        // Of the group that gathers one becomes the leader.
+        commits.condvar(queue.open_group).notify_one();
+        commits
+            .condvar(queue.open_group.wrapping_add(1))
+            .notify_all();
+        commits.no_leader.notify_all();
     }
 }
