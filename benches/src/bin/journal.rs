@@ -66,30 +66,33 @@ fn main() -> Result<()> {
 
 /// Has the bare loop and the journal take turns, and prints the medians.
 fn measure(directory: &Path, rounds: usize, lasts: Duration) -> Result<()> {
-    let mut bare = Vec::new();
-    let mut journal: [Vec<Rate>; THREADS.len()] = Default::default();
+    let mut rates: [[Vec<Rate>; 2]; THREADS.len()] = Default::default();
     for round in 0..rounds {
-        for (threads, rates) in THREADS.into_iter().zip(&mut journal) {
-            bare.push(bare_syncs(&directory.join("bare"), lasts)?);
+        for (threads, [bare, journal]) in THREADS.into_iter().zip(&mut rates) {
+            bare.push(bare_syncs(directory, threads, lasts)?);
             let path = directory.join(format!("journal-{threads}"));
-            rates.push(operations(&path, threads, round, lasts)?);
+            journal.push(operations(&path, threads, round, lasts)?);
         }
     }
-    println!("| | records a second: median, least, most | bare sync = 1 | records a sync |");
+    println!(
+        "| | records a second: median, least, most | a bare sync by one thread = 1 | records a sync |"
+    );
     println!("|---|---|---|---|");
-    let of_bare = print("bare `fdatasync`", &mut bare, None);
-    for (threads, mut rates) in THREADS.into_iter().zip(journal) {
+    let mut one = None;
+    for (threads, [mut bare, mut journal]) in THREADS.into_iter().zip(rates) {
+        let of_bare = print(&format!("bare, {threads} threads"), &mut bare, one);
         print(
             &format!("journal, {threads} threads"),
-            &mut rates,
-            Some(of_bare),
+            &mut journal,
+            one.or(Some(of_bare)),
         );
+        one.get_or_insert(of_bare);
     }
     Ok(())
 }
 
 /// Prints a row of the table, and returns the median of the records a second.
-fn print(what: &str, rates: &mut [Rate], of_bare: Option<f64>) -> f64 {
+fn print(what: &str, rates: &mut [Rate], one: Option<f64>) -> f64 {
     rates.sort_by(|a, b| a.a_second().total_cmp(&b.a_second()));
     let a_second = |index: usize| rates[index].a_second();
     let median = a_second(rates.len() / 2);
@@ -99,31 +102,54 @@ fn print(what: &str, rates: &mut [Rate], of_bare: Option<f64>) -> f64 {
         "| {what} | {median:.0}, {:.0}, {:.0} | {:.2} | {:.1} |",
         a_second(0),
         a_second(rates.len() - 1),
-        median / of_bare.unwrap_or(median),
+        median / one.unwrap_or(median),
         records as f64 / syncs as f64,
     );
     median
 }
 
-/// Writes one record after the other to a file that has its length already, each with its sync.
-fn bare_syncs(path: &PathBuf, lasts: Duration) -> Result<Rate> {
-    const LEN: usize = 1 << 20;
-    let file = File::create(path)?;
-    file.write_all_at(&vec![0; LEN], 0)?;
-    file.sync_all()?;
+/// Has each thread write one record after the other, each with its sync, to a file of its own that
+/// has its length already.
+fn bare_syncs(directory: &Path, threads: usize, lasts: Duration) -> Result<Rate> {
+    const LEN: usize = 1 << 16;
+    let files = (0..threads).map(|thread| -> Result<File> {
+        let file = File::create(directory.join(format!("bare-{thread}")))?;
+        file.write_all_at(&[0; LEN], 0)?;
+        file.sync_all()?;
+        Ok(file)
+    });
+    let files = files.collect::<Result<Vec<_>>>()?;
     let start = Instant::now();
-    let mut records = 0;
-    while start.elapsed() < lasts {
-        let at = records as usize * RECORD % LEN;
-        file.write_all_at(&[records as u8; RECORD], at as u64)?;
-        file.sync_data()?;
-        records += 1;
-    }
-    let took = start.elapsed();
+    let records = in_threads(files, |file| {
+        let mut records = 0;
+        while start.elapsed() < lasts {
+            let at = records as usize * RECORD % LEN;
+            file.write_all_at(&[records as u8; RECORD], at as u64)?;
+            file.sync_data()?;
+            records += 1;
+        }
+        Ok(records)
+    })?;
     Ok(Rate {
         records,
         syncs: records,
-        took,
+        took: start.elapsed(),
+    })
+}
+
+/// Does the work with each of the inputs in a thread of its own, and returns the sum.
+fn in_threads<T: Send>(inputs: Vec<T>, work: impl Fn(T) -> Result<u64> + Sync) -> Result<u64> {
+    let work = &work;
+    thread::scope(|scope| {
+        let threads = inputs
+            .into_iter()
+            .map(|input| scope.spawn(move || work(input)));
+        let threads: Vec<_> = threads.collect();
+        let ended = threads.into_iter().map(|thread| match thread.join() {
+            Ok(records) => records,
+            Err(_) => bail!("a thread panicked"),
+        });
+        ended.sum()
     })
 }
 
@@ -137,19 +163,8 @@ fn operations(path: &PathBuf, threads: usize, round: usize, lasts: Duration) -> 
     lane(&journal, &format!("warm {round}"), Duration::ZERO)?;
     let before = journal.stats().syncs;
     let start = Instant::now();
-    let records = thread::scope(|scope| {
-        let lanes: Vec<_> = (0..threads)
-            .map(|thread| {
-                let (journal, name) = (&journal, format!("lane {thread} round {round}"));
-                scope.spawn(move || lane(journal, &name, lasts))
-            })
-            .collect();
-        let lanes = lanes.into_iter().map(|lane| match lane.join() {
-            Ok(records) => records,
-            Err(_) => bail!("a lane panicked"),
-        });
-        lanes.sum::<Result<u64>>()
-    })?;
+    let names = (0..threads).map(|thread| format!("lane {thread} round {round}"));
+    let records = in_threads(names.collect(), |name| lane(&journal, &name, lasts))?;
     Ok(Rate {
         records,
         syncs: journal.stats().syncs - before,
