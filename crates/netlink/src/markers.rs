@@ -6,7 +6,9 @@
 //!
 //! - *Routes* and *nexthop objects* have it in their fixed header, on every kernel that has them.
 //! - A kernel with `FRA_PROTOCOL` (Linux 4.17) puts it on every *rule*, even as 0
-//!   (`fib_nl_fill_rule` in net/core/fib_rules.c): one rule is enough to see it.
+//!   (`fib_nl_fill_rule` in net/core/fib_rules.c): one rule is enough to see it. IPv4 multicast
+//!   routing has one of its own in every namespace, where the kernel was built with its tables
+//!   (`CONFIG_IP_MROUTE_MULTIPLE_TABLES`), and hardly ever more. Elsewhere all rules are read.
 //! - *Neighbours* (`NDA_PROTOCOL`, Linux 5.0) and *addresses* (`IFA_PROTO`, Linux 5.18) have it
 //!   only when it is not 0, so there may be no object to look at. But a dump request may carry
 //!   attributes, and under strict checking (Linux 4.20) the kernel refuses an attribute that it
@@ -51,8 +53,9 @@ pub struct Markers {
 }
 
 /// Returns which markers the kernel keeps, in the socket's namespace. It changes nothing and needs
-/// no privilege. It costs six refused dumps and one of the rules; once for a namespace is enough,
-/// unless rules were [`Marker::Unknown`].
+/// no privilege. It costs six refused dumps and one of the rules of IPv4 multicast routing, or of
+/// all rules where there is none; once for a namespace is enough, unless rules were
+/// [`Marker::Unknown`].
 ///
 /// # Errors
 ///
@@ -81,6 +84,10 @@ const UNUSED_ATTRIBUTE: u16 = NLA_TYPE_MASK;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
+/// `RTNL_FAMILY_IPMR`: the rules of IPv4 multicast routing.
+const IPMR: u8 = 128;
+/// All families.
+const AF_UNSPEC: u8 = 0;
 
 /// Returns whether the kernel knows an attribute, by its message about a dump request with it.
 fn marker_of_attribute(
@@ -122,9 +129,20 @@ fn refusal(
 
 /// Returns whether rules show their marker. An incomplete dump is enough: one rule shows it.
 fn marker_of_rules(socket: &mut Socket) -> Result<Marker, Error> {
+    match marker_of_family(socket, IPMR) {
+        Ok(Marker::Unknown) => marker_of_family(socket, AF_UNSPEC),
+        // The kernel has no such rules.
+        Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => {
+            marker_of_family(socket, AF_UNSPEC)
+        }
+        found => found,
+    }
+}
+
+fn marker_of_family(socket: &mut Socket, family: u8) -> Result<Marker, Error> {
     let mut request = Vec::new();
     let mut message = MessageWriter::begin(&mut request, codec::rule::GET, NLM_F_REQUEST);
-    message.body(&[0; 12]);
+    message.body(&[family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     message.finish()?;
     let mut found = Marker::Unknown;
     let _one_is_enough = socket.dump(&request, |step| {
