@@ -38,7 +38,7 @@ impl Run<'_> {
                 let failure = Outcome::Failed(Box::new(Failure::unknown(error.to_string())));
                 for (at, _) in self.sent.drain(..) {
                     self.outcomes[at] = Some(failure.clone());
-                    self.touched.insert(at);
+                    self.touched[at] = true;
                 }
                 return;
             }
@@ -86,7 +86,7 @@ impl Run<'_> {
         let op = &self.plan.ops[at];
         let (object, action) = step.target(op);
         if !matches!(answer, Answer::Failed(_)) {
-            self.touched.insert(at);
+            self.touched[at] = true;
         }
         let outcome = match answer {
             Answer::Done => Outcome::Applied,
