@@ -166,8 +166,11 @@ impl StoredOtherwise {
         changes: impl FnOnce() -> Option<Vec<ObservedChange>>,
         now: Instant,
     ) {
-        let mut written = written(round);
         let mut all_due = due(plan);
+        if all_due.is_empty() {
+            return;
+        }
+        let mut written = written(round);
         all_due.retain(|id, due| {
             let fields = |stored| due.fields(stored);
             let same = |written: &Written| match (&written.fields, due.stored) {
