@@ -18,6 +18,8 @@
 //!
 //! Forwarding entries (`AF_BRIDGE`) are no neighbours here: the kernel drops their `NDA_PROTOCOL`.
 
+use trueup_diff::{Kind, Kinds};
+
 use crate::codec;
 use crate::dump::DumpStep;
 use crate::error::Error;
@@ -31,7 +33,8 @@ pub enum Marker {
     Kept,
     /// The kernel drops it without an error.
     NotKept,
-    /// It is unknown, as there was no rule to look at, and so no rule of any owner.
+    /// It is unknown: it was not asked for, or there was no rule to look at, and so no rule of any
+    /// owner.
     Unknown,
 }
 
@@ -52,28 +55,40 @@ pub struct Markers {
     pub nexthop: Marker,
 }
 
-/// Returns which markers the kernel keeps, in the socket's namespace. It changes nothing and needs
-/// no privilege. It costs six refused dumps and one of the rules of IPv4 multicast routing, or of
-/// all rules where there is none; once for a namespace is enough, unless rules were
-/// [`Marker::Unknown`].
+/// Returns which markers the kernel keeps of the given kinds, in the socket's namespace; those of
+/// other kinds that it would have to ask for are [`Marker::Unknown`]. It changes nothing and needs
+/// no privilege. It costs four refused dumps for addresses, two for neighbours, and for rules a
+/// dump of those of IPv4 multicast routing, or of all where there is none; once for a namespace is
+/// enough, unless rules were [`Marker::Unknown`].
 ///
 /// # Errors
 ///
 /// As for [`Socket::dump`], when the kernel could not be asked or gave an unexpected answer.
-pub fn markers(socket: &mut Socket) -> Result<Markers, Error> {
-    let mut address = |family| {
-        let header = [family, 0, 0, 0, 0, 0, 0, 0];
-        marker_of_attribute(socket, codec::address::GET, &header, IFA_PROTO)
-    };
-    let (inet, inet6) = (address(AF_INET)?, address(AF_INET6)?);
-    Ok(Markers {
+pub fn markers(socket: &mut Socket, kinds: Kinds) -> Result<Markers, Error> {
+    let mut markers = Markers {
         route: Marker::Kept,
-        rule: marker_of_rules(socket)?,
-        neighbour: marker_of_attribute(socket, codec::neighbour::GET, &[0; 12], NDA_PROTOCOL)?,
-        // The worse of both.
-        address: inet.max(inet6),
+        rule: Marker::Unknown,
+        neighbour: Marker::Unknown,
+        address: Marker::Unknown,
         nexthop: Marker::Kept,
-    })
+    };
+    if kinds.contains(Kind::Address) {
+        let mut address = |family| {
+            let header = [family, 0, 0, 0, 0, 0, 0, 0];
+            marker_of_attribute(socket, codec::address::GET, &header, IFA_PROTO)
+        };
+        let (inet, inet6) = (address(AF_INET)?, address(AF_INET6)?);
+        // The worse of both.
+        markers.address = inet.max(inet6);
+    }
+    if kinds.contains(Kind::Rule) {
+        markers.rule = marker_of_rules(socket)?;
+    }
+    if kinds.contains(Kind::Neighbour) {
+        let (get, header) = (codec::neighbour::GET, &[0; 12]);
+        markers.neighbour = marker_of_attribute(socket, get, header, NDA_PROTOCOL)?;
+    }
+    Ok(markers)
 }
 
 const IFA_PROTO: u16 = 11;
@@ -168,9 +183,16 @@ mod tests {
     #[test]
     fn whoever_asks_is_answered() {
         let mut socket = Socket::open(&Namespace::current()).unwrap();
-        let found = markers(&mut socket).unwrap();
+        let found = markers(&mut socket, Kinds::ALL).unwrap();
         assert_eq!((found.route, found.nexthop), (Marker::Kept, Marker::Kept));
         assert_ne!(found.neighbour, Marker::Unknown);
         assert_ne!(found.address, Marker::Unknown);
+        let sequence = socket.sequence;
+        let found = markers(&mut socket, Kinds::NONE.with(Kind::Route)).unwrap();
+        assert_eq!(
+            (found.route, found.address),
+            (Marker::Kept, Marker::Unknown)
+        );
+        assert_eq!(socket.sequence, sequence, "routes need no question");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trueup_diff::{
-    Address, Dev, Family, LinkAddr, Neighbour, Prefix, Route, RouteType, Rule, RuleAction,
+    Address, Dev, Family, Kinds, LinkAddr, Neighbour, Prefix, Route, RouteType, Rule, RuleAction,
 };
 use trueup_netlink::codec::{address, existing, neighbour, route, rule};
 use trueup_netlink::wire::{MessageWriter, NLM_F_CREATE, NLM_F_EXCL};
@@ -20,7 +20,7 @@ use super::net::{Net, OURS};
 const FAMILIES: [Family; 2] = [Family::Inet, Family::Inet6];
 
 fn found(namespace: &Namespace) -> Markers {
-    markers(&mut Socket::open(namespace).unwrap()).unwrap()
+    markers(&mut Socket::open(namespace).unwrap(), Kinds::ALL).unwrap()
 }
 
 /// Returns true if an object of each kind comes back with its marker, in both families.
