@@ -237,7 +237,7 @@ impl Baseline {
 }
 
 /// Returns the devices that a desired state names.
-fn device_names(desired: &Desired) -> BTreeSet<IfName> {
+pub(super) fn device_names(desired: &Desired) -> BTreeSet<IfName> {
     let mut names = BTreeSet::new();
     for link in desired.links.iter().flatten() {
         names.insert(link.name);

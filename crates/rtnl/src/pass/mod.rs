@@ -13,6 +13,7 @@ mod dirty_keys;
 mod everything;
 mod foreign_keys;
 mod in_sync_filter;
+mod known_links;
 mod nexthop_table;
 mod observe;
 mod pass_plan;
@@ -25,7 +26,7 @@ mod tracked_routes;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use trueup_diff::{Desired, Kinds, Observed, Policy, RouteKey};
+use trueup_diff::{Desired, IfName, Kind, Kinds, Observed, Policy, RouteKey};
 use trueup_observe::{DirtySet, Observer};
 use trueup_reconcile::{Ledger, PassLimits};
 
@@ -33,6 +34,7 @@ use self::apply::{Applied, Echoed};
 use self::baseline::Baseline;
 use self::conflict_check::ConflictCheck;
 use self::foreign_keys::ForeignKeys;
+use self::known_links::KnownLinks;
 use self::observe::{Observation, Reader};
 use self::plan::Planner;
 use self::rounds::Rounds;
@@ -73,6 +75,8 @@ pub(crate) struct Pass<'a> {
     ops_left: u64,
     /// The subscription that is to hear nothing of this pass.
     monitor: Option<MonitorHandle>,
+    /// The links of the last observation, which the next one may go on with.
+    known_links: Option<KnownLinks>,
 }
 
 impl<'a> Pass<'a> {
@@ -100,6 +104,7 @@ impl<'a> Pass<'a> {
             ops_left: limits.ops(),
             limits,
             monitor: None,
+            known_links: None,
         })
     }
 
@@ -134,7 +139,7 @@ impl<'a> Pass<'a> {
             let is_whole = rounds.done.is_empty() && next.planned.doubts.is_empty();
             let Planned { plan, observed, .. } = &mut next.planned;
             let plan = rounds.untried(std::mem::take(plan));
-            let before = std::mem::take(observed);
+            let mut before = std::mem::take(observed);
             // Of tracked routes nothing was read: where one is refused, what is there is not known.
             let complete = match self.scope {
                 PassScope::TrackedRoutes(_) => Kinds::NONE,
@@ -142,7 +147,13 @@ impl<'a> Pass<'a> {
             };
             let is_verified_by_echo = self.is_verified_by_echo(&plan, is_whole);
             // What was observed can be large, and another observation takes its place.
-            let before = is_verified_by_echo.then_some(before);
+            let before = match is_verified_by_echo {
+                true => Some(before),
+                false => {
+                    self.known_links = self.keep_links(&mut before);
+                    None
+                }
+            };
             let recorded = stored_otherwise::changes_to_record(&plan);
             let recorded = recorded.filter(|_| !is_verified_by_echo);
             if let Some(most) = recorded {
@@ -251,7 +262,12 @@ impl<'a> Pass<'a> {
             };
             self.foreign.note(&dirty, matters);
         }
+        let known_links = match self.known_links.take() {
+            Some(known) if known.hold(self.observer, &self.interfaces())? => Some(known),
+            _ => None,
+        };
         let reader = Reader {
+            known_links: known_links.as_ref(),
             scope: &self.scope,
             desired: self.scope.desired(self.desired),
             ledger_view: &self.ledger_view,
@@ -259,6 +275,22 @@ impl<'a> Pass<'a> {
             unmarked: &self.unmarked,
         };
         reader.read(self.observer)
+    }
+
+    /// Keeps the links of what was observed, if the pass leaves them alone. A subscribed source
+    /// reads them anew: it has dropped what was announced of them until the next read.
+    fn keep_links(&self, observed: &mut Observed) -> Option<KnownLinks> {
+        let is_alone = self.monitor.is_none() && self.scope.is_everything();
+        let has_links = self.desired.managed().contains(Kind::Link);
+        (is_alone && !has_links).then(|| KnownLinks::take(observed))
+    }
+
+    /// The interfaces that what is desired and the ledger name.
+    fn interfaces(&self) -> BTreeSet<IfName> {
+        let mut names = baseline::device_names(self.desired);
+        let recorded = self.ledger_view.keys();
+        names.extend(recorded.filter_map(|key| Some(key.interface()?.0)));
+        names
     }
 
     /// Closes open intents by what is there. `refused` are keys that another writer had by the time

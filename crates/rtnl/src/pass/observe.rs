@@ -9,6 +9,7 @@ use trueup_diff::{
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 
 use super::in_sync_filter::InSyncFilter;
+use super::known_links::KnownLinks;
 use super::scope::PassScope;
 use crate::Error;
 use crate::ownership::ledger_view::LedgerView;
@@ -45,6 +46,8 @@ impl From<Snapshot> for Observation {
 
 /// What is to be read, and what is known of it.
 pub(super) struct Reader<'a> {
+    /// The links, where they need not be read.
+    pub(super) known_links: Option<&'a KnownLinks>,
     pub(super) scope: &'a PassScope,
     /// What is desired in the scope.
     pub(super) desired: &'a Desired,
@@ -112,7 +115,10 @@ impl<'a> Reader<'a> {
         managed: Kinds,
     ) -> Result<Snapshot, Error> {
         let scope = self.scope.read_scope(managed, self.policy.marker);
-        require_all_links(observer.snapshot(&scope)?)
+        match self.known_links {
+            Some(known) => Ok(known.complete(observer.snapshot_beside(&scope, known.links())?)),
+            None => require_all_links(observer.snapshot(&scope)?),
+        }
     }
 
     /// Adds routes to a snapshot. Returns the mismatches of those that went through a filter.
