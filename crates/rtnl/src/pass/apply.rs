@@ -97,9 +97,12 @@ impl Pass<'_> {
     pub(super) fn is_verified_by_echo(&self, plan: &Plan, is_whole: bool) -> bool {
         let is_known = match &self.scope {
             PassScope::TrackedRoutes(tracked) => tracked.is_verified_by_echo,
-            // No route takes anything else along, and all else was read in this pass. What another
-            // writer does after the echo is heard, if the source is subscribed.
-            PassScope::Everything(_) => is_whole && self.changes_inline_routes_alone(plan),
+            // No route takes anything else along, all else was read in this pass, and what another
+            // writer does after the echo is heard.
+            PassScope::Everything(_) => {
+                let is_heard = self.monitor.is_some();
+                is_heard && is_whole && self.changes_inline_routes_alone(plan)
+            }
             PassScope::DirtyKeys(_) | PassScope::NexthopTable(_) => false,
         };
         let is_route = |key: &RecordKey| matches!(key, RecordKey::Route(_));

@@ -184,22 +184,3 @@ pub(crate) fn a_link_that_another_writer_renames_meanwhile_is_noticed() {
     let report = Rtnl::new().reconcile(&here, &desired, &mut ledger, &options);
     assert!(!report.unwrap().converged(), "there is no up0");
 }
-
-/// What is ours is read once: the table once more, for other writers' routes on the key.
-pub(crate) fn a_route_is_verified_by_its_echo() {
-    uplinks(1);
-    let route = |hop| Desired::default().with_routes([via("10.4.0.0/16", hop)]);
-    let none = Desired::default().with_routes([]);
-    for (desired, dumps) in [
-        (route("10.200.0.2"), 3),
-        (route("10.200.0.2"), 2),
-        (route("10.200.0.3"), 3),
-        (none, 2),
-    ] {
-        let here = refusing(trueup_testkit::Kind::Route, dumps + 1);
-        let (mut ledger, options) = (MemoryLedger::default(), Options::default());
-        let report = Rtnl::new().reconcile(&here, &desired, &mut ledger, &options);
-        let report = report.unwrap();
-        assert!(report.converged(), "{}", describe(&report));
-    }
-}

@@ -103,7 +103,6 @@ trueup_testkit::kernel_tests![
     cost::what_the_marker_proves_costs_no_write,
     cost::a_link_that_another_writer_renames_meanwhile_is_noticed,
     cost::a_pass_that_leaves_links_alone_reads_them_once,
-    cost::a_route_is_verified_by_its_echo,
     cost::what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still,
     facts::a_port_costs_its_bridge_the_neighbours,
     facts::an_ipv6_gateway_on_link_is_refused_where_it_is_elsewhere,
