@@ -323,7 +323,7 @@ impl<B: Backend> Pass<'_, B> {
                     ops.trouble = Some(error.to_string());
                     ops.pend(action, Pending::NotRecorded);
                 }
-                Some(StartOutcome::Busy | StartOutcome::Repeated(_)) => {
+                Some(StartOutcome::Busy | StartOutcome::Repeated) => {
                     ops.pend(action, Pending::After);
                 }
                 None if is_begun => {}

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use trueup_journal::{Backoff, Backoffs, Journal, Operations};
+use trueup_journal::{Backoff, Backoffs, Journal, KeyState, Operations};
 use trueup_queue::Queue;
 use trueup_reconcile::{ErrorClass, Hints};
 
@@ -17,6 +17,7 @@ use crate::{Action, Backend, Class, Config, Error, ErrorKind, Object, Objects};
 pub(crate) struct Shared<B> {
     pub(crate) backend: B,
     pub(crate) config: Config,
+    journal: Journal,
     pub(crate) operations: Operations,
     pub(crate) backoffs: Backoffs,
     pub(crate) queue: Queue<String>,
@@ -43,6 +44,7 @@ impl<B: Backend> Shared<B> {
         Ok(Arc::new(Shared {
             backend,
             config,
+            journal: journal.clone(),
             operations: journal.operations(),
             backoffs: journal.backoffs(),
             queue,
@@ -84,6 +86,16 @@ impl<B: Backend> Shared<B> {
         let tries = before.map_or(1, |before| before.tries.saturating_add(1));
         let next = now + self.config.delay(class, tries);
         Ok(Backoff { tries, next })
+    }
+
+    /// Returns the state of a job's key. A journal that has failed may return what it did not write
+    /// durably: that is an error, and never an answer.
+    pub(super) fn key_state(&self, job: &str) -> Result<Option<KeyState>, Error> {
+        let state = self.operations.key(self.name(job).as_bytes());
+        match self.journal.failure() {
+            Some(error) => Err(Error::journal(error)),
+            None => state.map_err(Error::journal),
+        }
     }
 
     pub(super) fn set_hints(&self, hints: Hints) {

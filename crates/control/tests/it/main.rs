@@ -1,7 +1,13 @@
 //! The tests of the control core.
 
+#[cfg(feature = "signed")]
+mod approval;
+mod crash;
+mod driven;
 mod engine;
 mod file;
 mod gate;
+mod jobs;
+mod known_faults;
 mod plan;
 mod world;
