@@ -111,7 +111,7 @@ impl<B: Backend> Shared<B> {
             return self.ended_job(job);
         };
         let Some(key) = self.key(&operation) else {
-            let message = format!("the idempotency key {job:?} belongs to another engine");
+            let message = format!("the idempotency key {job:?} belongs to a job of several steps");
             return Err(Error::new(ErrorKind::Invalid, message));
         };
         let answered = self.ask(&|of, is_job| is_job && of == key);

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "signed")]
 mod approval;
+mod check;
 mod crash;
 mod driven;
 mod engine;
@@ -10,4 +11,5 @@ mod gate;
 mod jobs;
 mod known_faults;
 mod plan;
+mod steps;
 mod world;

@@ -58,6 +58,10 @@ pub(crate) struct World {
     pub(crate) starts: u32,
     /// True if tasks are forgotten once they have ended.
     pub(crate) forgets_tasks: bool,
+    /// True if memory is rounded up to 1024.
+    pub(crate) rounds: bool,
+    /// The label of an action that fails: its task, or the request.
+    pub(crate) fails: Option<&'static str>,
     /// The steps, and the one at which the power fails.
     pub(crate) steps: Vec<&'static str>,
     pub(crate) fails_at: Option<usize>,
@@ -91,6 +95,8 @@ impl Sim {
             effects: BTreeMap::new(),
             starts: 0,
             forgets_tasks: false,
+            fails: None,
+            rounds: false,
             steps: Vec::new(),
             fails_at: None,
             is_off: false,
@@ -126,7 +132,11 @@ impl Sim {
     }
 
     pub(crate) fn engine<P: Provider>(&self, provider: P) -> Engine<Sim, P> {
-        Engine::new(self.clone(), provider, &self.journal(), self.config()).unwrap()
+        self.engine_on(&self.journal(), provider)
+    }
+
+    pub(crate) fn engine_on<P: Provider>(&self, journal: &Journal, provider: P) -> Engine<Sim, P> {
+        Engine::new(self.clone(), provider, journal, self.config()).unwrap()
     }
 
     /// Turns the power on again: what was not durable is lost.
@@ -163,6 +173,9 @@ impl World {
         for task in tasks.values_mut() {
             if task.ends <= self.now && matches!(task.state, Task::Running { .. }) {
                 match self.mode {
+                    _ if self.is_failing(&task.action) => {
+                        task.state = Task::Failed("no space".into());
+                    }
                     Mode::TaskFails(_) => task.state = Task::Failed("no space".into()),
                     _ => {
                         self.execute(&task.action.clone());
@@ -184,12 +197,20 @@ impl World {
         self.tasks = tasks;
     }
 
+    fn is_failing(&self, action: &Action) -> bool {
+        let label = action.new_value("label").map(|label| label.expose());
+        self.fails.is_some() && label == self.fails
+    }
+
     fn execute(&mut self, action: &Action) {
         let label = action.new_value("label").map(|label| label.expose());
         let label = label.map_or_else(|| action.to_string(), str::to_owned);
         *self.effects.entry(label).or_default() += 1;
         let object = self.objects.remove(&action.key);
-        if let Some(object) = action.apply_to(object) {
+        if let Some(mut object) = action.apply_to(object) {
+            if let (true, Some(memory)) = (self.rounds, object.fields.get_mut("memory")) {
+                *memory = trueup_control::round_up(1024)(memory.expose()).into();
+            }
             self.objects.insert(action.key.clone(), object);
         }
     }
@@ -218,7 +239,12 @@ impl Backend for Sim {
         world.run_tasks();
         world.starts += 1;
         let mode = world.mode;
+        let is_failing = world.is_failing(action);
         let started = match mode {
+            Mode::Done if is_failing => Started::Refused {
+                class: trueup_control::ErrorClass::Invalid,
+                message: "no space".into(),
+            },
             Mode::Done | Mode::LosesAnswer => {
                 world.execute(action);
                 world.requests.insert(request.into(), Found::Done);
