@@ -169,6 +169,11 @@ impl Report {
             };
             statuses.insert(key, status);
         }
+        if !self.is_known {
+            // The others were not looked at.
+            statuses.extend(before);
+            return statuses;
+        }
         let cleared = before.into_keys().map(|key| (op_key(&key), None));
         self.statuses.extend(cleared);
         statuses

@@ -67,7 +67,7 @@ impl<B: Backend> Pass<'_, B> {
 
         // Plan, and select what may begin.
         self.clear_backoffs(desired)?;
-        let owned = self.owned()?;
+        let owned = self.owned(&observed)?;
         let config = &shared.config;
         let plan_now = |observed: &Objects| {
             plan(
@@ -111,8 +111,9 @@ impl<B: Backend> Pass<'_, B> {
     }
 
     /// Returns the keys of the objects that this agent created. An intent that a crash left open is
-    /// closed by what became of its operation.
-    fn owned(&mut self) -> Result<BTreeSet<String>, Error> {
+    /// closed by what became of its operation. What is not there any more is not ours if it comes
+    /// again.
+    fn owned(&mut self, observed: &Objects) -> Result<BTreeSet<String>, Error> {
         let mut outcomes = BTreeMap::new();
         let state = self.shared.state();
         for bytes in self
@@ -140,6 +141,15 @@ impl<B: Backend> Pass<'_, B> {
             };
             outcomes.insert(bytes, claim);
         }
+        let gone = |bytes: &Vec<u8>| {
+            let key = str::from_utf8(bytes);
+            key.is_ok_and(|key| !observed.contains_key(key) && !state.flights.contains_key(key))
+        };
+        for bytes in self.ledger.owned().map_err(ledger_error)?.into_keys() {
+            if gone(&bytes) {
+                outcomes.insert(bytes, Claim::NotOurs);
+            }
+        }
         drop(state);
         if !outcomes.is_empty() {
             self.ledger
@@ -158,15 +168,15 @@ impl<B: Backend> Pass<'_, B> {
         for ended in ended.iter().filter(|ended| !ended.is_job) {
             let key = ended.action.key.as_bytes().to_vec();
             let has_effect = matches!(ended.end, End::Succeeded | End::StoredOtherwise);
-            let is_there = observed.is_none_or(|all| all.contains_key(&ended.action.key));
+            let is_there = observed.map(|all| all.contains_key(&ended.action.key));
             match ended.action.verb {
-                Verb::Create if has_effect && is_there => {
+                Verb::Create if has_effect && is_there != Some(false) => {
                     outcomes.insert(key, Claim::Ours(CREATED.to_vec()));
                 }
                 Verb::Create => {
                     outcomes.insert(key, Claim::NotOurs);
                 }
-                Verb::Destroy if has_effect && !is_there => {
+                Verb::Destroy if has_effect && is_there != Some(true) => {
                     outcomes.insert(key, Claim::NotOurs);
                 }
                 _ => {}

@@ -1,5 +1,6 @@
 //! What passes, jobs and lanes share.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,8 @@ pub(crate) struct Shared<B> {
     pub(crate) queue: Queue<String>,
     pub(super) state: Mutex<State>,
     requests: AtomicU64,
+    /// Tells the requests of this engine from those of an earlier one, whatever the clock.
+    salt: u64,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +53,7 @@ impl<B: Backend> Shared<B> {
             queue,
             state: Mutex::default(),
             requests: AtomicU64::new(0),
+            salt: RandomState::new().build_hasher().finish(),
         }))
     }
 
@@ -71,7 +75,7 @@ impl<B: Backend> Shared<B> {
     /// Returns a name for a request: no other has it, in this process or an earlier one.
     pub(super) fn next_request(&self, now: SystemTime) -> String {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        format!("op-{:x}-{:x}-{number:x}", millis(now), std::process::id())
+        format!("op-{:x}-{:x}-{number:x}", millis(now), self.salt)
     }
 
     /// Returns the backoff of an object after one more failure.
