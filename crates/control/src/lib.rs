@@ -14,6 +14,7 @@ mod plan;
 mod provider;
 mod record;
 mod report;
+mod report_text;
 #[cfg(feature = "signed")]
 mod signed;
 pub mod testing;

@@ -16,7 +16,7 @@ pub enum JobState {
     /// It has not begun: another operation on its object is in flight. Submit it again.
     Waiting,
     /// It has not begun: its action is destructive. Submit it again once it is approved.
-    NeedsApproval(ApprovalRequest),
+    NeedsApproval(Box<ApprovalRequest>),
     /// It was refused, without an effect. Submitted again, it is tried again.
     Refused {
         /// The class of the refusal.
@@ -64,7 +64,7 @@ impl<B: Backend> Shared<B> {
             Some(request) => {
                 let found = self.state().approvals.find(request.hash, now);
                 if found.is_none() {
-                    return Ok(JobState::NeedsApproval(request));
+                    return Ok(JobState::NeedsApproval(Box::new(request)));
                 }
                 (found, Some(request))
             }
@@ -87,7 +87,7 @@ impl<B: Backend> Shared<B> {
             (StartOutcome::Refused(class, message), _) => Ok(JobState::Refused { class, message }),
             (StartOutcome::NotApproved(why), Some(mut request)) => {
                 request.refused = Some(why);
-                Ok(JobState::NeedsApproval(request))
+                Ok(JobState::NeedsApproval(Box::new(request)))
             }
             (StartOutcome::Busy | StartOutcome::NotApproved(_), _) => Ok(JobState::Waiting),
             (StartOutcome::NotRecorded(error), _) => Err(error),

@@ -187,7 +187,7 @@ fn a_destructive_job_waits_for_its_approval() {
     let JobState::NeedsApproval(request) = submit("k") else {
         panic!()
     };
-    assert_eq!(handle.approvals(), [request.clone()]);
+    assert_eq!(handle.approvals(), [(*request).clone()]);
     handle
         .approve(&token(&sim, &SECRET, request.hash, 7, 60))
         .unwrap();

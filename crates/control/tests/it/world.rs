@@ -2,7 +2,6 @@
 //! that the agent runs on. The power can fail at any counted step of backend or disk.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +9,7 @@ use trueup_control::{
     Action, Backend, Class, Config, Engine, Error, ErrorKind, Fixed, Found, Object, Objects,
     Policy, Provider, Started, Task, Verb,
 };
-use trueup_journal::{Journal, Storage};
+use trueup_journal::Journal;
 
 /// What the backend says of a request whose answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +66,8 @@ pub(crate) struct World {
     pub(crate) fails_at: Option<usize>,
     pub(crate) is_off: bool,
     /// The disk: as written, and as it is after the power has failed.
-    written: Vec<u8>,
-    durable: Vec<u8>,
+    pub(crate) written: Vec<u8>,
+    pub(crate) durable: Vec<u8>,
 }
 
 struct SimTask {
@@ -148,7 +147,7 @@ impl Sim {
     }
 
     /// Counts a step, and returns false if the power is off.
-    fn step(&self, name: &'static str) -> bool {
+    pub(crate) fn step(&self, name: &'static str) -> bool {
         let mut world = self.world();
         if world.is_off {
             return false;
@@ -303,10 +302,10 @@ impl Backend for Sim {
         self.reach("cancel")?;
         let mut world = self.world();
         world.run_tasks();
-        if let Some(task) = world.tasks.get_mut(task) {
-            if matches!(task.state, Task::Running { .. }) {
-                task.state = Task::Failed("cancelled".into());
-            }
+        if let Some(task) = world.tasks.get_mut(task)
+            && matches!(task.state, Task::Running { .. })
+        {
+            task.state = Task::Failed("cancelled".into());
         }
         Ok(())
     }
@@ -325,55 +324,6 @@ impl Backend for Sim {
 impl std::fmt::Debug for Sim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Sim")
-    }
-}
-
-impl Storage for Sim {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.world().written.len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let world = self.world();
-        let from = offset as usize;
-        let found = world.written.get(from..from + out.len());
-        out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut world = self.world();
-        if world.is_off {
-            return Err(io::Error::other("no power"));
-        }
-        let end = offset as usize + data.len();
-        if world.written.len() < end {
-            world.written.resize(end, 0);
-        }
-        world.written[offset as usize..end].copy_from_slice(data);
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut world = self.world();
-        if world.is_off {
-            return Err(io::Error::other("no power"));
-        }
-        world.written.resize(len as usize, 0);
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        if !self.step("sync") {
-            return Err(io::Error::other("no power"));
-        }
-        let mut world = self.world();
-        world.durable = world.written.clone();
-        drop(world);
-        match self.step("synced") {
-            true => Ok(()),
-            false => Err(io::Error::other("no power")),
-        }
     }
 }
 
