@@ -35,6 +35,8 @@ pub(super) struct State {
     /// True once the operations that an earlier process left were read.
     pub(super) is_recovered: bool,
     pub(super) hints: Option<Hints>,
+    /// True once the engine was dropped.
+    pub(super) is_ended: bool,
 }
 
 impl<B: Backend> Shared<B> {
