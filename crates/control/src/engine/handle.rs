@@ -68,10 +68,10 @@ impl<B: Backend> EngineHandle<B> {
     /// # Errors
     ///
     /// [`Journal`](ErrorKind::Journal): nothing was begun, or its end is not durable.
-    /// [`Ended`](ErrorKind::Ended), as all calls once the engine is dropped. [`Backend`](ErrorKind::Backend): the
-    /// object could not be observed. [`Invalid`]: the idempotency key is empty, has a NUL, or belongs
-    /// to a job of several steps. [`Timeout`](ErrorKind::Timeout): the backend has not answered yet;
-    /// ask again.
+    /// [`Ended`](ErrorKind::Ended), as all calls once the engine is dropped.
+    /// [`Backend`](ErrorKind::Backend): the object could not be observed. [`Invalid`]: the
+    /// idempotency key is empty, has a NUL, or belongs to a job of several steps.
+    /// [`Timeout`](ErrorKind::Timeout): the backend has not answered yet; ask again.
     ///
     /// [`Invalid`]: ErrorKind::Invalid
     pub fn submit_job(&self, idempotency_key: &str, action: Action) -> Result<JobState, Error> {

@@ -34,8 +34,8 @@ use crate::{Backend, Config, Desired, Error, Objects, Provider, ProviderSubscrip
 
 /// Brings the objects of a backend into the desired state of a provider.
 ///
-/// It is a [`Source`]: a loop of trueup-loop drives it, or a graph holds it. All that it has to know
-/// after a crash is in the journal. An [`EngineHandle`] submits jobs and answers the operator.
+/// It is a [`Source`]: a loop of trueup-loop drives it, or a graph holds it. All that it has to
+/// know after a crash is in the journal. An [`EngineHandle`] submits jobs and answers the operator.
 pub struct Engine<B: Backend, P> {
     shared: Arc<Shared<B>>,
     provider: P,

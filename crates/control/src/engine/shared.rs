@@ -64,7 +64,8 @@ impl<B: Backend> Shared<B> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the name of an object in the journal: of its operation in flight, and of its backoff.
+    /// Returns the name of an object in the journal: of its operation in flight, and of its
+    /// backoff.
     pub(super) fn name(&self, key: &str) -> String {
         format!("{}/{key}", self.config.name)
     }
