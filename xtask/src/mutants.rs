@@ -37,7 +37,7 @@ struct Group {
     tests: &'static [&'static str],
 }
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 8] = [
     Group {
         name: "diff",
         files: &["crates/diff/src/**"],
@@ -61,6 +61,12 @@ const GROUPS: [Group; 7] = [
         files: &["crates/queue/src/**"],
         packages: &["trueup-queue"],
         tests: &["--test", "it", "--test", "memory", "--test", "model"],
+    },
+    Group {
+        name: "control",
+        files: &["crates/control/src/**"],
+        packages: &["trueup-control"],
+        tests: &["--lib", "--test", "it"],
     },
     Group {
         name: "apply",
