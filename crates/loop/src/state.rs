@@ -9,6 +9,7 @@ mod inputs;
 mod jitter;
 mod pass_done;
 mod schedule;
+mod timer;
 
 #[cfg(test)]
 mod exhaustive;
@@ -363,6 +364,7 @@ impl State {
     fn begin(&mut self, now: Instant, extent: Extent) -> Action {
         let (hint, change) = (self.schedule.dirty.take(), self.schedule.change.take());
         let mut answers_request = hint.is_some() || change.is_some();
+        self.schedule.uncovered = None;
         // This pass answers every earlier request: it observes from here on.
         if extent == Extent::Everything {
             answers_request |=

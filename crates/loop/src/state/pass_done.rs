@@ -7,7 +7,7 @@ use trueup_reconcile::Extent;
 use super::backoff::DonePass;
 use super::schedule::bring_forward;
 use super::{Converged, DrainCause, Phase, State, SubscriptionState};
-use crate::{Config, PassSummary};
+use crate::PassSummary;
 
 /// The shortest time between a pass that left ops pending and the one that continues it.
 pub(super) const MIN_REST: Duration = Duration::from_millis(10);
@@ -27,15 +27,6 @@ impl State {
         self.cooldown = None;
         self.drain =
             (self.subscription == SubscriptionState::Polled).then_some(DrainCause::PassDone);
-        if is_full {
-            let jitter = self.config.jitter();
-            let interval = self.jitter.apply(self.config.interval(), jitter);
-            bring_forward(
-                &mut self.schedule.interval,
-                now,
-                interval.max(Config::MIN_INTERVAL),
-            );
-        }
         self.stats.last_pass = Some(lasted);
         self.count(running.extent, summary);
         // Passes that achieve nothing take at most half of the time.
@@ -52,6 +43,7 @@ impl State {
             &mut self.jitter,
         );
         self.note_tried(summary, is_full);
+        self.set_timer(now, lasted, is_full, summary);
         let Some(summary) = summary else {
             if !is_full {
                 // The dirty objects still are dirty, and the source may have lost track of them.
