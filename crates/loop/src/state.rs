@@ -144,6 +144,8 @@ struct RunningPass {
     ops: Option<u64>,
     /// True if it answers a hint or a request.
     answers_request: bool,
+    /// True if its outcomes were taken.
+    has_outcomes: bool,
 }
 
 /// The last pass that converged.
@@ -388,6 +390,7 @@ impl State {
             extent,
             ops,
             answers_request,
+            has_outcomes: false,
         });
         Action::Pass {
             extent,

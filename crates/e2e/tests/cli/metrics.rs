@@ -73,6 +73,7 @@ pub(crate) fn metrics_count_what_was_done() {
         assert_eq!(first.get(name), Some(&value), "{name}: {first:#?}");
     }
     assert!(first["trueup_last_pass_seconds"] > 0.0);
+    assert!((1.0..=4000.0).contains(&first["trueup_next_whole_pass_seconds"]));
 
     agent.write("f.toml", &(one + &via("10.98.0.0/16", "10.200.0.8")));
     wait_until("both are there", || {

@@ -224,7 +224,18 @@ impl World {
                 );
                 0
             });
+        // With its outcomes beforehand, or without, it is the same.
+        let mut other = self.state.clone();
+        other.handle_pass_done(at(self.now), passed);
+        if let Some(passed) = passed {
+            self.state.handle_outcomes(at(self.now), passed);
+        }
         self.state.handle_pass_done(at(self.now), passed);
+        assert!(
+            self.state
+                .fingerprint(self.now)
+                .eq(other.fingerprint(self.now))
+        );
         self.model.rest = self.now + lasted;
         if result == Result::Error && run.extent == Extent::Dirty {
             self.model.requested.get_or_insert(self.now);
