@@ -59,7 +59,7 @@ impl Pass<'_> {
             && !is_exceeded
         {
             let is_unchanged = rounds.done.is_empty();
-            let baseline = Baseline::of(&mut self, &last, baseline, is_complete, is_unchanged);
+            let baseline = Baseline::of(&mut self, &mut last, baseline, is_complete, is_unchanged);
             // While others write all the time hardly a pass is complete, and still what happens to
             // their objects does not matter.
             let is_quiet = is_done && baseline.has_dependencies;
