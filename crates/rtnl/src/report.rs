@@ -27,7 +27,7 @@ pub struct Report {
     pub(crate) adopted: Vec<Object>,
     pub(crate) overwritten: Vec<Object>,
     pub(crate) statuses: StatusChanges,
-    /// Whether the subscription reports what changes from now on.
+    /// Whether the subscription reports what changes in the namespace from now on.
     pub(crate) is_covered: bool,
     pub(crate) requeue_after: Option<Duration>,
 }
@@ -188,9 +188,11 @@ impl trueup_reconcile::Report for Report {
         left.chain(self.requeue_after).min()
     }
 
+    /// No event reports that the namespace is gone, or that another has its name: a dirty pass finds
+    /// that.
     fn coverage(&self) -> EventCoverage {
         match self.is_covered {
-            true => EventCoverage::Everything,
+            true => EventCoverage::Part,
             false => EventCoverage::Nothing,
         }
     }

@@ -175,9 +175,10 @@ impl reconcile::Report for Report {
     fn coverage(&self) -> EventCoverage {
         let network = self.network.last().map(reconcile::Report::coverage);
         let is_ended = self.aborted.is_none() && self.settings_error.is_none();
-        match network.filter(|_| is_ended).unwrap_or_default() {
-            EventCoverage::Everything if !self.settings.is_empty() => EventCoverage::Part,
-            network => network,
+        let network = network.filter(|_| is_ended).unwrap_or_default();
+        match self.settings.is_empty() {
+            true => network,
+            false => network.min(EventCoverage::Part),
         }
     }
 

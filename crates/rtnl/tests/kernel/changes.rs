@@ -684,7 +684,7 @@ pub(crate) fn a_create_that_is_put_off_has_no_foreign_routes_read() {
     let put_off = put_off.unwrap();
     assert_eq!(put_off.pending().count(), 1, "{}", describe(&put_off));
     assert!(put_off.doubts().is_empty(), "{}", describe(&put_off));
-    assert_eq!(put_off.coverage(), EventCoverage::Everything);
+    assert_eq!(put_off.coverage(), EventCoverage::Part);
     // As it is read where it may be tried.
     faults.add(third, Fault::Refuse(EPERM));
     let tried = agent.try_pass(Extent::Everything);
@@ -703,7 +703,7 @@ pub(crate) fn a_create_that_is_put_off_has_no_foreign_routes_read() {
     assert!(shown("10.60.0.0/16").starts_with(foreign));
     let report = agent.pass(Extent::Everything);
     assert_eq!(report.conflicts().len(), 1, "{}", describe(&report));
-    assert_eq!(report.coverage(), EventCoverage::Everything);
+    assert_eq!(report.coverage(), EventCoverage::Part);
     assert!(shown("10.60.0.0/16").starts_with(foreign));
     agent.leave();
 }
@@ -715,7 +715,7 @@ pub(crate) fn events_cover_what_a_source_that_listens_has_read() {
     let mut agent = Agent::in_namespace(faults.namespace(), NexthopMode::Inline, routes);
     assert_eq!(
         agent.pass(Extent::Everything).coverage(),
-        EventCoverage::Everything
+        EventCoverage::Part
     );
     faults.add(At::EveryDump(Kind::Route), Fault::Interrupt);
     let report = agent.pass(Extent::Everything);
