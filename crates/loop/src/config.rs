@@ -23,6 +23,8 @@ impl Config {
     pub const MAX_BACKOFF: Duration = Duration::from_secs(86_400);
 
     /// Sets the time from the end of a full pass to the next one without a request; 5 s by default.
+    /// It may be longer while events cover the source: see
+    /// [`with_interval_factor`](Self::with_interval_factor).
     ///
     /// A shorter time than [`MIN_INTERVAL`](Self::MIN_INTERVAL) counts as that. A time beyond the
     /// clock's range means never: then only hints, forced passes and retries cause a pass.
