@@ -26,9 +26,9 @@ mod tracked_routes;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use trueup_diff::{Desired, IfName, Kind, Kinds, Observed, Policy, RouteKey};
+use trueup_diff::{Desired, Devices, IfName, Kind, Kinds, Observed, Op, Policy, RouteKey};
 use trueup_observe::{DirtySet, Observer};
-use trueup_reconcile::{Ledger, PassLimits};
+use trueup_reconcile::{Ledger, OpKey, PassLimits};
 
 use self::apply::{Applied, Echoed};
 use self::baseline::Baseline;
@@ -41,6 +41,7 @@ use self::rounds::Rounds;
 use self::scope::PassScope;
 use crate::history::{History, stored_otherwise};
 use crate::monitor::MonitorHandle;
+use crate::object_id::object_id;
 use crate::ownership::ledger_view::{LedgerView, commit};
 use crate::ownership::record::Records;
 use crate::ownership::record_key::RecordKey;
@@ -312,12 +313,18 @@ impl<'a> Pass<'a> {
 
     fn plan(&mut self, observation: Observation, check: ConflictCheck) -> Result<PassPlan, Error> {
         let owned = self.ledger_view.owned(&observation.snapshot.observed);
+        let limits = self.limits;
+        let is_put_off = |op: &Op, devices: &Devices| {
+            let key = || OpKey(object_id(&op.object, devices));
+            limits.has_backoff() && limits.backoff(key()).is_some()
+        };
         let planner = Planner {
             desired: self.desired,
             policy: &self.policy,
             unmarked: &self.unmarked,
             foreign: &mut self.foreign,
             check,
+            is_put_off: &is_put_off,
         };
         planner.plan(self.observer, observation, &mut self.scope, owned)
     }

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Desired, Item as _, Kind, Observed, Owned, Plan, Policy, ResolvedDevices, ResolvedRoutes,
-    Route, RouteDependencies, RouteKey, plan_resolved, resolve_with,
+    Desired, Devices, Item as _, Kind, Observed, Op, Owned, Plan, Policy, ResolvedDevices,
+    ResolvedRoutes, Route, RouteDependencies, RouteKey, plan_resolved, resolve_with,
 };
 use trueup_observe::{Observer, Snapshot};
 
@@ -29,6 +29,8 @@ pub(super) struct Planner<'a> {
     pub(super) unmarked: &'a BTreeSet<RouteKey>,
     pub(super) foreign: &'a mut ForeignKeys,
     pub(super) check: ConflictCheck,
+    /// Returns true if an op is not tried in this pass, because it failed before.
+    pub(super) is_put_off: &'a dyn Fn(&Op, &Devices) -> bool,
 }
 
 impl Planner<'_> {
@@ -93,7 +95,8 @@ impl Planner<'_> {
         if append_then_delete {
             plan = plan.append_then_delete();
         }
-        let foreign = ForeignObjects::of(&plan, &observed, self.check, self.foreign);
+        let is_put_off = |op: &Op| (self.is_put_off)(op, &plan.devices);
+        let foreign = ForeignObjects::of(&plan, &observed, self.check, self.foreign, is_put_off);
         if !foreign.is_empty() {
             let managed = desired.managed();
             let is_read = |route: &Route| {

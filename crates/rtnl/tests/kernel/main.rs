@@ -90,6 +90,8 @@ trueup_testkit::kernel_tests![
     changes::a_writers_twin_in_front_of_one_by_an_object_survives_every_change,
     changes::a_route_by_an_object_is_changed_whatever_a_writer_did_unheard,
     changes::an_object_that_failed_is_tried_again_without_a_read_of_routes,
+    changes::a_create_that_is_put_off_has_no_foreign_routes_read,
+    changes::events_cover_what_a_source_that_listens_has_read,
     changes::another_gateway_by_an_object_is_one_message,
     changes::another_gateway_beside_other_changes_is_not_taken_for_one_of_objects_alone,
     changes::another_gateway_after_a_writer_took_the_object_puts_all_back,
