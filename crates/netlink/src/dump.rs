@@ -120,6 +120,36 @@ impl Socket {
         }
     }
 
+    /// Sends a GET request as a dump and passes the messages of its first part to `each`: those that
+    /// the kernel sends at once. The rest is not read. The kernel would go on with it, so the socket
+    /// is closed.
+    ///
+    /// # Errors
+    ///
+    /// As [`dump`](Self::dump).
+    pub fn dump_first_part(
+        mut self,
+        request: &[u8],
+        mut each: impl FnMut(Message<'_>),
+    ) -> Result<(), Error> {
+        let sequence = self.send(request, NLM_F_DUMP)?;
+        let request = &self.request;
+        replies(&mut self.channel, self.timeout, sequence, |reply| {
+            let message = match reply {
+                Reply::Message(message) => message,
+                Reply::Lost(_) | Reply::End(_) => return Ok(ControlFlow::Break(())),
+            };
+            match message.header.kind {
+                NLMSG_DONE | NLMSG_ERROR => {
+                    return acknowledged(&message, request).map(ControlFlow::Break);
+                }
+                NLMSG_NOOP => {}
+                _ => each(message),
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
     /// One attempt: whether it was consistent, and whether filtered.
     fn attempt(
         &mut self,

@@ -52,12 +52,14 @@ pub(super) struct ForeignRead {
 }
 
 impl ForeignObjects {
-    /// Returns what matters to a plan. On keys that are `known` to be ours alone nothing does.
+    /// Returns what matters to a plan. On keys that are `known` to be ours alone nothing does, and
+    /// nothing more on keys of which all was `read`.
     pub(super) fn of(
         plan: &Plan,
         observed: &Observed,
         check: ConflictCheck,
         known: &ForeignKeys,
+        read: &ForeignKeys,
     ) -> ForeignObjects {
         let devs = plan.devices_hit(observed);
         let mut foreign = ForeignObjects {
@@ -70,6 +72,8 @@ impl ForeignObjects {
             match (object, action) {
                 (Object::Route(_), Action::Create) if check == ConflictCheck::ByKernel => {}
                 (Object::Route(_), Action::Update) if plan.appends_then_deletes(op) => {}
+                (Object::Route(route), Action::Create | Action::Update)
+                    if read.covers(&route.key()) => {}
                 (Object::Route(route), Action::Update) if known.is_alone(&route.key()) => {}
                 (Object::Route(route), Action::Create | Action::Update) => {
                     foreign.keys.push(route.key());
