@@ -57,13 +57,15 @@ pub(super) struct ForeignRead {
 
 impl ForeignObjects {
     /// Returns what matters to a plan. On keys that are `known` to be ours alone nothing does, nor
-    /// on that of a create that failed before and is put off: it is exclusive, so that the kernel
-    /// refuses it once it is tried again and another writer's route is on the key.
+    /// on keys of which all was `read`, nor on that of a create that failed before and is put off:
+    /// it is exclusive, so that the kernel refuses it once it is tried again and another writer's
+    /// route is on the key.
     pub(super) fn of(
         plan: &Plan,
         observed: &Observed,
         check: ConflictCheck,
         known: &ForeignKeys,
+        read: &ForeignKeys,
         is_put_off: impl Fn(&Op) -> bool,
     ) -> ForeignObjects {
         let devs = plan.devices_hit(observed);
@@ -78,6 +80,8 @@ impl ForeignObjects {
                 (Object::Route(_), Action::Create) if check == ConflictCheck::ByKernel => {}
                 (Object::Route(_), Action::Create) if is_put_off(op) => {}
                 (Object::Route(_), Action::Update) if plan.appends_then_deletes(op) => {}
+                (Object::Route(route), Action::Create | Action::Update)
+                    if read.covers(&route.key()) => {}
                 (Object::Route(route), Action::Update) if known.is_alone(&route.key()) => {}
                 (Object::Route(route), Action::Create | Action::Update) => {
                     foreign.families.insert(route.family());
