@@ -44,15 +44,11 @@ impl Connection {
     /// Finds out what this kernel stores a protocol on. It is asked once, and only about what
     /// matters to one of the kinds.
     pub(crate) fn markers(&mut self, kinds: Kinds) -> Result<Option<Markers>, Error> {
-        let mut asked = Kinds::NONE;
-        for kind in Kind::ALL.into_iter().filter(|kind| kinds.contains(*kind)) {
-            asked = match kind {
-                Kind::Route | Kind::Nexthop => asked,
-                Kind::Rule | Kind::Neighbour => asked.with(kind),
-                // With a link go addresses, and with these neighbours: not all of them are foreign.
-                Kind::Link | Kind::Address => asked.with(Kind::Address).with(Kind::Neighbour),
-                _ => Kinds::ALL,
-            };
+        // With a link go addresses, and with these neighbours: not all of them are foreign.
+        let has_addresses = kinds.contains(Kind::Link) || kinds.contains(Kind::Address);
+        let mut asked = kinds.without(Kind::Link).without(Kind::Route).without(Kind::Nexthop);
+        if has_addresses {
+            asked = asked.with(Kind::Address).with(Kind::Neighbour);
         }
         if asked == Kinds::NONE {
             return Ok(None);
