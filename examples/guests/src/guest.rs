@@ -1,0 +1,448 @@
+//! A running guest: what its QEMU reports, and what it does when asked.
+//!
+//! Every change here may be asked for again, also when the last one was cut off in the middle: it
+//! first looks what is there.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use qapi::qmp;
+use serde_json::{Value, json};
+
+use crate::qmp::{Error, Monitor, Result};
+
+/// Where QEMU keeps the objects that a user creates, and the devices that can be removed.
+const OBJECTS: &str = "/objects";
+const DEVICES: &str = "/machine/peripheral";
+
+/// What a guest is, as its QEMU says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guest {
+    /// Identifies the process: no two starts have the same.
+    pub boot: String,
+    /// False while its processor is paused.
+    pub is_running: bool,
+    /// In bytes.
+    pub memory: u64,
+    /// Text for people.
+    pub description: String,
+    /// The disks that are plugged in.
+    pub disks: BTreeMap<String, Disk>,
+    /// The MAC addresses of its network interfaces.
+    pub nics: BTreeMap<String, String>,
+}
+
+/// A disk that is plugged in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// In bytes.
+    pub size: u64,
+    /// Its bound, in bytes a second; 0 for none.
+    pub bps: u64,
+    /// Its bound, in requests a second; 0 for none.
+    pub iops: u64,
+}
+
+/// What became of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// It runs, and has done so much of so much.
+    Running(i64, i64),
+    /// It is over. QEMU keeps it until it is dismissed.
+    Concluded(std::result::Result<(), String>),
+    /// There is no such job in this process.
+    Unknown,
+}
+
+/// A backup of a disk: a job of QEMU, and a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// The disk that it is of.
+    pub disk: String,
+    /// Tells it from other backups of the disk.
+    pub name: String,
+}
+
+impl Backup {
+    /// The job's id, and the name of the node that it writes to. QEMU allows two jobs with one id as
+    /// little as two nodes with one name, so a backup cannot run twice.
+    fn job(&self) -> String {
+        format!("{}.{}", self.disk, self.name)
+    }
+
+    /// The file's name once the backup is complete.
+    pub fn file(&self) -> String {
+        format!("{}.{}.backup", self.disk, self.name)
+    }
+
+    fn part(&self) -> String {
+        format!("{}.{}.part", self.disk, self.name)
+    }
+}
+
+impl Monitor {
+    /// Reads all that is managed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn guest(&mut self) -> Result<Guest> {
+        let text = |value: Option<Value>| value.and_then(|value| Some(value.as_str()?.to_owned()));
+        let description = self.property(&format!("{OBJECTS}/description"), "data")?;
+        let sizes = self.node_sizes()?;
+        let (mut disks, mut nics) = (BTreeMap::new(), BTreeMap::new());
+        for disk in self.children(DEVICES, "disk-")? {
+            let limits = self
+                .property(&throttle(&disk), "limits")?
+                .unwrap_or_default();
+            let limit = |name: &str| limits[name].as_u64().unwrap_or(0);
+            let (bps, iops) = (limit("bps-total"), limit("iops-total"));
+            let size = sizes.get(&node(&disk)).copied().unwrap_or(0);
+            disks.insert(disk, Disk { size, bps, iops });
+        }
+        for nic in self.children(DEVICES, "nic-")? {
+            // None: it was removed since.
+            if let Some(mac) = text(self.property(&format!("{DEVICES}/nic-{nic}"), "mac")?) {
+                nics.insert(nic, mac);
+            }
+        }
+        Ok(Guest {
+            boot: self.boot()?,
+            is_running: self.run::<qmp::query_status>(json!({}))?.running,
+            memory: self
+                .run::<qmp::query_memory_size_summary>(json!({}))?
+                .base_memory,
+            description: text(description).unwrap_or_default(),
+            disks,
+            nics,
+        })
+    }
+
+    /// Reads what identifies the process.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn boot(&mut self) -> Result<String> {
+        Ok(self.run::<qmp::query_uuid>(json!({}))?.UUID)
+    }
+
+    /// Sets the description.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn describe(&mut self, text: &str) -> Result<()> {
+        let path = format!("{OBJECTS}/description");
+        self.run::<qmp::qom_set>(json!({ "path": path, "property": "data", "value": text }))?;
+        Ok(())
+    }
+
+    /// Lets the processor run, or pauses it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn set_running(&mut self, is_running: bool) -> Result<()> {
+        match is_running {
+            true => self.run::<qmp::cont>(json!({}))?,
+            false => self.run::<qmp::stop>(json!({}))?,
+        };
+        Ok(())
+    }
+
+    /// Presses the power button. A guest whose processor is paused does not notice.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn press_power_button(&mut self) -> Result<()> {
+        self.run::<qmp::system_powerdown>(json!({}))?;
+        Ok(())
+    }
+
+    /// Ends the process, whatever the guest does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn quit(&mut self) -> Result<()> {
+        match self.run::<qmp::quit>(json!({})) {
+            // It may end before it has answered.
+            Ok(_) | Err(Error::NoAnswer(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Plugs a disk in, which is a file of that size; one that is there keeps its size.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn plug_disk(&mut self, folder: &Path, disk: &str, size: u64) -> Result<()> {
+        if self
+            .children(DEVICES, "disk-")?
+            .iter()
+            .any(|name| name == disk)
+        {
+            return Ok(());
+        }
+        // What is left of a removal: its file may be another one.
+        self.remove_node(disk)?;
+        let path = folder.join(format!("{disk}.raw"));
+        match File::create_new(&path) {
+            Ok(file) => file.set_len(size)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error.into()),
+        }
+        let group = format!("throttle-{disk}");
+        self.run::<qmp::object_add>(json!({ "qom-type": "throttle-group", "id": group }))?;
+        self.run::<qmp::blockdev_add>(json!({
+            "driver": "throttle", "node-name": node(disk), "throttle-group": group,
+            "file": { "driver": "raw", "file": { "driver": "file", "filename": path } },
+        }))?;
+        let device = format!("disk-{disk}");
+        self.run::<qmp::device_add>(json!({
+            "driver": "scsi-hd", "id": device, "drive": node(disk), "bus": "scsi.0",
+        }))?;
+        Ok(())
+    }
+
+    /// Unplugs a disk, and removes its file.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error); refused while a backup of it runs.
+    pub fn destroy_disk(&mut self, folder: &Path, disk: &str) -> Result<()> {
+        if let Some(job) = self.running_job(disk)? {
+            return Err(Error::Refused(format!("the job {job} reads the disk")));
+        }
+        // First: if the rest is cut off, no later disk of that name gets the old data.
+        remove_file(&folder.join(format!("{disk}.raw")))?;
+        self.device_del(&format!("disk-{disk}"))?;
+        self.remove_node(disk)
+    }
+
+    /// Sets a disk's bounds; 0 for none. QEMU keeps those that are not mentioned.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn set_throttle(&mut self, disk: &str, bound: &str, value: u64) -> Result<()> {
+        let limits = json!({ format!("{bound}-total"): value });
+        self.run::<qmp::qom_set>(
+            json!({ "path": throttle(disk), "property": "limits", "value": limits }),
+        )?;
+        Ok(())
+    }
+
+    /// Grows or shrinks a disk.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error); QEMU refuses it while a backup of it runs.
+    pub fn resize_disk(&mut self, disk: &str, size: u64) -> Result<()> {
+        self.run::<qmp::block_resize>(json!({ "node-name": node(disk), "size": size }))?;
+        Ok(())
+    }
+
+    /// Plugs a network interface in.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn plug_nic(&mut self, nic: &str, mac: &str) -> Result<()> {
+        if self
+            .children(DEVICES, "nic-")?
+            .iter()
+            .any(|name| name == nic)
+        {
+            return Ok(());
+        }
+        self.finish_unplugging(nic)?;
+        let net = format!("net-{nic}");
+        self.run::<qmp::netdev_add>(json!({ "type": "hubport", "id": net, "hubid": 0 }))?;
+        let device = format!("nic-{nic}");
+        self.run::<qmp::device_add>(json!({
+            "driver": "virtio-net-pci", "id": device, "netdev": net, "mac": mac,
+        }))?;
+        Ok(())
+    }
+
+    /// Asks the guest to let go of a network interface. It does so when it likes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn begin_unplugging(&mut self, nic: &str) -> Result<()> {
+        self.device_del(&format!("nic-{nic}"))
+    }
+
+    /// Removes what a network interface leaves behind. Returns false while it is still there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn finish_unplugging(&mut self, nic: &str) -> Result<bool> {
+        if self
+            .children(DEVICES, "nic-")?
+            .iter()
+            .any(|name| name == nic)
+        {
+            return Ok(false);
+        }
+        // Refused: there is no such thing.
+        match self.run::<qmp::netdev_del>(json!({ "id": format!("net-{nic}") })) {
+            Ok(_) | Err(Error::Refused(_)) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts a backup of a disk, unless its job is there already. It copies at most `speed` bytes a
+    /// second; 0 for no bound.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn start_backup(&mut self, folder: &Path, backup: &Backup, speed: u64) -> Result<()> {
+        let job = backup.job();
+        if self.job(backup)? != Job::Unknown {
+            return Ok(());
+        }
+        let sizes = self.node_sizes()?;
+        let size = sizes.get(&node(&backup.disk));
+        let size = size.ok_or_else(|| Error::Refused(format!("no disk {}", backup.disk)))?;
+        if sizes.contains_key(&job) {
+            self.run::<qmp::blockdev_del>(json!({ "node-name": job }))?;
+        }
+        let part = folder.join(backup.part());
+        File::create(&part)?.set_len(*size)?;
+        self.run::<qmp::blockdev_add>(json!({
+            "driver": "raw", "node-name": job, "file": { "driver": "file", "filename": part },
+        }))?;
+        self.run::<qmp::blockdev_backup>(json!({
+            "job-id": job, "device": node(&backup.disk), "target": job, "sync": "full",
+            "speed": speed, "auto-dismiss": false,
+        }))?;
+        Ok(())
+    }
+
+    /// Returns what became of a backup's job.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn job(&mut self, backup: &Backup) -> Result<Job> {
+        let id = backup.job();
+        let jobs = self.run::<qmp::query_jobs>(json!({}))?;
+        let job = jobs.into_iter().find(|job| job.id == id);
+        Ok(job.map_or(Job::Unknown, |job| match job.status {
+            qmp::JobStatus::concluded => Job::Concluded(job.error.map_or(Ok(()), Err)),
+            _ => Job::Running(job.current_progress, job.total_progress),
+        }))
+    }
+
+    /// Completes a backup whose job is concluded: its file gets its final name only here.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn finish_backup(
+        &mut self,
+        folder: &Path,
+        backup: &Backup,
+        is_complete: bool,
+    ) -> Result<()> {
+        let job = backup.job();
+        if self.node_sizes()?.contains_key(&job) {
+            self.run::<qmp::blockdev_del>(json!({ "node-name": job }))?;
+        }
+        let part = folder.join(backup.part());
+        match is_complete {
+            // Not found: it was renamed before the agent was killed.
+            true => match fs::rename(part, folder.join(backup.file())) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            },
+            false => remove_file(&part)?,
+        }
+        // Last: until then the job is there to be finished.
+        self.run::<qmp::job_dismiss>(json!({ "id": job }))?;
+        Ok(())
+    }
+
+    /// Cancels a backup's job.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Error`](crate::qmp::Error).
+    pub fn cancel_backup(&mut self, backup: &Backup) -> Result<()> {
+        self.run::<qmp::job_cancel>(json!({ "id": backup.job() }))?;
+        Ok(())
+    }
+
+    /// Returns the id of a job that reads a disk.
+    fn running_job(&mut self, disk: &str) -> Result<Option<String>> {
+        let jobs = self.run::<qmp::query_jobs>(json!({}))?;
+        let mut ids = jobs.into_iter().map(|job| job.id);
+        Ok(ids.find(|id| id.split_once('.').is_some_and(|(of, _)| of == disk)))
+    }
+
+    fn device_del(&mut self, device: &str) -> Result<()> {
+        match self.run::<qmp::device_del>(json!({ "id": device })) {
+            // "Device nic-lan is already in the process of unplug", or "not found".
+            Ok(_) | Err(Error::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a disk's node and bounds, as far as they are there.
+    fn remove_node(&mut self, disk: &str) -> Result<()> {
+        // The controller lets go of a disk without the guest, but a moment after its answer.
+        while self.node_sizes()?.contains_key(&node(disk)) {
+            match self.run::<qmp::blockdev_del>(json!({ "node-name": node(disk) })) {
+                Err(Error::Refused(_)) => thread::sleep(Duration::from_millis(1)),
+                removed => drop(removed?),
+            }
+        }
+        if self
+            .children(OBJECTS, "throttle-")?
+            .iter()
+            .any(|name| name == disk)
+        {
+            self.run::<qmp::object_del>(json!({ "id": format!("throttle-{disk}") }))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the sizes of all nodes, by name.
+    fn node_sizes(&mut self) -> Result<BTreeMap<String, u64>> {
+        let nodes = self.run::<qmp::query_named_block_nodes>(json!({ "flat": true }))?;
+        let sizes = nodes.into_iter().map(|node| {
+            let size = u64::try_from(node.image.base.virtual_size).unwrap_or(0);
+            (node.node_name.unwrap_or_default(), size)
+        });
+        Ok(sizes.collect())
+    }
+}
+
+/// The name of a disk's node. The names of backups have a full stop in them.
+fn node(disk: &str) -> String {
+    format!("node-{disk}")
+}
+
+fn throttle(disk: &str) -> String {
+    format!("{OBJECTS}/throttle-{disk}")
+}
+
+/// Removes a file, which may be gone already.
+pub(crate) fn remove_file(path: &Path) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,260 @@
+//! The host: a folder for each guest, and the QEMU that runs it.
+//!
+//! A QEMU is a process of its own, which outlives the agent. It is found again by its monitor socket
+//! in the guest's folder. Beside it are the guest's disks, its backups, and what QEMU is started
+//! with.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::firmware;
+use crate::qmp::{Error, Monitor, Result};
+
+/// The program, of Debian's package `qemu-system-x86`.
+pub const QEMU: &str = "qemu-system-x86_64";
+
+/// The bound on the start of a QEMU, which takes some tenths of a second.
+const START_BOUND: Duration = Duration::from_secs(30);
+
+/// The longest path of a socket (`sun_path`, unix(7)), without its final NUL.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// The longest name of a guest, a disk, a network interface or a backup: QEMU's nodes have names of
+/// at most 31 bytes, and that of a backup consists of two.
+pub const MAX_NAME: usize = 15;
+
+/// The guests of a folder.
+#[derive(Clone, Debug)]
+pub struct Host {
+    folder: PathBuf,
+    is_tracing: bool,
+}
+
+/// What a guest's QEMU is started with. It reports these itself while it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// The size of its memory, in bytes.
+    pub memory: u64,
+    /// Text for people.
+    pub description: String,
+}
+
+impl Host {
+    /// Makes the host of a folder, which is created. With `is_tracing` each QEMU writes all commands
+    /// and answers into a file `BOOT.log` in its guest's folder, which grows as long as it runs.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be written, or its path is too long for sockets in it.
+    pub fn open(folder: &Path, is_tracing: bool) -> io::Result<Host> {
+        fs::create_dir_all(folder)?;
+        let folder = folder.canonicalize()?;
+        let longest = folder.join("x".repeat(MAX_NAME)).join("qmp");
+        if longest.as_os_str().len() > MAX_SOCKET_PATH {
+            let message = format!(
+                "{}: this path is too long for the sockets in it, of at most {MAX_SOCKET_PATH} bytes: \
+                 choose a shorter folder",
+                folder.display()
+            );
+            return Err(io::Error::new(ErrorKind::InvalidInput, message));
+        }
+        fs::write(folder.join("firmware"), firmware::image())?;
+        Ok(Host { folder, is_tracing })
+    }
+
+    /// Returns the names of all guests, running or not.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be read.
+    pub fn guests(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            // A guest without parameters was not yet created, or is destroyed already.
+            if let (Some(name), true) = (name, path.join("parameters.json").is_file()) {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Returns the process of a guest's QEMU, if one runs.
+    pub fn process(&self, guest: &str) -> Option<Pid> {
+        let file = self.guest_folder(guest).join("pid");
+        let id = fs::read_to_string(&file).ok()?;
+        let id = id.trim().parse().ok()?;
+        // The file is left behind by a QEMU that was killed, and the number may be used again.
+        let arguments = fs::read_to_string(format!("/proc/{id}/cmdline")).ok()?;
+        let is_ours = arguments
+            .split('\0')
+            .any(|argument| Path::new(argument) == file);
+        Pid::from_raw(id).filter(|_| is_ours)
+    }
+
+    /// Returns the folder of a guest.
+    pub fn guest_folder(&self, guest: &str) -> PathBuf {
+        self.folder.join(guest)
+    }
+
+    /// Begins a conversation with a guest's QEMU.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Monitor::connect`].
+    pub fn monitor(&self, guest: &str) -> Result<Monitor> {
+        Monitor::connect(&self.guest_folder(guest).join("qmp"))
+    }
+
+    /// Returns what a guest's QEMU is, or will be, started with.
+    ///
+    /// # Errors
+    ///
+    /// When its file cannot be read.
+    pub fn parameters(&self, guest: &str) -> io::Result<Parameters> {
+        let path = self.guest_folder(guest).join("parameters.json");
+        let text = fs::read_to_string(&path)?;
+        serde_json::from_str(&text).map_err(|error| {
+            let message = format!(
+                "{}: {error}: remove it to give up the guest",
+                path.display()
+            );
+            io::Error::new(ErrorKind::InvalidData, message)
+        })
+    }
+
+    /// Sets what a guest's QEMU will be started with. With that the guest exists.
+    ///
+    /// # Errors
+    ///
+    /// When its file cannot be written.
+    pub fn set_parameters(&self, guest: &str, parameters: &Parameters) -> io::Result<()> {
+        let folder = self.guest_folder(guest);
+        fs::create_dir_all(&folder)?;
+        let (new, path) = (
+            folder.join("parameters.new"),
+            folder.join("parameters.json"),
+        );
+        let mut file = File::create(&new)?;
+        file.write_all(json!(parameters).to_string().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(new, path)
+    }
+
+    /// Removes a guest that does not run, with its disks and backups.
+    ///
+    /// # Errors
+    ///
+    /// When its folder cannot be removed.
+    pub fn remove(&self, guest: &str) -> io::Result<()> {
+        let folder = self.guest_folder(guest);
+        // First of all: then a removal that is cut off has still removed the guest.
+        let removed = [
+            fs::remove_file(folder.join("parameters.json")),
+            fs::remove_dir_all(folder),
+        ];
+        removed.into_iter().try_for_each(|removed| match removed {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        })
+    }
+
+    /// Starts a guest's QEMU, with its processor paused.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when QEMU says why, also when one runs already: its process id file is
+    /// locked. [`Error::NoAnswer`] when it is not ready in time.
+    pub fn start(&self, guest: &str) -> Result<()> {
+        let folder = self.guest_folder(guest);
+        let Parameters {
+            memory,
+            description,
+        } = self.parameters(guest)?;
+        let boot = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
+        let description = json!({ "qom-type": "secret", "id": "description", "data": description });
+        let mut command = Command::new(QEMU);
+        command
+            .current_dir(&folder)
+            .args(["-name", guest, "-uuid", boot.trim()])
+            .args(["-machine", "pc,accel=tcg", "-cpu", "qemu64,apic=off"])
+            .args([
+                "-no-user-config",
+                "-nodefaults",
+                "-display",
+                "none",
+                "-bios",
+                "../firmware",
+            ])
+            .args([
+                "-m",
+                &format!("size={memory}B"),
+                "-object",
+                &description.to_string(),
+            ])
+            .args(["-device", "virtio-scsi-pci,id=scsi"])
+            .args([
+                "-qmp",
+                "unix:qmp,server=on,wait=off",
+                "-S",
+                "-daemonize",
+                "-pidfile",
+            ])
+            .arg(folder.join("pid"));
+        // With it errors go there, too.
+        let log = self
+            .is_tracing
+            .then(|| folder.join(format!("{}.log", boot.trim())));
+        if let Some(log) = &log {
+            command
+                .arg("-D")
+                .arg(log)
+                .args(["-trace", "handle_qmp_command"]);
+            command.args([
+                "-trace",
+                "monitor_qmp_respond",
+                "-trace",
+                "job_state_transition",
+            ]);
+        }
+        // A file, not a pipe: it cannot be full.
+        let said = folder.join("start");
+        let output = File::create(&said)?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn();
+        let mut child = child.map_err(|error| {
+            Error::Refused(format!(
+                "{QEMU}: {error}: install Debian's package qemu-system-x86"
+            ))
+        })?;
+        let until = Instant::now() + START_BOUND;
+        // The process that was started ends once its child, the daemon, is ready.
+        while Instant::now() < until {
+            match child.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    let said = fs::read_to_string(log.unwrap_or(said))?;
+                    return Err(Error::Refused(format!("{status}: {}", said.trim())));
+                }
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        Err(Error::NoAnswer(format!(
+            "not ready within {} s",
+            START_BOUND.as_secs()
+        )))
+    }
+}

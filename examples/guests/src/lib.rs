@@ -1,0 +1,7 @@
+#![doc = include_str!("../README.md")]
+
+pub mod file;
+mod firmware;
+pub mod guest;
+pub mod host;
+pub mod qmp;

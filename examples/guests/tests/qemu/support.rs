@@ -1,0 +1,73 @@
+//! A host for one test. Its guests end with it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+use trueup_guests::host::{Host, Parameters};
+use trueup_guests::qmp::Monitor;
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+pub(crate) struct TestHost {
+    pub(crate) host: Host,
+    folder: PathBuf,
+}
+
+impl TestHost {
+    pub(crate) fn new() -> TestHost {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        // Not below the target directory: a socket's path has to be short.
+        let folder = std::env::temp_dir().join(format!("guests-{}-{count}", std::process::id()));
+        let host = Host::open(&folder, true).unwrap();
+        TestHost { host, folder }
+    }
+
+    /// Creates and starts a guest.
+    pub(crate) fn start(&self, guest: &str, memory: u64) -> Monitor {
+        let description = format!("the \"guest\", {guest}");
+        let parameters = Parameters {
+            memory,
+            description,
+        };
+        self.host.set_parameters(guest, &parameters).unwrap();
+        self.host.start(guest).unwrap();
+        self.monitor(guest)
+    }
+
+    pub(crate) fn monitor(&self, guest: &str) -> Monitor {
+        self.host.monitor(guest).unwrap()
+    }
+
+    pub(crate) fn signal(&self, guest: &str, signal: Signal) {
+        kill_process(self.host.process(guest).unwrap(), signal).unwrap();
+    }
+
+    pub(crate) fn kill(&self, guest: &str) {
+        self.signal(guest, Signal::KILL);
+        eventually("the process is gone", || self.host.process(guest).is_none());
+    }
+}
+
+impl Drop for TestHost {
+    fn drop(&mut self) {
+        for guest in self.host.guests().unwrap_or_default() {
+            if let Some(process) = self.host.process(&guest) {
+                let _ = kill_process(process, Signal::KILL);
+            }
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Waits until something holds, and fails only when it takes absurdly long.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < until, "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
