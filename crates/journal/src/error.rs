@@ -14,6 +14,8 @@ pub struct Error {
     what: String,
     refusal: Option<Refusal>,
     holder: Option<Holder>,
+    /// True if only one record is damaged.
+    is_of_record: bool,
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -55,12 +57,12 @@ pub enum Refusal {
     InFlight,
     /// The operation has ended.
     Ended,
-    /// The key is not reserved.
-    NotReserved,
-    /// Another caller has the key's reservation and is executing it.
+    /// Another caller in this process executes the operation.
     InProgress,
-    /// The key has succeeded.
-    Succeeded,
+    /// The nonce was spent before.
+    NonceSpent,
+    /// The nonce has expired.
+    NonceExpired,
     /// The ledger's key has an open intent: its outcome is to be committed first.
     OpenIntent,
 }
@@ -122,6 +124,7 @@ impl Error {
             what: what.into(),
             refusal: None,
             holder: None,
+            is_of_record: false,
             cause: None,
         }
     }
@@ -135,6 +138,20 @@ impl Error {
 
     pub(crate) fn damaged(what: impl Into<String>) -> Self {
         Error::new(ErrorKind::Damaged, what)
+    }
+
+    /// The error of a record that is as it was written and cannot be decoded. It concerns the calls
+    /// about that record alone.
+    pub(crate) fn unreadable(what: impl Into<String>) -> Self {
+        Error {
+            is_of_record: true,
+            ..Error::damaged(what)
+        }
+    }
+
+    /// True if only one record is damaged.
+    pub(crate) fn is_of_record(&self) -> bool {
+        self.is_of_record
     }
 
     /// Adds `more` to the message.
@@ -234,9 +251,9 @@ impl fmt::Display for Refusal {
             Refusal::NoOperation => "no operation of that name was begun",
             Refusal::InFlight => "the operation is in flight",
             Refusal::Ended => "the operation has ended",
-            Refusal::NotReserved => "the key is not reserved",
-            Refusal::InProgress => "the key is being executed",
-            Refusal::Succeeded => "the key has succeeded",
+            Refusal::InProgress => "the operation is being executed",
+            Refusal::NonceSpent => "the nonce was spent before",
+            Refusal::NonceExpired => "the nonce has expired",
             Refusal::OpenIntent => "an earlier intent is still open",
         })
     }

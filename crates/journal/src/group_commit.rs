@@ -14,7 +14,7 @@ use crate::new_file::NewFile;
 use crate::record::{Change, RECORDS, Transaction};
 use crate::{Error, Stats};
 
-/// One caller's write. An error that is not a refusal fails the whole commit.
+/// One caller's write. Its refusal is that caller's alone, any other error fails the whole commit.
 type Write = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<(), Error> + Send>;
 
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl GroupCommit {
             let fatal = result
                 .as_ref()
                 .err()
-                .filter(|error| error.refusal().is_none())
+                .filter(|error| error.refusal().is_none() && !error.is_of_record())
                 .cloned();
             *answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             fatal.map_or(Ok(()), Err)

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::store::Store;
 use crate::{
-    Compacted, Error, JournalLedger, Keys, LedgerScope, Operations, Stats, Storage, json_lines,
-    ledger,
+    Backoffs, Compacted, Error, JournalLedger, LedgerScope, Nonces, Operations, Stats, Storage,
+    json_lines, ledger,
 };
 
 /// A durable, crash-safe store.
@@ -86,14 +86,19 @@ impl Journal {
         Store::create_on(Arc::new(storage))
     }
 
-    /// Returns the operations and their outcomes.
+    /// Returns the operations, their outcomes and their idempotency keys.
     pub fn operations(&self) -> Operations {
         Operations::new(Arc::clone(&self.store))
     }
 
-    /// Returns the idempotency keys.
-    pub fn keys(&self) -> Keys {
-        Keys::new(Arc::clone(&self.store))
+    /// Returns the nonces that were spent.
+    pub fn nonces(&self) -> Nonces {
+        Nonces::new(Arc::clone(&self.store))
+    }
+
+    /// Returns the backoffs of objects.
+    pub fn backoffs(&self) -> Backoffs {
+        Backoffs::new(Arc::clone(&self.store))
     }
 
     /// Opens the ledger of `source` in `scope`: a [`JournalLedger`], which is a
@@ -154,13 +159,14 @@ impl Journal {
 
     /// Writes every record as a line of JSON, in an order that depends on nothing but the records.
     ///
-    /// Each line is an object whose `record` is `operation`, `key`, `owned` or `intent`. Bytes that
-    /// are UTF-8 are strings, others `{"hex": "00ff"}`. Times are milliseconds since 1970, UTC.
+    /// Each line is an object whose `record` is `operation`, `key`, `nonce`, `backoff`, `owned` or
+    /// `intent`. Bytes that are UTF-8 are strings, others `{"hex": "00ff"}`. Times are milliseconds
+    /// since 1970, UTC. Values are written as they are, also if they are secret.
     ///
     /// # Errors
     ///
     /// [`Os`](crate::ErrorKind::Os) if `out` fails, [`Damaged`](crate::ErrorKind::Damaged) if a
-    /// record cannot be read.
+    /// record cannot be read: all others are written.
     pub fn export(&self, out: &mut dyn io::Write) -> Result<(), Error> {
         self.store.read(|records| json_lines::write(records, out))
     }

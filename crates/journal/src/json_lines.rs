@@ -1,22 +1,26 @@
 //! Records as lines of JSON, for people and for other programs. trueup does not read them back.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use serde::{Serialize, Serializer};
 use trueup_reconcile::Claim;
 
 use crate::Error;
+use crate::backoffs::Backoff;
 use crate::database::ReadTable;
 use crate::keys::KeyState;
 use crate::ledger::{parse_claim, parse_record_key};
-use crate::operations::{self, OperationState};
-use crate::record::{Keyspace, Record, scan, text};
-use crate::retention::millis;
+use crate::operation::{Outcome, StoredOperation};
+use crate::record::{Decoder, Keyspace, Record, get, scan, text};
+use crate::retention::{self, millis};
 
 /// The keyspaces that are written. The others are indexes of these.
-const WRITTEN: [Keyspace; 4] = [
+const WRITTEN: [Keyspace; 6] = [
     Keyspace::Operation,
     Keyspace::Key,
+    Keyspace::Nonce,
+    Keyspace::Backoff,
     Keyspace::Owned,
     Keyspace::Intent,
 ];
@@ -39,6 +43,10 @@ pub struct Counts {
     pub operations: u64,
     /// Idempotency keys.
     pub keys: u64,
+    /// Nonces that were spent.
+    pub nonces: u64,
+    /// Backoffs.
+    pub backoffs: u64,
     /// Owned keys in ledgers.
     pub owned: u64,
     /// Open intents in ledgers.
@@ -52,6 +60,8 @@ pub(crate) fn count(records: &ReadTable) -> Result<Counts, Error> {
         let count = match line {
             Line::Operation { .. } => &mut counts.operations,
             Line::Key { .. } => &mut counts.keys,
+            Line::Nonce { .. } => &mut counts.nonces,
+            Line::Backoff { .. } => &mut counts.backoffs,
             Line::Owned { .. } => &mut counts.owned,
             Line::Intent { .. } => &mut counts.intents,
         };
@@ -61,16 +71,65 @@ pub(crate) fn count(records: &ReadTable) -> Result<Counts, Error> {
     Ok(counts)
 }
 
+/// Visits every record that can be read. Then it returns the error of the first one that cannot.
 fn for_each_record(
     records: &ReadTable,
     mut visit: impl FnMut(Line) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    let mut first = None;
+    let mut unreadable = 0;
     for space in WRITTEN {
         for entry in scan(records, &space.key(&[]))? {
-            visit(Line::parse(records, space, entry?)?)?;
+            let entry = entry?;
+            let name = entry.0.escape_ascii().to_string();
+            match Line::parse(records, space, entry) {
+                Ok(line) => visit(line)?,
+                Err(error) if error.is_of_record() => {
+                    unreadable += 1;
+                    first.get_or_insert(error.and(&format!("it is the record of {name}")));
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
-    Ok(())
+    match first {
+        Some(error) => Err(error.and(&format!("{unreadable} in all cannot be read"))),
+        None => Ok(()),
+    }
+}
+
+/// Returns true if a record can be read, and the record that it refers to as well.
+pub(crate) fn is_readable(records: &ReadTable, key: &[u8], value: &[u8]) -> bool {
+    let Some((first, rest)) = key.split_first() else {
+        return false;
+    };
+    let is_listed = |name: &[u8]| {
+        let number = Decoder(rest).u64().ok();
+        operation(records, name).is_some_and(|found| Some(found.number) == number)
+    };
+    if *first == Keyspace::InFlight as u8 {
+        return is_listed(value);
+    }
+    if *first == Keyspace::Ended as u8 {
+        return retention::parse(value).is_ok_and(|(_, name)| is_listed(&name));
+    }
+    let Some(space) = WRITTEN.into_iter().find(|space| *space as u8 == *first) else {
+        return true;
+    };
+    match Line::parse(records, space, (rest.to_vec(), value.to_vec())) {
+        // Without its operation a key could neither be executed nor ended.
+        Ok(Line::Key {
+            operation: Some(name),
+            ..
+        }) => operation(records, name.as_bytes()).is_some(),
+        other => other.is_ok(),
+    }
+}
+
+/// Returns the operation of this name, if there is one whose record can be read.
+fn operation(records: &ReadTable, name: &[u8]) -> Option<StoredOperation> {
+    let value = get(records, &Keyspace::Operation.key(name)).ok()??;
+    StoredOperation::read(records, &text(name).ok()?, &value).ok()
 }
 
 #[derive(Serialize)]
@@ -79,6 +138,12 @@ enum Line {
     Operation {
         name: String,
         state: &'static str,
+        #[serde(skip_serializing_if = "Bytes::is_empty")]
+        object: Bytes,
+        #[serde(skip_serializing_if = "Bytes::is_empty")]
+        key: Bytes,
+        #[serde(skip_serializing_if = "Bytes::is_empty")]
+        step: Bytes,
         #[serde(skip_serializing_if = "Option::is_none")]
         task: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,9 +156,22 @@ enum Line {
         key: Bytes,
         state: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
+        operation: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         answer: Option<Bytes>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         ended: Option<u64>,
+    },
+    Nonce {
+        nonce: Bytes,
+        expires: u64,
+    },
+    Backoff {
+        object: Bytes,
+        tries: u32,
+        next: u64,
     },
     Owned {
         #[serde(flatten)]
@@ -119,6 +197,12 @@ struct LedgerKey {
 
 struct Bytes(Vec<u8>);
 
+impl Bytes {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl Serialize for Bytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeMap as _;
@@ -135,18 +219,20 @@ impl Serialize for Bytes {
 impl Line {
     fn parse(records: &ReadTable, space: Keyspace, (key, value): Record) -> Result<Line, Error> {
         match space {
-            Keyspace::Key => {
-                let (state, answer, ended) = match KeyState::parse(&value, false)? {
-                    KeyState::Succeeded { answer, at } => {
-                        ("succeeded", Some(Bytes(answer)), Some(millis(at)))
-                    }
-                    KeyState::InProgress | KeyState::InDoubt => ("reserved", None, None),
-                };
-                Ok(Line::Key {
-                    key: Bytes(key),
-                    state,
-                    answer,
-                    ended,
+            Keyspace::Key => Ok(Line::of_key(
+                Bytes(key),
+                KeyState::parse(&value, &HashSet::new())?,
+            )),
+            Keyspace::Nonce => Ok(Line::Nonce {
+                nonce: Bytes(key),
+                expires: Decoder(&value).u64()?,
+            }),
+            Keyspace::Backoff => {
+                let Backoff { tries, next } = Backoff::parse(&value)?;
+                Ok(Line::Backoff {
+                    object: Bytes(key),
+                    tries,
+                    next: millis(next),
                 })
             }
             Keyspace::Owned => Ok(Line::Owned {
@@ -166,22 +252,43 @@ impl Line {
                 })
             }
             _ => {
-                let stored = operations::read(records, &text(&key)?, &value)?;
-                let (state, task, why) = match stored.state {
-                    OperationState::Started => ("started", None, None),
-                    OperationState::Running(task) => ("running", Some(task), None),
-                    OperationState::Succeeded => ("succeeded", None, None),
-                    OperationState::Failed(why) => ("failed", None, Some(why)),
-                };
+                let stored = StoredOperation::read(records, &text(&key)?, &value)?.operation;
+                let (state, why) = stored.state.words();
                 Ok(Line::Operation {
-                    name: stored.name,
                     state,
-                    task,
-                    why,
+                    why: why.map(str::to_owned),
+                    name: stored.name,
+                    object: Bytes(stored.object),
+                    key: Bytes(stored.key),
+                    step: Bytes(stored.step),
+                    task: stored.task,
                     ended: stored.ended.map(millis),
                     what: Bytes(stored.what),
                 })
             }
+        }
+    }
+
+    fn of_key(key: Bytes, state: KeyState) -> Line {
+        let (operation, outcome, ended) = match state {
+            KeyState::InProgress { operation } | KeyState::InDoubt { operation } => {
+                (Some(operation), None, None)
+            }
+            KeyState::Ended { outcome, at } => (None, Some(outcome), Some(millis(at))),
+        };
+        let (state, answer, why) = match outcome {
+            None => ("reserved", None, None),
+            Some(Outcome::Succeeded(answer)) => ("succeeded", Some(Bytes(answer)), None),
+            Some(Outcome::Failed(why)) => ("failed", None, Some(why)),
+            Some(Outcome::Compensated(why)) => ("compensated", None, Some(why)),
+        };
+        Line::Key {
+            key,
+            state,
+            operation,
+            answer,
+            why,
+            ended,
         }
     }
 }

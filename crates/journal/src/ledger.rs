@@ -240,6 +240,6 @@ pub(crate) fn parse_claim(value: &[u8]) -> Result<Claim, Error> {
     match fields.u8()? {
         0 => Ok(Claim::Ours(fields.bytes()?.to_vec())),
         1 => Ok(Claim::NotOurs),
-        _ => Err(Error::damaged("an intent is of no known kind")),
+        _ => Err(Error::unreadable("an intent is of no known kind")),
     }
 }

@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod backoffs;
 mod database;
 mod error;
+mod execution;
 mod group_commit;
 mod journal;
 mod journal_file;
@@ -13,6 +15,8 @@ mod lock;
 mod lock_queue;
 mod maintenance;
 mod new_file;
+mod nonces;
+mod operation;
 mod operations;
 mod record;
 mod regular;
@@ -22,14 +26,18 @@ mod stats;
 mod storage;
 mod store;
 
+pub use backoffs::{Backoff, Backoffs};
 pub use error::{Error, ErrorKind, Refusal};
+pub use execution::Execution;
 pub use journal::Journal;
 pub use json_lines::Counts;
-pub use keys::{Ending, KeyState, Keys, Reservation, Reserved, Resolution};
+pub use keys::KeyState;
 pub use ledger::JournalLedger;
 pub use lock::{Holder, check_not_held, lock_file};
 pub use maintenance::{Loss, Repaired, check, export, repair};
-pub use operations::{Operation, OperationState, Operations};
+pub use nonces::Nonces;
+pub use operation::{Operation, OperationState, Outcome};
+pub use operations::{Begun, InFlight, Operations, Start, Unreadable};
 pub use regular::open_regular;
 pub use retention::Keep;
 pub use stats::{Compacted, Stats};

@@ -41,6 +41,11 @@ pub enum Repaired {
         /// The path of the damaged file.
         damaged: PathBuf,
     },
+    /// Single records that could not be read are missing, and all others are there.
+    Reduced {
+        /// The path of the damaged file.
+        damaged: PathBuf,
+    },
     /// No record could be read: the journal is empty.
     Emptied {
         /// The path of the damaged file.
@@ -77,10 +82,13 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
     // As it is at this moment, because another process may have it open.
     let image = read_file(path)?.ok_or_else(|| missing(path))?;
     let image: Arc<dyn Storage> = Arc::new(Image(image));
-    let Some(salvaged) = salvage_readable(&image)? else {
+    let Some((salvaged, _)) = salvage_readable(&image)? else {
         return Err(damage.and("nothing of it can be read"));
     };
-    json_lines::write(&read_table(&salvaged.database)?, out)?;
+    match json_lines::write(&read_table(&salvaged.database)?, out) {
+        Err(error) if !error.is_of_record() => return Err(error),
+        _ => {}
+    }
     Err(damage.and(match salvaged.is_complete {
         true => "every record could be read",
         false => "the last commits are missing, the records before them could be read",
@@ -116,7 +124,10 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     }
     let salvaged = salvage_readable(&storage)?;
     let lost = match &salvaged {
-        Some(salvaged) if salvaged.is_complete => None,
+        Some((salvaged, None)) if salvaged.is_complete => None,
+        Some((salvaged, Some(_))) if salvaged.is_complete => {
+            Some("a repair would lose the records that cannot be read")
+        }
         Some(_) => Some("a repair would lose the last commits"),
         None => Some("a repair would lose everything"),
     };
@@ -127,7 +138,7 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     }
     let records = salvaged
         .as_ref()
-        .map(|salvaged| read_table(&salvaged.database));
+        .map(|(salvaged, _)| read_table(&salvaged.database));
     let records = records.transpose()?;
     let damaged = keep_damaged(path)?;
     let new = NewFile::new(path);
@@ -136,26 +147,34 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
         if let Some(records) = &records {
             for entry in records.iter()? {
                 let (key, value) = entry?;
-                table.insert(key.value(), value.value())?;
+                if json_lines::is_readable(records, key.value(), value.value()) {
+                    table.insert(key.value(), value.value())?;
+                }
             }
         }
         Ok(())
     })?;
     new.publish()?;
     Ok(match salvaged {
-        Some(salvaged) if salvaged.is_complete => Repaired::Restored { damaged },
+        Some((salvaged, None)) if salvaged.is_complete => Repaired::Restored { damaged },
+        Some((salvaged, Some(_))) if salvaged.is_complete => Repaired::Reduced { damaged },
         Some(_) => Repaired::Shortened { damaged },
         None => Repaired::Emptied { damaged },
     })
 }
 
-/// Salvages a journal of which every remaining record can be read. Returns `None` if there is none.
-/// Any other error, such as that of a device that does not answer, says nothing about the content
-/// of the file.
-fn salvage_readable(storage: &Arc<dyn Storage>) -> Result<Option<Salvaged>, Error> {
+/// Salvages a journal, and returns the error of its single records that cannot be read. Returns
+/// `None` if there is none to salvage. Any other error, such as that of a device that does not
+/// answer, says nothing about the content of the file.
+fn salvage_readable(
+    storage: &Arc<dyn Storage>,
+) -> Result<Option<(Salvaged, Option<Error>)>, Error> {
     let readable = salvage(storage).and_then(|salvaged| {
-        json_lines::count(&read_table(&salvaged.database)?)?;
-        Ok(salvaged)
+        match json_lines::count(&read_table(&salvaged.database)?) {
+            Ok(_) => Ok((salvaged, None)),
+            Err(error) if error.is_of_record() => Ok((salvaged, Some(error))),
+            Err(error) => Err(error),
+        }
     });
     match readable {
         Ok(salvaged) => Ok(Some(salvaged)),

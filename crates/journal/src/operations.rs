@@ -1,63 +1,126 @@
-//! Operations: the record of an action that takes a while, from its start to its outcome.
+//! Operations: actions that take a while, recorded from their start to their outcome.
 //!
 //! A crash leaves an operation in flight, and never records that it failed: only the system that it
-//! acts on knows whether it took effect.
+//! acts on knows whether it took effect. The state of an idempotency key is that of the operation
+//! that began with it, so that no crash leaves a key without an operation.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::database::ReadTable;
-use crate::record::{
-    Decoder, Encoder, Keyspace, MAX_KEY, MAX_VALUE, Transaction, check_len, get, scan, text,
-};
-use crate::retention::{Keep, millis, time};
+use crate::execution::Execution;
+use crate::keys::{self, KeyState};
+use crate::nonces;
+use crate::operation::{Operation, OperationState, Redacted, StoredOperation};
+use crate::record::{Keyspace, MAX_KEY, MAX_VALUE, check_len, get, scan, text};
+use crate::retention::Keep;
 use crate::store::Store;
 use crate::{Error, Refusal};
 
-/// The operations in a journal. These steps are possible:
-///
-/// | from | `begin` | `running` | `succeeded`, `failed` |
-/// |---|---|---|---|
-/// | not recorded | started | refused | refused |
-/// | started, running | refused | running | ended |
-/// | ended | started anew | refused | refused |
+/// The operations in a journal, and their idempotency keys.
 #[derive(Clone, Debug)]
 pub struct Operations {
     store: Arc<Store>,
 }
 
-/// The latest record of an operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An operation that is to begin. `Debug` shows the length of its values, not their bytes.
+#[derive(Clone, Copy)]
+pub struct Start<'a> {
+    name: &'a str,
+    what: &'a [u8],
+    object: &'a [u8],
+    key: &'a [u8],
+    nonce: Option<(&'a [u8], SystemTime, SystemTime)>,
+}
+
+/// The answer of [`Operations::begin`].
+#[derive(Debug)]
+pub enum Begun {
+    /// The caller executes the operation, and records its outcome in the execution.
+    Execute(Execution),
+    /// An operation began with this idempotency key before. Nothing was recorded.
+    Repeated(KeyState),
+}
+
+/// The operations in flight.
+#[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Operation {
-    /// Its name, chosen by the caller.
+pub struct InFlight {
+    /// Those whose record can be read, in the order in which they began.
+    pub operations: Vec<Operation>,
+    /// Those whose record cannot be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// An operation in flight whose record cannot be read. A [`repair`](crate::repair) that accepts the
+/// loss removes it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Unreadable {
+    /// The name of the operation.
     pub name: String,
-    /// The description given when it began.
-    pub what: Vec<u8>,
-    /// Its state.
-    pub state: OperationState,
-    /// The time when it ended, in whole milliseconds; `None` while it is in flight.
-    pub ended: Option<SystemTime>,
+    /// The reason why its record cannot be read.
+    pub error: Error,
 }
 
-/// The state of an operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OperationState {
-    /// It was begun.
-    Started,
-    /// Another system works on it, under this task id.
-    Running(String),
-    /// It took effect.
-    Succeeded,
-    /// It did not take effect, for this reason.
-    Failed(String),
+impl<'a> Start<'a> {
+    /// Describes an operation by its name and `what` it does. The name is unique among operations
+    /// in flight.
+    pub fn new(name: &'a str, what: &'a [u8]) -> Self {
+        Start {
+            name,
+            what,
+            object: b"",
+            key: b"",
+            nonce: None,
+        }
+    }
+
+    /// Names the object that it acts on: the key of its backoff.
+    pub fn object(self, object: &'a [u8]) -> Self {
+        Start { object, ..self }
+    }
+
+    /// Gives it an idempotency key: of all operations with that key, one begins. An empty key is
+    /// none.
+    pub fn key(self, key: &'a [u8]) -> Self {
+        Start { key, ..self }
+    }
+
+    /// Spends a nonce with it, in the same commit, as [`Nonces::spend`](crate::Nonces::spend) does.
+    pub fn nonce(self, nonce: &'a [u8], expires: SystemTime, now: SystemTime) -> Self {
+        let nonce = Some((nonce, expires, now));
+        Start { nonce, ..self }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        check_len("an operation's name", self.name.as_bytes(), MAX_KEY)?;
+        check_len("an operation's object", self.object, MAX_KEY)?;
+        check_len("a key", self.key, MAX_KEY)?;
+        check_len("an operation's description", self.what, MAX_VALUE)?;
+        self.nonce
+            .map_or(Ok(()), |(nonce, ..)| nonces::check(nonce))
+    }
+
+    fn operation(&self) -> Operation {
+        Operation {
+            name: self.name.to_owned(),
+            object: self.object.to_vec(),
+            what: self.what.to_vec(),
+            key: self.key.to_vec(),
+            step: Vec::new(),
+            task: None,
+            state: OperationState::Started,
+            ended: None,
+        }
+    }
 }
 
-impl OperationState {
-    /// True if it succeeded or failed.
-    pub fn is_ended(&self) -> bool {
-        matches!(self, OperationState::Succeeded | OperationState::Failed(_))
+impl fmt::Debug for Start<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.operation().fmt(f)?;
+        let nonce = self.nonce.map(|(nonce, ..)| Redacted(nonce));
+        nonce.map_or(Ok(()), |nonce| write!(f, " with a nonce {nonce:?}"))
     }
 }
 
@@ -66,224 +129,171 @@ impl Operations {
         Operations { store }
     }
 
-    /// Records that the operation `name` begins, with `what` as its description. A name whose
-    /// operation has ended can begin again: the latest counts.
+    /// Records that an operation begins, unless one began with its idempotency key before. Of all
+    /// callers that ask at once with one key, one executes.
+    ///
+    /// Key, name and nonce are looked up and recorded in one commit, in this order. A name whose
+    /// operation has ended can begin again: its latest record counts.
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::ErrorKind::Refused) with [`InFlight`](Refusal::InFlight);
-    /// [`Invalid`](crate::ErrorKind::Invalid) if the name is longer than 65536 bytes or `what` than
-    /// 16 MiB; as every write [`NotDurable`](crate::ErrorKind::NotDurable) and
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly).
-    pub fn begin(&self, name: &str, what: &[u8]) -> Result<(), Error> {
-        check_len("an operation's name", name.as_bytes(), MAX_KEY)?;
-        check_len("an operation's description", what, MAX_VALUE)?;
-        let (name, what) = (name.to_owned(), what.to_vec());
-        self.store.write(move |transaction| {
-            if let Some(before) = StoredOperation::load(transaction, &name)? {
-                if !before.operation.state.is_ended() {
-                    return Err(Error::refused(Refusal::InFlight, &name));
-                }
+    /// [`Refused`](crate::ErrorKind::Refused) with [`InFlight`](Refusal::InFlight),
+    /// [`NonceSpent`](Refusal::NonceSpent) or [`NonceExpired`](Refusal::NonceExpired);
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the name, the object, the key or the nonce is
+    /// longer than 65536 bytes or the description than 16 MiB; as every write
+    /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly).
+    /// After an error nothing may be executed.
+    pub fn begin(&self, start: Start<'_>) -> Result<Begun, Error> {
+        start.check()?;
+        // Most repeated requests find an outcome, which costs no write.
+        if let Some(ended @ KeyState::Ended { .. }) = self.key(start.key)? {
+            return Ok(Begun::Repeated(ended));
+        }
+        let operation = start.operation();
+        let nonce = start
+            .nonce
+            .map(|(nonce, expires, now)| (nonce.to_vec(), expires, now));
+        let held = Arc::clone(self.store.held());
+        let begun = self.store.write(move |transaction| {
+            let (name, key) = (operation.name.clone(), operation.key.clone());
+            let mut held = held.lock();
+            if let Some(value) = transaction.get(&Keyspace::Key.key(&key))? {
+                return KeyState::parse(&value, &held).map(Err);
+            }
+            let before = StoredOperation::load(transaction, &name)?;
+            let is_in_flight = |it: &StoredOperation| !it.operation.state.is_ended();
+            // Held, it has just ended, and its executor is about to return.
+            if before.as_ref().is_some_and(is_in_flight) || held.contains(&name) {
+                return Err(Error::refused(Refusal::InFlight, &name));
+            }
+            if let Some((nonce, expires, now)) = nonce {
+                nonces::spend(transaction, &nonce, expires, now)?;
+            }
+            if let Some(before) = before {
                 transaction.remove(&Keyspace::Ended.numbered(before.number))?;
             }
             let number = transaction.next();
             transaction.put(&Keyspace::InFlight.numbered(number), name.as_bytes())?;
-            let operation = Operation {
-                name,
-                what,
-                state: OperationState::Started,
-                ended: None,
-            };
-            StoredOperation { number, operation }.save(transaction)
+            if !key.is_empty() {
+                keys::reserve(transaction, &key, &name)?;
+            }
+            let stored = StoredOperation { number, operation };
+            stored.save(transaction)?;
+            held.insert(name);
+            Ok(Ok(stored))
+        })?;
+        Ok(match begun {
+            Ok(stored) => Begun::Execute(Execution::new(&self.store, stored)),
+            Err(key) => Begun::Repeated(key),
         })
     }
 
-    /// Records that another system works on it as `task`. Of several task ids the latest counts.
+    /// Takes over an operation in flight that no caller executes: after a crash, or when its
+    /// execution was dropped. Nothing is recorded.
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::ErrorKind::Refused) with [`NoOperation`](Refusal::NoOperation) or
-    /// [`Ended`](Refusal::Ended); otherwise as [`begin`](Self::begin).
-    pub fn running(&self, name: &str, task: &str) -> Result<(), Error> {
-        check_len("a task id", task.as_bytes(), MAX_KEY)?;
-        let (name, task) = (name.to_owned(), task.to_owned());
-        self.store.write(move |transaction| {
-            let mut stored = StoredOperation::in_flight(transaction, &name)?;
-            stored.operation.state = OperationState::Running(task);
-            stored.save(transaction)
-        })
+    /// [`Refused`](crate::ErrorKind::Refused) with [`NoOperation`](Refusal::NoOperation),
+    /// [`Ended`](Refusal::Ended) or [`InProgress`](Refusal::InProgress);
+    /// [`Damaged`](crate::ErrorKind::Damaged) if its record cannot be read.
+    pub fn resume(&self, name: &str) -> Result<Execution, Error> {
+        let mut held = self.store.held().lock();
+        let found = self.load(name)?;
+        let stored = StoredOperation::require_in_flight(found, name)?;
+        if !held.insert(name.to_owned()) {
+            return Err(Error::refused(Refusal::InProgress, name));
+        }
+        Ok(Execution::new(&self.store, stored))
     }
 
-    /// Records that it took effect, at the time `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`running`](Self::running).
-    pub fn succeeded(&self, name: &str, now: SystemTime) -> Result<(), Error> {
-        self.end(name, OperationState::Succeeded, now)
-    }
-
-    /// Records that it did not, and `why`, at the time `now`.
-    ///
-    /// # Errors
-    ///
-    /// As [`running`](Self::running).
-    pub fn failed(&self, name: &str, why: &str, now: SystemTime) -> Result<(), Error> {
-        check_len("a reason", why.as_bytes(), MAX_VALUE)?;
-        self.end(name, OperationState::Failed(why.to_owned()), now)
-    }
-
-    fn end(&self, name: &str, state: OperationState, now: SystemTime) -> Result<(), Error> {
-        let name = name.to_owned();
-        self.store.write(move |transaction| {
-            let stored = StoredOperation::in_flight(transaction, &name)?;
-            stored.end(transaction, state, now)
-        })
-    }
-
-    /// Returns the record of `name`, with the time at which it ended.
+    /// Returns the latest record of the operation `name`.
     ///
     /// # Errors
     ///
     /// When it cannot be read.
     pub fn find(&self, name: &str) -> Result<Option<Operation>, Error> {
-        self.store.read(|records| {
-            let value = get(records, &Keyspace::Operation.key(name.as_bytes()))?;
-            value.map(|value| read(records, name, &value)).transpose()
-        })
+        Ok(self.load(name)?.map(|stored| stored.operation))
     }
 
-    /// Returns the operations that have not ended, in the order in which they began.
+    /// Returns the state of an idempotency key.
     ///
     /// # Errors
     ///
-    /// When they cannot be read.
-    pub fn in_flight(&self) -> Result<Vec<Operation>, Error> {
+    /// When it cannot be read.
+    pub fn key(&self, key: &[u8]) -> Result<Option<KeyState>, Error> {
+        let held = self.store.held().lock();
         self.store.read(|records| {
-            let mut found = Vec::new();
+            let value = get(records, &Keyspace::Key.key(key))?;
+            value
+                .map(|value| KeyState::parse(&value, &held))
+                .transpose()
+        })
+    }
+
+    /// Returns the operations that have not ended. A record that cannot be read is listed apart.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub fn in_flight(&self) -> Result<InFlight, Error> {
+        self.store.read(|records| {
+            let mut found = InFlight::default();
             for entry in scan(records, &Keyspace::InFlight.key(&[]))? {
-                let name = text(&entry?.1)?;
-                let value = get(records, &Keyspace::Operation.key(name.as_bytes()))?
-                    .ok_or_else(|| Error::damaged("an operation in flight is not there"))?;
-                found.push(StoredOperation::parse(&name, &value)?.operation);
+                let name = entry?.1;
+                let operation = match get(records, &Keyspace::Operation.key(&name))? {
+                    Some(value) => {
+                        text(&name).and_then(|name| StoredOperation::parse(&name, &value))
+                    }
+                    None => Err(Error::unreadable("an operation in flight has no record")),
+                };
+                match operation {
+                    Ok(stored) => found.operations.push(stored.operation),
+                    Err(error) => {
+                        let name = String::from_utf8_lossy(&name).into_owned();
+                        found.unreadable.push(Unreadable { name, error });
+                    }
+                }
             }
             Ok(found)
         })
     }
 
-    /// Forgets operations that have ended, except those to `keep`. Operations in flight stay.
-    /// Returns the number of operations forgotten.
+    /// Forgets operations that have ended, except those to `keep`. Their idempotency keys stay, and
+    /// so do operations in flight. Returns the number of operations forgotten.
     ///
     /// # Errors
     ///
     /// As every write.
     pub fn forget(&self, keep: Keep) -> Result<u64, Error> {
+        self.forget_in(Keyspace::Ended, Keyspace::Operation, keep)
+    }
+
+    /// Forgets idempotency keys whose operation has ended, except those to `keep`: an operation
+    /// with a forgotten key can be executed again. Returns the number of keys forgotten.
+    ///
+    /// # Errors
+    ///
+    /// As every write.
+    pub fn forget_keys(&self, keep: Keep) -> Result<u64, Error> {
+        self.forget_in(Keyspace::EndedKey, Keyspace::Key, keep)
+    }
+
+    fn forget_in(&self, index: Keyspace, of: Keyspace, keep: Keep) -> Result<u64, Error> {
         self.store.write(move |transaction| {
-            let forgotten = keep.prune(transaction, Keyspace::Ended)?;
+            let forgotten = keep.prune(transaction, index)?;
             for name in &forgotten {
-                transaction.remove(&Keyspace::Operation.key(name))?;
+                transaction.remove(&of.key(name))?;
             }
             Ok(forgotten.len() as u64)
         })
     }
-}
 
-/// Reads the record of an operation, and the time of its end.
-pub(crate) fn read(records: &ReadTable, name: &str, value: &[u8]) -> Result<Operation, Error> {
-    let StoredOperation {
-        number,
-        mut operation,
-    } = StoredOperation::parse(name, value)?;
-    if operation.state.is_ended() {
-        let ended = get(records, &Keyspace::Ended.numbered(number))?
-            .ok_or_else(|| Error::damaged("an operation that ended is not listed as such"))?;
-        operation.ended = Some(time(Decoder(&ended).u64()?));
-    }
-    Ok(operation)
-}
-
-/// A record of an operation.
-pub(crate) struct StoredOperation {
-    /// The number of its entry in the index of operations in flight, or of those that ended.
-    number: u64,
-    operation: Operation,
-}
-
-impl StoredOperation {
-    fn load(transaction: &Transaction<'_>, name: &str) -> Result<Option<StoredOperation>, Error> {
-        let value = transaction.get(&Keyspace::Operation.key(name.as_bytes()))?;
-        value
-            .map(|value| StoredOperation::parse(name, &value))
-            .transpose()
-    }
-
-    pub(crate) fn in_flight(
-        transaction: &Transaction<'_>,
-        name: &str,
-    ) -> Result<StoredOperation, Error> {
-        match StoredOperation::load(transaction, name)? {
-            None => Err(Error::refused(Refusal::NoOperation, name)),
-            Some(stored) if stored.operation.state.is_ended() => {
-                Err(Error::refused(Refusal::Ended, name))
-            }
-            Some(stored) => Ok(stored),
-        }
-    }
-
-    pub(crate) fn end(
-        mut self,
-        transaction: &mut Transaction<'_>,
-        state: OperationState,
-        now: SystemTime,
-    ) -> Result<(), Error> {
-        transaction.remove(&Keyspace::InFlight.numbered(self.number))?;
-        self.number = transaction.next();
-        self.operation.state = state;
-        let name = self.operation.name.as_bytes();
-        let ended = Encoder::default().u64(millis(now)).bytes(name);
-        transaction.put(&Keyspace::Ended.numbered(self.number), &ended.0)?;
-        self.save(transaction)
-    }
-
-    fn save(&self, transaction: &mut Transaction<'_>) -> Result<(), Error> {
-        let (state, said) = match &self.operation.state {
-            OperationState::Started => (0, ""),
-            OperationState::Running(task) => (1, task.as_str()),
-            OperationState::Succeeded => (2, ""),
-            OperationState::Failed(why) => (3, why.as_str()),
-        };
-        let value = Encoder::default()
-            .u64(self.number)
-            .u8(state)
-            .bytes(said.as_bytes())
-            .bytes(&self.operation.what);
-        transaction.put(
-            &Keyspace::Operation.key(self.operation.name.as_bytes()),
-            &value.0,
-        )
-    }
-
-    /// Parses a record. The time of the end is not in it, but in the index of ended operations.
-    fn parse(name: &str, value: &[u8]) -> Result<StoredOperation, Error> {
-        let mut fields = Decoder(value);
-        let number = fields.u64()?;
-        let state = fields.u8()?;
-        let said = fields.string()?;
-        let what = fields.bytes()?.to_vec();
-        let state = match state {
-            0 => OperationState::Started,
-            1 => OperationState::Running(said),
-            2 => OperationState::Succeeded,
-            3 => OperationState::Failed(said),
-            _ => return Err(Error::damaged("an operation is in no known state")),
-        };
-        let name = name.to_owned();
-        let operation = Operation {
-            name,
-            what,
-            state,
-            ended: None,
-        };
-        Ok(StoredOperation { number, operation })
+    fn load(&self, name: &str) -> Result<Option<StoredOperation>, Error> {
+        self.store.read(|records| {
+            let value = get(records, &Keyspace::Operation.key(name.as_bytes()))?;
+            value
+                .map(|value| StoredOperation::read(records, name, &value))
+                .transpose()
+        })
     }
 }

@@ -25,10 +25,18 @@ pub(crate) enum Keyspace {
     InFlight = b'f',
     /// Number of its end to the time and the name of an operation that ended.
     Ended = b'e',
-    /// Idempotency key to its state.
+    /// Idempotency key to the operation that has it, or to its outcome.
     Key = b'k',
-    /// Number of the success to its time and key.
-    Succeeded = b'u',
+    /// Number of the end to the time and the key of an operation that ended.
+    EndedKey = b'u',
+    /// Nonce that was spent to its expiry.
+    Nonce = b'n',
+    /// Expiry and nonce to nothing.
+    Expiry = b'x',
+    /// The latest expiry of a nonce that was forgotten.
+    ForgottenUntil = b'z',
+    /// Object to its backoff.
+    Backoff = b'b',
     /// Source, scope and key of an owned object to the value last applied.
     Owned = b'l',
     /// Source, scope and key of an open intent to the intended claim.
@@ -211,7 +219,7 @@ impl<'a> Decoder<'a> {
         let (taken, rest) = self
             .0
             .split_at_checked(count)
-            .ok_or_else(|| Error::damaged("a record is shorter than its fields"))?;
+            .ok_or_else(|| Error::unreadable("a record is shorter than its fields"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -238,10 +246,18 @@ impl<'a> Decoder<'a> {
     pub(crate) fn string(&mut self) -> Result<String, Error> {
         text(self.bytes()?)
     }
+
+    /// Refuses a record with more bytes than its fields have.
+    pub(crate) fn end(&self) -> Result<(), Error> {
+        match self.0 {
+            [] => Ok(()),
+            _ => Err(Error::unreadable("a record is longer than its fields")),
+        }
+    }
 }
 
 pub(crate) fn text(bytes: &[u8]) -> Result<String, Error> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| Error::damaged("a name is not UTF-8"))
+    String::from_utf8(bytes.to_vec()).map_err(|_| Error::unreadable("a name is not UTF-8"))
 }
 
 /// Refuses bytes that are longer than `max`. Empty bytes pass: a key may be empty.

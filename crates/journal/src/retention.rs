@@ -1,11 +1,11 @@
-//! Retention: which records of ended operations and succeeded keys stay.
+//! Retention: which records of ended operations and of their keys stay.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::Error;
 use crate::record::{Decoder, Keyspace, Transaction};
 
-/// The records to keep of ended operations or succeeded keys. There is no default: a forgotten key
+/// The records to keep of ended operations or of their keys. There is no default: a forgotten key
 /// can be executed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,8 +40,10 @@ impl Keep {
         let mut expired = Vec::new();
         for (_, entry) in (0..surplus).zip(transaction.scan(&prefix)?) {
             let (number, value) = entry?;
-            let mut fields = Decoder(&value);
-            let at = fields.u64()?;
+            // One that cannot be read stays.
+            let Ok((at, name)) = parse(&value) else {
+                continue;
+            };
             let is_expired = match self {
                 Keep::Latest(_) => true,
                 Keep::Younger { than, now } => {
@@ -49,7 +51,7 @@ impl Keep {
                 }
             };
             if is_expired {
-                expired.push((number, fields.bytes()?.to_vec()));
+                expired.push((number, name));
             }
         }
         let mut names = Vec::with_capacity(expired.len());
@@ -59,6 +61,15 @@ impl Keep {
         }
         Ok(names)
     }
+}
+
+/// Parses an entry of an index: the time of the end, and a name.
+pub(crate) fn parse(value: &[u8]) -> Result<(u64, Vec<u8>), Error> {
+    let mut fields = Decoder(value);
+    let at = fields.u64()?;
+    let name = fields.bytes()?.to_vec();
+    fields.end()?;
+    Ok((at, name))
 }
 
 /// Returns the milliseconds since 1970, UTC; 0 for a time before.

@@ -1,5 +1,5 @@
 //! The store below operations, keys and ledgers: it opens the database, commits writes to it, and
-//! keeps the lock and the reservations as long as a journal is open.
+//! keeps the lock and the executions as long as a journal is open.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -21,20 +21,20 @@ use crate::{Compacted, Error, Stats, Storage};
 pub(crate) struct Store {
     // Dropped in this order: the file is closed before the lock is released.
     commits: GroupCommit,
-    held_keys: Arc<HeldKeys>,
+    held: Arc<Held>,
     _lock: Option<Lock>,
 }
 
-/// The idempotency keys whose reservation a thread of this process holds.
+/// The operations in flight whose execution a caller in this process has.
 ///
-/// A key is added before its record is durable and removed after its outcome is. So a thread that
-/// holds this lock while it opens a read table knows of each reserved key in that table whether it
-/// is in progress.
+/// A name is added before the record of its start is durable and removed after its outcome is. So a
+/// thread that holds this lock while it opens a read table knows of each operation in flight in
+/// that table whether it is in progress.
 #[derive(Debug, Default)]
-pub(crate) struct HeldKeys(Mutex<HashSet<Vec<u8>>>);
+pub(crate) struct Held(Mutex<HashSet<String>>);
 
-impl HeldKeys {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
+impl Held {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -86,7 +86,7 @@ impl Store {
     fn with(commits: GroupCommit, lock: Option<Lock>) -> Store {
         Store {
             commits,
-            held_keys: Arc::default(),
+            held: Arc::default(),
             _lock: lock.map(Lock::keep_file),
         }
     }
@@ -108,8 +108,8 @@ impl Store {
         self.commits.read(|database| work(&read_table(database)?))
     }
 
-    pub(crate) fn held_keys(&self) -> &Arc<HeldKeys> {
-        &self.held_keys
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        &self.held
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -160,6 +160,8 @@ struct CheckRecord<'a> {
 struct Records {
     operations: u64,
     keys: u64,
+    nonces: u64,
+    backoffs: u64,
     owned: u64,
     intents: u64,
 }
@@ -169,6 +171,8 @@ impl From<Counts> for Records {
         Records {
             operations: counts.operations,
             keys: counts.keys,
+            nonces: counts.nonces,
+            backoffs: counts.backoffs,
             owned: counts.owned,
             intents: counts.intents,
         }
@@ -260,6 +264,7 @@ fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
         Repaired::Whole => (None, None),
         Repaired::Restored { damaged } => (None, Some(damaged)),
         Repaired::Shortened { damaged } => (Some("the last commits"), Some(damaged)),
+        Repaired::Reduced { damaged } => (Some("the records that could not be read"), Some(damaged)),
         Repaired::Emptied { damaged } => (Some("everything"), Some(damaged)),
     };
     let is_lost = lost.is_some();

@@ -1,0 +1,183 @@
+//! Actions: what a backend is asked to do, and whether that can lose data or stop service.
+
+use std::fmt;
+
+use crate::{Object, Value};
+
+/// An action on one object: of a plan, or of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Action {
+    /// The key of the object.
+    pub key: String,
+    /// What to do with it.
+    pub verb: Verb,
+    /// The fields to set, with their old and new values; the parameters of a verb of the backend.
+    pub changes: Vec<Change>,
+    /// The old and the new run state, for [`Verb::SetRunState`] and [`Verb::Create`].
+    pub run_state: Option<Change>,
+    /// Why it is due.
+    pub reason: String,
+}
+
+/// What an action does with its object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Verb {
+    /// Creates the object, with all desired fields.
+    Create,
+    /// Changes fields of its configuration.
+    Configure,
+    /// Brings it into another run state.
+    SetRunState,
+    /// Destroys it.
+    Destroy,
+    /// A verb of the backend, for jobs: `snapshot`, `migrate`.
+    Other(String),
+}
+
+/// The change of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Change {
+    /// The field; `run_state` for the run state.
+    pub field: String,
+    /// Its value before, as observed; `None` if it had none.
+    pub old: Option<Value>,
+    /// Its value after, as desired.
+    pub new: Value,
+}
+
+/// How much an action can cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// It loses no data and stops no service.
+    Benign,
+    /// It loses data or stops service, or that is not known.
+    Destructive,
+}
+
+impl Action {
+    /// Makes an action without changes, for a job: `Action::new("vm7", Verb::Other("snapshot"…))`.
+    pub fn new(key: impl Into<String>, verb: Verb) -> Action {
+        Action {
+            key: key.into(),
+            verb,
+            changes: Vec::new(),
+            run_state: None,
+            reason: "requested".to_owned(),
+        }
+    }
+
+    /// Adds a field to set, or a parameter.
+    #[must_use]
+    pub fn with(mut self, field: impl Into<String>, new: impl Into<Value>) -> Action {
+        self.changes.push(Change {
+            field: field.into(),
+            old: None,
+            new: new.into(),
+        });
+        self
+    }
+
+    /// Sets the run state to reach.
+    #[must_use]
+    pub fn with_run_state(mut self, new: impl Into<Value>) -> Action {
+        self.run_state = Some(Change::run_state(None, new.into()));
+        self
+    }
+
+    /// Sets the reason.
+    #[must_use]
+    pub fn with_reason(mut self, reason: impl Into<String>) -> Action {
+        self.reason = reason.into();
+        self
+    }
+
+    /// Returns the new value of a field, or of a parameter.
+    pub fn new_value(&self, field: &str) -> Option<&Value> {
+        let change = self.changes.iter().find(|change| change.field == field);
+        change.map(|change| &change.new)
+    }
+
+    /// Returns all changes, that of the run state last.
+    pub fn all_changes(&self) -> impl Iterator<Item = &Change> {
+        self.changes.iter().chain(&self.run_state)
+    }
+
+    /// Applies the action to an object, as a backend without surprises would: for the simulation
+    /// of a backend in tests. A verb of the backend changes nothing.
+    pub fn apply_to(&self, object: Option<Object>) -> Option<Object> {
+        match self.verb {
+            Verb::Destroy => None,
+            Verb::Other(_) => object,
+            _ => {
+                let mut object = object.unwrap_or_default();
+                for change in &self.changes {
+                    object
+                        .fields
+                        .insert(change.field.clone(), change.new.clone());
+                }
+                if let Some(change) = &self.run_state {
+                    object.run_state = Some(change.new.clone());
+                }
+                Some(object)
+            }
+        }
+    }
+}
+
+impl Change {
+    pub(crate) fn run_state(old: Option<Value>, new: Value) -> Change {
+        Change {
+            field: "run_state".to_owned(),
+            old,
+            new,
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verb::Create => "create",
+            Verb::Configure => "configure",
+            Verb::SetRunState => "set_run_state",
+            Verb::Destroy => "destroy",
+            Verb::Other(verb) => verb,
+        })
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Class::Benign => "benign",
+            Class::Destructive => "destructive",
+        })
+    }
+}
+
+/// Formats the change as `memory: 1024 -> 2048`.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.old {
+            Some(old) => write!(f, "{}: {old} -> {}", self.field, self.new),
+            None => write!(f, "{}: {}", self.field, self.new),
+        }
+    }
+}
+
+/// Formats the action as `vm7: configure (memory: 1024 -> 2048)`.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.verb)?;
+        for (at, change) in self.all_changes().enumerate() {
+            write!(f, "{}{change}", if at == 0 { " (" } else { ", " })?;
+        }
+        if self.all_changes().next().is_some() {
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod action;
+mod backend;
+mod config;
+mod effect;
+mod error;
+mod gate;
+mod normalise;
+mod object;
+mod plan;
+mod provider;
+mod record;
+#[cfg(feature = "signed")]
+mod signed;
+mod watched_file;
+
+pub use action::{Action, Change, Class, Verb};
+pub use backend::{Backend, Found, Started, Task};
+pub use config::Config;
+pub use error::{Error, ErrorKind};
+pub use gate::{ActionHash, Approval, Gate, Verifier};
+pub use normalise::{Normalisers, lower_case, round_up, trim_end};
+pub use object::{Object, Objects, Value};
+pub use plan::{Plan, Policy, plan};
+pub use provider::{Desired, Failing, Fixed, Provider, ProviderSubscription, Unset};
+#[cfg(feature = "signed")]
+pub use signed::public_key;
+pub use watched_file::{WatchedFile, parse_json};
+
+pub use trueup_reconcile::ErrorClass;

@@ -1,0 +1,138 @@
+//! Objects: a key, the fields of its configuration, and its run state.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+/// The value of a field: text, and whether it is secret.
+///
+/// `Debug` and `Display` show a secret as `<secret>`, so it is in no log, report or status. Two
+/// values are equal if their texts are, whether secret or not.
+#[derive(Clone)]
+pub struct Value {
+    text: String,
+    is_secret: bool,
+}
+
+/// Objects by key. A map without an object says that there is none.
+pub type Objects = BTreeMap<String, Object>;
+
+/// An object, as desired or as observed. Its key is that of the map in which it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Object {
+    /// Its configuration by field. A field that a desired object lacks is unmanaged.
+    pub fields: BTreeMap<String, Value>,
+    /// Its run state, such as `running`. A desired object without one leaves it as it is.
+    pub run_state: Option<Value>,
+}
+
+impl Value {
+    /// Makes a value that may be shown.
+    pub fn new(text: impl Into<String>) -> Value {
+        let text = text.into();
+        Value {
+            text,
+            is_secret: false,
+        }
+    }
+
+    /// Makes a secret value.
+    pub fn secret(text: impl Into<String>) -> Value {
+        let text = text.into();
+        Value {
+            text,
+            is_secret: true,
+        }
+    }
+
+    /// Returns true if it is secret.
+    pub fn is_secret(&self) -> bool {
+        self.is_secret
+    }
+
+    /// Returns its text, also of a secret value: for the backend, never for a log.
+    pub fn expose(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns a value with the text that `change` makes, secret if this one is.
+    pub(crate) fn map(&self, change: impl FnOnce(&str) -> String) -> Value {
+        Value {
+            text: change(&self.text),
+            is_secret: self.is_secret,
+        }
+    }
+}
+
+impl Object {
+    /// Makes an object without fields.
+    pub fn new() -> Object {
+        Object::default()
+    }
+
+    /// Sets a field.
+    #[must_use]
+    pub fn with(mut self, field: impl Into<String>, value: impl Into<Value>) -> Object {
+        self.fields.insert(field.into(), value.into());
+        self
+    }
+
+    /// Sets the run state.
+    #[must_use]
+    pub fn with_run_state(mut self, state: impl Into<Value>) -> Object {
+        self.run_state = Some(state.into());
+        self
+    }
+}
+
+impl<T: Into<String>> From<T> for Value {
+    fn from(text: T) -> Value {
+        Value::new(text)
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Value {}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Value) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Value) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_secret {
+            true => f.write_str("<secret>"),
+            false => self.text.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self.is_secret {
+            true => "<secret>",
+            false => &self.text,
+        })
+    }
+}

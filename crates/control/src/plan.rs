@@ -1,0 +1,150 @@
+//! The plan: the actions that bring observed objects to the desired ones.
+
+use std::collections::BTreeSet;
+
+use crate::{Action, Change, Normalisers, Object, Objects, Verb};
+
+/// What to do with an object that is only desired, or only there. Both are left as they are unless
+/// said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Policy {
+    /// The objects that are desired and not there are created.
+    pub create: bool,
+    /// The objects that are there and not desired are destroyed, if they are ours: created by this
+    /// agent, as its ledger says.
+    pub destroy: bool,
+}
+
+/// The actions of a pass, and the objects that the policy leaves as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The actions by key; of one object the configuration before the run state.
+    pub actions: Vec<Action>,
+    /// The keys of the objects that are desired and not there.
+    pub missing: Vec<String>,
+    /// The keys of the objects that are there and not desired.
+    pub undesired: Vec<String>,
+}
+
+impl Policy {
+    /// Makes a policy that leaves both as they are.
+    pub fn ignore() -> Policy {
+        Policy::default()
+    }
+
+    /// Creates what is desired and not there.
+    #[must_use]
+    pub fn with_create(mut self) -> Policy {
+        self.create = true;
+        self
+    }
+
+    /// Destroys what is there, not desired, and ours.
+    #[must_use]
+    pub fn with_destroy(mut self) -> Policy {
+        self.destroy = true;
+        self
+    }
+}
+
+impl Plan {
+    /// Returns true if nothing is to be done, and no desired object is missing.
+    pub fn is_in_place(&self) -> bool {
+        self.actions.is_empty() && self.missing.is_empty()
+    }
+}
+
+/// Compares objects and returns what to do. The same arguments give the same plan.
+///
+/// An object gets at most one action on its configuration, with exactly the fields that differ, and
+/// at most one on its run state. A secret that is desired and cannot be observed counts as in place:
+/// backends do not return secrets. If it must be compared, let the backend observe a fingerprint,
+/// and normalise to that.
+pub fn plan(
+    desired: &Objects,
+    observed: &Objects,
+    owned: &BTreeSet<String>,
+    normalisers: &Normalisers,
+    policy: Policy,
+) -> Plan {
+    let mut plan = Plan::default();
+    let keys: BTreeSet<&String> = desired.keys().chain(observed.keys()).collect();
+    for key in keys {
+        match (desired.get(key), observed.get(key)) {
+            (Some(desired), Some(observed)) => {
+                plan.actions
+                    .extend(update(key, desired, observed, normalisers));
+            }
+            (Some(desired), None) if policy.create => plan.actions.push(create(key, desired)),
+            (Some(_), None) => plan.missing.push(key.clone()),
+            (None, Some(_)) if policy.destroy && owned.contains(key) => {
+                plan.actions.push(destroy(key));
+            }
+            (None, Some(_)) => plan.undesired.push(key.clone()),
+            (None, None) => {}
+        }
+    }
+    plan
+}
+
+fn update(
+    key: &str,
+    desired: &Object,
+    observed: &Object,
+    normalisers: &Normalisers,
+) -> impl Iterator<Item = Action> {
+    let mut changes = Vec::new();
+    for (field, new) in &desired.fields {
+        let old = observed.fields.get(field);
+        let is_same = match old {
+            Some(old) => normalisers.is_equal(field, old, new),
+            None => new.is_secret(),
+        };
+        if !is_same {
+            changes.push(Change {
+                field: field.clone(),
+                old: old.cloned(),
+                new: new.clone(),
+            });
+        }
+    }
+    let configure = (!changes.is_empty()).then(|| Action {
+        reason: match changes.len() {
+            1 => "a field differs".to_owned(),
+            count => format!("{count} fields differ"),
+        },
+        changes,
+        ..Action::new(key, Verb::Configure)
+    });
+    let old = observed.run_state.as_ref();
+    let is_other = |new: &&_| !old.is_some_and(|old| normalisers.is_equal("run_state", old, new));
+    let new = desired.run_state.as_ref().filter(is_other);
+    let run_state = new.map(|new| Action {
+        run_state: Some(Change::run_state(old.cloned(), new.clone())),
+        reason: "the run state differs".to_owned(),
+        ..Action::new(key, Verb::SetRunState)
+    });
+    configure.into_iter().chain(run_state)
+}
+
+fn create(key: &str, desired: &Object) -> Action {
+    let changes = desired.fields.iter().map(|(field, new)| Change {
+        field: field.clone(),
+        old: None,
+        new: new.clone(),
+    });
+    let run_state = desired.run_state.clone();
+    Action {
+        changes: changes.collect(),
+        run_state: run_state.map(|new| Change::run_state(None, new)),
+        reason: "it is desired and not there".to_owned(),
+        ..Action::new(key, Verb::Create)
+    }
+}
+
+/// The action has no changes: the object as observed is in the hash that an approval is over.
+fn destroy(key: &str) -> Action {
+    Action::new(key, Verb::Destroy).with_reason("it is ours, there, and not desired")
+}

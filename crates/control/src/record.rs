@@ -1,0 +1,203 @@
+//! What the journal keeps of an operation: its action, without secrets, and when it was started.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Action, Change, Error, ErrorKind, Value, Verb};
+
+/// What the journal keeps of an operation. A secret is kept as such, without its text: the effect
+/// of an action is judged by its other fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) action: Action,
+    /// The name of the request to the backend.
+    pub(crate) request: String,
+    /// True if a job asked for the action, and not a plan.
+    pub(crate) is_job: bool,
+    /// When it was started, in milliseconds since 1970.
+    pub(crate) started: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    version: u32,
+    key: String,
+    verb: StoredVerb,
+    changes: Vec<StoredChange>,
+    run_state: Option<StoredChange>,
+    reason: String,
+    request: String,
+    job: bool,
+    started: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StoredVerb {
+    Create,
+    Configure,
+    SetRunState,
+    Destroy,
+    Other(String),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredChange {
+    field: String,
+    old: Option<StoredValue>,
+    new: StoredValue,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StoredValue {
+    Text(String),
+    Secret,
+}
+
+const VERSION: u32 = 1;
+
+impl Record {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let action = &self.action;
+        let stored = Stored {
+            version: VERSION,
+            key: action.key.clone(),
+            verb: match &action.verb {
+                Verb::Create => StoredVerb::Create,
+                Verb::Configure => StoredVerb::Configure,
+                Verb::SetRunState => StoredVerb::SetRunState,
+                Verb::Destroy => StoredVerb::Destroy,
+                Verb::Other(verb) => StoredVerb::Other(verb.clone()),
+            },
+            changes: action.changes.iter().map(StoredChange::from).collect(),
+            run_state: action.run_state.as_ref().map(StoredChange::from),
+            reason: action.reason.clone(),
+            request: self.request.clone(),
+            job: self.is_job,
+            started: self.started,
+        };
+        // Texts, numbers and lists of them always serialise.
+        serde_json::to_vec(&stored).unwrap_or_default()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Record, Error> {
+        let stored: Stored = serde_json::from_slice(bytes).map_err(|error| {
+            let message = "the record of the operation cannot be read";
+            Error::new(ErrorKind::Malformed, message).with_source(error)
+        })?;
+        if stored.version != VERSION {
+            let message = format!(
+                "the record of the operation has version {}, not {VERSION}: use the program that \
+                 wrote it",
+                stored.version
+            );
+            return Err(Error::new(ErrorKind::Malformed, message));
+        }
+        let changes = stored.changes.into_iter().map(Change::from);
+        Ok(Record {
+            action: Action {
+                key: stored.key,
+                verb: match stored.verb {
+                    StoredVerb::Create => Verb::Create,
+                    StoredVerb::Configure => Verb::Configure,
+                    StoredVerb::SetRunState => Verb::SetRunState,
+                    StoredVerb::Destroy => Verb::Destroy,
+                    StoredVerb::Other(verb) => Verb::Other(verb),
+                },
+                changes: changes.collect(),
+                run_state: stored.run_state.map(Change::from),
+                reason: stored.reason,
+            },
+            request: stored.request,
+            is_job: stored.job,
+            started: stored.started,
+        })
+    }
+
+    /// Returns the time of its start.
+    pub(crate) fn started(&self) -> SystemTime {
+        let after = Duration::from_millis(self.started);
+        UNIX_EPOCH.checked_add(after).unwrap_or(UNIX_EPOCH)
+    }
+}
+
+/// Returns the whole milliseconds of a time since 1970.
+pub(crate) fn millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl From<&Change> for StoredChange {
+    fn from(change: &Change) -> StoredChange {
+        StoredChange {
+            field: change.field.clone(),
+            old: change.old.as_ref().map(StoredValue::from),
+            new: StoredValue::from(&change.new),
+        }
+    }
+}
+
+impl From<StoredChange> for Change {
+    fn from(change: StoredChange) -> Change {
+        Change {
+            field: change.field,
+            old: change.old.map(Value::from),
+            new: change.new.into(),
+        }
+    }
+}
+
+impl From<&Value> for StoredValue {
+    fn from(value: &Value) -> StoredValue {
+        match value.is_secret() {
+            true => StoredValue::Secret,
+            false => StoredValue::Text(value.expose().to_owned()),
+        }
+    }
+}
+
+impl From<StoredValue> for Value {
+    fn from(value: StoredValue) -> Value {
+        match value {
+            StoredValue::Text(text) => Value::new(text),
+            StoredValue::Secret => Value::secret(""),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_record_reads_as_written_without_its_secrets(
+            key in ".*", field in ".*", old in proptest::option::of(".*"), new in ".*",
+            started: u64, is_job: bool,
+        ) {
+            let mut action = Action::new(key, Verb::Other(field.clone()))
+                .with("password", Value::secret("hunter2"))
+                .with_run_state("running");
+            action.changes.push(Change { field, old: old.map(Value::new), new: Value::new(new) });
+            let request = "op-1".to_owned();
+            let record = Record { action, request, is_job, started };
+            let encoded = record.encode();
+            prop_assert!(!String::from_utf8_lossy(&encoded).contains("hunter2"));
+            let mut expected = record;
+            expected.action.changes[0].new = Value::secret("");
+            let read = Record::decode(&encoded).unwrap();
+            prop_assert!(read.action.changes[0].new.is_secret());
+            prop_assert_eq!(read, expected);
+        }
+
+        #[test]
+        fn other_bytes_are_no_record(bytes: Vec<u8>) {
+            prop_assert!(Record::decode(&bytes).is_err());
+        }
+    }
+}

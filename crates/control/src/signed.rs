@@ -1,0 +1,55 @@
+//! Approvals signed with Ed25519.
+
+use std::time::SystemTime;
+
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+
+use crate::{ActionHash, Approval, Error, ErrorKind, Gate, Verifier};
+
+struct Ed25519(VerifyingKey);
+
+impl Verifier for Ed25519 {
+    /// Strict: a signature has one form, and weak keys verify nothing.
+    fn is_signed(&self, message: &[u8], signature: &[u8]) -> bool {
+        let signature = Signature::from_slice(signature);
+        signature.is_ok_and(|signature| self.0.verify_strict(message, &signature).is_ok())
+    }
+}
+
+impl Gate {
+    /// Makes a gate whose tokens are signed by the approver with this Ed25519 public key.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if the bytes are no public key, or a weak one.
+    pub fn signed_by(agent: impl Into<String>, public_key: &[u8; 32]) -> Result<Gate, Error> {
+        let key = VerifyingKey::from_bytes(public_key).ok();
+        let key = key.filter(|key| !key.is_weak()).ok_or_else(|| {
+            let text = "these bytes are no Ed25519 public key, or a weak one";
+            Error::new(ErrorKind::Invalid, text)
+        })?;
+        Ok(Gate::new(agent, Ed25519(key)))
+    }
+}
+
+impl Approval {
+    /// Makes a token with an approver's Ed25519 secret key. `nonce` has to be random.
+    pub fn sign_with(
+        secret_key: &[u8; 32],
+        hash: ActionHash,
+        nonce: [u8; 16],
+        expires: SystemTime,
+    ) -> Approval {
+        let key = SigningKey::from_bytes(secret_key);
+        Approval::sign(hash, nonce, expires, |message| {
+            key.sign(message).to_bytes().to_vec()
+        })
+    }
+}
+
+/// Returns the public key of an Ed25519 secret key.
+pub fn public_key(secret_key: &[u8; 32]) -> [u8; 32] {
+    SigningKey::from_bytes(secret_key)
+        .verifying_key()
+        .to_bytes()
+}

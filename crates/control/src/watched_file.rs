@@ -1,0 +1,222 @@
+//! The provider that reads a file, and watches it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use serde::Deserialize;
+use trueup_reconcile::{Drained, Hints, Subscribed, Subscription};
+
+use crate::provider::ProviderSubscription;
+use crate::{Desired, Error, ErrorKind, Object, Objects, Provider, Value};
+
+type Parse = dyn Fn(&[u8]) -> Result<Objects, Error> + Send;
+
+/// A desired state in a file.
+///
+/// A file that is not there, or cannot be parsed, is a failure of the provider, and never an empty
+/// desired state. Replace the file by renaming, so that no half of it is read.
+pub struct WatchedFile {
+    path: PathBuf,
+    parse: Box<Parse>,
+}
+
+/// A larger file is an error.
+const MAX_LEN: u64 = 64 << 20;
+
+impl WatchedFile {
+    /// Makes a provider of the JSON in a file: see [`parse_json`].
+    pub fn json(path: impl Into<PathBuf>) -> WatchedFile {
+        WatchedFile::new(path, parse_json)
+    }
+
+    /// Makes a provider of a file in a format of the caller.
+    pub fn new(
+        path: impl Into<PathBuf>,
+        parse: impl Fn(&[u8]) -> Result<Objects, Error> + Send + 'static,
+    ) -> WatchedFile {
+        WatchedFile {
+            path: path.into(),
+            parse: Box::new(parse),
+        }
+    }
+
+    fn read(&self) -> io::Result<Vec<u8>> {
+        if !fs::metadata(&self.path)?.is_file() {
+            let message = "it is not a regular file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let mut bytes = Vec::new();
+        File::open(&self.path)?
+            .take(MAX_LEN + 1)
+            .read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > MAX_LEN {
+            true => Err(io::Error::from(io::ErrorKind::FileTooLarge)),
+            false => Ok(bytes),
+        }
+    }
+
+    fn error(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        let message = format!("{}", self.path.display());
+        Error::new(ErrorKind::Provider, message).with_source(source)
+    }
+}
+
+impl Provider for WatchedFile {
+    fn desired(&mut self) -> Result<Desired, Error> {
+        let bytes = self.read().map_err(|error| self.error(error))?;
+        let objects = (self.parse)(&bytes).map_err(|error| self.error(error))?;
+        Ok(Desired::Known(objects))
+    }
+
+    fn subscribe(&mut self, _: Hints) -> Subscribed<ProviderSubscription, Error> {
+        match Watch::new(&self.path) {
+            Ok(watch) => Subscribed::Active(Box::new(watch)),
+            Err(error) => Subscribed::Failed(self.error(error)),
+        }
+    }
+}
+
+/// Reads objects from JSON: `{"vm7": {"fields": {"memory": "2048", "password": {"secret": "…"}},
+/// "run_state": "running"}}`.
+///
+/// # Errors
+///
+/// [`Provider`](ErrorKind::Provider), with line and column, also for an unknown or a doubled key.
+pub fn parse_json(bytes: &[u8]) -> Result<Objects, Error> {
+    let objects: Unique<FileObject> = serde_json::from_slice(bytes)
+        .map_err(|error| Error::new(ErrorKind::Provider, "not as expected").with_source(error))?;
+    let objects = objects.0.into_iter().map(|(key, object)| {
+        let fields = object.fields.0.into_iter();
+        let object = Object {
+            fields: fields.map(|(field, value)| (field, value.into())).collect(),
+            run_state: object.run_state.map(Value::new),
+        };
+        (key, object)
+    });
+    Ok(objects.collect())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileObject {
+    #[serde(default)]
+    fields: Unique<FileValue>,
+    run_state: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum FileValue {
+    Text(String),
+    Secret(FileSecret),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileSecret {
+    secret: String,
+}
+
+impl From<FileValue> for Value {
+    fn from(value: FileValue) -> Value {
+        match value {
+            FileValue::Text(text) => Value::new(text),
+            FileValue::Secret(FileSecret { secret }) => Value::secret(secret),
+        }
+    }
+}
+
+/// A map that refuses a key that occurs twice.
+struct Unique<T>(std::collections::BTreeMap<String, T>);
+
+impl<T> Default for Unique<T> {
+    fn default() -> Self {
+        Unique(Default::default())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Unique<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Visitor<T> {
+            type Value = Unique<T>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<Unique<T>, A::Error> {
+                let mut found = Unique::default();
+                while let Some((key, value)) = map.next_entry::<String, T>()? {
+                    if found.0.insert(key.clone(), value).is_some() {
+                        let message = format!("the key {key:?} occurs twice");
+                        return Err(serde::de::Error::custom(message));
+                    }
+                }
+                Ok(found)
+            }
+        }
+        deserializer.deserialize_map(Visitor(std::marker::PhantomData))
+    }
+}
+
+/// Watches the directory, so that a file that is replaced or not there yet is seen. Any event in it
+/// is a hint.
+struct Watch(OwnedFd);
+
+impl Watch {
+    fn new(path: &Path) -> io::Result<Watch> {
+        let directory = path
+            .parent()
+            .filter(|parent| *parent.as_os_str() != *OsStr::new(""));
+        let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let events = WatchFlags::CLOSE_WRITE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::DELETE
+            | WatchFlags::CREATE
+            | WatchFlags::ONLYDIR;
+        inotify::add_watch(&watch, directory.unwrap_or(Path::new(".")), events)?;
+        Ok(Watch(watch))
+    }
+}
+
+impl Subscription<Error> for Watch {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+
+    fn drain(&mut self) -> Result<Drained, Error> {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = Reader::new(&self.0, &mut buffer);
+        let mut drained = Drained::Nothing;
+        loop {
+            match reader.next() {
+                Ok(event) if event.events().contains(ReadFlags::IGNORED) => {
+                    let message = "the directory of the desired state is gone";
+                    return Err(Error::new(ErrorKind::Provider, message));
+                }
+                Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
+                    drained = Drained::Lost;
+                }
+                Ok(_) if drained == Drained::Nothing => drained = Drained::Hint,
+                Ok(_) => {}
+                Err(rustix::io::Errno::AGAIN) => return Ok(drained),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => {
+                    let error = io::Error::from(error);
+                    let message = "the desired state cannot be watched";
+                    return Err(Error::new(ErrorKind::Provider, message).with_source(error));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The watched file.
+
+use std::fs;
+use std::path::PathBuf;
+
+use trueup_control::{
+    Desired, ErrorKind, Object, Objects, Provider, Value, WatchedFile, parse_json,
+};
+use trueup_reconcile::{Drained, Hints, Subscribed};
+
+fn directory(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("control-{name}-{}", std::process::id()));
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+#[test]
+fn a_file_is_desired_state_only_while_it_can_be_read() {
+    let directory = directory("file");
+    let path = directory.join("desired.json");
+    let mut file = WatchedFile::json(&path);
+    assert_eq!(file.desired().unwrap_err().kind(), ErrorKind::Provider);
+    let Subscribed::Active(mut watch) = file.subscribe(Hints::new(|| {})) else {
+        panic!("no watch")
+    };
+    assert_eq!(watch.drain().unwrap(), Drained::Nothing);
+    fs::write(&path, "{}").unwrap();
+    assert_eq!(watch.drain().unwrap(), Drained::Hint);
+    assert_eq!(watch.drain().unwrap(), Drained::Nothing);
+    assert_eq!(file.desired().unwrap(), Desired::Known(Objects::new()));
+
+    let text = r#"{"vm7": {"fields": {"memory": "1", "password": {"secret": "x"}}, "run_state": "running"}}"#;
+    fs::write(directory.join("new"), text).unwrap();
+    fs::rename(directory.join("new"), &path).unwrap();
+    assert_eq!(watch.drain().unwrap(), Drained::Hint);
+    let Desired::Known(found) = file.desired().unwrap() else {
+        panic!("unknown")
+    };
+    let object = Object::new().with("memory", "1").with("password", "x");
+    assert_eq!(found["vm7"], object.with_run_state("running"));
+    assert!(found["vm7"].fields["password"].is_secret());
+
+    fs::write(&path, "").unwrap();
+    let error = file.desired().unwrap_err();
+    assert!(error.to_string().contains("desired.json"), "{error}");
+    fs::remove_dir_all(&directory).unwrap();
+    let gone = (0..3).any(|_| watch.drain().is_err());
+    assert!(gone);
+}
+
+#[test]
+fn a_doubled_or_unknown_key_is_an_error_and_a_secret_is_not_in_it() {
+    for text in [
+        "",
+        "[]",
+        r#"{"vm7": {}, "vm7": {}}"#,
+        r#"{"vm7": {"fields": {"a": "1", "a": "2"}}}"#,
+        r#"{"vm7": {"field": {}}}"#,
+        r#"{"vm7": {"fields": {"a": 1}}}"#,
+        r#"{"vm7": {"fields": {"a": {"secret": "hunter2", "b": 1}}}}"#,
+        r#"{"vm7": {"fields": {"a": {"secret": "hunter2"}}} "#,
+    ] {
+        let error = parse_json(text.as_bytes()).unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+    assert_eq!(Value::from("x").to_string(), "x");
+}

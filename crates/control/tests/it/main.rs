@@ -1,0 +1,5 @@
+//! The tests of the control core.
+
+mod file;
+mod gate;
+mod plan;

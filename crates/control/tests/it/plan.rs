@@ -1,0 +1,180 @@
+//! The plan and the normalisers.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use trueup_control::{
+    Normalisers, Object, Objects, Policy, Value, Verb, lower_case, plan, round_up, trim_end,
+};
+
+fn normalisers() -> Normalisers {
+    Normalisers::new()
+        .with("memory", round_up(1 << 20))
+        .with("mac", lower_case)
+        .with("notes", trim_end)
+}
+
+/// What a backend stores of a value that is written to it.
+fn stored(field: &str, value: &Value) -> Value {
+    let text = value.expose();
+    Value::new(match field {
+        "memory" => round_up(1 << 20)(text),
+        "mac" => text.to_ascii_uppercase(),
+        "notes" => format!("{}\n", text.trim_end()),
+        _ => text.to_owned(),
+    })
+}
+
+fn store(object: &Object) -> Object {
+    let mut found = Object::new();
+    for (field, value) in &object.fields {
+        found = found.with(field.clone(), stored(field, value));
+    }
+    found.run_state = object.run_state.clone();
+    found
+}
+
+fn object() -> impl Strategy<Value = Object> {
+    let memory = proptest::option::of(0..1u64 << 40);
+    let mac = proptest::option::of("([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}");
+    let notes = proptest::option::of("[a-c \n]{0,6}");
+    let name = proptest::option::of("[a-c]{0,3}");
+    let state = proptest::option::of(prop_oneof!["running", "stopped"]);
+    (memory, mac, notes, name, state).prop_map(|(memory, mac, notes, name, state)| {
+        let mut object = Object::new();
+        let fields = [
+            ("memory", memory.map(|memory| memory.to_string())),
+            ("mac", mac),
+            ("notes", notes),
+            ("name", name),
+        ];
+        for (field, value) in fields {
+            if let Some(value) = value {
+                object = object.with(field, value);
+            }
+        }
+        object.run_state = state.map(Value::new);
+        object
+    })
+}
+
+fn objects() -> impl Strategy<Value = Objects> {
+    proptest::collection::btree_map("vm[0-9]", object(), 0..8)
+}
+
+fn policies() -> [Policy; 4] {
+    let ignore = Policy::ignore();
+    let both = ignore.with_create().with_destroy();
+    [ignore, ignore.with_create(), ignore.with_destroy(), both]
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_and_read_back_needs_nothing(desired in objects()) {
+        let observed: Objects = desired.iter().map(|(key, it)| (key.clone(), store(it))).collect();
+        let found = plan(&desired, &observed, &BTreeSet::new(), &normalisers(), Policy::ignore());
+        prop_assert!(found.is_in_place(), "{found:?}");
+        // Without the normalisers, what the backend has rewritten reads as drift.
+        let plain = plan(&desired, &observed, &BTreeSet::new(), &Normalisers::new(), Policy::ignore());
+        let rewritten = desired.iter().any(|(key, it)| {
+            it.fields.iter().any(|(field, value)| observed[key].fields[field] != *value)
+        });
+        prop_assert_eq!(plain.is_in_place(), !rewritten);
+    }
+
+    #[test]
+    fn normalisers_are_idempotent(it in object()) {
+        let once = normalisers().object(&it);
+        prop_assert_eq!(normalisers().object(&once), once);
+    }
+
+    #[test]
+    fn a_plan_is_minimal_ordered_and_enough(
+        desired in objects(), observed in objects(), owned in proptest::collection::btree_set("vm[0-9]", 0..8),
+    ) {
+        let normalisers = normalisers();
+        for policy in policies() {
+            let found = plan(&desired, &observed, &owned, &normalisers, policy);
+            prop_assert_eq!(&found, &plan(&desired, &observed, &owned, &normalisers, policy));
+            // By key, configuration before run state, at most one of each.
+            let order: Vec<_> = found.actions.iter().map(|it| (it.key.clone(), it.verb.clone())).collect();
+            prop_assert!(order.is_sorted_by(|a, b| a < b), "{order:?}");
+            for action in &found.actions {
+                prop_assert!(!action.reason.is_empty());
+                let before = observed.get(&action.key);
+                for change in &action.changes {
+                    // Each change is a difference, and names the old value as observed.
+                    let old = before.and_then(|it| it.fields.get(&change.field));
+                    prop_assert_eq!(old, change.old.as_ref());
+                    prop_assert!(!old.is_some_and(|old| normalisers.is_equal(&change.field, old, &change.new)));
+                    prop_assert_eq!(Some(&change.new), desired[&action.key].fields.get(&change.field));
+                }
+            }
+            // Carried out, nothing is left but what the policy leaves.
+            let mut after = observed.clone();
+            for action in &found.actions {
+                match action.apply_to(after.remove(&action.key)) {
+                    Some(it) => drop(after.insert(action.key.clone(), store(&it))),
+                    None => drop(after.remove(&action.key)),
+                }
+            }
+            let rest = plan(&desired, &after, &owned, &normalisers, policy);
+            prop_assert_eq!(&rest.actions, &[]);
+            prop_assert_eq!(&rest.missing, &found.missing);
+            prop_assert_eq!(&rest.undesired, &found.undesired);
+            prop_assert!(!policy.create || found.missing.is_empty());
+            // What is not desired goes only if it is ours.
+            for key in observed.keys().filter(|key| !desired.contains_key(*key)) {
+                prop_assert_eq!(!after.contains_key(key), policy.destroy && owned.contains(key));
+            }
+            // An object of another key stays as it is.
+            for (key, it) in observed.iter().filter(|(key, _)| !found.actions.iter().any(|a| a.key == **key)) {
+                prop_assert_eq!(after.get(key), Some(it));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_absent_field_is_unmanaged() {
+    let desired = Objects::from([("vm7".into(), Object::new().with("memory", "1"))]);
+    let observed = Object::new().with("memory", "1").with("cpus", "4");
+    let observed = Objects::from([("vm7".into(), observed.with_run_state("running"))]);
+    let owned = BTreeSet::from(["vm7".to_owned()]);
+    let policy = Policy::ignore().with_create().with_destroy();
+    let found = plan(&desired, &observed, &owned, &Normalisers::new(), policy);
+    assert_eq!(found.actions, []);
+}
+
+#[test]
+fn a_secret_is_compared_where_it_can_be_observed_and_never_shown() {
+    let desired = Object::new().with("password", Value::secret("hunter2"));
+    let desired = Objects::from([("vm7".into(), desired)]);
+    let with = |observed: Object| {
+        let observed = Objects::from([("vm7".into(), observed)]);
+        let normalisers = Normalisers::new().with("password", |text| match text {
+            "hunter2" => "fingerprint".to_owned(),
+            other => other.to_owned(),
+        });
+        plan(
+            &desired,
+            &observed,
+            &BTreeSet::new(),
+            &normalisers,
+            Policy::ignore(),
+        )
+    };
+    assert!(with(Object::new()).is_in_place());
+    assert!(with(Object::new().with("password", "fingerprint")).is_in_place());
+    let found = with(Object::new().with("password", "other"));
+    assert_eq!(found.actions[0].verb, Verb::Configure);
+    assert_eq!(
+        found.actions[0].new_value("password").unwrap().expose(),
+        "hunter2"
+    );
+    assert!(!format!("{found:?} {} {desired:?}", found.actions[0]).contains("hunter2"));
+    assert_eq!(
+        found.actions[0].to_string(),
+        "vm7: configure (password: other -> <secret>)"
+    );
+}

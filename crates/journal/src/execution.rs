@@ -1,0 +1,204 @@
+//! The execution of an operation: the steps and the outcome that its one executor records.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::Error;
+use crate::backoffs::{self, Backoff};
+use crate::keys;
+use crate::operation::{Operation, OperationState, Outcome, StoredOperation};
+use crate::record::{MAX_KEY, MAX_VALUE, check_len};
+use crate::store::Store;
+
+/// The right to execute an operation. No other caller gets it meanwhile.
+///
+/// Dropped without an outcome, it leaves the operation in flight and its key in doubt, until a
+/// caller [resumes](crate::Operations::resume) it. So does an outcome whose write fails.
+#[derive(Debug)]
+#[must_use = "dropped, it leaves the operation in doubt"]
+pub struct Execution {
+    store: Arc<Store>,
+    stored: StoredOperation,
+}
+
+/// The end of an execution.
+struct End {
+    outcome: Outcome,
+    /// True if the key is free again.
+    frees_key: bool,
+    retry: Option<Backoff>,
+    now: SystemTime,
+}
+
+impl Execution {
+    /// The caller has added the name to those that are held.
+    pub(crate) fn new(store: &Arc<Store>, stored: StoredOperation) -> Execution {
+        Execution {
+            store: Arc::clone(store),
+            stored,
+        }
+    }
+
+    /// Returns the record of the operation.
+    pub fn operation(&self) -> &Operation {
+        &self.stored.operation
+    }
+
+    /// Records that its next step begins, before that is requested: the operation is started, and
+    /// has no task.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) if `step` is longer than 16 MiB; otherwise as every
+    /// write.
+    pub fn step(&mut self, step: &[u8]) -> Result<(), Error> {
+        check_len("a step", step, MAX_VALUE)?;
+        self.update(|operation| {
+            operation.step = step.to_vec();
+            operation.task = None;
+            operation.state = OperationState::Started;
+        })
+    }
+
+    /// Records that another system works on it as `task`. Of several task ids the latest counts.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the task id is empty or longer than 65536 bytes;
+    /// otherwise as every write.
+    pub fn running(&mut self, task: &str) -> Result<(), Error> {
+        check_len("a task id", task.as_bytes(), MAX_KEY)?;
+        if task.is_empty() {
+            return Err(Error::invalid("a task id is empty"));
+        }
+        self.update(|operation| {
+            operation.task = Some(task.to_owned());
+            operation.state = OperationState::Running;
+        })
+    }
+
+    /// Records why its outcome cannot be found out at the moment. It stays in flight.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the reason is longer than 16 MiB; otherwise as
+    /// every write.
+    pub fn in_doubt(mut self, why: &str) -> Result<(), Error> {
+        check_len("a reason", why.as_bytes(), MAX_VALUE)?;
+        self.update(|operation| operation.state = OperationState::InDoubt(why.to_owned()))
+    }
+
+    /// Records that it took effect at the time `now`, and the answer for later callers with its
+    /// key. The backoff of its object is cleared.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the answer is longer than 16 MiB; otherwise as
+    /// every write.
+    pub fn succeeded(self, answer: &[u8], now: SystemTime) -> Result<(), Error> {
+        self.end(End {
+            outcome: Outcome::Succeeded(answer.to_vec()),
+            frees_key: false,
+            retry: None,
+            now,
+        })
+    }
+
+    /// Records that it failed at the time `now`: later callers with its key get this reason. With
+    /// `retry` that becomes the backoff of its object.
+    ///
+    /// # Errors
+    ///
+    /// As [`in_doubt`](Self::in_doubt).
+    pub fn failed(self, why: &str, retry: Option<Backoff>, now: SystemTime) -> Result<(), Error> {
+        self.end(End {
+            outcome: Outcome::Failed(why.to_owned()),
+            frees_key: false,
+            retry,
+            now,
+        })
+    }
+
+    /// Records that it took effect in part and was undone; otherwise as [`failed`](Self::failed).
+    ///
+    /// # Errors
+    ///
+    /// As [`in_doubt`](Self::in_doubt).
+    pub fn compensated(
+        self,
+        why: &str,
+        retry: Option<Backoff>,
+        now: SystemTime,
+    ) -> Result<(), Error> {
+        self.end(End {
+            outcome: Outcome::Compensated(why.to_owned()),
+            frees_key: false,
+            retry,
+            now,
+        })
+    }
+
+    /// Records that it failed, and frees its key: the caller is certain that there was no effect.
+    /// Otherwise as [`failed`](Self::failed).
+    ///
+    /// # Errors
+    ///
+    /// As [`in_doubt`](Self::in_doubt).
+    pub fn not_executed(
+        self,
+        why: &str,
+        retry: Option<Backoff>,
+        now: SystemTime,
+    ) -> Result<(), Error> {
+        self.end(End {
+            outcome: Outcome::Failed(why.to_owned()),
+            frees_key: true,
+            retry,
+            now,
+        })
+    }
+
+    /// Only this execution writes the record, so what it holds is what is recorded.
+    fn update(&mut self, change: impl FnOnce(&mut Operation)) -> Result<(), Error> {
+        let mut stored = self.stored.clone();
+        change(&mut stored.operation);
+        self.stored = self.store.write(move |transaction| {
+            stored.save(transaction)?;
+            Ok(stored)
+        })?;
+        Ok(())
+    }
+
+    /// Ends the operation, its key and the backoff of its object in one commit.
+    fn end(self, end: End) -> Result<(), Error> {
+        match &end.outcome {
+            Outcome::Succeeded(answer) => check_len("an answer", answer, MAX_VALUE)?,
+            Outcome::Failed(why) | Outcome::Compensated(why) => {
+                check_len("a reason", why.as_bytes(), MAX_VALUE)?;
+            }
+        }
+        let mut stored = self.stored.clone();
+        self.store.write(move |transaction| {
+            stored.end(transaction, end.outcome.state(), end.now)?;
+            let Operation { key, object, .. } = &stored.operation;
+            match end.retry {
+                Some(backoff) => backoffs::set(transaction, object, backoff)?,
+                None if matches!(end.outcome, Outcome::Succeeded(_)) => {
+                    backoffs::clear(transaction, object)?;
+                }
+                None => {}
+            }
+            match key.is_empty() {
+                true => Ok(()),
+                false if end.frees_key => keys::free(transaction, key),
+                false => keys::end(transaction, key, end.outcome, end.now),
+            }
+        })
+    }
+}
+
+impl Drop for Execution {
+    fn drop(&mut self) {
+        self.store.held().lock().remove(&self.stored.operation.name);
+    }
+}

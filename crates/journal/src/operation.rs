@@ -1,0 +1,253 @@
+//! The record of an operation: its fields, its states, and its bytes on disk.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use crate::database::ReadTable;
+use crate::record::{Decoder, Encoder, Keyspace, Transaction, get};
+use crate::retention::{millis, time};
+use crate::{Error, Refusal};
+
+/// The latest record of an operation. `Debug` shows the length of its values, not their bytes.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Operation {
+    /// Its name, chosen by the caller.
+    pub name: String,
+    /// The object that it acts on, empty if none was given. Its backoff has this key.
+    pub object: Vec<u8>,
+    /// The description given when it began.
+    pub what: Vec<u8>,
+    /// Its idempotency key, empty if it has none.
+    pub key: Vec<u8>,
+    /// The step recorded last, empty if there was none.
+    pub step: Vec<u8>,
+    /// The task id recorded last for this step.
+    pub task: Option<String>,
+    /// Its state.
+    pub state: OperationState,
+    /// The time when it ended, in whole milliseconds; `None` while it is in flight.
+    pub ended: Option<SystemTime>,
+}
+
+/// The state of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperationState {
+    /// It was begun, or its next step was, and no task is recorded for it.
+    Started,
+    /// Another system works on it, as [`Operation::task`].
+    Running,
+    /// It is in flight, and its outcome cannot be found out at the moment, for this reason.
+    InDoubt(String),
+    /// It took effect.
+    Succeeded,
+    /// It failed, for this reason.
+    Failed(String),
+    /// It took effect in part and was undone, for this reason.
+    Compensated(String),
+}
+
+/// The end of an operation: the answer to its idempotency key for ever after. `Debug` shows the
+/// length of an answer, not its bytes.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It took effect, with this answer.
+    Succeeded(Vec<u8>),
+    /// It failed, for this reason.
+    Failed(String),
+    /// It took effect in part and was undone, for this reason.
+    Compensated(String),
+}
+
+impl OperationState {
+    /// True if the operation is not in flight any more.
+    pub fn is_ended(&self) -> bool {
+        use OperationState::{Compensated, Failed, InDoubt, Running, Started, Succeeded};
+        match self {
+            Started | Running | InDoubt(_) => false,
+            Succeeded | Failed(_) | Compensated(_) => true,
+        }
+    }
+
+    /// The state as a word, and the reason.
+    pub(crate) fn words(&self) -> (&'static str, Option<&str>) {
+        match self {
+            OperationState::Started => ("started", None),
+            OperationState::Running => ("running", None),
+            OperationState::InDoubt(why) => ("in_doubt", Some(why)),
+            OperationState::Succeeded => ("succeeded", None),
+            OperationState::Failed(why) => ("failed", Some(why)),
+            OperationState::Compensated(why) => ("compensated", Some(why)),
+        }
+    }
+}
+
+impl Outcome {
+    pub(crate) fn state(&self) -> OperationState {
+        match self {
+            Outcome::Succeeded(_) => OperationState::Succeeded,
+            Outcome::Failed(why) => OperationState::Failed(why.clone()),
+            Outcome::Compensated(why) => OperationState::Compensated(why.clone()),
+        }
+    }
+}
+
+/// Shows the length of bytes that may be a secret.
+pub(crate) struct Redacted<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Debug for Redacted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({} bytes)", self.0.len())
+    }
+}
+
+impl fmt::Debug for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operation")
+            .field("name", &self.name)
+            .field("object", &String::from_utf8_lossy(&self.object))
+            .field("what", &Redacted(&self.what))
+            .field("key", &Redacted(&self.key))
+            .field("step", &Redacted(&self.step))
+            .field("task", &self.task)
+            .field("state", &self.state)
+            .field("ended", &self.ended)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Succeeded(answer) => {
+                f.debug_tuple("Succeeded").field(&Redacted(answer)).finish()
+            }
+            Outcome::Failed(why) => f.debug_tuple("Failed").field(why).finish(),
+            Outcome::Compensated(why) => f.debug_tuple("Compensated").field(why).finish(),
+        }
+    }
+}
+
+/// The record of an operation as it is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredOperation {
+    /// The number of its entry in the index of operations in flight, or of those that ended.
+    pub(crate) number: u64,
+    pub(crate) operation: Operation,
+}
+
+impl StoredOperation {
+    pub(crate) fn load(
+        transaction: &Transaction<'_>,
+        name: &str,
+    ) -> Result<Option<StoredOperation>, Error> {
+        let value = transaction.get(&Keyspace::Operation.key(name.as_bytes()))?;
+        value
+            .map(|value| StoredOperation::parse(name, &value))
+            .transpose()
+    }
+
+    /// Refuses an operation that has ended, or that there is not.
+    pub(crate) fn require_in_flight(
+        found: Option<StoredOperation>,
+        name: &str,
+    ) -> Result<StoredOperation, Error> {
+        match found {
+            None => Err(Error::refused(Refusal::NoOperation, name)),
+            Some(stored) if stored.operation.state.is_ended() => {
+                Err(Error::refused(Refusal::Ended, name))
+            }
+            Some(stored) => Ok(stored),
+        }
+    }
+
+    pub(crate) fn save(&self, transaction: &mut Transaction<'_>) -> Result<(), Error> {
+        let (state, why) = match &self.operation.state {
+            // With a task it is running.
+            OperationState::Started | OperationState::Running => (0, ""),
+            OperationState::InDoubt(why) => (1, why.as_str()),
+            OperationState::Succeeded => (2, ""),
+            OperationState::Failed(why) => (3, why.as_str()),
+            OperationState::Compensated(why) => (4, why.as_str()),
+        };
+        let task = self.operation.task.as_deref().unwrap_or_default();
+        let value = Encoder::default()
+            .u64(self.number)
+            .u8(state)
+            .bytes(why.as_bytes())
+            .bytes(task.as_bytes())
+            .bytes(&self.operation.object)
+            .bytes(&self.operation.key)
+            .bytes(&self.operation.step)
+            .bytes(&self.operation.what);
+        let name = self.operation.name.as_bytes();
+        transaction.put(&Keyspace::Operation.key(name), &value.0)
+    }
+
+    /// Parses a record. The time of the end is not in it, but in the index of ended operations.
+    pub(crate) fn parse(name: &str, value: &[u8]) -> Result<StoredOperation, Error> {
+        let mut fields = Decoder(value);
+        let number = fields.u64()?;
+        let state = fields.u8()?;
+        let why = fields.string()?;
+        let task = Some(fields.string()?).filter(|task| !task.is_empty());
+        let object = fields.bytes()?.to_vec();
+        let key = fields.bytes()?.to_vec();
+        let step = fields.bytes()?.to_vec();
+        let what = fields.bytes()?.to_vec();
+        fields.end()?;
+        let state = match state {
+            0 if task.is_none() => OperationState::Started,
+            0 => OperationState::Running,
+            1 => OperationState::InDoubt(why),
+            2 => OperationState::Succeeded,
+            3 => OperationState::Failed(why),
+            4 => OperationState::Compensated(why),
+            _ => return Err(Error::unreadable("an operation is in no known state")),
+        };
+        let operation = Operation {
+            name: name.to_owned(),
+            object,
+            what,
+            key,
+            step,
+            task,
+            state,
+            ended: None,
+        };
+        Ok(StoredOperation { number, operation })
+    }
+
+    /// Reads a record, and the time of the end.
+    pub(crate) fn read(
+        records: &ReadTable,
+        name: &str,
+        value: &[u8],
+    ) -> Result<StoredOperation, Error> {
+        let mut stored = StoredOperation::parse(name, value)?;
+        if stored.operation.state.is_ended() {
+            let ended = get(records, &Keyspace::Ended.numbered(stored.number))?
+                .ok_or_else(|| Error::unreadable("an operation that ended has no time"))?;
+            stored.operation.ended = Some(time(Decoder(&ended).u64()?));
+        }
+        Ok(stored)
+    }
+
+    /// Moves the operation to the index of those that ended, in this state.
+    pub(crate) fn end(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        state: OperationState,
+        now: SystemTime,
+    ) -> Result<(), Error> {
+        transaction.remove(&Keyspace::InFlight.numbered(self.number))?;
+        self.number = transaction.next();
+        self.operation.state = state;
+        let name = self.operation.name.as_bytes();
+        let ended = Encoder::default().u64(millis(now)).bytes(name);
+        transaction.put(&Keyspace::Ended.numbered(self.number), &ended.0)?;
+        self.save(transaction)
+    }
+}
