@@ -68,6 +68,18 @@ pub struct Backup {
 }
 
 impl Backup {
+    /// Names a backup of a disk.
+    pub fn new(disk: &str, name: &str) -> Backup {
+        let (disk, name) = (disk.to_owned(), name.to_owned());
+        Backup { disk, name }
+    }
+
+    /// Returns the backup whose file this is; `None` if it is another file, or not yet complete.
+    pub fn of_file(file: &str) -> Option<Backup> {
+        let (disk, name) = file.strip_suffix(".backup")?.split_once('.')?;
+        Some(Backup::new(disk, name))
+    }
+
     /// The job's id, and the name of the node that it writes to. QEMU allows two jobs with one id as
     /// little as two nodes with one name, so a backup cannot run twice.
     fn job(&self) -> String {
@@ -155,23 +167,19 @@ impl Monitor {
         Ok(())
     }
 
-    /// Presses the power button. A guest whose processor is paused does not notice.
+    /// Presses the power button, again and again until the guest notices. A guest whose processor is
+    /// paused will not; its process ends at once, as it does with `is_forced`.
     ///
     /// # Errors
     ///
     /// Those of [`Error`](crate::qmp::Error).
-    pub fn press_power_button(&mut self) -> Result<()> {
-        self.run::<qmp::system_powerdown>(json!({}))?;
-        Ok(())
-    }
-
-    /// Ends the process, whatever the guest does.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
-    pub fn quit(&mut self) -> Result<()> {
-        match self.run::<qmp::quit>(json!({})) {
+    pub fn stop(&mut self, is_forced: bool) -> Result<()> {
+        let is_running = self.run::<qmp::query_status>(json!({}))?.running;
+        let asked = match is_running && !is_forced {
+            true => self.run::<qmp::system_powerdown>(json!({})),
+            false => self.run::<qmp::quit>(json!({})),
+        };
+        match asked {
             // It may end before it has answered.
             Ok(_) | Err(Error::NoAnswer(_)) => Ok(()),
             Err(error) => Err(error),
@@ -227,16 +235,23 @@ impl Monitor {
         self.remove_node(disk)
     }
 
-    /// Sets a disk's bounds; 0 for none. QEMU keeps those that are not mentioned.
+    /// Sets a disk's bounds; 0 for none. A bound that is not given stays.
     ///
     /// # Errors
     ///
     /// Those of [`Error`](crate::qmp::Error).
-    pub fn set_throttle(&mut self, disk: &str, bound: &str, value: u64) -> Result<()> {
-        let limits = json!({ format!("{bound}-total"): value });
-        self.run::<qmp::qom_set>(
-            json!({ "path": throttle(disk), "property": "limits", "value": limits }),
-        )?;
+    pub fn set_throttle(&mut self, disk: &str, bps: Option<u64>, iops: Option<u64>) -> Result<()> {
+        let bounds = [("bps-total", bps), ("iops-total", iops)];
+        let given = bounds
+            .into_iter()
+            .filter_map(|(name, bound)| Some((name, bound?)));
+        let limits: BTreeMap<_, _> = given.collect();
+        if !limits.is_empty() {
+            let (path, property) = (throttle(disk), "limits");
+            self.run::<qmp::qom_set>(
+                json!({ "path": path, "property": property, "value": limits }),
+            )?;
+        }
         Ok(())
     }
 

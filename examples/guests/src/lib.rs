@@ -4,4 +4,6 @@ pub mod file;
 mod firmware;
 pub mod guest;
 pub mod host;
+pub mod key;
 pub mod qmp;
+pub mod task;

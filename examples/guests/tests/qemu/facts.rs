@@ -108,19 +108,23 @@ fn a_throttle_keeps_what_is_not_mentioned() {
     monitor
         .plug_disk(&test.host.guest_folder("web"), "root", MIB)
         .unwrap();
-    monitor.set_throttle("root", "iops", 7).unwrap();
-    monitor.set_throttle("root", "bps", 123_456_789).unwrap();
+    monitor.set_throttle("root", None, Some(7)).unwrap();
+    monitor
+        .set_throttle("root", Some(123_456_789), None)
+        .unwrap();
     let disk = |bps, iops| Disk {
         size: MIB,
         bps,
         iops,
     };
     assert_eq!(monitor.guest().unwrap().disks["root"], disk(123_456_789, 7));
-    monitor.set_throttle("root", "iops", 0).unwrap();
+    monitor.set_throttle("root", None, Some(0)).unwrap();
     assert_eq!(monitor.guest().unwrap().disks["root"], disk(123_456_789, 0));
     let most = 1_000_000_000_000_000;
-    monitor.set_throttle("root", "bps", most).unwrap();
-    let error = monitor.set_throttle("root", "bps", most + 1).unwrap_err();
+    monitor.set_throttle("root", Some(most), None).unwrap();
+    let error = monitor
+        .set_throttle("root", Some(most + 1), None)
+        .unwrap_err();
     assert!(matches!(&error, Error::Refused(_)), "{error}");
     assert_eq!(monitor.guest().unwrap().disks["root"], disk(most, 0));
 }
@@ -185,22 +189,19 @@ fn a_guest_powers_off_by_itself() {
     let test = TestHost::new();
     let mut monitor = test.start("web", 32 * MIB);
     // The press is not seen while the processor is paused, and not kept.
-    monitor.press_power_button().unwrap();
+    monitor.run::<qmp::system_powerdown>(json!({})).unwrap();
     monitor.set_running(true).unwrap();
     drop(monitor);
     // It runs once the guest has switched its button on.
     eventually("the guest powers off", || match test.host.monitor("web") {
-        Ok(mut monitor) => monitor.press_power_button().is_err(),
+        Ok(mut monitor) => monitor.stop(false).is_err(),
         Err(error) => matches!(error, Error::Gone),
     });
     eventually("the process ends", || test.host.process("web").is_none());
 }
 
-const BACKUP: (&str, &str) = ("root", "nightly");
-
 fn backup() -> Backup {
-    let (disk, name) = (BACKUP.0.to_owned(), BACKUP.1.to_owned());
-    Backup { disk, name }
+    Backup::new("root", "nightly")
 }
 
 fn a_backup_outlives_its_client_and_waits_to_be_dismissed() {
