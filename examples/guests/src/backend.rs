@@ -15,7 +15,7 @@ use crate::guest::{Backup, Disk, Job};
 use crate::host::{Host, Parameters};
 use crate::key::Key;
 use crate::qmp::{self, Monitor};
-use crate::task::TaskId;
+use crate::task::{Kind, TaskId};
 
 /// How long a guest may take to power off, before its QEMU is told to quit.
 const STOP_BOUND: Duration = Duration::from_secs(10);
@@ -126,13 +126,13 @@ impl Guests {
                 let mut monitor = self.host.monitor(guest)?;
                 let boot = monitor.boot()?;
                 monitor.begin_unplugging(nic)?;
-                return Ok(task(TaskId::Unplug { guest, boot: &boot, nic }));
+                return Ok(task(guest, &boot, Kind::Unplug(nic)));
             }
             (Key::Backup(guest, disk, name), Verb::Create) => {
                 let mut monitor = self.host.monitor(guest)?;
                 let boot = monitor.boot()?;
                 monitor.start_backup(&folder, &Backup::new(disk, name), self.backup_speed)?;
-                return Ok(task(TaskId::Backup { guest, boot: &boot, disk, name }));
+                return Ok(task(guest, &boot, Kind::Backup(disk, name)));
             }
             (Key::Backup(_, disk, name), Verb::Destroy) => {
                 crate::guest::remove_file(&folder.join(Backup::new(disk, name).file()))?;
@@ -202,14 +202,12 @@ impl Guests {
         let boot = monitor.boot()?;
         let until = seconds() + STOP_BOUND.as_secs();
         monitor.stop(false)?;
-        Ok(Some(task(match is_destroyed {
-            true => TaskId::Destroy { guest, boot: &boot, until },
-            false => TaskId::Stop { guest, boot: &boot, until },
-        })))
+        let kind = if is_destroyed { Kind::Destroy } else { Kind::Stop };
+        Ok(Some(task(guest, &boot, kind(until))))
     }
 
     fn ask(&self, task: &TaskId<'_>) -> qmp::Result<Task> {
-        let guest = task.guest();
+        let guest = task.guest;
         let folder = self.host.guest_folder(guest);
         // The monitor of the process in which the task began, while that lives.
         let mut monitor = match self.host.monitor(guest) {
@@ -217,10 +215,10 @@ impl Guests {
             monitor => Some(monitor?),
         };
         let boot = monitor.as_mut().map(Monitor::boot).transpose()?;
-        let mut monitor = monitor.filter(|_| boot.as_deref() == Some(task.boot()));
+        let mut monitor = monitor.filter(|_| boot.as_deref() == Some(task.boot));
         let running = |progress: String| Ok(Task::Running { progress: Some(progress) });
-        match (task, &mut monitor) {
-            (TaskId::Backup { disk, name, .. }, monitor) => {
+        match (task.kind, &mut monitor) {
+            (Kind::Backup(disk, name), monitor) => {
                 let backup = Backup::new(disk, name);
                 let job = monitor.as_mut().map(|monitor| monitor.job(&backup)).transpose()?;
                 match (job, monitor) {
@@ -235,18 +233,18 @@ impl Guests {
                     _ => return Ok(Task::Failed("the job ended with its guest".to_owned())),
                 }
             }
-            (TaskId::Unplug { nic, .. }, Some(monitor)) => {
+            (Kind::Unplug(nic), Some(monitor)) => {
                 if !monitor.finish_unplugging(nic)? {
                     return running("the guest has not let go of it yet".to_owned());
                 }
             }
-            (TaskId::Stop { until, .. } | TaskId::Destroy { until, .. }, Some(monitor)) => {
-                monitor.stop(seconds() >= *until)?;
+            (Kind::Stop(until) | Kind::Destroy(until), Some(monitor)) => {
+                monitor.stop(seconds() >= until)?;
                 return running("the guest powers off".to_owned());
             }
-            (TaskId::Destroy { .. }, None) if boot.is_none() => self.host.remove(guest)?,
-            (TaskId::Destroy { .. }, None) => return Ok(Task::Failed("it was started again".to_owned())),
-            (TaskId::Unplug { .. } | TaskId::Stop { .. }, None) => {}
+            (Kind::Destroy(_), None) if boot.is_none() => self.host.remove(guest)?,
+            (Kind::Destroy(_), None) => return Ok(Task::Failed("it was started again".to_owned())),
+            (Kind::Unplug(_) | Kind::Stop(_), None) => {}
         }
         Ok(Task::Succeeded)
     }
@@ -303,23 +301,24 @@ impl Backend for Guests {
 
     fn task(&self, task: &str) -> Result<Task, Error> {
         match TaskId::parse(task) {
-            Some(id) => self.ask(&id).map_err(|error| unread(id.guest(), &error)),
+            Some(id) => self.ask(&id).map_err(|error| unread(id.guest, &error)),
             None => Ok(Task::Unknown),
         }
     }
 
     fn cancel(&self, task: &str) -> Result<(), Error> {
-        let Some(TaskId::Backup { guest, boot, disk, name }) = TaskId::parse(task) else {
+        let id = TaskId::parse(task);
+        let Some((id, Kind::Backup(disk, name))) = id.map(|id| (id, id.kind)) else {
             let message = format!("{task}: only a backup can be cancelled");
             return Err(Error::new(ErrorKind::Backend, message));
         };
-        let cancelled = self.host.monitor(guest).and_then(|mut monitor| {
-            match monitor.boot()? == boot {
+        let cancelled = self.host.monitor(id.guest).and_then(|mut monitor| {
+            match monitor.boot()? == id.boot {
                 true => monitor.cancel_backup(&Backup::new(disk, name)),
                 false => Ok(()),
             }
         });
-        cancelled.map_err(|error| unread(guest, &error))
+        cancelled.map_err(|error| unread(id.guest, &error))
     }
 
     /// Says that it never arrived: then it is asked for again, if it still is to be done. That does
@@ -368,8 +367,8 @@ fn guest_object(state: State, memory: u64) -> Object {
     Object::new().with("memory", memory.to_string()).with_run_state(state.to_string())
 }
 
-fn task(id: TaskId<'_>) -> Started {
-    Started::Task(id.to_string())
+fn task(guest: &str, boot: &str, kind: Kind<'_>) -> Started {
+    Started::Task(TaskId { guest, boot, kind }.to_string())
 }
 
 fn refused(why: &str) -> qmp::Error {
