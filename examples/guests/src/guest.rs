@@ -13,6 +13,7 @@ use std::time::Duration;
 use qapi::qmp;
 use serde_json::{Value, json};
 
+use crate::host::Bounds;
 use crate::qmp::{Error, Monitor, Result};
 
 /// Where QEMU keeps the objects that a user creates, and the devices that can be removed.
@@ -41,10 +42,8 @@ pub struct Guest {
 pub struct Disk {
     /// In bytes.
     pub size: u64,
-    /// Its bound, in bytes a second; 0 for none.
-    pub bps: u64,
-    /// Its bound, in requests a second; 0 for none.
-    pub iops: u64,
+    /// Its bounds.
+    pub bounds: Bounds,
 }
 
 /// What became of a job.
@@ -98,10 +97,6 @@ impl Backup {
 
 impl Monitor {
     /// Reads all that is managed.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
     pub fn guest(&mut self) -> Result<Guest> {
         let text = |value: Option<Value>| value.and_then(|value| Some(value.as_str()?.to_owned()));
         let description = self.property(&format!("{OBJECTS}/description"), "data")?;
@@ -113,8 +108,9 @@ impl Monitor {
                 .unwrap_or_default();
             let limit = |name: &str| limits[name].as_u64().unwrap_or(0);
             let (bps, iops) = (limit("bps-total"), limit("iops-total"));
+            let bounds = Bounds { bps, iops };
             let size = sizes.get(&node(&disk)).copied().unwrap_or(0);
-            disks.insert(disk, Disk { size, bps, iops });
+            disks.insert(disk, Disk { size, bounds });
         }
         for nic in self.children(DEVICES, "nic-")? {
             // None: it was removed since.
@@ -135,19 +131,11 @@ impl Monitor {
     }
 
     /// Reads what identifies the process.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
     pub fn boot(&mut self) -> Result<String> {
         Ok(self.run::<qmp::query_uuid>(json!({}))?.UUID)
     }
 
     /// Sets the description.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
     pub fn describe(&mut self, text: &str) -> Result<()> {
         let path = format!("{OBJECTS}/description");
         self.run::<qmp::qom_set>(json!({ "path": path, "property": "data", "value": text }))?;
@@ -155,10 +143,6 @@ impl Monitor {
     }
 
     /// Lets the processor run, or pauses it.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
     pub fn set_running(&mut self, is_running: bool) -> Result<()> {
         match is_running {
             true => self.run::<qmp::cont>(json!({}))?,
@@ -169,10 +153,6 @@ impl Monitor {
 
     /// Presses the power button, again and again until the guest notices. A guest whose processor is
     /// paused will not; its process ends at once, as it does with `is_forced`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
     pub fn stop(&mut self, is_forced: bool) -> Result<()> {
         let is_running = self.run::<qmp::query_status>(json!({}))?.running;
         let asked = match is_running && !is_forced {
@@ -186,96 +166,56 @@ impl Monitor {
         }
     }
 
-    /// Plugs a disk in, which is a file of that size; one that is there keeps its size.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
-    pub fn plug_disk(&mut self, folder: &Path, disk: &str, size: u64) -> Result<()> {
-        if self
-            .children(DEVICES, "disk-")?
-            .iter()
-            .any(|name| name == disk)
-        {
-            return Ok(());
+    /// Plugs a disk in, unless it is, and sets its bounds. Its file has to be there.
+    pub fn plug_disk(&mut self, disk: &str, file: &Path, bounds: Bounds) -> Result<()> {
+        if self.has_device("disk-", disk)? {
+            return self.set_bounds(disk, bounds);
         }
         // What is left of a removal: its file may be another one.
         self.remove_node(disk)?;
-        let path = folder.join(format!("{disk}.raw"));
-        match File::create_new(&path) {
-            Ok(file) => file.set_len(size)?,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error.into()),
-        }
         let group = format!("throttle-{disk}");
         self.run::<qmp::object_add>(json!({ "qom-type": "throttle-group", "id": group }))?;
         self.run::<qmp::blockdev_add>(json!({
             "driver": "throttle", "node-name": node(disk), "throttle-group": group,
-            "file": { "driver": "raw", "file": { "driver": "file", "filename": path } },
+            "file": { "driver": "raw", "file": { "driver": "file", "filename": file } },
         }))?;
         let device = format!("disk-{disk}");
         self.run::<qmp::device_add>(json!({
             "driver": "scsi-hd", "id": device, "drive": node(disk), "bus": "scsi.0",
         }))?;
-        Ok(())
+        self.set_bounds(disk, bounds)
     }
 
-    /// Unplugs a disk, and removes its file.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error); refused while a backup of it runs.
-    pub fn destroy_disk(&mut self, folder: &Path, disk: &str) -> Result<()> {
-        if let Some(job) = self.running_job(disk)? {
-            return Err(Error::Refused(format!("the job {job} reads the disk")));
+    /// Unplugs a disk.
+    /// QEMU would let it go while a backup reads it, so that is refused here.
+    pub fn unplug_disk(&mut self, disk: &str) -> Result<()> {
+        let jobs = self.run::<qmp::query_jobs>(json!({}))?;
+        let of_disk =
+            |job: &&qmp::JobInfo| job.id.split_once('.').is_some_and(|(of, _)| of == disk);
+        if let Some(job) = jobs.iter().find(of_disk) {
+            return Err(Error::Refused(format!("the job {} reads the disk", job.id)));
         }
-        // First: if the rest is cut off, no later disk of that name gets the old data.
-        remove_file(&folder.join(format!("{disk}.raw")))?;
         self.device_del(&format!("disk-{disk}"))?;
         self.remove_node(disk)
     }
 
-    /// Sets a disk's bounds; 0 for none. A bound that is not given stays.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
-    pub fn set_throttle(&mut self, disk: &str, bps: Option<u64>, iops: Option<u64>) -> Result<()> {
-        let bounds = [("bps-total", bps), ("iops-total", iops)];
-        let given = bounds
-            .into_iter()
-            .filter_map(|(name, bound)| Some((name, bound?)));
-        let limits: BTreeMap<_, _> = given.collect();
-        if !limits.is_empty() {
-            let (path, property) = (throttle(disk), "limits");
-            self.run::<qmp::qom_set>(
-                json!({ "path": path, "property": property, "value": limits }),
-            )?;
-        }
+    fn set_bounds(&mut self, disk: &str, bounds: Bounds) -> Result<()> {
+        let limits = json!({ "bps-total": bounds.bps, "iops-total": bounds.iops });
+        let (path, property) = (throttle(disk), "limits");
+        self.run::<qmp::qom_set>(json!({ "path": path, "property": property, "value": limits }))?;
         Ok(())
     }
 
     /// Grows or shrinks a disk.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error); QEMU refuses it while a backup of it runs.
+    /// QEMU refuses it while a backup of it runs.
     pub fn resize_disk(&mut self, disk: &str, size: u64) -> Result<()> {
         self.run::<qmp::block_resize>(json!({ "node-name": node(disk), "size": size }))?;
         Ok(())
     }
 
-    /// Plugs a network interface in.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
+    /// Plugs a network interface in, unless one of its name is.
     pub fn plug_nic(&mut self, nic: &str, mac: &str) -> Result<()> {
-        if self
-            .children(DEVICES, "nic-")?
-            .iter()
-            .any(|name| name == nic)
-        {
+        if self.has_device("nic-", nic)? {
             return Ok(());
         }
         self.finish_unplugging(nic)?;
@@ -289,25 +229,13 @@ impl Monitor {
     }
 
     /// Asks the guest to let go of a network interface. It does so when it likes.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
     pub fn begin_unplugging(&mut self, nic: &str) -> Result<()> {
         self.device_del(&format!("nic-{nic}"))
     }
 
     /// Removes what a network interface leaves behind. Returns false while it is still there.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
     pub fn finish_unplugging(&mut self, nic: &str) -> Result<bool> {
-        if self
-            .children(DEVICES, "nic-")?
-            .iter()
-            .any(|name| name == nic)
-        {
+        if self.has_device("nic-", nic)? {
             return Ok(false);
         }
         // Refused: there is no such thing.
@@ -319,10 +247,6 @@ impl Monitor {
 
     /// Starts a backup of a disk, unless its job is there already. It copies at most `speed` bytes a
     /// second; 0 for no bound.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
     pub fn start_backup(&mut self, folder: &Path, backup: &Backup, speed: u64) -> Result<()> {
         let job = backup.job();
         if self.job(backup)? != Job::Unknown {
@@ -347,10 +271,6 @@ impl Monitor {
     }
 
     /// Returns what became of a backup's job.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
     pub fn job(&mut self, backup: &Backup) -> Result<Job> {
         let id = backup.job();
         let jobs = self.run::<qmp::query_jobs>(json!({}))?;
@@ -362,10 +282,6 @@ impl Monitor {
     }
 
     /// Completes a backup whose job is concluded: its file gets its final name only here.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
     pub fn finish_backup(
         &mut self,
         folder: &Path,
@@ -391,20 +307,16 @@ impl Monitor {
     }
 
     /// Cancels a backup's job.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`](crate::qmp::Error).
     pub fn cancel_backup(&mut self, backup: &Backup) -> Result<()> {
         self.run::<qmp::job_cancel>(json!({ "id": backup.job() }))?;
         Ok(())
     }
 
-    /// Returns the id of a job that reads a disk.
-    fn running_job(&mut self, disk: &str) -> Result<Option<String>> {
-        let jobs = self.run::<qmp::query_jobs>(json!({}))?;
-        let mut ids = jobs.into_iter().map(|job| job.id);
-        Ok(ids.find(|id| id.split_once('.').is_some_and(|(of, _)| of == disk)))
+    fn has_device(&mut self, kind: &str, name: &str) -> Result<bool> {
+        Ok(self
+            .children(DEVICES, kind)?
+            .iter()
+            .any(|known| known == name))
     }
 
     fn device_del(&mut self, device: &str) -> Result<()> {

@@ -4,10 +4,12 @@
 //! in the guest's folder. Beside it are the guest's disks, its backups, and what QEMU is started
 //! with.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,29 +34,44 @@ const MAX_SOCKET_PATH: usize = 107;
 pub const MAX_NAME: usize = 15;
 
 /// The guests of a folder.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Host {
     folder: PathBuf,
-    is_tracing: bool,
+    traces: Option<PathBuf>,
+    /// Held while the parameters of a guest are changed.
+    lock: Mutex<()>,
 }
 
-/// What a guest's QEMU is started with. It reports these itself while it runs.
+/// What a guest's QEMU is started with. While it runs, it reports itself what it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
     /// The size of its memory, in bytes.
     pub memory: u64,
     /// Text for people.
     pub description: String,
+    /// Its disks, by name. Each is a file, which has the size.
+    pub disks: BTreeMap<String, Bounds>,
+    /// The MAC addresses of its network interfaces, by name.
+    pub nics: BTreeMap<String, String>,
+}
+
+/// The bounds of a disk; 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// In bytes a second.
+    pub bps: u64,
+    /// In requests a second.
+    pub iops: u64,
 }
 
 impl Host {
-    /// Makes the host of a folder, which is created. With `is_tracing` each QEMU writes all commands
-    /// and answers into a file `BOOT.log` in its guest's folder, which grows as long as it runs.
+    /// Makes the host of a folder, which is created. With a folder for `traces` each QEMU writes all
+    /// commands and answers into a file there, which grows as long as it runs.
     ///
     /// # Errors
     ///
     /// When the folder cannot be written, or its path is too long for sockets in it.
-    pub fn open(folder: &Path, is_tracing: bool) -> io::Result<Host> {
+    pub fn open(folder: &Path, traces: Option<&Path>) -> io::Result<Host> {
         fs::create_dir_all(folder)?;
         let folder = folder.canonicalize()?;
         let longest = folder.join("x".repeat(MAX_NAME)).join("qmp");
@@ -66,8 +83,20 @@ impl Host {
             );
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
-        fs::write(folder.join("firmware"), firmware::image())?;
-        Ok(Host { folder, is_tracing })
+        let (path, image) = (folder.join("firmware"), firmware::image());
+        if fs::read(&path).ok().as_ref() != Some(&image) {
+            fs::write(path, image)?;
+        }
+        if let Some(traces) = traces {
+            fs::create_dir_all(traces)?;
+        }
+        let traces = traces.map(Path::canonicalize).transpose()?;
+        let lock = Mutex::default();
+        Ok(Host {
+            folder,
+            traces,
+            lock,
+        })
     }
 
     /// Returns the names of all guests, running or not.
@@ -133,22 +162,35 @@ impl Host {
         })
     }
 
-    /// Sets what a guest's QEMU will be started with. With that the guest exists.
+    /// Changes what a guest's QEMU will be started with. With that the guest exists.
     ///
     /// # Errors
     ///
-    /// When its file cannot be written.
-    pub fn set_parameters(&self, guest: &str, parameters: &Parameters) -> io::Result<()> {
+    /// When its file cannot be read or written.
+    pub fn change_parameters(
+        &self,
+        guest: &str,
+        change: impl FnOnce(&mut Parameters),
+    ) -> io::Result<()> {
+        // Disks and network interfaces of a guest are changed by several threads.
+        let _lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parameters = match self.parameters(guest) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Parameters::default(),
+            parameters => parameters?,
+        };
+        change(&mut parameters);
         let folder = self.guest_folder(guest);
         fs::create_dir_all(&folder)?;
-        let (new, path) = (
-            folder.join("parameters.new"),
-            folder.join("parameters.json"),
-        );
+        let new = folder.join("parameters.new");
         let mut file = File::create(&new)?;
         file.write_all(json!(parameters).to_string().as_bytes())?;
         file.sync_all()?;
-        fs::rename(new, path)
+        fs::rename(new, folder.join("parameters.json"))
+    }
+
+    /// Returns the file of a guest's disk.
+    pub fn disk_file(&self, guest: &str, disk: &str) -> PathBuf {
+        self.guest_folder(guest).join(format!("{disk}.raw"))
     }
 
     /// Removes a guest that does not run, with its disks and backups.
@@ -180,6 +222,7 @@ impl Host {
         let Parameters {
             memory,
             description,
+            ..
         } = self.parameters(guest)?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
         let description = json!({ "qom-type": "secret", "id": "description", "data": description });
@@ -213,8 +256,9 @@ impl Host {
             .arg(folder.join("pid"));
         // With it errors go there, too.
         let log = self
-            .is_tracing
-            .then(|| folder.join(format!("{}.log", boot.trim())));
+            .traces
+            .as_ref()
+            .map(|traces| traces.join(format!("{guest}.{}", boot.trim())));
         if let Some(log) = &log {
             command
                 .arg("-D")

@@ -1,9 +1,14 @@
 #![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
+mod action;
+pub mod agent;
+pub mod backend;
 pub mod file;
 mod firmware;
 pub mod guest;
 pub mod host;
 pub mod key;
+pub mod objects;
 pub mod qmp;
 pub mod task;

@@ -40,11 +40,20 @@ impl Monitor {
     ///
     /// [`Error::Gone`], or [`Error::NoAnswer`] when the monitor is not free in time.
     pub fn connect(socket: &Path) -> Result<Monitor> {
+        Monitor::greet(socket).map_err(|error| match error.kind() {
+            // The last three: it has ended meanwhile. Nothing was asked of it yet.
+            ErrorKind::NotFound
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::BrokenPipe
+            | ErrorKind::UnexpectedEof => Error::Gone,
+            _ => error.into(),
+        })
+    }
+
+    fn greet(socket: &Path) -> io::Result<Monitor> {
         let until = Instant::now() + BOUND;
-        let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::Gone,
-            _ => Error::NoAnswer(format!("{}: {error}", socket.display())),
-        })?;
+        let stream = UnixStream::connect(socket)?;
         let writer = Bounded {
             stream: stream.try_clone()?,
             until,
@@ -53,17 +62,13 @@ impl Monitor {
         let mut monitor = Monitor(Qmp::new(Stream::new(reader, writer)));
         // The handshake panics when there is no greeting.
         if monitor.0.inner_mut().fill_buf()?.is_empty() {
-            return Err(Error::Gone);
+            return Err(ErrorKind::UnexpectedEof.into());
         }
         monitor.0.handshake()?;
         Ok(monitor)
     }
 
     /// Runs a command, whose arguments have to be those of its schema.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`].
     pub fn run<C: Command + DeserializeOwned>(&mut self, arguments: Value) -> Result<C::Ok> {
         let command: C = serde_json::from_value(arguments)
             .map_err(|error| Error::Refused(format!("arguments of {}: {error}", C::NAME)))?;
@@ -71,10 +76,6 @@ impl Monitor {
     }
 
     /// Reads a property of QEMU's object tree; `None` if there is no such object or property.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`].
     pub fn property(&mut self, path: &str, property: &str) -> Result<Option<Any>> {
         match self.run::<qmp::qom_get>(json!({ "path": path, "property": property })) {
             Ok(value) => Ok(Some(value)),
@@ -84,10 +85,6 @@ impl Monitor {
     }
 
     /// Returns the names of the children of an object whose names begin so, without that prefix.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Error`].
     pub fn children(&mut self, path: &str, prefix: &str) -> Result<Vec<String>> {
         let children = self.run::<qmp::qom_list>(json!({ "path": path }))?;
         let names = children.into_iter().map(|child| child.name);

@@ -7,6 +7,7 @@ use qapi::qmp;
 use rustix::process::Signal;
 use serde_json::json;
 use trueup_guests::guest::{Backup, Disk, Job};
+use trueup_guests::host::Bounds;
 use trueup_guests::qmp::Error;
 
 use crate::support::{MIB, TestHost, eventually};
@@ -92,7 +93,7 @@ fn sizes_of_disks_are_rounded_up_to_512() {
     let test = TestHost::new();
     let mut monitor = test.start("web", 32 * MIB);
     let folder = test.host.guest_folder("web");
-    monitor.plug_disk(&folder, "root", MIB + 1).unwrap();
+    test.plug(&mut monitor, "root", MIB + 1);
     assert_eq!(monitor.guest().unwrap().disks["root"].size, MIB + 512);
     for (asked, reported) in [(2 * MIB + 513, 2 * MIB + 1024), (MIB, MIB)] {
         monitor.resize_disk("root", asked).unwrap();
@@ -105,28 +106,22 @@ fn sizes_of_disks_are_rounded_up_to_512() {
 fn a_throttle_keeps_what_is_not_mentioned() {
     let test = TestHost::new();
     let mut monitor = test.start("web", 32 * MIB);
-    monitor
-        .plug_disk(&test.host.guest_folder("web"), "root", MIB)
-        .unwrap();
-    monitor.set_throttle("root", None, Some(7)).unwrap();
-    monitor
-        .set_throttle("root", Some(123_456_789), None)
-        .unwrap();
-    let disk = |bps, iops| Disk {
-        size: MIB,
-        bps,
-        iops,
+    test.plug(&mut monitor, "root", MIB);
+    let mut set = |name: &str, value: u64| {
+        monitor.run::<qmp::qom_set>(json!({
+            "path": "/objects/throttle-root", "property": "limits", "value": { name: value },
+        }))
     };
-    assert_eq!(monitor.guest().unwrap().disks["root"], disk(123_456_789, 7));
-    monitor.set_throttle("root", None, Some(0)).unwrap();
-    assert_eq!(monitor.guest().unwrap().disks["root"], disk(123_456_789, 0));
     let most = 1_000_000_000_000_000;
-    monitor.set_throttle("root", Some(most), None).unwrap();
-    let error = monitor
-        .set_throttle("root", Some(most + 1), None)
-        .unwrap_err();
+    set("iops-total", 7).unwrap();
+    set("bps-total", most).unwrap();
+    let error = set("bps-total", most + 1).unwrap_err();
     assert!(matches!(&error, Error::Refused(_)), "{error}");
-    assert_eq!(monitor.guest().unwrap().disks["root"], disk(most, 0));
+    let bounds = Bounds { bps: most, iops: 7 };
+    assert_eq!(
+        monitor.guest().unwrap().disks["root"],
+        Disk { size: MIB, bounds }
+    );
 }
 
 fn a_mac_address_is_in_lower_case() {
@@ -143,12 +138,10 @@ fn a_mac_address_is_in_lower_case() {
 fn a_disk_is_unplugged_without_the_guest() {
     let test = TestHost::new();
     let mut monitor = test.start("web", 32 * MIB);
-    let folder = test.host.guest_folder("web");
-    monitor.plug_disk(&folder, "root", MIB).unwrap();
-    monitor.destroy_disk(&folder, "root").unwrap();
+    test.plug(&mut monitor, "root", MIB);
+    monitor.unplug_disk("root").unwrap();
     assert!(monitor.guest().unwrap().disks.is_empty());
-    assert!(!folder.join("root.raw").exists());
-    monitor.plug_disk(&folder, "root", 2 * MIB).unwrap();
+    test.plug(&mut monitor, "root", 2 * MIB);
     assert_eq!(monitor.guest().unwrap().disks["root"].size, 2 * MIB);
 }
 
@@ -209,8 +202,8 @@ fn a_backup_outlives_its_client_and_waits_to_be_dismissed() {
     let folder = test.host.guest_folder("web");
     let mut monitor = test.start("web", 32 * MIB);
     let data: Vec<u8> = (0..4 * MIB).map(|at| (at / 4096) as u8).collect();
+    test.plug(&mut monitor, "root", 4 * MIB);
     fs::write(folder.join("root.raw"), &data).unwrap();
-    monitor.plug_disk(&folder, "root", 0).unwrap();
     // One that has a second to go on when its client is gone.
     monitor.start_backup(&folder, &backup(), 2 * MIB).unwrap();
     drop(monitor);
@@ -233,7 +226,7 @@ fn a_backup_cannot_run_twice() {
     let test = TestHost::new();
     let folder = test.host.guest_folder("web");
     let mut monitor = test.start("web", 32 * MIB);
-    monitor.plug_disk(&folder, "root", 4 * MIB).unwrap();
+    test.plug(&mut monitor, "root", 4 * MIB);
     monitor.start_backup(&folder, &backup(), 1).unwrap();
     monitor.start_backup(&folder, &backup(), 1).unwrap();
     let again = json!({
@@ -272,11 +265,11 @@ fn a_disk_that_is_backed_up_is_not_resized() {
     let test = TestHost::new();
     let folder = test.host.guest_folder("web");
     let mut monitor = test.start("web", 32 * MIB);
-    monitor.plug_disk(&folder, "root", 4 * MIB).unwrap();
+    test.plug(&mut monitor, "root", 4 * MIB);
     monitor.start_backup(&folder, &backup(), 1).unwrap();
     for refused in [
         monitor.resize_disk("root", 8 * MIB).unwrap_err(),
-        monitor.destroy_disk(&folder, "root").unwrap_err(),
+        monitor.unplug_disk("root").unwrap_err(),
     ] {
         assert!(matches!(refused, Error::Refused(_)), "{refused}");
     }

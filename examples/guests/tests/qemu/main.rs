@@ -15,7 +15,9 @@ macro_rules! tests {
 use tests;
 
 mod facts;
+mod states;
 mod support;
+mod trace;
 
 use std::process::{Command, ExitCode, Stdio};
 
@@ -34,12 +36,15 @@ fn main() -> ExitCode {
             "SKIPPED: all tests of guests, as there is no {QEMU} here: install Debian's qemu-system-x86"
         );
     }
-    let tests = facts::TESTS.iter().map(|(name, test)| {
-        let run = || -> Result<(), Failed> {
-            test();
-            Ok(())
-        };
-        Trial::test(*name, run).with_ignored_flag(!is_there)
-    });
+    let tests = facts::TESTS
+        .iter()
+        .chain(states::TESTS)
+        .map(|(name, test)| {
+            let run = || -> Result<(), Failed> {
+                test();
+                Ok(())
+            };
+            Trial::test(*name, run).with_ignored_flag(!is_there)
+        });
     libtest_mimic::run(&arguments, tests.collect()).exit_code()
 }

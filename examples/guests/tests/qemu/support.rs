@@ -1,19 +1,19 @@
 //! A host for one test. Its guests end with it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
-use trueup_guests::host::{Host, Parameters};
+use trueup_guests::host::{Bounds, Host, Parameters};
 use trueup_guests::qmp::Monitor;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
 pub(crate) struct TestHost {
     pub(crate) host: Host,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 impl TestHost {
@@ -21,21 +21,27 @@ impl TestHost {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         // Not below the target directory: a socket's path has to be short.
-        let folder = std::env::temp_dir().join(format!("guests-{}-{count}", std::process::id()));
-        let host = Host::open(&folder, true).unwrap();
+        let folder = std::env::temp_dir().join(format!("trueup-{}-{count}", std::process::id()));
+        let host = Host::open(&folder.join("guests"), None).unwrap();
         TestHost { host, folder }
     }
 
     /// Creates and starts a guest.
     pub(crate) fn start(&self, guest: &str, memory: u64) -> Monitor {
         let description = format!("the \"guest\", {guest}");
-        let parameters = Parameters {
-            memory,
-            description,
+        let set = |parameters: &mut Parameters| {
+            (parameters.memory, parameters.description) = (memory, description);
         };
-        self.host.set_parameters(guest, &parameters).unwrap();
+        self.host.change_parameters(guest, set).unwrap();
         self.host.start(guest).unwrap();
         self.monitor(guest)
+    }
+
+    /// Plugs in a new disk.
+    pub(crate) fn plug(&self, monitor: &mut Monitor, disk: &str, size: u64) {
+        let file = self.host.disk_file("web", disk);
+        File::create(&file).unwrap().set_len(size).unwrap();
+        monitor.plug_disk(disk, &file, Bounds::default()).unwrap();
     }
 
     pub(crate) fn monitor(&self, guest: &str) -> Monitor {

@@ -1,0 +1,224 @@
+//! Actions: what is changed of a guest that runs and of one that does not.
+//!
+//! Each first changes what the guest is started with, then asks its QEMU, if there is one. Each may
+//! be asked for again: one whose answer was lost simply is.
+
+use std::fs::{File, OpenOptions};
+use std::time::{Duration, UNIX_EPOCH};
+
+use trueup_control::{Action, Started, Verb};
+
+use crate::guest::{Backup, remove_file};
+use crate::host::{Bounds, Host};
+use crate::key::Key;
+use crate::qmp::{Error, Monitor, Result};
+use crate::task::{Kind, TaskId};
+
+/// How long a guest may take to power off, before its QEMU is told to quit.
+const STOP_BOUND: Duration = Duration::from_secs(10);
+
+/// Starts an action. A backup copies at most `backup_speed` bytes a second; 0 for no bound.
+///
+/// # Errors
+///
+/// Those of [`Error`]; [`Error::Gone`] also when the object's guest does not exist.
+pub(crate) fn start(host: &Host, action: &Action, backup_speed: u64) -> Result<Started> {
+    let key = Key::parse(&action.key).ok_or_else(|| refused("no such kind of object"))?;
+    match key {
+        Key::Guest(guest) => guest_action(host, guest, action),
+        Key::Disk(guest, disk) => disk_action(host, guest, disk, action),
+        Key::Nic(guest, nic) => nic_action(host, guest, nic, action),
+        Key::Backup(guest, disk, name) => match action.verb {
+            Verb::Create => {
+                let mut monitor = host.monitor(guest)?;
+                let (boot, folder) = (monitor.boot()?, host.guest_folder(guest));
+                monitor.start_backup(&folder, &Backup::new(disk, name), backup_speed)?;
+                Ok(task(guest, &boot, Kind::Backup(disk, name)))
+            }
+            Verb::Destroy => {
+                remove_file(
+                    &host
+                        .guest_folder(guest)
+                        .join(Backup::new(disk, name).file()),
+                )?;
+                Ok(Started::Done)
+            }
+            _ => Err(refused("a backup is made and removed, and not changed")),
+        },
+    }
+}
+
+fn guest_action(host: &Host, guest: &str, action: &Action) -> Result<Started> {
+    match action.verb {
+        Verb::Destroy => match begin_stop(host, guest, Kind::Destroy)? {
+            Some(task) => return Ok(task),
+            None => host.remove(guest)?,
+        },
+        Verb::Create | Verb::Configure => {
+            let (memory, description) = (number(action, "memory"), text(action, "description"));
+            host.change_parameters(guest, |parameters| {
+                parameters.memory = memory.unwrap_or(parameters.memory);
+                if let Some(description) = description {
+                    parameters.description = description.to_owned();
+                }
+            })?;
+            if let (Some(description), Some(mut monitor)) = (description, running(host, guest)?) {
+                monitor.describe(description)?;
+            }
+            // Other memory takes effect at the next start: once the guest has stopped, its run
+            // state differs.
+            if action.verb == Verb::Configure && memory.is_some() {
+                return Ok(begin_stop(host, guest, Kind::Stop)?.unwrap_or(Started::Done));
+            }
+            return set_state(host, guest, action);
+        }
+        Verb::SetRunState => return set_state(host, guest, action),
+        _ => return Err(refused("no such action")),
+    }
+    Ok(Started::Done)
+}
+
+fn set_state(host: &Host, guest: &str, action: &Action) -> Result<Started> {
+    let state = action.run_state.as_ref().map(|change| change.new.expose());
+    let is_running = match state {
+        None => return Ok(Started::Done),
+        Some("running") => true,
+        Some("paused") => false,
+        Some(_) => return Ok(begin_stop(host, guest, Kind::Stop)?.unwrap_or(Started::Done)),
+    };
+    let mut monitor = match running(host, guest)? {
+        Some(monitor) => monitor,
+        None => {
+            host.start(guest)?;
+            host.monitor(guest)?
+        }
+    };
+    // Before its processor runs it has all that it is started with.
+    let parameters = host.parameters(guest)?;
+    for (disk, bounds) in parameters.disks {
+        monitor.plug_disk(&disk, &host.disk_file(guest, &disk), bounds)?;
+    }
+    for (nic, mac) in parameters.nics {
+        monitor.plug_nic(&nic, &mac)?;
+    }
+    monitor.set_running(is_running)?;
+    Ok(Started::Done)
+}
+
+/// Begins to stop a guest, unless it has stopped already.
+fn begin_stop(host: &Host, guest: &str, kind: fn(u64) -> Kind<'static>) -> Result<Option<Started>> {
+    let Some(mut monitor) = running(host, guest)? else {
+        return Ok(None);
+    };
+    let boot = monitor.boot()?;
+    monitor.stop(false)?;
+    Ok(Some(task(
+        guest,
+        &boot,
+        kind(seconds() + STOP_BOUND.as_secs()),
+    )))
+}
+
+fn disk_action(host: &Host, guest: &str, disk: &str, action: &Action) -> Result<Started> {
+    let known = parameters(host, guest)?.disks.get(disk).copied();
+    let mut monitor = running(host, guest)?;
+    let (file, size) = (host.disk_file(guest, disk), number(action, "size"));
+    if action.verb == Verb::Destroy {
+        host.change_parameters(guest, |parameters| {
+            parameters.disks.remove(disk);
+        })?;
+        if let Some(monitor) = &mut monitor {
+            monitor.unplug_disk(disk)?;
+        }
+        remove_file(&file)?;
+        return Ok(Started::Done);
+    }
+    if known.is_none() {
+        // A file that is there was left by a removal that was cut off.
+        let size = size.ok_or_else(|| refused("it has no size"))?;
+        File::create(&file)?.set_len(size)?;
+    }
+    let old = known.unwrap_or_default();
+    let bounds = Bounds {
+        bps: number(action, "bps").unwrap_or(old.bps),
+        iops: number(action, "iops").unwrap_or(old.iops),
+    };
+    host.change_parameters(guest, |parameters| {
+        parameters.disks.insert(disk.to_owned(), bounds);
+    })?;
+    let resized = size.filter(|_| action.verb == Verb::Configure);
+    match (&mut monitor, resized) {
+        (Some(monitor), resized) => {
+            monitor.plug_disk(disk, &file, bounds)?;
+            if let Some(size) = resized {
+                monitor.resize_disk(disk, size)?;
+            }
+        }
+        (None, Some(size)) => OpenOptions::new().write(true).open(file)?.set_len(size)?,
+        (None, None) => {}
+    }
+    Ok(Started::Done)
+}
+
+fn nic_action(host: &Host, guest: &str, nic: &str, action: &Action) -> Result<Started> {
+    parameters(host, guest)?;
+    let mac = text(action, "mac");
+    host.change_parameters(guest, |parameters| {
+        match mac.filter(|_| action.verb != Verb::Destroy) {
+            Some(mac) => parameters.nics.insert(nic.to_owned(), mac.to_owned()),
+            None => parameters.nics.remove(nic),
+        };
+    })?;
+    let Some(mut monitor) = running(host, guest)? else {
+        return Ok(Started::Done);
+    };
+    match (&action.verb, mac) {
+        (Verb::Create, Some(mac)) => {
+            monitor.plug_nic(nic, mac)?;
+            Ok(Started::Done)
+        }
+        // With another address it is another device, which is created once this one is gone.
+        _ => {
+            let boot = monitor.boot()?;
+            monitor.begin_unplugging(nic)?;
+            Ok(task(guest, &boot, Kind::Unplug(nic)))
+        }
+    }
+}
+
+/// Returns the monitor of a guest that runs.
+pub(crate) fn running(host: &Host, guest: &str) -> Result<Option<Monitor>> {
+    match host.monitor(guest) {
+        Ok(monitor) => Ok(Some(monitor)),
+        Err(Error::Gone) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn parameters(host: &Host, guest: &str) -> Result<crate::host::Parameters> {
+    host.parameters(guest).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::Gone,
+        _ => error.into(),
+    })
+}
+
+fn text<'a>(action: &'a Action, field: &str) -> Option<&'a str> {
+    action.new_value(field).map(|value| value.expose())
+}
+
+fn number(action: &Action, field: &str) -> Option<u64> {
+    text(action, field)?.parse().ok()
+}
+
+fn task(guest: &str, boot: &str, kind: Kind<'_>) -> Started {
+    Started::Task(TaskId { guest, boot, kind }.to_string())
+}
+
+fn refused(why: &str) -> Error {
+    Error::Refused(why.to_owned())
+}
+
+/// Returns the time in seconds since 1970: it is compared across restarts of the agent.
+pub(crate) fn seconds() -> u64 {
+    UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
+}
