@@ -12,6 +12,7 @@ use crate::{Gate, Normalisers, Policy};
 /// The settings of an [`Engine`](crate::Engine).
 #[derive(Clone)]
 pub struct Config {
+    pub(crate) name: String,
     pub(crate) policy: Policy,
     pub(crate) normalisers: Normalisers,
     pub(crate) gate: Gate,
@@ -28,6 +29,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
+            name: "control".to_owned(),
             policy: Policy::ignore(),
             normalisers: Normalisers::new(),
             gate: Gate::closed(),
@@ -44,6 +46,14 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Sets the name of the engine in its journal: `control` by default. Engines that share a journal
+    /// need different names. A `/` in it becomes `-`.
+    #[must_use]
+    pub fn with_name(mut self, name: &str) -> Config {
+        self.name = name.replace('/', "-");
+        self
+    }
+
     /// Sets what to do with objects that are only desired, or only there. By default they stay as
     /// they are.
     #[must_use]
@@ -146,6 +156,7 @@ impl Config {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
+            .field("name", &self.name)
             .field("policy", &self.policy)
             .field("normalisers", &self.normalisers)
             .field("gate", &self.gate)

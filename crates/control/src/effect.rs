@@ -9,8 +9,10 @@ pub(crate) enum Effect {
     Happened,
     /// It did not, so far.
     NotYet,
+    /// The object is neither as before nor as after it.
+    Mixed,
     /// The object does not show it.
-    Unclear,
+    NotShown,
 }
 
 /// Compares the action's changes with its object now: all new values are there, or all old ones, or
@@ -23,7 +25,8 @@ pub(crate) fn effect(
     let object = match (&action.verb, observed) {
         (Verb::Create, None) | (Verb::Destroy, Some(_)) => return Effect::NotYet,
         (Verb::Create, Some(_)) | (Verb::Destroy, None) => return Effect::Happened,
-        (Verb::Other(_), _) | (_, None) => return Effect::Unclear,
+        (Verb::Other(_), _) => return Effect::NotShown,
+        (_, None) => return Effect::Mixed,
         (_, Some(object)) => object,
     };
     let (mut is_new, mut is_old, mut compared) = (true, true, false);
@@ -47,7 +50,8 @@ pub(crate) fn effect(
     match (compared, is_new, is_old) {
         (true, true, false) => Effect::Happened,
         (true, false, true) => Effect::NotYet,
-        _ => Effect::Unclear,
+        (true, ..) => Effect::Mixed,
+        (false, ..) => Effect::NotShown,
     }
 }
 
@@ -79,20 +83,20 @@ mod tests {
         for (memory, name, expected) in [
             ("2048", "b", Effect::Happened),
             ("1024", "a", Effect::NotYet),
-            ("2048", "a", Effect::Unclear),
-            ("512", "c", Effect::Unclear),
+            ("2048", "a", Effect::Mixed),
+            ("512", "c", Effect::Mixed),
         ] {
             let found = effect(&action, Some(&object(memory, name)), &normalisers);
             assert_eq!(found, expected, "{memory} {name}");
         }
-        assert_eq!(effect(&action, None, &normalisers), Effect::Unclear);
+        assert_eq!(effect(&action, None, &normalisers), Effect::Mixed);
         action.changes.drain(..2);
         let found = effect(&action, Some(&object("2048", "b")), &normalisers);
-        assert_eq!(found, Effect::Unclear);
+        assert_eq!(found, Effect::NotShown);
         for (verb, absent, present) in [
             (Verb::Create, Effect::NotYet, Effect::Happened),
             (Verb::Destroy, Effect::Happened, Effect::NotYet),
-            (Verb::Other("x".into()), Effect::Unclear, Effect::Unclear),
+            (Verb::Other("x".into()), Effect::NotShown, Effect::NotShown),
         ] {
             let action = Action::new("vm7", verb);
             assert_eq!(effect(&action, None, &normalisers), absent);

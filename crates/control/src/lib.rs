@@ -5,6 +5,7 @@ mod action;
 mod backend;
 mod config;
 mod effect;
+mod engine;
 mod error;
 mod gate;
 mod normalise;
@@ -12,19 +13,26 @@ mod object;
 mod plan;
 mod provider;
 mod record;
+mod report;
 #[cfg(feature = "signed")]
 mod signed;
+mod trace;
 mod watched_file;
 
 pub use action::{Action, Change, Class, Verb};
 pub use backend::{Backend, Found, Started, Task};
 pub use config::Config;
+pub use engine::{
+    ApprovalRequest, Engine, EngineHandle, EngineSubscription, JobState, Operation, OperationState,
+    Verdict,
+};
 pub use error::{Error, ErrorKind};
 pub use gate::{ActionHash, Approval, Gate, Verifier};
 pub use normalise::{Normalisers, lower_case, round_up, trim_end};
 pub use object::{Object, Objects, Value};
 pub use plan::{Plan, Policy, plan};
 pub use provider::{Desired, Failing, Fixed, Provider, ProviderSubscription, Unset};
+pub use report::{ControlOp, Failure, Outcome, Pending, Report};
 #[cfg(feature = "signed")]
 pub use signed::public_key;
 pub use watched_file::{WatchedFile, parse_json};

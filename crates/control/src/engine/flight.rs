@@ -1,0 +1,81 @@
+//! Operations in flight, as the engine knows them.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use trueup_journal::Execution;
+use trueup_reconcile::ErrorClass;
+
+use crate::Action;
+use crate::record::Record;
+
+/// The operations in flight by the key of their object: at most one each.
+pub(crate) type Flights = BTreeMap<String, Flight>;
+
+/// An operation that was recorded as started, and has no recorded outcome.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    /// What it does; `None` if its record cannot be read.
+    pub(crate) record: Option<Record>,
+    /// The right to record what becomes of it; `None` while a thread has taken it, and if it is in
+    /// doubt.
+    pub(crate) execution: Option<Execution>,
+    pub(crate) phase: Phase,
+}
+
+/// How far an operation in flight is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The backend was asked to start it, and has not answered yet.
+    Starting,
+    /// A task does it.
+    Running {
+        task: String,
+        progress: Option<String>,
+        since: SystemTime,
+    },
+    /// The backend says that it is done: it is read back.
+    Done,
+    /// The answer was lost: the backend is asked, or its object observed.
+    Lost { why: String },
+    /// The truth is not known: the operator decides.
+    InDoubt { why: String },
+}
+
+/// What the backend says of an operation, before its object is observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Succeeded,
+    Failed(String),
+    /// It never arrived.
+    Never,
+    /// Its object has to show it.
+    NotSaid(String),
+}
+
+/// An operation whose outcome was recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) action: Action,
+    pub(crate) is_job: bool,
+    pub(crate) end: End,
+}
+
+/// An outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Succeeded,
+    /// It took effect, and the object reads back as something else.
+    StoredOtherwise,
+    Failed(ErrorClass, String),
+    /// There was no effect: it may run again.
+    Never,
+}
+
+impl Flight {
+    /// Returns true if a job asked for it. An operation whose record cannot be read counts as one:
+    /// no pass ends it.
+    pub(crate) fn is_job(&self) -> bool {
+        self.record.as_ref().is_none_or(|record| record.is_job)
+    }
+}

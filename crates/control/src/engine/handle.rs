@@ -1,0 +1,249 @@
+//! The handle of an engine, for the program and its operator.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::approvals::ApprovalRequest;
+use super::flight::Phase;
+use super::job::JobState;
+use super::shared::{Shared, guarded};
+use crate::{Action, Backend, Error, ErrorKind};
+
+/// A handle of an engine. Clones are the same one, and can be used from any thread, whether a loop
+/// drives the engine or not.
+pub struct EngineHandle<B: Backend>(pub(super) Arc<Shared<B>>);
+
+/// An operation in flight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Operation {
+    /// The key of its object.
+    pub key: String,
+    /// What it does; `None` if its record cannot be read.
+    pub action: Option<Action>,
+    /// The name of its request to the backend.
+    pub request: Option<String>,
+    /// The time of its start.
+    pub started: Option<SystemTime>,
+    /// How far it is.
+    pub state: OperationState,
+}
+
+/// How far an operation in flight is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperationState {
+    /// The backend was asked to start it, and has not answered yet, or its answer was lost.
+    Started,
+    /// A task does it.
+    Running {
+        /// The task's id.
+        task: String,
+        /// How far it is, in the backend's words.
+        progress: Option<String>,
+    },
+    /// It cannot be found out whether it took effect.
+    InDoubt(String),
+}
+
+/// What the operator says of an operation in doubt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It took effect.
+    Happened,
+    /// It took effect in part, or with an error: it is not tried again, and its job answers that
+    /// it failed.
+    Failed(String),
+    /// It had no effect, and will have none: it may run again.
+    NeverHappened,
+}
+
+impl<B: Backend> EngineHandle<B> {
+    /// Executes an action at most once for this idempotency key: across threads, calls, crashes and
+    /// restarts. Asked again with the key, whatever the action, it returns the state of the first
+    /// one, and its outcome once it has ended. It waits for the backend's answer, not for a task.
+    ///
+    /// # Errors
+    ///
+    /// [`Journal`](ErrorKind::Journal): nothing was begun. [`Backend`](ErrorKind::Backend): the
+    /// state of the object, which an approval is over, could not be observed. [`Invalid`]: the
+    /// idempotency key is empty. [`Timeout`](ErrorKind::Timeout): the backend has not answered yet;
+    /// ask again.
+    ///
+    /// [`Invalid`]: ErrorKind::Invalid
+    pub fn submit_job(&self, idempotency_key: &str, action: Action) -> Result<JobState, Error> {
+        if idempotency_key.is_empty() {
+            let message = "a job needs an idempotency key";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.0.recover()?;
+        let (shared, job) = (Arc::clone(&self.0), idempotency_key.to_owned());
+        let lane = action.key.clone();
+        let ticket = self
+            .0
+            .queue
+            .submit(lane, move || shared.run_job(&job, action));
+        let ticket = ticket.map_err(|rejected| {
+            let message = format!("the job was not taken: {rejected}");
+            Error::new(ErrorKind::Invalid, message)
+        })?;
+        let outcome = ticket.wait(self.0.config.start_wait).map_err(|error| {
+            let message = "the backend has not answered yet: ask again";
+            Error::new(ErrorKind::Timeout, message).with_source(error)
+        })?;
+        outcome.done().unwrap_or_else(|| {
+            let message = "the job was not run: the engine has ended";
+            Err(Error::new(ErrorKind::Invalid, message))
+        })
+    }
+
+    /// Returns the state of a job, and asks for the end of its task; `None` if it never began, or
+    /// never happened.
+    ///
+    /// # Errors
+    ///
+    /// [`Journal`](ErrorKind::Journal).
+    pub fn job(&self, idempotency_key: &str) -> Result<Option<JobState>, Error> {
+        self.0.recover()?;
+        self.0.job_state(idempotency_key)
+    }
+
+    /// Submits a job, and waits until it has ended, was refused, or is in doubt.
+    ///
+    /// # Errors
+    ///
+    /// [`Timeout`](ErrorKind::Timeout): the job goes on. Otherwise as
+    /// [`submit_job`](Self::submit_job).
+    pub fn wait_job(
+        &self,
+        idempotency_key: &str,
+        action: &Action,
+        timeout: Duration,
+    ) -> Result<JobState, Error> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            match self.submit_job(idempotency_key, action.clone()) {
+                Ok(JobState::Waiting | JobState::Running { .. }) => {}
+                Err(error) if error.kind() == ErrorKind::Timeout => {}
+                other => return other,
+            }
+            let now = Instant::now();
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(now));
+            if left.is_zero() {
+                let message = format!("the job {idempotency_key:?} has not ended yet: ask again");
+                return Err(Error::new(ErrorKind::Timeout, message));
+            }
+            thread::sleep(left.min(self.0.config.poll));
+        }
+    }
+
+    /// Returns the actions that wait for an approval.
+    pub fn approvals(&self) -> Vec<ApprovalRequest> {
+        self.0.state().approvals.waiting().cloned().collect()
+    }
+
+    /// Gives the agent a token, and requests a pass. The next pass, or the next call for its job,
+    /// begins the action. The token is spent only then.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`](ErrorKind::Malformed), [`Signature`](ErrorKind::Signature),
+    /// [`Expired`](ErrorKind::Expired), or [`NotWaiting`](ErrorKind::NotWaiting) if no action waits
+    /// for it. None of them spends a token.
+    pub fn approve(&self, token: &str) -> Result<(), Error> {
+        let approval = self.0.config.gate.check(token, self.0.config.now())?;
+        self.0.state().approvals.give(approval)?;
+        self.0.request_pass();
+        Ok(())
+    }
+
+    /// Returns the operations in flight, by the key of their object.
+    ///
+    /// # Errors
+    ///
+    /// [`Journal`](ErrorKind::Journal).
+    pub fn operations(&self) -> Result<Vec<Operation>, Error> {
+        self.0.recover()?;
+        let state = self.0.state();
+        let operations = state.flights.iter().map(|(key, flight)| {
+            let record = flight.record.as_ref();
+            Operation {
+                key: key.clone(),
+                action: record.map(|record| record.action.clone()),
+                request: record.map(|record| record.request.clone()),
+                started: record.map(|record| record.started()),
+                state: match flight.phase.clone() {
+                    Phase::Running { task, progress, .. } => {
+                        OperationState::Running { task, progress }
+                    }
+                    Phase::InDoubt { why } => OperationState::InDoubt(why),
+                    _ => OperationState::Started,
+                },
+            }
+        });
+        Ok(operations.collect())
+    }
+
+    /// Asks the backend to end the task of an object's operation. What became of it is asked of
+    /// the task, in the next pass.
+    ///
+    /// # Errors
+    ///
+    /// [`NoOperation`](ErrorKind::NoOperation) if no task runs on the object, and the backend's.
+    pub fn cancel(&self, key: &str) -> Result<(), Error> {
+        self.0.recover()?;
+        let phase = self.0.state().flights.get(key).map(|it| it.phase.clone());
+        let Some(Phase::Running { task, .. }) = phase else {
+            let message = format!("no task runs on {key}");
+            return Err(Error::new(ErrorKind::NoOperation, message));
+        };
+        guarded("the backend", || self.0.backend.cancel(&task)).and_then(|result| result)?;
+        self.0.request_pass();
+        Ok(())
+    }
+
+    /// Records what the operator says of the operation in doubt on an object.
+    ///
+    /// # Errors
+    ///
+    /// [`NoOperation`](ErrorKind::NoOperation) if none is in doubt;
+    /// [`Journal`](ErrorKind::Journal).
+    pub fn resolve(&self, key: &str, verdict: Verdict) -> Result<(), Error> {
+        self.0.recover()?;
+        let mut state = self.0.state();
+        let flight = state.flights.get(key);
+        if !flight.is_some_and(|it| matches!(it.phase, Phase::InDoubt { .. })) {
+            let message = format!("no operation on {key} is in doubt");
+            return Err(Error::new(ErrorKind::NoOperation, message));
+        }
+        let now = self.0.config.now();
+        let execution = self.0.operations.resume(&self.0.name(key));
+        let execution = execution.map_err(Error::journal)?;
+        let recorded = match verdict {
+            Verdict::Happened => execution.succeeded(b"", now),
+            Verdict::Failed(why) => execution.failed(&why, None, now),
+            Verdict::NeverHappened => {
+                execution.not_executed("the operator: it never happened", None, now)
+            }
+        };
+        recorded.map_err(Error::journal)?;
+        state.flights.remove(key);
+        drop(state);
+        self.0.request_pass();
+        Ok(())
+    }
+}
+
+impl<B: Backend> Clone for EngineHandle<B> {
+    fn clone(&self) -> Self {
+        EngineHandle(Arc::clone(&self.0))
+    }
+}
+
+impl<B: Backend> fmt::Debug for EngineHandle<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EngineHandle")
+    }
+}

@@ -1,0 +1,165 @@
+//! One-time jobs: an action that is executed at most once for its idempotency key.
+
+use trueup_journal::{KeyState, Outcome};
+use trueup_reconcile::ErrorClass;
+
+use super::ApprovalRequest;
+use super::flight::Phase;
+use super::shared::Shared;
+use super::start::StartOutcome;
+use crate::{Action, Backend, Class, Error, ErrorKind};
+
+/// The state of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JobState {
+    /// It has not begun: another operation on its object is in flight. Submit it again.
+    Waiting,
+    /// It has not begun: its action is destructive. Submit it again once it is approved.
+    NeedsApproval(ApprovalRequest),
+    /// It was refused, without an effect. Submitted again, it is tried again.
+    Refused {
+        /// The class of the refusal.
+        class: ErrorClass,
+        /// The backend's words for it.
+        message: String,
+    },
+    /// It is in flight.
+    Running {
+        /// The id of the task that does it, if there is one.
+        task: Option<String>,
+        /// How far it is, in the backend's words.
+        progress: Option<String>,
+    },
+    /// It took effect. This answer stays.
+    Succeeded,
+    /// Its task failed, for this reason. This answer stays.
+    Failed(String),
+    /// It cannot be found out whether it took effect: the operator decides.
+    InDoubt(String),
+}
+
+impl JobState {
+    /// Returns true if the answer stays: it succeeded or failed.
+    pub fn is_ended(&self) -> bool {
+        matches!(self, JobState::Succeeded | JobState::Failed(_))
+    }
+}
+
+impl<B: Backend> Shared<B> {
+    /// Runs a job, in the lane of its object.
+    pub(super) fn run_job(&self, job: &str, action: Action) -> Result<JobState, Error> {
+        // A job may have ended as one that never happened: then it is started anew.
+        if let Some(state) = self.job_state(job)? {
+            return Ok(state);
+        }
+        if self.state().flights.contains_key(&action.key) {
+            return Ok(JobState::Waiting);
+        }
+        let now = self.config.now();
+        let (approval, request) = match self.needs_approval(&action)? {
+            None => (None, None),
+            Some(request) => {
+                let found = self.state().approvals.find(request.hash, now);
+                if found.is_none() {
+                    return Ok(JobState::NeedsApproval(request));
+                }
+                (found, Some(request))
+            }
+        };
+        let outcome = self.start(action, approval.as_ref(), Some(job));
+        if let Some(request) = &request {
+            let refused = match &outcome {
+                StartOutcome::InFlight | StartOutcome::Refused(..) => Some(None),
+                StartOutcome::NotApproved(why) => Some(Some(why.clone())),
+                _ => None,
+            };
+            if let Some(refused) = refused {
+                self.state().approvals.remove(request.hash, refused);
+            }
+        }
+        match (outcome, request) {
+            (StartOutcome::InFlight | StartOutcome::Repeated(_), _) => {
+                Ok(self.job_state(job)?.unwrap_or(JobState::Waiting))
+            }
+            (StartOutcome::Refused(class, message), _) => Ok(JobState::Refused { class, message }),
+            (StartOutcome::NotApproved(why), Some(mut request)) => {
+                request.refused = Some(why);
+                Ok(JobState::NeedsApproval(request))
+            }
+            (StartOutcome::Busy | StartOutcome::NotApproved(_), _) => Ok(JobState::Waiting),
+            (StartOutcome::NotRecorded(error), _) => Err(error),
+        }
+    }
+
+    /// Returns the approval that an action waits for, if it is destructive.
+    fn needs_approval(&self, action: &Action) -> Result<Option<ApprovalRequest>, Error> {
+        let observed = self.observe()?;
+        let object = observed.get(&action.key);
+        if self.class(action, object) == Class::Benign {
+            return Ok(None);
+        }
+        let hash = self.config.gate.hash(action, object);
+        Ok(Some(self.state().approvals.add_job(hash, action.clone())))
+    }
+
+    /// Returns the state of a job, and looks for its end if it is in flight; `None` if it never
+    /// began, or never happened.
+    pub(super) fn job_state(&self, job: &str) -> Result<Option<JobState>, Error> {
+        let Some(operation) = self.operation_of(job)? else {
+            return self.ended_job(job);
+        };
+        let Some(key) = self.key(&operation) else {
+            let message = format!("the idempotency key {job:?} belongs to another engine");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        };
+        let answered = self.ask(&|of, is_job| is_job && of == key);
+        if !answered.is_empty() {
+            let observed = self.observe();
+            self.end(answered, observed.as_ref().ok());
+        }
+        if self.operation_of(job)?.is_none() {
+            return self.ended_job(job);
+        }
+        let state = self.state();
+        Ok(Some(match state.flights.get(key).map(|it| &it.phase) {
+            Some(Phase::Running { task, progress, .. }) => JobState::Running {
+                task: Some(task.clone()),
+                progress: progress.clone(),
+            },
+            Some(Phase::InDoubt { why }) => JobState::InDoubt(why.clone()),
+            Some(_) => JobState::Running {
+                task: None,
+                progress: None,
+            },
+            None => JobState::InDoubt("its end was not recorded".to_owned()),
+        }))
+    }
+
+    /// Returns the name of the job's operation, if that is in flight.
+    fn operation_of(&self, job: &str) -> Result<Option<String>, Error> {
+        let state = self.operations.key(self.name(job).as_bytes());
+        Ok(match state.map_err(Error::journal)? {
+            Some(KeyState::InProgress { operation } | KeyState::InDoubt { operation }) => {
+                Some(operation)
+            }
+            _ => None,
+        })
+    }
+
+    fn ended_job(&self, job: &str) -> Result<Option<JobState>, Error> {
+        let state = self.operations.key(self.name(job).as_bytes());
+        Ok(match state.map_err(Error::journal)? {
+            Some(KeyState::Ended { outcome, .. }) => Some(match outcome {
+                Outcome::Succeeded(_) => JobState::Succeeded,
+                Outcome::Failed(why) | Outcome::Compensated(why) => JobState::Failed(why),
+                _ => JobState::InDoubt("its outcome is of a later version".to_owned()),
+            }),
+            Some(_) => Some(JobState::Running {
+                task: None,
+                progress: None,
+            }),
+            None => None,
+        })
+    }
+}

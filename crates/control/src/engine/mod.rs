@@ -1,0 +1,190 @@
+//! The engine: the source that drives a backend with tasks.
+
+mod approvals;
+mod flight;
+mod handle;
+mod job;
+mod outcome;
+mod pass;
+mod recover;
+mod shared;
+mod start;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use trueup_journal::Journal;
+use trueup_reconcile::{Hints, Ledger, Observation, OpKey, PassLimits, Source, Status, Subscribed};
+
+pub use approvals::ApprovalRequest;
+pub(crate) use flight::End;
+pub use handle::{EngineHandle, Operation, OperationState, Verdict};
+pub use job::JobState;
+
+use self::pass::Pass;
+use self::shared::{Shared, guarded};
+use crate::provider::LastKnown;
+use crate::report::op_key;
+use crate::{Backend, Config, Desired, Error, Objects, Provider, ProviderSubscription, Report};
+
+/// Brings the objects of a backend into the desired state of a provider.
+///
+/// It is a [`Source`]: a loop of trueup-loop drives it, or a graph holds it. All that it has to know
+/// after a crash is in the journal. An [`EngineHandle`] submits jobs and answers the operator.
+pub struct Engine<B: Backend, P> {
+    shared: Arc<Shared<B>>,
+    provider: P,
+    last_known: LastKnown,
+    /// The objects desired in the last pass, if they were known.
+    last_desired: Option<Objects>,
+    statuses: BTreeMap<String, Arc<Status>>,
+}
+
+impl<B: Backend, P: Provider> Engine<B, P> {
+    /// Makes an engine. It writes nothing before its first pass or job.
+    ///
+    /// # Errors
+    ///
+    /// When the threads of its lanes cannot be started.
+    pub fn new(
+        backend: B,
+        provider: P,
+        journal: &Journal,
+        config: Config,
+    ) -> Result<Engine<B, P>, Error> {
+        Ok(Engine {
+            shared: Shared::new(backend, journal, config)?,
+            provider,
+            last_known: LastKnown::new(),
+            last_desired: None,
+            statuses: BTreeMap::new(),
+        })
+    }
+
+    /// Returns a handle: for jobs, approvals, cancels, and operations in doubt.
+    pub fn handle(&self) -> EngineHandle<B> {
+        EngineHandle(Arc::clone(&self.shared))
+    }
+
+    fn ask_provider(&mut self) {
+        let answer = guarded("the provider", || self.provider.desired());
+        let answer = answer.and_then(|answer| answer);
+        let config = &self.shared.config;
+        self.last_known
+            .update(answer, config.now(), config.max_staleness);
+    }
+}
+
+impl<B: Backend, P: Provider> Source for Engine<B, P> {
+    type Scope = ();
+    /// The provider has the desired state.
+    type Desired = ();
+    type Options = ();
+    type Report = Report;
+    type Observed = Objects;
+    type Error = Error;
+    type Subscription = EngineSubscription;
+
+    fn reconcile(
+        &mut self,
+        scope: &(),
+        desired: &(),
+        ledger: &mut dyn Ledger,
+        options: &(),
+    ) -> Result<Report, Error> {
+        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
+    }
+
+    /// Each pass observes everything.
+    fn reconcile_within(
+        &mut self,
+        (): &(),
+        (): &(),
+        ledger: &mut dyn Ledger,
+        (): &(),
+        limits: &PassLimits<'_>,
+    ) -> Result<Report, Error> {
+        self.shared.recover()?;
+        self.ask_provider();
+        let pass = Pass {
+            shared: &self.shared,
+            last_known: &self.last_known,
+            last_desired: self.last_desired.as_ref(),
+            ledger,
+            limits,
+        };
+        let mut report = pass.run()?;
+        if let Desired::Known(objects) = self.last_known.desired() {
+            self.last_desired = Some(objects.clone());
+        }
+        let statuses = std::mem::take(&mut self.statuses);
+        self.statuses = report.note_statuses(statuses);
+        Ok(report)
+    }
+
+    fn observe(&mut self, (): &(), (): &()) -> Result<Observation<Objects>, Error> {
+        self.shared.observe().map(Observation::Observed)
+    }
+
+    fn subscribe(&mut self, (): &(), hints: Hints) -> Subscribed<EngineSubscription, Error> {
+        self.shared.set_hints(hints.clone());
+        match self.provider.subscribe(hints) {
+            Subscribed::Active(watch) => Subscribed::Active(EngineSubscription(watch)),
+            Subscribed::Unsupported => Subscribed::Active(EngineSubscription(Box::new(()))),
+            Subscribed::Failed(error) => Subscribed::Failed(error),
+        }
+    }
+
+    /// Returns the objects that the provider desires otherwise than in the last pass.
+    fn changed_keys(&mut self, (): &(), (): &()) -> Option<Vec<OpKey>> {
+        self.ask_provider();
+        let last = self.last_desired.as_ref()?;
+        match self.last_known.desired() {
+            Desired::Known(now) => Some(changed(last, now).map(|key| op_key(key)).collect()),
+            Desired::Unknown => None,
+        }
+    }
+}
+
+/// Returns the keys of the objects that differ.
+fn changed<'a>(last: &'a Objects, now: &'a Objects) -> impl Iterator<Item = &'a String> {
+    let gone = last.keys().filter(|key| !now.contains_key(*key));
+    let other = now.keys().filter(|key| last.get(*key) != now.get(*key));
+    other.chain(gone)
+}
+
+impl<B: Backend, P> Drop for Engine<B, P> {
+    /// Waits for the requests that are being made, so that their answers are recorded.
+    fn drop(&mut self) {
+        let wait = self.shared.config.start_wait;
+        let _ = self.shared.queue.close_within(wait);
+    }
+}
+
+impl<B: Backend, P> fmt::Debug for Engine<B, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("config", &self.shared.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The subscription of an engine: that of its provider, and hints of starts that took long.
+pub struct EngineSubscription(ProviderSubscription);
+
+impl trueup_reconcile::Subscription<Error> for EngineSubscription {
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.0.descriptor()
+    }
+
+    fn drain(&mut self) -> Result<trueup_reconcile::Drained, Error> {
+        self.0.drain()
+    }
+}
+
+impl fmt::Debug for EngineSubscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EngineSubscription")
+    }
+}

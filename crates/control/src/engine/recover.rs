@@ -1,0 +1,89 @@
+//! Recovery: the operations that an earlier process left in flight, before anything is begun.
+
+use trueup_journal::OperationState;
+
+use super::flight::{Flight, Phase};
+use super::shared::Shared;
+use crate::record::Record;
+use crate::{Backend, Error, trace};
+
+impl<B: Backend> Shared<B> {
+    /// Reads the operations in flight, once. Each is asked about as one of this process is. One
+    /// whose record cannot be read is in doubt, and stops no other.
+    pub(super) fn recover(&self) -> Result<(), Error> {
+        // The lock is held, so that nothing is begun before all of them are known.
+        let mut state = self.state();
+        if state.is_recovered {
+            return Ok(());
+        }
+        let found = self.operations.in_flight().map_err(Error::journal)?;
+        for unreadable in found.unreadable {
+            let Some(key) = self.key(&unreadable.name) else {
+                continue;
+            };
+            let why = format!("its record is damaged: {}", unreadable.error);
+            let flight = Flight {
+                record: None,
+                execution: None,
+                phase: Phase::InDoubt { why },
+            };
+            state.flights.insert(key.to_owned(), flight);
+        }
+        for operation in found.operations {
+            let Some(key) = self.key(&operation.name) else {
+                continue;
+            };
+            let record = Record::decode(&operation.what);
+            let record = record.and_then(|record| record.of(key));
+            let flight = match record {
+                Err(error) => Flight {
+                    record: None,
+                    execution: None,
+                    phase: Phase::InDoubt {
+                        why: error.to_string(),
+                    },
+                },
+                Ok(record) => Flight {
+                    phase: match (operation.state, operation.task) {
+                        (OperationState::InDoubt(why), _) => Phase::InDoubt { why },
+                        (_, Some(task)) => Phase::Running {
+                            task,
+                            progress: None,
+                            since: record.started(),
+                        },
+                        _ => Phase::Lost {
+                            why: "the agent ended before the backend's answer was recorded"
+                                .to_owned(),
+                        },
+                    },
+                    record: Some(record),
+                    execution: None,
+                },
+            };
+            state.flights.insert(key.to_owned(), flight);
+        }
+        for (key, flight) in &mut state.flights {
+            if matches!(flight.phase, Phase::InDoubt { .. }) {
+                continue;
+            }
+            let execution = self.operations.resume(&self.name(key));
+            flight.execution = Some(execution.map_err(Error::journal)?);
+        }
+        trace::recovered(state.flights.len());
+        state.is_recovered = true;
+        Ok(())
+    }
+}
+
+impl Record {
+    /// Refuses a record of another object than its name says.
+    fn of(self, key: &str) -> Result<Record, Error> {
+        match self.action.key == key {
+            true => Ok(self),
+            false => {
+                let message = format!("its record is about {}", self.action.key);
+                Err(Error::new(crate::ErrorKind::Malformed, message))
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What passes, jobs and lanes share.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use trueup_journal::{Backoff, Backoffs, Journal, Operations};
+use trueup_queue::Queue;
+use trueup_reconcile::{ErrorClass, Hints};
+
+use super::approvals::Approvals;
+use super::flight::Flights;
+use crate::record::millis;
+use crate::{Action, Backend, Class, Config, Error, ErrorKind, Object, Objects};
+
+pub(crate) struct Shared<B> {
+    pub(crate) backend: B,
+    pub(crate) config: Config,
+    pub(crate) operations: Operations,
+    pub(crate) backoffs: Backoffs,
+    pub(crate) queue: Queue<String>,
+    pub(super) state: Mutex<State>,
+    requests: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) flights: Flights,
+    pub(super) approvals: Approvals,
+    /// True once the operations that an earlier process left were read.
+    pub(super) is_recovered: bool,
+    pub(super) hints: Option<Hints>,
+}
+
+impl<B: Backend> Shared<B> {
+    pub(crate) fn new(backend: B, journal: &Journal, config: Config) -> Result<Arc<Self>, Error> {
+        let lanes = trueup_queue::Config::new(config.lanes).with_name(&config.name);
+        let queue = Queue::new(lanes).map_err(|error| {
+            let message = "the threads of the lanes cannot be started";
+            Error::new(ErrorKind::Invalid, message).with_source(error)
+        })?;
+        Ok(Arc::new(Shared {
+            backend,
+            config,
+            operations: journal.operations(),
+            backoffs: journal.backoffs(),
+            queue,
+            state: Mutex::default(),
+            requests: AtomicU64::new(0),
+        }))
+    }
+
+    /// The state is changed by single assignments, so a panic leaves nothing half done.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the name of an object in the journal: of its operation in flight, and of its backoff.
+    pub(super) fn name(&self, key: &str) -> String {
+        format!("{}/{key}", self.config.name)
+    }
+
+    /// Returns the key of an object by its name in the journal; `None` if it is of another engine.
+    pub(super) fn key<'a>(&self, name: &'a str) -> Option<&'a str> {
+        name.strip_prefix(&self.config.name)?.strip_prefix('/')
+    }
+
+    /// Returns a name for a request: no other has it, in this process or an earlier one.
+    pub(super) fn next_request(&self, now: SystemTime) -> String {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        format!("op-{:x}-{:x}-{number:x}", millis(now), std::process::id())
+    }
+
+    /// Returns the backoff of an object after one more failure.
+    pub(super) fn next_backoff(
+        &self,
+        key: &str,
+        class: ErrorClass,
+        now: SystemTime,
+    ) -> Result<Backoff, Error> {
+        let before = self.backoffs.find(self.name(key).as_bytes());
+        let before = before.map_err(Error::journal)?;
+        let tries = before.map_or(1, |before| before.tries.saturating_add(1));
+        let next = now + self.config.delay(class, tries);
+        Ok(Backoff { tries, next })
+    }
+
+    pub(super) fn set_hints(&self, hints: Hints) {
+        self.state().hints = Some(hints);
+    }
+
+    pub(super) fn observe(&self) -> Result<Objects, Error> {
+        guarded("the backend", || self.backend.observe()).and_then(|observed| observed)
+    }
+
+    /// A backend that panics does not say that the action is benign.
+    pub(super) fn class(&self, action: &Action, observed: Option<&Object>) -> Class {
+        let class = guarded("the backend", || self.backend.class(action, observed));
+        class.unwrap_or(Class::Destructive)
+    }
+
+    pub(super) fn request_pass(&self) {
+        let hints = self.state().hints.clone();
+        if let Some(hints) = hints {
+            hints.request_pass();
+        }
+    }
+}
+
+/// Calls the backend or the provider. A panic counts as no answer: it concerns this call, and no
+/// later one.
+pub(super) fn guarded<T>(what: &str, call: impl FnOnce() -> T) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let message = format!("{what} panicked: {}", text.unwrap_or("without a message"));
+        Error::new(ErrorKind::Backend, message)
+    })
+}
+
+impl Error {
+    pub(crate) fn journal(error: trueup_journal::Error) -> Error {
+        Error::new(ErrorKind::Journal, "the journal").with_source(error)
+    }
+}

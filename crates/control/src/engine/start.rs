@@ -1,0 +1,146 @@
+//! The start of an action: recorded before the backend is asked, and its answer right after.
+
+use trueup_journal::{Begun, Execution, KeyState, Refusal, Start};
+use trueup_reconcile::ErrorClass;
+
+use super::flight::{Flight, Phase};
+use super::shared::{Shared, guarded};
+use crate::record::{Record, millis};
+use crate::{Action, Approval, Backend, Error, Started, trace};
+
+/// What became of the request to start an action.
+#[derive(Debug)]
+pub(crate) enum StartOutcome {
+    /// It is in flight.
+    InFlight,
+    /// It was refused, without an effect.
+    Refused(ErrorClass, String),
+    /// An operation began with the job's key before.
+    Repeated(KeyState),
+    /// Another operation on the object is in flight.
+    Busy,
+    /// The approval was used before, or has expired.
+    NotApproved(String),
+    /// The journal recorded nothing, so the backend was not asked.
+    NotRecorded(Error),
+}
+
+impl<B: Backend> Shared<B> {
+    /// Starts an action, in the lane of its object. The nonce of its approval is spent in the
+    /// commit that records the start: a token that is refused burns nothing.
+    pub(super) fn start(
+        &self,
+        action: Action,
+        approval: Option<&Approval>,
+        job: Option<&str>,
+    ) -> StartOutcome {
+        let now = self.config.now();
+        let key = action.key.clone();
+        let record = Record {
+            action,
+            request: self.next_request(now),
+            is_job: job.is_some(),
+            started: millis(now),
+        };
+        if !self.take_off(&key, &record) {
+            return StartOutcome::Busy;
+        }
+        let (name, what) = (self.name(&key), record.encode());
+        let job = job.map(|job| self.name(job)).unwrap_or_default();
+        let mut start = Start::new(&name, &what)
+            .object(name.as_bytes())
+            .key(job.as_bytes());
+        if let Some(approval) = approval {
+            start = start.nonce(approval.nonce(), approval.expires(), now);
+        }
+        let execution = match self.operations.begin(start) {
+            Ok(Begun::Execute(execution)) => execution,
+            Ok(Begun::Repeated(state)) => return self.land(&key, StartOutcome::Repeated(state)),
+            Err(error) => {
+                let outcome = match error.refusal() {
+                    Some(Refusal::InFlight) => StartOutcome::Busy,
+                    Some(Refusal::NonceSpent) => {
+                        StartOutcome::NotApproved("the token was used before".to_owned())
+                    }
+                    Some(Refusal::NonceExpired) => {
+                        StartOutcome::NotApproved("the token has expired".to_owned())
+                    }
+                    _ => StartOutcome::NotRecorded(Error::journal(error)),
+                };
+                return self.land(&key, outcome);
+            }
+        };
+        trace::started(&record);
+        let started = guarded("the backend", || {
+            self.backend.start(&record.action, &record.request)
+        });
+        let started = started.unwrap_or_else(|error| Started::Indeterminate {
+            message: error.to_string(),
+        });
+        self.record_answer(&record, execution, started)
+    }
+
+    /// Adds the flight of an object, unless it has one.
+    fn take_off(&self, key: &str, record: &Record) -> bool {
+        let mut state = self.state();
+        if state.flights.contains_key(key) {
+            return false;
+        }
+        let flight = Flight {
+            record: Some(record.clone()),
+            execution: None,
+            phase: Phase::Starting,
+        };
+        state.flights.insert(key.to_owned(), flight);
+        true
+    }
+
+    /// Removes the flight of an object.
+    fn land(&self, key: &str, outcome: StartOutcome) -> StartOutcome {
+        self.state().flights.remove(key);
+        outcome
+    }
+
+    /// Records the answer to a request before anything waits for it.
+    fn record_answer(
+        &self,
+        record: &Record,
+        mut execution: Execution,
+        started: Started,
+    ) -> StartOutcome {
+        let key = &record.action.key;
+        let now = self.config.now();
+        let phase = match started {
+            // No task id means done.
+            Started::Done => Phase::Done,
+            Started::Task(task) if task.is_empty() => Phase::Done,
+            Started::Task(task) => {
+                // If it cannot be recorded, the request is looked for after a restart.
+                if let Err(error) = execution.running(&task) {
+                    trace::journal_failed(&error);
+                }
+                Phase::Running {
+                    task,
+                    progress: None,
+                    since: now,
+                }
+            }
+            Started::Refused { class, message } => {
+                let retry = match record.is_job {
+                    true => None,
+                    false => self.next_backoff(key, class, now).ok(),
+                };
+                if let Err(error) = execution.not_executed(&message, retry, now) {
+                    trace::journal_failed(&error);
+                }
+                return self.land(key, StartOutcome::Refused(class, message));
+            }
+            Started::Indeterminate { message } => Phase::Lost { why: message },
+        };
+        if let Some(flight) = self.state().flights.get_mut(key) {
+            flight.execution = Some(execution);
+            flight.phase = phase;
+        }
+        StartOutcome::InFlight
+    }
+}

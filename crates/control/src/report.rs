@@ -1,0 +1,319 @@
+//! The report of a pass.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use trueup_reconcile::{self as reconcile, Condition, ErrorClass, OpKey, ReportedOp, Status};
+
+use crate::provider::Failing;
+use crate::{Action, ActionHash};
+
+/// The report of a pass. Every action of the pass has exactly one outcome in it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub(crate) converged: bool,
+    pub(crate) is_known: bool,
+    pub(crate) ops: Vec<ControlOp>,
+    pub(crate) missing: Vec<String>,
+    pub(crate) undesired: Vec<String>,
+    pub(crate) failing: Option<Failing>,
+    pub(crate) trouble: Option<String>,
+    pub(crate) is_seen_whole: bool,
+    pub(crate) requeue_after: Option<Duration>,
+    pub(crate) statuses: Vec<(OpKey, Option<Arc<Status>>)>,
+}
+
+/// An action with its outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ControlOp {
+    /// The action.
+    pub action: Action,
+    /// The outcome.
+    pub outcome: Outcome,
+}
+
+/// The outcome of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It took effect, and was read back where its object shows it.
+    Applied,
+    /// It was refused, its task failed, or the object reads back as something else.
+    Failed(Failure),
+    /// It has no outcome yet.
+    Pending(Pending),
+}
+
+/// Why an action failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// The class of the error.
+    pub class: ErrorClass,
+    /// The message.
+    pub message: String,
+}
+
+/// Why an action has no outcome yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pending {
+    /// A task does it.
+    Running {
+        /// The task's id.
+        task: String,
+        /// How far it is, in the backend's words.
+        progress: Option<String>,
+        /// Since when.
+        since: SystemTime,
+        /// True if that is longer than
+        /// [`Config::with_task_limit`](crate::Config::with_task_limit).
+        is_overdue: bool,
+    },
+    /// The backend was asked to start it, and has not answered yet.
+    Starting,
+    /// The backend's answer was lost: it is found out whether it took effect.
+    Lost {
+        /// How.
+        why: String,
+    },
+    /// It cannot be found out whether it took effect: the operator decides, with
+    /// [`EngineHandle::resolve`](crate::EngineHandle::resolve). Until then its object is left alone.
+    InDoubt {
+        /// What is known.
+        why: String,
+    },
+    /// It is destructive, and waits for an approval over this hash.
+    Approval {
+        /// What the approval has to be over.
+        hash: ActionHash,
+        /// Why the last token was not accepted, if there was one.
+        refused: Option<String>,
+    },
+    /// It failed before, and is tried again at this time.
+    Backoff(SystemTime),
+    /// It failed before, and the driver does not try it again yet.
+    Held,
+    /// Another operation on the object is in flight, or another action comes first.
+    After,
+    /// The driver's limits ended the pass before it.
+    Cut,
+    /// The journal or the ledger could not record it.
+    NotRecorded,
+}
+
+impl Report {
+    /// Returns true if the desired state is known. If it is not, nothing was written.
+    pub fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Returns every action of the pass, by key.
+    pub fn ops(&self) -> &[ControlOp] {
+        &self.ops
+    }
+
+    /// Returns the keys of the objects that are desired and not there, and that the policy does not
+    /// create.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// Returns the keys of the objects that are there and not desired, and that stay.
+    pub fn undesired(&self) -> &[String] {
+        &self.undesired
+    }
+
+    /// Returns since when the provider fails, and how, if it does.
+    pub fn failing(&self) -> Option<&Failing> {
+        self.failing.as_ref()
+    }
+
+    /// Returns what kept the pass from recording or reading back what it did, if anything.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// Notes which statuses have changed since those of the last pass, and returns those of now.
+    pub(crate) fn note_statuses(
+        &mut self,
+        mut before: BTreeMap<String, Arc<Status>>,
+    ) -> BTreeMap<String, Arc<Status>> {
+        let mut now = BTreeMap::new();
+        for op in &self.ops {
+            // Of an object with several actions the first one that is not in place counts.
+            let Some(status) = op.status().filter(|_| !now.contains_key(&op.action.key)) else {
+                continue;
+            };
+            now.insert(op.action.key.clone(), status);
+        }
+        for key in &self.missing {
+            let why = "it is not there, and the policy does not create objects";
+            let condition = Condition::Pending {
+                why: why.to_owned(),
+            };
+            now.insert(key.clone(), Status::new(KIND, key, condition));
+        }
+        let mut statuses = BTreeMap::new();
+        for (key, status) in now {
+            let status = match before.remove(&key) {
+                Some(known) if *known == status => known,
+                _ => {
+                    let status = Arc::new(status);
+                    let changed = (op_key(&key), Some(Arc::clone(&status)));
+                    self.statuses.push(changed);
+                    status
+                }
+            };
+            statuses.insert(key, status);
+        }
+        let cleared = before.into_keys().map(|key| (op_key(&key), None));
+        self.statuses.extend(cleared);
+        statuses
+    }
+}
+
+const KIND: &str = "object";
+
+/// Returns the key of an object for a driver: the same in each pass.
+pub(crate) fn op_key(key: &str) -> OpKey {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    OpKey(hasher.finish())
+}
+
+impl reconcile::Report for Report {
+    fn converged(&self) -> bool {
+        self.converged
+    }
+
+    fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
+        for op in &self.ops {
+            let outcome = match &op.outcome {
+                Outcome::Applied => reconcile::Outcome::Applied,
+                Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class),
+                Outcome::Pending(_) => reconcile::Outcome::Pending,
+            };
+            let key = || op_key(&op.action.key);
+            visit(ReportedOp::new(KIND, outcome, &key));
+        }
+    }
+
+    fn statuses(&self, visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {
+        for (key, status) in &self.statuses {
+            visit(*key, status.as_ref());
+        }
+    }
+
+    fn is_truncated(&self) -> bool {
+        let is_cut = |op: &ControlOp| op.outcome == Outcome::Pending(Pending::Cut);
+        self.ops.iter().any(is_cut)
+    }
+
+    fn is_seen_whole(&self) -> bool {
+        self.is_seen_whole
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.requeue_after
+    }
+}
+
+impl ControlOp {
+    /// Returns the status of the object; `None` if the action was applied.
+    fn status(&self) -> Option<Status> {
+        let condition = match &self.outcome {
+            Outcome::Applied => return None,
+            Outcome::Failed(failure) if failure.class == ErrorClass::StoredOtherwise => {
+                Condition::StoredOtherwise {
+                    stored: Some(failure.message.clone()),
+                }
+            }
+            Outcome::Failed(failure) => Condition::Failed {
+                class: failure.class,
+                errno: None,
+                message: failure.message.clone(),
+            },
+            Outcome::Pending(Pending::InDoubt { why }) => Condition::Failed {
+                class: ErrorClass::Unknown,
+                errno: None,
+                message: format!("in doubt, the operator decides: {why}"),
+            },
+            Outcome::Pending(pending) => Condition::Pending {
+                why: pending.to_string(),
+            },
+        };
+        Some(Status::new(KIND, self.action.to_string(), condition))
+    }
+}
+
+/// Formats the op as `vm7: configure (memory: 1 -> 2): applied`.
+impl fmt::Display for ControlOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.action)?;
+        match &self.outcome {
+            Outcome::Applied => f.write_str("applied"),
+            Outcome::Failed(failure) => write!(f, "failed, {failure}"),
+            Outcome::Pending(pending) => write!(f, "pending, {pending}"),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.class)
+    }
+}
+
+impl fmt::Display for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pending::Running {
+                task,
+                progress,
+                since,
+                is_overdue,
+            } => {
+                write!(f, "running (task {task}")?;
+                if let Some(progress) = progress {
+                    write!(f, ", {progress}")?;
+                }
+                write!(f, ", since {}", Seconds(*since))?;
+                match is_overdue {
+                    true => f.write_str("; it does not end: cancel it, or wait)"),
+                    false => f.write_str(")"),
+                }
+            }
+            Pending::Starting => f.write_str("the backend has not answered yet"),
+            Pending::Lost { why } => write!(f, "it is found out whether it took effect: {why}"),
+            Pending::InDoubt { why } => write!(f, "in doubt, the operator decides: {why}"),
+            Pending::Approval { hash, refused } => {
+                write!(f, "it is destructive, and waits for an approval of {hash}")?;
+                match refused {
+                    Some(refused) => write!(f, " (the last token: {refused})"),
+                    None => Ok(()),
+                }
+            }
+            Pending::Backoff(until) => {
+                write!(f, "it failed before, and is tried at {}", Seconds(*until))
+            }
+            Pending::Held => f.write_str("it failed before"),
+            Pending::After => f.write_str("another action on the object comes first"),
+            Pending::Cut => f.write_str("the pass ended before its turn"),
+            Pending::NotRecorded => f.write_str("it could not be recorded"),
+        }
+    }
+}
+
+/// Formats a time as `@` and the seconds since 1970, as date(1) takes it.
+struct Seconds(SystemTime);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = self.0.duration_since(SystemTime::UNIX_EPOCH);
+        write!(f, "@{}", since.unwrap_or_default().as_secs())
+    }
+}

@@ -1,0 +1,323 @@
+//! Passes of an engine.
+
+use std::time::Duration;
+
+use trueup_control::{
+    Class, Desired, Engine, Error, ErrorClass, ErrorKind, Fixed, JobState, Object, Objects,
+    Outcome, Pending, Provider, Report, Unset, Value, Verdict,
+};
+use trueup_reconcile::{Ledger, MemoryLedger, Report as _, Source as _};
+
+use crate::world::{Mode, Says, Sim, fixed, objects, snapshot};
+
+pub(crate) fn pass<P: Provider>(engine: &mut Engine<Sim, P>, ledger: &mut MemoryLedger) -> Report {
+    engine.reconcile(&(), &(), ledger, &()).unwrap()
+}
+
+fn texts(report: &Report) -> Vec<String> {
+    report.ops().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn an_engine_creates_configures_and_destroys_what_is_its_own() {
+    let sim = Sim::new();
+    sim.world().objects = objects([("foreign", "1"), ("old", "1")]);
+    let desired = fixed([("new", "1"), ("old", "2")]);
+    let (mut engine, mut ledger) = (sim.engine(desired.clone()), MemoryLedger::default());
+    let report = pass(&mut engine, &mut ledger);
+    let expected = [
+        "new: create (memory: 1): applied",
+        "old: configure (memory: 1 -> 2): applied",
+    ];
+    assert_eq!(texts(&report), expected);
+    assert!(report.converged());
+    assert_eq!(report.undesired(), ["foreign"]);
+    assert_eq!(
+        sim.world().objects,
+        objects([("foreign", "1"), ("new", "1"), ("old", "2")])
+    );
+
+    // A second pass does nothing, to the backend and to the disk.
+    sim.world().steps.clear();
+    let report = pass(&mut engine, &mut ledger);
+    assert_eq!((report.converged(), report.ops().len()), (true, 0));
+    assert_eq!(sim.world().steps, ["observe"]);
+
+    // What is not desired any more goes if this agent created it.
+    desired.set(Desired::Known(Objects::new()));
+    let report = pass(&mut engine, &mut ledger);
+    assert_eq!(texts(&report), ["new: destroy: applied"]);
+    assert!(report.converged());
+    assert_eq!(
+        sim.world().objects,
+        objects([("foreign", "1"), ("old", "2")])
+    );
+    assert!(ledger.owned().unwrap().is_empty());
+    assert!(ledger.open_intents().unwrap().is_empty());
+}
+
+#[test]
+fn a_pass_does_not_wait_for_a_task_and_a_key_has_one_at_a_time() {
+    let sim = Sim::new();
+    sim.world().mode = Mode::Task(100);
+    sim.world().objects = objects([("a", "1"), ("b", "1")]);
+    let desired = fixed([("a", "2"), ("b", "1")]);
+    let (mut engine, mut ledger) = (sim.engine(desired.clone()), MemoryLedger::default());
+    let report = pass(&mut engine, &mut ledger);
+    let [op] = report.ops() else {
+        panic!("{report:?}")
+    };
+    let Outcome::Pending(Pending::Running {
+        progress,
+        is_overdue,
+        ..
+    }) = &op.outcome
+    else {
+        panic!("{op}")
+    };
+    assert_eq!((progress.as_deref(), *is_overdue), (Some("10 %"), false));
+    assert!(!report.converged());
+    assert_eq!(report.requeue_after(), Some(Duration::from_secs(2)));
+
+    // Another desired value for the key waits; another key goes on.
+    desired.set(Desired::Known(objects([("a", "3"), ("b", "2")])));
+    pass(&mut engine, &mut ledger);
+    assert_eq!(sim.world().starts, 2);
+    sim.advance(100);
+    let report = pass(&mut engine, &mut ledger);
+    assert_eq!(sim.world().starts, 3);
+    assert!(texts(&report).contains(&"a: configure (memory: 1 -> 2): applied".to_owned()));
+    sim.advance(100);
+    assert!(pass(&mut engine, &mut ledger).converged());
+    assert_eq!(sim.world().objects, objects([("a", "3"), ("b", "2")]));
+}
+
+#[test]
+fn a_task_that_never_ends_is_reported_and_left_to_cancel() {
+    let sim = Sim::new();
+    sim.world().mode = Mode::Task(1_000_000);
+    let (mut engine, mut ledger) = (sim.engine(fixed([("a", "2")])), MemoryLedger::default());
+    pass(&mut engine, &mut ledger);
+    sim.advance(3601);
+    let report = pass(&mut engine, &mut ledger);
+    let op = &report.ops()[0];
+    let overdue = |op: &trueup_control::ControlOp| {
+        matches!(
+            op.outcome,
+            Outcome::Pending(Pending::Running {
+                is_overdue: true,
+                ..
+            })
+        )
+    };
+    assert!(overdue(op), "{op}");
+    assert_eq!(sim.world().starts, 1);
+    let handle = engine.handle();
+    assert_eq!(
+        handle.cancel("b").unwrap_err().kind(),
+        ErrorKind::NoOperation
+    );
+    handle.cancel("a").unwrap();
+    let report = pass(&mut engine, &mut ledger);
+    assert_eq!(
+        texts(&report),
+        ["a: create (memory: 2): failed, cancelled (unknown)"]
+    );
+    assert!(ledger.open_intents().unwrap().is_empty());
+}
+
+#[test]
+fn an_unknown_desired_state_writes_nothing_for_an_hour() {
+    let sim = Sim::new();
+    let all: Objects = (0..50).map(|n| (format!("vm{n}"), Object::new())).collect();
+    sim.world().objects = all.clone();
+    let mut ledger = MemoryLedger::default();
+    // All of it is ours: an empty desired state would destroy it.
+    let owned = all.keys().map(|key| {
+        let claim = trueup_reconcile::Claim::Ours(b"created".to_vec());
+        (key.clone().into_bytes(), claim)
+    });
+    ledger.commit_outcomes(owned.collect()).unwrap();
+    let mut engine = sim.engine(Unset);
+    for _ in 0..720 {
+        let report = pass(&mut engine, &mut ledger);
+        assert!(!report.is_known() && !report.converged() && report.ops().is_empty());
+        sim.advance(5);
+    }
+    assert_eq!(sim.world().starts, 0);
+    let steps = sim
+        .world()
+        .steps
+        .iter()
+        .filter(|step| **step != "observe")
+        .count();
+    assert_eq!(steps, 0);
+
+    // From unknown to known, to unknown, and to known and empty.
+    drop(engine);
+    let desired = Fixed::new(all.clone());
+    let mut engine = sim.engine(desired.clone());
+    assert!(pass(&mut engine, &mut ledger).converged());
+    desired.set(Desired::Unknown);
+    assert!(!pass(&mut engine, &mut ledger).converged());
+    assert_eq!(sim.world().starts, 0);
+    desired.set(Desired::Known(Objects::new()));
+    assert!(pass(&mut engine, &mut ledger).converged());
+    assert_eq!(sim.world().starts, 50);
+    assert!(sim.world().objects.is_empty());
+}
+
+struct Flaky(Fixed, std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Provider for Flaky {
+    fn desired(&mut self) -> Result<Desired, Error> {
+        match self.1.load(std::sync::atomic::Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Provider, "no route")),
+            false => self.0.desired(),
+        }
+    }
+}
+
+#[test]
+fn a_failing_provider_counts_as_unknown_once_it_is_stale() {
+    let sim = Sim::new();
+    let is_failing = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let set = |failing| is_failing.store(failing, std::sync::atomic::Ordering::Relaxed);
+    let provider = Flaky(fixed([("a", "1")]), is_failing.clone());
+    let (mut engine, mut ledger) = (sim.engine(provider), MemoryLedger::default());
+    assert!(pass(&mut engine, &mut ledger).converged());
+    set(true);
+    sim.advance(600);
+    let since = sim.now();
+    sim.world().objects.clear();
+    let report = pass(&mut engine, &mut ledger);
+    assert!(report.converged() && report.is_known());
+    assert_eq!(report.failing().unwrap().since, since);
+    assert_eq!(sim.world().objects.len(), 1);
+    sim.advance(1);
+    sim.world().objects.clear();
+    let report = pass(&mut engine, &mut ledger);
+    assert!(!report.is_known() && report.failing().unwrap().is_stale);
+    assert!(sim.world().objects.is_empty());
+    set(false);
+    assert!(pass(&mut engine, &mut ledger).converged());
+    assert_eq!(sim.world().objects.len(), 1);
+}
+
+#[test]
+fn what_reads_back_otherwise_is_not_written_in_each_pass() {
+    let sim = Sim::new();
+    sim.world().objects = objects([("a", "1")]);
+    sim.world().mode = Mode::StoresOtherwise;
+    let (mut engine, mut ledger) = (sim.engine(fixed([("a", "2")])), MemoryLedger::default());
+    let report = pass(&mut engine, &mut ledger);
+    let Outcome::Failed(failure) = &report.ops()[0].outcome else {
+        panic!("{report:?}")
+    };
+    assert_eq!(failure.class, ErrorClass::StoredOtherwise);
+    for _ in 0..10 {
+        assert!(!pass(&mut engine, &mut ledger).converged());
+    }
+    assert_eq!(sim.world().starts, 1);
+}
+
+#[test]
+fn in_doubt_is_left_alone_until_the_operator_decides() {
+    for (verdict, starts) in [(Verdict::Happened, 1), (Verdict::NeverHappened, 2)] {
+        let sim = Sim::new();
+        sim.world().says = Says::Nothing;
+        sim.world().mode = Mode::LosesRequest;
+        let (mut engine, mut ledger) = (sim.engine(fixed([])), MemoryLedger::default());
+        let handle = engine.handle();
+        let lost = JobState::Running {
+            task: None,
+            progress: None,
+        };
+        assert_eq!(handle.submit_job("k", snapshot("a", "k")).unwrap(), lost);
+        assert_eq!(
+            handle.resolve("a", Verdict::Happened).unwrap_err().kind(),
+            ErrorKind::NoOperation
+        );
+        sim.advance(60);
+        let report = pass(&mut engine, &mut ledger);
+        assert!(matches!(
+            report.ops()[0].outcome,
+            Outcome::Pending(Pending::InDoubt { .. })
+        ));
+        assert!(matches!(
+            handle.job("k").unwrap(),
+            Some(JobState::InDoubt(_))
+        ));
+        assert!(matches!(
+            handle.submit_job("k", snapshot("a", "k")).unwrap(),
+            JobState::InDoubt(_)
+        ));
+        assert_eq!(
+            handle.submit_job("k2", snapshot("a", "k2")).unwrap(),
+            JobState::Waiting
+        );
+
+        // The doubt survives a restart.
+        drop((engine, handle));
+        let mut engine = sim.engine(fixed([]));
+        assert!(!pass(&mut engine, &mut ledger).converged());
+        let handle = engine.handle();
+        assert!(matches!(
+            handle.job("k").unwrap(),
+            Some(JobState::InDoubt(_))
+        ));
+        sim.world().mode = Mode::Done;
+        handle.resolve("a", verdict).unwrap();
+        assert_eq!(
+            handle.submit_job("k", snapshot("a", "k")).unwrap(),
+            JobState::Succeeded
+        );
+        assert_eq!(sim.world().starts, starts);
+        assert!(pass(&mut engine, &mut ledger).converged());
+    }
+}
+
+#[test]
+fn secrets_are_in_no_report_and_not_on_the_disk() {
+    let sim = Sim::new();
+    sim.world().mode = Mode::Refuses(ErrorClass::Invalid);
+    let object = Object::new().with("password", Value::secret("hunter2"));
+    let desired = Fixed::new(Objects::from([("a".to_owned(), object)]));
+    let (mut engine, mut ledger) = (sim.engine(desired), MemoryLedger::default());
+    let report = pass(&mut engine, &mut ledger);
+    assert_eq!(report.ops().len(), 1);
+    let mut said = format!("{report:?} {}", report.ops()[0]);
+    report.statuses(&mut |_, status| said += &format!("{status:?}"));
+    assert!(
+        said.contains("<secret>") && !said.contains("hunter2"),
+        "{said}"
+    );
+    let mut exported = Vec::new();
+    drop(engine);
+    sim.journal().export(&mut exported).unwrap();
+    let exported = String::from_utf8_lossy(&exported).into_owned();
+    assert!(exported.contains("control/a"), "{exported}");
+    let mut bytes = vec![0; trueup_journal::Storage::len(&sim).unwrap() as usize];
+    trueup_journal::Storage::read(&sim, 0, &mut bytes).unwrap();
+    assert!(!bytes.windows(7).any(|window| window == b"hunter2"));
+}
+
+#[test]
+fn a_driver_s_limits_are_kept() {
+    use trueup_reconcile::PassLimits;
+    let sim = Sim::new();
+    let desired = fixed([("a", "1"), ("b", "1"), ("c", "1")]);
+    let (mut engine, mut ledger) = (sim.engine(desired), MemoryLedger::default());
+    for (ops, starts, truncated) in [(0, 0, true), (2, 2, true), (9, 3, false), (9, 3, false)] {
+        let limits = PassLimits::default().with_ops(ops);
+        let report = engine
+            .reconcile_within(&(), &(), &mut ledger, &(), &limits)
+            .unwrap();
+        assert_eq!(
+            (sim.world().starts, report.is_truncated()),
+            (starts, truncated)
+        );
+        assert_eq!(report.converged(), !truncated);
+    }
+    assert_eq!(sim.world().class, Class::Benign);
+}

@@ -1,0 +1,367 @@
+//! A simulated world: a backend with tasks and a clock of its own, a disk, and the power of the host
+//! that the agent runs on. The power can fail at any counted step of backend or disk.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use trueup_control::{
+    Action, Backend, Class, Config, Engine, Error, ErrorKind, Fixed, Found, Object, Objects,
+    Policy, Provider, Started, Task, Verb,
+};
+use trueup_journal::{Journal, Storage};
+
+/// What the backend says of a request whose answer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// What became of it.
+    Truth,
+    /// Nothing.
+    Nothing,
+}
+
+/// How the backend answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It does it at once.
+    Done,
+    /// A task does it, in this many seconds.
+    Task(u64),
+    /// A task fails after this many seconds, without an effect.
+    TaskFails(u64),
+    /// It refuses.
+    Refuses(trueup_control::ErrorClass),
+    /// It does it, and the answer is lost.
+    LosesAnswer,
+    /// The request is lost.
+    LosesRequest,
+    /// It acknowledges, and stores something else.
+    StoresOtherwise,
+    /// It panics before it does anything.
+    Panics,
+}
+
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) objects: Objects,
+    pub(crate) mode: Mode,
+    pub(crate) says: Says,
+    pub(crate) is_reachable: bool,
+    pub(crate) class: Class,
+    tasks: BTreeMap<String, SimTask>,
+    /// What became of each request.
+    requests: BTreeMap<String, Found>,
+    /// The effects by the action's parameter `label`, or its text.
+    pub(crate) effects: BTreeMap<String, u32>,
+    /// The number of calls that ask for a change.
+    pub(crate) starts: u32,
+    /// True if tasks are forgotten once they have ended.
+    pub(crate) forgets_tasks: bool,
+    /// The steps, and the one at which the power fails.
+    pub(crate) steps: Vec<&'static str>,
+    pub(crate) fails_at: Option<usize>,
+    pub(crate) is_off: bool,
+    /// The disk: as written, and as it is after the power has failed.
+    written: Vec<u8>,
+    durable: Vec<u8>,
+}
+
+struct SimTask {
+    ends: u64,
+    action: Action,
+    request: String,
+    state: Task,
+}
+
+#[derive(Clone)]
+pub(crate) struct Sim(pub(crate) Arc<Mutex<World>>);
+
+impl Sim {
+    pub(crate) fn new() -> Sim {
+        let disk = Sim(Arc::new(Mutex::new(World {
+            now: 1_000_000,
+            objects: Objects::new(),
+            mode: Mode::Done,
+            says: Says::Truth,
+            is_reachable: true,
+            class: Class::Benign,
+            tasks: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            effects: BTreeMap::new(),
+            starts: 0,
+            forgets_tasks: false,
+            steps: Vec::new(),
+            fails_at: None,
+            is_off: false,
+            written: Vec::new(),
+            durable: Vec::new(),
+        })));
+        Journal::create_on(disk.clone()).unwrap();
+        disk.world().steps.clear();
+        disk
+    }
+
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap()
+    }
+
+    pub(crate) fn advance(&self, seconds: u64) {
+        self.world().now += seconds;
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        let clock = self.clone();
+        Config::default()
+            .with_policy(Policy::ignore().with_create().with_destroy())
+            .with_clock(move || clock.now())
+    }
+
+    pub(crate) fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(self.world().now)
+    }
+
+    pub(crate) fn journal(&self) -> Journal {
+        Journal::open_on(self.clone()).unwrap()
+    }
+
+    pub(crate) fn engine<P: Provider>(&self, provider: P) -> Engine<Sim, P> {
+        Engine::new(self.clone(), provider, &self.journal(), self.config()).unwrap()
+    }
+
+    /// Turns the power on again: what was not durable is lost.
+    pub(crate) fn reboot(&self) {
+        let mut world = self.world();
+        world.is_off = false;
+        world.fails_at = None;
+        world.written = world.durable.clone();
+    }
+
+    /// Counts a step, and returns false if the power is off.
+    fn step(&self, name: &'static str) -> bool {
+        let mut world = self.world();
+        if world.is_off {
+            return false;
+        }
+        world.steps.push(name);
+        world.is_off = world.fails_at == Some(world.steps.len());
+        !world.is_off
+    }
+
+    fn reach(&self, name: &'static str) -> Result<(), Error> {
+        match self.step(name) && self.world().is_reachable {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Backend, "no answer")),
+        }
+    }
+}
+
+impl World {
+    /// Ends the tasks whose time is over.
+    fn run_tasks(&mut self) {
+        let mut tasks = std::mem::take(&mut self.tasks);
+        for task in tasks.values_mut() {
+            if task.ends <= self.now && matches!(task.state, Task::Running { .. }) {
+                match self.mode {
+                    Mode::TaskFails(_) => task.state = Task::Failed("no space".into()),
+                    _ => {
+                        self.execute(&task.action.clone());
+                        task.state = Task::Succeeded;
+                    }
+                }
+                let found = match task.state {
+                    Task::Succeeded => Found::Done,
+                    _ => Found::Never,
+                };
+                if self.forgets_tasks {
+                    self.requests.insert(task.request.clone(), found);
+                }
+            }
+        }
+        if self.forgets_tasks {
+            tasks.retain(|_, task| matches!(task.state, Task::Running { .. }));
+        }
+        self.tasks = tasks;
+    }
+
+    fn execute(&mut self, action: &Action) {
+        let label = action.new_value("label").map(|label| label.expose());
+        let label = label.map_or_else(|| action.to_string(), str::to_owned);
+        *self.effects.entry(label).or_default() += 1;
+        let object = self.objects.remove(&action.key);
+        if let Some(object) = action.apply_to(object) {
+            self.objects.insert(action.key.clone(), object);
+        }
+    }
+}
+
+impl Backend for Sim {
+    fn observe(&self) -> Result<Objects, Error> {
+        self.reach("observe")?;
+        let mut world = self.world();
+        world.run_tasks();
+        Ok(world.objects.clone())
+    }
+
+    fn class(&self, _: &Action, _: Option<&Object>) -> Class {
+        self.world().class
+    }
+
+    fn start(&self, action: &Action, request: &str) -> Started {
+        let lost = || Started::Indeterminate {
+            message: "596: no answer in time".into(),
+        };
+        if self.reach("start").is_err() {
+            return lost();
+        }
+        let mut world = self.world();
+        world.run_tasks();
+        world.starts += 1;
+        let mode = world.mode;
+        let started = match mode {
+            Mode::Done | Mode::LosesAnswer => {
+                world.execute(action);
+                world.requests.insert(request.into(), Found::Done);
+                Started::Done
+            }
+            Mode::Task(seconds) | Mode::TaskFails(seconds) => {
+                let id = format!("task-{}", world.tasks.len() as u64 + world.now);
+                let task = SimTask {
+                    ends: world.now + seconds,
+                    action: action.clone(),
+                    request: request.into(),
+                    state: Task::Running {
+                        progress: Some("10 %".into()),
+                    },
+                };
+                world.tasks.insert(id.clone(), task);
+                world
+                    .requests
+                    .insert(request.into(), Found::Task(id.clone()));
+                Started::Task(id)
+            }
+            Mode::Refuses(class) => Started::Refused {
+                class,
+                message: "refused".into(),
+            },
+            Mode::StoresOtherwise => {
+                let mut other = action.clone();
+                for change in &mut other.changes {
+                    change.new = "otherwise".into();
+                }
+                world.execute(&other);
+                Started::Done
+            }
+            Mode::LosesRequest => lost(),
+            Mode::Panics => {
+                drop(world);
+                panic!("a fault of the backend's client")
+            }
+        };
+        drop(world);
+        match self.step("started") && mode != Mode::LosesAnswer {
+            true => started,
+            false => lost(),
+        }
+    }
+
+    fn task(&self, task: &str) -> Result<Task, Error> {
+        self.reach("task")?;
+        let mut world = self.world();
+        world.run_tasks();
+        let found = world.tasks.get(task);
+        Ok(found.map_or(Task::Unknown, |task| task.state.clone()))
+    }
+
+    fn cancel(&self, task: &str) -> Result<(), Error> {
+        self.reach("cancel")?;
+        let mut world = self.world();
+        world.run_tasks();
+        if let Some(task) = world.tasks.get_mut(task) {
+            if matches!(task.state, Task::Running { .. }) {
+                task.state = Task::Failed("cancelled".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, request: &str) -> Result<Found, Error> {
+        self.reach("find")?;
+        let mut world = self.world();
+        world.run_tasks();
+        Ok(match world.says {
+            Says::Truth => world.requests.get(request).cloned().unwrap_or(Found::Never),
+            Says::Nothing => Found::NotSaid,
+        })
+    }
+}
+
+impl std::fmt::Debug for Sim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sim")
+    }
+}
+
+impl Storage for Sim {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.world().written.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let world = self.world();
+        let from = offset as usize;
+        let found = world.written.get(from..from + out.len());
+        out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut world = self.world();
+        if world.is_off {
+            return Err(io::Error::other("no power"));
+        }
+        let end = offset as usize + data.len();
+        if world.written.len() < end {
+            world.written.resize(end, 0);
+        }
+        world.written[offset as usize..end].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut world = self.world();
+        if world.is_off {
+            return Err(io::Error::other("no power"));
+        }
+        world.written.resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if !self.step("sync") {
+            return Err(io::Error::other("no power"));
+        }
+        let mut world = self.world();
+        world.durable = world.written.clone();
+        drop(world);
+        match self.step("synced") {
+            true => Ok(()),
+            false => Err(io::Error::other("no power")),
+        }
+    }
+}
+
+/// Objects of one field each.
+pub(crate) fn objects<const N: usize>(objects: [(&str, &str); N]) -> Objects {
+    let object = |memory: &str| Object::new().with("memory", memory);
+    let objects = objects.map(|(key, memory)| (key.to_owned(), object(memory)));
+    Objects::from(objects)
+}
+
+pub(crate) fn snapshot(key: &str, label: &str) -> Action {
+    Action::new(key, Verb::Other("snapshot".into())).with("label", label)
+}
+
+pub(crate) fn fixed<const N: usize>(all: [(&str, &str); N]) -> Fixed {
+    Fixed::new(objects(all))
+}
