@@ -1,15 +1,17 @@
 //! Actions: what is changed of a guest that runs and of one that does not.
 //!
-//! Each first changes what the guest is started with, then asks its QEMU, if there is one. Each may
-//! be asked for again: one whose answer was lost simply is.
+//! Each may be asked for again: one whose answer was lost simply is. What is new is given to QEMU
+//! first, and what is removed is taken from it last. So what a guest is started with never has what
+//! its QEMU has not, which would come up unasked at the next start.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
 use trueup_control::{Action, Started, Verb};
 
-use crate::guest::{Backup, remove_file};
-use crate::host::{Bounds, Host};
+use crate::guest::Backup;
+use crate::host::{Bounds, Host, ignore_missing};
 use crate::key::Key;
 use crate::qmp::{Error, Monitor, Result};
 use crate::task::{Kind, TaskId};
@@ -36,11 +38,10 @@ pub(crate) fn start(host: &Host, action: &Action, backup_speed: u64) -> Result<S
                 Ok(task(guest, &boot, Kind::Backup(disk, name)))
             }
             Verb::Destroy => {
-                remove_file(
-                    &host
-                        .guest_folder(guest)
-                        .join(Backup::new(disk, name).file()),
-                )?;
+                let file = host
+                    .guest_folder(guest)
+                    .join(Backup::new(disk, name).file());
+                ignore_missing(fs::remove_file(file))?;
                 Ok(Started::Done)
             }
             _ => Err(refused("a backup is made and removed, and not changed")),
@@ -124,28 +125,32 @@ fn disk_action(host: &Host, guest: &str, disk: &str, action: &Action) -> Result<
     let mut monitor = running(host, guest)?;
     let (file, size) = (host.disk_file(guest, disk), number(action, "size"));
     if action.verb == Verb::Destroy {
+        if let Some(monitor) = &mut monitor {
+            monitor.refuse_while_backed_up(disk)?;
+        }
+        // First: if the rest is cut off, no later disk of that name gets the old data.
+        let deleted = file.with_extension("deleted");
+        ignore_missing(fs::rename(&file, &deleted))?;
         host.change_parameters(guest, |parameters| {
             parameters.disks.remove(disk);
         })?;
         if let Some(monitor) = &mut monitor {
             monitor.unplug_disk(disk)?;
         }
-        remove_file(&file)?;
+        ignore_missing(fs::remove_file(deleted))?;
         return Ok(Started::Done);
     }
-    if known.is_none() {
-        // A file that is there was left by a removal that was cut off.
+    if action.verb == Verb::Create && !file.exists() {
         let size = size.ok_or_else(|| refused("it has no size"))?;
-        File::create(&file)?.set_len(size)?;
+        let new = file.with_extension("new");
+        File::create(&new)?.set_len(size)?;
+        fs::rename(new, &file)?;
     }
     let old = known.unwrap_or_default();
     let bounds = Bounds {
         bps: number(action, "bps").unwrap_or(old.bps),
         iops: number(action, "iops").unwrap_or(old.iops),
     };
-    host.change_parameters(guest, |parameters| {
-        parameters.disks.insert(disk.to_owned(), bounds);
-    })?;
     let resized = size.filter(|_| action.verb == Verb::Configure);
     match (&mut monitor, resized) {
         (Some(monitor), resized) => {
@@ -157,33 +162,38 @@ fn disk_action(host: &Host, guest: &str, disk: &str, action: &Action) -> Result<
         (None, Some(size)) => OpenOptions::new().write(true).open(file)?.set_len(size)?,
         (None, None) => {}
     }
+    host.change_parameters(guest, |parameters| {
+        parameters.disks.insert(disk.to_owned(), bounds);
+    })?;
     Ok(Started::Done)
 }
 
 fn nic_action(host: &Host, guest: &str, nic: &str, action: &Action) -> Result<Started> {
     parameters(host, guest)?;
-    let mac = text(action, "mac");
-    host.change_parameters(guest, |parameters| {
-        match mac.filter(|_| action.verb != Verb::Destroy) {
-            Some(mac) => parameters.nics.insert(nic.to_owned(), mac.to_owned()),
-            None => parameters.nics.remove(nic),
-        };
-    })?;
-    let Some(mut monitor) = running(host, guest)? else {
-        return Ok(Started::Done);
+    let mac = text(action, "mac").filter(|_| action.verb != Verb::Destroy);
+    let change = || {
+        host.change_parameters(guest, |parameters| {
+            match mac {
+                Some(mac) => parameters.nics.insert(nic.to_owned(), mac.to_owned()),
+                None => parameters.nics.remove(nic),
+            };
+        })
     };
-    match (&action.verb, mac) {
-        (Verb::Create, Some(mac)) => {
-            monitor.plug_nic(nic, mac)?;
-            Ok(Started::Done)
-        }
-        // With another address it is another device, which is created once this one is gone.
-        _ => {
+    let mut monitor = running(host, guest)?;
+    let mut started = Started::Done;
+    match (&mut monitor, &action.verb, mac) {
+        (Some(monitor), Verb::Create, Some(mac)) => monitor.plug_nic(nic, mac)?,
+        // With another address it is another device, which is plugged in once this one is gone.
+        (Some(monitor), _, _) => {
             let boot = monitor.boot()?;
+            change()?;
             monitor.begin_unplugging(nic)?;
-            Ok(task(guest, &boot, Kind::Unplug(nic)))
+            started = task(guest, &boot, Kind::Unplug(nic));
         }
+        (None, ..) => {}
     }
+    change()?;
+    Ok(started)
 }
 
 /// Returns the monitor of a guest that runs.
@@ -197,7 +207,7 @@ pub(crate) fn running(host: &Host, guest: &str) -> Result<Option<Monitor>> {
 
 fn parameters(host: &Host, guest: &str) -> Result<crate::host::Parameters> {
     host.parameters(guest).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::Gone,
+        io::ErrorKind::NotFound => Error::Gone,
         _ => error.into(),
     })
 }

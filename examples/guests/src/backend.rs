@@ -44,6 +44,10 @@ impl Guests {
                 if !monitor.finish_unplugging(nic)? {
                     return is_running("the guest has not let go of it yet");
                 }
+                // It was another address that was wanted.
+                if let Some(mac) = self.host.parameters(guest)?.nics.get(nic) {
+                    monitor.plug_nic(nic, mac)?;
+                }
             }
             (Kind::Stop(until) | Kind::Destroy(until), Some(mut monitor)) => {
                 monitor.stop(seconds() >= until)?;
@@ -152,9 +156,9 @@ impl Backend for Guests {
         cancelled.map_err(|error| unread(id.guest, &error))
     }
 
-    /// Says that it never arrived: then it is asked for again, if it still is to be done. That does
-    /// no harm: a second request finds what the first one did, be it a job that runs.
+    /// Says that each request may be made again: it finds what an earlier one did, be it a job that
+    /// runs.
     fn find(&self, _request: &str) -> Result<Found, Error> {
-        Ok(Found::Never)
+        Ok(Found::Repeatable)
     }
 }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::ErrorKind;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use qapi::qmp;
 use serde_json::{Value, json};
 
-use crate::host::Bounds;
+use crate::host::{Bounds, ignore_missing};
 use crate::qmp::{Error, Monitor, Result};
 
 /// Where QEMU keeps the objects that a user creates, and the devices that can be removed.
@@ -186,15 +185,19 @@ impl Monitor {
         self.set_bounds(disk, bounds)
     }
 
-    /// Unplugs a disk.
-    /// QEMU would let it go while a backup reads it, so that is refused here.
-    pub fn unplug_disk(&mut self, disk: &str) -> Result<()> {
+    /// Fails while a backup reads a disk, which QEMU would let go all the same.
+    pub fn refuse_while_backed_up(&mut self, disk: &str) -> Result<()> {
         let jobs = self.run::<qmp::query_jobs>(json!({}))?;
         let of_disk =
             |job: &&qmp::JobInfo| job.id.split_once('.').is_some_and(|(of, _)| of == disk);
-        if let Some(job) = jobs.iter().find(of_disk) {
-            return Err(Error::Refused(format!("the job {} reads the disk", job.id)));
+        match jobs.iter().find(of_disk) {
+            Some(job) => Err(Error::Refused(format!("the job {} reads the disk", job.id))),
+            None => Ok(()),
         }
+    }
+
+    /// Unplugs a disk.
+    pub fn unplug_disk(&mut self, disk: &str) -> Result<()> {
         self.device_del(&format!("disk-{disk}"))?;
         self.remove_node(disk)
     }
@@ -295,11 +298,8 @@ impl Monitor {
         let part = folder.join(backup.part());
         match is_complete {
             // Not found: it was renamed before the agent was killed.
-            true => match fs::rename(part, folder.join(backup.file())) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            },
-            false => remove_file(&part)?,
+            true => ignore_missing(fs::rename(part, folder.join(backup.file())))?,
+            false => ignore_missing(fs::remove_file(part))?,
         }
         // Last: until then the job is there to be finished.
         self.run::<qmp::job_dismiss>(json!({ "id": job }))?;
@@ -364,12 +364,4 @@ fn node(disk: &str) -> String {
 
 fn throttle(disk: &str) -> String {
     format!("{OBJECTS}/throttle-{disk}")
-}
-
-/// Removes a file, which may be gone already.
-pub(crate) fn remove_file(path: &Path) -> std::io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }

@@ -201,14 +201,8 @@ impl Host {
     pub fn remove(&self, guest: &str) -> io::Result<()> {
         let folder = self.guest_folder(guest);
         // First of all: then a removal that is cut off has still removed the guest.
-        let removed = [
-            fs::remove_file(folder.join("parameters.json")),
-            fs::remove_dir_all(folder),
-        ];
-        removed.into_iter().try_for_each(|removed| match removed {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        })
+        ignore_missing(fs::remove_file(folder.join("parameters.json")))?;
+        ignore_missing(fs::remove_dir_all(folder))
     }
 
     /// Starts a guest's QEMU, with its processor paused.
@@ -300,5 +294,13 @@ impl Host {
             "not ready within {} s",
             START_BOUND.as_secs()
         )))
+    }
+}
+
+/// What is to be removed or renamed may be so already.
+pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }

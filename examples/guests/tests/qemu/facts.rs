@@ -269,7 +269,7 @@ fn a_disk_that_is_backed_up_is_not_resized() {
     monitor.start_backup(&folder, &backup(), 1).unwrap();
     for refused in [
         monitor.resize_disk("root", 8 * MIB).unwrap_err(),
-        monitor.unplug_disk("root").unwrap_err(),
+        monitor.refuse_while_backed_up("root").unwrap_err(),
     ] {
         assert!(matches!(refused, Error::Refused(_)), "{refused}");
     }
