@@ -105,6 +105,20 @@ impl Action {
         self.changes.iter().chain(&self.run_state)
     }
 
+    /// Notes the values that the action replaces, so that the object shows later whether it took
+    /// effect.
+    pub(crate) fn fill_in_old(&mut self, observed: Option<&Object>) {
+        let (Some(object), false) = (observed, matches!(self.verb, Verb::Other(_))) else {
+            return;
+        };
+        for change in &mut self.changes {
+            change.old = object.fields.get(&change.field).cloned();
+        }
+        if let Some(change) = &mut self.run_state {
+            change.old.clone_from(&object.run_state);
+        }
+    }
+
     /// Applies the action to an object, as a backend without surprises would: for the simulation
     /// of a backend in tests. A verb of the backend changes nothing.
     pub fn apply_to(&self, object: Option<Object>) -> Option<Object> {

@@ -50,8 +50,9 @@ pub(crate) fn effect(
     match (compared, is_new, is_old) {
         (true, true, false) => Effect::Happened,
         (true, false, true) => Effect::NotYet,
-        (true, ..) => Effect::Mixed,
-        (false, ..) => Effect::NotShown,
+        (true, false, false) => Effect::Mixed,
+        // Nothing was compared, or the action changes nothing.
+        _ => Effect::NotShown,
     }
 }
 

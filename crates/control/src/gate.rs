@@ -211,7 +211,7 @@ fn bytes(digits: &str) -> Option<Vec<u8>> {
         b'a'..=b'f' => Some(digit - b'a' + 10),
         _ => None,
     };
-    if digits.len() % 2 != 0 || digits.len() > 2 * (HEAD + MAX_SIGNATURE) {
+    if !digits.len().is_multiple_of(2) || digits.len() > 2 * (HEAD + MAX_SIGNATURE) {
         return None;
     }
     let pairs = digits.as_bytes().chunks_exact(2);

@@ -14,8 +14,10 @@ mod plan;
 mod provider;
 mod record;
 mod report;
+mod report_text;
 #[cfg(feature = "signed")]
 mod signed;
+pub mod testing;
 mod trace;
 mod watched_file;
 
@@ -24,7 +26,7 @@ pub use backend::{Backend, Found, Started, Task};
 pub use config::Config;
 pub use engine::{
     ApprovalRequest, Engine, EngineHandle, EngineSubscription, JobState, Operation, OperationState,
-    Verdict,
+    Step, StepsState, Verdict,
 };
 pub use error::{Error, ErrorKind};
 pub use gate::{ActionHash, Approval, Gate, Verifier};

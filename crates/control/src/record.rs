@@ -84,6 +84,17 @@ impl Record {
         serde_json::to_vec(&stored).unwrap_or_default()
     }
 
+    /// Returns what an action is, in bytes, without its secrets.
+    pub(crate) fn definition(action: Action) -> Vec<u8> {
+        let record = Record {
+            action,
+            request: String::new(),
+            is_job: true,
+            started: 0,
+        };
+        record.encode()
+    }
+
     pub(crate) fn decode(bytes: &[u8]) -> Result<Record, Error> {
         let stored: Stored = serde_json::from_slice(bytes).map_err(|error| {
             let message = "the record of the operation cannot be read";

@@ -1,7 +1,6 @@
 //! The report of a pass.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -169,6 +168,11 @@ impl Report {
             };
             statuses.insert(key, status);
         }
+        if !self.is_known {
+            // The others were not looked at.
+            statuses.extend(before);
+            return statuses;
+        }
         let cleared = before.into_keys().map(|key| (op_key(&key), None));
         self.statuses.extend(cleared);
         statuses
@@ -247,73 +251,5 @@ impl ControlOp {
             },
         };
         Some(Status::new(KIND, self.action.to_string(), condition))
-    }
-}
-
-/// Formats the op as `vm7: configure (memory: 1 -> 2): applied`.
-impl fmt::Display for ControlOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.action)?;
-        match &self.outcome {
-            Outcome::Applied => f.write_str("applied"),
-            Outcome::Failed(failure) => write!(f, "failed, {failure}"),
-            Outcome::Pending(pending) => write!(f, "pending, {pending}"),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.message, self.class)
-    }
-}
-
-impl fmt::Display for Pending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Pending::Running {
-                task,
-                progress,
-                since,
-                is_overdue,
-            } => {
-                write!(f, "running (task {task}")?;
-                if let Some(progress) = progress {
-                    write!(f, ", {progress}")?;
-                }
-                write!(f, ", since {}", Seconds(*since))?;
-                match is_overdue {
-                    true => f.write_str("; it does not end: cancel it, or wait)"),
-                    false => f.write_str(")"),
-                }
-            }
-            Pending::Starting => f.write_str("the backend has not answered yet"),
-            Pending::Lost { why } => write!(f, "it is found out whether it took effect: {why}"),
-            Pending::InDoubt { why } => write!(f, "in doubt, the operator decides: {why}"),
-            Pending::Approval { hash, refused } => {
-                write!(f, "it is destructive, and waits for an approval of {hash}")?;
-                match refused {
-                    Some(refused) => write!(f, " (the last token: {refused})"),
-                    None => Ok(()),
-                }
-            }
-            Pending::Backoff(until) => {
-                write!(f, "it failed before, and is tried at {}", Seconds(*until))
-            }
-            Pending::Held => f.write_str("it failed before"),
-            Pending::After => f.write_str("another action on the object comes first"),
-            Pending::Cut => f.write_str("the pass ended before its turn"),
-            Pending::NotRecorded => f.write_str("it could not be recorded"),
-        }
-    }
-}
-
-/// Formats a time as `@` and the seconds since 1970, as date(1) takes it.
-struct Seconds(SystemTime);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let since = self.0.duration_since(SystemTime::UNIX_EPOCH);
-        write!(f, "@{}", since.unwrap_or_default().as_secs())
     }
 }

@@ -137,6 +137,7 @@ pub(crate) fn open_for_writing(
         new.create()?;
         file.create()?;
     }
+    file.take_over()?;
     let during = "cannot open for writing";
     let database = builder()
         .create_with_backend(Backend(Arc::clone(file)))

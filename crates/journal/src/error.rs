@@ -112,7 +112,7 @@ impl Error {
             ErrorKind::Format => Some("name another file, or use the version that wrote it"),
             ErrorKind::ReadOnly if self.cause.is_none() => Some("open it to write to it"),
             ErrorKind::NotDurable | ErrorKind::ReadOnly => {
-                Some("remove the cause (a full or failing disk), then open the journal again")
+                Some("remove the cause (as a failing disk), then open the journal again")
             }
             ErrorKind::Refused | ErrorKind::Invalid | ErrorKind::Os => None,
         }
@@ -197,12 +197,13 @@ impl Error {
         if cause.kind == ErrorKind::ReadOnly {
             return cause.clone();
         }
+        let what = match cause.kind {
+            ErrorKind::Held => "the journal is read-only since another process took it over",
+            _ => "the journal is read-only since a write failed",
+        };
         Error {
             cause: Some(Arc::new(cause.clone())),
-            ..Error::new(
-                ErrorKind::ReadOnly,
-                "the journal is read-only since a write failed",
-            )
+            ..Error::new(ErrorKind::ReadOnly, what)
         }
     }
 

@@ -22,7 +22,11 @@ pub(crate) struct GroupCommit {
     file: Arc<JournalFile>,
     access: RwLock<Access>,
     queue: Mutex<Queue>,
-    group_done: Condvar,
+    /// Where groups of even and of odd numbers wait: at any moment there are two, one that a leader
+    /// commits and one that gathers. So the end of one does not wake all of the other.
+    group_done: [Condvar; 2],
+    /// Where those wait that need a moment without a leader.
+    no_leader: Condvar,
 }
 
 /// How the database is open.
@@ -32,7 +36,7 @@ enum Access {
     ReadOnly(Database, Option<NewFile>),
     /// For writing.
     Writable(Database),
-    /// Not at all: after a failed write the storage could not be read.
+    /// Not at all: after a failed write the storage could not be read, or another opener writes.
     Unreadable,
 }
 
@@ -76,7 +80,8 @@ impl GroupCommit {
             file,
             access: RwLock::new(Access::ReadOnly(database, new)),
             queue: Mutex::default(),
-            group_done: Condvar::new(),
+            group_done: Default::default(),
+            no_leader: Condvar::new(),
         }
     }
 
@@ -114,7 +119,7 @@ impl GroupCommit {
         queue.waiting.push(write);
         while queue.done_before <= group {
             queue = if queue.has_leader {
-                self.wait(queue)
+                wait(self.condvar(group), queue)
             } else {
                 self.lead(queue)
             };
@@ -122,7 +127,7 @@ impl GroupCommit {
         if let Some(failed) = queue.failed_group.filter(|failed| *failed <= group) {
             drop(queue);
             return Err(match self.file.failed() {
-                Some(error) if failed == group => Error::not_durable(error),
+                Some(error) if failed == group && !error.is_held() => Error::not_durable(error),
                 _ => self.read_only_error(),
             });
         }
@@ -147,7 +152,7 @@ impl GroupCommit {
     ) -> Result<T, Error> {
         let mut queue = self.queue();
         while queue.has_leader {
-            queue = self.wait(queue);
+            queue = wait(&self.no_leader, queue);
         }
         if queue.failed_group.is_some() {
             return Err(self.read_only_error());
@@ -165,7 +170,10 @@ impl GroupCommit {
         drop(access);
         leader.1 = Some(result.as_ref().map(|_| None).map_err(Error::clone));
         drop(leader);
-        result.map_err(|error| Error::not_durable(&error))
+        result.map_err(|error| match error.is_held() {
+            true => self.read_only_error(),
+            false => Error::not_durable(&error),
+        })
     }
 
     pub(crate) fn file(&self) -> &Arc<JournalFile> {
@@ -185,10 +193,8 @@ impl GroupCommit {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
-        self.group_done
-            .wait(queue)
-            .unwrap_or_else(PoisonError::into_inner)
+    fn condvar(&self, group: u64) -> &Condvar {
+        &self.group_done[(group % 2) as usize]
     }
 
     fn read_only_error(&self) -> Error {
@@ -216,6 +222,9 @@ impl GroupCommit {
         let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
         let database = access.database().ok_or_else(|| self.read_only_error())?;
         let is_first = matches!(*access, Access::ReadOnly(..));
+        if !is_first {
+            self.file.check_opener()?;
+        }
         let of_redb = database
             .begin_write()
             .map_err(|error| failed(error.into()))?;
@@ -247,20 +256,31 @@ impl GroupCommit {
         Ok(Some(summary.changes))
     }
 
-    /// Opens the database for writing unless it is open, and makes the first changes.
+    /// Opens the database for writing unless it is open, and makes the first changes. Refuses one
+    /// that another opener has taken over.
     fn ensure_writable(&self, access: &mut Access, changes: &[Change]) -> Result<(), Error> {
-        if let Access::ReadOnly(_, new) = access {
-            *access = Access::Writable(open_for_writing(&self.file, new.as_ref(), changes)?);
+        match access {
+            Access::ReadOnly(_, new) => {
+                let database = open_for_writing(&self.file, new.as_ref(), changes)?;
+                *access = Access::Writable(database);
+                Ok(())
+            }
+            Access::Writable(_) => self.file.check_opener(),
+            Access::Unreadable => Ok(()),
         }
-        Ok(())
     }
 
     /// Closes the database, which must not write any more, and opens what the storage has now for
     /// reading.
     fn turn_read_only(&self, error: Error) {
+        let is_taken_over = error.is_held();
         self.file.fail(error);
         let mut access = self.access.write().unwrap_or_else(PoisonError::into_inner);
-        match open_database(self.file.storage()) {
+        if is_taken_over {
+            *access = Access::Unreadable;
+            return;
+        }
+        match open_database(&(Arc::clone(&self.file) as _)) {
             Ok(database) => *access = Access::ReadOnly(database, None),
             // The state before the first change still holds: that change is not known to be
             // durable.
@@ -268,6 +288,24 @@ impl GroupCommit {
             Err(_) => *access = Access::Unreadable,
         }
     }
+}
+
+impl Drop for GroupCommit {
+    /// redb reads and writes when it closes the file, which must not be another opener's by then.
+    fn drop(&mut self) {
+        let checked = match self.access.get_mut() {
+            Ok(Access::Writable(_)) => self.file.check_opener(),
+            Ok(Access::ReadOnly(_, None)) => self.file.check_unchanged(),
+            _ => Ok(()),
+        };
+        if let Err(error) = checked {
+            self.file.fail(error);
+        }
+    }
+}
+
+fn wait<'a>(condvar: &Condvar, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+    condvar.wait(queue).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The right to commit, until dropped. Dropped without a result, it reports a panic.
@@ -294,10 +332,16 @@ impl Drop for Leader<'_> {
                 // The writes that gathered meanwhile fail too: nothing is committed any more.
                 queue.waiting.clear();
                 queue.open_group += 1;
+                commits.condvar(queue.open_group).notify_all();
             }
         }
         queue.has_leader = false;
         queue.done_before = queue.open_group;
-        commits.group_done.notify_all();
+        // Of the group that gathers one becomes the leader.
+        commits.condvar(queue.open_group).notify_one();
+        commits
+            .condvar(queue.open_group.wrapping_add(1))
+            .notify_all();
+        commits.no_leader.notify_all();
     }
 }

@@ -7,6 +7,10 @@
 //! last commit known to be durable. It is written after that commit's sync, without a sync of its
 //! own. A mark that is lost with the power only makes the check less strict.
 //!
+//! The lock beside the file is what keeps two processes apart. It fails if a person deletes it, and
+//! there is none for other storage. So whoever opens the file for writing takes the next number of
+//! an opener in the header, and each commit first checks that the number is still its own.
+//!
 //! redb shortens its file as soon as half of it is free, and extends it again soon after, which
 //! costs a sync each time. So the file keeps its length until it is compacted, and a sync with
 //! nothing to make durable is left out.
@@ -25,9 +29,13 @@ pub(crate) const HEADER_LEN: u64 = 4096;
 const REDB_MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
 /// Marks are written in turn to two blocks, so that a torn write leaves one of them whole.
 const MARK_OFFSETS: [u64; 2] = [512, 1024];
+/// The number of the opener that writes.
+const OPENER_OFFSET: u64 = 1536;
+/// The length of a number with its checksum.
+const NUMBER_LEN: usize = 12;
 /// The first bytes of a journal. The version of its format follows, then a checksum.
 const MAGIC: &[u8; 16] = b"trueup-journal\n\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 pub(crate) struct JournalFile {
     storage: Arc<dyn Storage>,
@@ -37,6 +45,10 @@ pub(crate) struct JournalFile {
     /// True if redb has written since the last sync. Marks do not count: no caller waits for them.
     dirty: AtomicBool,
     marks: AtomicU64,
+    /// The number of the last commit in the header when it was opened.
+    marked: AtomicU64,
+    /// The number of the opener in the header: of an earlier one until this one writes.
+    opener: AtomicU64,
     syncs: AtomicU64,
     writes: AtomicU64,
     written: AtomicU64,
@@ -48,6 +60,8 @@ pub(crate) struct Header {
     /// The number of the last commit known to be durable, 0 if none is.
     pub(crate) marked: u64,
     next_mark: u64,
+    /// The number of the last opener that wrote, 0 if there was none.
+    opener: u64,
     /// The error if the header is not as it was written.
     pub(crate) damage: Option<Error>,
 }
@@ -64,6 +78,8 @@ impl JournalFile {
             redb_len: AtomicU64::new(u64::MAX),
             dirty: AtomicBool::new(true),
             marks: AtomicU64::new(0),
+            marked: AtomicU64::new(0),
+            opener: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -92,6 +108,8 @@ impl JournalFile {
             Some(damage) => Err(damage),
             None => {
                 self.marks.store(header.next_mark, Ordering::Relaxed);
+                self.marked.store(header.marked, Ordering::Relaxed);
+                self.opener.store(header.opener, Ordering::Relaxed);
                 Ok(header.marked)
             }
         }
@@ -100,11 +118,48 @@ impl JournalFile {
     /// Records that `commit` is durable. A failure makes the next write fail: this commit stays
     /// durable.
     pub(crate) fn mark(&self, commit: u64) {
-        let mut mark = [0; 12];
-        mark[..8].copy_from_slice(&commit.to_le_bytes());
-        seal(&mut mark);
+        let mark = sealed_number(commit);
         let slot = self.marks.fetch_add(1, Ordering::Relaxed) % MARK_OFFSETS.len() as u64;
         let _ = self.write_at(MARK_OFFSETS[slot as usize], &mark);
+    }
+
+    /// Takes the next number of an opener, before the first write to a file that was opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Held`](crate::ErrorKind::Held) if another opener has written since.
+    pub(crate) fn take_over(&self) -> Result<(), Error> {
+        self.check_unchanged()?;
+        let next = self.opener.load(Ordering::Relaxed).wrapping_add(1);
+        self.opener.store(next, Ordering::Relaxed);
+        self.write_at(OPENER_OFFSET, &sealed_number(next))
+            .map_err(|cause| self.error(redb::StorageError::Io(cause), "cannot write the header"))
+    }
+
+    /// Checks that no other opener has written since this one read the header.
+    pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
+        let header = read_header(&*self.storage)?;
+        let (marked, opener) = (&self.marked, &self.opener);
+        let known = (
+            marked.load(Ordering::Relaxed),
+            opener.load(Ordering::Relaxed),
+        );
+        match (header.marked, header.opener) == known {
+            true => Ok(()),
+            false => Err(Error::held("the journal", None)),
+        }
+    }
+
+    /// Checks that no other opener has taken over.
+    pub(crate) fn check_opener(&self) -> Result<(), Error> {
+        let mut bytes = [0; NUMBER_LEN];
+        self.storage
+            .read(OPENER_OFFSET, &mut bytes)
+            .map_err(|cause| Error::os("cannot read the header", cause))?;
+        match parse_number(&bytes) == Some(self.opener.load(Ordering::Relaxed)) {
+            true => Ok(()),
+            false => Err(Error::held("the journal", None)),
+        }
     }
 
     /// Cuts the file to the length that redb works with. The caller makes sure that redb does not
@@ -206,6 +261,33 @@ impl JournalFile {
     }
 }
 
+/// The file for reading: until another opener has taken over, and writes what redb here does not
+/// know of.
+impl Storage for JournalFile {
+    fn len(&self) -> io::Result<u64> {
+        self.storage.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        match self.failed() {
+            Some(failed) if failed.is_held() => Err(io::Error::other(failed.clone())),
+            _ => self.storage.read(offset, out),
+        }
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+}
+
 /// Reads the header, also a damaged one.
 ///
 /// # Errors
@@ -237,13 +319,11 @@ pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
     let mut header = Header {
         marked: 0,
         next_mark: 0,
+        opener: number_at(&bytes, OPENER_OFFSET).unwrap_or_default(),
         damage: (!is_whole).then(|| Error::damaged("the header's checksum does not match")),
     };
     for (slot, at) in MARK_OFFSETS.into_iter().enumerate() {
-        let at = at as usize;
-        let mark = &bytes[at..at + 12];
-        let commit = u64::from_le_bytes(mark[..8].try_into().unwrap_or_default());
-        if is_sealed(mark) && commit > header.marked {
+        if let Some(commit) = number_at(&bytes, at).filter(|commit| *commit > header.marked) {
             header.marked = commit;
             header.next_mark = slot as u64 + 1;
         }
@@ -266,7 +346,7 @@ impl redb::StorageBackend for Backend {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let read = self.0.storage.read(offset.saturating_add(HEADER_LEN), out);
+        let read = Storage::read(&*self.0, offset.saturating_add(HEADER_LEN), out);
         self.0.record_failure(read, "a read failed")
     }
 
@@ -288,6 +368,25 @@ impl redb::StorageBackend for Backend {
 fn seal(bytes: &mut [u8]) {
     let (content, sum) = bytes.split_at_mut(bytes.len() - 4);
     sum.copy_from_slice(&crc32fast::hash(content).to_le_bytes());
+}
+
+/// Returns a number and its checksum.
+fn sealed_number(number: u64) -> [u8; NUMBER_LEN] {
+    let mut bytes = [0; NUMBER_LEN];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    seal(&mut bytes);
+    bytes
+}
+
+/// Returns the number in the header, if its checksum matches.
+fn number_at(header: &[u8], offset: u64) -> Option<u64> {
+    let bytes = header.get(offset as usize..)?.first_chunk()?;
+    parse_number(bytes)
+}
+
+fn parse_number(bytes: &[u8; NUMBER_LEN]) -> Option<u64> {
+    let number = *bytes.first_chunk()?;
+    is_sealed(bytes).then(|| u64::from_le_bytes(number))
 }
 
 fn is_sealed(bytes: &[u8]) -> bool {

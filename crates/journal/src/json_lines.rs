@@ -13,7 +13,7 @@ use crate::keys::KeyState;
 use crate::ledger::{parse_claim, parse_record_key};
 use crate::operation::{Outcome, StoredOperation};
 use crate::record::{Decoder, Keyspace, Record, get, scan, text};
-use crate::retention::{self, millis};
+use crate::retention::millis;
 
 /// The keyspaces that are written. The others are indexes of these.
 const WRITTEN: [Keyspace; 6] = [
@@ -82,7 +82,7 @@ fn for_each_record(
         for entry in scan(records, &space.key(&[]))? {
             let entry = entry?;
             let name = entry.0.escape_ascii().to_string();
-            match Line::parse(records, space, entry) {
+            match Line::parse(space, entry) {
                 Ok(line) => visit(line)?,
                 Err(error) if error.is_of_record() => {
                     unreadable += 1;
@@ -98,38 +98,26 @@ fn for_each_record(
     }
 }
 
-/// Returns true if a record can be read, and the record that it refers to as well.
+/// Returns true if a record can be read. Without its operation a key could neither be executed nor
+/// ended, so it counts as one that cannot.
 pub(crate) fn is_readable(records: &ReadTable, key: &[u8], value: &[u8]) -> bool {
     let Some((first, rest)) = key.split_first() else {
         return false;
     };
-    let is_listed = |name: &[u8]| {
-        let number = Decoder(rest).u64().ok();
-        operation(records, name).is_some_and(|found| Some(found.number) == number)
-    };
-    if *first == Keyspace::InFlight as u8 {
-        return is_listed(value);
-    }
-    if *first == Keyspace::Ended as u8 {
-        return retention::parse(value).is_ok_and(|(_, name)| is_listed(&name));
-    }
     let Some(space) = WRITTEN.into_iter().find(|space| *space as u8 == *first) else {
         return true;
     };
-    match Line::parse(records, space, (rest.to_vec(), value.to_vec())) {
-        // Without its operation a key could neither be executed nor ended.
+    match Line::parse(space, (rest.to_vec(), value.to_vec())) {
         Ok(Line::Key {
             operation: Some(name),
             ..
-        }) => operation(records, name.as_bytes()).is_some(),
+        }) => {
+            let value = get(records, &Keyspace::Operation.key(name.as_bytes()));
+            let value = value.ok().flatten();
+            value.is_some_and(|value| StoredOperation::parse(&name, &value).is_ok())
+        }
         other => other.is_ok(),
     }
-}
-
-/// Returns the operation of this name, if there is one whose record can be read.
-fn operation(records: &ReadTable, name: &[u8]) -> Option<StoredOperation> {
-    let value = get(records, &Keyspace::Operation.key(name)).ok()??;
-    StoredOperation::read(records, &text(name).ok()?, &value).ok()
 }
 
 #[derive(Serialize)]
@@ -217,7 +205,7 @@ impl Serialize for Bytes {
 }
 
 impl Line {
-    fn parse(records: &ReadTable, space: Keyspace, (key, value): Record) -> Result<Line, Error> {
+    fn parse(space: Keyspace, (key, value): Record) -> Result<Line, Error> {
         match space {
             Keyspace::Key => Ok(Line::of_key(
                 Bytes(key),
@@ -252,7 +240,7 @@ impl Line {
                 })
             }
             _ => {
-                let stored = StoredOperation::read(records, &text(&key)?, &value)?.operation;
+                let stored = StoredOperation::parse(&text(&key)?, &value)?.operation;
                 let (state, why) = stored.state.words();
                 Ok(Line::Operation {
                     state,

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use crate::Error;
 use crate::operation::Outcome;
-use crate::record::{Decoder, Encoder, Keyspace, Transaction};
-use crate::retention::{millis, time};
+use crate::record::{Decoder, Encoder, Keyspace, Record, Transaction};
+use crate::retention::{Ended, millis, time};
 
 /// The state of an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,20 +50,35 @@ pub(crate) fn end(
     now: SystemTime,
 ) -> Result<(), Error> {
     let number = transaction.next();
-    let index = Encoder::default().u64(millis(now)).bytes(key);
-    transaction.put(&Keyspace::EndedKey.numbered(number), &index.0)?;
     let (state, answer) = match outcome {
         Outcome::Succeeded(answer) => (1, answer),
         Outcome::Failed(why) => (2, why.into_bytes()),
         Outcome::Compensated(why) => (3, why.into_bytes()),
     };
-    let record = Encoder::default().u8(state).u64(millis(now)).bytes(&answer);
+    let record = Encoder::default()
+        .u8(state)
+        .u64(number)
+        .u64(millis(now))
+        .bytes(&answer);
     transaction.put(&Keyspace::Key.key(key), &record.0)
 }
 
 /// Removes the key.
 pub(crate) fn free(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<(), Error> {
     transaction.remove(&Keyspace::Key.key(key))
+}
+
+/// Returns the record of a key whose operation has ended, as one that may be forgotten.
+pub(crate) fn ended((key, value): Record) -> Option<Ended> {
+    let mut fields = Decoder(&value);
+    if fields.u8().ok()? == 0 {
+        return None;
+    }
+    Some(Ended {
+        number: fields.u64().ok()?,
+        at: time(fields.u64().ok()?),
+        name: key,
+    })
 }
 
 impl KeyState {
@@ -79,6 +94,7 @@ impl KeyState {
                 false => KeyState::InDoubt { operation },
             }
         } else {
+            let _number = fields.u64()?;
             let at = time(fields.u64()?);
             let outcome = match state {
                 1 => Outcome::Succeeded(fields.bytes()?.to_vec()),

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use crate::database::ReadTable;
-use crate::record::{Decoder, Encoder, Keyspace, Transaction, get};
-use crate::retention::{millis, time};
+use crate::record::{Decoder, Encoder, Keyspace, Record, Transaction, text};
+use crate::retention::{Ended, millis, time};
 use crate::{Error, Refusal};
 
 /// The latest record of an operation. `Debug` shows the length of its values, not their bytes.
@@ -133,9 +132,20 @@ impl fmt::Debug for Outcome {
 /// The record of an operation as it is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredOperation {
-    /// The number of its entry in the index of operations in flight, or of those that ended.
+    /// The number of its start while it is in flight, then that of its end.
     pub(crate) number: u64,
     pub(crate) operation: Operation,
+}
+
+/// Returns the record of an operation that has ended, as one that may be forgotten.
+pub(crate) fn ended((name, value): Record) -> Option<Ended> {
+    let StoredOperation { number, operation } =
+        StoredOperation::parse(&text(&name).ok()?, &value).ok()?;
+    Some(Ended {
+        number,
+        at: operation.ended?,
+        name,
+    })
 }
 
 impl StoredOperation {
@@ -173,9 +183,11 @@ impl StoredOperation {
             OperationState::Compensated(why) => (4, why.as_str()),
         };
         let task = self.operation.task.as_deref().unwrap_or_default();
+        let ended = self.operation.ended.map_or(0, millis);
         let value = Encoder::default()
             .u64(self.number)
             .u8(state)
+            .u64(ended)
             .bytes(why.as_bytes())
             .bytes(task.as_bytes())
             .bytes(&self.operation.object)
@@ -186,11 +198,11 @@ impl StoredOperation {
         transaction.put(&Keyspace::Operation.key(name), &value.0)
     }
 
-    /// Parses a record. The time of the end is not in it, but in the index of ended operations.
     pub(crate) fn parse(name: &str, value: &[u8]) -> Result<StoredOperation, Error> {
         let mut fields = Decoder(value);
         let number = fields.u64()?;
         let state = fields.u8()?;
+        let ended = time(fields.u64()?);
         let why = fields.string()?;
         let task = Some(fields.string()?).filter(|task| !task.is_empty());
         let object = fields.bytes()?.to_vec();
@@ -207,6 +219,7 @@ impl StoredOperation {
             4 => OperationState::Compensated(why),
             _ => return Err(Error::unreadable("an operation is in no known state")),
         };
+        let ended = state.is_ended().then_some(ended);
         let operation = Operation {
             name: name.to_owned(),
             object,
@@ -215,39 +228,21 @@ impl StoredOperation {
             step,
             task,
             state,
-            ended: None,
+            ended,
         };
         Ok(StoredOperation { number, operation })
     }
 
-    /// Reads a record, and the time of the end.
-    pub(crate) fn read(
-        records: &ReadTable,
-        name: &str,
-        value: &[u8],
-    ) -> Result<StoredOperation, Error> {
-        let mut stored = StoredOperation::parse(name, value)?;
-        if stored.operation.state.is_ended() {
-            let ended = get(records, &Keyspace::Ended.numbered(stored.number))?
-                .ok_or_else(|| Error::unreadable("an operation that ended has no time"))?;
-            stored.operation.ended = Some(time(Decoder(&ended).u64()?));
-        }
-        Ok(stored)
-    }
-
-    /// Moves the operation to the index of those that ended, in this state.
+    /// Records its end.
     pub(crate) fn end(
         &mut self,
         transaction: &mut Transaction<'_>,
         state: OperationState,
         now: SystemTime,
     ) -> Result<(), Error> {
-        transaction.remove(&Keyspace::InFlight.numbered(self.number))?;
         self.number = transaction.next();
         self.operation.state = state;
-        let name = self.operation.name.as_bytes();
-        let ended = Encoder::default().u64(millis(now)).bytes(name);
-        transaction.put(&Keyspace::Ended.numbered(self.number), &ended.0)?;
+        self.operation.ended = Some(now);
         self.save(transaction)
     }
 }

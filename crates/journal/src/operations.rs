@@ -11,9 +11,9 @@ use std::time::SystemTime;
 use crate::execution::Execution;
 use crate::keys::{self, KeyState};
 use crate::nonces;
-use crate::operation::{Operation, OperationState, Redacted, StoredOperation};
-use crate::record::{Keyspace, MAX_KEY, MAX_VALUE, check_len, get, scan, text};
-use crate::retention::Keep;
+use crate::operation::{self, Operation, OperationState, Redacted, StoredOperation};
+use crate::record::{Keyspace, MAX_KEY, MAX_VALUE, Record, check_len, get, scan, text};
+use crate::retention::{Ended, Keep};
 use crate::store::Store;
 use crate::{Error, Refusal};
 
@@ -169,11 +169,7 @@ impl Operations {
             if let Some((nonce, expires, now)) = nonce {
                 nonces::spend(transaction, &nonce, expires, now)?;
             }
-            if let Some(before) = before {
-                transaction.remove(&Keyspace::Ended.numbered(before.number))?;
-            }
             let number = transaction.next();
-            transaction.put(&Keyspace::InFlight.numbered(number), name.as_bytes())?;
             if !key.is_empty() {
                 keys::reserve(transaction, &key, &name)?;
             }
@@ -230,31 +226,34 @@ impl Operations {
         })
     }
 
-    /// Returns the operations that have not ended. A record that cannot be read is listed apart.
+    /// Returns the operations that have not ended. A record that cannot be read is listed apart. It
+    /// reads all operations that were not forgotten.
     ///
     /// # Errors
     ///
     /// When the journal cannot be read.
     pub fn in_flight(&self) -> Result<InFlight, Error> {
+        let mut in_flight = Vec::new();
+        let mut unreadable = Vec::new();
         self.store.read(|records| {
-            let mut found = InFlight::default();
-            for entry in scan(records, &Keyspace::InFlight.key(&[]))? {
-                let name = entry?.1;
-                let operation = match get(records, &Keyspace::Operation.key(&name))? {
-                    Some(value) => {
-                        text(&name).and_then(|name| StoredOperation::parse(&name, &value))
-                    }
-                    None => Err(Error::unreadable("an operation in flight has no record")),
-                };
-                match operation {
-                    Ok(stored) => found.operations.push(stored.operation),
+            for entry in scan(records, &Keyspace::Operation.key(&[]))? {
+                let (name, value) = entry?;
+                match text(&name).and_then(|name| StoredOperation::parse(&name, &value)) {
+                    Ok(stored) if stored.operation.state.is_ended() => {}
+                    Ok(stored) => in_flight.push(stored),
                     Err(error) => {
                         let name = String::from_utf8_lossy(&name).into_owned();
-                        found.unreadable.push(Unreadable { name, error });
+                        unreadable.push(Unreadable { name, error });
                     }
                 }
             }
-            Ok(found)
+            Ok(())
+        })?;
+        in_flight.sort_unstable_by_key(|stored| stored.number);
+        let operations = in_flight.into_iter().map(|stored| stored.operation);
+        Ok(InFlight {
+            operations: operations.collect(),
+            unreadable,
         })
     }
 
@@ -265,7 +264,7 @@ impl Operations {
     ///
     /// As every write.
     pub fn forget(&self, keep: Keep) -> Result<u64, Error> {
-        self.forget_in(Keyspace::Ended, Keyspace::Operation, keep)
+        self.forget_in(Keyspace::Operation, keep, operation::ended)
     }
 
     /// Forgets idempotency keys whose operation has ended, except those to `keep`: an operation
@@ -275,16 +274,38 @@ impl Operations {
     ///
     /// As every write.
     pub fn forget_keys(&self, keep: Keep) -> Result<u64, Error> {
-        self.forget_in(Keyspace::EndedKey, Keyspace::Key, keep)
+        self.forget_in(Keyspace::Key, keep, keys::ended)
     }
 
-    fn forget_in(&self, index: Keyspace, of: Keyspace, keep: Keep) -> Result<u64, Error> {
-        self.store.write(move |transaction| {
-            let forgotten = keep.prune(transaction, index)?;
-            for name in &forgotten {
-                transaction.remove(&of.key(name))?;
+    /// Looks for what to forget without a commit, so that others write meanwhile. What has changed
+    /// since stays.
+    fn forget_in(
+        &self,
+        space: Keyspace,
+        keep: Keep,
+        ended: fn(Record) -> Option<Ended>,
+    ) -> Result<u64, Error> {
+        let found = self.store.read(|records| {
+            let mut found = Vec::new();
+            for entry in scan(records, &space.key(&[]))? {
+                found.extend(ended(entry?));
             }
-            Ok(forgotten.len() as u64)
+            Ok(found)
+        })?;
+        let surplus = keep.surplus(found);
+        self.store.write(move |transaction| {
+            let mut forgotten = 0;
+            for Ended { name, number, .. } in surplus {
+                let key = space.key(&name);
+                let now = transaction
+                    .get(&key)?
+                    .and_then(|value| ended((name, value)));
+                if now.is_some_and(|now| now.number == number) {
+                    transaction.remove(&key)?;
+                    forgotten += 1;
+                }
+            }
+            Ok(forgotten)
         })
     }
 
@@ -292,7 +313,7 @@ impl Operations {
         self.store.read(|records| {
             let value = get(records, &Keyspace::Operation.key(name.as_bytes()))?;
             value
-                .map(|value| StoredOperation::read(records, name, &value))
+                .map(|value| StoredOperation::parse(name, &value))
                 .transpose()
         })
     }

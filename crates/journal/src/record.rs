@@ -21,14 +21,8 @@ pub(crate) enum Keyspace {
     Sequence = b's',
     /// Name of an operation to its record.
     Operation = b'o',
-    /// Number of its start to the name of an operation in flight.
-    InFlight = b'f',
-    /// Number of its end to the time and the name of an operation that ended.
-    Ended = b'e',
     /// Idempotency key to the operation that has it, or to its outcome.
     Key = b'k',
-    /// Number of the end to the time and the key of an operation that ended.
-    EndedKey = b'u',
     /// Nonce that was spent to its expiry.
     Nonce = b'n',
     /// Expiry and nonce to nothing.
@@ -50,11 +44,6 @@ impl Keyspace {
         key.push(self as u8);
         key.extend_from_slice(rest);
         key
-    }
-
-    /// Returns the key of a numbered record.
-    pub(crate) fn numbered(self, number: u64) -> Vec<u8> {
-        self.key(&number.to_be_bytes())
     }
 }
 

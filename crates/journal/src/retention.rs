@@ -2,9 +2,6 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::Error;
-use crate::record::{Decoder, Keyspace, Transaction};
-
 /// The records to keep of ended operations or of their keys. There is no default: a forgotten key
 /// can be executed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,54 +19,32 @@ pub enum Keep {
     Latest(u64),
 }
 
-impl Keep {
-    /// Removes the entries that are not kept from an index, and returns their names.
-    pub(crate) fn prune(
-        self,
-        transaction: &mut Transaction<'_>,
-        index: Keyspace,
-    ) -> Result<Vec<Vec<u8>>, Error> {
-        let prefix = index.key(&[]);
-        let surplus = match self {
-            Keep::Latest(count) => {
-                let all = transaction.scan(&prefix)?.count() as u64;
-                all.saturating_sub(count)
-            }
-            Keep::Younger { .. } => u64::MAX,
-        };
-        let mut expired = Vec::new();
-        for (_, entry) in (0..surplus).zip(transaction.scan(&prefix)?) {
-            let (number, value) = entry?;
-            // One that cannot be read stays.
-            let Ok((at, name)) = parse(&value) else {
-                continue;
-            };
-            let is_expired = match self {
-                Keep::Latest(_) => true,
-                Keep::Younger { than, now } => {
-                    u128::from(millis(now).saturating_sub(at)) > than.as_millis()
-                }
-            };
-            if is_expired {
-                expired.push((number, name));
-            }
-        }
-        let mut names = Vec::with_capacity(expired.len());
-        for (number, name) in expired {
-            transaction.remove(&index.key(&number))?;
-            names.push(name);
-        }
-        Ok(names)
-    }
+/// A record that may be forgotten.
+pub(crate) struct Ended {
+    /// The number of its end.
+    pub(crate) number: u64,
+    /// The time of its end.
+    pub(crate) at: SystemTime,
+    /// The name of the operation, or the key.
+    pub(crate) name: Vec<u8>,
 }
 
-/// Parses an entry of an index: the time of the end, and a name.
-pub(crate) fn parse(value: &[u8]) -> Result<(u64, Vec<u8>), Error> {
-    let mut fields = Decoder(value);
-    let at = fields.u64()?;
-    let name = fields.bytes()?.to_vec();
-    fields.end()?;
-    Ok((at, name))
+impl Keep {
+    /// Returns the records that are not kept.
+    pub(crate) fn surplus(self, mut ended: Vec<Ended>) -> Vec<Ended> {
+        match self {
+            Keep::Latest(count) => {
+                ended.sort_unstable_by_key(|record| record.number);
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
+                ended.truncate(ended.len().saturating_sub(count));
+            }
+            Keep::Younger { than, now } => ended.retain(|record| {
+                let age = millis(now).saturating_sub(millis(record.at));
+                u128::from(age) > than.as_millis()
+            }),
+        }
+        ended
+    }
 }
 
 /// Returns the milliseconds since 1970, UTC; 0 for a time before.

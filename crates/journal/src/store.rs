@@ -77,9 +77,10 @@ impl Store {
     }
 
     fn open_storage(storage: Arc<dyn Storage>, lock: Option<Lock>) -> Result<Store, Error> {
-        let database = open_database(&storage)?;
         let file = JournalFile::new(storage);
+        // Before the records: what another opener writes meanwhile shows in the header later.
         file.open()?;
+        let database = open_database(&(Arc::clone(&file) as _))?;
         Ok(Store::with(GroupCommit::new(file, database, None), lock))
     }
 

@@ -218,6 +218,8 @@ fn record_counts(records: &Records) -> String {
         (records.intents, "open intent", "open intents"),
         (records.operations, "operation", "operations"),
         (records.keys, "key", "keys"),
+        (records.nonces, "spent nonce", "spent nonces"),
+        (records.backoffs, "backoff", "backoffs"),
     ]
     .map(|(number, one, many)| format!("{number} {}", if number == 1 { one } else { many }))
     .join(", ")

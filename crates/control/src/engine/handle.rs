@@ -68,16 +68,21 @@ impl<B: Backend> EngineHandle<B> {
     /// # Errors
     ///
     /// [`Journal`](ErrorKind::Journal): nothing was begun. [`Backend`](ErrorKind::Backend): the
-    /// state of the object, which an approval is over, could not be observed. [`Invalid`]: the
-    /// idempotency key is empty. [`Timeout`](ErrorKind::Timeout): the backend has not answered yet;
+    /// object could not be observed. [`Invalid`]: the idempotency key is empty, has a NUL, or belongs
+    /// to a job of several steps. [`Timeout`](ErrorKind::Timeout): the backend has not answered yet;
     /// ask again.
     ///
     /// [`Invalid`]: ErrorKind::Invalid
     pub fn submit_job(&self, idempotency_key: &str, action: Action) -> Result<JobState, Error> {
-        if idempotency_key.is_empty() {
-            let message = "a job needs an idempotency key";
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
+        check_job_key(idempotency_key)?;
+        self.submit_job_unchecked(idempotency_key, action)
+    }
+
+    pub(super) fn submit_job_unchecked(
+        &self,
+        idempotency_key: &str,
+        action: Action,
+    ) -> Result<JobState, Error> {
         self.0.recover()?;
         let (shared, job) = (Arc::clone(&self.0), idempotency_key.to_owned());
         let lane = action.key.clone();
@@ -233,6 +238,17 @@ impl<B: Backend> EngineHandle<B> {
         drop(state);
         self.0.request_pass();
         Ok(())
+    }
+}
+
+/// A step's key is the job's, a NUL and its number.
+pub(super) fn check_job_key(key: &str) -> Result<(), Error> {
+    match key.is_empty() || key.contains('\0') {
+        true => {
+            let message = "a job needs an idempotency key, without NUL characters";
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+        false => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use super::ApprovalRequest;
 use super::flight::Phase;
 use super::shared::Shared;
 use super::start::StartOutcome;
-use crate::{Action, Backend, Class, Error, ErrorKind};
+use crate::{Action, Backend, Class, Error, ErrorKind, Objects};
 
 /// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum JobState {
     /// It has not begun: another operation on its object is in flight. Submit it again.
     Waiting,
     /// It has not begun: its action is destructive. Submit it again once it is approved.
-    NeedsApproval(ApprovalRequest),
+    NeedsApproval(Box<ApprovalRequest>),
     /// It was refused, without an effect. Submitted again, it is tried again.
     Refused {
         /// The class of the refusal.
@@ -48,7 +48,7 @@ impl JobState {
 
 impl<B: Backend> Shared<B> {
     /// Runs a job, in the lane of its object.
-    pub(super) fn run_job(&self, job: &str, action: Action) -> Result<JobState, Error> {
+    pub(super) fn run_job(&self, job: &str, mut action: Action) -> Result<JobState, Error> {
         // A job may have ended as one that never happened: then it is started anew.
         if let Some(state) = self.job_state(job)? {
             return Ok(state);
@@ -57,12 +57,14 @@ impl<B: Backend> Shared<B> {
             return Ok(JobState::Waiting);
         }
         let now = self.config.now();
-        let (approval, request) = match self.needs_approval(&action)? {
+        let observed = self.observe()?;
+        action.fill_in_old(observed.get(&action.key));
+        let (approval, request) = match self.needs_approval(&action, &observed) {
             None => (None, None),
             Some(request) => {
                 let found = self.state().approvals.find(request.hash, now);
                 if found.is_none() {
-                    return Ok(JobState::NeedsApproval(request));
+                    return Ok(JobState::NeedsApproval(Box::new(request)));
                 }
                 (found, Some(request))
             }
@@ -79,13 +81,13 @@ impl<B: Backend> Shared<B> {
             }
         }
         match (outcome, request) {
-            (StartOutcome::InFlight | StartOutcome::Repeated(_), _) => {
+            (StartOutcome::InFlight | StartOutcome::Repeated, _) => {
                 Ok(self.job_state(job)?.unwrap_or(JobState::Waiting))
             }
             (StartOutcome::Refused(class, message), _) => Ok(JobState::Refused { class, message }),
             (StartOutcome::NotApproved(why), Some(mut request)) => {
                 request.refused = Some(why);
-                Ok(JobState::NeedsApproval(request))
+                Ok(JobState::NeedsApproval(Box::new(request)))
             }
             (StartOutcome::Busy | StartOutcome::NotApproved(_), _) => Ok(JobState::Waiting),
             (StartOutcome::NotRecorded(error), _) => Err(error),
@@ -93,14 +95,13 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Returns the approval that an action waits for, if it is destructive.
-    fn needs_approval(&self, action: &Action) -> Result<Option<ApprovalRequest>, Error> {
-        let observed = self.observe()?;
+    fn needs_approval(&self, action: &Action, observed: &Objects) -> Option<ApprovalRequest> {
         let object = observed.get(&action.key);
         if self.class(action, object) == Class::Benign {
-            return Ok(None);
+            return None;
         }
         let hash = self.config.gate.hash(action, object);
-        Ok(Some(self.state().approvals.add_job(hash, action.clone())))
+        Some(self.state().approvals.add_job(hash, action.clone()))
     }
 
     /// Returns the state of a job, and looks for its end if it is in flight; `None` if it never
@@ -110,7 +111,7 @@ impl<B: Backend> Shared<B> {
             return self.ended_job(job);
         };
         let Some(key) = self.key(&operation) else {
-            let message = format!("the idempotency key {job:?} belongs to another engine");
+            let message = format!("the idempotency key {job:?} belongs to a job of several steps");
             return Err(Error::new(ErrorKind::Invalid, message));
         };
         let answered = self.ask(&|of, is_job| is_job && of == key);
@@ -138,8 +139,7 @@ impl<B: Backend> Shared<B> {
 
     /// Returns the name of the job's operation, if that is in flight.
     fn operation_of(&self, job: &str) -> Result<Option<String>, Error> {
-        let state = self.operations.key(self.name(job).as_bytes());
-        Ok(match state.map_err(Error::journal)? {
+        Ok(match self.key_state(job)? {
             Some(KeyState::InProgress { operation } | KeyState::InDoubt { operation }) => {
                 Some(operation)
             }
@@ -148,8 +148,7 @@ impl<B: Backend> Shared<B> {
     }
 
     fn ended_job(&self, job: &str) -> Result<Option<JobState>, Error> {
-        let state = self.operations.key(self.name(job).as_bytes());
-        Ok(match state.map_err(Error::journal)? {
+        Ok(match self.key_state(job)? {
             Some(KeyState::Ended { outcome, .. }) => Some(match outcome {
                 Outcome::Succeeded(_) => JobState::Succeeded,
                 Outcome::Failed(why) | Outcome::Compensated(why) => JobState::Failed(why),

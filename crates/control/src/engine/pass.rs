@@ -1,23 +1,22 @@
 //! A pass: ask about what is in flight, observe, plan, gate, start, read back, report.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use trueup_queue::Ticket;
-use trueup_reconcile::{Claim, ErrorClass, Ledger, LedgerError, PassLimits};
+use trueup_reconcile::{Ledger, PassLimits};
 
 use super::approvals::ApprovalRequest;
 use super::changed;
-use super::flight::{End, Ended, Flight, Phase};
+use super::flight::Phase;
+use super::ops::{Ops, pending};
 use super::shared::Shared;
 use super::start::StartOutcome;
 use crate::provider::LastKnown;
 use crate::report::op_key;
 use crate::{
-    Action, Approval, Backend, Class, ControlOp, Desired, Error, Failure, Objects, Outcome,
-    Pending, Report, Verb, plan,
+    Action, Approval, Backend, Class, Desired, Error, Objects, Outcome, Pending, Report, Verb, plan,
 };
 
 pub(super) struct Pass<'a, B: Backend> {
@@ -26,13 +25,6 @@ pub(super) struct Pass<'a, B: Backend> {
     pub(super) last_desired: Option<&'a Objects>,
     pub(super) ledger: &'a mut dyn Ledger,
     pub(super) limits: &'a PassLimits<'a>,
-}
-
-/// The ops of a pass, while it runs.
-#[derive(Default)]
-struct Ops {
-    ops: Vec<ControlOp>,
-    trouble: Option<String>,
 }
 
 /// An action that may begin, with its approval if it needs one.
@@ -67,7 +59,7 @@ impl<B: Backend> Pass<'_, B> {
 
         // Plan, and select what may begin.
         self.clear_backoffs(desired)?;
-        let owned = self.owned()?;
+        let owned = self.owned(&observed)?;
         let config = &shared.config;
         let plan_now = |observed: &Objects| {
             plan(
@@ -108,74 +100,6 @@ impl<B: Backend> Pass<'_, B> {
         report.missing = rest.missing;
         report.undesired = rest.undesired;
         Ok(report)
-    }
-
-    /// Returns the keys of the objects that this agent created. An intent that a crash left open is
-    /// closed by what became of its operation.
-    fn owned(&mut self) -> Result<BTreeSet<String>, Error> {
-        let mut outcomes = BTreeMap::new();
-        let state = self.shared.state();
-        for bytes in self
-            .ledger
-            .open_intents()
-            .map_err(ledger_error)?
-            .into_keys()
-        {
-            let Ok(key) = str::from_utf8(&bytes) else {
-                continue;
-            };
-            if state.flights.contains_key(key) {
-                continue;
-            }
-            let found = self.shared.operations.find(&self.shared.name(key));
-            let found = found.map_err(Error::journal)?;
-            let is_created = found.is_some_and(|found| {
-                let record = crate::record::Record::decode(&found.what);
-                found.state == trueup_journal::OperationState::Succeeded
-                    && record.is_ok_and(|record| record.action.verb == Verb::Create)
-            });
-            let claim = match is_created {
-                true => Claim::Ours(CREATED.to_vec()),
-                false => Claim::NotOurs,
-            };
-            outcomes.insert(bytes, claim);
-        }
-        drop(state);
-        if !outcomes.is_empty() {
-            self.ledger
-                .commit_outcomes(outcomes)
-                .map_err(ledger_error)?;
-        }
-        let owned = self.ledger.owned().map_err(ledger_error)?.into_keys();
-        Ok(owned
-            .filter_map(|key| String::from_utf8(key).ok())
-            .collect())
-    }
-
-    /// Records which objects are ours, or not any more, after actions that create or destroy.
-    fn commit_owners(&mut self, ended: &[Ended], observed: Option<&Objects>) -> Result<(), Error> {
-        let mut outcomes = BTreeMap::new();
-        for ended in ended.iter().filter(|ended| !ended.is_job) {
-            let key = ended.action.key.as_bytes().to_vec();
-            let has_effect = matches!(ended.end, End::Succeeded | End::StoredOtherwise);
-            let is_there = observed.is_none_or(|all| all.contains_key(&ended.action.key));
-            match ended.action.verb {
-                Verb::Create if has_effect && is_there => {
-                    outcomes.insert(key, Claim::Ours(CREATED.to_vec()));
-                }
-                Verb::Create => {
-                    outcomes.insert(key, Claim::NotOurs);
-                }
-                Verb::Destroy if has_effect && !is_there => {
-                    outcomes.insert(key, Claim::NotOurs);
-                }
-                _ => {}
-            }
-        }
-        if outcomes.is_empty() {
-            return Ok(());
-        }
-        self.ledger.commit_outcomes(outcomes).map_err(ledger_error)
     }
 
     /// Clears the backoff of each object that is desired otherwise than in the last pass.
@@ -262,15 +186,7 @@ impl<B: Backend> Pass<'_, B> {
     /// Starts actions in the lanes of their objects, and waits until the backend has answered. It
     /// does not wait for tasks.
     fn start(&mut self, ready: Vec<Ready>, ops: &mut Ops) -> Result<(), Error> {
-        let creates = ready.iter().filter(|(it, _)| it.verb == Verb::Create);
-        let intents = creates.map(|(it, _)| {
-            let claim = Claim::Ours(CREATED.to_vec());
-            (it.key.clone().into_bytes(), claim)
-        });
-        let intents: BTreeMap<_, _> = intents.collect();
-        if !intents.is_empty() {
-            self.ledger.begin(intents).map_err(ledger_error)?;
-        }
+        self.begin_creates(ready.iter().map(|(action, _)| action))?;
         // A start that the pass did not wait for requests another one.
         let is_late = Arc::new(AtomicBool::new(false));
         let mut tickets: Vec<(Ready, Option<Ticket<StartOutcome>>)> = Vec::new();
@@ -330,7 +246,7 @@ impl<B: Backend> Pass<'_, B> {
                     ops.trouble = Some(error.to_string());
                     ops.pend(action, Pending::NotRecorded);
                 }
-                Some(StartOutcome::Busy | StartOutcome::Repeated(_)) => {
+                Some(StartOutcome::Busy | StartOutcome::Repeated) => {
                     ops.pend(action, Pending::After);
                 }
                 None if is_begun => {}
@@ -341,15 +257,6 @@ impl<B: Backend> Pass<'_, B> {
             }
         }
         Ok(())
-    }
-
-    /// Closes the intent of an object that was not created. If that fails, the next pass does it.
-    fn release(&mut self, action: &Action) {
-        if action.verb == Verb::Create {
-            let key = action.key.clone().into_bytes();
-            let outcomes = BTreeMap::from([(key, Claim::NotOurs)]);
-            let _ = self.ledger.commit_outcomes(outcomes);
-        }
     }
 
     /// Makes the report, with an op for each operation in flight.
@@ -400,70 +307,6 @@ impl<B: Backend> Pass<'_, B> {
             is_seen_whole: is_known,
             requeue_after,
             statuses: Vec::new(),
-        }
-    }
-}
-
-/// What the ledger has of an object that this agent created.
-const CREATED: &[u8] = b"created";
-
-fn ledger_error(error: LedgerError) -> Error {
-    Error::new(crate::ErrorKind::Journal, "the ledger").with_source(error)
-}
-
-fn pending(flight: &Flight, now: SystemTime, task_limit: Duration) -> Pending {
-    match &flight.phase {
-        Phase::Starting => Pending::Starting,
-        Phase::Running {
-            task,
-            progress,
-            since,
-        } => Pending::Running {
-            task: task.clone(),
-            progress: progress.clone(),
-            since: *since,
-            is_overdue: now.duration_since(*since).unwrap_or_default() > task_limit,
-        },
-        Phase::Done => Pending::Lost {
-            why: "it is done, and not read back yet".to_owned(),
-        },
-        Phase::Lost { why } => Pending::Lost { why: why.clone() },
-        Phase::InDoubt { why } => Pending::InDoubt { why: why.clone() },
-    }
-}
-
-impl Ops {
-    fn pend(&mut self, action: Action, pending: Pending) {
-        let outcome = Outcome::Pending(pending);
-        self.ops.push(ControlOp { action, outcome });
-    }
-
-    fn fail(&mut self, action: Action, class: ErrorClass, message: String) {
-        let outcome = Outcome::Failed(Failure { class, message });
-        self.ops.push(ControlOp { action, outcome });
-    }
-
-    /// Returns true if an action on the object has failed in this pass.
-    fn has_failed(&self, key: &str) -> bool {
-        let failed = |op: &ControlOp| matches!(op.outcome, Outcome::Failed(_));
-        self.ops.iter().any(|op| op.action.key == key && failed(op))
-    }
-
-    fn add_ended(&mut self, ended: Vec<Ended>) {
-        for Ended { action, end, .. } in ended {
-            match end {
-                End::Succeeded => self.ops.push(ControlOp {
-                    action,
-                    outcome: Outcome::Applied,
-                }),
-                End::StoredOtherwise => {
-                    let message = "it was done, and the object reads back otherwise".to_owned();
-                    self.fail(action, ErrorClass::StoredOtherwise, message);
-                }
-                End::Failed(class, why) => self.fail(action, class, why),
-                // It is planned anew, if it is still due.
-                End::Never => {}
-            }
         }
     }
 }

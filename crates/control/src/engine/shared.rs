@@ -1,11 +1,12 @@
 //! What passes, jobs and lanes share.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use trueup_journal::{Backoff, Backoffs, Journal, Operations};
+use trueup_journal::{Backoff, Backoffs, Journal, KeyState, Operations};
 use trueup_queue::Queue;
 use trueup_reconcile::{ErrorClass, Hints};
 
@@ -17,11 +18,14 @@ use crate::{Action, Backend, Class, Config, Error, ErrorKind, Object, Objects};
 pub(crate) struct Shared<B> {
     pub(crate) backend: B,
     pub(crate) config: Config,
+    journal: Journal,
     pub(crate) operations: Operations,
     pub(crate) backoffs: Backoffs,
     pub(crate) queue: Queue<String>,
     pub(super) state: Mutex<State>,
     requests: AtomicU64,
+    /// Tells the requests of this engine from those of an earlier one, whatever the clock.
+    salt: u64,
 }
 
 #[derive(Debug, Default)]
@@ -43,11 +47,13 @@ impl<B: Backend> Shared<B> {
         Ok(Arc::new(Shared {
             backend,
             config,
+            journal: journal.clone(),
             operations: journal.operations(),
             backoffs: journal.backoffs(),
             queue,
             state: Mutex::default(),
             requests: AtomicU64::new(0),
+            salt: RandomState::new().build_hasher().finish(),
         }))
     }
 
@@ -69,7 +75,7 @@ impl<B: Backend> Shared<B> {
     /// Returns a name for a request: no other has it, in this process or an earlier one.
     pub(super) fn next_request(&self, now: SystemTime) -> String {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        format!("op-{:x}-{:x}-{number:x}", millis(now), std::process::id())
+        format!("op-{:x}-{:x}-{number:x}", millis(now), self.salt)
     }
 
     /// Returns the backoff of an object after one more failure.
@@ -84,6 +90,16 @@ impl<B: Backend> Shared<B> {
         let tries = before.map_or(1, |before| before.tries.saturating_add(1));
         let next = now + self.config.delay(class, tries);
         Ok(Backoff { tries, next })
+    }
+
+    /// Returns the state of a job's key. A journal that has failed may return what it did not write
+    /// durably: that is an error, and never an answer.
+    pub(super) fn key_state(&self, job: &str) -> Result<Option<KeyState>, Error> {
+        let state = self.operations.key(self.name(job).as_bytes());
+        match self.journal.failure() {
+            Some(error) => Err(Error::journal(error)),
+            None => state.map_err(Error::journal),
+        }
     }
 
     pub(super) fn set_hints(&self, hints: Hints) {

@@ -1,6 +1,6 @@
 //! The start of an action: recorded before the backend is asked, and its answer right after.
 
-use trueup_journal::{Begun, Execution, KeyState, Refusal, Start};
+use trueup_journal::{Begun, Execution, Refusal, Start};
 use trueup_reconcile::ErrorClass;
 
 use super::flight::{Flight, Phase};
@@ -16,7 +16,7 @@ pub(crate) enum StartOutcome {
     /// It was refused, without an effect.
     Refused(ErrorClass, String),
     /// An operation began with the job's key before.
-    Repeated(KeyState),
+    Repeated,
     /// Another operation on the object is in flight.
     Busy,
     /// The approval was used before, or has expired.
@@ -55,7 +55,7 @@ impl<B: Backend> Shared<B> {
         }
         let execution = match self.operations.begin(start) {
             Ok(Begun::Execute(execution)) => execution,
-            Ok(Begun::Repeated(state)) => return self.land(&key, StartOutcome::Repeated(state)),
+            Ok(Begun::Repeated(_)) => return self.land(&key, StartOutcome::Repeated),
             Err(error) => {
                 let outcome = match error.refusal() {
                     Some(Refusal::InFlight) => StartOutcome::Busy,

@@ -321,3 +321,42 @@ fn a_driver_s_limits_are_kept() {
     }
     assert_eq!(sim.world().class, Class::Benign);
 }
+
+#[test]
+fn an_object_that_another_writer_removed_and_made_again_is_foreign() {
+    let sim = Sim::new();
+    let desired = fixed([("a", "1")]);
+    let (mut engine, mut ledger) = (sim.engine(desired.clone()), MemoryLedger::default());
+    pass(&mut engine, &mut ledger);
+    assert_eq!(ledger.owned().unwrap().len(), 1);
+    desired.set(Desired::Known(Objects::new()));
+    sim.world().objects.clear();
+    pass(&mut engine, &mut ledger);
+    sim.world().objects = objects([("a", "1")]);
+    let report = pass(&mut engine, &mut ledger);
+    assert_eq!(report.undesired(), ["a"]);
+    assert_eq!(sim.world().starts, 1);
+}
+
+#[test]
+fn statuses_are_said_once_and_kept_while_nothing_is_known() {
+    let sim = Sim::new();
+    sim.world().mode = Mode::Refuses(ErrorClass::Busy);
+    let desired = fixed([("a", "1")]);
+    let (mut engine, mut ledger) = (sim.engine(desired.clone()), MemoryLedger::default());
+    let statuses = |report: &Report| {
+        let mut all = Vec::new();
+        report.statuses(&mut |_, status| all.push(status.map(|status| status.condition.name())));
+        all
+    };
+    assert_eq!(statuses(&pass(&mut engine, &mut ledger)), [Some("failed")]);
+    assert_eq!(statuses(&pass(&mut engine, &mut ledger)), [Some("pending")]);
+    assert_eq!(statuses(&pass(&mut engine, &mut ledger)), []);
+    desired.set(Desired::Unknown);
+    let report = pass(&mut engine, &mut ledger);
+    assert_eq!((statuses(&report), report.is_seen_whole()), (vec![], false));
+    sim.world().mode = Mode::Done;
+    sim.advance(1);
+    desired.set(Desired::Known(objects([("a", "1")])));
+    assert_eq!(statuses(&pass(&mut engine, &mut ledger)), [None]);
+}

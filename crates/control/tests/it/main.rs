@@ -1,7 +1,17 @@
 //! The tests of the control core.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "signed")]
+mod approval;
+mod check;
+mod crash;
+mod disk;
+mod driven;
 mod engine;
 mod file;
 mod gate;
+mod jobs;
+mod known_faults;
 mod plan;
+mod steps;
 mod world;

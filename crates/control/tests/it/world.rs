@@ -2,7 +2,6 @@
 //! that the agent runs on. The power can fail at any counted step of backend or disk.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +9,7 @@ use trueup_control::{
     Action, Backend, Class, Config, Engine, Error, ErrorKind, Fixed, Found, Object, Objects,
     Policy, Provider, Started, Task, Verb,
 };
-use trueup_journal::{Journal, Storage};
+use trueup_journal::Journal;
 
 /// What the backend says of a request whose answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +57,17 @@ pub(crate) struct World {
     pub(crate) starts: u32,
     /// True if tasks are forgotten once they have ended.
     pub(crate) forgets_tasks: bool,
+    /// True if memory is rounded up to 1024.
+    pub(crate) rounds: bool,
+    /// The label of an action that fails: its task, or the request.
+    pub(crate) fails: Option<&'static str>,
     /// The steps, and the one at which the power fails.
     pub(crate) steps: Vec<&'static str>,
     pub(crate) fails_at: Option<usize>,
     pub(crate) is_off: bool,
     /// The disk: as written, and as it is after the power has failed.
-    written: Vec<u8>,
-    durable: Vec<u8>,
+    pub(crate) written: Vec<u8>,
+    pub(crate) durable: Vec<u8>,
 }
 
 struct SimTask {
@@ -91,6 +94,8 @@ impl Sim {
             effects: BTreeMap::new(),
             starts: 0,
             forgets_tasks: false,
+            fails: None,
+            rounds: false,
             steps: Vec::new(),
             fails_at: None,
             is_off: false,
@@ -126,7 +131,11 @@ impl Sim {
     }
 
     pub(crate) fn engine<P: Provider>(&self, provider: P) -> Engine<Sim, P> {
-        Engine::new(self.clone(), provider, &self.journal(), self.config()).unwrap()
+        self.engine_on(&self.journal(), provider)
+    }
+
+    pub(crate) fn engine_on<P: Provider>(&self, journal: &Journal, provider: P) -> Engine<Sim, P> {
+        Engine::new(self.clone(), provider, journal, self.config()).unwrap()
     }
 
     /// Turns the power on again: what was not durable is lost.
@@ -138,7 +147,7 @@ impl Sim {
     }
 
     /// Counts a step, and returns false if the power is off.
-    fn step(&self, name: &'static str) -> bool {
+    pub(crate) fn step(&self, name: &'static str) -> bool {
         let mut world = self.world();
         if world.is_off {
             return false;
@@ -163,6 +172,9 @@ impl World {
         for task in tasks.values_mut() {
             if task.ends <= self.now && matches!(task.state, Task::Running { .. }) {
                 match self.mode {
+                    _ if self.is_failing(&task.action) => {
+                        task.state = Task::Failed("no space".into());
+                    }
                     Mode::TaskFails(_) => task.state = Task::Failed("no space".into()),
                     _ => {
                         self.execute(&task.action.clone());
@@ -184,12 +196,20 @@ impl World {
         self.tasks = tasks;
     }
 
+    fn is_failing(&self, action: &Action) -> bool {
+        let label = action.new_value("label").map(|label| label.expose());
+        self.fails.is_some() && label == self.fails
+    }
+
     fn execute(&mut self, action: &Action) {
         let label = action.new_value("label").map(|label| label.expose());
         let label = label.map_or_else(|| action.to_string(), str::to_owned);
         *self.effects.entry(label).or_default() += 1;
         let object = self.objects.remove(&action.key);
-        if let Some(object) = action.apply_to(object) {
+        if let Some(mut object) = action.apply_to(object) {
+            if let (true, Some(memory)) = (self.rounds, object.fields.get_mut("memory")) {
+                *memory = trueup_control::round_up(1024)(memory.expose()).into();
+            }
             self.objects.insert(action.key.clone(), object);
         }
     }
@@ -218,7 +238,12 @@ impl Backend for Sim {
         world.run_tasks();
         world.starts += 1;
         let mode = world.mode;
+        let is_failing = world.is_failing(action);
         let started = match mode {
+            Mode::Done if is_failing => Started::Refused {
+                class: trueup_control::ErrorClass::Invalid,
+                message: "no space".into(),
+            },
             Mode::Done | Mode::LosesAnswer => {
                 world.execute(action);
                 world.requests.insert(request.into(), Found::Done);
@@ -277,10 +302,10 @@ impl Backend for Sim {
         self.reach("cancel")?;
         let mut world = self.world();
         world.run_tasks();
-        if let Some(task) = world.tasks.get_mut(task) {
-            if matches!(task.state, Task::Running { .. }) {
-                task.state = Task::Failed("cancelled".into());
-            }
+        if let Some(task) = world.tasks.get_mut(task)
+            && matches!(task.state, Task::Running { .. })
+        {
+            task.state = Task::Failed("cancelled".into());
         }
         Ok(())
     }
@@ -299,55 +324,6 @@ impl Backend for Sim {
 impl std::fmt::Debug for Sim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Sim")
-    }
-}
-
-impl Storage for Sim {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.world().written.len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let world = self.world();
-        let from = offset as usize;
-        let found = world.written.get(from..from + out.len());
-        out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut world = self.world();
-        if world.is_off {
-            return Err(io::Error::other("no power"));
-        }
-        let end = offset as usize + data.len();
-        if world.written.len() < end {
-            world.written.resize(end, 0);
-        }
-        world.written[offset as usize..end].copy_from_slice(data);
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut world = self.world();
-        if world.is_off {
-            return Err(io::Error::other("no power"));
-        }
-        world.written.resize(len as usize, 0);
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        if !self.step("sync") {
-            return Err(io::Error::other("no power"));
-        }
-        let mut world = self.world();
-        world.durable = world.written.clone();
-        drop(world);
-        match self.step("synced") {
-            true => Ok(()),
-            false => Err(io::Error::other("no power")),
-        }
     }
 }
 

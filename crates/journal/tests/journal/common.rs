@@ -6,7 +6,9 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use trueup_journal::{Error, Journal, JournalLedger, Storage};
+use trueup_journal::{
+    Backoff, Begun, Error, Execution, Journal, JournalLedger, Keep, LedgerScope, Start, Storage,
+};
 use trueup_reconcile::{Claim, Ledger as _, LedgerError};
 
 /// What disks write at once.
@@ -32,6 +34,14 @@ pub(crate) fn claims<const N: usize>(claims: [(&str, Claim); N]) -> BTreeMap<Vec
 /// The journal's own error in a ledger's.
 pub(crate) fn cause(error: &LedgerError) -> &Error {
     error.get_ref().downcast_ref().unwrap()
+}
+
+/// Begins an operation, which nothing prevents.
+pub(crate) fn execute(journal: &Journal, start: Start<'_>) -> Execution {
+    match journal.operations().begin(start).unwrap() {
+        Begun::Execute(execution) => execution,
+        Begun::Repeated(key) => panic!("{start:?}: {key:?}"),
+    }
 }
 
 /// All records of a journal.
@@ -201,7 +211,10 @@ pub(crate) type Step = fn(&Journal);
 
 /// Every kind of step, each of them one commit.
 pub(crate) fn workload() -> Vec<Step> {
-    use trueup_journal::{Keep, LedgerScope, Reserved};
+    const BACKOFF: Backoff = Backoff {
+        tries: 3,
+        next: SystemTime::UNIX_EPOCH,
+    };
     fn ledger(journal: &Journal) -> JournalLedger {
         let scope = LedgerScope::new("cookie 1", "boot 1");
         journal.ledger("rtnl", &scope).unwrap()
@@ -216,46 +229,40 @@ pub(crate) fn workload() -> Vec<Step> {
     fn long(number: u32) -> Claim {
         ours(format!("value of link {number}, which is not short"))
     }
+    fn resumed(journal: &Journal, name: &str) -> Execution {
+        journal.operations().resume(name).unwrap()
+    }
     vec![
-        |journal| journal.operations().begin("one", b"first").unwrap(),
-        |journal| journal.operations().running("one", "task 7").unwrap(),
-        |journal| {
-            let reserved = journal.keys().reserve(b"key").unwrap();
-            let Reserved::Execute(reservation) = reserved else {
-                panic!("{reserved:?}");
-            };
-            // Kept for the next step, which may run in the same journal or after a crash.
-            drop(reservation);
-        },
-        |journal| {
-            let made = trueup_journal::Resolution::Succeeded(b"made".to_vec());
-            journal.keys().resolve(b"key", made, at(1)).unwrap();
-        },
+        |journal| drop(execute(journal, Start::new("one", b"first").object(b"vm1"))),
+        |journal| resumed(journal, "one").running("task 7").unwrap(),
+        |journal| drop(execute(journal, Start::new("keyed", b"").key(b"key"))),
+        |journal| resumed(journal, "keyed").succeeded(b"made", at(1)).unwrap(),
         |journal| ledger(journal).begin(numbered(0..40, long)).unwrap(),
         |journal| {
             ledger(journal)
                 .commit_outcomes(numbered(0..39, long))
                 .unwrap()
         },
-        |journal| journal.operations().succeeded("one", at(2)).unwrap(),
-        |journal| journal.operations().begin("two", &[0xFF; 3000]).unwrap(),
+        |journal| resumed(journal, "one").step(b"second").unwrap(),
+        |journal| resumed(journal, "one").succeeded(b"", at(2)).unwrap(),
+        |journal| drop(execute(journal, Start::new("two", &[0xFF; 3000]))),
         |journal| {
             let gone = numbered(0..20, |_| Claim::NotOurs);
             ledger(journal).commit_outcomes(gone).unwrap();
         },
         |journal| {
-            journal
-                .operations()
-                .failed("two", "refused", at(3))
-                .unwrap()
+            let two = resumed(journal, "two");
+            two.failed("refused", None, at(3)).unwrap();
         },
-        |journal| assert_eq!(journal.operations().forget(Keep::Latest(1)).unwrap(), 1),
-        |journal| journal.operations().begin("three", b"").unwrap(),
-        |journal| drop(journal.keys().reserve(b"key of three").unwrap()),
+        |journal| assert_eq!(journal.operations().forget(Keep::Latest(1)).unwrap(), 2),
+        |journal| journal.backoffs().set(b"vm3", BACKOFF).unwrap(),
+        |journal| journal.nonces().spend(b"early", at(9), at(4)).unwrap(),
         |journal| {
-            let ending = trueup_journal::Ending::Succeeded(b"done".to_vec());
-            let keys = journal.keys();
-            keys.end(b"key of three", "three", ending, at(4)).unwrap();
+            let start = Start::new("three", b"").key(b"key of three").object(b"vm3");
+            drop(execute(journal, start.nonce(b"approved", at(20), at(4))));
         },
+        |journal| resumed(journal, "three").in_doubt("no answer").unwrap(),
+        |journal| assert_eq!(journal.nonces().forget(at(10)).unwrap(), 1),
+        |journal| resumed(journal, "three").succeeded(b"done", at(4)).unwrap(),
     ]
 }

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use trueup_journal::{Journal, Keep, KeyState, LedgerScope, OperationState};
+use trueup_journal::{
+    Backoff, Journal, Keep, KeyState, LedgerScope, OperationState, Outcome, Refusal, Start,
+};
 use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::common::{BLOCK, Disk, Event, Failing, Random, apply, at, export, ours, workload};
@@ -29,7 +31,10 @@ fn run() -> Run {
     // Its closing can be interrupted as well, and so can the first change after the next opening.
     drop(journal);
     let journal = Journal::open_on(disk.clone()).unwrap();
-    journal.operations().begin("reopened", b"").unwrap();
+    journal
+        .operations()
+        .begin(Start::new("reopened", b""))
+        .unwrap();
     disk.acknowledge();
     states.push(export(&journal));
     drop(journal);
@@ -125,7 +130,7 @@ fn image(durable: &[u8], survivors: impl IntoIterator<Item = Event>) -> Vec<u8> 
 /// Half of the pair would be worse than none of it: an operation that is in flight for ever, or a
 /// key that is executed again.
 #[test]
-fn an_operation_and_its_key_end_together_or_not_at_all() {
+fn an_operation_and_what_goes_with_it_begin_and_end_together_or_not_at_all() {
     let run = run();
     let mut random = Random(6);
     let (mut ended, mut open) = (0, 0);
@@ -139,20 +144,26 @@ fn an_operation_and_its_key_end_together_or_not_at_all() {
             let Some(operation) = journal.operations().find("three").unwrap() else {
                 continue;
             };
-            match journal.keys().state(b"key of three").unwrap() {
-                Some(KeyState::Succeeded { at: time, .. }) => {
+            let spent = journal.nonces().spend(b"approved", at(20), at(4));
+            let refusal = spent.unwrap_err().refusal();
+            assert_eq!(refusal, Some(Refusal::NonceSpent), "as it began");
+            let backoff = journal.backoffs().find(b"vm3").unwrap();
+            match journal.operations().key(b"key of three").unwrap() {
+                Some(KeyState::Ended { outcome, at: time }) => {
                     assert_eq!(operation.state, OperationState::Succeeded);
                     assert_eq!(operation.ended, Some(time));
-                    assert_eq!(time, at(4));
+                    assert_eq!((outcome, time), (Outcome::Succeeded(b"done".into()), at(4)));
+                    assert_eq!(backoff, None);
                     ended += 1;
                 }
-                // Not reserved yet, or in doubt.
-                None | Some(KeyState::InDoubt) => {
-                    assert_eq!(operation.state, OperationState::Started);
+                Some(KeyState::InDoubt { operation: name }) => {
+                    assert_eq!(name, "three");
+                    assert!(!operation.state.is_ended(), "{operation:?}");
                     assert_eq!(operation.ended, None);
+                    assert!(backoff.is_some());
                     open += 1;
                 }
-                Some(other) => panic!("by whom? {other:?}"),
+                other => panic!("{other:?}"),
             }
         }
     });
@@ -267,8 +278,8 @@ fn crashes_during_recovery() {
             let change = format!("again {life}");
             if life % 2 == 1 {
                 let _ = journal.compact();
-            } else if journal.keys().reserve(change.as_bytes()).is_ok() {
-                promised.push(change.into_bytes());
+            } else if journal.operations().begin(Start::new(&change, b"")).is_ok() {
+                promised.push(change);
             }
             drop(journal);
             let mut open = Vec::new();
@@ -287,8 +298,9 @@ fn crashes_during_recovery() {
             crashes += 1;
         }
         let journal = Journal::open_on(Disk::of(left)).unwrap();
-        let in_doubt = journal.keys().in_doubt().unwrap();
-        assert!(promised.iter().all(|key| in_doubt.contains(key)));
+        let in_flight = journal.operations().in_flight().unwrap().operations;
+        let is_there = |name: &String| in_flight.iter().any(|found| found.name == *name);
+        assert!(promised.iter().all(is_there));
         let seen = export(&journal);
         let seen: String = seen
             .split_inclusive('\n')
@@ -355,12 +367,30 @@ fn random_step(random: &mut Random, journal: &Journal) {
         (0..count).map(|key| (vec![key], claim.clone())).collect()
     };
     // What is impossible at the moment is refused.
-    let _ = match random.below(9) {
-        0 => operations.begin(&name, &vec![7; random.below(9000)]),
-        1 => operations.running(&name, "task"),
-        2 => operations.succeeded(&name, at(1)),
+    let resume = || operations.resume(&name);
+    let backoff = Backoff {
+        tries: random.below(9) as u32,
+        next: at(1),
+    };
+    let _ = match random.below(15) {
+        0 => {
+            let what = vec![7; random.below(9000)];
+            let start = Start::new(&name, &what).object(b"vm");
+            operations.begin(start).map(drop)
+        }
+        1 => resume().and_then(|mut it| it.running("task")),
+        2 => resume().and_then(|it| it.succeeded(b"answer", at(1))),
         3 => operations.forget(Keep::Latest(2)).map(drop),
-        4 => journal.keys().reserve(name.as_bytes()).map(drop),
+        4 => {
+            let start = Start::new(&name, b"").key(name.as_bytes()).object(b"vm");
+            operations.begin(start).map(drop)
+        }
+        9 => resume().and_then(|it| it.failed("why", Some(backoff), at(1))),
+        10 => resume().and_then(|it| it.not_executed("why", None, at(1))),
+        11 => operations.forget_keys(Keep::Latest(2)).map(drop),
+        12 => journal.nonces().spend(name.as_bytes(), at(5), at(1)),
+        13 => journal.nonces().forget(at(5)).map(drop),
+        14 => journal.backoffs().clear(b"vm"),
         5 => {
             let value = vec![random.next() as u8; random.below(300)];
             return drop(ledger.commit_outcomes(all(&ours(value))));

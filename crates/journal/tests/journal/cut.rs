@@ -91,7 +91,7 @@ const SLOT: usize = 128;
 /// in 16 of the zeros between them, which are not read. One in `of` of these bytes, unless each
 /// test runs at its full length.
 fn heads(of: usize) -> impl Iterator<Item = usize> {
-    let written = [0..24, 512..524, 1024..1036, 4096..4416];
+    let written = [0..24, 512..524, 1024..1036, 1536..1548, 4096..4416];
     let heads =
         (0..8192).filter(move |at| at % 16 == 0 || written.iter().any(|range| range.contains(at)));
     heads.step_by(if is_long() { 1 } else { of })

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-use trueup_journal::{Error, Journal, Loss, Repaired, check, check_not_held, repair};
+use trueup_journal::{Error, Journal, Loss, Repaired, Start, check, check_not_held, repair};
 
 use crate::maintenance::Directory;
 
@@ -22,7 +22,7 @@ fn child() {
         return;
     };
     let journal = Journal::open(PathBuf::from(path)).unwrap();
-    let _ = journal.operations().begin("held", b"");
+    let _ = journal.operations().begin(Start::new("held", b""));
     println!("held");
     let _ = std::io::stdin().lines().count();
 }
@@ -125,7 +125,10 @@ fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
     let directory = Directory::new("lock-file");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    journal.operations().begin("first", b"").unwrap();
+    journal
+        .operations()
+        .begin(Start::new("first", b""))
+        .unwrap();
     drop(journal);
     let good = fs::read(&path).unwrap();
     fs::remove_file(directory.0.join("journal.lock")).unwrap();
@@ -164,12 +167,15 @@ fn runs_that_wait_all_get_their_turn() {
             scope.spawn(move || {
                 let journal = Journal::open_within(path, Duration::from_secs(60)).unwrap();
                 let name = format!("run-{run}");
-                journal.operations().begin(&name, b"").unwrap();
+                journal.operations().begin(Start::new(&name, b"")).unwrap();
             });
         }
     });
     let journal = Journal::open(&path).unwrap();
-    assert_eq!(journal.operations().in_flight().unwrap().len(), 32);
+    assert_eq!(
+        journal.operations().in_flight().unwrap().operations.len(),
+        32
+    );
 }
 
 #[test]
@@ -201,7 +207,10 @@ fn callers_of_one_process_get_their_turn_in_order() {
             let path = &path;
             scope.spawn(move || {
                 let journal = Journal::open_within(path, Duration::from_secs(60)).unwrap();
-                journal.operations().begin(&run.to_string(), b"").unwrap();
+                journal
+                    .operations()
+                    .begin(Start::new(&run.to_string(), b""))
+                    .unwrap();
             });
             // Time enough to ask.
             thread::sleep(Duration::from_millis(100));
@@ -210,7 +219,7 @@ fn callers_of_one_process_get_their_turn_in_order() {
     });
     let journal = Journal::open(&path).unwrap();
     let runs = journal.operations().in_flight().unwrap();
-    let runs: Vec<&str> = runs.iter().map(|run| &*run.name).collect();
+    let runs: Vec<&str> = runs.operations.iter().map(|run| &*run.name).collect();
     assert_eq!(runs, ["0", "1", "2", "3", "4", "5", "6", "7"]);
 }
 

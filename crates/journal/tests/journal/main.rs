@@ -11,9 +11,12 @@ mod keys;
 mod kill;
 mod ledger;
 mod maintenance;
+mod openers;
 mod opening;
 mod operations;
 mod threads;
+mod tokens;
+mod unreadable;
 mod volume;
 
 /// Returns true if each test is to run at its full length.

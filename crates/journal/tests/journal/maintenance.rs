@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 
-use trueup_journal::{ErrorKind, Journal, LedgerScope, Loss, Repaired, check, export, repair};
+use trueup_journal::{
+    Backoff, ErrorKind, Journal, LedgerScope, Loss, Repaired, Start, check, export, repair,
+};
 use trueup_reconcile::{Claim, Ledger as _};
 
-use crate::common::{at, claims, ours, workload};
+use crate::common::{at, claims, execute, ours, workload};
 
 /// A directory that goes when it is dropped.
 pub(crate) struct Directory(pub(crate) PathBuf);
@@ -52,24 +54,46 @@ fn an_export_has_a_line_for_each_record() {
     let journal = Journal::open(&path).unwrap();
     journal
         .operations()
-        .begin("add \"x\"", b"\xFF\x00")
+        .begin(Start::new("add \"x\"", b"\xFF\x00"))
         .unwrap();
-    journal.operations().begin("done", b"d").unwrap();
-    journal.operations().failed("done", "no", at(1)).unwrap();
-    let _ = journal.keys().reserve(b"k").unwrap();
+    journal
+        .operations()
+        .begin(Start::new("done", b"d"))
+        .unwrap();
+    journal
+        .operations()
+        .resume("done")
+        .unwrap()
+        .failed("no", None, at(1))
+        .unwrap();
+    let start = Start::new("keyed", b"w").object(b"vm").key(b"k");
+    let mut keyed = execute(&journal, start.nonce(b"n", at(3), at(1)));
+    keyed.step(b"s").unwrap();
+    keyed.running("t").unwrap();
+    let backoff = Backoff {
+        tries: 2,
+        next: at(4),
+    };
+    journal.backoffs().set(b"vm", backoff).unwrap();
     let mut ledger = journal.ledger("rtnl", &LedgerScope::new("7", "b")).unwrap();
     ledger
         .commit_outcomes(claims([("br0", ours("{}"))]))
         .unwrap();
     ledger.begin(claims([("br1", Claim::NotOurs)])).unwrap();
-    drop((journal, ledger));
+    drop((journal, ledger, keyed));
 
     let expected = concat!(
         r#"{"record":"operation","name":"add \"x\"","state":"started","what":{"hex":"ff00"}}"#,
         "\n",
         r#"{"record":"operation","name":"done","state":"failed","why":"no","ended":1000,"what":"d"}"#,
         "\n",
-        r#"{"record":"key","key":"k","state":"reserved"}"#,
+        r#"{"record":"operation","name":"keyed","state":"running","object":"vm","key":"k","step":"s","task":"t","what":"w"}"#,
+        "\n",
+        r#"{"record":"key","key":"k","state":"reserved","operation":"keyed"}"#,
+        "\n",
+        r#"{"record":"nonce","nonce":"n","expires":3000}"#,
+        "\n",
+        r#"{"record":"backoff","object":"vm","tries":2,"next":4000}"#,
         "\n",
         r#"{"record":"owned","source":"rtnl","namespace":"7","boot":"b","key":"br0","value":"{}"}"#,
         "\n",
@@ -80,7 +104,7 @@ fn an_export_has_a_line_for_each_record() {
     let counts = check(&path).unwrap();
     assert_eq!(
         (counts.operations, counts.keys, counts.owned, counts.intents),
-        (2, 1, 1, 1)
+        (3, 1, 1, 1)
     );
 }
 
@@ -114,7 +138,7 @@ fn a_damaged_journal_is_refused_until_it_is_repaired() {
     let path = directory.journal();
     for attempt in 0..2 {
         let journal = Journal::open(&path).unwrap();
-        journal.operations().begin("lost", b"").unwrap();
+        journal.operations().begin(Start::new("lost", b"")).unwrap();
         drop(journal);
         let whole = fs::read(&path).unwrap();
         let damaged = &whole[..whole.len() / 2];
@@ -154,9 +178,15 @@ fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
     let directory = Directory::new("shortened");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    journal.operations().begin("first", b"").unwrap();
+    journal
+        .operations()
+        .begin(Start::new("first", b""))
+        .unwrap();
     let before = fs::read(&path).unwrap();
-    journal.operations().begin("second", b"").unwrap();
+    journal
+        .operations()
+        .begin(Start::new("second", b""))
+        .unwrap();
     let after = fs::read(&path).unwrap();
     drop(journal);
     // The pages of the second commit as they were before it; the head and the slots as they are
@@ -173,7 +203,10 @@ fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
     let journal = Journal::open(&path).unwrap();
     assert!(journal.operations().find("first").unwrap().is_some());
     assert!(journal.operations().find("second").unwrap().is_none());
-    journal.operations().begin("second", b"").unwrap();
+    journal
+        .operations()
+        .begin(Start::new("second", b""))
+        .unwrap();
 }
 
 #[test]
@@ -183,7 +216,10 @@ fn an_emptied_file_is_damaged_and_one_half_made_is_not_there() {
     fs::write(directory.0.join("journal.new"), b"half").unwrap();
     let journal = Journal::open(&path).unwrap();
     assert_eq!(check(&path).unwrap_err().kind(), ErrorKind::Os);
-    journal.operations().begin("first", b"").unwrap();
+    journal
+        .operations()
+        .begin(Start::new("first", b""))
+        .unwrap();
     drop(journal);
     assert_eq!(check(&path).unwrap().operations, 1);
     fs::write(&path, b"").unwrap();
@@ -218,7 +254,10 @@ fn a_repair_leaves_a_lock_file_only_where_one_was() {
     let directory = Directory::new("litter");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    journal.operations().begin("first", b"").unwrap();
+    journal
+        .operations()
+        .begin(Start::new("first", b""))
+        .unwrap();
     drop(journal);
     assert_eq!(directory.names(), ["journal", "journal.lock"]);
     assert_eq!(repair(&path, Loss::Refuse).unwrap(), Repaired::Whole);

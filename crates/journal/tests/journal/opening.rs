@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use trueup_journal::{ErrorKind, Journal, JournalLedger, LedgerScope, Reserved};
+use trueup_journal::{Begun, ErrorKind, Journal, JournalLedger, LedgerScope, Start};
 use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::common::{Disk, Event, cause, claims, export, ours};
@@ -36,13 +36,15 @@ fn change_nothing(journal: &Journal) {
     let so_already = claims([("k", ours("v")), ("other", Claim::NotOurs)]);
     ledger.commit_outcomes(so_already).unwrap();
     assert_eq!(journal.forget_other_boots("b").unwrap(), 0);
+    assert!(journal.operations().resume("none").is_err());
     assert!(
         journal
             .operations()
-            .succeeded("none", crate::common::at(0))
-            .is_err()
+            .in_flight()
+            .unwrap()
+            .operations
+            .is_empty()
     );
-    assert!(journal.operations().in_flight().unwrap().is_empty());
 }
 
 #[test]
@@ -139,14 +141,16 @@ fn of_many_first_changes_none_is_lost() {
                 scope.spawn(move || {
                     journal
                         .operations()
-                        .begin(&thread.to_string(), b"")
+                        .begin(Start::new(&thread.to_string(), b""))
                         .unwrap();
-                    match journal.keys().reserve(b"one").unwrap() {
-                        Reserved::Execute(reservation) => {
-                            reservation.succeeded(b"", crate::common::at(0)).unwrap();
+                    let name = format!("keyed {thread}");
+                    let start = Start::new(&name, b"").key(b"one");
+                    match journal.operations().begin(start).unwrap() {
+                        Begun::Execute(execution) => {
+                            execution.succeeded(b"", crate::common::at(0)).unwrap();
                             1
                         }
-                        _ => 0,
+                        Begun::Repeated(_) => 0,
                     }
                 })
             })
@@ -160,7 +164,10 @@ fn of_many_first_changes_none_is_lost() {
     let known = export(&journal);
     drop(journal);
     let journal = Journal::open(directory.journal()).unwrap();
-    assert_eq!(journal.operations().in_flight().unwrap().len(), 16);
+    assert_eq!(
+        journal.operations().in_flight().unwrap().operations.len(),
+        16
+    );
     assert_eq!(export(&journal), known);
 }
 

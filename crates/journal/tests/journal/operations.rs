@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use trueup_journal::{ErrorKind, Journal, Keep, OperationState, Operations, Refusal};
+use trueup_journal::{
+    Backoff, ErrorKind, Journal, Keep, OperationState, Operations, Refusal, Start,
+};
 
-use crate::common::{Disk, at};
+use crate::common::{Disk, at, execute};
 
 fn opened() -> (Disk, Journal) {
     let disk = Disk::formatted();
@@ -15,34 +17,80 @@ fn opened() -> (Disk, Journal) {
 
 fn names(operations: &Operations) -> Vec<String> {
     let in_flight = operations.in_flight().unwrap();
-    in_flight.into_iter().map(|found| found.name).collect()
+    assert!(in_flight.unreadable.is_empty());
+    let found = in_flight.operations.into_iter();
+    found.map(|found| found.name).collect()
 }
 
 #[test]
-fn in_flight_is_listed_in_order_after_reopening() {
+fn in_flight_is_listed_in_order_with_all_that_was_recorded_after_reopening() {
     let (disk, journal) = opened();
-    let operations = journal.operations();
-    for name in ["c", "a", "b", "d"] {
-        operations.begin(name, name.as_bytes()).unwrap();
-    }
-    operations.running("b", "task 1").unwrap();
-    operations.running("b", "task 2").unwrap();
-    operations.succeeded("a", at(1)).unwrap();
-    operations.failed("d", "refused", at(1)).unwrap();
-    operations.begin("a", b"again").unwrap();
-    drop(operations);
-    drop(journal);
+    drop(execute(&journal, Start::new("c", b"")));
+    let a = execute(&journal, Start::new("a", b""));
+    let start = Start::new("b", b"resize").object(b"vm7").key(b"request 1");
+    let mut b = execute(&journal, start);
+    let d = execute(&journal, Start::new("d", b""));
+    b.running("task 1").unwrap();
+    b.step(b"power on").unwrap();
+    assert_eq!(b.operation().state, OperationState::Started);
+    assert_eq!(b.operation().task, None, "that of another step");
+    b.running("task 2").unwrap();
+    b.running("task 3").unwrap();
+    a.succeeded(b"", at(1)).unwrap();
+    d.failed("refused", None, at(1)).unwrap();
+    let a = execute(&journal, Start::new("a", b"again"));
+    a.in_doubt("no answer").unwrap();
+    let known = b.operation().clone();
+    drop((b, journal));
 
     let journal = Journal::open_on(disk).unwrap();
     let operations = journal.operations();
     assert_eq!(names(&operations), ["c", "b", "a"]);
-    let found = operations.in_flight().unwrap();
-    assert_eq!(found[1].state, OperationState::Running("task 2".into()));
-    assert_eq!(found[2].state, OperationState::Started);
+    let found = operations.in_flight().unwrap().operations;
+    assert_eq!(found[1], known);
+    assert_eq!(found[1].state, OperationState::Running);
+    assert_eq!(found[1].task.as_deref(), Some("task 3"));
+    assert_eq!(
+        (&found[1].object[..], &found[1].what[..]),
+        (&b"vm7"[..], &b"resize"[..])
+    );
+    assert_eq!(
+        (&found[1].step[..], &found[1].key[..]),
+        (&b"power on"[..], &b"request 1"[..])
+    );
+    assert_eq!(found[2].state, OperationState::InDoubt("no answer".into()));
     assert_eq!(found[2].what, b"again");
     let d = operations.find("d").unwrap().unwrap();
     assert_eq!(d.state, OperationState::Failed("refused".into()));
     assert_eq!(operations.find("e").unwrap(), None);
+
+    // Taken over, it goes on from there.
+    let mut b = operations.resume("b").unwrap();
+    assert_eq!(*b.operation(), known);
+    b.running("task 4").unwrap();
+    assert_eq!(operations.find("b").unwrap().unwrap().step, b"power on");
+}
+
+#[test]
+fn one_caller_at_a_time_executes_an_operation() {
+    let (_, journal) = opened();
+    let operations = journal.operations();
+    let first = execute(&journal, Start::new("x", b""));
+    let beside = operations.resume("x").unwrap_err();
+    assert_eq!(beside.refusal(), Some(Refusal::InProgress));
+    drop(first);
+    let second = operations.resume("x").unwrap();
+    assert!(operations.resume("x").is_err());
+    second.in_doubt("why").unwrap();
+    operations
+        .resume("x")
+        .unwrap()
+        .succeeded(b"", at(1))
+        .unwrap();
+    let ended = operations.resume("x").unwrap_err();
+    assert_eq!(ended.refusal(), Some(Refusal::Ended));
+    let missing = operations.resume("y").unwrap_err();
+    assert_eq!(missing.refusal(), Some(Refusal::NoOperation));
 }
 
 #[test]
@@ -50,11 +98,11 @@ fn what_ended_is_forgotten_by_choice_alone() {
     let (_, journal) = opened();
     let operations = journal.operations();
     for (second, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
-        operations.begin(name, b"").unwrap();
-        operations.succeeded(name, at(second as u64 * 10)).unwrap();
+        let execution = execute(&journal, Start::new(name, b""));
+        execution.succeeded(b"", at(second as u64 * 10)).unwrap();
     }
-    operations.begin("open", b"").unwrap();
-    operations.begin("b", b"anew").unwrap();
+    let _open = execute(&journal, Start::new("open", b""));
+    let _anew = execute(&journal, Start::new("b", b"anew"));
 
     let younger = Keep::Younger {
         than: Duration::from_secs(10),
@@ -80,29 +128,81 @@ fn what_ended_is_forgotten_by_choice_alone() {
 #[test]
 fn too_long_is_refused_before_anything_is_written() {
     let (_, journal) = opened();
+    let mut execution = execute(&journal, Start::new("a", b""));
     let before = journal.stats();
     let long = "x".repeat(65_537);
-    let error = journal.operations().begin(&long, b"").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    let error = journal.operations().running("a", &long).unwrap_err();
+    let bytes = long.as_bytes();
+    let fine = || Start::new("b", b"");
+    for start in [
+        Start::new(&long, b""),
+        fine().object(bytes),
+        fine().key(bytes),
+        fine().nonce(bytes, at(2), at(1)),
+        fine().nonce(b"", at(2), at(1)),
+    ] {
+        let error = journal.operations().begin(start).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+    for task in ["", &long] {
+        let error = execution.running(task).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+    let backoff = Backoff {
+        tries: 1,
+        next: at(1),
+    };
+    let error = journal.backoffs().set(bytes, backoff).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(journal.stats(), before);
-    journal.operations().begin(&long[1..], b"").unwrap();
+    drop(execute(&journal, Start::new(&long[1..], b"")));
+}
+
+#[test]
+fn debug_shows_no_value() {
+    let (_, journal) = opened();
+    let start = Start::new("name", b"SECRET what")
+        .object(b"vm7")
+        .key(b"SECRET key")
+        .nonce(b"SECRET nonce", at(2), at(1));
+    let mut shown = format!("{start:?}");
+    let mut execution = execute(&journal, start);
+    execution.step(b"SECRET step").unwrap();
+    execution.running("task 1").unwrap();
+    shown += &format!("{execution:?}");
+    execution.succeeded(b"SECRET answer", at(1)).unwrap();
+    let again = journal.operations().begin(start).unwrap();
+    shown += &format!("{again:?} {:?}", journal.operations().find("name"));
+    assert!(!shown.contains("SECRET"), "{shown}");
+    for plain in ["name", "vm7", "task 1", "(13 bytes)"] {
+        assert!(shown.contains(plain), "{shown}");
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Begin,
+    Next,
     Running,
+    InDoubt,
     Succeeded,
     Failed,
+    NotExecuted,
     Reopen,
 }
 
 fn step() -> impl Strategy<Value = (Step, usize)> {
-    use Step::{Begin, Failed, Reopen, Running, Succeeded};
+    use Step::{Begin, Failed, InDoubt, Next, NotExecuted, Reopen, Running, Succeeded};
     let step = prop::sample::select(vec![
-        Begin, Begin, Running, Running, Succeeded, Failed, Reopen,
+        Begin,
+        Begin,
+        Next,
+        Running,
+        Running,
+        InDoubt,
+        Succeeded,
+        Failed,
+        NotExecuted,
+        Reopen,
     ]);
     (step, 0..3usize)
 }
@@ -110,22 +210,37 @@ fn step() -> impl Strategy<Value = (Step, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Against a model of four states, through reopening: each step is done or refused as the table
-    /// says, and a refused one writes nothing.
+    /// Against a model, through reopening: each step is done or refused as the table says, and a
+    /// refused one writes nothing. A failure leaves a backoff, and a success clears it.
     #[test]
     fn impossible_steps_are_refused(steps in prop::collection::vec(step(), 1..24)) {
         let names = ["x", "y", "z"];
         let (disk, mut journal) = opened();
         let mut model: [Option<OperationState>; 3] = [None, None, None];
-        for (step, which) in steps {
+        let mut backoffs = [None; 3];
+        for (number, (step, which)) in steps.into_iter().enumerate() {
             let operations = journal.operations();
             let (name, known) = (names[which], &mut model[which]);
             let commits = journal.stats().commits;
+            let resume = || operations.resume(name);
+            let backoff = Backoff { tries: number as u32, next: at(number as u64) };
             let (result, next) = match step {
-                Step::Begin => (operations.begin(name, b""), OperationState::Started),
-                Step::Running => (operations.running(name, "t"), OperationState::Running("t".into())),
-                Step::Succeeded => (operations.succeeded(name, at(0)), OperationState::Succeeded),
-                Step::Failed => (operations.failed(name, "w", at(0)), OperationState::Failed("w".into())),
+                Step::Begin => {
+                    let start = Start::new(name, b"").object(name.as_bytes());
+                    (operations.begin(start).map(drop), OperationState::Started)
+                }
+                Step::Next => (resume().and_then(|mut it| it.step(b"s")), OperationState::Started),
+                Step::Running => (resume().and_then(|mut it| it.running("t")), OperationState::Running),
+                Step::InDoubt => (resume().and_then(|it| it.in_doubt("d")), OperationState::InDoubt("d".into())),
+                Step::Succeeded => (resume().and_then(|it| it.succeeded(b"", at(0))), OperationState::Succeeded),
+                Step::Failed => (
+                    resume().and_then(|it| it.failed("w", Some(backoff), at(0))),
+                    OperationState::Failed("w".into()),
+                ),
+                Step::NotExecuted => (
+                    resume().and_then(|it| it.not_executed("n", None, at(0))),
+                    OperationState::Failed("n".into()),
+                ),
                 Step::Reopen => {
                     drop(operations);
                     drop(journal);
@@ -145,9 +260,15 @@ proptest! {
             prop_assert_eq!(journal.stats().commits - commits, u64::from(refusal.is_none()));
             if refusal.is_none() {
                 *known = Some(next);
+                match step {
+                    Step::Succeeded => backoffs[which] = None,
+                    Step::Failed => backoffs[which] = Some(backoff),
+                    _ => {}
+                }
             }
             let found = operations.find(name).unwrap().map(|found| found.state);
             prop_assert_eq!(&found, known);
+            prop_assert_eq!(journal.backoffs().find(name.as_bytes()).unwrap(), backoffs[which]);
         }
     }
 }

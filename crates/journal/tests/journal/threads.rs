@@ -5,34 +5,44 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use trueup_journal::{Journal, Keep, Reserved};
+use trueup_journal::{Begun, Journal, Keep, KeyState, Outcome, Start};
 
 use crate::common::{Disk, at};
 
 const THREADS: usize = 64;
 
 #[test]
-fn of_64_that_reserve_one_key_one_executes() {
+fn of_64_that_begin_with_one_key_one_executes() {
     let journal = Journal::open_on(Disk::formatted()).unwrap();
     for round in 0..20u32 {
         let key = round.to_be_bytes();
         let (executed, start) = (AtomicUsize::new(0), Barrier::new(THREADS));
         thread::scope(|scope| {
-            for _ in 0..THREADS {
-                scope.spawn(|| {
+            for thread in 0..THREADS {
+                let (journal, key, executed, start) = (&journal, &key, &executed, &start);
+                scope.spawn(move || {
+                    // Under one name or under their own, it is the key that counts.
+                    let name = match round % 2 {
+                        0 => format!("{round}"),
+                        _ => format!("{round} of {thread}"),
+                    };
                     start.wait();
                     loop {
-                        match journal.keys().reserve(&key).unwrap() {
-                            Reserved::Execute(reservation) => {
+                        match journal
+                            .operations()
+                            .begin(Start::new(&name, b"").key(key))
+                            .unwrap()
+                        {
+                            Begun::Execute(execution) => {
                                 executed.fetch_add(1, Ordering::Relaxed);
-                                reservation.succeeded(b"once", at(0)).unwrap();
+                                execution.succeeded(b"once", at(0)).unwrap();
                             }
-                            Reserved::InProgress => thread::yield_now(),
-                            Reserved::Succeeded(answer) => {
-                                assert_eq!(answer, b"once");
+                            Begun::Repeated(KeyState::InProgress { .. }) => thread::yield_now(),
+                            Begun::Repeated(KeyState::Ended { outcome, .. }) => {
+                                assert_eq!(outcome, Outcome::Succeeded(b"once".into()));
                                 break;
                             }
-                            Reserved::InDoubt => panic!("in doubt, though nobody died"),
+                            Begun::Repeated(other) => panic!("{other:?}, though nobody died"),
                         }
                     }
                 });
@@ -40,14 +50,24 @@ fn of_64_that_reserve_one_key_one_executes() {
         });
         assert_eq!(executed.into_inner(), 1);
     }
-    assert!(journal.keys().in_doubt().unwrap().is_empty());
+    assert!(
+        journal
+            .operations()
+            .in_flight()
+            .unwrap()
+            .operations
+            .is_empty()
+    );
 }
 
 #[test]
 fn threads_share_a_sync() {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
-    journal.operations().begin("first", b"").unwrap();
+    journal
+        .operations()
+        .begin(Start::new("first", b""))
+        .unwrap();
     // While one sync lasts, all others gather.
     disk.slow_down(Duration::from_millis(5));
     let before = journal.stats();
@@ -59,8 +79,11 @@ fn threads_share_a_sync() {
                 start.wait();
                 for round in 0..4 {
                     let name = format!("{thread}-{round}");
-                    journal.operations().begin(&name, b"").unwrap();
-                    let error = journal.operations().begin(&name, b"").unwrap_err();
+                    journal.operations().begin(Start::new(&name, b"")).unwrap();
+                    let error = journal
+                        .operations()
+                        .begin(Start::new(&name, b""))
+                        .unwrap_err();
                     assert!(
                         error.refusal().is_some(),
                         "a refusal leaves the others alone"
@@ -74,7 +97,7 @@ fn threads_share_a_sync() {
     assert_eq!(syncs, after.commits - before.commits, "one sync a commit");
     assert!(syncs <= writes / 4, "{syncs} syncs for {writes} writes");
     assert_eq!(
-        journal.operations().in_flight().unwrap().len() as u64,
+        journal.operations().in_flight().unwrap().operations.len() as u64,
         writes + 1
     );
 }
@@ -88,8 +111,12 @@ fn a_compaction_between_writes_disturbs_nobody() {
             scope.spawn(move || {
                 for round in 0..20 {
                     let name = format!("{thread}-{round}");
-                    operations.begin(&name, b"").unwrap();
-                    operations.succeeded(&name, at(0)).unwrap();
+                    operations.begin(Start::new(&name, b"")).unwrap();
+                    operations
+                        .resume(&name)
+                        .unwrap()
+                        .succeeded(b"", at(0))
+                        .unwrap();
                     assert!(operations.find(&name).unwrap().is_some());
                 }
             });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use trueup_journal::{Journal, LedgerScope, check};
+use trueup_journal::{Journal, LedgerScope, Start, check};
 use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::common::{claims, ours};
@@ -61,7 +61,10 @@ fn a_million_records_come_and_go() {
         "{compacted:?}"
     );
     assert_eq!(std::fs::metadata(&path).unwrap().len(), compacted.after);
-    journal.operations().begin("goes on", b"").unwrap();
+    journal
+        .operations()
+        .begin(Start::new("goes on", b""))
+        .unwrap();
     drop((journal, ledger));
     assert_eq!(check(&path).unwrap().operations, 1);
     log("opened and checked");

@@ -1,0 +1,73 @@
+//! The ops of a pass, while it runs.
+
+use std::time::{Duration, SystemTime};
+
+use trueup_reconcile::ErrorClass;
+
+use super::flight::{End, Ended, Flight, Phase};
+use crate::{Action, ControlOp, Failure, Outcome, Pending};
+
+/// The ops of a pass, while it runs.
+#[derive(Default)]
+pub(super) struct Ops {
+    pub(super) ops: Vec<ControlOp>,
+    pub(super) trouble: Option<String>,
+}
+
+impl Ops {
+    pub(super) fn pend(&mut self, action: Action, pending: Pending) {
+        let outcome = Outcome::Pending(pending);
+        self.ops.push(ControlOp { action, outcome });
+    }
+
+    pub(super) fn fail(&mut self, action: Action, class: ErrorClass, message: String) {
+        let outcome = Outcome::Failed(Failure { class, message });
+        self.ops.push(ControlOp { action, outcome });
+    }
+
+    /// Returns true if an action on the object has failed in this pass.
+    pub(super) fn has_failed(&self, key: &str) -> bool {
+        let failed = |op: &ControlOp| matches!(op.outcome, Outcome::Failed(_));
+        self.ops.iter().any(|op| op.action.key == key && failed(op))
+    }
+
+    pub(super) fn add_ended(&mut self, ended: Vec<Ended>) {
+        for Ended { action, end, .. } in ended {
+            match end {
+                End::Succeeded => self.ops.push(ControlOp {
+                    action,
+                    outcome: Outcome::Applied,
+                }),
+                End::StoredOtherwise => {
+                    let message = "it was done, and the object reads back otherwise".to_owned();
+                    self.fail(action, ErrorClass::StoredOtherwise, message);
+                }
+                End::Failed(class, why) => self.fail(action, class, why),
+                // It is planned anew, if it is still due.
+                End::Never => {}
+            }
+        }
+    }
+}
+
+/// Returns how far an operation in flight is.
+pub(super) fn pending(flight: &Flight, now: SystemTime, task_limit: Duration) -> Pending {
+    match &flight.phase {
+        Phase::Starting => Pending::Starting,
+        Phase::Running {
+            task,
+            progress,
+            since,
+        } => Pending::Running {
+            task: task.clone(),
+            progress: progress.clone(),
+            since: *since,
+            is_overdue: now.duration_since(*since).unwrap_or_default() > task_limit,
+        },
+        Phase::Done => Pending::Lost {
+            why: "it is done, and not read back yet".to_owned(),
+        },
+        Phase::Lost { why } => Pending::Lost { why: why.clone() },
+        Phase::InDoubt { why } => Pending::InDoubt { why: why.clone() },
+    }
+}

@@ -1,0 +1,127 @@
+//! Whose an object is: the ledger has those that this agent created.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_reconcile::{Claim, LedgerError};
+
+use super::flight::{End, Ended};
+use super::pass::Pass;
+use crate::record::Record;
+use crate::{Action, Backend, Error, ErrorKind, Objects, Verb};
+
+/// What the ledger has of an object that this agent created.
+const CREATED: &[u8] = b"created";
+
+impl<B: Backend> Pass<'_, B> {
+    /// Returns the keys of the objects that this agent created. An intent that a crash left open is
+    /// closed by what became of its operation. What is not there any more is not ours if it comes
+    /// again.
+    pub(super) fn owned(&mut self, observed: &Objects) -> Result<BTreeSet<String>, Error> {
+        let mut outcomes = BTreeMap::new();
+        let state = self.shared.state();
+        for bytes in self
+            .ledger
+            .open_intents()
+            .map_err(ledger_error)?
+            .into_keys()
+        {
+            let Ok(key) = str::from_utf8(&bytes) else {
+                continue;
+            };
+            if state.flights.contains_key(key) {
+                continue;
+            }
+            let found = self.shared.operations.find(&self.shared.name(key));
+            let found = found.map_err(Error::journal)?;
+            let is_created = found.is_some_and(|found| {
+                let record = Record::decode(&found.what);
+                found.state == trueup_journal::OperationState::Succeeded
+                    && record.is_ok_and(|record| record.action.verb == Verb::Create)
+            });
+            let claim = match is_created {
+                true => Claim::Ours(CREATED.to_vec()),
+                false => Claim::NotOurs,
+            };
+            outcomes.insert(bytes, claim);
+        }
+        let gone = |bytes: &Vec<u8>| {
+            let key = str::from_utf8(bytes);
+            key.is_ok_and(|key| !observed.contains_key(key) && !state.flights.contains_key(key))
+        };
+        for bytes in self.ledger.owned().map_err(ledger_error)?.into_keys() {
+            if gone(&bytes) {
+                outcomes.insert(bytes, Claim::NotOurs);
+            }
+        }
+        drop(state);
+        if !outcomes.is_empty() {
+            self.ledger
+                .commit_outcomes(outcomes)
+                .map_err(ledger_error)?;
+        }
+        let owned = self.ledger.owned().map_err(ledger_error)?.into_keys();
+        Ok(owned
+            .filter_map(|key| String::from_utf8(key).ok())
+            .collect())
+    }
+
+    /// Records which objects are ours, or not any more, after actions that create or destroy.
+    pub(super) fn commit_owners(
+        &mut self,
+        ended: &[Ended],
+        observed: Option<&Objects>,
+    ) -> Result<(), Error> {
+        let mut outcomes = BTreeMap::new();
+        for ended in ended.iter().filter(|ended| !ended.is_job) {
+            let key = ended.action.key.as_bytes().to_vec();
+            let has_effect = matches!(ended.end, End::Succeeded | End::StoredOtherwise);
+            let is_there = observed.map(|all| all.contains_key(&ended.action.key));
+            match ended.action.verb {
+                Verb::Create if has_effect && is_there != Some(false) => {
+                    outcomes.insert(key, Claim::Ours(CREATED.to_vec()));
+                }
+                Verb::Create => {
+                    outcomes.insert(key, Claim::NotOurs);
+                }
+                Verb::Destroy if has_effect && is_there != Some(true) => {
+                    outcomes.insert(key, Claim::NotOurs);
+                }
+                _ => {}
+            }
+        }
+        if outcomes.is_empty() {
+            return Ok(());
+        }
+        self.ledger.commit_outcomes(outcomes).map_err(ledger_error)
+    }
+
+    /// Records the intents of the actions that create an object, before they begin.
+    pub(super) fn begin_creates<'a>(
+        &mut self,
+        actions: impl Iterator<Item = &'a Action>,
+    ) -> Result<(), Error> {
+        let creates = actions.filter(|action| action.verb == Verb::Create);
+        let intents = creates.map(|action| {
+            let claim = Claim::Ours(CREATED.to_vec());
+            (action.key.clone().into_bytes(), claim)
+        });
+        let intents: BTreeMap<_, _> = intents.collect();
+        match intents.is_empty() {
+            true => Ok(()),
+            false => self.ledger.begin(intents).map_err(ledger_error),
+        }
+    }
+
+    /// Closes the intent of an object that was not created. If that fails, the next pass does it.
+    pub(super) fn release(&mut self, action: &Action) {
+        if action.verb == Verb::Create {
+            let key = action.key.clone().into_bytes();
+            let outcomes = BTreeMap::from([(key, Claim::NotOurs)]);
+            let _ = self.ledger.commit_outcomes(outcomes);
+        }
+    }
+}
+
+fn ledger_error(error: LedgerError) -> Error {
+    Error::new(ErrorKind::Journal, "the ledger").with_source(error)
+}

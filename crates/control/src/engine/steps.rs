@@ -1,0 +1,218 @@
+//! Jobs of several steps: each step is a job, and each has an action that undoes it.
+
+use sha2::{Digest as _, Sha256};
+use trueup_journal::{Begun, Execution, KeyState, Start};
+
+use super::handle::{EngineHandle, check_job_key};
+use super::job::JobState;
+use super::outcome_of;
+use crate::record::Record;
+use crate::{Action, Backend, Error, ErrorKind};
+
+/// A step of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Step {
+    /// What it does.
+    pub action: Action,
+    /// What undoes it, if a later step fails. Without one it stays.
+    pub compensation: Option<Action>,
+}
+
+/// The state of a job of several steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StepsState {
+    /// A step has not ended. Submit the job again to go on.
+    Pending {
+        /// The number of the step, from 0.
+        step: usize,
+        /// True if it is being undone.
+        is_compensation: bool,
+        /// The state of its action.
+        state: JobState,
+    },
+    /// Another thread goes on with it at the moment.
+    InProgress,
+    /// All steps took effect. This answer stays.
+    Succeeded,
+    /// A step failed, for this reason, and those before it were undone. This answer stays.
+    Compensated(String),
+    /// A step failed, and one before it could not be undone. This answer stays.
+    Failed(String),
+}
+
+/// What the record of such a job has as its step, once a step has failed.
+const UNDO: &[u8] = b"undo ";
+
+impl Step {
+    /// Makes a step that stays if a later one fails.
+    pub fn new(action: Action) -> Step {
+        Step {
+            action,
+            compensation: None,
+        }
+    }
+
+    /// Sets the action that undoes it.
+    #[must_use]
+    pub fn with_compensation(mut self, compensation: Action) -> Step {
+        self.compensation = Some(compensation);
+        self
+    }
+}
+
+impl<B: Backend> EngineHandle<B> {
+    /// Executes steps in order, each at most once for this idempotency key, and goes on where it was
+    /// if it is submitted again: also after a crash at any point. It does not wait for tasks.
+    ///
+    /// If a step fails, or is refused for good, those before it are undone, the last one first.
+    /// That is recorded before it begins, so no crash makes the job go forward again.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if the key was used for other steps. Otherwise as
+    /// [`submit_job`](Self::submit_job).
+    pub fn submit_steps(&self, idempotency_key: &str, steps: &[Step]) -> Result<StepsState, Error> {
+        check_job_key(idempotency_key)?;
+        self.0.recover()?;
+        let (name, what) = (self.steps_name(idempotency_key), definition(steps));
+        let key = self.0.name(idempotency_key);
+        let operations = &self.0.operations;
+        let start = Start::new(&name, &what).key(key.as_bytes());
+        let execution = match operations.begin(start).map_err(Error::journal)? {
+            Begun::Execute(execution) => execution,
+            Begun::Repeated(_) => match self.0.key_state(idempotency_key)? {
+                Some(KeyState::Ended { outcome, .. }) => return outcome_of(outcome),
+                Some(KeyState::InDoubt { operation }) if operation == name => {
+                    operations.resume(&name).map_err(Error::journal)?
+                }
+                Some(KeyState::InProgress { operation }) if operation == name => {
+                    return Ok(StepsState::InProgress);
+                }
+                _ => return Err(other_steps(idempotency_key)),
+            },
+        };
+        if execution.operation().what != what {
+            return Err(other_steps(idempotency_key));
+        }
+        self.run_steps(idempotency_key, steps, execution)
+    }
+
+    /// Returns the idempotency keys of the jobs of several steps that have not ended: submit them
+    /// again after a restart.
+    ///
+    /// # Errors
+    ///
+    /// [`Journal`](ErrorKind::Journal).
+    pub fn unfinished_steps(&self) -> Result<Vec<String>, Error> {
+        let found = self.0.operations.in_flight().map_err(Error::journal)?;
+        let names = found.operations.iter();
+        let prefix = self.steps_name("");
+        let keys = names.filter_map(|operation| operation.name.strip_prefix(&prefix));
+        Ok(keys.map(str::to_owned).collect())
+    }
+
+    /// An object's operation has a `/` after the name of the engine, so no object has this name.
+    fn steps_name(&self, job: &str) -> String {
+        format!("{}:steps/{job}", self.0.config.name)
+    }
+
+    fn run_steps(
+        &self,
+        job: &str,
+        steps: &[Step],
+        mut execution: Execution,
+    ) -> Result<StepsState, Error> {
+        let failed = match failed_step(&execution.operation().step) {
+            Some(failed) => Some(failed),
+            None => {
+                let mut failed = None;
+                for (number, step) in steps.iter().enumerate() {
+                    let key = format!("{job}\0{number}");
+                    let why = match self.submit_job_unchecked(&key, step.action.clone())? {
+                        JobState::Succeeded => continue,
+                        JobState::Failed(why) => why,
+                        JobState::Refused { class, message } if class.is_permanent() => message,
+                        state => return Ok(StepsState::pending(number, false, state)),
+                    };
+                    let why = format!("step {number}: {why}");
+                    let record = [UNDO, format!("{number} {why}").as_bytes()].concat();
+                    execution.step(&record).map_err(Error::journal)?;
+                    failed = Some((number, why));
+                    break;
+                }
+                failed
+            }
+        };
+        let now = self.0.config.now();
+        let Some((number, why)) = failed else {
+            execution.succeeded(b"", now).map_err(Error::journal)?;
+            return Ok(StepsState::Succeeded);
+        };
+        let mut left = String::new();
+        for (number, step) in steps.iter().enumerate().take(number).rev() {
+            let Some(compensation) = &step.compensation else {
+                continue;
+            };
+            let key = format!("{job}\0undo {number}");
+            match self.submit_job_unchecked(&key, compensation.clone())? {
+                JobState::Succeeded => {}
+                JobState::Failed(why) => left += &format!("; step {number} is not undone: {why}"),
+                JobState::Refused { class, message } if class.is_permanent() => {
+                    left += &format!("; step {number} is not undone: {message}");
+                }
+                state => return Ok(StepsState::pending(number, true, state)),
+            }
+        }
+        if left.is_empty() {
+            let ended = execution.compensated(&why, None, now);
+            ended.map_err(Error::journal)?;
+            return Ok(StepsState::Compensated(why));
+        }
+        let why = why + &left;
+        execution.failed(&why, None, now).map_err(Error::journal)?;
+        Ok(StepsState::Failed(why))
+    }
+}
+
+impl StepsState {
+    fn pending(step: usize, is_compensation: bool, state: JobState) -> StepsState {
+        StepsState::Pending {
+            step,
+            is_compensation,
+            state,
+        }
+    }
+
+    /// Returns true if the answer stays.
+    pub fn is_ended(&self) -> bool {
+        !matches!(self, StepsState::Pending { .. } | StepsState::InProgress)
+    }
+}
+
+/// Returns the number of the step that failed, and why, if the record says so.
+fn failed_step(record: &[u8]) -> Option<(usize, String)> {
+    let text = str::from_utf8(record.strip_prefix(UNDO)?).ok()?;
+    let (number, why) = text.split_once(' ')?;
+    Some((number.parse().ok()?, why.to_owned()))
+}
+
+/// Returns a hash of the steps, secrets left out, to tell others with the same key.
+fn definition(steps: &[Step]) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    for step in steps {
+        for action in [Some(&step.action), step.compensation.as_ref()] {
+            let record = action.map(|action| Record::definition(action.clone()));
+            let bytes = record.unwrap_or_default();
+            hash.update((bytes.len() as u64).to_be_bytes());
+            hash.update(bytes);
+        }
+    }
+    hash.finalize().to_vec()
+}
+
+fn other_steps(job: &str) -> Error {
+    let message = format!("the idempotency key {job:?} was used for another job: use another key");
+    Error::new(ErrorKind::Invalid, message)
+}

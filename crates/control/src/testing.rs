@@ -1,0 +1,87 @@
+//! For the tests of a backend: a check of its normalisers against the real thing.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{
+    Action, Backend, Error, ErrorKind, Normalisers, Objects, Plan, Policy, Started, Task, plan,
+};
+
+/// How often a task is asked.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Writes objects to a backend, reads them back, and checks that nothing is left to do: that
+/// `plan(normalise(read(write(x))))` is empty. Objects with other keys are not touched.
+///
+/// Call it with a generator of objects, on a backend that may be written to. `timeout` is for each
+/// task.
+///
+/// # Errors
+///
+/// [`Invalid`](ErrorKind::Invalid) names the fields that read back as drift, or a normaliser that is
+/// not idempotent; [`Backend`](ErrorKind::Backend): it refused, or did not answer;
+/// [`Timeout`](ErrorKind::Timeout).
+pub fn check_backend<B: Backend>(
+    backend: &B,
+    normalisers: &Normalisers,
+    desired: &Objects,
+    timeout: Duration,
+) -> Result<(), Error> {
+    let rest = |backend: &B| -> Result<(Plan, Objects), Error> {
+        let mut observed = backend.observe()?;
+        observed.retain(|key, _| desired.contains_key(key));
+        let policy = Policy::ignore().with_create();
+        let plan = plan(desired, &observed, &BTreeSet::new(), normalisers, policy);
+        Ok((plan, observed))
+    };
+    for (at, action) in rest(backend)?.0.actions.iter().enumerate() {
+        execute(backend, action, &format!("check-{at}"), timeout)?;
+    }
+    let (left, observed) = rest(backend)?;
+    if let Some(action) = left.actions.first() {
+        let message = format!(
+            "what was written reads back as drift, so it would be written in each pass: {action}; \
+             add normalisers for these fields"
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    for (key, object) in desired.iter().chain(&observed) {
+        let once = normalisers.object(object);
+        if normalisers.object(&once) != once {
+            let message = format!("{key}: a normaliser is not idempotent: {once:?}");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+    }
+    Ok(())
+}
+
+fn execute<B: Backend>(
+    backend: &B,
+    action: &Action,
+    request: &str,
+    timeout: Duration,
+) -> Result<(), Error> {
+    let failed = |why: &str| Err(Error::new(ErrorKind::Backend, format!("{action}: {why}")));
+    let task = match backend.start(action, request) {
+        Started::Done => return Ok(()),
+        Started::Task(task) if task.is_empty() => return Ok(()),
+        Started::Task(task) => task,
+        Started::Refused { message, .. } | Started::Indeterminate { message } => {
+            return failed(&message);
+        }
+    };
+    let begun = Instant::now();
+    loop {
+        match backend.task(&task)? {
+            Task::Succeeded => return Ok(()),
+            Task::Failed(why) => return failed(&why),
+            Task::Unknown => return failed("its task is not known"),
+            Task::Running { .. } if begun.elapsed() >= timeout => {
+                let message = format!("{action}: task {task} has not ended");
+                return Err(Error::new(ErrorKind::Timeout, message));
+            }
+            Task::Running { .. } => thread::sleep(POLL),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Destructive actions and their approvals, with an engine.
+
+use std::time::Duration;
+
+use trueup_control::{
+    ActionHash, Approval, Class, Config, Engine, ErrorKind, Fixed, Gate, JobState, Outcome,
+    Pending, public_key,
+};
+use trueup_reconcile::{MemoryLedger, Report as _};
+
+use crate::engine::pass;
+use crate::world::{Mode, Sim, fixed, objects, snapshot};
+
+const SECRET: [u8; 32] = [1; 32];
+
+fn config(sim: &Sim) -> Config {
+    let gate = Gate::signed_by("host a", &public_key(&SECRET)).unwrap();
+    sim.config().with_gate(gate)
+}
+
+fn engine(sim: &Sim, desired: Fixed) -> Engine<Sim, Fixed> {
+    Engine::new(sim.clone(), desired, &sim.journal(), config(sim)).unwrap()
+}
+
+fn token(sim: &Sim, secret: &[u8; 32], hash: ActionHash, nonce: u8, seconds: u64) -> String {
+    let expires = sim.now() + Duration::from_secs(seconds);
+    Approval::sign_with(secret, hash, [nonce; 16], expires).to_string()
+}
+
+fn destructive(objects: [(&str, &str); 1]) -> Sim {
+    let sim = Sim::new();
+    sim.world().objects = crate::world::objects(objects);
+    sim.world().class = Class::Destructive;
+    sim
+}
+
+#[test]
+fn a_destructive_action_waits_and_a_token_lets_it_pass_once() {
+    let sim = destructive([("a", "1")]);
+    let (mut it, mut ledger) = (engine(&sim, fixed([("a", "2")])), MemoryLedger::default());
+    let report = pass(&mut it, &mut ledger);
+    let Outcome::Pending(Pending::Approval { hash, .. }) = report.ops()[0].outcome else {
+        panic!("{report:?}")
+    };
+    assert_eq!(report.requeue_after(), None);
+    let approvals = it.handle().approvals();
+    assert_eq!(
+        (approvals[0].hash, &approvals[0].action),
+        (hash, &report.ops()[0].action)
+    );
+    let right = token(&sim, &SECRET, hash, 7, 60);
+    it.handle().approve(&right).unwrap();
+    assert!(pass(&mut it, &mut ledger).converged());
+    assert!(it.handle().approvals().is_empty());
+
+    // The same action in the same state waits again, and the token was used: after a restart too.
+    for _ in 0..2 {
+        sim.world().objects = objects([("a", "1")]);
+        pass(&mut it, &mut ledger);
+        it.handle().approve(&right).unwrap();
+        for _ in 0..2 {
+            let report = pass(&mut it, &mut ledger);
+            let Outcome::Pending(Pending::Approval { refused, .. }) = &report.ops()[0].outcome
+            else {
+                panic!("{report:?}")
+            };
+            assert_eq!(refused.as_deref(), Some("the token was used before"));
+        }
+        drop(it);
+        it = engine(&sim, fixed([("a", "2")]));
+    }
+    assert_eq!(sim.world().starts, 1);
+    pass(&mut it, &mut ledger);
+    it.handle()
+        .approve(&token(&sim, &SECRET, hash, 8, 60))
+        .unwrap();
+    assert!(pass(&mut it, &mut ledger).converged());
+}
+
+#[test]
+fn an_approved_state_that_has_changed_is_not_approved() {
+    let sim = destructive([("a", "1")]);
+    let (mut it, mut ledger) = (engine(&sim, fixed([("a", "2")])), MemoryLedger::default());
+    pass(&mut it, &mut ledger);
+    let hash = it.handle().approvals()[0].hash;
+    let right = token(&sim, &SECRET, hash, 7, 60);
+    it.handle().approve(&right).unwrap();
+    sim.world().objects = objects([("a", "3")]);
+    assert!(!pass(&mut it, &mut ledger).converged());
+    assert_eq!(
+        it.handle().approve(&right).unwrap_err().kind(),
+        ErrorKind::NotWaiting
+    );
+    // Back in the approved state the token is good: it was not spent.
+    sim.world().objects = objects([("a", "1")]);
+    pass(&mut it, &mut ledger);
+    it.handle().approve(&right).unwrap();
+    sim.advance(60);
+    assert!(!pass(&mut it, &mut ledger).converged());
+    assert_eq!(
+        it.handle().approve(&right).unwrap_err().kind(),
+        ErrorKind::Expired
+    );
+    assert_eq!(sim.world().starts, 0);
+}
+
+#[test]
+fn no_gate_lets_nothing_destructive_pass() {
+    let sim = destructive([("a", "1")]);
+    let (mut it, mut ledger) = (sim.engine(fixed([("a", "2")])), MemoryLedger::default());
+    pass(&mut it, &mut ledger);
+    let hash = it.handle().approvals()[0].hash;
+    let right = token(&sim, &SECRET, hash, 7, 60);
+    assert_eq!(
+        it.handle().approve(&right).unwrap_err().kind(),
+        ErrorKind::Signature
+    );
+}
+
+#[test]
+fn a_thousand_wrong_tokens_pass_nothing_and_spend_nothing() {
+    let sim = destructive([("a", "1")]);
+    let (mut it, mut ledger) = (engine(&sim, fixed([("a", "2")])), MemoryLedger::default());
+    pass(&mut it, &mut ledger);
+    let handle = it.handle();
+    let request = handle.approvals().remove(0);
+    let right = token(&sim, &SECRET, request.hash, 7, 60);
+    let gate = Gate::signed_by("host a", &public_key(&SECRET)).unwrap();
+    let foreign = Gate::signed_by("host b", &public_key(&SECRET)).unwrap();
+    let state = sim.world().objects["a"].clone();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut number = move |below: usize| random.usize(..below);
+    let mut kinds = std::collections::BTreeMap::new();
+    for round in 0..1000 {
+        let other = round.to_string();
+        let wrong = match round % 7 {
+            0..=2 => {
+                let mut bytes = right.clone().into_bytes();
+                bytes[number(right.len())] ^= 1 << number(7);
+                match String::from_utf8(bytes) {
+                    Ok(text) if text.trim() != right => text,
+                    _ => continue,
+                }
+            }
+            3 => {
+                let action = request.action.clone().with("more", other);
+                token(&sim, &SECRET, gate.hash(&action, Some(&state)), 7, 60)
+            }
+            4 => {
+                let state = state.clone().with("memory", format!("1{other}"));
+                let hash = gate.hash(&request.action, Some(&state));
+                token(&sim, &SECRET, hash, 7, 60)
+            }
+            5 => match round % 2 {
+                0 => token(
+                    &sim,
+                    &SECRET,
+                    foreign.hash(&request.action, Some(&state)),
+                    7,
+                    60,
+                ),
+                _ => token(&sim, &SECRET, request.hash, 7, 0),
+            },
+            _ => token(&sim, &[2 + number(200) as u8; 32], request.hash, 7, 60),
+        };
+        let error = handle.approve(&wrong).unwrap_err();
+        *kinds.entry(format!("{:?}", error.kind())).or_insert(0) += 1;
+        if round % 50 == 0 {
+            assert!(!pass(&mut it, &mut ledger).converged());
+        }
+    }
+    assert_eq!(kinds.len(), 4, "{kinds:?}");
+    assert!(kinds.values().sum::<i32>() > 950, "{kinds:?}");
+    assert_eq!(sim.world().starts, 0);
+    // The nonce of the right one, which all of them had, is not spent.
+    handle.approve(&right).unwrap();
+    assert!(pass(&mut it, &mut ledger).converged());
+    assert_eq!(sim.world().starts, 1);
+}
+
+#[test]
+fn a_destructive_job_waits_for_its_approval() {
+    let sim = destructive([("a", "1")]);
+    let it = engine(&sim, fixed([]));
+    let handle = it.handle();
+    let submit = |key: &str| handle.submit_job(key, snapshot("a", "k")).unwrap();
+    let JobState::NeedsApproval(request) = submit("k") else {
+        panic!()
+    };
+    assert_eq!(handle.approvals(), [(*request).clone()]);
+    handle
+        .approve(&token(&sim, &SECRET, request.hash, 7, 60))
+        .unwrap();
+    assert_eq!(submit("k"), JobState::Succeeded);
+    // Another key is another execution, and the token is used.
+    let JobState::NeedsApproval(again) = submit("k2") else {
+        panic!()
+    };
+    handle
+        .approve(&token(&sim, &SECRET, again.hash, 7, 60))
+        .unwrap();
+    let JobState::NeedsApproval(again) = submit("k2") else {
+        panic!()
+    };
+    assert_eq!(again.refused.as_deref(), Some("the token was used before"));
+    assert_eq!(submit("k"), JobState::Succeeded);
+    assert_eq!(sim.world().starts, 1);
+    assert_eq!(sim.world().mode, Mode::Done);
+}

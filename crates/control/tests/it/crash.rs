@@ -1,0 +1,230 @@
+//! The power fails at each step of the disk and of the backend, one after the other.
+
+use std::time::Duration;
+
+use trueup_control::{
+    Action, Approval, Class, Engine, Gate, JobState, Object, Objects, Provider, Verdict, Verifier,
+};
+use trueup_journal::LedgerScope;
+use trueup_reconcile::{Report as _, Source as _};
+
+use crate::world::{Mode, Says, Sim, fixed, snapshot};
+
+/// What the agent is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Script {
+    /// A job whose object shows nothing of it.
+    Job,
+    /// A job that needs an approval.
+    Approved,
+    /// A job that configures its object.
+    Visible,
+    /// A desired state: one object to create, and one to configure and to start.
+    Desired,
+}
+
+/// What the agent knows when it stops.
+#[derive(Debug, Default)]
+struct Known {
+    job: Option<JobState>,
+    converged: bool,
+    tokens: u8,
+}
+
+struct Anyone;
+
+impl Verifier for Anyone {
+    fn is_signed(&self, _: &[u8], signature: &[u8]) -> bool {
+        signature == b"signed"
+    }
+}
+
+fn provider(script: Script) -> impl Provider {
+    let (desired, b) = (fixed([("new", "1")]), Object::new().with("memory", "2"));
+    let mut objects = Objects::new();
+    if script == Script::Desired {
+        objects = [("new".to_owned(), Object::new().with("memory", "1"))].into();
+        objects.insert("b".to_owned(), b.with_run_state("running"));
+    }
+    desired.set(trueup_control::Desired::Known(objects));
+    desired
+}
+
+fn action(script: Script) -> Option<Action> {
+    match script {
+        Script::Job | Script::Approved => Some(snapshot("a", "k")),
+        Script::Visible => {
+            let action = Action::new("a", trueup_control::Verb::Configure);
+            Some(action.with("memory", "2").with("label", "k"))
+        }
+        Script::Desired => None,
+    }
+}
+
+/// Runs an agent until it has done what the script says, or for 200 s, or until the power fails.
+/// Each token has a nonce of its own.
+fn run(sim: &Sim, script: Script, nonce: u8) -> Known {
+    let mut known = Known::default();
+    let Ok(journal) = trueup_journal::Journal::open_on(sim.clone()) else {
+        assert!(sim.world().is_off, "the journal is damaged");
+        return known;
+    };
+    let scope = LedgerScope::new("host", "boot");
+    let Ok(mut ledger) = journal.ledger("control", &scope) else {
+        return known;
+    };
+    let config = sim.config().with_gate(Gate::new("host", Anyone));
+    let mut engine = Engine::new(sim.clone(), provider(script), &journal, config).unwrap();
+    let handle = engine.handle();
+    for _ in 0..40 {
+        let pass = engine.reconcile(&(), &(), &mut ledger, &());
+        known.converged = pass.is_ok_and(|report| report.converged());
+        if let Some(action) = action(script) {
+            match handle.submit_job("k", action.clone()) {
+                Ok(JobState::NeedsApproval(request)) => {
+                    known.tokens += 1;
+                    let nonce = [nonce + known.tokens; 16];
+                    let expires = sim.now() + Duration::from_secs(100);
+                    let token =
+                        Approval::sign(request.hash, nonce, expires, |_| b"signed".to_vec());
+                    handle.approve(&token.to_string()).unwrap();
+                    let state = handle.submit_job("k", action).ok();
+                    known.job = state.or(known.job);
+                }
+                Ok(state) => known.job = Some(state),
+                Err(_) => {}
+            }
+        }
+        let is_done = match script {
+            Script::Desired => known.converged,
+            _ => known.job.as_ref().is_some_and(JobState::is_ended) && known.converged,
+        };
+        if is_done || sim.world().is_off {
+            break;
+        }
+        sim.advance(5);
+    }
+    known
+}
+
+fn world(script: Script, mode: Mode, says: Says) -> Sim {
+    let sim = Sim::new();
+    let object = || Object::new().with("memory", "1").with("label", "none");
+    let mut world = sim.world();
+    world.objects.insert("a".to_owned(), object());
+    world
+        .objects
+        .insert("b".to_owned(), object().with_run_state("stopped"));
+    world.mode = mode;
+    world.says = says;
+    world.class = match script {
+        Script::Approved => Class::Destructive,
+        _ => Class::Benign,
+    };
+    drop(world);
+    sim
+}
+
+/// Runs a script with the power failing at each step, and again after that. Returns the number of
+/// steps, and how many of the failures ended in doubt.
+fn at_every_step(script: Script, mode: Mode, says: Says) -> (usize, usize) {
+    let whole = world(script, mode, says);
+    let known = run(&whole, script, 0);
+    let is_done = known.converged && (script == Script::Desired) == known.job.is_none();
+    assert!(is_done, "{script:?} {mode:?} {says:?}: {known:?}");
+    let steps = whole.world().steps.len();
+    let (whole_objects, whole_effects) = {
+        let world = whole.world();
+        (world.objects.clone(), world.effects.clone())
+    };
+    let mut doubts = 0;
+    for at in 1..=steps {
+        let sim = world(script, mode, says);
+        sim.world().fails_at = Some(at);
+        let before = run(&sim, script, 0);
+        assert!(sim.world().is_off);
+        sim.reboot();
+        // The truth cannot be known of a request that was recorded, whose answer was not, and of
+        // which neither the backend nor the object says anything.
+        let in_flight = sim.journal().operations().in_flight().unwrap();
+        assert!(in_flight.unreadable.is_empty());
+        let is_lost = in_flight
+            .operations
+            .iter()
+            .any(|operation| operation.task.is_none());
+        let shows = says == Says::Truth || !matches!(script, Script::Job | Script::Approved);
+        let what = format!("{script:?} {mode:?} {says:?}, at step {at} of {steps}");
+
+        let after = run(&sim, script, 100);
+        if let Some(JobState::InDoubt(_)) = after.job {
+            assert!(
+                is_lost && !shows,
+                "{what}: in doubt, and the truth can be known"
+            );
+            doubts += 1;
+            let happened = sim.world().effects.get("k").copied().unwrap_or(0);
+            let verdict = match happened {
+                0 => Verdict::NeverHappened,
+                _ => Verdict::Happened,
+            };
+            let engine = sim.engine(fixed([]));
+            engine.handle().resolve("a", verdict).unwrap();
+            drop(engine);
+            let resolved = run(&sim, script, 200);
+            assert_eq!(resolved.job, Some(JobState::Succeeded), "{what}");
+        } else {
+            assert!(!is_lost || shows, "{what}: {after:?}");
+            assert!(after.converged, "{what}: {after:?}");
+            if script != Script::Desired {
+                assert_eq!(after.job, Some(JobState::Succeeded), "{what}");
+            }
+        }
+        // What was acknowledged stays so, and nothing took effect twice.
+        if before.job.as_ref().is_some_and(JobState::is_ended) {
+            assert_eq!(before.job, Some(JobState::Succeeded), "{what}");
+            assert_eq!(after.job, before.job, "{what}");
+        }
+        let world = sim.world();
+        assert_eq!(world.effects, whole_effects, "{what}");
+        assert_eq!(world.objects, whole_objects, "{what}");
+        drop(world);
+        // What it created is known as its own.
+        if script == Script::Desired {
+            let journal = sim.journal();
+            let ledger = journal
+                .ledger("control", &LedgerScope::new("host", "boot"))
+                .unwrap();
+            let owned = trueup_reconcile::Ledger::owned(&ledger).unwrap();
+            assert_eq!(owned.keys().collect::<Vec<_>>(), [b"new"], "{what}");
+        }
+    }
+    (steps, doubts)
+}
+
+#[test]
+fn a_job_is_executed_once_whenever_the_power_fails() {
+    for script in [Script::Job, Script::Approved, Script::Visible] {
+        for mode in [Mode::Done, Mode::Task(10)] {
+            let (steps, doubts) = at_every_step(script, mode, Says::Truth);
+            println!("{script:?} {mode:?}: {steps} steps");
+            assert!(steps > 8);
+            assert_eq!(doubts, 0);
+            let (_, doubts) = at_every_step(script, mode, Says::Nothing);
+            // Exactly the steps between the record of the start and that of the answer.
+            assert_eq!(doubts > 0, script != Script::Visible, "{script:?} {mode:?}");
+            println!("{script:?} {mode:?}, not said: {doubts} in doubt");
+        }
+    }
+}
+
+#[test]
+fn a_desired_state_is_reached_whenever_the_power_fails() {
+    for mode in [Mode::Done, Mode::Task(10)] {
+        for says in [Says::Truth, Says::Nothing] {
+            let (steps, doubts) = at_every_step(Script::Desired, mode, says);
+            println!("{mode:?} {says:?}: {steps} steps");
+            assert!(steps > 8);
+            assert_eq!(doubts, 0);
+        }
+    }
+}

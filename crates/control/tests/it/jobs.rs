@@ -1,0 +1,181 @@
+//! Jobs: at most one execution for an idempotency key.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use trueup_control::{
+    Action, Backend, Class, Config, Engine, Error, ErrorKind, JobState, Object, Objects, Started,
+    Task, Unset, Verb,
+};
+use trueup_journal::Journal;
+use trueup_reconcile::{MemoryLedger, Report as _};
+
+use crate::engine::pass;
+use crate::world::{Mode, Sim, fixed, snapshot};
+
+#[test]
+fn sixty_four_threads_with_one_key_execute_once() {
+    for mode in [Mode::Done, Mode::Task(0)] {
+        let sim = Sim::new();
+        sim.world().mode = mode;
+        let engine = sim.engine(fixed([]));
+        let begin = Barrier::new(64);
+        let answers: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..64)
+                .map(|number| {
+                    let (handle, begin) = (engine.handle(), &begin);
+                    // Some name another object: the key decides.
+                    let object = if number % 4 == 0 { "b" } else { "a" };
+                    scope.spawn(move || {
+                        begin.wait();
+                        let wait = Duration::from_secs(60);
+                        handle.wait_job("k", &snapshot(object, "k"), wait)
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        assert_eq!(answers.len(), 64);
+        for answer in answers {
+            assert_eq!(answer.unwrap(), JobState::Succeeded);
+        }
+        assert_eq!(sim.world().effects["k"], 1);
+        assert_eq!(sim.world().starts, 1);
+    }
+}
+
+#[test]
+fn the_first_outcome_is_the_answer_also_of_a_failure_and_after_a_restart() {
+    let sim = Sim::new();
+    sim.world().mode = Mode::TaskFails(10);
+    let (mut engine, mut ledger) = (sim.engine(fixed([])), MemoryLedger::default());
+    let submit = |engine: &Engine<Sim, _>| engine.handle().submit_job("k", snapshot("a", "k"));
+    assert!(matches!(
+        submit(&engine).unwrap(),
+        JobState::Running { task: Some(_), .. }
+    ));
+    assert!(!pass(&mut engine, &mut ledger).converged());
+    sim.advance(10);
+    pass(&mut engine, &mut ledger);
+    let failed = JobState::Failed("no space".to_owned());
+    assert_eq!(submit(&engine).unwrap(), failed);
+    drop(engine);
+    sim.world().mode = Mode::Done;
+    let engine = sim.engine(fixed([]));
+    assert_eq!(submit(&engine).unwrap(), failed);
+    assert_eq!(sim.world().starts, 1);
+    assert_eq!(engine.handle().job("another").unwrap(), None);
+    let error = engine
+        .handle()
+        .submit_job("", snapshot("a", "k"))
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn a_refused_job_may_be_tried_again() {
+    let sim = Sim::new();
+    sim.world().mode = Mode::Refuses(trueup_control::ErrorClass::Busy);
+    let engine = sim.engine(fixed([]));
+    let submit = || engine.handle().submit_job("k", snapshot("a", "k")).unwrap();
+    assert!(matches!(submit(), JobState::Refused { .. }));
+    sim.world().mode = Mode::Done;
+    assert_eq!(submit(), JobState::Succeeded);
+}
+
+#[test]
+fn a_task_that_the_backend_forgot_is_looked_for() {
+    let sim = Sim::new();
+    sim.world().mode = Mode::Task(10);
+    sim.world().forgets_tasks = true;
+    let engine = sim.engine(fixed([]));
+    let submit = || engine.handle().submit_job("k", snapshot("a", "k")).unwrap();
+    assert!(matches!(submit(), JobState::Running { .. }));
+    sim.advance(10);
+    assert_eq!(submit(), JobState::Succeeded);
+}
+
+/// A backend whose effect is a line of a file.
+struct Lines(PathBuf);
+
+impl Backend for Lines {
+    fn observe(&self) -> Result<Objects, Error> {
+        Ok(Objects::new())
+    }
+
+    fn class(&self, _: &Action, _: Option<&Object>) -> Class {
+        Class::Benign
+    }
+
+    fn start(&self, _: &Action, request: &str) -> Started {
+        use std::io::Write as _;
+        let file = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&self.0);
+        let line = file.and_then(|mut file| writeln!(file, "{request}"));
+        line.map_or_else(
+            |error| Started::Indeterminate {
+                message: error.to_string(),
+            },
+            |()| Started::Done,
+        )
+    }
+
+    fn task(&self, _: &str) -> Result<Task, Error> {
+        Ok(Task::Unknown)
+    }
+}
+
+const DIRECTORY: &str = "TRUEUP_CONTROL_DIRECTORY";
+
+/// One of the processes of the test below: without its variable it does nothing.
+#[test]
+fn one_process() {
+    let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else {
+        return;
+    };
+    let journal = Journal::open_within(directory.join("journal"), Duration::from_secs(60));
+    let lines = Lines(directory.join("lines"));
+    let engine = Engine::new(lines, Unset, &journal.unwrap(), Config::default()).unwrap();
+    let action = Action::new("a", Verb::Other("charge".into()));
+    let state = engine.handle().submit_job("k", action).unwrap();
+    assert_eq!(state, JobState::Succeeded);
+}
+
+#[test]
+fn eight_processes_with_one_key_execute_once() {
+    let directory = std::env::temp_dir().join(format!("control-jobs-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let children: Vec<_> = (0..8)
+        .map(|_| {
+            let mut command = Command::new(&program);
+            command
+                .args(["--exact", "jobs::one_process"])
+                .env(DIRECTORY, &directory);
+            command
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+    }
+    let lines = fs::read_to_string(directory.join("lines")).unwrap();
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    fs::remove_dir_all(&directory).unwrap();
+}

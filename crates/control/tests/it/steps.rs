@@ -1,0 +1,133 @@
+//! Jobs of several steps.
+
+use std::collections::BTreeMap;
+
+use trueup_control::{Action, ErrorKind, Step, StepsState, Verb};
+use trueup_journal::Journal;
+use trueup_reconcile::{MemoryLedger, Source as _};
+
+use crate::world::{Mode, Says, Sim, fixed, snapshot};
+
+fn steps() -> Vec<Step> {
+    let verb = |verb: &str, key: &str, label: &str| {
+        Action::new(key, Verb::Other(verb.into())).with("label", label)
+    };
+    vec![
+        Step::new(verb("allocate", "disk", "one"))
+            .with_compensation(verb("free", "disk", "undo one")),
+        Step::new(verb("note", "log", "two")),
+        Step::new(verb("start", "vm", "three")).with_compensation(verb("stop", "vm", "undo three")),
+    ]
+}
+
+/// Submits the job until it has ended, for 200 s, or until the power fails.
+fn run(sim: &Sim) -> Option<StepsState> {
+    let Ok(journal) = Journal::open_on(sim.clone()) else {
+        return None;
+    };
+    let (mut engine, mut ledger) = (sim.engine_on(&journal, fixed([])), MemoryLedger::default());
+    let mut last = None;
+    for _ in 0..40 {
+        let _ = engine.reconcile(&(), &(), &mut ledger, &());
+        if let Ok(state) = engine.handle().submit_steps("k", &steps()) {
+            last = Some(state);
+        }
+        if last.as_ref().is_some_and(StepsState::is_ended) || sim.world().is_off {
+            break;
+        }
+        sim.advance(5);
+    }
+    if last.as_ref().is_some_and(StepsState::is_ended) && !sim.world().is_off {
+        assert_eq!(engine.handle().unfinished_steps().unwrap(), [""; 0]);
+    }
+    last
+}
+
+fn world(mode: Mode, fails: Option<&'static str>) -> Sim {
+    let sim = Sim::new();
+    sim.world().mode = mode;
+    sim.world().says = Says::Truth;
+    sim.world().fails = fails;
+    sim
+}
+
+#[test]
+fn steps_are_done_once_or_undone_whenever_the_power_fails() {
+    let once = |labels: &[&str]| -> BTreeMap<String, u32> {
+        labels
+            .iter()
+            .map(|label| ((*label).to_owned(), 1))
+            .collect()
+    };
+    let cases = [
+        (None, once(&["one", "two", "three"])),
+        (Some("three"), once(&["one", "two", "undo one"])),
+        (Some("one"), once(&[])),
+    ];
+    for mode in [Mode::Done, Mode::Task(10)] {
+        for (fails, expected) in &cases {
+            let whole = world(mode, *fails);
+            let state = run(&whole).unwrap();
+            match fails {
+                None => assert_eq!(state, StepsState::Succeeded),
+                Some(_) => assert!(matches!(&state, StepsState::Compensated(_)), "{state:?}"),
+            }
+            assert_eq!(whole.world().effects, *expected);
+            let count = whole.world().steps.len();
+            println!("{mode:?} {fails:?}: {count} steps");
+            for at in 1..=count {
+                let sim = world(mode, *fails);
+                sim.world().fails_at = Some(at);
+                let before = run(&sim);
+                sim.reboot();
+                let after = run(&sim);
+                let what = format!("{mode:?} {fails:?}, at step {at} of {count}");
+                assert_eq!(after.as_ref(), Some(&state), "{what}");
+                if before.as_ref().is_some_and(StepsState::is_ended) {
+                    assert_eq!(before, after, "{what}");
+                }
+                assert_eq!(sim.world().effects, *expected, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_step_that_cannot_be_undone_is_said_and_other_steps_need_another_key() {
+    let sim = world(Mode::Task(10), Some("three"));
+    let engine = sim.engine(fixed([]));
+    let handle = engine.handle();
+    let submit = || handle.submit_steps("k", &steps()).unwrap();
+    for _ in 0..3 {
+        let StepsState::Pending {
+            is_compensation, ..
+        } = submit()
+        else {
+            panic!()
+        };
+        assert!(!is_compensation);
+        sim.advance(10);
+    }
+    assert!(matches!(
+        submit(),
+        StepsState::Pending {
+            step: 0,
+            is_compensation: true,
+            ..
+        }
+    ));
+    assert_eq!(handle.unfinished_steps().unwrap(), ["k"]);
+    sim.world().mode = Mode::TaskFails(10);
+    sim.advance(10);
+    let expected = "step 2: no space; step 0 is not undone: no space";
+    assert_eq!(submit(), StepsState::Failed(expected.to_owned()));
+    assert_eq!(submit(), StepsState::Failed(expected.to_owned()));
+
+    let handle = &handle;
+    let kind = |key: &str, steps: &[Step]| handle.submit_steps(key, steps).unwrap_err().kind();
+    assert!(handle.submit_steps("k2", &steps()).is_ok());
+    assert_eq!(kind("k2", &steps()[..2]), ErrorKind::Invalid);
+    assert_eq!(kind("k\0", &steps()), ErrorKind::Invalid);
+    let error = handle.submit_job("k2", snapshot("a", "x")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}

@@ -1,0 +1,239 @@
+//! Records that are as they were written and cannot be decoded: each affects the calls about it
+//! alone, is reported, and can be removed.
+
+use std::fs;
+use std::io;
+
+use redb::{Builder, Database, ReadableTable as _, StorageBackend, TableDefinition};
+use trueup_journal::{
+    Begun, ErrorKind, Journal, Keep, KeyState, LedgerScope, Loss, Repaired, Start, Storage, check,
+    repair,
+};
+use trueup_reconcile::Ledger as _;
+
+use crate::common::{Disk, at, execute, export, workload};
+use crate::is_long;
+use crate::maintenance::Directory;
+
+const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
+/// The length of the journal's header, in front of the database.
+const HEADER: u64 = 4096;
+/// The key of the one record that all others depend on: the last number used.
+const SEQUENCE: &[u8] = b"s";
+
+/// The database in a journal.
+#[derive(Debug)]
+struct Behind(Disk);
+
+impl StorageBackend for Behind {
+    fn len(&self) -> io::Result<u64> {
+        Ok(Storage::len(&self.0)?.saturating_sub(HEADER))
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        Storage::read(&self.0, offset + HEADER, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Storage::set_len(&self.0, len + HEADER)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Storage::sync(&self.0)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        Storage::write(&self.0, offset + HEADER, data)
+    }
+}
+
+fn database(disk: &Disk) -> Database {
+    let backend = Behind(disk.clone());
+    Builder::new().create_with_backend(backend).unwrap()
+}
+
+/// The keys and values of all records.
+fn records(disk: &Disk) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let transaction = database(disk).begin_write().unwrap();
+    let table = transaction.open_table(RECORDS).unwrap();
+    let entries = table.iter().unwrap().map(|entry| entry.unwrap());
+    entries
+        .map(|(key, value)| (key.value().to_vec(), value.value().to_vec()))
+        .collect()
+}
+
+fn replace(disk: &Disk, key: &[u8], value: &[u8]) {
+    let database = database(disk);
+    let transaction = database.begin_write().unwrap();
+    let mut table = transaction.open_table(RECORDS).unwrap();
+    table.insert(key, value).unwrap();
+    drop(table);
+    transaction.commit().unwrap();
+}
+
+/// A journal of which the record of the operation `b` cannot be read.
+fn damaged() -> Disk {
+    let disk = Disk::formatted();
+    let journal = Journal::open_on(disk.clone()).unwrap();
+    for name in ["a", "b", "c"] {
+        drop(execute(
+            &journal,
+            Start::new(name, b"").key(name.as_bytes()),
+        ));
+    }
+    drop(journal);
+    replace(&disk, b"ob", b"not a record");
+    disk
+}
+
+#[test]
+fn recovery_lists_all_others_and_names_the_one() {
+    let journal = Journal::open_on(damaged()).unwrap();
+    let operations = journal.operations();
+    let found = operations.in_flight().unwrap();
+    let names: Vec<_> = found.operations.iter().map(|found| &*found.name).collect();
+    assert_eq!(names, ["a", "c"]);
+    let [unreadable] = &found.unreadable[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!(unreadable.name, "b");
+    assert!(unreadable.error.is_damaged() && unreadable.error.remedy().is_some());
+
+    // It is not executed again, under its name or with its key, and others are not held up.
+    for error in [
+        operations.begin(Start::new("b", b"")).unwrap_err(),
+        operations.resume("b").unwrap_err(),
+        operations.find("b").unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+    }
+    let repeated = operations.begin(Start::new("d", b"").key(b"b")).unwrap();
+    let in_doubt = KeyState::InDoubt {
+        operation: "b".into(),
+    };
+    assert!(matches!(repeated, Begun::Repeated(state) if state == in_doubt));
+    operations
+        .resume("a")
+        .unwrap()
+        .succeeded(b"", at(1))
+        .unwrap();
+    assert_eq!(operations.forget(Keep::Latest(0)).unwrap(), 1);
+    assert!(journal.failure().is_none());
+    let mut out = Vec::new();
+    let error = journal.export(&mut out).unwrap_err();
+    assert!(
+        error.is_damaged() && error.to_string().contains("record of b"),
+        "{error}"
+    );
+    let out = String::from_utf8(out).unwrap();
+    assert!(
+        out.contains(r#""name":"c""#) && !out.contains(r#""name":"b""#),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_repair_that_may_lose_it_keeps_all_others() {
+    let directory = Directory::new("unreadable");
+    let path = directory.journal();
+    let damaged = damaged().bytes();
+    fs::write(&path, &damaged).unwrap();
+    assert!(check(&path).unwrap_err().is_damaged());
+    let mut out = Vec::new();
+    let error = trueup_journal::export(&path, &mut out).unwrap_err();
+    assert!(error.is_damaged() && !out.is_empty());
+    let refused = repair(&path, Loss::Refuse).unwrap_err();
+    assert!(refused.to_string().contains("cannot be read"), "{refused}");
+    assert!(fs::read(&path).unwrap() == damaged);
+    let kept = directory.0.join("journal.damaged");
+    let repaired = repair(&path, Loss::Accept).unwrap();
+    assert_eq!(repaired, Repaired::Reduced { damaged: kept });
+    let counts = check(&path).unwrap();
+    assert_eq!((counts.operations, counts.keys), (2, 2), "its key is free");
+    let journal = Journal::open(&path).unwrap();
+    let found = journal.operations().in_flight().unwrap();
+    assert!(found.unreadable.is_empty());
+    let _b = execute(&journal, Start::new("b", b"").key(b"b"));
+}
+
+/// Each record in turn is cut, emptied, changed and extended. No call panics or makes the journal
+/// read-only, every other record is there, and a repair makes the journal whole.
+#[test]
+fn no_record_affects_another() {
+    let disk = Disk::formatted();
+    let journal = Journal::open_on(disk.clone()).unwrap();
+    workload().into_iter().for_each(|step| step(&journal));
+    let mut open = execute(&journal, Start::new("open", b"w").object(b"o").key(b"open"));
+    open.running("t").unwrap();
+    drop(execute(&journal, Start::new("beside", b"")));
+    let known = export(&journal);
+    drop((open, journal));
+    let whole = disk.bytes();
+    let directory = Directory::new("each-record");
+    let path = directory.journal();
+    let mut unreadable = 0;
+    for (key, value) in records(&disk) {
+        if key == SEQUENCE {
+            continue;
+        }
+        let mut flipped = value.clone();
+        if let Some(byte) = flipped.get_mut(8.min(value.len().saturating_sub(1))) {
+            *byte ^= 0x40;
+        }
+        let cut = value[..value.len() / 2].to_vec();
+        let longer = [&value[..], b"x"].concat();
+        for changed in [Vec::new(), cut, longer, flipped] {
+            let disk = Disk::of(whole.clone());
+            replace(&disk, &key, &changed);
+            let image = disk.bytes();
+            let journal = Journal::open_on(disk).unwrap();
+            let mut out = Vec::new();
+            let exported = journal.export(&mut out);
+            let out = String::from_utf8(out).unwrap();
+            let missing = known.lines().filter(|line| !out.contains(line)).count();
+            assert!(missing <= 1, "{missing} lines for {}", key.escape_ascii());
+            touch_everything(&journal);
+            assert!(journal.failure().is_none(), "{:?}", journal.failure());
+            drop(journal);
+            if exported.is_err() && (is_long() || unreadable % 8 == 0) {
+                fs::write(&path, &image).unwrap();
+                repair(&path, Loss::Accept).unwrap();
+                check(&path).unwrap();
+                assert_eq!(repair(&path, Loss::Refuse).unwrap(), Repaired::Whole);
+            }
+            unreadable += u32::from(exported.is_err());
+        }
+    }
+    println!("{unreadable} records could not be read");
+    assert!(unreadable > 20, "{unreadable}");
+}
+
+/// Calls everything, with arguments that meet every record.
+fn touch_everything(journal: &Journal) {
+    let operations = journal.operations();
+    for name in ["one", "keyed", "two", "three", "open", "beside"] {
+        let _ = operations.find(name);
+        let _ = operations.key(name.as_bytes());
+        let _ = operations.resume(name).map(|it| it.in_doubt("why"));
+        let _ = operations.begin(Start::new(name, b"").key(b"key").object(b"vm3"));
+        let _ = operations.resume(name).map(|it| it.succeeded(b"", at(1)));
+    }
+    let _ = operations.begin(Start::new("x", b"").nonce(b"approved", at(20), at(4)));
+    let _ = journal.nonces().forget(at(50));
+    let _ = journal.backoffs().all();
+    let _ = journal.backoffs().find(b"vm3");
+    let _ = journal.scopes();
+    let mut ledger = journal
+        .ledger("rtnl", &LedgerScope::new("cookie 1", "boot 1"))
+        .unwrap();
+    if let Ok(open) = ledger.open_intents() {
+        let _ = ledger.commit_outcomes(open);
+    }
+    let _ = ledger.owned();
+    for keep in [Keep::Latest(1), Keep::Latest(0)] {
+        operations.forget(keep).unwrap();
+        operations.forget_keys(keep).unwrap();
+    }
+    operations.in_flight().unwrap();
+    let _fresh = execute(journal, Start::new("fresh", b"").key(b"fresh"));
+}

@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod closing;
+mod config;
+mod deadlock;
+mod error;
+mod lane;
+mod panics;
+mod queue;
+mod ready;
+mod shared;
+mod stats;
+mod sync;
+mod task;
+mod ticket;
+mod trace;
+mod worker;
+
+pub use closing::{Unfinished, UnrunJob};
+pub use config::Config;
+pub use error::{Error, ErrorKind, Rejected};
+pub use queue::Queue;
+pub use stats::Stats;
+pub use ticket::{Outcome, Ticket};

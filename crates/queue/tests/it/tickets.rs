@@ -1,0 +1,136 @@
+//! Tickets: waits, cancels, and waits that cannot end.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use trueup_queue::{ErrorKind, Outcome, Ticket};
+
+use crate::support::*;
+
+#[test]
+fn a_wait_has_a_bound_and_an_outcome_is_returned_once() {
+    let queue = queue(1);
+    let held = hold(&queue, 1);
+    let ticket = queue.submit(1, || 7).unwrap();
+    assert!(ticket.wait(Duration::ZERO).unwrap_err().is_timeout());
+    assert!(
+        ticket
+            .wait(Duration::from_millis(2))
+            .unwrap_err()
+            .is_timeout()
+    );
+    drop(held);
+    assert_eq!(ticket.wait(Duration::MAX).unwrap(), Outcome::Done(7));
+    assert_eq!(ticket.wait(LONG).unwrap_err().kind(), ErrorKind::Taken);
+    assert!(!ticket.cancel());
+    end(&queue);
+}
+
+#[test]
+fn a_dropped_ticket_cancels_nothing() {
+    let (queue, log) = (queue(1), Log::default());
+    let held = hold(&queue, 1);
+    drop(queue.submit(1, log.job(1)).unwrap());
+    drop(queue.submit(2, log.job(2)).unwrap());
+    drop(held);
+    end(&queue);
+    assert_eq!(log.all().len(), 2);
+}
+
+#[test]
+fn a_cancelled_job_is_dropped_at_once_and_never_runs() {
+    let (queue, log) = (queue(1), Log::default());
+    let held = hold(&queue, 1);
+    let owned = Arc::new(());
+    let ticket = {
+        let (owned, run) = (Arc::clone(&owned), log.job(1));
+        queue.submit(1, move || (run(), drop(owned))).unwrap()
+    };
+    assert!(ticket.cancel());
+    assert!(!ticket.cancel());
+    assert_eq!(Arc::strong_count(&owned), 1);
+    assert_eq!(ticket.wait(LONG).unwrap(), Outcome::Cancelled);
+    assert!(!held.ticket.cancel(), "it has begun");
+    drop(held);
+    end(&queue);
+    assert!(log.all().is_empty());
+}
+
+#[test]
+fn a_wait_in_a_job_for_its_own_lane_is_an_error_at_once() {
+    let queue = queue(4);
+    let inner = queue.clone();
+    let ticket = queue.submit(1, move || {
+        let own = inner.submit(1, || ()).unwrap();
+        let waited = own.wait(LONG).unwrap_err().kind();
+        (waited, smol::block_on(own).unwrap_err().kind())
+    });
+    let deadlock = ErrorKind::Deadlock;
+    assert_eq!(done(&ticket.unwrap()), (deadlock, deadlock));
+    end(&queue);
+}
+
+#[test]
+fn a_wait_in_a_job_for_another_lane_ends() {
+    let queue = queue(2);
+    let inner = queue.clone();
+    let ticket = queue.submit(1, move || done(&inner.submit(2, || 7).unwrap()));
+    assert_eq!(done(&ticket.unwrap()), 7);
+    end(&queue);
+}
+
+#[test]
+fn a_wait_that_no_worker_is_left_for_is_an_error_at_once() {
+    let queue = queue(1);
+    let inner = queue.clone();
+    let ticket = queue.submit(1, move || {
+        let other = inner.submit(2, || 7).unwrap();
+        (other.wait(LONG).unwrap_err().kind(), other)
+    });
+    let (kind, other) = done(&ticket.unwrap());
+    assert_eq!((kind, done(&other)), (ErrorKind::Deadlock, 7));
+    end(&queue);
+}
+
+#[test]
+fn of_lanes_that_wait_for_each_other_the_last_gets_an_error() {
+    let queue = queue(3);
+    let (report, reported) = channel();
+    let mut begin = Vec::new();
+    for key in [1, 2] {
+        let (send, receive) = channel::<Ticket<()>>();
+        let report = report.clone();
+        let job = move || {
+            let ticket = receive.recv().unwrap();
+            report.send((key, ticket.wait(LONG).map(drop))).unwrap();
+        };
+        queue.submit(key, job).unwrap();
+        begin.push(send);
+    }
+    for (send, other) in begin.iter().zip([2, 1]) {
+        send.send(queue.submit(other, || ()).unwrap()).unwrap();
+    }
+    // The one that closes the circle fails at once; the other gets what it waits for.
+    let (first, second) = (reported.recv().unwrap(), reported.recv().unwrap());
+    assert_eq!(first.1.unwrap_err().kind(), ErrorKind::Deadlock);
+    second.1.unwrap();
+    end(&queue);
+}
+
+#[test]
+fn waits_for_lanes_of_two_queues_are_followed() {
+    let (one, other) = (queue(2), queue(2));
+    let (inner, outer) = (other.clone(), one.clone());
+    let ticket = one.submit(1, move || {
+        // Waits in the other queue for the lane that this one is in.
+        let back = outer.submit(1, || ()).unwrap();
+        let there = inner
+            .submit(1, move || back.wait(LONG).unwrap_err().kind())
+            .unwrap();
+        done(&there)
+    });
+    assert_eq!(done(&ticket.unwrap()), ErrorKind::Deadlock);
+    end(&one);
+    end(&other);
+}

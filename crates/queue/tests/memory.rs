@@ -1,0 +1,93 @@
+//! What keys cost: nothing once they have no job. A program of its own, as it counts what all of
+//! its threads allocate.
+#![allow(unsafe_code, reason = "an allocator that counts")]
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code, reason = "a part of what the other tests use")]
+#[path = "it/support.rs"]
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicIsize, Ordering};
+
+use support::*;
+
+static ALLOCATED: AtomicIsize = AtomicIsize::new(0);
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+// SAFETY: all is left to the system's allocator; what is counted is no pointer of its.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size().cast_signed(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size().cast_signed(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// What a queue keeps of what it once needed, and the threads of the tests allocate.
+const ONCE: isize = 256 << 10;
+const KEYS: u64 = 100_000;
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn the_memory_of_keys_returns_when_they_are_idle() {
+    let _alone = ALONE.lock();
+    let queue = queue(2);
+    done(&queue.submit(0, || ()).unwrap());
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    for _ in 0..3 {
+        let held = [hold(&queue, KEYS), hold(&queue, KEYS + 1)];
+        for key in 0..KEYS {
+            queue.submit(key, || ()).unwrap();
+        }
+        let full = ALLOCATED.load(Ordering::Relaxed) - before;
+        assert!(full > 100 * KEYS.cast_signed() as isize, "{full}");
+        drop(held);
+        while queue.stats().lanes > 0 {
+            std::thread::yield_now();
+        }
+        let left = ALLOCATED.load(Ordering::Relaxed) - before;
+        assert!(left < ONCE, "{left} bytes of {full} are left");
+    }
+    end(&queue);
+}
+
+#[test]
+fn jobs_that_are_cancelled_leave_nothing_behind() {
+    let _alone = ALONE.lock();
+    let queue = queue(1);
+    let held = hold(&queue, 0);
+    let kept = [1, 2].map(|key| queue.submit_after(key, NEVER, || ()).unwrap());
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    for round in 0..KEYS {
+        for key in [1, 0] {
+            let waiting = queue.submit(key, || ()).unwrap();
+            let delayed = queue.submit_after(key, NEVER, || ()).unwrap();
+            let tagged = queue
+                .submit_once_after(key, "tag", NEVER, || ())
+                .unwrap()
+                .unwrap();
+            assert!(
+                tagged.cancel() && delayed.cancel() && waiting.cancel(),
+                "{round}"
+            );
+        }
+    }
+    let left = ALLOCATED.load(Ordering::Relaxed) - before;
+    assert!(left < ONCE, "{left} bytes are left");
+    assert_eq!(queue.stats().delayed, 2);
+    drop((held, kept));
+    queue.abort();
+}
