@@ -27,6 +27,14 @@ impl Guests {
 
     fn ask(&self, task: &TaskId<'_>) -> qmp::Result<Task> {
         let TaskId { guest, boot, kind } = *task;
+        let lock = match self.host.lock(guest, false) {
+            Err(qmp::Error::Gone) => {
+                let is_backup = matches!(kind, Kind::Backup(..));
+                let failed = || Task::Failed("its guest was removed".to_owned());
+                return Ok(if is_backup { failed() } else { Task::Succeeded });
+            }
+            lock => lock?,
+        };
         let mut monitor = running(&self.host, guest)?;
         let is_stopped = monitor.is_none();
         let current = monitor.as_mut().map(Monitor::boot).transpose()?;
@@ -53,7 +61,7 @@ impl Guests {
                 monitor.stop(seconds() >= until)?;
                 return is_running("the guest powers off");
             }
-            (Kind::Destroy(_), None) if is_stopped => self.host.remove(guest)?,
+            (Kind::Destroy(_), None) if is_stopped => self.host.remove(guest, &lock)?,
             (Kind::Destroy(_), None) => return Ok(Task::Failed("it was started again".to_owned())),
             (Kind::Unplug(_) | Kind::Stop(_), None) => {}
         }

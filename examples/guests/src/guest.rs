@@ -12,6 +12,7 @@ use std::time::Duration;
 use qapi::qmp;
 use serde_json::{Value, json};
 
+use crate::devices::{self, node_name};
 use crate::host::{Bounds, ignore_missing};
 use crate::qmp::{Error, Monitor, Result};
 
@@ -108,7 +109,7 @@ impl Monitor {
             let limit = |name: &str| limits[name].as_u64().unwrap_or(0);
             let (bps, iops) = (limit("bps-total"), limit("iops-total"));
             let bounds = Bounds { bps, iops };
-            let size = sizes.get(&node(&disk)).copied().unwrap_or(0);
+            let size = sizes.get(&node_name(&disk)).copied().unwrap_or(0);
             disks.insert(disk, Disk { size, bounds });
         }
         for nic in self.children(DEVICES, "nic-")? {
@@ -172,17 +173,10 @@ impl Monitor {
         }
         // What is left of a removal: its file may be another one.
         self.remove_node(disk)?;
-        let group = format!("throttle-{disk}");
-        self.run::<qmp::object_add>(json!({ "qom-type": "throttle-group", "id": group }))?;
-        self.run::<qmp::blockdev_add>(json!({
-            "driver": "throttle", "node-name": node(disk), "throttle-group": group,
-            "file": { "driver": "raw", "file": { "driver": "file", "filename": file } },
-        }))?;
-        let device = format!("disk-{disk}");
-        self.run::<qmp::device_add>(json!({
-            "driver": "scsi-hd", "id": device, "drive": node(disk), "bus": "scsi.0",
-        }))?;
-        self.set_bounds(disk, bounds)
+        self.run::<qmp::object_add>(devices::throttle_group(disk, bounds))?;
+        self.run::<qmp::blockdev_add>(devices::disk_node(disk, file))?;
+        self.run::<qmp::device_add>(devices::disk_device(disk))?;
+        Ok(())
     }
 
     /// Fails while a backup reads a disk, which QEMU would let go all the same.
@@ -203,16 +197,14 @@ impl Monitor {
     }
 
     fn set_bounds(&mut self, disk: &str, bounds: Bounds) -> Result<()> {
-        let limits = json!({ "bps-total": bounds.bps, "iops-total": bounds.iops });
-        let (path, property) = (throttle(disk), "limits");
+        let (path, property, limits) = (throttle(disk), "limits", devices::limits(bounds));
         self.run::<qmp::qom_set>(json!({ "path": path, "property": property, "value": limits }))?;
         Ok(())
     }
 
-    /// Grows or shrinks a disk.
-    /// QEMU refuses it while a backup of it runs.
+    /// Grows or shrinks a disk. QEMU refuses it while a backup of it runs.
     pub fn resize_disk(&mut self, disk: &str, size: u64) -> Result<()> {
-        self.run::<qmp::block_resize>(json!({ "node-name": node(disk), "size": size }))?;
+        self.run::<qmp::block_resize>(json!({ "node-name": node_name(disk), "size": size }))?;
         Ok(())
     }
 
@@ -224,10 +216,7 @@ impl Monitor {
         self.finish_unplugging(nic)?;
         let net = format!("net-{nic}");
         self.run::<qmp::netdev_add>(json!({ "type": "hubport", "id": net, "hubid": 0 }))?;
-        let device = format!("nic-{nic}");
-        self.run::<qmp::device_add>(json!({
-            "driver": "virtio-net-pci", "id": device, "netdev": net, "mac": mac,
-        }))?;
+        self.run::<qmp::device_add>(devices::nic_device(nic, mac))?;
         Ok(())
     }
 
@@ -256,7 +245,7 @@ impl Monitor {
             return Ok(());
         }
         let sizes = self.node_sizes()?;
-        let size = sizes.get(&node(&backup.disk));
+        let size = sizes.get(&node_name(&backup.disk));
         let size = size.ok_or_else(|| Error::Refused(format!("no disk {}", backup.disk)))?;
         if sizes.contains_key(&job) {
             self.run::<qmp::blockdev_del>(json!({ "node-name": job }))?;
@@ -267,7 +256,7 @@ impl Monitor {
             "driver": "raw", "node-name": job, "file": { "driver": "file", "filename": part },
         }))?;
         self.run::<qmp::blockdev_backup>(json!({
-            "job-id": job, "device": node(&backup.disk), "target": job, "sync": "full",
+            "job-id": job, "device": node_name(&backup.disk), "target": job, "sync": "full",
             "speed": speed, "auto-dismiss": false,
         }))?;
         Ok(())
@@ -330,8 +319,8 @@ impl Monitor {
     /// Removes a disk's node and bounds, as far as they are there.
     fn remove_node(&mut self, disk: &str) -> Result<()> {
         // The controller lets go of a disk without the guest, but a moment after its answer.
-        while self.node_sizes()?.contains_key(&node(disk)) {
-            match self.run::<qmp::blockdev_del>(json!({ "node-name": node(disk) })) {
+        while self.node_sizes()?.contains_key(&node_name(disk)) {
+            match self.run::<qmp::blockdev_del>(json!({ "node-name": node_name(disk) })) {
                 Err(Error::Refused(_)) => thread::sleep(Duration::from_millis(1)),
                 removed => drop(removed?),
             }
@@ -355,11 +344,6 @@ impl Monitor {
         });
         Ok(sizes.collect())
     }
-}
-
-/// The name of a disk's node. The names of backups have a full stop in them.
-fn node(disk: &str) -> String {
-    format!("node-{disk}")
 }
 
 fn throttle(disk: &str) -> String {

@@ -5,11 +5,10 @@
 //! with.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,14 +16,17 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::firmware;
 use crate::qmp::{Error, Monitor, Result};
+use crate::{devices, firmware};
 
 /// The program, of Debian's package `qemu-system-x86`.
 pub const QEMU: &str = "qemu-system-x86_64";
 
 /// The bound on the start of a QEMU, which takes some tenths of a second.
 const START_BOUND: Duration = Duration::from_secs(30);
+
+/// The bound on the wait for a guest that is being changed.
+const LOCK_BOUND: Duration = Duration::from_secs(5);
 
 /// The longest path of a socket (`sun_path`, unix(7)), without its final NUL.
 const MAX_SOCKET_PATH: usize = 107;
@@ -38,9 +40,13 @@ pub const MAX_NAME: usize = 15;
 pub struct Host {
     folder: PathBuf,
     traces: Option<PathBuf>,
-    /// Held while the parameters of a guest are changed.
-    lock: Mutex<()>,
 }
+
+/// The right to change a guest: one thread of one process has it. The process that starts a QEMU
+/// shares it until that is ready, also when the agent is killed meanwhile. So no other agent takes
+/// a guest that starts for one that is stopped.
+#[derive(Debug)]
+pub struct Lock(File);
 
 /// What a guest's QEMU is started with. While it runs, it reports itself what it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,12 +97,7 @@ impl Host {
             fs::create_dir_all(traces)?;
         }
         let traces = traces.map(Path::canonicalize).transpose()?;
-        let lock = Mutex::default();
-        Ok(Host {
-            folder,
-            traces,
-            lock,
-        })
+        Ok(Host { folder, traces })
     }
 
     /// Returns the names of all guests, running or not.
@@ -145,6 +146,34 @@ impl Host {
         Monitor::connect(&self.guest_folder(guest).join("qmp"))
     }
 
+    /// Waits for the right to change a guest, whose folder is created if it `is_new`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`] if there is no such guest; [`Error::Refused`] if it is not had in time.
+    pub fn lock(&self, guest: &str, is_new: bool) -> Result<Lock> {
+        let folder = self.guest_folder(guest);
+        if is_new {
+            fs::create_dir_all(&folder)?;
+        }
+        let mut options = File::options();
+        let file = match options.write(true).create(true).open(folder.join("lock")) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(Error::Gone),
+            file => file?,
+        };
+        let until = Instant::now() + LOCK_BOUND;
+        while Instant::now() < until {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock(file)),
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(5)),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+        }
+        Err(Error::Refused(
+            "it is being started, or changed, right now".to_owned(),
+        ))
+    }
+
     /// Returns what a guest's QEMU is, or will be, started with.
     ///
     /// # Errors
@@ -170,17 +199,15 @@ impl Host {
     pub fn change_parameters(
         &self,
         guest: &str,
+        _: &Lock,
         change: impl FnOnce(&mut Parameters),
     ) -> io::Result<()> {
-        // Disks and network interfaces of a guest are changed by several threads.
-        let _lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let mut parameters = match self.parameters(guest) {
             Err(error) if error.kind() == ErrorKind::NotFound => Parameters::default(),
             parameters => parameters?,
         };
         change(&mut parameters);
         let folder = self.guest_folder(guest);
-        fs::create_dir_all(&folder)?;
         let new = folder.join("parameters.new");
         let mut file = File::create(&new)?;
         file.write_all(json!(parameters).to_string().as_bytes())?;
@@ -198,55 +225,39 @@ impl Host {
     /// # Errors
     ///
     /// When its folder cannot be removed.
-    pub fn remove(&self, guest: &str) -> io::Result<()> {
+    pub fn remove(&self, guest: &str, _: &Lock) -> io::Result<()> {
         let folder = self.guest_folder(guest);
         // First of all: then a removal that is cut off has still removed the guest.
         ignore_missing(fs::remove_file(folder.join("parameters.json")))?;
         ignore_missing(fs::remove_dir_all(folder))
     }
 
-    /// Starts a guest's QEMU, with its processor paused.
+    /// Starts a guest's QEMU with all its devices, and with its processor paused.
     ///
     /// # Errors
     ///
     /// [`Error::Refused`] when QEMU says why, also when one runs already: its process id file is
     /// locked. [`Error::NoAnswer`] when it is not ready in time.
-    pub fn start(&self, guest: &str) -> Result<()> {
+    pub fn start(&self, guest: &str, lock: &Lock) -> Result<()> {
         let folder = self.guest_folder(guest);
-        let Parameters {
-            memory,
-            description,
-            ..
-        } = self.parameters(guest)?;
+        let parameters = self.parameters(guest)?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
-        let description = json!({ "qom-type": "secret", "id": "description", "data": description });
+        let file = |disk: &str| Some(self.disk_file(guest, disk)).filter(|file| file.exists());
         let mut command = Command::new(QEMU);
         command
             .current_dir(&folder)
             .args(["-name", guest, "-uuid", boot.trim()])
             .args(["-machine", "pc,accel=tcg", "-cpu", "qemu64,apic=off"])
+            .args(["-m", &format!("size={}B", parameters.memory)])
+            .args(["-no-user-config", "-nodefaults", "-display", "none"])
             .args([
-                "-no-user-config",
-                "-nodefaults",
-                "-display",
-                "none",
                 "-bios",
                 "../firmware",
-            ])
-            .args([
-                "-m",
-                &format!("size={memory}B"),
-                "-object",
-                &description.to_string(),
-            ])
-            .args(["-device", "virtio-scsi-pci,id=scsi"])
-            .args([
                 "-qmp",
                 "unix:qmp,server=on,wait=off",
-                "-S",
-                "-daemonize",
-                "-pidfile",
             ])
+            .args(devices::arguments(&parameters, file))
+            .args(["-S", "-daemonize", "-pidfile"])
             .arg(folder.join("pid"));
         // With it errors go there, too.
         let log = self
@@ -269,7 +280,7 @@ impl Host {
         let said = folder.join("start");
         let output = File::create(&said)?;
         let child = command
-            .stdin(Stdio::null())
+            .stdin(lock.0.try_clone()?)
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn();

@@ -4,6 +4,7 @@
 mod action;
 pub mod agent;
 pub mod backend;
+mod devices;
 pub mod file;
 mod firmware;
 pub mod guest;

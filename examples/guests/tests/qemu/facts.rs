@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use trueup_guests::guest::{Backup, Disk, Job};
 use trueup_guests::host::Bounds;
-use trueup_guests::qmp::Error;
+use trueup_guests::qmp::{Error, Result};
 
 use crate::support::{MIB, TestHost, eventually};
 
@@ -50,13 +50,17 @@ fn a_guest_is_started_once() {
     let mut monitor = test.start("web", 32 * MIB);
     let boot = monitor.boot().unwrap();
     drop(monitor);
-    let error = test.host.start("web").unwrap_err();
+    let error = start_again(&test).unwrap_err();
     assert!(
         matches!(&error, Error::Refused(why) if why.contains("lock pid file")),
         "{error}"
     );
     // The second one has not taken the first one's socket away.
     assert_eq!(test.monitor("web").boot().unwrap(), boot);
+}
+
+fn start_again(test: &TestHost) -> Result<()> {
+    test.host.start("web", &test.host.lock("web", false)?)
 }
 
 fn a_monitor_serves_one_client() {
@@ -284,6 +288,6 @@ fn a_killed_guest_is_gone_and_starts_again() {
     assert!(test.host.guest_folder("web").join("qmp").exists());
     assert!(matches!(test.host.monitor("web"), Err(Error::Gone)));
     assert_eq!(test.host.guests().unwrap(), ["web"]);
-    test.host.start("web").unwrap();
+    start_again(&test).unwrap();
     assert_ne!(test.monitor("web").boot().unwrap(), boot);
 }

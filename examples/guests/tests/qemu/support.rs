@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
@@ -32,8 +33,9 @@ impl TestHost {
         let set = |parameters: &mut Parameters| {
             (parameters.memory, parameters.description) = (memory, description);
         };
-        self.host.change_parameters(guest, set).unwrap();
-        self.host.start(guest).unwrap();
+        let lock = self.host.lock(guest, true).unwrap();
+        self.host.change_parameters(guest, &lock, set).unwrap();
+        self.host.start(guest, &lock).unwrap();
         self.monitor(guest)
     }
 
@@ -65,7 +67,10 @@ impl Drop for TestHost {
                 let _ = kill_process(process, Signal::KILL);
             }
         }
-        let _ = fs::remove_dir_all(&self.folder);
+        match thread::panicking() {
+            true => println!("kept, to look at: {}", self.folder.display()),
+            false => drop(fs::remove_dir_all(&self.folder)),
+        }
     }
 }
 
@@ -74,6 +79,6 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < until, "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
 }
