@@ -56,9 +56,10 @@ impl Demo {
 
         say("Another agent finds the job by the id in the journal, and finishes its record:");
         let _agent = self.start_agent()?;
-        self.wait("all is in place", |status| {
+        let status = self.wait("all is in place", |status| {
             status.starts_with("converged: yes")
         })?;
+        println!("{status}");
         self.show_guests()?;
 
         say("A throttle is changed at once. A guest that is to stop waits for an approval:");

@@ -14,6 +14,7 @@ macro_rules! tests {
 }
 use tests;
 
+mod demo;
 mod facts;
 mod states;
 mod support;
