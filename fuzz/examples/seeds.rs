@@ -330,6 +330,18 @@ impl Recorder {
             self.save("journal", &format!("changed-{name}"), &[1, a, b, c, 1]);
         }
         self.save("journal", "cut", &[1, 0, 0x20, 0, 0]);
+        // A backoff, an intent, a key, an owned value, a nonce, an operation and an expiry, emptied;
+        // then a key and an operation of each number of a state.
+        for which in [0, 1, 16, 18, 27, 28, 30] {
+            self.save("record", &format!("empty-{which}"), &[which]);
+        }
+        for state in 0..6 {
+            let mut value = [0; 60];
+            (value[0], value[1]) = (16, state);
+            self.save("record", &format!("key-{state}"), &value[..22]);
+            (value[0], value[1], value[9]) = (28, 0, state);
+            self.save("record", &format!("operation-{state}"), &value[..42]);
+        }
     }
 
     /// What the kernel answers to requests that it does not like, and to one that it does.

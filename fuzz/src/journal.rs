@@ -2,9 +2,10 @@
 
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use trueup_journal::{ErrorKind, Journal, LedgerScope, Storage};
+use redb::{Builder, Database, ReadableTable as _, StorageBackend, TableDefinition};
+use trueup_journal::{Backoff, Begun, ErrorKind, Journal, Keep, LedgerScope, Start, Storage};
 use trueup_reconcile::{Claim, Ledger as _};
 
 /// First a byte. If it is even, the rest is a journal. If it is odd, the rest changes a good one:
@@ -63,13 +64,55 @@ pub fn journal(data: &[u8]) {
     assert_eq!(ledger.last_applied(&key).expect("it opened"), Some(new));
 }
 
+/// First a byte that chooses a record of a good journal, but for the last number used, which all
+/// others depend on. The rest is its new value.
+///
+/// The journal opens and can be written to. All other records are there as they were written.
+pub fn record(data: &[u8]) {
+    let Some((&which, value)) = data.split_first() else {
+        return;
+    };
+    let disk = Disk(Arc::new(Mutex::new(GOOD.bytes.clone())));
+    let Some(key) = KEYS.get(usize::from(which) % KEYS.len()) else {
+        return;
+    };
+    replace(&disk, key, value);
+    let journal = Journal::open_on(disk.clone()).expect("its checksums match");
+    let mut out = Vec::new();
+    // What can be read, and then the error of what cannot.
+    let exported = journal.export(&mut out);
+    let out = String::from_utf8(out).expect("lines of text");
+    let good = GOOD.records.as_deref().expect("it is good");
+    let missing = good.lines().filter(|line| !out.contains(line)).count();
+    assert!(missing <= 1, "another record is missing");
+    assert!(exported.is_ok() || missing == 1);
+
+    let operations = journal.operations();
+    let found = operations.in_flight().expect("it opened");
+    for operation in found.operations {
+        let execution = operations.resume(&operation.name).expect("it is in flight");
+        let now = SystemTime::UNIX_EPOCH;
+        let _ = execution.succeeded(b"answer", now);
+    }
+    let _ = journal.nonces().forget(SystemTime::now());
+    let _ = journal.backoffs().all().expect("it opened");
+    for forget in [Keep::Latest(1), Keep::Latest(0)] {
+        operations.forget(forget).expect("a good disk");
+        operations.forget_keys(forget).expect("a good disk");
+    }
+    let begun = operations.begin(Start::new("fresh", b"").key(b"fresh"));
+    assert!(matches!(begun, Ok(Begun::Execute(_))), "{begun:?}");
+    assert!(journal.failure().is_none(), "one record made it read-only");
+}
+
 /// All that is in a journal, as lines; the error if it holds what cannot be read.
 fn export(journal: &Journal) -> Result<String, ErrorKind> {
     let mut out = Vec::new();
     // Every face meets it, too.
     let _ = journal.scopes();
     let _ = journal.operations().in_flight();
-    let _ = journal.keys().in_doubt();
+    let _ = journal.operations().key(b"key");
+    let _ = journal.backoffs().all();
     journal.export(&mut out).map_err(|error| error.kind())?;
     Ok(String::from_utf8(out).expect("lines of text"))
 }
@@ -86,11 +129,22 @@ static GOOD: LazyLock<Good> = LazyLock::new(|| {
     let journal = Journal::open_on(disk.clone()).expect("it was just made");
     let now = SystemTime::UNIX_EPOCH;
     let operations = journal.operations();
-    for name in ["one", "two"] {
-        operations.begin(name, b"what").expect("a good disk");
+    let later = now + Duration::from_secs(9);
+    let start = Start::new("one", b"what").object(b"vm").key(b"key of one");
+    match operations.begin(start.nonce(b"nonce", later, now)) {
+        Ok(Begun::Execute(one)) => one.succeeded(b"answer", now).expect("a good disk"),
+        other => panic!("{other:?}"),
     }
-    operations.succeeded("one", now).expect("it was begun");
-    drop(journal.keys().reserve(b"key").expect("a good disk"));
+    let start = Start::new("two", b"what").object(b"vm").key(b"key");
+    match operations.begin(start) {
+        Ok(Begun::Execute(mut two)) => two.running("task").expect("a good disk"),
+        other => panic!("{other:?}"),
+    }
+    let backoff = Backoff {
+        tries: 3,
+        next: later,
+    };
+    journal.backoffs().set(b"vm", backoff).expect("a good disk");
     let scope = LedgerScope::new("1", "boot");
     let mut ledger = journal.ledger("fuzz", &scope).expect("short names");
     let claim = |at: u8| (vec![at; 40], Claim::Ours(vec![at; 200]));
@@ -105,6 +159,61 @@ static GOOD: LazyLock<Good> = LazyLock::new(|| {
     let bytes = disk.bytes().clone();
     Good { bytes, records }
 });
+
+const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
+
+/// The keys of the records of a good journal, but for the last number used.
+static KEYS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let disk = Disk(Arc::new(Mutex::new(GOOD.bytes.clone())));
+    let transaction = database(&disk).begin_write().expect("it is good");
+    let table = transaction.open_table(RECORDS).expect("it is good");
+    let entries = table.iter().expect("it is good");
+    let keys = entries.map(|entry| entry.expect("it is good").0.value().to_vec());
+    keys.filter(|key| key != b"s").collect()
+});
+
+/// Replaces a record of a journal, behind the journal's back.
+fn replace(disk: &Disk, key: &[u8], value: &[u8]) {
+    let transaction = database(disk).begin_write().expect("it is good");
+    let mut table = transaction.open_table(RECORDS).expect("it is good");
+    table.insert(key, value).expect("a good disk");
+    drop(table);
+    transaction.commit().expect("a good disk");
+}
+
+fn database(disk: &Disk) -> Database {
+    let backend = Behind(disk.clone());
+    let database = Builder::new().create_with_backend(backend);
+    database.expect("it is good")
+}
+
+/// The database behind the header of a journal.
+#[derive(Debug)]
+struct Behind(Disk);
+
+const HEADER: u64 = 4096;
+
+impl StorageBackend for Behind {
+    fn len(&self) -> io::Result<u64> {
+        Ok(Storage::len(&self.0)?.saturating_sub(HEADER))
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        Storage::read(&self.0, offset + HEADER, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Storage::set_len(&self.0, len + HEADER)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        Storage::write(&self.0, offset + HEADER, data)
+    }
+}
 
 /// Memory.
 #[derive(Clone, Debug, Default)]

@@ -20,7 +20,7 @@ mod sysctl;
 
 pub use codec::{address, datagram, link, neighbour, nexthop, route, rule};
 pub use file::file;
-pub use journal::journal;
+pub use journal::{journal, record};
 pub use namespace::namespace;
 pub use pass::{ledger, options, pass};
 pub use socket::{ack, batch, dump, event};
@@ -30,7 +30,7 @@ pub use sysctl::sysctl;
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -45,6 +45,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("neighbour", neighbour),
     ("nexthop", nexthop),
     ("pass", pass),
+    ("record", record),
     ("route", route),
     ("rule", rule),
     ("sysctl", sysctl),

@@ -94,6 +94,7 @@ fed! {
     neighbour: 20_000,
     nexthop: 20_000,
     pass: 2_000,
+    record: 400,
     route: 20_000,
     rule: 20_000,
     sysctl: 20_000,

@@ -37,7 +37,7 @@ struct Group {
     tests: &'static [&'static str],
 }
 
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 7] = [
     Group {
         name: "diff",
         files: &["crates/diff/src/**"],
@@ -55,6 +55,12 @@ const GROUPS: [Group; 6] = [
         files: &["crates/loop/src/**"],
         packages: &["trueup-loop"],
         tests: &["--lib", "--test", "it", "--test", "model"],
+    },
+    Group {
+        name: "control",
+        files: &["crates/control/src/**"],
+        packages: &["trueup-control"],
+        tests: &["--lib", "--test", "it"],
     },
     Group {
         name: "apply",

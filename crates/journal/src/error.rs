@@ -26,7 +26,7 @@ pub enum ErrorKind {
     /// Another process, or another part of this one, has the journal open: [`Error::holder`] names
     /// it.
     Held,
-    /// The file is not as it was written, and not all of it can be read: [`Error::remedy`] says
+    /// The file is not as it was written, or a record cannot be decoded: [`Error::remedy`] says
     /// what to do.
     Damaged,
     /// The file is no journal, or one of an unknown version.
@@ -34,8 +34,8 @@ pub enum ErrorKind {
     /// The change may be on disk or not: its write failed, or the sync after it. The operating
     /// system's error is [`source`](StdError::source). The journal is read-only from then on.
     NotDurable,
-    /// Nothing was written: an earlier write failed, and that failure is
-    /// [`source`](StdError::source); or the journal was opened read-only, and there is no source.
+    /// Nothing was written: an earlier write failed, or another opener took the journal over, which
+    /// is [`source`](StdError::source); or the journal was opened read-only, and there is no source.
     ReadOnly,
     /// The step is impossible in the present state: [`Error::refusal`] says why. Nothing was
     /// written.

@@ -85,11 +85,11 @@ pub(crate) fn spend(
 ) -> Result<(), Error> {
     let (key, until) = (Keyspace::Nonce.key(nonce), millis(expires));
     if transaction.get(&key)?.is_some() {
-        return Err(Error::refused(Refusal::NonceSpent, "the approval"));
+        return Err(Error::refused(Refusal::NonceSpent, "cannot spend"));
     }
     // One that was forgotten may have been spent.
     if until <= millis(now).max(forgotten_until(transaction)?) {
-        return Err(Error::refused(Refusal::NonceExpired, "the approval"));
+        return Err(Error::refused(Refusal::NonceExpired, "cannot spend"));
     }
     let expiry = [&until.to_be_bytes(), nonce].concat();
     transaction.put(&Keyspace::Expiry.key(&expiry), b"")?;

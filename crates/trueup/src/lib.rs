@@ -3,6 +3,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use trueup_apply as apply;
+#[cfg(feature = "control")]
+pub use trueup_control as control;
 pub use trueup_diff as diff;
 #[cfg(feature = "journal")]
 pub use trueup_journal as journal;

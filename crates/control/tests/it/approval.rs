@@ -192,6 +192,7 @@ fn a_destructive_job_waits_for_its_approval() {
         .approve(&token(&sim, &SECRET, request.hash, 7, 60))
         .unwrap();
     assert_eq!(submit("k"), JobState::Succeeded);
+    assert!(handle.approvals().is_empty());
     // Another key is another execution, and the token is used.
     let JobState::NeedsApproval(again) = submit("k2") else {
         panic!()

@@ -179,6 +179,10 @@ fn at_every_step(script: Script, mode: Mode, says: Says) -> (usize, usize) {
                 assert_eq!(after.job, Some(JobState::Succeeded), "{what}");
             }
         }
+        // A task id that was acknowledged is known.
+        if let Some(JobState::Running { task: Some(_), .. }) = before.job {
+            assert_eq!(after.job, Some(JobState::Succeeded), "{what}");
+        }
         // What was acknowledged stays so, and nothing took effect twice.
         if before.job.as_ref().is_some_and(JobState::is_ended) {
             assert_eq!(before.job, Some(JobState::Succeeded), "{what}");

@@ -360,3 +360,43 @@ fn statuses_are_said_once_and_kept_while_nothing_is_known() {
     desired.set(Desired::Known(objects([("a", "1")])));
     assert_eq!(statuses(&pass(&mut engine, &mut ledger)), [None]);
 }
+
+#[test]
+fn a_task_that_failed_and_took_effect_is_no_failure() {
+    let sim = Sim::new();
+    sim.world().objects = objects([("a", "1")]);
+    sim.world().mode = Mode::TaskFails(10);
+    let (mut engine, mut ledger) = (sim.engine(fixed([("a", "2")])), MemoryLedger::default());
+    pass(&mut engine, &mut ledger);
+    sim.advance(10);
+    sim.world().objects = objects([("a", "2")]);
+    let report = pass(&mut engine, &mut ledger);
+    assert_eq!(texts(&report), ["a: configure (memory: 1 -> 2): applied"]);
+}
+
+#[test]
+fn a_start_that_takes_long_is_pending_and_requests_a_pass_at_its_end() {
+    let sim = Sim::new();
+    let config = sim.config().with_start_wait(Duration::from_millis(1));
+    let desired = fixed([("a", "1")]);
+    let mut engine = Engine::new(sim.clone(), desired, &sim.journal(), config).unwrap();
+    let mut ledger = MemoryLedger::default();
+    let (sender, hinted) = std::sync::mpsc::channel();
+    let hints = trueup_reconcile::Hints::new(move || {
+        let _ = sender.send(());
+    });
+    let _subscription = engine.subscribe(&(), hints);
+    let (release, gate) = std::sync::mpsc::channel();
+    sim.world().start_waits = Some(gate);
+    // A pass that ends before the lane's turn leaves the start to a later one.
+    let starting = Outcome::Pending(Pending::Starting);
+    while pass(&mut engine, &mut ledger).ops()[0].outcome != starting {}
+    // Meanwhile nothing else is begun on it, and the engine answers.
+    let report = pass(&mut engine, &mut ledger);
+    assert_eq!(report.ops()[0].outcome, starting);
+    assert_eq!(engine.handle().operations().unwrap().len(), 1);
+    release.send(()).unwrap();
+    hinted.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(pass(&mut engine, &mut ledger).converged());
+    assert_eq!(sim.world().starts, 1);
+}

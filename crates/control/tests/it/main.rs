@@ -14,4 +14,6 @@ mod jobs;
 mod known_faults;
 mod plan;
 mod steps;
+#[cfg(feature = "tracing")]
+mod tracing;
 mod world;

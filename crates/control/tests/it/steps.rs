@@ -93,6 +93,33 @@ fn steps_are_done_once_or_undone_whenever_the_power_fails() {
 }
 
 #[test]
+fn a_job_that_is_being_undone_never_goes_forward_again() {
+    let whole = world(Mode::Done, Some("three"));
+    run(&whole).unwrap();
+    let count = whole.world().steps.len();
+    let mut ends = BTreeMap::new();
+    for at in 1..=count {
+        let sim = world(Mode::Done, Some("three"));
+        sim.world().fails_at = Some(at);
+        run(&sim);
+        sim.reboot();
+        // The step would not be refused any more.
+        sim.world().fails = None;
+        let state = run(&sim).unwrap();
+        let world = sim.world();
+        let is_done = world.effects.contains_key("three");
+        assert_ne!(
+            is_done,
+            world.effects.contains_key("undo one"),
+            "at step {at}"
+        );
+        assert_eq!(is_done, state == StepsState::Succeeded, "at step {at}");
+        *ends.entry(is_done).or_insert(0) += 1;
+    }
+    assert_eq!(ends.len(), 2, "{ends:?}");
+}
+
+#[test]
 fn a_step_that_cannot_be_undone_is_said_and_other_steps_need_another_key() {
     let sim = world(Mode::Task(10), Some("three"));
     let engine = sim.engine(fixed([]));

@@ -57,6 +57,8 @@ pub(crate) struct World {
     pub(crate) starts: u32,
     /// True if tasks are forgotten once they have ended.
     pub(crate) forgets_tasks: bool,
+    /// What the next start waits for.
+    pub(crate) start_waits: Option<std::sync::mpsc::Receiver<()>>,
     /// True if memory is rounded up to 1024.
     pub(crate) rounds: bool,
     /// The label of an action that fails: its task, or the request.
@@ -96,6 +98,7 @@ impl Sim {
             forgets_tasks: false,
             fails: None,
             rounds: false,
+            start_waits: None,
             steps: Vec::new(),
             fails_at: None,
             is_off: false,
@@ -231,6 +234,10 @@ impl Backend for Sim {
         let lost = || Started::Indeterminate {
             message: "596: no answer in time".into(),
         };
+        let start_waits = self.world().start_waits.take();
+        if let Some(gate) = start_waits {
+            gate.recv().unwrap();
+        }
         if self.reach("start").is_err() {
             return lost();
         }

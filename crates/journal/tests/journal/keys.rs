@@ -1,8 +1,12 @@
 //! Idempotency keys: one execution, its outcome for ever, doubt reported.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use trueup_journal::{Begun, Execution, Journal, Keep, KeyState, OperationState, Outcome, Start};
+use proptest::prelude::*;
+use trueup_journal::{
+    Begun, Execution, Journal, Keep, KeyState, OperationState, Outcome, Refusal, Start,
+};
 
 use crate::common::{Disk, at, execute};
 
@@ -157,4 +161,114 @@ fn an_operation_and_its_key_take_one_commit_each_to_begin_and_to_end() {
     assert_eq!(commits(), 1);
     execution.succeeded(b"", at(2)).unwrap();
     assert_eq!(commits(), 2);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Begin,
+    Succeed,
+    Fail,
+    NotExecuted,
+    Forget,
+    ForgetKeys,
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = (Step, usize, usize)> {
+    use Step::{Begin, Fail, Forget, ForgetKeys, NotExecuted, Reopen, Succeed};
+    let step = prop::sample::select(vec![
+        Begin,
+        Begin,
+        Begin,
+        Begin,
+        Succeed,
+        Fail,
+        NotExecuted,
+        Forget,
+        ForgetKeys,
+        Reopen,
+    ]);
+    (step, 0..3usize, 0..3usize)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Operations of three names with three keys, one of them none, against a model: an operation
+    /// begins if its key is free and its name is not in flight, and changes nothing otherwise. The
+    /// first outcome of a key stays until it is forgotten.
+    #[test]
+    fn keys_are_those_of_their_operations(steps in prop::collection::vec(step(), 1..40)) {
+        let (names, keys) = (["x", "y", "z"], ["", "k", "l"]);
+        let (disk, mut journal) = opened();
+        let mut in_flight: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut ended: BTreeMap<&str, Outcome> = BTreeMap::new();
+        for (number, (step, name, key)) in steps.into_iter().enumerate() {
+            let operations = journal.operations();
+            let (name, key) = (names[name], keys[key]);
+            match step {
+                Step::Begin => {
+                    let begun = operations.begin(Start::new(name, b"").key(key.as_bytes()));
+                    let holder = in_flight.iter().find(|(_, its)| !key.is_empty() && **its == key);
+                    match begun {
+                        Ok(Begun::Execute(_)) => {
+                            prop_assert!(holder.is_none() && !ended.contains_key(key));
+                            prop_assert!(in_flight.insert(name, key).is_none());
+                        }
+                        Ok(Begun::Repeated(KeyState::Ended { outcome, .. })) => {
+                            prop_assert_eq!(ended.get(key), Some(&outcome));
+                        }
+                        Ok(Begun::Repeated(KeyState::InDoubt { operation })) => {
+                            prop_assert_eq!(holder.map(|(name, _)| *name), Some(&*operation));
+                        }
+                        Ok(other) => panic!("{other:?}"),
+                        Err(error) => {
+                            prop_assert_eq!(error.refusal(), Some(Refusal::InFlight));
+                            prop_assert!(in_flight.contains_key(name));
+                            prop_assert!(holder.is_none() && !ended.contains_key(key));
+                        }
+                    }
+                }
+                Step::Succeed | Step::Fail | Step::NotExecuted => {
+                    let Some(key) = in_flight.remove(name) else {
+                        prop_assert!(operations.resume(name).is_err());
+                        continue;
+                    };
+                    let execution = operations.resume(name).unwrap();
+                    let text = number.to_string();
+                    let outcome = match step {
+                        Step::Succeed => {
+                            execution.succeeded(text.as_bytes(), at(1)).unwrap();
+                            Some(Outcome::Succeeded(text.into_bytes()))
+                        }
+                        Step::Fail => {
+                            execution.failed(&text, None, at(1)).unwrap();
+                            Some(Outcome::Failed(text))
+                        }
+                        _ => {
+                            execution.not_executed(&text, None, at(1)).unwrap();
+                            None
+                        }
+                    };
+                    if !key.is_empty() {
+                        ended.extend(outcome.map(|outcome| (key, outcome)));
+                    }
+                }
+                Step::Forget => drop(operations.forget(Keep::Latest(0)).unwrap()),
+                Step::ForgetKeys => {
+                    let forgotten = operations.forget_keys(Keep::Latest(0)).unwrap();
+                    prop_assert_eq!(forgotten, std::mem::take(&mut ended).len() as u64);
+                }
+                Step::Reopen => {
+                    drop(operations);
+                    drop(journal);
+                    journal = Journal::open_on(disk.clone()).unwrap();
+                }
+            }
+            let found = journal.operations().in_flight().unwrap().operations;
+            let mut found: Vec<&str> = found.iter().map(|found| &*found.name).collect();
+            found.sort_unstable();
+            prop_assert_eq!(found, in_flight.keys().copied().collect::<Vec<_>>());
+        }
+    }
 }

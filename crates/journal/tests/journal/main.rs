@@ -14,6 +14,7 @@ mod maintenance;
 mod openers;
 mod opening;
 mod operations;
+mod processes;
 mod threads;
 mod tokens;
 mod unreadable;
