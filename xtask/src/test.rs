@@ -11,7 +11,9 @@ use std::thread;
 
 use crate::programs::{self, Count, Linked, Program, WORKSPACE};
 use crate::steps::Steps;
-use crate::tools::{self, QEMU, Result, cargo, need_component, need_ip, run_and_show, show_and_run};
+use crate::tools::{
+    self, QEMU, Result, cargo, need_component, need_ip, run_and_show, show_and_run,
+};
 use crate::{api, scenarios, vm};
 
 /// Runs it; with `--kernel` on another kernel as well, in a virtual machine, at the same time.

@@ -22,7 +22,7 @@ mod trace;
 
 use std::process::{Command, ExitCode, Stdio};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 use trueup_guests::host::QEMU;
 
 fn main() -> ExitCode {
@@ -37,15 +37,13 @@ fn main() -> ExitCode {
             "SKIPPED: all tests of guests, as there is no {QEMU} here: install Debian's qemu-system-x86"
         );
     }
-    let tests = facts::TESTS
-        .iter()
-        .chain(states::TESTS)
-        .map(|(name, test)| {
-            let run = || -> Result<(), Failed> {
-                test();
-                Ok(())
-            };
-            Trial::test(*name, run).with_ignored_flag(!is_there)
-        });
+    let tests = [facts::TESTS, states::TESTS, demo::TESTS].concat();
+    let tests = tests.into_iter().map(|(name, test)| {
+        let run = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(!is_there)
+    });
     libtest_mimic::run(&arguments, tests.collect()).exit_code()
 }
