@@ -1,4 +1,5 @@
-//! The keys of objects: `web`, `web/disk/root`, `web/nic/lan`, `web/backup/root/nightly`.
+//! The keys of objects: `web`, `web/disk/root`, `web/disk/root/backup/nightly`, `web/nic/lan`. What an
+//! object depends on comes before it, as actions begin in the order of keys.
 
 use std::fmt;
 
@@ -22,7 +23,7 @@ impl<'a> Key<'a> {
             [guest] => Key::Guest(guest),
             [guest, "disk", disk] => Key::Disk(guest, disk),
             [guest, "nic", nic] => Key::Nic(guest, nic),
-            [guest, "backup", disk, name] => Key::Backup(guest, disk, name),
+            [guest, "disk", disk, "backup", name] => Key::Backup(guest, disk, name),
             _ => return None,
         })
     }
@@ -42,7 +43,7 @@ impl fmt::Display for Key<'_> {
             Key::Guest(guest) => f.write_str(guest),
             Key::Disk(guest, disk) => write!(f, "{guest}/disk/{disk}"),
             Key::Nic(guest, nic) => write!(f, "{guest}/nic/{nic}"),
-            Key::Backup(guest, disk, name) => write!(f, "{guest}/backup/{disk}/{name}"),
+            Key::Backup(guest, disk, name) => write!(f, "{guest}/disk/{disk}/backup/{name}"),
         }
     }
 }

@@ -14,6 +14,7 @@ macro_rules! tests {
 }
 use tests;
 
+mod backend;
 mod demo;
 mod facts;
 mod states;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
             "SKIPPED: all tests of guests, as there is no {QEMU} here: install Debian's qemu-system-x86"
         );
     }
-    let tests = [facts::TESTS, states::TESTS, demo::TESTS].concat();
+    let tests = [facts::TESTS, backend::TESTS, states::TESTS, demo::TESTS].concat();
     let tests = tests.into_iter().map(|(name, test)| {
         let run = move || {
             test();
