@@ -453,11 +453,55 @@ impl Recorder {
         for (at, name) in names.iter().enumerate() {
             self.save("namespace", &format!("{at}"), name.as_bytes());
         }
+        for (target, name, text) in CONTROL {
+            self.save(target, name, text.as_bytes());
+        }
+        let head = format!("trueup1.{}", "00112233445566778899aabbccddeeff".repeat(2));
+        let unsigned = format!("{head}{}00000000000f4240", "07".repeat(16));
+        self.save("token", "unsigned", unsigned.as_bytes());
+        let signed = unsigned + &"ab".repeat(64);
+        self.save("token", "signed", signed.as_bytes());
         for (at, sysctl) in SYSCTLS.iter().enumerate() {
             self.save("sysctl", &format!("{at}"), sysctl.as_bytes());
         }
     }
 }
+
+/// Records, a desired state and a token of an agent with a backend.
+const CONTROL: [(&str, &str, &str); 8] = [
+    (
+        "operation",
+        "create",
+        r#"{"version":1,"key":"vm7","verb":"create","changes":[{"field":"memory","old":null,"new":{"text":"1"}},{"field":"password","old":null,"new":"secret"}],"run_state":null,"reason":"it is desired and not there","request":"op-1-2-3","job":false,"started":1000}"#,
+    ),
+    (
+        "operation",
+        "run-state",
+        r#"{"version":1,"key":"vm7","verb":"set_run_state","changes":[],"run_state":{"field":"run_state","old":{"text":"stopped"},"new":{"text":"running"}},"reason":"","request":"op-1-2-3","job":false,"started":18446744073709551615}"#,
+    ),
+    (
+        "operation",
+        "job",
+        r#"{"version":1,"key":"vm7","verb":{"other":"snapshot"},"changes":[],"run_state":null,"reason":"requested","request":"op-1-2-3","job":true,"started":999999999}"#,
+    ),
+    (
+        "operation",
+        "another-key",
+        r#"{"version":1,"key":"vm8","verb":"destroy","changes":[],"run_state":null,"reason":"","request":"r","job":false,"started":1}"#,
+    ),
+    ("desired", "empty", r#"{}"#),
+    (
+        "desired",
+        "one",
+        r#"{"vm7": {"fields": {"memory": "2048", "password": {"secret": "x"}}, "run_state": "running"}}"#,
+    ),
+    (
+        "desired",
+        "twice",
+        r#"{"a": {}, "b": {"fields": {}}, "a": {}}"#,
+    ),
+    ("token", "short", r#"trueup1.00"#),
+];
 
 /// A key, what it is to be, and what the kernel says of it.
 const SYSCTLS: [&str; 8] = [

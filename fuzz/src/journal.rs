@@ -217,7 +217,7 @@ impl StorageBackend for Behind {
 
 /// Memory.
 #[derive(Clone, Debug, Default)]
-struct Disk(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Disk(Arc<Mutex<Vec<u8>>>);
 
 impl Disk {
     fn bytes(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {

@@ -8,6 +8,7 @@
 //! Not for what takes a kernel: see the scenarios of `trueup-e2e`.
 
 mod codec;
+mod control;
 mod file;
 mod journal;
 #[cfg(test)]
@@ -19,6 +20,7 @@ mod socket;
 mod sysctl;
 
 pub use codec::{address, datagram, link, neighbour, nexthop, route, rule};
+pub use control::{desired, operation, token};
 pub use file::file;
 pub use journal::{journal, record};
 pub use namespace::namespace;
@@ -30,11 +32,12 @@ pub use sysctl::sysctl;
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
     ("datagram", datagram),
+    ("desired", desired),
     ("dump", dump),
     ("event", event),
     ("file", file),
@@ -44,11 +47,13 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("namespace", namespace),
     ("neighbour", neighbour),
     ("nexthop", nexthop),
+    ("operation", operation),
     ("pass", pass),
     ("record", record),
     ("route", route),
     ("rule", rule),
     ("sysctl", sysctl),
+    ("token", token),
 ];
 
 /// Makes the `main` of a fuzz target out of one of the functions above.

@@ -37,7 +37,7 @@ struct Group {
     tests: &'static [&'static str],
 }
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 8] = [
     Group {
         name: "diff",
         files: &["crates/diff/src/**"],
@@ -55,6 +55,12 @@ const GROUPS: [Group; 7] = [
         files: &["crates/loop/src/**"],
         packages: &["trueup-loop"],
         tests: &["--lib", "--test", "it", "--test", "model"],
+    },
+    Group {
+        name: "queue",
+        files: &["crates/queue/src/**"],
+        packages: &["trueup-queue"],
+        tests: &["--test", "it", "--test", "memory", "--test", "model"],
     },
     Group {
         name: "control",

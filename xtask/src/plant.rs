@@ -4,7 +4,8 @@
 //!
 //! The faults are patches under `crates/e2e/plants/`, named after the invariant's number:
 //! `3-*.patch` breaks the third. One that the model kernel cannot bring about begins with a line
-//! that says why.
+//! that says why. One of a crate that no scenario runs begins with a line that names the test
+//! program that has to notice it, and is named after the crate: `queue-*.patch`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -21,6 +22,8 @@ use crate::tools::{Result, need_ip, root, run_within};
 const PLANTS: &str = "crates/e2e/plants";
 /// So begins a patch whose fault only scenarios can show, and then comes why.
 const SCENARIOS_ALONE: &str = "For the scenarios alone: ";
+/// So begins a patch whose fault a test program has to notice: its name follows.
+const PROGRAM: &str = "For the test program ";
 const INVARIANTS: u32 = 9;
 /// The two programs, which are all that is built of a copy.
 const SCENARIOS: &str = "e2e/scenarios";
@@ -32,17 +35,96 @@ const STEPS: &str = "3000000";
 /// scenarios take half a minute.
 const SCENARIOS_END: Duration = Duration::from_secs(10 * 60);
 const SIMULATION_ENDS: Duration = Duration::from_secs(15 * 60);
+/// How long a test program may run. Without a fault it takes seconds.
+const PROGRAM_ENDS: Duration = Duration::from_secs(5 * 60);
 /// After so many seconds a scenario has failed.
 const SCENARIO_SECONDS: &str = "45";
 
-/// Runs it; with numbers, for those invariants alone. Returns what came of it, in one line.
+/// A fault.
+struct Plant {
+    patch: PathBuf,
+    /// The number of the invariant that it breaks, or the name of a crate.
+    breaks: String,
+    noticed_by: NoticedBy,
+}
+
+enum NoticedBy {
+    /// Scenarios that name the invariant, and the simulation.
+    Scenarios(u32),
+    /// A test program, such as `queue/model`.
+    Program(String),
+}
+
+/// Runs it; with numbers and names of crates, for those alone. Returns what came of it, in one line.
 pub(crate) fn run(only: &[&str]) -> Result<String> {
-    need_ip()?;
-    let plants = plants()?;
+    let (mut of_invariants, mut of_programs) = (Vec::new(), Vec::new());
+    for plant in plants()? {
+        if !only.is_empty() && !only.contains(&&*plant.breaks) {
+            continue;
+        }
+        match plant.noticed_by {
+            NoticedBy::Scenarios(number) => of_invariants.push((number, plant.patch)),
+            NoticedBy::Program(program) => of_programs.push((program, plant.patch)),
+        }
+    }
     let tree = root().join("target/plant/tree");
     copy_tree(&tree)?;
+    let (mut results, mut errors) = (Vec::new(), Vec::new());
+    let mut note = |result: Result<String>| match result {
+        Ok(line) => results.push(line),
+        Err(error) => errors.push(error),
+    };
+    if !of_programs.is_empty() {
+        note(run_programs(&tree, of_programs));
+    }
+    if !of_invariants.is_empty() {
+        note(run_scenarios(&tree, of_invariants));
+    }
+    match errors.is_empty() {
+        true => Ok(results.join("; ")),
+        false => Err(errors.join("\nxtask: ")),
+    }
+}
+
+/// Plants the faults that test programs have to notice.
+fn run_programs(tree: &Path, plants: Vec<(String, PathBuf)>) -> Result<String> {
+    let passes = |program: &str| {
+        let (_, target) = program.split_once('/').unwrap_or_default();
+        let built = build(tree, &["--test", target])?;
+        let mut command = command(&built, program)?;
+        Ok::<_, String>(run_within(&mut command, PROGRAM_ENDS).1.is_ok())
+    };
+    let mut missed = Vec::new();
+    let programs: BTreeSet<_> = plants.iter().map(|(program, _)| program).collect();
+    for program in programs {
+        if !passes(program)? {
+            return Err(format!("{program} fails without any fault"));
+        }
+    }
+    for (program, plant) in &plants {
+        let name = plant.file_stem().unwrap_or_default().to_string_lossy();
+        git_apply(tree, plant, &[])?;
+        let passed = passes(program);
+        git_apply(tree, plant, &["--reverse"])?;
+        match passed? {
+            false => println!("{name}:\n  noticed by {program}"),
+            true => missed.push(format!("{program} does not notice the fault {name}")),
+        }
+    }
+    match missed.is_empty() {
+        true => Ok(format!(
+            "{} faults, each noticed by its test program",
+            plants.len()
+        )),
+        false => Err(missed.join("\nxtask: ")),
+    }
+}
+
+/// Plants the faults that scenarios have to notice.
+fn run_scenarios(tree: &Path, plants: Vec<(u32, PathBuf)>) -> Result<String> {
+    need_ip()?;
     println!("without a fault:");
-    let sound = try_out(&tree)?;
+    let sound = try_out(tree)?;
     if !sound.scenarios.is_empty() || sound.steps.is_some() {
         return Err(format!("a test fails without any fault: {sound:?}"));
     }
@@ -50,14 +132,11 @@ pub(crate) fn run(only: &[&str]) -> Result<String> {
     let (mut missed, mut steps) = (Vec::new(), Vec::new());
     let mut of_scenarios_alone = 0;
     for (number, plant) in plants {
-        if !only.is_empty() && !only.contains(&number.to_string().as_str()) {
-            continue;
-        }
         let name = plant.file_stem().unwrap_or_default().to_string_lossy();
         println!("{name}:");
-        git_apply(&tree, &plant, &[])?;
-        let noticed = try_out(&tree);
-        git_apply(&tree, &plant, &["--reverse"])?;
+        git_apply(tree, &plant, &[])?;
+        let noticed = try_out(tree);
+        git_apply(tree, &plant, &["--reverse"])?;
         let noticed = noticed?;
         for test in &noticed.scenarios {
             println!("  {test}");
@@ -97,23 +176,39 @@ pub(crate) fn run(only: &[&str]) -> Result<String> {
     ))
 }
 
-/// The patches in the order of their invariants, of which each has one at least.
-fn plants() -> Result<Vec<(u32, PathBuf)>> {
+/// The faults in the order of their invariants, of which each has one at least, then those of
+/// crates.
+fn plants() -> Result<Vec<Plant>> {
     let folder = root().join(PLANTS);
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut plants = Vec::new();
     for entry in fs::read_dir(&folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let number = name
-            .split_once('-')
-            .and_then(|(number, _)| number.parse().ok());
-        let number =
-            number.ok_or_else(|| format!("{}: want NUMBER-WORDS.patch", path.display()))?;
-        plants.push((number, path));
+        let (breaks, _) = name.split_once('-').unwrap_or_default();
+        let text = fs::read_to_string(&path).map_err(failed)?;
+        let program = text
+            .strip_prefix(PROGRAM)
+            .and_then(|it| it.split([':', '\n']).next());
+        let noticed_by = match (program, breaks.parse()) {
+            (Some(program), _) => NoticedBy::Program(program.to_owned()),
+            (None, Ok(number)) => NoticedBy::Scenarios(number),
+            (None, Err(_)) => {
+                return Err(format!("{}: want NUMBER-WORDS.patch", path.display()));
+            }
+        };
+        plants.push(Plant {
+            breaks: breaks.to_owned(),
+            noticed_by,
+            patch: path,
+        });
     }
-    plants.sort();
-    match (1..=INVARIANTS).find(|n| plants.iter().all(|(number, _)| number != n)) {
+    plants.sort_by(|one, other| one.patch.cmp(&other.patch));
+    let is_broken = |number: &u32| {
+        let mut breaks = plants.iter().map(|plant| &plant.breaks);
+        breaks.any(|it| *it == number.to_string())
+    };
+    match (1..=INVARIANTS).find(|number| !is_broken(number)) {
         Some(n) => Err(format!("{PLANTS} has no fault for invariant {n}")),
         None => Ok(plants),
     }
@@ -197,16 +292,27 @@ struct Noticed {
     steps: Option<u64>,
 }
 
+/// Builds test programs of a tree.
+fn build(tree: &Path, targets: &[&str]) -> Result<Vec<Program>> {
+    let target = root().join("target/plant/build");
+    programs::build_in(tree, Some(&target), Linked::Dynamically, targets)
+}
+
+/// Returns the command of a test program.
+fn command(built: &[Program], name: &str) -> Result<Command> {
+    let is_it = |program: &&Program| program.is_test && program.name == name;
+    let program = built.iter().find(is_it);
+    let program = program.ok_or_else(|| format!("{name} was not built"))?;
+    let mut command = program.command();
+    command.arg("--color=never").stdin(Stdio::null());
+    Ok(command)
+}
+
 /// Builds the two programs of a tree, and runs them.
 fn try_out(tree: &Path) -> Result<Noticed> {
-    let target = root().join("target/plant/build");
-    let built = programs::build_in(tree, Some(&target), Linked::Dynamically, &TARGETS)?;
+    let built = build(tree, &TARGETS)?;
     let run = |name: &str, end: Duration| {
-        let is_it = |program: &&Program| program.is_test && program.name == name;
-        let program = built.iter().find(is_it);
-        let program = program.ok_or_else(|| format!("{name} was not built"))?;
-        let mut command = program.command();
-        command.arg("--color=never").stdin(Stdio::null());
+        let mut command = command(&built, name)?;
         // What fails is counted here, and not to be understood.
         command.env("TRUEUP_STEPS", STEPS).env("TRUEUP_SHRINK", "0");
         command.env("TRUEUP_SCENARIO_SECONDS", SCENARIO_SECONDS);
@@ -279,8 +385,8 @@ mod tests {
 
     #[test]
     fn every_fault_can_still_be_planted() {
-        for (_, plant) in plants().unwrap() {
-            git_apply(&root(), &plant, &["--check"]).unwrap();
+        for Plant { patch, .. } in plants().unwrap() {
+            git_apply(&root(), &patch, &["--check"]).unwrap();
         }
     }
 

@@ -52,7 +52,7 @@ const STEPS: [Step; 11] = [
             let seed = (SystemTime::UNIX_EPOCH.elapsed()).map_or(0, |since| since.as_secs());
             let seed = seed.to_string();
             let cases = [("PROPTEST_CASES", "10000"), ("PROPTEST_RNG_SEED", &seed)];
-            for program in ["diff/it", "file/it", "loop/it", "netlink/it"] {
+            for program in ["diff/it", "file/it", "loop/it", "netlink/it", "queue/it"] {
                 built.run(program, &cases, passed)?;
             }
             Ok(format!("judges: {judges}; properties: seed {seed}"))

@@ -11,10 +11,11 @@ use crate::tools::{Result, show_and_run};
 
 /// The tests that are run under AddressSanitizer. The model checker is left out: it switches
 /// stacks, which neither tool can follow.
-const ADDRESS: [&[&str]; 3] = [
+const ADDRESS: [&[&str]; 4] = [
     &["-p", "trueup-diff", "--lib", "--tests"],
     &["-p", "trueup-netlink", "--lib", "--test", "it"],
     &["-p", "trueup-loop", "--lib", "--test", "it"],
+    &["-p", "trueup-queue", "--test", "it"],
 ];
 
 /// The tests that are run under Miri, which has no sockets and no `poll`.

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry as Place;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use crate::task::Job;
@@ -45,7 +45,8 @@ pub(crate) struct Lane<K> {
 
 struct Tagged {
     tag: &'static str,
-    job: Arc<dyn Job>,
+    /// Not to keep what the job returned.
+    job: Weak<dyn Job>,
     /// Where it was delayed at first.
     delayed: Option<(Instant, u64)>,
 }
@@ -154,10 +155,16 @@ impl<K> Lane<K> {
         jobs
     }
 
-    /// Looks for a job of a tag that waits; `due` is when another one is to run.
-    pub(crate) fn find_tagged(&mut self, tag: &str, due: Instant) -> Found {
+    /// Returns the last job of a tag. It may have ended meanwhile: drop it without a lock.
+    pub(crate) fn tagged(&self, tag: &str) -> Option<Arc<dyn Job>> {
         let found = self.tagged.iter().find(|it| it.tag == tag);
-        let Some(found) = found.filter(|it| it.job.is_waiting()) else {
+        found.and_then(|it| it.job.upgrade())
+    }
+
+    /// Looks whether the last job of a tag waits; `due` is when another one is to run.
+    pub(crate) fn find_tagged(&mut self, tag: &str, last: &dyn Job, due: Instant) -> Found {
+        let found = self.tagged.iter().find(|it| it.tag == tag);
+        let Some(found) = found.filter(|_| last.is_waiting()) else {
             return Found::Nothing;
         };
         match found.delayed {
@@ -177,9 +184,10 @@ impl<K> Lane<K> {
     pub(crate) fn set_tagged(
         &mut self,
         tag: &'static str,
-        job: Arc<dyn Job>,
+        job: &Arc<dyn Job>,
         delayed: Option<(Instant, u64)>,
     ) {
+        let job = Arc::downgrade(job);
         let new = Tagged { tag, job, delayed };
         match self.tagged.iter_mut().find(|it| it.tag == tag) {
             Some(found) => *found = new,

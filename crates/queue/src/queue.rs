@@ -160,7 +160,7 @@ impl<K> Queue<K> {
 
     /// Closes the queue, and waits until the jobs that are due have run, at the longest for
     /// `timeout`. Returns what did not run: delayed jobs, and those that did not begin in time.
-    /// None begins after the call, but for the caller's to run them.
+    /// No worker takes a job after the call.
     ///
     /// # Errors
     ///
@@ -178,8 +178,8 @@ impl<K> Queue<K> {
     }
 
     /// Closes the queue, and cancels all jobs that have not begun. Jobs that run go on and end
-    /// their tickets; none begins after the call. It does not wait, so it may be called from any
-    /// thread.
+    /// their tickets; no worker takes one after the call. It does not wait, so it may be called from
+    /// any thread.
     pub fn abort(&self) {
         self.owner.shared.refuse();
         drop(self.owner.shared.take_out());

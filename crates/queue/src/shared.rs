@@ -173,9 +173,11 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
     {
         let hash = self.hasher.hash_one(&key);
         let task = Arc::new(Task::new(job));
-        let (added, wake, key) = self.add(hash, key, terms, &(Arc::clone(&task) as Arc<dyn Job>));
+        let mut last = None;
+        let job: Arc<dyn Job> = Arc::<Task<F, T>>::clone(&task);
+        let (added, wake, key) = self.add(hash, key, terms, &job, &mut last);
         wake.send(&self.signals);
-        drop(key);
+        drop((key, last));
         let reject: fn(F) -> Rejected<F> = match added {
             Added::Queued(lane, number) => {
                 let place = Place {
@@ -196,8 +198,16 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         }
     }
 
-    /// Adds a job to its lane. Returns the key where no lane took it, to drop it without a lock.
-    fn add(&self, hash: u64, key: K, terms: Terms, job: &Arc<dyn Job>) -> (Added, Wake, Option<K>) {
+    /// Adds a job to its lane. What it returns of the key, and puts into `last`, is to be dropped
+    /// without a lock.
+    fn add(
+        &self,
+        hash: u64,
+        key: K,
+        terms: Terms,
+        job: &Arc<dyn Job>,
+        last: &mut Option<Arc<dyn Job>>,
+    ) -> (Added, Wake, Option<K>) {
         let mut shard = self.shard(hash);
         if self.is_closed.load(Ordering::SeqCst) {
             return (Added::Closed, Wake::Nobody, Some(key));
@@ -209,7 +219,11 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         let (lane, key) = shard.lane(hash, key);
         let id = lane.id;
         let released = self.release(lane, now);
-        let tagged = terms.tag.map(|tag| (tag, lane.find_tagged(tag, due)));
+        let tagged = terms.tag.map(|tag| {
+            *last = lane.tagged(tag);
+            let found = last.as_deref().map(|last| lane.find_tagged(tag, last, due));
+            (tag, found.unwrap_or(Found::Nothing))
+        });
         let (at, added, job) = match &tagged {
             Some((_, Found::InTime)) => return (Added::Coalesced, released, key),
             Some((_, Found::Later(found))) => {
@@ -222,7 +236,9 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
                 (found.number, Added::Coalesced, &found.job)
             }
             Some((_, Found::Nothing)) | None => {
-                let is_full = lane.current.is_some() && lane.len() >= self.config.lane_limit;
+                // A job whose turn it is at once does not wait.
+                let waits = lane.current.is_some() || due > now;
+                let is_full = waits && lane.len() >= self.config.lane_limit;
                 if is_full || !self.admit() {
                     let unused = match lane.is_empty() {
                         true => shard.remove(id).map(|lane| lane.key),
@@ -235,7 +251,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         };
         let delayed = (due > now).then_some((due, at));
         if let Some((tag, _)) = tagged {
-            lane.set_tagged(tag, Arc::clone(job), delayed);
+            lane.set_tagged(tag, job, delayed);
         }
         let job = Arc::clone(job);
         let wake = match delayed {

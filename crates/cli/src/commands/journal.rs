@@ -266,7 +266,7 @@ fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
         Repaired::Whole => (None, None),
         Repaired::Restored { damaged } => (None, Some(damaged)),
         Repaired::Shortened { damaged } => (Some("the last commits"), Some(damaged)),
-        Repaired::Reduced { damaged } => (Some("the records that could not be read"), Some(damaged)),
+        Repaired::Reduced { damaged } => (Some("what could not be read"), Some(damaged)),
         Repaired::Emptied { damaged } => (Some("everything"), Some(damaged)),
     };
     let is_lost = lost.is_some();

@@ -1,5 +1,6 @@
 //! A pass: ask about what is in flight, observe, plan, gate, start, read back, report.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -127,9 +128,9 @@ impl<B: Backend> Pass<'_, B> {
         let backoffs = shared.backoffs.all().map_err(Error::journal)?;
         let mut ready: Vec<Ready> = Vec::new();
         let mut waiting = Vec::new();
-        let mut state = shared.state();
+        let in_flight: BTreeSet<String> = shared.state().flights.keys().cloned().collect();
         for action in actions {
-            if state.flights.contains_key(&action.key) || ops.has_failed(&action.key) {
+            if in_flight.contains(&action.key) || ops.has_failed(&action.key) {
                 // The op of what is in flight, or has ended, stands for the object.
                 continue;
             }
@@ -150,10 +151,11 @@ impl<B: Backend> Pass<'_, B> {
                     Class::Destructive => {
                         let hash = shared.config.gate.hash(&action, object);
                         waiting.push(ApprovalRequest::new(hash, action.clone()));
-                        match state.approvals.find(hash, now) {
+                        let approvals = &shared.state().approvals;
+                        match approvals.find(hash, now) {
                             Some(approval) => Some(approval),
                             None => {
-                                let refused = state.approvals.refused(hash);
+                                let refused = approvals.refused(hash);
                                 ops.pend(action, Pending::Approval { hash, refused });
                                 continue;
                             }
@@ -179,7 +181,7 @@ impl<B: Backend> Pass<'_, B> {
             };
             ops.pend(action, pending);
         }
-        state.approvals.set_waiting(waiting, now);
+        shared.state().approvals.set_waiting(waiting, now);
         Ok(ready)
     }
 

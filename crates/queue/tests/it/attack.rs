@@ -118,6 +118,53 @@ fn values_that_panic_when_dropped_end_no_worker() {
     assert_eq!(never.wait(LONG).unwrap(), Outcome::Cancelled);
 }
 
+/// Submits another job when it is dropped.
+struct Submits(Queue<i32>);
+
+impl Drop for Submits {
+    fn drop(&mut self) {
+        drop(self.0.submit_once(1, "tag", || ()));
+    }
+}
+
+#[test]
+fn no_lock_is_held_while_values_are_dropped() {
+    let queue = queue(1);
+    for _ in 0..3 {
+        let held = hold(&queue, 1);
+        // What a job returns to nobody, what a cancelled one owns, and a job that was not needed.
+        let value = Submits(queue.clone());
+        drop(queue.submit_once(1, "tag", move || value).unwrap());
+        let value = Submits(queue.clone());
+        assert!(
+            queue
+                .submit_once(1, "tag", move || drop(value))
+                .unwrap()
+                .is_none()
+        );
+        let value = Submits(queue.clone());
+        assert!(queue.submit(1, move || drop(value)).unwrap().cancel());
+        let last = queue.submit(1, || ()).unwrap();
+        drop(held);
+        done(&last);
+    }
+    let value = Submits(queue.clone());
+    queue.submit_after(1, NEVER, move || drop(value)).unwrap();
+    queue.close();
+    let value = Submits(queue.clone());
+    assert!(queue.submit(1, move || drop(value)).is_err());
+    end(&queue);
+}
+
+#[test]
+fn handles_go_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Queue<u8>>();
+    shared::<trueup_queue::Ticket<std::cell::Cell<u8>>>();
+    shared::<trueup_queue::UnrunJob>();
+    shared::<trueup_queue::Error>();
+}
+
 fn end_by_abort(queue: &Queue<i32>) {
     queue.abort();
     end(queue);

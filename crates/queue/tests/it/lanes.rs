@@ -74,6 +74,12 @@ fn a_full_lane_or_queue_hands_the_job_back() {
     done(&tickets[1]);
     end(&queue);
     assert_eq!(Arc::strong_count(&job), 1);
+    // Delayed jobs count also where no other is.
+    let queue = trueup_queue::Queue::new(config(1).with_lane_limit(1)).unwrap();
+    queue.submit_after(0, NEVER, || ()).unwrap();
+    assert!(queue.submit_after(0, NEVER, || ()).unwrap_err().is_full());
+    done(&queue.submit(0, || ()).unwrap());
+    queue.abort();
 }
 
 #[test]

@@ -77,7 +77,8 @@ impl Model {
             .iter()
             .enumerate()
             .filter(|(at, it)| Some(*at) != turn && !it.cancelled);
-        if turn.is_some() && behind.count() >= LANE_LIMIT || all >= LIMIT {
+        let waits = turn.is_some() || delayed;
+        if waits && behind.count() >= LANE_LIMIT || all >= LIMIT {
             return None;
         }
         let cancelled = false;

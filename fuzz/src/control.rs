@@ -1,0 +1,101 @@
+//! What an agent with a backend reads: tokens, a desired state in a file, and its own records.
+
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use trueup_control::{
+    Action, Approval, Backend, Config, Engine, Error, ErrorKind, Gate, Normalisers, Objects,
+    OperationState, Policy, Started, Task, Unset, Verifier, parse_json, plan,
+};
+use trueup_journal::{Journal, Start};
+use trueup_reconcile::{MemoryLedger, Source as _};
+
+use crate::journal::Disk;
+
+struct Nobody;
+
+impl Verifier for Nobody {
+    fn is_signed(&self, _: &[u8], _: &[u8]) -> bool {
+        false
+    }
+}
+
+/// A token has one text, and none that is not signed passes.
+pub fn token(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else {
+        return;
+    };
+    match text.parse::<Approval>() {
+        Ok(approval) => assert_eq!(approval.to_string(), text),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Malformed),
+    }
+    let gate = Gate::new("agent", Nobody);
+    assert!(gate.check(text, SystemTime::UNIX_EPOCH).is_err());
+}
+
+/// A desired state that can be read needs nothing once it is there.
+pub fn desired(data: &[u8]) {
+    match parse_json(data) {
+        Ok(objects) => {
+            let policy = Policy::ignore().with_create().with_destroy();
+            let owned = objects.keys().cloned().collect();
+            let none = Normalisers::new();
+            assert!(plan(&objects, &objects, &owned, &none, policy).is_in_place());
+            let all = plan(&objects, &Objects::new(), &owned, &none, policy);
+            assert_eq!(all.actions.len(), objects.len());
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Provider),
+    }
+}
+
+/// A backend that says nothing of any request, and counts those for a change.
+#[derive(Default)]
+struct Silent(Mutex<u32>);
+
+impl Backend for &'static Silent {
+    fn observe(&self) -> Result<Objects, Error> {
+        Ok(Objects::new())
+    }
+
+    fn start(&self, _: &Action, _: &str) -> Started {
+        *self.0.lock().expect("no test panics with it") += 1;
+        Started::Done
+    }
+
+    fn task(&self, _: &str) -> Result<Task, Error> {
+        Ok(Task::Unknown)
+    }
+}
+
+static SILENT: Silent = Silent(Mutex::new(0));
+
+/// Whatever is in the record of an operation in flight: recovery ends, begins nothing, and the
+/// operation is ended, waits, or is in doubt.
+pub fn operation(data: &[u8]) {
+    let disk = Disk::default();
+    Journal::create_on(disk.clone()).expect("an empty disk");
+    let journal = Journal::open_on(disk).expect("it was just made");
+    let start = Start::new("control/vm7", data);
+    drop(journal.operations().begin(start).expect("a good disk"));
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    let config = Config::default()
+        .with_lanes(std::num::NonZeroUsize::MIN)
+        .with_clock(move || now);
+    let mut engine = Engine::new(&SILENT, Unset, &journal, config).expect("a thread");
+    let mut ledger = MemoryLedger::default();
+    let report = engine
+        .reconcile(&(), &(), &mut ledger, &())
+        .expect("a good disk");
+    assert!(!report.is_known());
+    assert_eq!(*SILENT.0.lock().expect("no test panics with it"), 0);
+    let found = journal
+        .operations()
+        .find("control/vm7")
+        .expect("a good disk");
+    let has_ended = found.is_some_and(|found| found.ended.is_some());
+    let left = engine.handle().operations().expect("a good disk");
+    assert_eq!(left.len(), usize::from(!has_ended));
+    for operation in left {
+        assert!(!matches!(operation.state, OperationState::Running { .. }));
+    }
+}
