@@ -47,7 +47,9 @@ fn what_is_written_reads_back_as_declared() {
     check_backend(&backend, &normalisers(), &objects(FILE), bound).unwrap();
     // Then it is changed, and a guest that was stopped runs with all that it was given.
     let changed = FILE.replace("1000001", "2000001").replace("999999", "0");
-    let changed = changed.replace("stopped", "running").replace("-cd-", "-ce-");
+    let changed = changed
+        .replace("stopped", "running")
+        .replace("-cd-", "-ce-");
     check_backend(&backend, &normalisers(), &objects(&changed), bound).unwrap();
     let found = test.monitor("db").guest().unwrap();
     assert_eq!(found.disks["root"].size, 2_000_384);
