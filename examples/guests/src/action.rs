@@ -11,12 +11,12 @@ use std::time::{Duration, UNIX_EPOCH};
 use trueup_control::{Action, Started, Verb};
 
 use crate::guest::Backup;
-use crate::host::{Bounds, Host, Lock, ignore_missing};
+use crate::host::{Bounds, Host, Lock, Parameters, ignore_missing};
 use crate::key::Key;
 use crate::qmp::{Error, Monitor, Result};
 use crate::task::{Kind, TaskId};
 
-/// How long a guest may take to power off, before its QEMU is told to quit.
+/// How long a guest may take to power off, before its QEMU quits.
 const STOP_BOUND: Duration = Duration::from_secs(10);
 
 /// Starts an action. A backup copies at most `backup_speed` bytes a second; 0 for no bound.
@@ -107,11 +107,8 @@ fn begin_stop(host: &Host, guest: &str, kind: fn(u64) -> Kind<'static>) -> Resul
     };
     let boot = monitor.boot()?;
     monitor.stop(false)?;
-    Ok(Some(task(
-        guest,
-        &boot,
-        kind(seconds() + STOP_BOUND.as_secs()),
-    )))
+    let until = seconds() + STOP_BOUND.as_secs();
+    Ok(Some(task(guest, &boot, kind(until))))
 }
 
 fn disk_action(
@@ -185,21 +182,19 @@ fn nic_action(
             };
         })
     };
-    let mut monitor = running(host, guest)?;
-    let mut started = Started::Done;
-    match (&mut monitor, &action.verb, mac) {
-        (Some(monitor), Verb::Create, Some(mac)) => monitor.plug_nic(nic, mac)?,
+    match (running(host, guest)?, &action.verb, mac) {
+        (Some(mut monitor), Verb::Create, Some(mac)) => monitor.plug_nic(nic, mac)?,
         // With another address it is another device, which is plugged in once this one is gone.
-        (Some(monitor), _, _) => {
+        (Some(mut monitor), _, _) => {
             let boot = monitor.boot()?;
             change()?;
             monitor.begin_unplugging(nic)?;
-            started = task(guest, &boot, Kind::Unplug(nic));
+            return Ok(task(guest, &boot, Kind::Unplug(nic)));
         }
         (None, ..) => {}
     }
     change()?;
-    Ok(started)
+    Ok(Started::Done)
 }
 
 /// Returns the monitor of a guest that runs.
@@ -211,7 +206,7 @@ pub(crate) fn running(host: &Host, guest: &str) -> Result<Option<Monitor>> {
     }
 }
 
-fn parameters(host: &Host, guest: &str) -> Result<crate::host::Parameters> {
+fn parameters(host: &Host, guest: &str) -> Result<Parameters> {
     host.parameters(guest).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::Gone,
         _ => error.into(),

@@ -43,7 +43,8 @@ pub struct Options {
     pub traces: Option<PathBuf>,
 }
 
-/// Keeps the guests as the file declares them, until the process ends. It may be killed at any time.
+/// Keeps the guests as the file declares them, until the process ends. It may be killed at any
+/// time.
 ///
 /// # Errors
 ///
@@ -125,7 +126,7 @@ fn parse(bytes: &[u8]) -> std::result::Result<Objects, Error> {
     Ok(desired(&file))
 }
 
-/// Describes a pass: a line for each action, and for what waits for somebody.
+/// Describes a pass: a line for each action, and for each one that waits for an approval.
 fn status(report: &Report, handle: &EngineHandle<Guests>) -> String {
     let mut text = format!(
         "converged: {}\n",

@@ -1,6 +1,6 @@
-//! The devices of a guest, as QEMU is told of them: when it starts, and while it runs.
+//! The devices of a guest, in QEMU's words: those of its command line, and those of its monitor.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,8 @@ pub(crate) fn disk_node(disk: &str, file: &Path) -> Value {
 /// The device of a disk.
 pub(crate) fn disk_device(disk: &str) -> Value {
     json!({
-        "driver": "scsi-hd", "id": format!("disk-{disk}"), "drive": node_name(disk), "bus": "scsi.0",
+        "driver": "scsi-hd", "id": format!("disk-{disk}"), "drive": node_name(disk),
+        "bus": "scsi.0",
     })
 }
 
@@ -50,7 +51,7 @@ pub(crate) fn node_name(disk: &str) -> String {
 /// disk; a disk without one is left out.
 pub(crate) fn arguments(
     parameters: &Parameters,
-    file: impl Fn(&str) -> Option<std::path::PathBuf>,
+    file: impl Fn(&str) -> Option<PathBuf>,
 ) -> Vec<String> {
     let mut arguments = vec!["-device".to_owned(), "virtio-scsi-pci,id=scsi".to_owned()];
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);

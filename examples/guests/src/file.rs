@@ -145,7 +145,8 @@ impl TryFrom<String> for Name {
         match name.starts_with(is_letter) && name.chars().all(is_known) && name.len() <= MAX_NAME {
             true => Ok(Name(name)),
             false => Err(format!(
-                "{name:?} is no name: use at most {MAX_NAME} of a to z, 0 to 9 and '-', a letter first"
+                "{name:?} is no name: use at most {MAX_NAME} of a to z, 0 to 9 and '-', \
+                 a letter first"
             )),
         }
     }
@@ -237,8 +238,8 @@ impl TryFrom<String> for Mac {
         match octets.len() == 6 && octets.iter().all(is_octet) && first & 1 == 0 {
             true => Ok(Mac(text)),
             false => Err(format!(
-                "{text:?} is no address of one interface: write six pairs of digits, the first one even, \
-                 such as 52:54:00:12:34:56"
+                "{text:?} is no address of one interface: write six pairs of digits, \
+                 the first one even, such as 52:54:00:12:34:56"
             )),
         }
     }
@@ -372,7 +373,8 @@ mac = "52:54:00:AB:CD:EF"
 
     #[test]
     fn an_address_belongs_to_one_interface() {
-        let second = "[guests.db]\nstate = \"stopped\"\nmemory = 1\n[guests.db.nics.x]\nmac = \"52-54-00-ab-cd-ef\"\n";
+        let second = "[guests.db]\nstate = \"stopped\"\nmemory = 1\n\
+                      nics.x.mac = \"52-54-00-ab-cd-ef\"\n";
         let error = File::parse(&format!("{GOOD}{second}"))
             .unwrap_err()
             .to_string();

@@ -79,8 +79,8 @@ impl Backup {
         Some(Backup::new(disk, name))
     }
 
-    /// The job's id, and the name of the node that it writes to. QEMU allows two jobs with one id as
-    /// little as two nodes with one name, so a backup cannot run twice.
+    /// The job's id, and the name of the node that it writes to. QEMU refuses a second job with an
+    /// id, and a second node with a name, so a backup cannot run twice.
     fn job(&self) -> String {
         format!("{}.{}", self.disk, self.name)
     }
@@ -151,7 +151,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// Presses the power button, again and again until the guest notices. A guest whose processor is
+    /// Presses the power button; to be called until the guest notices. A guest whose processor is
     /// paused will not; its process ends at once, as it does with `is_forced`.
     pub fn stop(&mut self, is_forced: bool) -> Result<()> {
         let is_running = self.run::<qmp::query_status>(json!({}))?.running;
@@ -237,8 +237,8 @@ impl Monitor {
         }
     }
 
-    /// Starts a backup of a disk, unless its job is there already. It copies at most `speed` bytes a
-    /// second; 0 for no bound.
+    /// Starts a backup of a disk, unless its job is there already. It copies at most `speed` bytes
+    /// a second; 0 for no bound.
     pub fn start_backup(&mut self, folder: &Path, backup: &Backup, speed: u64) -> Result<()> {
         let job = backup.job();
         if self.job(backup)? != Job::Unknown {

@@ -1,8 +1,8 @@
 //! The host: a folder for each guest, and the QEMU that runs it.
 //!
-//! A QEMU is a process of its own, which outlives the agent. It is found again by its monitor socket
-//! in the guest's folder. Beside it are the guest's disks, its backups, and what QEMU is started
-//! with.
+//! A QEMU is a process of its own, which outlives the agent. It is found again by its monitor
+//! socket in the guest's folder. Beside it are the guest's disks, its backups, and what QEMU is
+//! started with.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -71,8 +71,8 @@ pub struct Bounds {
 }
 
 impl Host {
-    /// Makes the host of a folder, which is created. With a folder for `traces` each QEMU writes all
-    /// commands and answers into a file there, which grows as long as it runs.
+    /// Makes the host of a folder, which is created. With a folder for `traces` each QEMU writes
+    /// all commands and answers into a file there, which grows as long as it runs.
     ///
     /// # Errors
     ///
@@ -83,8 +83,8 @@ impl Host {
         let longest = folder.join("x".repeat(MAX_NAME)).join("qmp");
         if longest.as_os_str().len() > MAX_SOCKET_PATH {
             let message = format!(
-                "{}: this path is too long for the sockets in it, of at most {MAX_SOCKET_PATH} bytes: \
-                 choose a shorter folder",
+                "{}: this path is too long for the sockets in it, of at most \
+                 {MAX_SOCKET_PATH} bytes: choose a shorter folder",
                 folder.display()
             );
             return Err(io::Error::new(ErrorKind::InvalidInput, message));

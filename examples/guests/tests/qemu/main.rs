@@ -38,7 +38,14 @@ fn main() -> ExitCode {
             "SKIPPED: all tests of guests, as there is no {QEMU} here: install Debian's qemu-system-x86"
         );
     }
-    let tests = [facts::TESTS, backend::TESTS, states::TESTS, demo::TESTS].concat();
+    let tests = [
+        facts::TESTS,
+        backend::TESTS,
+        trace::TESTS,
+        states::TESTS,
+        demo::TESTS,
+    ]
+    .concat();
     let tests = tests.into_iter().map(|(name, test)| {
         let run = move || {
             test();

@@ -6,6 +6,34 @@ use std::path::Path;
 
 use serde_json::Value;
 
+crate::tests![a_backup_that_runs_twice_is_noticed];
+
+fn a_backup_that_runs_twice_is_noticed() {
+    const BEGUN: &str = "m req: {\"execute\":\"blockdev-backup\",\"arguments\":{\"job-id\":\"a.b\"}}\n\
+                         job_state_transition (created-->running)\nm resp: {\"return\":{}}\n";
+    const ENDED: &str = "m req: {\"execute\":\"query-jobs\"}\n\
+                         m resp: {\"return\":[{\"id\":\"a.b\",\"status\":\"concluded\"}]}\n\
+                         m req: {\"execute\":\"job-dismiss\",\"arguments\":{\"id\":\"a.b\"}}\n\
+                         m resp: {\"return\":{}}\n";
+    let judge = |text: String| {
+        let judge = || judge_process(Path::new("x"), &text, &mut Counts::default());
+        std::panic::catch_unwind(judge).ok()
+    };
+    assert_eq!(judge(BEGUN.to_owned()), Some(vec![]));
+    assert_eq!(
+        judge(format!("{BEGUN}{ENDED}")),
+        Some(vec!["a.b".to_owned()])
+    );
+    let twice = judge(format!("{BEGUN}{ENDED}{BEGUN}{ENDED}"));
+    assert_eq!(twice, Some(vec!["a.b".to_owned(); 2]));
+    // While the first one runs, or without a request.
+    assert_eq!(judge(format!("{BEGUN}{BEGUN}")), None);
+    assert_eq!(
+        judge("job_state_transition (created-->running)\n".to_owned()),
+        None
+    );
+}
+
 /// The sum over all processes.
 #[derive(Default)]
 struct Counts {
@@ -61,7 +89,8 @@ fn judge_process(path: &Path, text: &str, counts: &mut Counts) -> Vec<String> {
             |word: &str| -> Option<Value> { serde_json::from_str(line.split_once(word)?.1).ok() };
         if line.contains("(created-->running)") {
             let id: Option<String> = backup.take();
-            let id = id.unwrap_or_else(|| panic!("{}: nobody asked for a job", path.display()));
+            let id =
+                id.unwrap_or_else(|| panic!("{}: a job that was not asked for", path.display()));
             let twice = jobs.insert(id, None);
             assert!(twice.is_none(), "{}: a job ran twice", path.display());
             counts.backups += 1;
