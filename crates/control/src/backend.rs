@@ -72,7 +72,8 @@ pub enum Started {
         /// The backend's words for it.
         message: String,
     },
-    /// It is not known: the answer was lost, came too late (such as Proxmox's 596), or says nothing.
+    /// It is not known: the answer was lost, came too late (such as Proxmox's 596), or says
+    /// nothing.
     Indeterminate {
         /// What is known.
         message: String,

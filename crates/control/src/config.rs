@@ -46,8 +46,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Sets the name of the engine in its journal: `control` by default. Engines that share a journal
-    /// need different names. A `/` in it becomes `-`.
+    /// Sets the name of the engine in its journal: `control` by default. Engines that share a
+    /// journal need different names. A `/` in it becomes `-`.
     #[must_use]
     pub fn with_name(mut self, name: &str) -> Config {
         self.name = name.replace('/', "-");

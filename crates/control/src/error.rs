@@ -34,6 +34,8 @@ pub enum ErrorKind {
     NoOperation,
     /// An argument is not allowed.
     Invalid,
+    /// The engine was dropped: its handles answer nothing any more.
+    Ended,
     /// The time for the answer is over. What was asked for goes on.
     Timeout,
 }

@@ -30,8 +30,8 @@ pub struct ActionHash([u8; 32]);
 
 /// A token, as its approver made it: for one action, once, until it expires.
 ///
-/// Its text is `trueup1.` and hexadecimal digits: the hash, 16 bytes of nonce, the expiry in seconds
-/// since 1970, and the signature over these.
+/// Its text is `trueup1.` and hexadecimal digits: the hash, 16 bytes of nonce, the expiry in
+/// seconds since 1970, and the signature over these.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Approval {
     hash: ActionHash,

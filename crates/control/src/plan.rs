@@ -59,9 +59,9 @@ impl Plan {
 /// Compares objects and returns what to do. The same arguments give the same plan.
 ///
 /// An object gets at most one action on its configuration, with exactly the fields that differ, and
-/// at most one on its run state. A secret that is desired and cannot be observed counts as in place:
-/// backends do not return secrets. If it must be compared, let the backend observe a fingerprint,
-/// and normalise to that.
+/// at most one on its run state. A secret that is desired and cannot be observed counts as in
+/// place: backends do not return secrets. If it must be compared, let the backend observe a
+/// fingerprint, and normalise to that.
 pub fn plan(
     desired: &Objects,
     observed: &Objects,

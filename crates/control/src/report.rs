@@ -79,7 +79,8 @@ pub enum Pending {
         why: String,
     },
     /// It cannot be found out whether it took effect: the operator decides, with
-    /// [`EngineHandle::resolve`](crate::EngineHandle::resolve). Until then its object is left alone.
+    /// [`EngineHandle::resolve`](crate::EngineHandle::resolve). Until then its object is left
+    /// alone.
     InDoubt {
         /// What is known.
         why: String,

@@ -19,8 +19,8 @@ const POLL: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 ///
-/// [`Invalid`](ErrorKind::Invalid) names the fields that read back as drift, or a normaliser that is
-/// not idempotent; [`Backend`](ErrorKind::Backend): it refused, or did not answer;
+/// [`Invalid`](ErrorKind::Invalid) names the fields that read back as drift, or a normaliser that
+/// is not idempotent; [`Backend`](ErrorKind::Backend): it refused, or did not answer;
 /// [`Timeout`](ErrorKind::Timeout).
 pub fn check_backend<B: Backend>(
     backend: &B,

@@ -34,8 +34,9 @@ impl Approvals {
     pub(super) fn give(&mut self, approval: Approval) -> Result<(), Error> {
         let hash = approval.hash();
         if !self.waiting().any(|request| request.hash == hash) {
-            let message = "no action of this agent waits for this token: its object is in another \
-                           state by now, or the token is for another agent; approve the action anew";
+            let message = "no action of this agent waits for this token: its object is in \
+                           another state by now, or the token is for another agent; approve the \
+                           action anew";
             return Err(Error::new(ErrorKind::NotWaiting, message));
         }
         self.given.insert(hash, approval);

@@ -67,10 +67,11 @@ impl<B: Backend> EngineHandle<B> {
     ///
     /// # Errors
     ///
-    /// [`Journal`](ErrorKind::Journal): nothing was begun. [`Backend`](ErrorKind::Backend): the
-    /// object could not be observed. [`Invalid`]: the idempotency key is empty, has a NUL, or belongs
-    /// to a job of several steps. [`Timeout`](ErrorKind::Timeout): the backend has not answered yet;
-    /// ask again.
+    /// [`Journal`](ErrorKind::Journal): nothing was begun, or its end is not durable.
+    /// [`Ended`](ErrorKind::Ended), as all calls once the engine is dropped.
+    /// [`Backend`](ErrorKind::Backend): the object could not be observed. [`Invalid`]: the
+    /// idempotency key is empty, has a NUL, or belongs to a job of several steps.
+    /// [`Timeout`](ErrorKind::Timeout): the backend has not answered yet; ask again.
     ///
     /// [`Invalid`]: ErrorKind::Invalid
     pub fn submit_job(&self, idempotency_key: &str, action: Action) -> Result<JobState, Error> {
@@ -90,18 +91,15 @@ impl<B: Backend> EngineHandle<B> {
             .0
             .queue
             .submit(lane, move || shared.run_job(&job, action));
-        let ticket = ticket.map_err(|rejected| {
-            let message = format!("the job was not taken: {rejected}");
-            Error::new(ErrorKind::Invalid, message)
+        let ticket = ticket.map_err(|rejected| match rejected.is_closed() {
+            true => Error::ended(),
+            false => Error::new(ErrorKind::Timeout, format!("not taken yet: {rejected}")),
         })?;
         let outcome = ticket.wait(self.0.config.start_wait).map_err(|error| {
             let message = "the backend has not answered yet: ask again";
             Error::new(ErrorKind::Timeout, message).with_source(error)
         })?;
-        outcome.done().unwrap_or_else(|| {
-            let message = "the job was not run: the engine has ended";
-            Err(Error::new(ErrorKind::Invalid, message))
-        })
+        outcome.done().unwrap_or_else(|| Err(Error::ended()))
     }
 
     /// Returns the state of a job, and asks for the end of its task; `None` if it never began, or

@@ -34,8 +34,8 @@ use crate::{Backend, Config, Desired, Error, Objects, Provider, ProviderSubscrip
 
 /// Brings the objects of a backend into the desired state of a provider.
 ///
-/// It is a [`Source`]: a loop of trueup-loop drives it, or a graph holds it. All that it has to know
-/// after a crash is in the journal. An [`EngineHandle`] submits jobs and answers the operator.
+/// It is a [`Source`]: a loop of trueup-loop drives it, or a graph holds it. All that it has to
+/// know after a crash is in the journal. An [`EngineHandle`] submits jobs and answers the operator.
 pub struct Engine<B: Backend, P> {
     shared: Arc<Shared<B>>,
     provider: P,
@@ -172,10 +172,14 @@ fn changed<'a>(last: &'a Objects, now: &'a Objects) -> impl Iterator<Item = &'a 
 }
 
 impl<B: Backend, P> Drop for Engine<B, P> {
-    /// Waits for the requests that are being made, so that their answers are recorded.
+    /// Waits for the requests that are being made, so that their answers are recorded, and lets go
+    /// of the operations in flight, so that another engine can take them over.
     fn drop(&mut self) {
         let wait = self.shared.config.start_wait;
         let _ = self.shared.queue.close_within(wait);
+        let mut state = self.shared.state();
+        state.is_ended = true;
+        state.flights.clear();
     }
 }
 

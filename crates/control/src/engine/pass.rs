@@ -32,8 +32,8 @@ pub(super) struct Pass<'a, B: Backend> {
 type Ready = (Action, Option<Approval>);
 
 impl<B: Backend> Pass<'_, B> {
-    /// Everything before the first start may fail, and then the pass could not run. After it nothing
-    /// does: what is known goes into the report.
+    /// Everything before the first start may fail, and then the pass could not run. After it
+    /// nothing does: what is known goes into the report.
     pub(super) fn run(mut self) -> Result<Report, Error> {
         let shared = self.shared;
         let mut ops = Ops::default();

@@ -13,6 +13,9 @@ impl<B: Backend> Shared<B> {
     pub(super) fn recover(&self) -> Result<(), Error> {
         // The lock is held, so that nothing is begun before all of them are known.
         let mut state = self.state();
+        if state.is_ended {
+            return Err(Error::ended());
+        }
         if state.is_recovered {
             return Ok(());
         }
@@ -72,6 +75,13 @@ impl<B: Backend> Shared<B> {
         trace::recovered(state.flights.len());
         state.is_recovered = true;
         Ok(())
+    }
+}
+
+impl Error {
+    pub(super) fn ended() -> Error {
+        let message = "the engine has ended: take a handle of the one that follows it";
+        Error::new(crate::ErrorKind::Ended, message)
     }
 }
 

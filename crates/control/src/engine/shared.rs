@@ -35,6 +35,8 @@ pub(super) struct State {
     /// True once the operations that an earlier process left were read.
     pub(super) is_recovered: bool,
     pub(super) hints: Option<Hints>,
+    /// True once the engine was dropped.
+    pub(super) is_ended: bool,
 }
 
 impl<B: Backend> Shared<B> {
@@ -62,7 +64,8 @@ impl<B: Backend> Shared<B> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the name of an object in the journal: of its operation in flight, and of its backoff.
+    /// Returns the name of an object in the journal: of its operation in flight, and of its
+    /// backoff.
     pub(super) fn name(&self, key: &str) -> String {
         format!("{}/{key}", self.config.name)
     }

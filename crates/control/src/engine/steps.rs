@@ -63,8 +63,8 @@ impl Step {
 }
 
 impl<B: Backend> EngineHandle<B> {
-    /// Executes steps in order, each at most once for this idempotency key, and goes on where it was
-    /// if it is submitted again: also after a crash at any point. It does not wait for tasks.
+    /// Executes steps in order, each at most once for this idempotency key, and goes on where it
+    /// was if it is submitted again: also after a crash at any point. It does not wait for tasks.
     ///
     /// If a step fails, or is refused for good, those before it are undone, the last one first.
     /// That is recorded before it begins, so no crash makes the job go forward again.

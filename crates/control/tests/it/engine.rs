@@ -424,3 +424,21 @@ fn a_start_that_takes_long_is_pending_and_requests_a_pass_at_its_end() {
     assert!(pass(&mut engine, &mut ledger).converged());
     assert_eq!(sim.world().starts, 1);
 }
+
+#[test]
+fn another_engine_takes_over_while_handles_of_the_first_are_kept() {
+    let sim = Sim::new();
+    sim.world().mode = Mode::Task(10);
+    let (journal, mut ledger) = (sim.journal(), MemoryLedger::default());
+    let mut first = sim.engine_on(&journal, fixed([("a", "1")]));
+    pass(&mut first, &mut ledger);
+    let handle = first.handle();
+    drop(first);
+    sim.advance(10);
+    let mut second = sim.engine_on(&journal, fixed([("a", "1")]));
+    assert!(pass(&mut second, &mut ledger).converged());
+    assert_eq!(sim.world().starts, 1);
+    let error = handle.submit_job("k", snapshot("a", "k")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Ended);
+    assert_eq!(handle.operations().unwrap_err().kind(), ErrorKind::Ended);
+}

@@ -29,7 +29,8 @@ fn a_file_is_desired_state_only_while_it_can_be_read() {
     assert_eq!(watch.drain().unwrap(), Drained::Nothing);
     assert_eq!(file.desired().unwrap(), Desired::Known(Objects::new()));
 
-    let text = r#"{"vm7": {"fields": {"memory": "1", "password": {"secret": "x"}}, "run_state": "running"}}"#;
+    let fields = r#"{"memory": "1", "password": {"secret": "x"}}"#;
+    let text = format!(r#"{{"vm7": {{"fields": {fields}, "run_state": "running"}}}}"#);
     fs::write(directory.join("new"), text).unwrap();
     fs::rename(directory.join("new"), &path).unwrap();
     assert_eq!(watch.drain().unwrap(), Drained::Hint);

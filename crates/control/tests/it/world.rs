@@ -1,5 +1,5 @@
-//! A simulated world: a backend with tasks and a clock of its own, a disk, and the power of the host
-//! that the agent runs on. The power can fail at any counted step of backend or disk.
+//! A simulated world: a backend with tasks and a clock of its own, a disk, and the power of the
+//! host that the agent runs on. The power can fail at any counted step of backend or disk.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
