@@ -8,7 +8,7 @@ use trueup_control::{
 use crate::action::{self, running, seconds};
 use crate::guest::{Backup, Job};
 use crate::host::Host;
-use crate::objects::{observed, unread};
+use crate::objects::{normalisers, observed, unread};
 use crate::qmp::{self, Monitor};
 use crate::task::{Kind, TaskId};
 
@@ -49,12 +49,20 @@ impl Guests {
                 return self.ask_backup(guest, &Backup::new(disk, name), monitor);
             }
             (Kind::Unplug(nic), Some(mut monitor)) => {
-                if !monitor.finish_unplugging(nic)? {
+                let wanted = self.host.parameters(guest)?.nics.remove(nic);
+                let found = monitor.mac(nic)?;
+                let is_other = match (&wanted, &found) {
+                    (Some(wanted), Some(found)) => !is_same_mac(wanted, found),
+                    (None, Some(_)) => true,
+                    (_, None) => false,
+                };
+                if is_other {
                     return is_running("the guest has not let go of it yet");
                 }
-                // It was another address that was wanted.
-                if let Some(mac) = self.host.parameters(guest)?.nics.get(nic) {
-                    monitor.plug_nic(nic, mac)?;
+                // With another address it was to come back. It has, if an agent was killed then.
+                match wanted {
+                    Some(mac) => monitor.plug_nic(nic, &mac)?,
+                    None => monitor.remove_netdev(nic)?,
                 }
             }
             (Kind::Stop(until) | Kind::Destroy(until), Some(mut monitor)) => {
@@ -92,6 +100,10 @@ impl Guests {
             _ => Task::Failed("the job ended with its guest".to_owned()),
         })
     }
+}
+
+fn is_same_mac(a: &str, b: &str) -> bool {
+    normalisers().is_equal("mac", &a.into(), &b.into())
 }
 
 impl Backend for Guests {

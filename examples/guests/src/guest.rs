@@ -98,7 +98,6 @@ impl Backup {
 impl Monitor {
     /// Reads all that is managed.
     pub fn guest(&mut self) -> Result<Guest> {
-        let text = |value: Option<Value>| value.and_then(|value| Some(value.as_str()?.to_owned()));
         let description = self.property(&format!("{OBJECTS}/description"), "data")?;
         let sizes = self.node_sizes()?;
         let (mut disks, mut nics) = (BTreeMap::new(), BTreeMap::new());
@@ -114,7 +113,7 @@ impl Monitor {
         }
         for nic in self.children(DEVICES, "nic-")? {
             // None: it was removed since.
-            if let Some(mac) = text(self.property(&format!("{DEVICES}/nic-{nic}"), "mac")?) {
+            if let Some(mac) = self.mac(&nic)? {
                 nics.insert(nic, mac);
             }
         }
@@ -124,7 +123,11 @@ impl Monitor {
             memory: self
                 .run::<qmp::query_memory_size_summary>(json!({}))?
                 .base_memory,
-            description: text(description).unwrap_or_default(),
+            description: description
+                .as_ref()
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
             disks,
             nics,
         })
@@ -213,7 +216,7 @@ impl Monitor {
         if self.has_device("nic-", nic)? {
             return Ok(());
         }
-        self.finish_unplugging(nic)?;
+        self.remove_netdev(nic)?;
         let net = format!("net-{nic}");
         self.run::<qmp::netdev_add>(json!({ "type": "hubport", "id": net, "hubid": 0 }))?;
         self.run::<qmp::device_add>(devices::nic_device(nic, mac))?;
@@ -225,16 +228,19 @@ impl Monitor {
         self.device_del(&format!("nic-{nic}"))
     }
 
-    /// Removes what a network interface leaves behind. Returns false while it is still there.
-    pub fn finish_unplugging(&mut self, nic: &str) -> Result<bool> {
-        if self.has_device("nic-", nic)? {
-            return Ok(false);
-        }
+    /// Removes what a network interface leaves behind.
+    pub fn remove_netdev(&mut self, nic: &str) -> Result<()> {
         // Refused: there is no such thing.
         match self.run::<qmp::netdev_del>(json!({ "id": format!("net-{nic}") })) {
-            Ok(_) | Err(Error::Refused(_)) => Ok(true),
+            Ok(_) | Err(Error::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the MAC address of a network interface, unless it is gone.
+    pub fn mac(&mut self, nic: &str) -> Result<Option<String>> {
+        let mac = self.property(&format!("{DEVICES}/nic-{nic}"), "mac")?;
+        Ok(mac.and_then(|mac| Some(mac.as_str()?.to_owned())))
     }
 
     /// Starts a backup of a disk, unless its job is there already. It copies at most `speed` bytes

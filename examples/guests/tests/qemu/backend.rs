@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use trueup_control::testing::check_backend;
-use trueup_control::{Backend as _, Class, Objects, Policy, plan};
+use trueup_control::{Backend as _, Class, Objects, Policy, Task, plan};
 use trueup_guests::backend::Guests;
 use trueup_guests::file::File;
-use trueup_guests::host::Host;
+use trueup_guests::host::{Host, Parameters};
 use trueup_guests::objects::{desired, normalisers};
 
 use crate::support::TestHost;
@@ -14,6 +14,7 @@ use crate::support::TestHost;
 crate::tests![
     what_is_written_reads_back_as_declared,
     what_stops_a_guest_or_takes_something_is_destructive,
+    an_interface_that_came_back_has_been_unplugged,
 ];
 
 const FILE: &str = r#"
@@ -134,4 +135,24 @@ fn what_stops_a_guest_or_takes_something_is_destructive() {
             "{old} -> {new}"
         );
     }
+}
+
+/// The agent is killed after the interface was plugged in with its new address, and before that is
+/// recorded: the task is asked for again.
+fn an_interface_that_came_back_has_been_unplugged() {
+    let test = TestHost::new();
+    let backend = guests(&test);
+    let bound = Duration::from_secs(60);
+    check_backend(&backend, &normalisers(), &objects(FILE), bound).unwrap();
+    let changed = objects(&FILE.replace("cd-EF", "ce-EF"));
+    check_backend(&backend, &normalisers(), &changed, bound).unwrap();
+    let boot = test.monitor("web").boot().unwrap();
+    let task = format!("web:{boot}:unplug:lan");
+    assert_eq!(backend.task(&task).unwrap(), Task::Succeeded);
+    // One that is to go away is still there.
+    let lock = test.host.lock("web", false).unwrap();
+    let forget = |parameters: &mut Parameters| parameters.nics.clear();
+    test.host.change_parameters("web", &lock, forget).unwrap();
+    drop(lock);
+    assert!(matches!(backend.task(&task).unwrap(), Task::Running { .. }));
 }
