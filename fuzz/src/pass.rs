@@ -344,6 +344,7 @@ impl Allowed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trueup_diff::Kinds;
     use trueup_netlink::{Marker, Socket, markers};
 
     #[test]
@@ -356,7 +357,7 @@ mod tests {
                 stores,
             };
             let mut socket = Socket::open(&case.kernel(|| {})).unwrap();
-            let found = markers(&mut socket).unwrap();
+            let found = markers(&mut socket, Kinds::ALL).unwrap();
             assert_eq!((found.address, found.neighbour), (marker, marker));
         }
     }

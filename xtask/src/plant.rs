@@ -55,7 +55,7 @@ enum NoticedBy {
     Program(String),
 }
 
-/// Runs it; with numbers and names of crates, for those alone. Returns what came of it, in one line.
+/// Runs it; with numbers and names of crates, for those alone. Returns the results in one line.
 pub(crate) fn run(only: &[&str]) -> Result<String> {
     let (mut of_invariants, mut of_programs) = (Vec::new(), Vec::new());
     for plant in plants()? {

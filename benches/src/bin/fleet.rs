@@ -1,7 +1,8 @@
 //! A node's agent: many namespaces kept in their declared state by one process, on a few threads.
 //! What each costs at rest, in memory, descriptors and processor time; how long what another writer
 //! deletes in any of them is gone, alone and while one namespace is flooded; and what becomes of
-//! namespaces that are deleted and made anew under their names meanwhile.
+//! namespaces that are deleted and made anew under their names meanwhile. In turn with it a plain
+//! thread restores a route of one more namespace: the floor.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -88,16 +89,15 @@ fn main() -> Result<()> {
         100.0 * (used.user + used.system) / used.wall
     );
 
-    row("all at rest", &agent.restored(0, count, samples)?);
+    let floor = Floor::start(&agent, count)?;
+    rows("all at rest", agent.restored(0, &floor, samples)?);
     let stop = Arc::new(AtomicBool::new(false));
     let flood = {
         let stop = Arc::clone(&stop);
         thread::spawn(move || flood(&stop))
     };
-    row(
-        "while the first is flooded",
-        &agent.restored(1, count, samples)?,
-    );
+    let restored = agent.restored(1, &floor, samples)?;
+    rows("while the first is flooded", restored);
     stop.store(true, Ordering::Relaxed);
     let flooded = flood
         .join()
@@ -123,10 +123,8 @@ fn main() -> Result<()> {
         agent.add(at)?;
     }
     agent.wait_converged(count - anew..count)?;
-    row(
-        "after some were made anew",
-        &agent.restored(2, count, samples)?,
-    );
+    let restored = agent.restored(2, &floor, samples)?;
+    rows("after some were made anew", restored);
     agent.fleet.stop(BOUND)?;
     Ok(())
 }
@@ -184,42 +182,84 @@ impl Agent {
     }
 
     /// How long a route is gone that another writer deletes, in one namespace after the other, less
-    /// the debounce. In each round it is another route: one that is deleted over and over is left
-    /// alone for a time.
-    fn restored(&self, round: usize, count: usize, samples: usize) -> Result<Vec<Duration>> {
-        let mut all = Vec::new();
+    /// the debounce; and on the floor, in turn. In each round it is another route: one that is
+    /// deleted over and over is left alone for a time.
+    fn restored(&self, round: usize, floor: &Floor, samples: usize) -> Result<[Vec<Duration>; 2]> {
+        let mut all = [Vec::new(), Vec::new()];
         for sample in 0..samples {
             // Not in the first one, in an order that is no order.
-            let at = 1 + sample * 7_919 % (count - 1);
-            let namespace = Namespace::named(name(at))?.open()?;
-            let object = object(u8::try_from((sample + round) % usize::from(self.routes))?)?;
-            let mut delete = Vec::new();
-            encode(&mut delete, Verb::Delete, &object)?;
-            let mut listener = Multicast::open(&namespace, &[Group::IPV4_ROUTE])?;
-            let mut socket = Socket::open(&namespace)?;
-            let begin = Instant::now();
-            socket.request(&delete)?;
-            let mut there = None;
-            while there.is_none() {
-                ensure!(
-                    begin.elapsed() < BOUND,
-                    "{}: it does not come back",
-                    name(at)
-                );
-                listener.receive(Duration::from_secs(1), |event| {
-                    if event.header.kind == codec::route::NEW {
-                        there = there.or(Some(begin.elapsed()));
-                    }
-                })?;
-            }
-            all.push(
-                there
-                    .unwrap_or_default()
-                    .saturating_sub(Config::default().debounce()),
-            );
+            let at = 1 + sample * 7_919 % (floor.namespace - 1);
+            let route = u8::try_from((sample + round) % usize::from(self.routes))?;
+            all[0].push(restored(at, route)?);
+            all[1].push(restored(floor.namespace, 0)?);
         }
-        all.sort_unstable();
+        all.iter_mut().for_each(|it| it.sort_unstable());
         Ok(all)
+    }
+}
+
+/// How long a route is gone after its delete, less the debounce.
+fn restored(at: usize, route: u8) -> Result<Duration> {
+    let namespace = Namespace::named(name(at))?.open()?;
+    let mut delete = Vec::new();
+    encode(&mut delete, Verb::Delete, &object(route)?)?;
+    let mut listener = Multicast::open(&namespace, &[Group::IPV4_ROUTE])?;
+    let mut socket = Socket::open(&namespace)?;
+    let begin = Instant::now();
+    socket.request(&delete)?;
+    let mut there = None;
+    while there.is_none() {
+        let is_late = begin.elapsed() >= BOUND;
+        ensure!(!is_late, "{}: it does not come back", name(at));
+        listener.receive(Duration::from_secs(1), |event| {
+            if event.header.kind == codec::route::NEW {
+                there = there.or(Some(begin.elapsed()));
+            }
+        })?;
+    }
+    let gone = there.unwrap_or_default();
+    Ok(gone.saturating_sub(Config::default().debounce()))
+}
+
+/// A plain thread that hears of the end of one route, waits for the debounce, and makes it again.
+struct Floor {
+    namespace: usize,
+}
+
+impl Floor {
+    /// Has the agent make a namespace, and then leave it to the thread.
+    fn start(agent: &Agent, namespace: usize) -> Result<Floor> {
+        make(namespace)?;
+        agent.add(namespace)?;
+        agent.wait_converged(namespace..namespace + 1)?;
+        let handle = agent.handle(namespace)?;
+        handle.stop();
+        handle.wait_ended(BOUND)?;
+        let ends = agent.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.recv_timeout(BOUND)?.1?;
+        let opened = Namespace::named(name(namespace))?.open()?;
+        let mut listener = Multicast::open(&opened, &[Group::IPV4_ROUTE])?;
+        let mut socket = Socket::open(&opened)?;
+        let mut create = Vec::new();
+        encode(&mut create, Verb::Create, &object(0)?)?;
+        let mut keep = move || -> Result<()> {
+            loop {
+                let mut is_gone = false;
+                listener.receive(Duration::from_secs(1), |event| {
+                    is_gone |= event.header.kind == codec::route::DELETE;
+                })?;
+                if is_gone {
+                    thread::sleep(Config::default().debounce());
+                    socket.request(&create)?;
+                }
+            }
+        };
+        thread::spawn(move || {
+            if let Err(error) = keep() {
+                eprintln!("the floor: {error:#}");
+            }
+        });
+        Ok(Floor { namespace })
     }
 }
 
@@ -293,14 +333,17 @@ fn flood(stop: &AtomicBool) -> Result<u64> {
     Ok(changes)
 }
 
-fn row(what: &str, all: &[Duration]) {
-    let part = |share: usize| {
+fn rows(what: &str, [agent, floor]: [Vec<Duration>; 2]) {
+    let part = |all: &[Duration], share: usize| {
         let at = (all.len() * share / 100).min(all.len().saturating_sub(1));
         all.get(at).copied().unwrap_or_default().as_secs_f64() * 1e3
     };
     println!(
-        "restored, above the debounce, ms: median {:.2}, 99th percentile {:.2}, {what}",
-        part(50),
-        part(99)
+        "restored, above the debounce, ms: median {:.2}, 99th percentile {:.2}; the floor {:.2}, \
+         {:.2}; {what}",
+        part(&agent, 50),
+        part(&agent, 99),
+        part(&floor, 50),
+        part(&floor, 99)
     );
 }

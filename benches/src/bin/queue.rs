@@ -137,8 +137,10 @@ impl Taken {
         for sample in 0..samples {
             let send = send.clone();
             let begin = Instant::now();
-            // An error: nothing waits any more.
-            let job = move || drop(send.send(()));
+            let job = move || {
+                // An error: nothing waits any more.
+                let _ = send.send(());
+            };
             runner.submit(sample % keys.min(100), Box::new(job))?;
             receive.recv_timeout(BOUND)?;
             times.push(begin.elapsed().as_secs_f64() * 1e6);
@@ -184,8 +186,10 @@ impl InQueue {
 
 impl Runner for InQueue {
     fn submit(&self, key: usize, job: Job) -> Result<()> {
-        drop(self.0.submit(key, job)?);
-        Ok(())
+        let submitted = self.0.submit(key, job);
+        submitted
+            .map(drop)
+            .map_err(|rejected| anyhow!("{rejected}"))
     }
 
     fn end(self: Box<Self>) -> Result<()> {
@@ -212,7 +216,8 @@ impl ThreadEach {
 
 impl Runner for ThreadEach {
     fn submit(&self, key: usize, job: Job) -> Result<()> {
-        Ok(self.0[key].0.send(job)?)
+        let sent = self.0[key].0.send(job);
+        sent.map_err(|_| anyhow!("the thread has ended"))
     }
 
     fn end(self: Box<Self>) -> Result<()> {
@@ -294,7 +299,8 @@ impl OnRayon {
     }
 }
 
-/// Runs one job of a lane, and has the pool go on with it.
+/// Runs one job of a lane, and has the pool go on with it. The last one closes the channel.
+#[expect(clippy::only_used_in_recursion, reason = "it is dropped at the end")]
 fn run_one(lanes: Arc<[Mutex<Lane>]>, key: usize, open: Sender<()>) {
     let job = lock(&lanes[key]).jobs.pop_front();
     if let Some(job) = job {

@@ -38,7 +38,7 @@ impl Run<'_> {
                 let failure = Outcome::Failed(Box::new(Failure::unknown(error.to_string())));
                 for (at, _) in self.sent.drain(..) {
                     self.outcomes[at] = Some(failure.clone());
-                    self.touched.insert(at);
+                    self.touched[at] = true;
                 }
                 return;
             }
@@ -84,14 +84,14 @@ impl Run<'_> {
     /// Notes the kernel's answer to a message of an op.
     fn note_answer(&mut self, at: usize, step: Step, answer: Answer) {
         let op = &self.plan.ops[at];
-        let (object, action) = step.target(op);
         if !matches!(answer, Answer::Failed(_)) {
-            self.touched.insert(at);
+            self.touched[at] = true;
         }
         let outcome = match answer {
             Answer::Done => Outcome::Applied,
             Answer::Failed(error) => {
-                let failure = Failure::refused(object, action, error);
+                let (object, action) = step.target(op);
+                let failure = Failure::refused(&object, action, error);
                 if failure.class().is_done() {
                     if op.action == Action::Create {
                         self.found_existing.insert(at);
@@ -133,7 +133,7 @@ fn echoed_route(message: &Message<'_>) -> Option<Route> {
 
 /// Returns whether a route is the one that an op replaces.
 fn is_old(op: &Op, route: &Route) -> bool {
-    match op.was.as_deref() {
+    match op.was().as_deref() {
         Some(Object::Route(was)) => {
             was.key() == route.key() && was.protocol == route.protocol && was.agrees(route)
         }

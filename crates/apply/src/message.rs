@@ -1,6 +1,8 @@
 //! The messages of an op.
 
-use trueup_diff::{Action, Object, Op, with_object};
+use std::borrow::Cow;
+
+use trueup_diff::{Action, Kind, Object, Op, with_object};
 use trueup_netlink::codec::{Change, DeviceIndexes, EncodeError, KindCodec as _, Part};
 
 /// A message of an op.
@@ -18,19 +20,21 @@ pub(crate) enum Step {
 
 impl Step {
     /// Returns the object that the message is about, and what is done with it.
-    pub(crate) fn target(self, op: &Op) -> (&Object, Action) {
-        match (self, op.was.as_deref()) {
-            (Step::Op(_), _) => (&op.object, op.action),
-            (Step::Append, _) => (&op.object, Action::Create),
-            (Step::DeleteOld, Some(was)) => (was, Action::Delete),
-            (Step::DeleteOld, None) | (Step::RollBack, _) => (&op.object, Action::Delete),
+    pub(crate) fn target(self, op: &Op) -> (Cow<'_, Object>, Action) {
+        let object = Cow::Borrowed(&op.object);
+        match self {
+            Step::Op(_) => (object, op.action),
+            Step::Append => (object, Action::Create),
+            Step::DeleteOld => (op.was().unwrap_or(object), Action::Delete),
+            Step::RollBack => (object, Action::Delete),
         }
     }
 }
 
 /// Returns the parts of an op, in their order.
 pub(crate) fn parts(op: &Op) -> &'static [Part] {
-    with_object!(&op.object, object: K => K::parts(op.action, object, was(op)))
+    let was = was(op);
+    with_object!(&op.object, object: K => K::parts(op.action, object, of_kind(was.as_deref())))
 }
 
 /// Encodes a message of an op.
@@ -47,18 +51,24 @@ pub(crate) fn encode(
         Step::Append => Part::Append,
         Step::DeleteOld | Step::RollBack => Part::Whole,
     };
-    with_object!(object, object: K => {
+    let was = was(op);
+    with_object!(&*object, object: K => {
         let change = Change::new(action, object, indexes)
-            .with_was(was(op))
+            .with_was(of_kind(was.as_deref()))
             .with_is_unmarked(is_unmarked);
         K::encode(buffer, part, &change)
     })
 }
 
-/// Returns the observed object of an update.
-fn was<'a, K>(op: &'a Op) -> Option<&'a K>
+/// Returns the observed object of an update, where messages depend on it. Those of routes do not.
+fn was(op: &Op) -> Option<Cow<'_, Object>> {
+    let has_say = op.object.kind() != Kind::Route;
+    has_say.then(|| op.was())?
+}
+
+fn of_kind<'a, K>(object: Option<&'a Object>) -> Option<&'a K>
 where
     &'a K: TryFrom<&'a Object>,
 {
-    op.was.as_deref().and_then(|was| was.try_into().ok())
+    object?.try_into().ok()
 }

@@ -54,7 +54,7 @@ fn carry_out(
         outcomes: vec![None; plan.ops.len()],
         created: Default::default(),
         found_existing: BTreeSet::new(),
-        touched: BTreeSet::new(),
+        touched: vec![false; plan.ops.len()],
         echoed: with_echo.then(BTreeMap::new),
         old_deleted: BTreeSet::new(),
         old_missing: BTreeSet::new(),
@@ -74,7 +74,7 @@ fn carry_out(
     echoed.retain(|at, _| !plan.appends_then_deletes(&plan.ops[*at]) || old_deleted.contains(at));
     let is_undone = |at: &usize| {
         let outcome = run.outcomes[*at].as_ref();
-        outcome.is_some_and(|outcome| !outcome.is_applied()) && !run.touched.contains(at)
+        outcome.is_some_and(|outcome| !outcome.is_applied()) && !run.touched[*at]
     };
     let undone = (0..plan.ops.len()).filter(is_undone).collect();
     let lost = || Outcome::Failed(Box::new(Failure::unknown("no answer")));
@@ -101,8 +101,8 @@ pub(crate) struct Run<'a> {
     pub(crate) outcomes: Vec<Option<Outcome>>,
     pub(crate) created: BTreeMap<Dev, u32>,
     pub(crate) found_existing: BTreeSet<usize>,
-    /// The ops of which a message was carried out, or may have been.
-    pub(crate) touched: BTreeSet<usize>,
+    /// For each op, true if a message of it was carried out, or may have been.
+    pub(crate) touched: Vec<bool>,
     /// The routes that the kernel echoed, where it is asked to.
     pub(crate) echoed: Option<BTreeMap<usize, Route>>,
     /// The ops whose old route is deleted, or was alone on its key, by the kernel's echo.

@@ -20,7 +20,7 @@ use trueup_file as file;
 pub(crate) use lines::{changes, verdict, verdict_with};
 pub(crate) use plan::plan;
 pub(crate) use report::{News, report};
-pub(crate) use status::{StatusChanges, StatusCounts, status_text};
+pub(crate) use status::{StatusChanges, StatusCounts, StatusEntry, seconds, status_text};
 pub(crate) use why::{WhyContext, why};
 
 /// The form of the output.

@@ -44,7 +44,7 @@ pub use observed::Observed;
 pub use op::{Hold, Op, Reason};
 pub use options::{DEFAULT_PROTOCOL, OnConflict, Ownership};
 pub use ownership::{Owned, Policy, ProvenBy, proof};
-pub use plan::{Conflict, Plan, plan, plan_resolved};
+pub use plan::{Conflict, Plan, plan, plan_resolved, plan_with};
 pub use resolve::{Resolved, ResolvedDevices, resolve, resolve_with};
 pub use routes::{
     DeviceName, DumpMatcher, Mismatches, NexthopAssignment, NexthopTable, PlainRoute,

@@ -1,10 +1,15 @@
 //! Ops: one change to the kernel's state each, with its reason.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kinds::{Action, ForwardingEntry, NextHop, NextHops, Object, ObjectKind as _, Route};
-use crate::values::{Family, IfName};
+use crate::kinds::{
+    Action, ForwardingEntry, Item as _, NextHop, NextHops, Object, ObjectKind as _, Route, RouteKey,
+};
+use crate::values::{Family, IfName, Prefix};
 use crate::with_object;
 
 /// Why an op is in the plan.
@@ -128,7 +133,7 @@ pub struct Op {
     /// For a create or an update the object as desired, for a delete as observed.
     pub object: Object,
     /// For an update, the object as observed.
-    pub was: Option<Box<Object>>,
+    was: Option<Former>,
     /// Why it is there.
     pub reason: Reason,
     /// Why it is not to be carried out, if so. Ops that need it wait with it.
@@ -136,7 +141,6 @@ pub struct Op {
 }
 
 setters! { impl Op {
-    with_was(was: impl Into<Option<Box<Object>>>);
     with_hold(hold: impl Into<Option<Hold>>);
 } }
 
@@ -152,6 +156,29 @@ impl Op {
         }
     }
 
+    /// For an update, the object as observed.
+    pub fn was(&self) -> Option<Cow<'_, Object>> {
+        let former = &*self.was.as_ref()?.0;
+        Some(match (&self.object, former) {
+            (Object::Route(route), Object::Route(former)) => {
+                Cow::Owned(former.clone().with_key(route.key()).into())
+            }
+            _ => Cow::Borrowed(former),
+        })
+    }
+
+    /// Gives an update the object as observed, which has the key of the object as desired.
+    #[must_use]
+    pub fn with_was(self, was: impl Into<Option<Object>>) -> Op {
+        let was = was.into().map(|was| Formers::default().share(was));
+        Op { was, ..self }
+    }
+
+    /// As [`with_was`](Self::with_was), with what equal objects of other ops share.
+    pub(crate) fn share_was(&mut self, was: Object, formers: &mut Formers) {
+        self.was = Some(formers.share(was));
+    }
+
     /// Returns true if a route can be added beside the one that it was, and that be taken away then
     /// by its gateway, whoever else is on the key. None of IPv6: there it may become one with
     /// another writer's route.
@@ -163,8 +190,8 @@ impl Op {
     /// The route of ours that is to have other next hops than it has, where it has some and is to
     /// have some.
     pub(crate) fn changes_gateway(&self) -> Option<&Route> {
-        let (Object::Route(route), Some(Object::Route(was))) = (&self.object, self.was.as_deref())
-        else {
+        let was = self.was.as_ref().map(|was| &*was.0);
+        let (Object::Route(route), Some(Object::Route(was))) = (&self.object, was) else {
             return None;
         };
         let differs = self.action == Action::Update && self.reason == Reason::Differs;
@@ -187,6 +214,40 @@ impl Op {
             _ => false,
         };
         (differs && elsewhere).then_some(route)
+    }
+}
+
+/// An object as observed. That of a route has no key, which is that of the op's object: so those
+/// that are the same but for their keys are held once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Former(Arc<Object>);
+
+/// Objects as observed that ops share.
+#[derive(Debug, Default)]
+pub(crate) struct Formers {
+    all: HashSet<Arc<Object>>,
+    /// The one that came last: runs of one are long.
+    last: Option<Arc<Object>>,
+}
+
+impl Formers {
+    fn share(&mut self, object: Object) -> Former {
+        let Object::Route(route) = object else {
+            return Former(Arc::new(object));
+        };
+        let no_key = RouteKey::new(0, Prefix::default_route(Family::Inet));
+        let object = Object::Route(route.with_key(no_key));
+        if let Some(last) = self.last.as_ref().filter(|last| ***last == object) {
+            return Former(Arc::clone(last));
+        }
+        let known = self.all.get(&object).map(Arc::clone);
+        let former = known.unwrap_or_else(|| {
+            let new = Arc::new(object);
+            self.all.insert(Arc::clone(&new));
+            new
+        });
+        self.last = Some(Arc::clone(&former));
+        Former(former)
     }
 }
 

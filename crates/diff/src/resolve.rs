@@ -118,6 +118,22 @@ pub fn resolve_with(
     observed: &Observed,
     policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
+    let mut resolved = resolve_all_but_routes(desired, routes, devices, observed, policy)?;
+    if let Some((routes, all)) = routes {
+        let all = all.for_routes(routes, &resolved.devices);
+        resolved.routes = Some(all.list(routes).collect::<Result<_, _>>()?);
+    }
+    Ok(resolved)
+}
+
+/// As [`resolve_with`], with an empty list where routes are managed.
+pub(crate) fn resolve_all_but_routes(
+    desired: &Desired,
+    routes: Option<(&Routes, &ResolvedRoutes)>,
+    devices: &ResolvedDevices,
+    observed: &Observed,
+    policy: impl Into<Policy>,
+) -> Result<Resolved, DesiredError> {
     let policy = policy.into();
     let ResolvedDevices {
         devices,
@@ -146,9 +162,13 @@ pub fn resolve_with(
         let objects = positions.filter_map(|(_, position)| list.get(*position));
         adopt.extend(objects.map(Registered::object_key));
     });
-    let routes = routes.into_iter();
-    let routes = routes.flat_map(|(routes, _)| routes.adopted());
-    adopt.extend(routes.map(|key| ObjectKey::Route(*key)));
+    if let Some((routes, _)) = routes {
+        let positions = desired.adopt.iter();
+        let positions = positions.filter(|(kind, _)| *kind == Kind::Route);
+        let at = positions.filter_map(|(_, position)| routes.keys().nth(*position));
+        let adopted = at.chain(routes.adopted().iter().copied());
+        adopt.extend(adopted.map(ObjectKey::Route));
+    }
     resolved.adopt = adopt;
     Ok(resolved)
 }
@@ -195,9 +215,8 @@ impl Resolve for Option<Routes> {
     type Indexed = Route;
 
     fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Route>>, DesiredError> {
-        let devices = context.names.devices;
-        let list = |(routes, resolved): (&Routes, &ResolvedRoutes)| resolved.list(routes, devices);
-        context.routes.map(list).transpose()
+        // They can be many, and are resolved one by one.
+        Ok(context.routes.map(|_| Vec::new()))
     }
 }
 

@@ -7,14 +7,23 @@
     reason = "test code, though without #[test]"
 )]
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use trueup_diff::{Desired, Family, NextHop, NextHops, Prefix, Route, Routes, Rule, RuleAction};
+use trueup_diff::{
+    Desired, Family, NextHop, NextHops, ObjectKey, Prefix, Route, RouteKey, Routes, Rule,
+    RuleAction, table,
+};
+use trueup_netlink::{Connect, Transport};
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl};
+use trueup_testkit::layer::{self, Layer};
 use trueup_testkit::{Snapshot, assert_no_changes, ip_batch, uplinks};
 
 /// Set for the process whose memory is measured.
@@ -31,17 +40,26 @@ fn main() -> ExitCode {
             thousands_go_in_hold_still_and_come_out,
         ),
         (
+            "many_routes_change_gateway_by_two_reads_beside_those_of_other_writers",
+            many_routes_change_gateway_by_two_reads_beside_those_of_other_writers,
+        ),
+        (
             "foreign_rows_are_not_held_in_memory",
             foreign_rows_are_not_held_in_memory,
         ),
     ])
 }
 
+/// A pass over a namespace, whatever comes of it.
+fn pass_over(namespace: &Namespace, desired: &Desired) -> Report {
+    let options = Options::default();
+    Rtnl::new()
+        .reconcile(namespace, desired, &mut MemoryLedger::default(), &options)
+        .unwrap()
+}
+
 fn pass(desired: &Desired) -> Report {
-    let (here, options) = (Namespace::current(), Options::default());
-    let report = Rtnl::new()
-        .reconcile(&here, desired, &mut MemoryLedger::default(), &options)
-        .unwrap();
+    let report = pass_over(&Namespace::current(), desired);
     let failed: Vec<_> = report.failed().take(3).collect();
     assert!(
         report.converged(),
@@ -64,8 +82,13 @@ fn v6(at: u32) -> Prefix {
 
 /// Routes of each family over eight gateways, and rules of each.
 fn desired(routes: u32, rules: u32) -> Desired {
+    desired_via(2, routes, rules)
+}
+
+/// The same by gateways from that number on.
+fn desired_via(first: u32, routes: u32, rules: u32) -> Desired {
     let route = |prefix: Prefix, at: u32| {
-        let host = 2 + at % 8;
+        let host = first + at % 8;
         let via = match prefix.family() {
             Family::Inet => IpAddr::V4(Ipv4Addr::from(0x0ac8_0000 + host)),
             Family::Inet6 => Ipv6Addr::new(0xfd00, 0x200, 0, 0, 0, 0, 0, host as u16).into(),
@@ -117,6 +140,76 @@ fn thousands_go_in_hold_still_and_come_out() {
     let nothing = Desired::default().with_routes([]).with_rules([]);
     let deleted = pass(&nothing);
     assert_eq!(deleted.applied().count() as u32, 2 * (ROUTES + RULES));
+    before.assert_same(&Snapshot::settled());
+}
+
+/// Connects to a namespace, and counts the bytes that it sends.
+#[derive(Debug)]
+struct Counting {
+    inner: Namespace,
+    received: Arc<AtomicUsize>,
+}
+
+impl Connect for Counting {
+    fn connect(&self) -> io::Result<Box<dyn Transport>> {
+        layer::connect(&self.inner, Counted(Arc::clone(&self.received)))
+    }
+}
+
+struct Counted(Arc<AtomicUsize>);
+
+impl Layer for Counted {
+    fn send(&mut self, inner: &mut dyn Transport, datagram: &[u8]) -> io::Result<()> {
+        inner.send(datagram)
+    }
+
+    fn receive(&mut self, inner: &mut dyn Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let length = inner.receive(buffer)?;
+        self.0.fetch_add(length, Ordering::Relaxed);
+        Ok(length)
+    }
+}
+
+/// The kernel's replace takes the first route of a key, whoever's it is. Who else is on the keys is
+/// read along with our own routes, and a second read shows what came of the change.
+fn many_routes_change_gateway_by_two_reads_beside_those_of_other_writers() {
+    const ROUTES: u32 = 9_000;
+    uplinks(1);
+    let _created = pass(&desired(ROUTES, 0));
+    let key = |at: u32| v4(at * 77);
+    ip_batch((0..100).flat_map(|at| {
+        [
+            format!("route prepend {} via 10.200.0.20 proto static", key(at)),
+            format!("route add 20.0.{at}.1/32 dev up0 proto static"),
+            format!("route add 2001:db8:0:{at:x}::1/128 dev up0 proto bird"),
+        ]
+    }));
+    let before = Snapshot::settled();
+    let received = Arc::new(AtomicUsize::new(0));
+    let namespace = Namespace::through(Arc::new(Counting {
+        inner: Namespace::current(),
+        received: Arc::clone(&received),
+    }));
+
+    let kept = pass_over(&namespace, &desired(ROUTES, 0));
+    assert!(kept.converged());
+    let one_read = received.swap(0, Ordering::Relaxed);
+
+    let changed = pass_over(&namespace, &desired_via(30, ROUTES, 0));
+    let conflicts: BTreeSet<_> = changed
+        .conflicts()
+        .iter()
+        .map(|conflict| conflict.desired.key())
+        .collect();
+    let expected = (0..100).map(|at| RouteKey::new(table::MAIN, key(at)));
+    assert_eq!(conflicts, expected.map(ObjectKey::Route).collect());
+    assert_eq!(changed.failed().count() + changed.pending().count(), 0);
+    assert_eq!(changed.applied().count() as u32, 2 * ROUTES - 100);
+    let read = received.load(Ordering::Relaxed);
+    assert!(read < one_read * 5 / 2, "{read} bytes, {one_read} a read");
+
+    // Nothing of the other writer's was overwritten.
+    let _back = pass_over(&namespace, &desired(ROUTES, 0));
     before.assert_same(&Snapshot::settled());
 }
 

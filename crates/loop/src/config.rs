@@ -7,6 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     interval: Duration,
+    interval_factor: u32,
     debounce: Duration,
     jitter: u8,
     backoff: (Duration, Duration),
@@ -22,12 +23,29 @@ impl Config {
     pub const MAX_BACKOFF: Duration = Duration::from_secs(86_400);
 
     /// Sets the time from the end of a full pass to the next one without a request; 5 s by default.
+    /// It may be longer while events cover the source: see
+    /// [`with_interval_factor`](Self::with_interval_factor).
     ///
     /// A shorter time than [`MIN_INTERVAL`](Self::MIN_INTERVAL) counts as that. A time beyond the
     /// clock's range means never: then only hints, forced passes and retries cause a pass.
     pub fn with_interval(self, interval: Duration) -> Self {
         Config {
             interval: interval.max(Self::MIN_INTERVAL),
+            ..self
+        }
+    }
+
+    /// Sets how many times as long as the last full pass took the interval is at least, while the
+    /// subscription covers what the source manages
+    /// ([`Report::coverage`](trueup_reconcile::Report::coverage)); 100 by default, so that full
+    /// passes by the timer take at most 1 % of the time. 0 means none: the interval alone counts.
+    ///
+    /// The interval alone also counts after a full pass that could not run, was truncated, did not
+    /// read all, or changed something; after lost events; while an op is pending that is not in
+    /// backoff; and while more than 65,536 objects fail.
+    pub fn with_interval_factor(self, times: u32) -> Self {
+        Config {
+            interval_factor: times,
             ..self
         }
     }
@@ -80,6 +98,11 @@ impl Config {
         self.interval
     }
 
+    /// Returns how many times as long as the last full pass took the interval is at least.
+    pub fn interval_factor(&self) -> u32 {
+        self.interval_factor
+    }
+
     /// Returns the time from the first hint to the pass that answers it.
     pub fn debounce(&self) -> Duration {
         self.debounce
@@ -110,6 +133,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             interval: Duration::from_secs(5),
+            interval_factor: 100,
             debounce: Duration::from_millis(100),
             jitter: 10,
             backoff: (Duration::from_secs(1), Duration::from_secs(60)),

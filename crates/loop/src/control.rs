@@ -141,6 +141,11 @@ impl Control {
         inner.state.would_be_drift()
     }
 
+    /// Takes the outcomes of the running pass. Callbacks follow.
+    pub(crate) fn outcomes(&self, summary: &PassSummary) {
+        self.lock().state.handle_outcomes(sync::now(), summary);
+    }
+
     /// Takes the end of a pass, and ends the loop if the scope is gone.
     pub(crate) fn pass_done(&self, summary: Option<&PassSummary>, is_scope_gone: bool) {
         self.input(|inner, now| {

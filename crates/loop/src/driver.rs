@@ -346,6 +346,7 @@ impl<'a, S: Source> Loop<'a, S> {
                 self.last_reported = Some(revision);
                 let mut statuses = Vec::new();
                 report.statuses(&mut |key, status| statuses.push((key, status.cloned())));
+                control.outcomes(&summary);
                 self.shared.board.update(statuses);
                 let report = Arc::new(report);
                 let replaced = self.store_report(&report, summary.converged);

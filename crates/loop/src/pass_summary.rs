@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
 
-use trueup_reconcile::{OpKey, Outcome, Report};
+use trueup_reconcile::{EventCoverage, OpKey, Outcome, Report};
 
 use crate::Ops;
 use crate::stats::is_failure;
@@ -25,6 +25,8 @@ pub struct PassSummary {
     pub truncated: bool,
     /// True if [`Report::is_seen_whole`] is false.
     pub incomplete: bool,
+    /// [`Report::coverage`].
+    pub coverage: EventCoverage,
     /// [`Report::requeue_after`].
     pub requeue_after: Option<Duration>,
     /// The ops by the kind of their objects.
@@ -44,6 +46,7 @@ impl PassSummary {
             converged: report.converged(),
             truncated: report.is_truncated(),
             incomplete: !report.is_seen_whole(),
+            coverage: report.coverage(),
             requeue_after: report.requeue_after(),
             ..PassSummary::default()
         };
@@ -79,6 +82,19 @@ impl PassSummary {
     /// Returns the number of ops not tried.
     pub fn pending(&self) -> u64 {
         self.ops.values().map(|ops| ops.pending).sum()
+    }
+
+    /// Returns true if an op was applied.
+    pub(crate) fn has_applied(&self) -> bool {
+        self.ops.values().any(|ops| ops.applied > 0)
+    }
+
+    /// Returns true if an op was not tried whose object is not tracked: no backoff has it tried
+    /// again.
+    pub(crate) fn has_untracked_pending(&self) -> bool {
+        let is_pending = |outcome: &&Outcome| **outcome == Outcome::Pending;
+        let tracked = self.objects.values().filter(is_pending).count();
+        self.pending() > u64::try_from(tracked).unwrap_or(u64::MAX)
     }
 
     fn add(&mut self, (kind, ops): (&'static str, Ops)) {

@@ -9,6 +9,7 @@ mod inputs;
 mod jitter;
 mod pass_done;
 mod schedule;
+mod timer;
 
 #[cfg(test)]
 mod exhaustive;
@@ -143,6 +144,8 @@ struct RunningPass {
     ops: Option<u64>,
     /// True if it answers a hint or a request.
     answers_request: bool,
+    /// True if its outcomes were taken.
+    has_outcomes: bool,
 }
 
 /// The last pass that converged.
@@ -363,6 +366,7 @@ impl State {
     fn begin(&mut self, now: Instant, extent: Extent) -> Action {
         let (hint, change) = (self.schedule.dirty.take(), self.schedule.change.take());
         let mut answers_request = hint.is_some() || change.is_some();
+        self.schedule.uncovered = None;
         // This pass answers every earlier request: it observes from here on.
         if extent == Extent::Everything {
             answers_request |=
@@ -386,6 +390,7 @@ impl State {
             extent,
             ops,
             answers_request,
+            has_outcomes: false,
         });
         Action::Pass {
             extent,

@@ -56,6 +56,9 @@ pub struct Stats {
     pub backed_off: usize,
     /// How long the last pass took, with its callbacks; `None` before the first is done.
     pub last_pass: Option<Duration>,
+    /// The time until the next full pass, if no request comes before: by the timer, or for a
+    /// request that is open. `None` while one runs or the loop is paused, and if none is due.
+    pub next_full_pass: Option<Duration>,
     /// The time since the last converged pass ended; zero until a later hint, request or pass puts
     /// its result in doubt; `None` if no pass has converged.
     pub since_converged: Option<Duration>,

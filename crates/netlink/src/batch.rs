@@ -170,13 +170,14 @@ impl Socket {
         mut each: Option<EchoHandler<'_>>,
     ) -> Result<Vec<Outcome>, Error> {
         let mut outcomes = Vec::with_capacity(batch.len());
-        let mut window = self.window;
+        let answers = self.window()?;
+        let mut window = answers;
         while outcomes.len() < batch.len() {
             let from = outcomes.len();
             let (room, to) = match each {
                 None => (0, batch.len()),
                 Some(_) => {
-                    let room = echo::budget(self.window);
+                    let room = echo::budget(answers);
                     (room, echo::part_end(batch, from, room))
                 }
             };

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::channel::deadline;
 use crate::error::Error;
-use crate::socket::{Reply, Socket, acknowledged, replies};
+use crate::socket::{Reply, Socket, acknowledged};
 use crate::wire::{
     Message, NLM_F_DUMP, NLM_F_DUMP_FILTERED, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP,
 };
@@ -100,19 +100,40 @@ impl Socket {
         request: &[u8],
         mut each: impl FnMut(DumpStep<'_>),
     ) -> Result<Dump, Error> {
+        let dump = self.dump_while(request, |step| {
+            each(step);
+            ControlFlow::Continue(())
+        });
+        dump?.ok_or_else(|| Error::malformed("a dump has no end"))
+    }
+
+    /// Makes a dump as [`dump`](Self::dump) does, until `each` breaks it off: then the result is
+    /// `None`. The kernel goes on with that dump as long as the socket is read, and refuses another:
+    /// go on with a socket of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`dump`](Self::dump).
+    pub fn dump_while(
+        &mut self,
+        request: &[u8],
+        mut each: impl FnMut(DumpStep<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Dump>, Error> {
+        self.prime_dump_buffer(request)?;
         let mut attempts = 0;
         loop {
             attempts += 1;
             let last = attempts == DUMP_ATTEMPTS;
             match self.attempt(request, last, &mut each) {
-                Ok((complete, filtered)) if complete || last => {
-                    return Ok(Dump {
+                Ok(None) => return Ok(None),
+                Ok(Some((complete, filtered))) if complete || last => {
+                    return Ok(Some(Dump {
                         complete,
                         filtered,
                         attempts,
-                    });
+                    }));
                 }
-                Ok(_) => {}
+                Ok(Some(_)) => {}
                 // A dump that was broken off, by a timeout say, is still going on.
                 Err(error) if error.errno() == Some(libc::EBUSY) && !last => self.drain()?,
                 Err(error) => return Err(error),
@@ -120,19 +141,21 @@ impl Socket {
         }
     }
 
-    /// One attempt: whether it was consistent, and whether filtered.
+    /// One attempt: whether it was consistent, and whether filtered. `None` if it was broken off.
     fn attempt(
         &mut self,
         request: &[u8],
         last: bool,
-        each: &mut impl FnMut(DumpStep<'_>),
-    ) -> Result<(bool, bool), Error> {
-        each(DumpStep::Begin);
+        each: &mut impl FnMut(DumpStep<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<(bool, bool)>, Error> {
+        const BROKEN_OFF: ControlFlow<bool> = ControlFlow::Break(false);
+        if each(DumpStep::Begin).is_break() {
+            return Ok(None);
+        }
         let sequence = self.send(request, NLM_F_DUMP)?;
-        let request = &self.request;
         let mut consistent = true;
         let mut filtered = false;
-        replies(&mut self.channel, self.timeout, sequence, |reply| {
+        let ended = self.replies(sequence, |reply, request| {
             let message = match reply {
                 Reply::Message(message) => message,
                 Reply::Lost(_) => {
@@ -141,24 +164,27 @@ impl Socket {
                     return Ok(ControlFlow::Continue(()));
                 }
                 Reply::End(length) => {
-                    each(DumpStep::Part(length));
-                    return Ok(ControlFlow::Continue(()));
+                    return Ok(match each(DumpStep::Part(length)) {
+                        ControlFlow::Continue(()) => ControlFlow::Continue(()),
+                        ControlFlow::Break(()) => BROKEN_OFF,
+                    });
                 }
             };
             consistent &= message.header.flags & NLM_F_DUMP_INTR == 0;
             filtered |= message.header.flags & NLM_F_DUMP_FILTERED != 0;
             match message.header.kind {
                 NLMSG_DONE | NLMSG_ERROR => {
-                    return acknowledged(&message, request).map(ControlFlow::Break);
+                    return acknowledged(&message, request).map(|()| ControlFlow::Break(true));
                 }
                 NLMSG_NOOP => {}
                 // What will be repeated need not be looked at.
-                _ if consistent || last => each(DumpStep::Message(message)),
+                _ if !consistent && !last => {}
+                _ if each(DumpStep::Message(message)).is_break() => return Ok(BROKEN_OFF),
                 _ => {}
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        Ok((consistent, filtered))
+        Ok(ended.then_some((consistent, filtered)))
     }
 
     /// Reads the remaining messages of an earlier exchange.

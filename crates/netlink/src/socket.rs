@@ -45,7 +45,11 @@ pub struct Socket {
     /// The request in hand, stamped; errors resolve their offsets in it.
     pub(crate) request: Vec<u8>,
     pub(crate) timeout: Duration,
-    pub(crate) window: usize,
+    /// The number of messages that may be in flight, once the receive queue has been sized.
+    window: Option<usize>,
+    /// The kernel makes parts of dumps as large as [`prime_dump_buffer`](Socket::prime_dump_buffer)
+    /// says.
+    is_primed: bool,
     strict: bool,
 }
 
@@ -78,21 +82,15 @@ impl Socket {
             .transport()
             .prepare_requests()
             .map_err(|source| Error::io("cannot turn extended acknowledgements on", source))?;
-        let mut socket = Self {
+        Ok(Self {
             channel,
             sequence: 0,
             request: Vec::new(),
             timeout: DEFAULT_TIMEOUT,
-            window: 0,
+            window: None,
+            is_primed: false,
             strict,
-        };
-        let obtained = socket.receive_buffer()?;
-        socket.window = window(obtained);
-        if obtained < RECEIVE_BUFFER_WANTED {
-            socket.set_receive_buffer(RECEIVE_BUFFER_WANTED)?;
-        }
-        socket.prime_dump_buffer()?;
-        Ok(socket)
+        })
     }
 
     /// Returns whether the kernel checks requests strictly (`NETLINK_GET_STRICT_CHK`, Linux 4.20):
@@ -148,18 +146,52 @@ impl Socket {
     /// [`Io`](ErrorKind::Io) when it can be neither set nor read.
     pub fn set_receive_buffer(&mut self, bytes: usize) -> Result<usize, Error> {
         let obtained = self.channel.set_receive_buffer(bytes)?;
-        self.window = window(obtained);
+        self.window = Some(window(obtained));
         Ok(obtained)
+    }
+
+    /// Returns how many messages may be in flight. Enlarges the receive queue for the first batch:
+    /// a socket that only reads needs no more than the default.
+    pub(crate) fn window(&mut self) -> Result<usize, Error> {
+        if let Some(window) = self.window {
+            return Ok(window);
+        }
+        let mut obtained = self.receive_buffer()?;
+        if obtained < RECEIVE_BUFFER_WANTED {
+            obtained = self.set_receive_buffer(RECEIVE_BUFFER_WANTED)?;
+        }
+        Ok(*self.window.insert(window(obtained)))
     }
 
     /// Primes the kernel's `max_recvmsg_len` (net/netlink/af_netlink.c), so that large dump rows
     /// fit: the kernel makes the parts of a dump as large as the largest buffer that the socket has
     /// received with, up to 32 KiB. On a fresh socket the first part has less than 4 KiB; if the
-    /// first row does not fit, the dump is empty and not flagged.
-    fn prime_dump_buffer(&mut self) -> Result<(), Error> {
+    /// first row does not fit, the dump is empty and not flagged. Any answer primes, and a dump of
+    /// links needs none before it: the kernel makes room for the largest (`rtnl_calcit` in
+    /// net/core/rtnetlink.c).
+    pub(crate) fn prime_dump_buffer(&mut self, dump: &[u8]) -> Result<(), Error> {
+        let is_of_links = Header::read(dump).is_some_and(|it| it.kind == codec::link::GET);
+        if self.is_primed || is_of_links {
+            return Ok(());
+        }
         let mut nothing = Vec::new();
         MessageWriter::begin(&mut nothing, NLMSG_NOOP, 0).finish()?;
         self.request(&nothing)
+    }
+
+    /// Passes what answers `sequence` to `each`, as [`replies`].
+    pub(crate) fn replies<T>(
+        &mut self,
+        sequence: u32,
+        mut each: impl FnMut(Reply<'_>, &[u8]) -> Result<ControlFlow<T>, Error>,
+    ) -> Result<T, Error> {
+        let request = &self.request;
+        let answer = replies(&mut self.channel, self.timeout, sequence, |reply| {
+            each(reply, request)
+        });
+        // A timeout says nothing of what was received before it.
+        self.is_primed |= answer.is_ok();
+        answer
     }
 
     /// Sends one message (as [`MessageWriter`](crate::wire::MessageWriter) makes it) and waits for
@@ -232,8 +264,7 @@ impl Socket {
     /// Sends a request and waits for its acknowledgement, passing replies before it to `each`.
     fn exchange(&mut self, message: &[u8], mut each: impl FnMut(Message<'_>)) -> Result<(), Error> {
         let sequence = self.send(message, NLM_F_ACK)?;
-        let request = &self.request;
-        replies(&mut self.channel, self.timeout, sequence, |reply| {
+        self.replies(sequence, |reply, request| {
             let message = match reply {
                 Reply::Message(message) => message,
                 Reply::Lost(error) => return Err(error),
@@ -289,7 +320,10 @@ impl Namespace {
     ///
     /// [`Socket::netns_cookie`]: crate::Socket::netns_cookie
     pub fn cookie(&self) -> Result<u64, Error> {
-        Socket::open(self)?.netns_cookie()
+        let transport = self.connect()?;
+        transport
+            .netns_cookie()
+            .map_err(|source| Error::io("cannot read SO_NETNS_COOKIE", source))
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`AlternateSockets`]: sockets on which the kernel cuts dumps into parts of other sizes.
 
-use trueup_netlink::{Namespace, Socket};
+use trueup_netlink::{Error, Namespace, Socket};
 
 /// The sizes of the parts in bytes. The kernel's own choice is about 32 KiB. It loses rows at the
 /// borders of parts, so that with other sizes other rows are lost.
@@ -22,6 +22,13 @@ impl AlternateSockets {
             namespace,
             sockets: Default::default(),
         }
+    }
+
+    /// Opens a socket that is not kept, with the timeout of `like`.
+    pub(crate) fn open_another(&self, like: &Socket) -> Result<Socket, Error> {
+        let mut socket = Socket::open(&self.namespace)?;
+        socket.set_timeout(like.timeout());
+        Ok(socket)
     }
 
     /// Returns the socket at an index, if it can be opened. It has the timeout of `like`.

@@ -6,7 +6,7 @@ use trueup_netlink::{Error, Socket};
 
 use crate::alternate_sockets::AlternateSockets;
 use crate::completeness::{Incomplete, ReadResult};
-use crate::dump_guard::DumpGuard;
+use crate::dump_guard::{DumpGuard, is_announced};
 use crate::observer::Observer;
 
 /// The number of attempts: the first and the last in the kernel's own parts, the others on the
@@ -30,6 +30,21 @@ impl Observer {
         let mut seen: Vec<T> = Vec::new();
         let mut reason = Incomplete::Changing(kind);
         let mut undisturbed = false;
+        if is_announced(consistency) && !self.listener.is_open() {
+            let mut rows = Vec::new();
+            let mut guard = DumpGuard::new(&mut self.listener, consistency);
+            let (flaw, is_whole) = read(&mut self.socket, &mut guard, &mut rows)?;
+            if guard.is_broken_off {
+                self.replace_socket()?;
+            } else {
+                let repeated = sort(&mut rows);
+                // A row that cannot be read will not be by listening.
+                if flaw.is_some() || is_whole && !repeated {
+                    return Ok((rows, flaw));
+                }
+            }
+            self.listener.open()?;
+        }
         for attempt in 0..ATTEMPTS {
             let mut rows = Vec::new();
             let mut guard = DumpGuard::new(&mut self.listener, consistency);
@@ -45,10 +60,7 @@ impl Observer {
             let socket = alternate.unwrap_or(&mut self.socket);
             let (flaw, is_whole) = read(socket, &mut guard, &mut rows)?;
             undisturbed = is_whole;
-            if !rows.is_sorted_by(|a, b| a.key() <= b.key()) {
-                rows.sort_by_cached_key(Item::key);
-            }
-            let repeated = remove_repeated(&mut rows);
+            let repeated = sort(&mut rows);
             if flaw.is_some() {
                 merge_rows(&mut seen, rows);
                 return Ok((seen, flaw));
@@ -66,6 +78,14 @@ impl Observer {
         }
         Ok((seen, Some(reason)))
     }
+}
+
+/// Sorts rows by their keys and removes repetitions. Returns whether there were any.
+fn sort<T: Item + PartialEq>(rows: &mut Vec<T>) -> bool {
+    if !rows.is_sorted_by(|a, b| a.key() <= b.key()) {
+        rows.sort_by_cached_key(Item::key);
+    }
+    remove_repeated(rows)
 }
 
 /// Removes the repetitions among rows in key order, and returns whether there were any.

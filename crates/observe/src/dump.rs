@@ -1,5 +1,7 @@
 //! A single dump, decoded row by row.
 
+use std::ops::ControlFlow;
+
 use trueup_diff::Kind;
 use trueup_netlink::codec::{RowPosition, Undecodable};
 use trueup_netlink::{DumpStep, Error, Socket};
@@ -53,30 +55,34 @@ pub(crate) fn read_dump<T>(
     guard.open(socket)?;
     let before = items.len();
     let mut lost = None;
-    let dump = socket.dump(request, |step| match step {
-        DumpStep::Begin => {
-            items.truncate(before);
-            lost = None;
-            rows.begin();
-            guard.begin();
-        }
-        // A message of another type could hold anything.
-        DumpStep::Message(message) if message.header.kind != row_type => {
-            lost = Some(Incomplete::Undecodable(kind, "its type is another"));
-            guard.row(None);
-        }
-        DumpStep::Message(message) => match rows.row(message.body, items) {
-            Ok(position) => guard.row(position),
-            Err(undecodable) => {
-                lost = Some(Incomplete::Undecodable(kind, undecodable.why));
+    let dump = socket.dump_while(request, |step| {
+        match step {
+            DumpStep::Begin => {
+                items.truncate(before);
+                lost = None;
+                rows.begin();
+                guard.begin();
+            }
+            // A message of another type could hold anything.
+            DumpStep::Message(message) if message.header.kind != row_type => {
+                lost = Some(Incomplete::Undecodable(kind, "its type is another"));
                 guard.row(None);
             }
-        },
-        DumpStep::Part(length) => guard.part(length),
+            DumpStep::Message(message) => match rows.row(message.body, items) {
+                Ok(position) => guard.row(position),
+                Err(undecodable) => {
+                    lost = Some(Incomplete::Undecodable(kind, undecodable.why));
+                    guard.row(None);
+                }
+            },
+            DumpStep::Part(length) => return guard.part(length),
+        }
+        ControlFlow::Continue(())
     });
     match dump {
-        Ok(dump) if dump.complete => Ok((lost, guard.end(socket)?)),
-        Ok(_) => Ok((Some(Incomplete::Interrupted(kind)), false)),
+        Ok(None) => Ok((None, false)),
+        Ok(Some(dump)) if dump.complete => Ok((lost, guard.end(socket)?)),
+        Ok(Some(_)) => Ok((Some(Incomplete::Interrupted(kind)), false)),
         Err(error) => {
             items.truncate(before);
             Err(error)

@@ -14,9 +14,12 @@
 //! table of IPv4 it is a destination and a count among the routes to it, so that only changes of
 //! routes to the destinations at the border of two parts move it.
 //!
+//! A guard without a listener breaks a dump off that will come in several parts.
+//!
 //! A guard does not tell whether the rows are still current.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use trueup_diff::Family;
 use trueup_netlink::codec::{Consistency, RowPosition, address};
@@ -31,10 +34,17 @@ const FULL: usize = 16 * 1024;
 /// (`NLMSG_GOODSIZE` with pages of 4 KiB, and of more).
 const SMALL: [std::ops::RangeInclusive<usize>; 2] = [2_700..=3_776, 6_800..=7_872];
 
+/// Returns true if changes that disturb a dump are announced, so that a listener is of use.
+pub(crate) fn is_announced(consistency: Consistency) -> bool {
+    !matches!(consistency, Consistency::Flagged | Consistency::Unannounced)
+}
+
 /// Watches one dump, from its begin to its end.
 pub(crate) struct DumpGuard<'a> {
-    /// `None` where no event tells anything about the dump.
+    /// `None` where no event tells anything about the dump, or while none listens.
     listener: Option<&'a mut ChangeListener>,
+    /// The dump was broken off at the end of its first part.
+    pub(crate) is_broken_off: bool,
     consistency: Consistency,
     /// Something that may have moved the cursor changed.
     disturbed: bool,
@@ -59,9 +69,10 @@ pub(crate) struct DumpGuard<'a> {
 
 impl<'a> DumpGuard<'a> {
     pub(crate) fn new(listener: &'a mut ChangeListener, consistency: Consistency) -> DumpGuard<'a> {
-        let listens = !matches!(consistency, Consistency::Flagged | Consistency::Unannounced);
+        let listens = is_announced(consistency) && listener.is_open();
         DumpGuard {
             listener: listens.then_some(listener),
+            is_broken_off: false,
             consistency,
             disturbed: false,
             parts: 0,
@@ -116,12 +127,19 @@ impl<'a> DumpGuard<'a> {
         }
     }
 
-    /// Ends a part of so many bytes.
-    pub(crate) fn part(&mut self, length: usize) {
+    /// Ends a part of so many bytes, and breaks the dump off if that has shown that it cannot be
+    /// known to be complete.
+    pub(crate) fn part(&mut self, length: usize) -> ControlFlow<()> {
         let small = SMALL.iter().any(|small| small.contains(&length));
         self.is_short &= length < FULL && !small;
         self.drain_events();
         self.end_part();
+        self.is_broken_off =
+            !self.is_short && self.listener.is_none() && is_announced(self.consistency);
+        match self.is_broken_off {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 
     /// Ends the dump, and returns whether it is known to be complete.
@@ -132,7 +150,10 @@ impl<'a> DumpGuard<'a> {
         } else if self.consistency == Consistency::Unannounced {
             Ok(false)
         } else {
-            if !self.disturbed && self.listener.is_some() {
+            if self.listener.is_none() {
+                return Ok(false);
+            }
+            if !self.disturbed {
                 // A writer announces a change a little later, but before it releases the lock.
                 barrier(socket);
             }

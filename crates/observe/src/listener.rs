@@ -18,7 +18,9 @@ const READS: usize = 64;
 
 /// Listens to all kinds, unfiltered.
 pub(crate) struct ChangeListener {
-    events: Multicast,
+    namespace: Namespace,
+    /// The socket, once it is open.
+    events: Option<Multicast>,
     /// A change was announced that the kernel may not have made yet. It announces the delete of an
     /// IPv4 route before it deletes (`fib_table_delete` in net/ipv4/fib_trie.c), and that a link
     /// goes down before it removes the link's routes. Both happen under one lock (RTNL), so only
@@ -31,25 +33,42 @@ pub(crate) struct ChangeListener {
 }
 
 impl ChangeListener {
-    pub(crate) fn open(namespace: &Namespace) -> Result<ChangeListener, Error> {
-        Ok(ChangeListener {
-            events: listen(namespace)?,
+    /// Returns a listener that does not listen yet.
+    pub(crate) fn new(namespace: Namespace) -> ChangeListener {
+        ChangeListener {
+            namespace,
+            events: None,
             has_pending: true,
             log: None,
             is_resting: false,
-        })
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.events.is_some()
+    }
+
+    /// Begins to listen, unless it does.
+    pub(crate) fn open(&mut self) -> Result<&mut Multicast, Error> {
+        let events = match self.events.take() {
+            Some(events) => events,
+            None => listen(&self.namespace)?,
+        };
+        Ok(self.events.insert(events))
     }
 
     /// Has the kernel drop all events until the next call of another method.
     pub(crate) fn rest(&mut self) {
         self.log = None;
         // Where the kernel takes no filter, the queue fills, and that is a loss as any other.
-        self.is_resting = self.events.set_filter(&[Instruction::drop()]).is_ok();
+        let events = self.events.as_mut();
+        let rests = events.map(|events| events.set_filter(&[Instruction::drop()]).is_ok());
+        self.is_resting = rests.unwrap_or(false);
     }
 
     fn wake(&mut self) -> Result<(), Error> {
         if self.is_resting {
-            self.events.set_filter(&[])?;
+            self.open()?.set_filter(&[])?;
             self.is_resting = false;
             self.has_pending = true;
         }
@@ -93,6 +112,10 @@ impl ChangeListener {
     pub(crate) fn drain(&mut self, mut each: impl FnMut(Event)) -> Result<bool, Error> {
         const FULL: usize = 1024;
         self.wake()?;
+        self.open()?;
+        let Some(events) = &mut self.events else {
+            return Ok(false);
+        };
         let mut is_whole = true;
         let mut has_pending = self.has_pending;
         let mut each = |event| {
@@ -102,7 +125,7 @@ impl ChangeListener {
         let mut drained = Ok(false);
         let log = &mut self.log;
         for _ in 0..READS {
-            let read = self.events.receive(Duration::ZERO, |message| {
+            let read = events.receive(Duration::ZERO, |message| {
                 if let Some(log) = log {
                     log.add(&message);
                 }

@@ -13,6 +13,7 @@ use crate::listener::{ChangeListener, barrier};
 /// before the read begins.
 #[derive(Debug)]
 pub struct Observer {
+    namespace: Namespace,
     pub(crate) socket: Socket,
     pub(crate) listener: ChangeListener,
     pub(crate) alternate_sockets: AlternateSockets,
@@ -25,12 +26,38 @@ impl Observer {
     ///
     /// As [`Socket::open`] and [`Multicast::open`](trueup_netlink::Multicast::open).
     pub fn open(namespace: &Namespace) -> Result<Observer, Error> {
+        let mut observer = Observer::open_lazily(namespace)?;
+        observer.listener.open()?;
+        Ok(observer)
+    }
+
+    /// Opens the socket for requests, and that which listens only where a dump comes in several
+    /// parts: the part that was read is then read once more, and [`socket`](Self::socket) is another.
+    /// That saves a third of what it costs to read few objects once.
+    ///
+    /// It is not for use beside a [`Monitor`](crate::Monitor): a row may be read whose deletion has
+    /// been announced already.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_lazily(namespace: &Namespace) -> Result<Observer, Error> {
         let namespace = namespace.pinned()?;
         Ok(Observer {
             socket: Socket::open(&namespace)?,
-            listener: ChangeListener::open(&namespace)?,
-            alternate_sockets: AlternateSockets::new(namespace),
+            listener: ChangeListener::new(namespace.clone()),
+            alternate_sockets: AlternateSockets::new(namespace.clone()),
+            namespace,
         })
+    }
+
+    /// Replaces the socket for requests: the kernel goes on with a dump that was broken off, as long
+    /// as its socket is read.
+    pub(crate) fn replace_socket(&mut self) -> Result<(), Error> {
+        let timeout = self.socket.timeout();
+        self.socket = Socket::open(&self.namespace)?;
+        self.socket.set_timeout(timeout);
+        Ok(())
     }
 
     /// Returns the socket for requests, for use between two reads.

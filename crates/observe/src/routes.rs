@@ -1,11 +1,13 @@
 //! Routes, read without holding those that the caller does not want.
 
+use std::ops::ControlFlow;
+
 use trueup_diff::{DumpMatcher, Family, Mismatches, Route, RowMatch};
-use trueup_netlink::Error;
 use trueup_netlink::codec::route::Row;
 use trueup_netlink::codec::{
     Consistency, DumpQuery, KindCodec as _, ReadScope, RowPosition, Undecodable,
 };
+use trueup_netlink::{DumpStep, Error};
 
 use crate::completeness::Incomplete;
 use crate::dump::RowReader;
@@ -73,6 +75,47 @@ impl Observer {
         let (rows, incomplete) = all.into_sorted();
         Ok((rows, mismatches, incomplete))
     }
+
+    /// Matches the first routes within a scope, as many as the kernel sends at once, and returns
+    /// the mismatches among these rows. It costs two system calls and a socket, whatever the number
+    /// of routes, and tells what to expect of the whole.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn sample_routes(
+        &mut self,
+        scope: &ReadScope,
+        matcher: &mut DumpMatcher<'_>,
+    ) -> Result<Mismatches, Error> {
+        let mut mismatches = Mismatches::default();
+        for query in Route::dumps(scope, self.socket.strict()) {
+            let Consistency::Routes { family, .. } = query.consistency else {
+                continue;
+            };
+            matcher.begin(family);
+            // The kernel would go on with a dump that is broken off, so the socket is not kept.
+            let mut socket = self.alternate_sockets.open_another(&self.socket)?;
+            socket.dump_while(&query.request, |step| {
+                match step {
+                    DumpStep::Begin => {}
+                    DumpStep::Message(message) => {
+                        let row = Row::parse(message.body).ok().flatten();
+                        if let Some(row) = row.filter(|row| row.is_within(scope, &query)) {
+                            let _kept = match row.plain() {
+                                Some(row) => matcher.match_plain(row),
+                                None => matcher.match_route(&row.to_route()),
+                            };
+                        }
+                    }
+                    DumpStep::Part(_) => return ControlFlow::Break(()),
+                }
+                ControlFlow::Continue(())
+            })?;
+            mismatches.add(matcher.end(family, query.table));
+        }
+        Ok(mismatches)
+    }
 }
 
 /// Matches the rows of a dump as they arrive.
@@ -119,7 +162,7 @@ impl RowReader<Route> for MatchedDump<'_, '_> {
                 None => self.matcher.match_route(&row.to_route()),
             };
             match matched {
-                RowMatch::Matched => {}
+                RowMatch::Matched | RowMatch::Foreign => {}
                 RowMatch::Kept => items.push(row.to_route()),
                 RowMatch::KeptBoth(before) => items.extend([*before, row.to_route()]),
             }

@@ -1,6 +1,8 @@
 //! [`Snapshot`]: the objects of a namespace, and which kinds are complete.
 
-use trueup_diff::{ForwardingEntry, Kind, ObjectKind as _, Observed, OfKind, each_kind};
+use trueup_diff::{
+    ForwardingEntry, IfName, Kind, Link, ObjectKind as _, Observed, OfKind, each_kind,
+};
 use trueup_netlink::Error;
 use trueup_netlink::codec::link::DecodedLink;
 use trueup_netlink::codec::{ReadScope, forwarding, link};
@@ -42,22 +44,57 @@ impl Observer {
     /// When the kernel refuses or breaks off a dump, or does not answer. A kind that was read
     /// incompletely is no error: see [`Snapshot::incomplete`].
     pub fn snapshot(&mut self, scope: &ReadScope) -> Result<Snapshot, Error> {
-        let mut snapshot = Snapshot::default();
-        let observed = &mut snapshot.observed;
         let (mut links, incomplete) = self.links()?;
         link::name_peers(&mut links);
         let status = |link: &DecodedLink| (link.link.index, link.status);
-        observed.link_status = links.iter().map(status).collect();
-        observed.links = links.into_iter().map(|decoded| decoded.link).collect();
-        observed.links.sort_by_key(|link| link.name);
+        let link_status = links.iter().map(status).collect();
+        let mut links: Vec<Link> = links.into_iter().map(|decoded| decoded.link).collect();
+        links.sort_by_key(|link| link.name);
+        let mut snapshot = self.snapshot_beside(scope, &links)?;
+        snapshot.observed.link_status = link_status;
+        snapshot.observed.links = links;
         snapshot.mark_read(Kind::Link, incomplete);
+        snapshot.incomplete.sort_by_key(Incomplete::kind);
+        Ok(snapshot)
+    }
+
+    /// Reads the objects of a scope without the links, which were read before. The snapshot has
+    /// none of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn snapshot_beside(
+        &mut self,
+        scope: &ReadScope,
+        links: &[Link],
+    ) -> Result<Snapshot, Error> {
+        let mut snapshot = Snapshot::default();
         each_kind!(K => if K::KIND != Kind::Link && scope.kinds.contains(K::KIND) {
-            let links = &snapshot.observed.links;
             let (objects, incomplete) = read_kind::<K>(self, scope, links, |_| true)?;
             *OfKind::<K>::of_kind_mut(&mut snapshot.observed) = objects;
             snapshot.mark_read(K::KIND, incomplete);
         });
         Ok(snapshot)
+    }
+
+    /// Reads the index of the link of a name; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn link_index(&mut self, name: &IfName) -> Result<Option<u32>, Error> {
+        let mut request = Vec::new();
+        let _fixed_size = link::request_by_name(&mut request, name);
+        match self
+            .socket
+            .query(&request, |message| link::decode(message.body))
+        {
+            Ok(Ok(Some(decoded))) => Ok(Some(decoded.link.index)),
+            Ok(_) => Ok(None),
+            Err(error) if error.errno() == Some(libc::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads the links with their status and the indexes of veth peers.

@@ -178,8 +178,8 @@ impl<K> Queue<K> {
     }
 
     /// Closes the queue, and cancels all jobs that have not begun. Jobs that run go on and end
-    /// their tickets; no worker takes one after the call. It does not wait, so it may be called from
-    /// any thread.
+    /// their tickets; no worker takes one after the call. It does not wait: call it from any
+    /// thread.
     pub fn abort(&self) {
         self.owner.shared.refuse();
         drop(self.owner.shared.take_out());

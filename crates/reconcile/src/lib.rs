@@ -14,7 +14,7 @@ pub use class::ErrorClass;
 pub use hints::Hints;
 pub use ledger::{Claim, Ledger, LedgerError, LedgerScope, MemoryLedger};
 pub use limits::{Extent, OpKey, PassLimits};
-pub use report::{Outcome, Report, ReportedOp};
+pub use report::{EventCoverage, Outcome, Report, ReportedOp};
 pub use source::{Observation, Source, Subscribed};
 pub use status::{Condition, Status};
 pub use subscription::{Drained, Subscription};

@@ -47,10 +47,31 @@ pub trait Report {
         None
     }
 
+    /// Returns how much of what the pass was about is covered by the subscription: see
+    /// [`EventCoverage`]. Nothing by default.
+    fn coverage(&self) -> EventCoverage {
+        EventCoverage::Nothing
+    }
+
     /// Returns the number of contended objects: another writer removes or changes them repeatedly.
     fn contended(&self) -> usize {
         0
     }
+}
+
+/// How much of what a pass was about is covered by the subscription: it reports every later change
+/// of that, or that events were lost. A driver's timer is needed for the rest alone. A driver has to
+/// know every case, so the list is exhaustive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EventCoverage {
+    /// Nothing, or that is not known. Each interval a full pass is needed.
+    #[default]
+    Nothing,
+    /// A part. The rest counts as dirty at all times: a dirty pass looks at it, too. Each interval
+    /// a dirty pass is needed.
+    Part,
+    /// Everything. A full pass by the timer only finds what the subscription should have reported.
+    Everything,
 }
 
 /// An op in a report, as a driver sees it.

@@ -1,6 +1,6 @@
 //! The sockets in a namespace, kept from pass to pass while subscribed.
 
-use trueup_diff::{Kind, Kinds};
+use trueup_diff::{Desired, Kind, Kinds, Routes};
 use trueup_netlink::{Markers, Namespace, markers};
 use trueup_observe::Observer;
 
@@ -9,28 +9,61 @@ use crate::Error;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) observer: Observer,
-    /// What this kernel stores a protocol on, once it was asked.
-    markers: Option<Markers>,
+    /// What this kernel stores a protocol on, of the kinds that it was asked about.
+    markers: Option<(Kinds, Markers)>,
 }
+
+/// A dump of more routes comes in several parts.
+const MAX_IN_ONE_PART: usize = 256;
 
 impl Connection {
     pub(crate) fn open(namespace: &Namespace) -> Result<Connection, trueup_netlink::Error> {
-        Ok(Connection {
-            observer: Observer::open(namespace)?,
-            markers: None,
-        })
+        Ok(Connection::over(Observer::open(namespace)?))
     }
 
-    /// Finds out what this kernel stores a protocol on. It is asked once, and only where that
+    /// Opens the sockets of a pass without a subscription: where few routes are desired, no more of
+    /// them than it turns out to need.
+    pub(crate) fn open_once(
+        namespace: &Namespace,
+        desired: &Desired,
+    ) -> Result<Connection, trueup_netlink::Error> {
+        let routes = desired.routes.as_ref().map_or(0, Routes::len);
+        match routes > MAX_IN_ONE_PART {
+            true => Connection::open(namespace),
+            false => Ok(Connection::over(Observer::open_lazily(namespace)?)),
+        }
+    }
+
+    fn over(observer: Observer) -> Connection {
+        Connection {
+            observer,
+            markers: None,
+        }
+    }
+
+    /// Finds out what this kernel stores a protocol on. It is asked once, and only about what
     /// matters to one of the kinds.
     pub(crate) fn markers(&mut self, kinds: Kinds) -> Result<Option<Markers>, Error> {
-        let matters = |kind: &Kind| {
-            // With a link go addresses, of which not all are foreign.
-            *kind != Kind::Route && *kind != Kind::Nexthop && kinds.contains(*kind)
-        };
-        if self.markers.is_none() && Kind::ALL.iter().any(matters) {
-            self.markers = Some(markers(self.observer.socket())?);
+        let mut asked = Kinds::NONE;
+        for kind in Kind::ALL.into_iter().filter(|kind| kinds.contains(*kind)) {
+            asked = match kind {
+                Kind::Route | Kind::Nexthop => asked,
+                Kind::Rule | Kind::Neighbour => asked.with(kind),
+                // With a link go addresses, and with these neighbours: not all of them are foreign.
+                Kind::Link | Kind::Address => asked.with(Kind::Address).with(Kind::Neighbour),
+                _ => Kinds::ALL,
+            };
         }
-        Ok(self.markers)
+        if asked == Kinds::NONE {
+            return Ok(None);
+        }
+        match self.markers {
+            Some((known, markers)) if known == asked => Ok(Some(markers)),
+            _ => {
+                let found = markers(self.observer.socket(), asked)?;
+                self.markers = Some((asked, found));
+                Ok(Some(found))
+            }
+        }
     }
 }

@@ -126,10 +126,11 @@ impl MonitorHandle {
     }
 
     /// Sets what is to be reported from now on, as of the read that has just been. Unless the pass
-    /// was quiet, whatever happens may be what an undone op waits for.
-    pub(crate) fn set_scope(&self, quiet: WatchScope, is_quiet: bool) {
+    /// was quiet, whatever happens may be what an undone op waits for. Returns false if that is not
+    /// what is reported: the subscription has ended, or the kernel does not take the filter.
+    pub(crate) fn set_scope(&self, quiet: WatchScope, is_quiet: bool) -> bool {
         let Some(state) = self.state.upgrade() else {
-            return;
+            return false;
         };
         let mut state = lock(&state);
         let is_unheard = state.scope.as_ref().is_some_and(|before| {
@@ -147,18 +148,19 @@ impl MonitorHandle {
             return state.set_scope(scope);
         };
         if *before == scope {
-            return;
+            return true;
         }
         let is_unreported = |kind: &Kind| {
             scope.any_protocol.contains(*kind) && !before.any_protocol.contains(*kind)
         };
         let is_unreported = is_unheard || Kind::ALL.iter().any(is_unreported);
-        state.set_scope(scope);
+        let is_set = state.set_scope(scope);
         if is_unreported {
             // What happened to those since the read was not reported.
             state.unread = DirtySet::everything();
             state.deliver(Drained::Hint);
         }
+        is_set
     }
 }
 
@@ -173,12 +175,14 @@ struct MonitorState {
 }
 
 impl MonitorState {
-    fn set_scope(&mut self, scope: WatchScope) {
-        // Where the kernel does not take the filter, the former one stays, and a pass over
-        // everything finds the rest.
-        if self.monitor.set_scope(scope.clone()).is_ok() {
+    /// Returns false if the kernel does not take the filter. Then the former one stays, and a pass
+    /// over everything finds the rest.
+    fn set_scope(&mut self, scope: WatchScope) -> bool {
+        let is_set = self.monitor.set_scope(scope.clone()).is_ok();
+        if is_set {
             self.scope = Some(scope);
         }
+        is_set
     }
 
     fn drain_for_driver(&mut self) -> Result<Drained, Error> {

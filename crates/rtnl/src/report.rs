@@ -7,7 +7,7 @@ use std::time::Duration;
 use trueup_apply::{Failure, Outcome, Pending};
 use trueup_diff::{Action, Conflict, Devices, Hold, Object, Op, Plan, Reason};
 use trueup_observe::Incomplete;
-use trueup_reconcile::{self as reconcile, OpKey, ReportedOp, Status};
+use trueup_reconcile::{self as reconcile, EventCoverage, OpKey, ReportedOp, Status};
 
 use crate::history::StatusChanges;
 use crate::object_id::object_id;
@@ -27,6 +27,8 @@ pub struct Report {
     pub(crate) adopted: Vec<Object>,
     pub(crate) overwritten: Vec<Object>,
     pub(crate) statuses: StatusChanges,
+    /// Whether the subscription reports what changes in the namespace from now on.
+    pub(crate) is_covered: bool,
     pub(crate) requeue_after: Option<Duration>,
 }
 
@@ -184,6 +186,15 @@ impl trueup_reconcile::Report for Report {
             _ => None,
         });
         left.chain(self.requeue_after).min()
+    }
+
+    /// No event reports that the namespace is gone, or that another has its name: a dirty pass finds
+    /// that.
+    fn coverage(&self) -> EventCoverage {
+        match self.is_covered {
+            true => EventCoverage::Part,
+            false => EventCoverage::Nothing,
+        }
     }
 
     fn contended(&self) -> usize {

@@ -72,7 +72,7 @@ impl Rtnl {
         ledger: &dyn Ledger,
         options: &Options,
     ) -> Result<Planned, Error> {
-        let connection = &mut self.open(scope)?;
+        let connection = &mut self.open(scope, desired)?;
         let limits = PassLimits::default();
         let nothing = Kinds::NONE;
         let (_, next) = self.dry_run(connection, desired, ledger, options, &limits, nothing)?;
@@ -126,7 +126,7 @@ impl Rtnl {
         let nothing = Desired::default();
         let desired = desired.unwrap_or(&nothing);
         let asked = Kinds::NONE.with(query.kind());
-        let connection = &mut self.open(scope)?;
+        let connection = &mut self.open(scope, desired)?;
         let (pass, next) = self.dry_run(connection, desired, ledger, options, limits, asked)?;
         let resolved = pass.resolve_all(&next)?;
         let view = &pass.ledger_view;
@@ -155,10 +155,14 @@ impl Rtnl {
     }
 
     /// Opens sockets in the namespace, which has to be that of the subscription, if there is one.
-    fn open(&self, scope: &Namespace) -> Result<Connection, Error> {
+    fn open(&self, scope: &Namespace, desired: &Desired) -> Result<Connection, Error> {
         let pinned = scope.pinned().map_err(|error| self.open_error(error))?;
         self.require_bound(scope, &pinned)?;
-        Connection::open(&pinned).map_err(|error| self.open_error(error))
+        let opened = match self.monitor {
+            Some(_) => Connection::open(&pinned),
+            None => Connection::open_once(&pinned, desired),
+        };
+        opened.map_err(|error| self.open_error(error))
     }
 
     /// Refuses a namespace that is not that of the subscription, if there is one.
@@ -186,7 +190,7 @@ impl Rtnl {
 
     /// Takes the sockets of the last pass, or opens others, in the namespace, which has to be that
     /// of the subscription, if there is one.
-    fn connect(&mut self, scope: &Namespace) -> Result<Connection, Error> {
+    fn connect(&mut self, scope: &Namespace, desired: &Desired) -> Result<Connection, Error> {
         let kept = self.connection.take();
         // Once the subscription has ended, a pass may be over another namespace.
         if let Some(kept) = kept.filter(|_| self.bound_to().is_some()) {
@@ -197,7 +201,7 @@ impl Rtnl {
             // The port of a socket that is closed may be another's by now.
             monitor.ignore_own_writes(None);
         }
-        self.open(scope)
+        self.open(scope, desired)
     }
 }
 
@@ -254,7 +258,7 @@ impl Source for Rtnl {
         if let Some(monitor) = &self.monitor {
             monitor.cover(desired.managed(), options.protocol());
         }
-        let mut connection = self.connect(namespace)?;
+        let mut connection = self.connect(namespace, desired)?;
         let port = connection.observer.socket().port_id();
         if let Some(monitor) = &self.monitor {
             monitor.ignore_own_writes(Some(port));
@@ -286,7 +290,10 @@ impl Source for Rtnl {
         scope: &Namespace,
         _options: &Options,
     ) -> Result<Observation<Snapshot>, Error> {
-        let mut observer = Observer::open(scope)?;
+        let mut observer = match self.monitor {
+            Some(_) => Observer::open(scope)?,
+            None => Observer::open_lazily(scope)?,
+        };
         Ok(Observation::Observed(
             observer.snapshot(&ReadScope::whole())?,
         ))

@@ -23,12 +23,13 @@ const BEYOND: u16 = 0x2000;
 /// kinds. Those of routes and nexthop objects are always kept, and links have none.
 ///
 /// ```
+/// use trueup_diff::Kinds;
 /// use trueup_netlink::{Marker, Socket, markers};
 /// use trueup_testkit::model::Kernel;
 /// use trueup_testkit::{Kind, mask};
 ///
 /// let older = mask(Kernel::new().namespace(), &[Kind::Address]);
-/// let found = markers(&mut Socket::open(&older)?)?;
+/// let found = markers(&mut Socket::open(&older)?, Kinds::ALL)?;
 /// assert_eq!(found.address, Marker::NotKept);
 /// assert_eq!(found.rule, Marker::Kept);
 /// # Ok::<(), trueup_netlink::Error>(())

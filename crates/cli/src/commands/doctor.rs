@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 use serde::Serialize;
-use trueup::diff::Kind;
+use trueup::diff::{Kind, Kinds};
 use trueup::journal::{self, Journal};
 use trueup::netlink::{Marker, Markers, Socket, boot_id, markers};
 use trueup::observe::RECEIVE_BUFFER;
@@ -161,7 +161,7 @@ impl Findings {
                 wanted: RECEIVE_BUFFER,
                 obtained: socket.set_receive_buffer(RECEIVE_BUFFER)?,
             },
-            ownership: ownership(&markers(&mut socket)?),
+            ownership: ownership(&markers(&mut socket, Kinds::ALL)?),
             state_directory: place.map(|place| LossyPath(place.directory().to_owned())),
             journals,
             problems,

@@ -33,7 +33,7 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
         output::note(format_args!("the state is incomplete: {doubt}"));
     }
     let mut socket = Socket::open(&target.namespace)?;
-    let unstored = match markers(&mut socket)?.address {
+    let unstored = match markers(&mut socket, Kinds::NONE.with(Kind::Address))?.address {
         Marker::NotKept => Kinds::NONE.with(Kind::Address),
         _ => Kinds::NONE,
     };

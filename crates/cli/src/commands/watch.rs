@@ -47,9 +47,13 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct Watch {
     /// The desired state, TOML or JSON
     file: PathBuf,
-    /// Time from the end of a full pass to the next
+    /// Time from the end of a full pass to the next, at least
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = interval)]
     interval: Duration,
+    /// While events are received, that time in multiples of what the last full pass took, at least;
+    /// 0: the interval alone counts
+    #[arg(long, value_name = "TIMES", default_value = "100")]
+    interval_factor: u32,
     /// Time from the first event of a change to the pass that reads it
     #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = debounce)]
     debounce: Duration,
@@ -109,6 +113,7 @@ impl Watch {
     fn config(&self) -> Config {
         let config = Config::default()
             .with_interval(self.interval)
+            .with_interval_factor(self.interval_factor)
             .with_debounce(self.debounce)
             .with_jitter(self.jitter);
         match self.ops_limit {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trueup::apply::{Failure, Pending};
 use trueup::diff::{Conflict, Devices};
-use trueup::reconcile::{self, OpKey, Outcome, ReportedOp, Status};
+use trueup::reconcile::{self, EventCoverage, OpKey, Outcome, ReportedOp, Status};
 use trueup::rtnl::{self, Finding, OpOutcome, OwnershipRule};
 use trueup::sysctl;
 
@@ -169,6 +169,17 @@ impl reconcile::Report for Report {
             .and_then(reconcile::Report::requeue_after);
         let network = self.last().filter_map(reconcile::Report::requeue_after);
         network.chain(settings).min()
+    }
+
+    /// Sysctls have no events: each pass reads them, also a dirty one.
+    fn coverage(&self) -> EventCoverage {
+        let network = self.network.last().map(reconcile::Report::coverage);
+        let is_ended = self.aborted.is_none() && self.settings_error.is_none();
+        let network = network.filter(|_| is_ended).unwrap_or_default();
+        match self.settings.is_empty() {
+            true => network,
+            false => network.min(EventCoverage::Part),
+        }
     }
 
     fn contended(&self) -> usize {

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use trueup::driver::ObjectStatus;
 use trueup::reconcile::{Condition, ErrorClass, Status};
 
 use super::{clean, count};
@@ -59,11 +61,38 @@ impl StatusCounts {
     }
 }
 
+/// A status, and what the loop knows of its object: the same as the view shows.
+#[derive(Clone, Debug)]
+pub(crate) struct StatusEntry {
+    pub(crate) status: Arc<Status>,
+    /// When the object came to have a status.
+    pub(crate) since: SystemTime,
+    /// How often its op has failed since it last succeeded.
+    pub(crate) tries: u32,
+    /// When its op is tried again at the latest.
+    pub(crate) next_try: Option<SystemTime>,
+}
+
+impl From<ObjectStatus> for StatusEntry {
+    fn from(of: ObjectStatus) -> StatusEntry {
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        let next_try = of
+            .next_try
+            .map(|at| wall + at.saturating_duration_since(now));
+        StatusEntry {
+            status: of.status,
+            since: of.since,
+            tries: of.tries,
+            next_try,
+        }
+    }
+}
+
 /// How the statuses have changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StatusChanges {
     /// The statuses that are new, or not what they were.
-    changed: Vec<Arc<Status>>,
+    changed: Vec<StatusEntry>,
     /// The former statuses of objects that have none any more.
     cleared: Vec<Arc<Status>>,
     /// True if `changed` has every status that there is, because the changes are not known.
@@ -72,10 +101,12 @@ pub(crate) struct StatusChanges {
 
 impl StatusChanges {
     /// Returns these changes, in the order of the objects.
-    pub(crate) fn new(mut changed: Vec<Arc<Status>>, mut cleared: Vec<Arc<Status>>) -> Self {
-        for list in [&mut changed, &mut cleared] {
-            list.sort_by(|one, other| (one.kind, &one.object).cmp(&(other.kind, &other.object)));
-        }
+    pub(crate) fn new(mut changed: Vec<StatusEntry>, mut cleared: Vec<Arc<Status>>) -> Self {
+        let order = |one: &Status, other: &Status| {
+            (one.kind, &one.object).cmp(&(other.kind, &other.object))
+        };
+        changed.sort_by(|one, other| order(&one.status, &other.status));
+        cleared.sort_by(|one, other| order(one, other));
         StatusChanges {
             changed,
             cleared,
@@ -84,7 +115,7 @@ impl StatusChanges {
     }
 
     /// Returns every status, in place of changes that are not known.
-    pub(crate) fn snapshot(all: Vec<Arc<Status>>) -> Self {
+    pub(crate) fn snapshot(all: Vec<StatusEntry>) -> Self {
         StatusChanges {
             changed: all,
             cleared: Vec::new(),
@@ -108,8 +139,8 @@ impl StatusChanges {
                 "! too many objects changed at once to name each: all that are not in place follow"
             )?;
         }
-        for status in &self.changed {
-            writeln!(out, "{}", clean(&status_text(status)))?;
+        for entry in &self.changed {
+            writeln!(out, "{}", clean(&status_text(&entry.status)))?;
         }
         for status in &self.cleared {
             let Status {
@@ -125,8 +156,13 @@ impl StatusChanges {
     }
 
     /// Returns the statuses that are new or changed, as JSON.
-    pub(super) fn changed(&self) -> impl Iterator<Item = StatusRecord<'_>> {
-        self.changed.iter().map(|status| StatusRecord::new(status))
+    pub(super) fn changed(&self) -> impl Iterator<Item = EntryRecord<'_>> {
+        self.changed.iter().map(|entry| EntryRecord {
+            of: StatusRecord::new(&entry.status),
+            since: seconds(entry.since),
+            tries: entry.tries,
+            next_try: entry.next_try.map(seconds),
+        })
     }
 
     /// Returns the former statuses of objects that have none any more, as JSON.
@@ -159,6 +195,22 @@ pub(super) struct StatusRecord<'a> {
     condition: &'static str,
     #[serde(flatten)]
     cause: Cause<'a>,
+}
+
+/// A status as JSON, with what the loop knows of its object.
+#[derive(Serialize)]
+pub(super) struct EntryRecord<'a> {
+    #[serde(flatten)]
+    of: StatusRecord<'a>,
+    since: f64,
+    tries: u32,
+    next_try: Option<f64>,
+}
+
+/// Returns the seconds since 1970, to the millisecond.
+pub(crate) fn seconds(time: SystemTime) -> f64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs_f64() * 1e3).round() / 1e3
 }
 
 /// The details of a condition.
@@ -214,12 +266,24 @@ impl StatusRecord<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
 
     fn status(object: &str, condition: Condition) -> Arc<Status> {
         Arc::new(Status::new("route", object, condition))
+    }
+
+    fn entry(object: &str, condition: Condition) -> StatusEntry {
+        let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
+        StatusEntry {
+            status: status(object, condition),
+            since: at(1_700_000_000_250),
+            tries: 3,
+            next_try: Some(at(1_700_000_060_500)),
+        }
     }
 
     fn changes() -> StatusChanges {
@@ -232,10 +296,7 @@ mod tests {
         let conflict = Condition::Conflict { foreign };
         let why = "the pass ended before its turn".to_owned();
         StatusChanges::new(
-            vec![
-                status("10.2.0.0/16", failed),
-                status("10.1.0.0/16", conflict),
-            ],
+            vec![entry("10.2.0.0/16", failed), entry("10.1.0.0/16", conflict)],
             vec![status("10.3.0.0/16", Condition::Pending { why })],
         )
     }
@@ -254,7 +315,7 @@ mod tests {
              ! route 10.2.0.0/16   (failed: Network is unreachable (ENETUNREACH) (dependency))\n\
              = route 10.3.0.0/16   (no longer pending: the pass ended before its turn)\n"
         );
-        let hostile = status(
+        let hostile = entry(
             "10.4.0.0/16 dev x\x1b[2J",
             Condition::StoredOtherwise { stored: None },
         );
@@ -267,7 +328,7 @@ mod tests {
     #[test]
     fn a_status_in_json_has_what_is_known_of_its_condition() {
         let changes = changes();
-        let json = |record: StatusRecord<'_>| serde_json::to_value(record).unwrap();
+        let json = |record: EntryRecord<'_>| serde_json::to_value(record).unwrap();
         let changed: Vec<_> = changes.changed().map(json).collect();
         assert_eq!(changed[0]["foreign"], "10.1.0.0/16 via 10.9.0.1");
         assert_eq!(
@@ -279,8 +340,12 @@ mod tests {
                 "class": "dependency",
                 "errno": 101,
                 "message": "Network is unreachable (ENETUNREACH)",
+                "since": 1_700_000_000.25,
+                "tries": 3,
+                "next_try": 1_700_000_060.5,
             })
         );
+        let json = |record: StatusRecord<'_>| serde_json::to_value(record).unwrap();
         let cleared: Vec<_> = changes.cleared().map(json).collect();
         assert_eq!(cleared[0]["reason"], "the pass ended before its turn");
     }

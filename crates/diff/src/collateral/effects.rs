@@ -119,7 +119,7 @@ impl<'a> Effects<'a> {
         let Object::Link(link) = &op.object else {
             return hit;
         };
-        match (op.action, op.was.as_deref()) {
+        match (op.action, op.was().as_deref()) {
             (Action::Delete, _) => return self.of_delete(link.index),
             (Action::Update, Some(Object::Link(was))) => self.change(was, link, &mut hit),
             // What was just created becomes a port.

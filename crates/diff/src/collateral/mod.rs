@@ -387,7 +387,8 @@ fn left_by(op: &Op) -> Option<u32> {
     let Object::Route(route) = &op.object else {
         return None;
     };
-    let was = op.was.as_deref().and_then(|was| was.try_into().ok());
+    let was = op.was();
+    let was = was.as_deref().and_then(|was| was.try_into().ok());
     route.nexthop_left(op.action, was)
 }
 

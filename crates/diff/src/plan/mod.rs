@@ -9,6 +9,7 @@ mod order;
 
 use std::collections::BTreeSet;
 
+use self::build::ListedRoutes;
 use crate::collateral::Effects;
 use crate::desired::Desired;
 use crate::devices::Devices;
@@ -17,7 +18,8 @@ use crate::kinds::{Item as _, Kind, Kinds, Object, Route, RouteKey};
 use crate::observed::Observed;
 use crate::op::Op;
 use crate::ownership::{Owned, Policy};
-use crate::resolve::{Resolved, resolve};
+use crate::resolve::{Resolved, ResolvedDevices, resolve, resolve_all_but_routes};
+use crate::routes::{ResolvedRoutes, Routes};
 use crate::values::Dev;
 
 /// A foreign object on a key that we desire. It is left as it is.
@@ -163,6 +165,31 @@ pub fn plan(
     plan_resolved(&resolved, observed, owned)
 }
 
+/// Plans a pass with names that have been resolved already, against the same observation, as
+/// [`plan_resolved`] does with what [`resolve_with`](crate::resolve_with) returns. Routes are
+/// resolved one by one: at no time there is a list of all.
+///
+/// # Errors
+///
+/// As [`plan`].
+pub fn plan_with(
+    desired: &Desired,
+    routes: Option<(&Routes, &ResolvedRoutes)>,
+    devices: &ResolvedDevices,
+    observed: &Observed,
+    owned: &Owned,
+    policy: impl Into<Policy>,
+) -> Result<Plan, DesiredError> {
+    let resolved = resolve_all_but_routes(desired, routes, devices, observed, policy)?;
+    let all = routes.map(|(routes, all)| (routes, all.for_routes(routes, &resolved.devices)));
+    let routes = all.as_ref().map(|(routes, all)| ListedRoutes {
+        routes,
+        resolved: all,
+    });
+    let findings = build::find(&resolved, routes, observed, owned)?;
+    order::arrange(findings, &resolved, observed)
+}
+
 /// Plans a pass from what has been resolved already, against the same observation.
 ///
 /// # Errors
@@ -173,6 +200,6 @@ pub fn plan_resolved(
     observed: &Observed,
     owned: &Owned,
 ) -> Result<Plan, DesiredError> {
-    let findings = build::find(desired, observed, owned)?;
+    let findings = build::find(desired, None, observed, owned)?;
     order::arrange(findings, desired, observed)
 }

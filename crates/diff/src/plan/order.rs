@@ -49,6 +49,7 @@ pub(crate) fn arrange(
         conflicts,
         shared,
         adopted,
+        ..
     } = found;
     let depth = depths(desired, observed)?;
     // A plan may be of a million routes: what it cannot have is not looked for in it.

@@ -36,7 +36,8 @@ impl fmt::Display for OpWords<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let OpWords(op, devices) = *self;
         with_object!(&op.object, object: K => {
-            let was = op.was.as_deref().and_then(|was| <&K>::try_from(was).ok());
+            let was = op.was();
+            let was = was.as_deref().and_then(|was| <&K>::try_from(was).ok());
             let words = match op.action {
                 Action::Create => Words::Create,
                 Action::Update => Words::Update(was),

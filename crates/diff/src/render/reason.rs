@@ -53,13 +53,13 @@ impl fmt::Display for ReasonText<'_> {
 
 /// Every field that differs, with what it was.
 fn differences(f: &mut fmt::Formatter<'_>, op: &Op, devices: &Devices) -> fmt::Result {
-    let Some(was) = op.was.as_deref() else {
+    let Some(was) = op.was() else {
         return f.write_str("differs");
     };
-    let fields = op.object.differences(was);
+    let fields = op.object.differences(&was);
     for (at, Difference { field, .. }) in fields.iter().enumerate() {
         let separator = if at == 0 { "" } else { "; " };
-        let former = with_object!(was, was => was.field(field, devices));
+        let former = with_object!(&*was, was => was.field(field, devices));
         match former {
             Some(former) => write!(f, "{separator}{field}: was {former}")?,
             None => write!(f, "{separator}{field}")?,

@@ -130,10 +130,8 @@ impl Said {
         link.alias = None;
         let nothing = format!("link set dev {}", Word(link.name.as_bytes()));
         let object = link.into();
-        let rest = Op {
-            object,
-            ..op.clone()
-        };
+        let mut rest = op.clone();
+        rest.object = object;
         let rest = Command(&rest, devices).to_string();
         if is_sayable(&rest) {
             Said::ButTheAlias(command, (rest != nothing).then_some(rest))

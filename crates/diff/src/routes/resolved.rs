@@ -1,6 +1,7 @@
 //! [`ResolvedRoutes`]: desired routes whose devices were found. The work is done once for each
 //! value, not for each route, and once for one observation.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -175,44 +176,47 @@ impl ResolvedRoutes {
         outside
     }
 
-    /// Returns routes as they are observed once they are in the kernel, in the order of their keys.
-    ///
-    /// If these are other routes than were resolved, or other devices, they are resolved here, and
-    /// point at the same nexthop objects.
-    ///
-    /// # Errors
-    ///
-    /// When a route names a device that is not there, or is such that the kernel would store
-    /// something else.
-    pub(crate) fn list<D: DeviceName>(
+    /// Returns these for other routes, or other devices, than were resolved: they are resolved here,
+    /// and point at the same nexthop objects.
+    pub(crate) fn for_routes<D: DeviceName>(
         &self,
         routes: &Routes<D>,
         devices: &Devices,
-    ) -> Result<Vec<Route>, DesiredError> {
-        if !self.covers(routes) || self.devices != *devices {
-            let mut others = ResolvedRoutes::new(routes, devices, self.marker);
-            others.point_at(Arc::clone(&self.table));
-            return others.list(routes, devices);
+    ) -> Cow<'_, ResolvedRoutes> {
+        if self.covers(routes) && self.devices == *devices {
+            return Cow::Borrowed(self);
         }
-        let wrong = |index, problem| Err(DesiredError::new(Kind::Route, index, problem));
-        let mut list = Vec::with_capacity(routes.len());
-        for (index, (key, id)) in routes.ids().enumerate() {
+        let mut others = ResolvedRoutes::new(routes, devices, self.marker);
+        others.point_at(Arc::clone(&self.table));
+        Cow::Owned(others)
+    }
+
+    /// Returns routes as they are observed once they are in the kernel, in the order of their keys.
+    /// They are [those](Self::for_routes) that were resolved, or a part of them.
+    ///
+    /// Of a route that names a device that is not there, or is such that the kernel would store
+    /// something else, there is an error.
+    pub(crate) fn list<D: DeviceName>(
+        &self,
+        routes: &Routes<D>,
+    ) -> impl Iterator<Item = Result<Route, DesiredError>> {
+        let wrong = |index, problem| Some(Err(DesiredError::new(Kind::Route, index, problem)));
+        let ids = routes.ids().enumerate();
+        ids.filter_map(move |(index, (key, id))| {
             if let Err(what) = check_key(routes, key) {
                 return wrong(index, Problem::Invalid(what));
             }
-            match self.values.get(id as usize) {
-                Some(Some(Ok(route))) => {
+            match self.values.get(id as usize)?.as_ref()? {
+                Ok(route) => {
                     let mut route = route.clone().with_key(key.unpack());
                     if let Some(Some(object)) = self.objects.get(id as usize) {
                         route.nexthops = pointing_at(*object);
                     }
-                    list.push(route);
+                    Some(Ok(route))
                 }
-                Some(Some(Err(problem))) => return wrong(index, problem.clone()),
-                _ => {}
+                Err(problem) => wrong(index, problem.clone()),
             }
-        }
-        Ok(list)
+        })
     }
 }
 
@@ -271,7 +275,8 @@ mod tests {
     }
 
     fn listed(resolved: &ResolvedRoutes, routes: &Routes<Dev>) -> Vec<Route> {
-        resolved.list(routes, &Devices::default()).unwrap()
+        let resolved = resolved.for_routes(routes, &Devices::default());
+        resolved.list(routes).collect::<Result<_, _>>().unwrap()
     }
 
     #[test]

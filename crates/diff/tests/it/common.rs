@@ -659,7 +659,7 @@ impl World {
     fn record(&mut self, op: &Op, object: Option<Object>) {
         let kind = op.object.kind();
         let key = object.as_ref().unwrap_or(&op.object).key();
-        match (op.reason, op.was.as_deref()) {
+        match (op.reason, op.was().as_deref()) {
             (Reason::Overridden, Some(was)) => {
                 self.owned.former.insert(key.clone(), was.clone());
             }
@@ -846,7 +846,7 @@ impl World {
             );
             return;
         }
-        let was = match (op.action, op.was.as_deref()) {
+        let was = match (op.action, op.was().as_deref()) {
             (Action::Create, _) => {
                 let same = self
                     .objects()

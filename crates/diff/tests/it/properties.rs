@@ -1,5 +1,6 @@
 //! Properties of the diff and of plans, over random states.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::{
@@ -9,8 +10,8 @@ use proptest::prelude::*;
 use trueup_diff::{
     Action, Desired, Dev, Difference, DumpMatcher, Family, Hold, Item, Kind, Link, Mismatches,
     Object, ObjectKey, Observed, Op, Plan, ProvenBy, Reason, Resolved, ResolvedDevices,
-    ResolvedRoutes, Route, RouteKey, Routes, RowMatch, plan_resolved, proof, resolve, resolve_with,
-    three_way, two_way,
+    ResolvedRoutes, Route, RouteKey, Routes, RowMatch, plan_resolved, plan_with, proof, resolve,
+    resolve_with, three_way, two_way,
 };
 
 type Pair = (u8, u8);
@@ -261,7 +262,7 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
     for object in world.foreign() {
         let may_change = plan.ops.iter().any(|op| {
             let link = object.kind() == Kind::Link && op.object.key() == object.key();
-            op.was.as_deref() == Some(&object) && op.reason == Reason::Overridden
+            op.was().as_deref() == Some(&object) && op.reason == Reason::Overridden
                 || link && (is_set_up_only(&op.object) || world.is_taken(&object))
         });
         let same = |other: &Object| match (&object, other) {
@@ -285,10 +286,12 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
     for op in &plan.ops {
         let target = match op.action {
             Action::Create => continue,
-            Action::Update => op.was.as_deref(),
-            Action::Delete => Some(&op.object),
+            Action::Update => op.was(),
+            Action::Delete => Some(Cow::Borrowed(&op.object)),
         };
-        let Some(target) = target else { continue };
+        let Some(target) = target.as_deref() else {
+            continue;
+        };
         if world.is_ours(target) || is_passing(target) {
             prop_assert!(op.reason != Reason::Overridden, "{op:?}");
             continue;
@@ -458,7 +461,7 @@ proptest! {
         let moves = |op: &&Op| made_anew && !op.object.devices().is_empty();
         for op in again.ops.iter().filter(|op| op.reason != Reason::Recreated && !moves(op)) {
             prop_assert!(!plan.adopted.contains(&op.object), "{op:?}");
-            prop_assert!(!op.was.as_deref().is_some_and(|was| plan.adopted.contains(was)), "{op:?}");
+            prop_assert!(!op.was().is_some_and(|was| plan.adopted.contains(&was)), "{op:?}");
         }
         spares_strangers(&after, &desired, &again)?;
         // Nothing is desired any more.
@@ -565,7 +568,7 @@ proptest! {
             let (creates, updates, deletes) =
                 (count(Action::Create), count(Action::Update), count(Action::Delete));
             let held = observed.iter().filter(|object| object.key() == key).count();
-            let fresh = ops.iter().all(|op| op.action != Action::Update || op.was.is_none());
+            let fresh = ops.iter().all(|op| op.action != Action::Update || op.was().is_none());
             prop_assert!(creates <= 1 && updates <= 1);
             prop_assert!(creates + updates <= 1 || (matches!(key, ObjectKey::Link(_)) && fresh));
             prop_assert!(deletes <= held);
@@ -636,47 +639,64 @@ proptest! {
         let former = owned.former.keys().chain(owned.returning.keys()).filter_map(of_ledger);
         let resolved = ResolvedRoutes::new(routes, devices.devices(), policy.marker);
         let outside = resolved.outside_domain(routes, &observed.links, owned, policy);
-        let kept = owned.routes.keys().copied().chain(former).chain(outside).collect();
-        let mut matcher = DumpMatcher::new(routes, &resolved, kept);
-        let mut rest = world.clone();
-        let mut rows = std::mem::take(&mut rest.observed.routes);
-        rows.sort_by_key(Item::key);
-        let mut mismatches = Mismatches::default();
-        for family in [Family::Inet, Family::Inet6] {
-            matcher.begin(family);
-            for row in rows.iter().filter(|row| row.family() == family) {
-                let verdict = match row.protocol == world.policy.marker {
-                    true => matcher.match_route(row),
-                    false => RowMatch::Kept,
-                };
-                match verdict {
-                    RowMatch::Matched => {}
-                    RowMatch::Kept => rest.observed.routes.push(row.clone()),
-                    RowMatch::KeptBoth(before) => {
-                        prop_assert_eq!(before.key(), row.key());
-                        rest.observed.routes.extend([*before, row.clone()]);
+        let kept = owned.routes.keys().copied().chain(former).chain(outside);
+        let kept: BTreeSet<RouteKey> = kept.collect();
+        // A dump is of our routes alone, or of all writers'.
+        for is_of_all in [false, true] {
+            let mut matcher = DumpMatcher::new(routes, &resolved, kept.clone());
+            let mut rest = world.clone();
+            let mut rows = std::mem::take(&mut rest.observed.routes);
+            rows.sort_by_key(Item::key);
+            let is_ours = |row: &Route| row.protocol == world.policy.marker;
+            let mut there = Vec::new();
+            let mut mismatches = Mismatches::default();
+            for family in [Family::Inet, Family::Inet6] {
+                matcher.begin(family);
+                for row in rows.iter().filter(|row| row.family() == family) {
+                    if !is_of_all && !is_ours(row) {
+                        rest.observed.routes.push(row.clone());
+                        continue;
+                    }
+                    match matcher.match_route(row) {
+                        RowMatch::Matched => {}
+                        // What it depends on is asked then.
+                        RowMatch::Foreign => {
+                            let key = row.key();
+                            prop_assert!(!is_ours(row) && !kept.contains(&key));
+                            prop_assert!(routes.get(&key).is_none(), "{row:?}");
+                            rest.observed.routes.push(row.clone());
+                        }
+                        RowMatch::Kept => {
+                            rest.observed.routes.push(row.clone());
+                            there.push(row.clone());
+                        }
+                        RowMatch::KeptBoth(before) => {
+                            prop_assert_eq!(before.key(), row.key());
+                            rest.observed.routes.extend([*before.clone(), row.clone()]);
+                            there.extend([*before, row.clone()]);
+                        }
                     }
                 }
+                mismatches.add(matcher.end(family, None));
             }
-            mismatches.add(matcher.end(family, None));
-        }
-        prop_assert!(mismatches.in_order());
-        let mut narrowed = desired.clone();
-        // A look is at ours alone. Who else is on the keys of what it leaves to do is asked then.
-        let ours = |row: &&Route| row.protocol == world.policy.marker;
-        let ours: Vec<Route> = rest.observed.routes.iter().filter(ours).cloned().collect();
-        narrowed.routes = Some(routes.mismatched(&mismatches, &ours));
-        let rest_plan = rest.plan(&narrowed).unwrap();
-        prop_assert_eq!(rest_plan.text().to_string(), plan.text().to_string());
-        prop_assert_eq!(&rest_plan, &plan);
+            prop_assert!(mismatches.in_order());
+            let mut narrowed = desired.clone();
+            narrowed.routes = Some(routes.mismatched(&mismatches, &there));
+            let rest_plan = rest.plan(&narrowed).unwrap();
+            prop_assert_eq!(rest_plan.text().to_string(), plan.text().to_string());
+            prop_assert_eq!(&rest_plan, &plan);
 
-        // So is it with the names of all routes, resolved once.
-        let (observed, policy) = (&rest.observed, &rest.policy);
-        let devices = ResolvedDevices::of(&desired, observed, &rest.owned, policy).unwrap();
-        let all = devices.resolve_routes(&desired, observed, policy);
-        let part = narrowed.routes.as_ref().zip(all.as_ref());
-        let resolved = resolve_with(&desired, part, &devices, observed, policy).unwrap();
-        prop_assert_eq!(plan_resolved(&resolved, observed, &rest.owned).unwrap(), plan);
+            // So is it with the names of all routes, resolved once.
+            let (observed, policy) = (&rest.observed, &rest.policy);
+            let devices = ResolvedDevices::of(&desired, observed, &rest.owned, policy).unwrap();
+            let all = devices.resolve_routes(&desired, observed, policy);
+            let part = narrowed.routes.as_ref().zip(all.as_ref());
+            let resolved = resolve_with(&desired, part, &devices, observed, policy).unwrap();
+            prop_assert_eq!(&plan_resolved(&resolved, observed, &rest.owned).unwrap(), &plan);
+            let owned = &rest.owned;
+            let one_by_one = plan_with(&desired, part, &devices, observed, owned, policy).unwrap();
+            prop_assert_eq!(&one_by_one, &plan);
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn op(action: Action, object: impl Into<Object>) -> Op {
 }
 
 fn update(object: impl Into<Object>, was: impl Into<Object>) -> Op {
-    op(Action::Update, object).with_was(Box::new(was.into()))
+    op(Action::Update, object).with_was(was.into())
 }
 
 /// The commands that create, replace and delete an object.

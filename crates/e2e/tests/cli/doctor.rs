@@ -4,6 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use trueup::diff::Kinds;
 use trueup::netlink::{Marker, Namespace, Socket, markers};
 use trueup_testkit::{Snapshot, assert_no_changes, named_netns, wait_until, without_net_admin};
 
@@ -37,7 +38,7 @@ pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
     let read = |path| fs::read_to_string(path).unwrap().trim().to_owned();
     let mut socket = Socket::open(&Namespace::current()).unwrap();
     let cookie = socket.netns_cookie().unwrap();
-    let kept = markers(&mut socket).unwrap();
+    let kept = markers(&mut socket, Kinds::ALL).unwrap();
     let proof = |marker| {
         if marker == Marker::Kept {
             "marker"

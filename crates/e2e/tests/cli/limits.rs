@@ -216,6 +216,15 @@ pub(crate) fn what_stays_unresolved_is_reported_when_it_begins_and_when_it_ends(
                 all.filter(|it| it["condition"] == condition).count()
             };
             assert_eq!(sum("statuses", "failed"), FAILING, "{out}");
+            // Each names its first failure, and when it is tried again.
+            let all = reports
+                .iter()
+                .flat_map(|it| it["statuses"].as_array().unwrap());
+            for status in all {
+                let number = |field: &str| status[field].as_f64().unwrap();
+                assert_eq!(number("tries"), 1.0, "{status}");
+                assert!(number("next_try") > number("since"), "{status}");
+            }
             assert_eq!(sum("statuses", "pending"), 0, "{out}");
             assert_eq!(sum("cleared", "failed"), FAILING, "{out}");
             let failed = |at: usize| &reports[at]["unresolved"]["failed"];

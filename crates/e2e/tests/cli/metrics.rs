@@ -11,10 +11,10 @@ use trueup_testkit::{Snapshot, assert_no_changes, ip, uplinks, wait_until};
 
 use crate::agent::{Agent, via};
 
-const TCP: &str = "127.0.0.1:9116";
+pub(crate) const TCP: &str = "127.0.0.1:9116";
 
 /// Asks, and gives the whole answer.
-fn ask(mut stream: impl std::io::Read + std::io::Write, request: &[u8]) -> String {
+pub(crate) fn ask(mut stream: impl std::io::Read + std::io::Write, request: &[u8]) -> String {
     stream.write_all(request).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -31,7 +31,7 @@ fn tcp() -> TcpStream {
 
 /// The samples of a page by their names and labels.
 #[track_caller]
-fn samples(answer: &str) -> BTreeMap<String, f64> {
+pub(crate) fn samples(answer: &str) -> BTreeMap<String, f64> {
     let (head, page) = answer.split_once("\r\n\r\n").expect("a head and a page");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert!(
@@ -46,7 +46,7 @@ fn samples(answer: &str) -> BTreeMap<String, f64> {
     samples.map(sample).collect()
 }
 
-const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: trueup\r\n\r\n";
+pub(crate) const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: trueup\r\n\r\n";
 
 pub(crate) fn metrics_count_what_was_done() {
     uplinks(1);
@@ -73,6 +73,7 @@ pub(crate) fn metrics_count_what_was_done() {
         assert_eq!(first.get(name), Some(&value), "{name}: {first:#?}");
     }
     assert!(first["trueup_last_pass_seconds"] > 0.0);
+    assert!((1.0..=4000.0).contains(&first["trueup_next_whole_pass_seconds"]));
 
     agent.write("f.toml", &(one + &via("10.98.0.0/16", "10.200.0.8")));
     wait_until("both are there", || {

@@ -1,11 +1,13 @@
 //! `[sysctl]` beside the network: one file, one pass, one report.
 
 use std::fs;
+use std::net::TcpStream;
 
 use rustix::process::Signal;
-use trueup_testkit::{assert_no_changes, wait_until};
+use trueup_testkit::{assert_no_changes, uplinks, wait_until};
 
 use crate::agent::{Agent, counts};
+use crate::metrics::{GET, TCP, ask, samples};
 
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 const FILTER: &str = "/proc/sys/net/ipv4/conf/ours/rp_filter";
@@ -152,4 +154,27 @@ pub(crate) fn a_setting_that_a_stranger_changes_is_found_by_timer() {
         out.contains("~ sysctl net.ipv4.ip_forward = 1   (changed by another writer, was 0)"),
         "{out}"
     );
+}
+
+/// While events are received, full passes are rare, and settings are looked at by dirty ones.
+pub(crate) fn a_setting_does_not_wait_for_a_full_pass() {
+    uplinks(1);
+    let agent = Agent::new();
+    agent.write("f.toml", BOTH);
+    let rare = ["--interval", "0.2", "--interval-factor", "1000000"];
+    let args = [&["watch", "f.toml", "--metrics", TCP], &rare[..]].concat();
+    let mut child = agent.spawn(&args);
+    let passes = |extent: &str| {
+        let stream = TcpStream::connect(TCP).ok()?;
+        let name = format!("trueup_passes_total{{extent=\"{extent}\"}}");
+        samples(&ask(stream, GET)).get(&name).copied()
+    };
+    wait_until("a full pass has changed nothing", || {
+        passes("doubtful").is_some_and(|count| count >= 3.0)
+    });
+    let full = passes("whole");
+    fs::write(FORWARD, "0").unwrap();
+    wait_until("it is set again", || read(FORWARD) == "1");
+    assert_eq!(passes("whole"), full);
+    child.terminate(Signal::TERM);
 }

@@ -46,6 +46,7 @@ pub(crate) fn however_hints_come_the_end_is_the_same() {
 fn config() -> Config {
     Config::default()
         .with_interval(INTERVAL)
+        .with_interval_factor(0)
         .with_debounce(DEBOUNCE)
         // Where no hint comes, what failed for good is tried again after the longest backoff.
         .with_backoff(Duration::from_secs(1), BOUND / 6)

@@ -40,7 +40,9 @@ pub(crate) fn a_busy_namespace_costs_no_message() {
     // It sees all that is sent.
     let points = Points::counted();
     let through = points.namespace(Namespace::current());
-    let config = Config::default().with_interval(Duration::from_secs(1));
+    let config = Config::default()
+        .with_interval(Duration::from_secs(1))
+        .with_interval_factor(0);
     let agent = Agent::start(Rtnl::new(), through, desired, config);
     agent.converges();
 

@@ -138,7 +138,9 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
     let desired =
         Desired::default().with_routes((0..200).map(|at| wanted(v6(ours(at)))).collect::<Routes>());
     let interval = Duration::from_millis(500);
-    let config = Config::default().with_interval(interval);
+    let config = Config::default()
+        .with_interval(interval)
+        .with_interval_factor(0);
     let agent = Agent::start(Rtnl::new(), Namespace::current(), desired, config);
     agent.converges();
 

@@ -125,7 +125,7 @@ fn run_base(namespace: &Namespace, base: &Desired) {
             Action::Create
         };
         let mut change = sight.change(action, protocol(object, 4));
-        change.op.was = update.map(Box::new);
+        change.op = change.op.with_was(update);
         let result = carry_out(namespace, &change);
         assert_eq!(result, "done", "{}", change.line());
     }
@@ -264,7 +264,9 @@ impl Sight {
                     _ => Action::Update,
                 };
                 let mut change = self.change(action, object);
-                change.op.was = (action == Action::Update).then(|| Box::new(was));
+                change.op = change
+                    .op
+                    .with_was((action == Action::Update).then_some(was));
                 vec![change]
             }
             9 => {
@@ -401,7 +403,7 @@ impl Sight {
             _ => link.up = Some(old.up != Some(true)),
         }
         let mut change = self.change(Action::Update, Object::Link(Box::new(link)));
-        change.op.was = Some(Box::new(was));
+        change.op = change.op.with_was(was);
         vec![change]
     }
 }
@@ -474,7 +476,8 @@ fn carry_out(namespace: &Namespace, change: &Change) -> String {
     };
     let mut batch = Batch::new();
     let encoded = with_object!(&op.object, object: K => {
-        let was = op.was.as_deref().and_then(|was| was.try_into().ok());
+        let was = op.was();
+        let was = was.as_deref().and_then(|was| was.try_into().ok());
         let parts: &[Part] = match change.is_append {
             true => &[Part::Append],
             false => K::parts(op.action, object, was),

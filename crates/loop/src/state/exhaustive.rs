@@ -12,13 +12,15 @@ use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 
-use trueup_reconcile::{ErrorClass, Outcome};
+use trueup_reconcile::{ErrorClass, EventCoverage, Outcome};
 
 use self::world::World;
 use super::*;
 
 const TICK: Duration = Duration::from_millis(10);
 const INTERVAL: u64 = 4;
+/// A full pass of two ticks is followed by more than an interval, one of one tick is not.
+const FACTOR: u64 = 3;
 const DEBOUNCE: u64 = 2;
 const DEADLINE: u64 = 1;
 const FIRST: u64 = 1;
@@ -44,6 +46,8 @@ struct Setup {
     fails: Option<ErrorClass>,
     /// The possible results of subscribing.
     subscribed: &'static [SubscriptionState],
+    /// What the passes say that events report.
+    coverage: EventCoverage,
     budget: bool,
     /// True if the desired state is changed, too.
     changes: bool,
@@ -132,6 +136,7 @@ fn hints_timer_pause_and_stop() {
     check(Setup {
         fails: None,
         subscribed: &[SubscriptionState::Pushed],
+        coverage: EventCoverage::Nothing,
         budget: false,
         changes: false,
         floor: 17_000,
@@ -147,9 +152,55 @@ fn a_descriptor_that_fails_and_comes_again() {
             SubscriptionState::Failed,
             SubscriptionState::Unsupported,
         ],
+        coverage: EventCoverage::Nothing,
         budget: false,
         changes: false,
-        floor: 68_000,
+        floor: 106_000,
+    });
+}
+
+#[test]
+fn a_subscription_that_covers_everything() {
+    covered(EventCoverage::Everything, 25_000);
+}
+
+#[test]
+fn a_subscription_that_covers_a_part() {
+    covered(EventCoverage::Part, 28_000);
+}
+
+#[test]
+fn a_subscription_that_covers_everything_and_loses_events_or_fails() {
+    check(Setup {
+        fails: None,
+        subscribed: &[SubscriptionState::Polled, SubscriptionState::Failed],
+        coverage: EventCoverage::Everything,
+        budget: false,
+        changes: false,
+        floor: 160_000,
+    });
+}
+
+#[test]
+fn a_subscription_that_covers_a_part_and_an_op_that_is_busy() {
+    check(Setup {
+        fails: Some(ErrorClass::Busy),
+        subscribed: &[SubscriptionState::Pushed],
+        coverage: EventCoverage::Part,
+        budget: false,
+        changes: false,
+        floor: 328_000,
+    });
+}
+
+fn covered(coverage: EventCoverage, floor: usize) {
+    check(Setup {
+        fails: None,
+        subscribed: &[SubscriptionState::Pushed],
+        coverage,
+        budget: false,
+        changes: false,
+        floor,
     });
 }
 
@@ -158,6 +209,7 @@ fn a_budget() {
     check(Setup {
         fails: None,
         subscribed: &[SubscriptionState::Pushed],
+        coverage: EventCoverage::Nothing,
         budget: true,
         changes: false,
         floor: 22_000,
@@ -197,6 +249,7 @@ fn changes_of_the_desired_state() {
     check(Setup {
         fails: None,
         subscribed: &[SubscriptionState::Pushed],
+        coverage: EventCoverage::Nothing,
         budget: false,
         changes: true,
         floor: 78_000,
@@ -217,6 +270,7 @@ fn changes_and_fails(class: ErrorClass, floor: usize) {
     check(Setup {
         fails: Some(class),
         subscribed: &[SubscriptionState::Unsupported],
+        coverage: EventCoverage::Nothing,
         budget: false,
         changes: true,
         floor,
@@ -227,6 +281,7 @@ fn fails(class: ErrorClass, subscribed: &'static [SubscriptionState], floor: usi
     check(Setup {
         fails: Some(class),
         subscribed,
+        coverage: EventCoverage::Nothing,
         budget: false,
         changes: false,
         floor,

@@ -158,9 +158,18 @@ impl State {
                     false => now.saturating_duration_since(converged.at),
                 }),
             converged: self.converged.map(|converged| converged.revision),
+            next_full_pass: self.next_full_pass(now),
             paused: self.paused,
             subscribed: self.is_subscribed(),
             ..self.stats.clone()
         }
+    }
+
+    /// Returns how long it is until the next full pass that is due by now.
+    fn next_full_pass(&self, now: Instant) -> Option<Duration> {
+        let is_over = self.paused || self.is_stopping() || self.phase == Phase::New;
+        let due = self.schedule.next_full(self.hints_wait_until);
+        let due = due.filter(|_| !is_over)?;
+        Some(due.saturating_duration_since(now))
     }
 }

@@ -6,13 +6,43 @@ use trueup_reconcile::Extent;
 
 use super::backoff::DonePass;
 use super::schedule::bring_forward;
-use super::{Converged, DrainCause, Phase, State, SubscriptionState};
-use crate::{Config, PassSummary};
+use super::{Converged, DrainCause, Phase, RunningPass, State, SubscriptionState};
+use crate::PassSummary;
 
 /// The shortest time between a pass that left ops pending and the one that continues it.
 pub(super) const MIN_REST: Duration = Duration::from_millis(10);
 
 impl State {
+    /// Takes the outcomes of the running pass before its end, so that [`retry`](Self::retry) has
+    /// them while callbacks run. It is optional: [`handle_pass_done`](Self::handle_pass_done) takes
+    /// those that were not taken.
+    pub fn handle_outcomes(&mut self, now: Instant, summary: &PassSummary) {
+        if let Phase::InPass(running) = self.phase
+            && !running.has_outcomes
+        {
+            self.take_outcomes(now, running, Some(summary));
+            self.phase = Phase::InPass(RunningPass {
+                has_outcomes: true,
+                ..running
+            });
+        }
+    }
+
+    fn take_outcomes(&mut self, now: Instant, running: RunningPass, summary: Option<&PassSummary>) {
+        let lasted = now.saturating_duration_since(running.since);
+        self.backoff.pass_done(
+            &DonePass {
+                since: running.since,
+                now,
+                rest: MIN_REST.max(lasted),
+                summary,
+                is_full: running.extent == Extent::Everything,
+            },
+            &self.config,
+            &mut self.jitter,
+        );
+    }
+
     /// Takes the end of the running pass: a summary of its report, or `None` if it could not run.
     /// Requests that came during the pass lead to another one.
     pub fn handle_pass_done(&mut self, now: Instant, summary: Option<&PassSummary>) {
@@ -27,31 +57,15 @@ impl State {
         self.cooldown = None;
         self.drain =
             (self.subscription == SubscriptionState::Polled).then_some(DrainCause::PassDone);
-        if is_full {
-            let jitter = self.config.jitter();
-            let interval = self.jitter.apply(self.config.interval(), jitter);
-            bring_forward(
-                &mut self.schedule.interval,
-                now,
-                interval.max(Config::MIN_INTERVAL),
-            );
-        }
         self.stats.last_pass = Some(lasted);
         self.count(running.extent, summary);
         // Passes that achieve nothing take at most half of the time.
         let idle_rest = MIN_REST.max(lasted);
-        self.backoff.pass_done(
-            &DonePass {
-                since: running.since,
-                now,
-                rest: idle_rest,
-                summary,
-                is_full,
-            },
-            &self.config,
-            &mut self.jitter,
-        );
+        if !running.has_outcomes {
+            self.take_outcomes(now, running, summary);
+        }
         self.note_tried(summary, is_full);
+        self.set_timer(now, lasted, is_full, summary);
         let Some(summary) = summary else {
             if !is_full {
                 // The dirty objects still are dirty, and the source may have lost track of them.

@@ -10,6 +10,10 @@ pub(super) struct Schedule {
     pub(super) immediate: Option<Instant>,
     /// A full pass by the timer.
     pub(super) interval: Option<Instant>,
+    /// True if that comes later than after an interval.
+    pub(super) is_rare: bool,
+    /// A dirty pass by the timer, for what the subscription does not cover.
+    pub(super) uncovered: Option<Instant>,
     /// A full pass for a handle's hint, a new desired state, or a loss of the subscription. Waits
     /// with the hints.
     pub(super) requested: Option<Instant>,
@@ -39,7 +43,8 @@ impl Schedule {
     pub(super) fn next_dirty(&self, hints_wait_until: Option<Instant>) -> Option<Instant> {
         let hinted = self.dirty.map(|at| not_before(at, hints_wait_until));
         let change = self.change.filter(|_| self.requested.is_none());
-        hinted.into_iter().chain(change).min()
+        let all = hinted.into_iter().chain(change);
+        all.chain(self.uncovered).min()
     }
 
     /// Returns true if a hint or a request is open that no pass has begun to answer.

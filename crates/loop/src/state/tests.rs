@@ -3,6 +3,7 @@
 mod changing;
 mod draining;
 mod failing;
+mod timer;
 
 use super::*;
 use crate::PassSummary;

@@ -29,6 +29,7 @@ trueup_testkit::kernel_tests![
     codec::markers::a_marker_said_to_be_kept_comes_back_and_no_other,
     codec::markers::asking_changes_nothing_and_takes_no_privilege,
     codec::markers::a_kernel_that_does_not_check_strictly_keeps_those_of_rules_alone,
+    codec::markers::many_rules_are_not_read_for_their_marker,
     codec::markers::without_a_rule_nothing_is_said_of_rules,
     codec::neighbours::ipv4_neighbours_come_back_as_desired_and_go_alone,
     codec::neighbours::ipv6_neighbours_come_back_as_desired_and_go_alone,

@@ -2,14 +2,15 @@
 //! and what is not has them as well.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_diff::{Family, Item, Kind, Kinds, Route, Rule};
-use trueup_netlink::Namespace;
 use trueup_netlink::codec::{self, existing};
+use trueup_netlink::{Connect, Namespace, Transport};
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 use trueup_testkit::faults::{At, Fault, Faults};
 use trueup_testkit::running_version;
@@ -95,7 +96,18 @@ fn watched<T: Item>(
     stayed: &[T],
     rows: impl Fn(&Snapshot) -> BTreeSetOf<T>,
 ) -> usize {
-    let mut observer = Observer::open(&Namespace::current()).unwrap();
+    let observer = Observer::open(&Namespace::current()).unwrap();
+    watched_by(observer, count, scope, stayed, rows)
+}
+
+/// As [`watched`], through an observer that is given.
+fn watched_by<T: Item>(
+    mut observer: Observer,
+    count: usize,
+    scope: &ReadScope,
+    stayed: &[T],
+    rows: impl Fn(&Snapshot) -> BTreeSetOf<T>,
+) -> usize {
     let stayed: BTreeSet<T::Key> = stayed.iter().map(Item::key).collect();
     let kind = Kind::ALL
         .into_iter()
@@ -302,4 +314,50 @@ pub(crate) fn a_small_table_is_complete_beside_any_writer() {
         watched(snapshots(500), &scope, &stayed, our_routes)
     });
     assert_eq!(complete, snapshots(500));
+}
+
+/// Counts the sockets that are opened.
+#[derive(Debug, Default)]
+struct Counting(AtomicUsize);
+
+impl Connect for Counting {
+    fn connect(&self) -> io::Result<Box<dyn Transport>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Namespace::current().connect().map_err(io::Error::other)
+    }
+}
+
+pub(crate) fn an_observer_opened_lazily_listens_to_large_dumps_alone() {
+    let few = (0..12).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
+    let few = added(few.collect());
+    let scope = of(Kind::Route, Family::Inet6);
+    let sockets = Arc::new(Counting::default());
+    let observer = Observer::open_lazily(&Namespace::through(sockets.clone())).unwrap();
+    assert_eq!(watched_by(observer, 3, &scope, &few, our_routes), 3);
+    assert_eq!(sockets.0.load(Ordering::Relaxed), 1);
+
+    let more = (12..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
+    let all = [few, added(more.collect())].concat();
+    let sockets = Arc::new(Counting::default());
+    let observer = Observer::open_lazily(&Namespace::through(sockets.clone())).unwrap();
+    assert_eq!(watched_by(observer, 3, &scope, &all, our_routes), 3);
+    // One that listens, and another to ask again.
+    assert_eq!(sockets.0.load(Ordering::Relaxed), 3);
+}
+
+pub(crate) fn an_observer_opened_lazily_loses_no_rows_beside_a_writer() {
+    let stayed = (0..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
+    let stayed = added(stayed.collect());
+    let scope = of(Kind::Route, Family::Inet6);
+    let toggled: Vec<_> = (0..200)
+        .map(|n| blackhole(THEIRS, &format!("fd00:0:{:x}:1::/64", n * 9)))
+        .collect();
+    for pause in [FULL_SPEED, ONE_A_MILLISECOND] {
+        beside(pause, toggle_routes(&toggled), || {
+            for _ in 0..snapshots(200) {
+                let observer = Observer::open_lazily(&Namespace::current()).unwrap();
+                watched_by(observer, 1, &scope, &stayed, our_routes);
+            }
+        });
+    }
 }

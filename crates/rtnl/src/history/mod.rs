@@ -353,8 +353,8 @@ impl History {
 
 /// Returns true if an address only has to be renewed: its lifetimes run down by themselves.
 fn has_run_down(op: &Op) -> bool {
-    let (Object::Address(wanted), Some(Object::Address(was))) = (&op.object, op.was.as_deref())
-    else {
+    let was = op.was();
+    let (Object::Address(wanted), Some(Object::Address(was))) = (&op.object, was.as_deref()) else {
         return false;
     };
     let renewed = was.clone().with_lifetimes(wanted.lifetimes);
@@ -365,6 +365,6 @@ fn has_run_down(op: &Op) -> bool {
 
 /// Returns the protocol that an object bears in another writer's hands, where it is there.
 fn observed_protocol(op: &Op) -> Option<u8> {
-    let was = op.was.as_deref();
-    was.map(Object::protocol).filter(|by| *by != 0)
+    let was = op.was();
+    was.map(|was| was.protocol()).filter(|by| *by != 0)
 }

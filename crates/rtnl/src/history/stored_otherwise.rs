@@ -7,6 +7,7 @@
 //! not tell, the op is tried once more; if that ends in the same, it is most likely the kernel. As
 //! another writer may be as fast each time, it is tried again later, with growing delays.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
@@ -80,7 +81,7 @@ impl Held {
 struct Due<'a> {
     ops: Vec<usize>,
     desired: &'a Object,
-    stored: Option<&'a Object>,
+    stored: Option<Cow<'a, Object>>,
 }
 
 impl Due<'_> {
@@ -89,6 +90,7 @@ impl Due<'_> {
             desired: digest(self.desired),
             stored: self
                 .stored
+                .as_deref()
                 .map(|stored| digest(lasting(stored, self.desired))),
         }
     }
@@ -101,7 +103,8 @@ impl Due<'_> {
 
     /// Returns true if a change, rather than a new object, can set what differs.
     fn may_change_in_place(&self) -> bool {
-        let differences = self.stored.map(|stored| self.desired.differences(stored));
+        let stored = self.stored.as_deref();
+        let differences = stored.map(|stored| self.desired.differences(stored));
         differences.is_none_or(|all| all.iter().all(|difference| difference.in_place))
     }
 
@@ -145,7 +148,7 @@ impl StoredOtherwise {
             }
             met.insert(id);
             if !known.held.is_over(now) {
-                let stored = due.stored.map(|stored| Box::new(stored.clone()));
+                let stored = due.stored.map(|stored| Box::new(stored.into_owned()));
                 holds.extend(due.ops.into_iter().map(|at| (at, stored.clone())));
             }
         }
@@ -166,11 +169,15 @@ impl StoredOtherwise {
         changes: impl FnOnce() -> Option<Vec<ObservedChange>>,
         now: Instant,
     ) {
-        let mut written = written(round);
+        // Of a round of a million ops hardly one is due again.
         let mut all_due = due(plan);
+        if all_due.is_empty() {
+            return;
+        }
+        let written = written(round, |id| all_due.contains_key(id));
         all_due.retain(|id, due| {
             let fields = |stored| due.fields(stored);
-            let same = |written: &Written| match (&written.fields, due.stored) {
+            let same = |written: &Written| match (&written.fields, due.stored.as_deref()) {
                 (written, None) => written.is_none(),
                 // An object as desired may have to be recreated for another's sake.
                 (None, Some(stored)) => !fields(stored).is_empty(),
@@ -181,7 +188,6 @@ impl StoredOtherwise {
             };
             due.is_on_known_device() && written.get(id).is_some_and(same)
         });
-        written.retain(|id, _| all_due.contains_key(id));
         if all_due.is_empty() {
             return;
         }
@@ -210,7 +216,7 @@ impl StoredOtherwise {
                 continue;
             }
             if let Some(written) = written.get(&id) {
-                let (desired, stored) = (due.desired, due.stored);
+                let (desired, stored) = (due.desired, due.stored.as_deref());
                 let failure = Failure::stored_otherwise(desired, stored, &plan.devices);
                 let outcome = Outcome::Failed(Box::new(failure));
                 round.outcomes.outcomes[written.last] = outcome;
@@ -229,8 +235,11 @@ struct Written {
     is_new_link: bool,
 }
 
-/// Returns what a round wrote, and the kernel acknowledged.
-fn written(round: &Round) -> HashMap<ObjectId, Written> {
+/// Returns what a round wrote of the objects in question, and the kernel acknowledged.
+fn written(
+    round: &Round,
+    is_in_question: impl Fn(&ObjectId) -> bool,
+) -> HashMap<ObjectId, Written> {
     let Round { plan, outcomes } = round;
     let mut all: HashMap<ObjectId, Written> = HashMap::new();
     let mut failed = BTreeSet::new();
@@ -240,12 +249,15 @@ fn written(round: &Round) -> HashMap<ObjectId, Written> {
             continue;
         }
         let id = object_id(&op.object, &plan.devices);
+        if !is_in_question(&id) {
+            continue;
+        }
         if *outcome != Outcome::Applied || outcomes.found_existing.contains(&at) {
             failed.insert(id);
             continue;
         }
-        let fields = op.was.as_deref().map(|was| {
-            let differences = op.object.differences(was).into_iter();
+        let fields = op.was().map(|was| {
+            let differences = op.object.differences(&was).into_iter();
             differences.map(|difference| difference.field).collect()
         });
         let written = all.entry(id).or_insert(Written {
@@ -282,7 +294,7 @@ fn due(plan: &Plan) -> BTreeMap<ObjectId, Due<'_>> {
                 let new = || Due {
                     ops: Vec::new(),
                     desired: &op.object,
-                    stored: op.was.as_deref(),
+                    stored: op.was(),
                 };
                 all.entry(id()).or_insert_with(new).ops.push(at);
             }
@@ -292,7 +304,7 @@ fn due(plan: &Plan) -> BTreeMap<ObjectId, Due<'_>> {
     for (id, due) in &mut all {
         if let Some((at, object)) = former.get(id) {
             due.ops.push(*at);
-            due.stored = Some(object);
+            due.stored = Some(Cow::Borrowed(*object));
         }
     }
     all
@@ -312,7 +324,7 @@ fn written_by(due: &Due<'_>, changes: &[ObservedChange]) -> Writer {
     let is_silent = match due.desired {
         Object::Neighbour(neighbour) => neighbour.proxy,
         Object::Link(_) => {
-            !matches!(due.stored, Some(Object::Link(stored)) if stored.up == Some(true))
+            !matches!(due.stored.as_deref(), Some(Object::Link(stored)) if stored.up == Some(true))
         }
         _ => false,
     };
@@ -324,7 +336,7 @@ fn written_by(due: &Due<'_>, changes: &[ObservedChange]) -> Writer {
         .iter()
         .filter(|change| change.object.key() == key)
         .peekable();
-    let Some(stored) = due.stored else {
+    let Some(stored) = due.stored.as_deref() else {
         // It came and went, or never came.
         return match of_it.peek() {
             Some(_) => Writer::Other,

@@ -74,7 +74,7 @@ impl<'a> Intents<'a> {
             return Vec::new();
         }
         let former = match op.reason {
-            Reason::Overridden => op.was.as_deref().map(|was| self.former(was.clone())),
+            Reason::Overridden => op.was().map(|was| self.former(was.into_owned())),
             // Another writer has removed an overridden object: there is nothing to restore.
             Reason::Missing => before
                 .filter(|record| record.is_restoring())
@@ -96,7 +96,7 @@ impl<'a> Intents<'a> {
             Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer,
             _ => None,
         };
-        match (op.action, op.reason, op.was.as_deref()) {
+        match (op.action, op.reason, op.was().as_deref()) {
             (Action::Create, ..) => {
                 let own = self.created(link.name, link.kind.clone());
                 let kind = LinkKind::Veth(VethAttrs::default().with_peer(link.name));

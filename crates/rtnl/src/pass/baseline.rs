@@ -12,6 +12,7 @@ use trueup_observe::{DirtySet, WatchScope};
 use super::Pass;
 use super::foreign_keys::ForeignKeys;
 use super::pass_plan::PassPlan;
+use super::scope::PassScope;
 use crate::location::{Location, link_names};
 use crate::{Options, Planned};
 
@@ -48,16 +49,13 @@ impl Baseline {
     /// Returns what a pass leaves, where `before` is what the last one left.
     pub(super) fn of(
         pass: &mut Pass<'_>,
-        last: &PassPlan,
+        last: &mut PassPlan,
         before: Option<Baseline>,
         is_complete: bool,
         is_unchanged: bool,
     ) -> Baseline {
-        let planned = &last.planned;
         let foreign = std::mem::take(&mut pass.foreign);
         let pass = &*pass;
-        let links = planned.observed.links.clone();
-        let names = link_names(&planned.observed);
         let is_same =
             |before: &Baseline| before.has_dependencies && before.options == *pass.options;
         let is_same = before.as_ref().is_some_and(is_same);
@@ -68,6 +66,14 @@ impl Baseline {
             Some(mut before) => (before.tracker.take(), Some(before)),
             None => (None, None),
         };
+        let names = match (&pass.scope, &mut before) {
+            // Its links are those of the last pass.
+            (PassScope::TrackedRoutes(_), Some(before)) => std::mem::take(&mut before.names),
+            _ => link_names(&last.planned.observed),
+        };
+        let links = std::mem::take(&mut last.planned.observed.links);
+        let last = &*last;
+        let planned = &last.planned;
         let tracker = tracker(pass, last, known).filter(|_| is_complete);
         let mut baseline = match before.take() {
             Some(mut before) if !is_everything => {
@@ -237,7 +243,7 @@ impl Baseline {
 }
 
 /// Returns the devices that a desired state names.
-fn device_names(desired: &Desired) -> BTreeSet<IfName> {
+pub(super) fn device_names(desired: &Desired) -> BTreeSet<IfName> {
     let mut names = BTreeSet::new();
     for link in desired.links.iter().flatten() {
         names.insert(link.name);

@@ -52,18 +52,19 @@ impl Pass<'_> {
         let was_complete = || baseline.as_ref().is_some_and(|before| before.is_complete);
         let is_complete =
             last.planned.doubts.is_empty() && (self.scope.is_everything() || was_complete());
-        let mut next_baseline = None;
+        let (mut next_baseline, mut is_covered) = (None, false);
         if let Some(monitor) = self.monitor.clone()
             && seen
             && self.trouble.is_none()
             && !is_exceeded
         {
             let is_unchanged = rounds.done.is_empty();
-            let baseline = Baseline::of(&mut self, &last, baseline, is_complete, is_unchanged);
+            let baseline = Baseline::of(&mut self, &mut last, baseline, is_complete, is_unchanged);
             // While others write all the time hardly a pass is complete, and still what happens to
             // their objects does not matter.
             let is_quiet = is_done && baseline.has_dependencies;
-            monitor.set_scope(baseline.watch_scope(&self), is_quiet);
+            let is_heard = monitor.set_scope(baseline.watch_scope(&self), is_quiet);
+            is_covered = is_heard && is_complete;
             next_baseline = Some(baseline);
         }
         let planned = last.planned;
@@ -82,6 +83,7 @@ impl Pass<'_> {
             adopted,
             overwritten,
             statuses,
+            is_covered,
             requeue_after: is_exceeded.then_some(Duration::ZERO),
         };
         (report, next_baseline)

@@ -8,11 +8,12 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Action, Dev, Family, ForwardingEntry, Item, Kind, Kinds, NextHops, Nexthop, Object, Observed,
-    Op, Plan, Route, RouteKey,
+    Action, Dev, Family, ForwardingEntry, Item, Kind, Kinds, Link, NextHops, Nexthop, Object,
+    Observed, Op, Plan, Route, RouteKey,
 };
-use trueup_observe::{Incomplete, Observer, ReadScope};
+use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 
+use super::ENODEV;
 use super::foreign_keys::ForeignKeys;
 use super::observe::scope_of_keys;
 use crate::Error;
@@ -37,6 +38,9 @@ pub(super) struct ForeignObjects {
     devs: BTreeSet<Dev>,
     /// Whether the plan changes links.
     links: bool,
+    /// The families of the routes and of the addresses. Those of one take nothing of the other
+    /// along.
+    families: BTreeSet<Family>,
     /// Routes with one of these sources: the address is to go.
     sources: HashSet<IpAddr>,
     /// Routes that point at one of these nexthop objects, which are to go.
@@ -52,12 +56,17 @@ pub(super) struct ForeignRead {
 }
 
 impl ForeignObjects {
-    /// Returns what matters to a plan. On keys that are `known` to be ours alone nothing does.
+    /// Returns what matters to a plan. On keys that are `known` to be ours alone nothing does, nor
+    /// on keys of which all was `read`, nor on that of a create that failed before and is put off:
+    /// it is exclusive, so that the kernel refuses it once it is tried again and another writer's
+    /// route is on the key.
     pub(super) fn of(
         plan: &Plan,
         observed: &Observed,
         check: ConflictCheck,
         known: &ForeignKeys,
+        read: &ForeignKeys,
+        is_put_off: impl Fn(&Op) -> bool,
     ) -> ForeignObjects {
         let devs = plan.devices_hit(observed);
         let mut foreign = ForeignObjects {
@@ -69,20 +78,26 @@ impl ForeignObjects {
             let Op { action, object, .. } = op;
             match (object, action) {
                 (Object::Route(_), Action::Create) if check == ConflictCheck::ByKernel => {}
+                (Object::Route(_), Action::Create) if is_put_off(op) => {}
                 (Object::Route(_), Action::Update) if plan.appends_then_deletes(op) => {}
+                (Object::Route(route), Action::Create | Action::Update)
+                    if read.covers(&route.key()) => {}
                 (Object::Route(route), Action::Update) if known.is_alone(&route.key()) => {}
                 (Object::Route(route), Action::Create | Action::Update) => {
+                    foreign.families.insert(route.family());
                     foreign.keys.push(route.key());
                 }
                 (Object::Nexthop(nexthop), Action::Delete) => {
                     foreign.nexthops.insert(nexthop.id);
                 }
                 (Object::Address(address), Action::Delete) => {
+                    foreign.families.insert(address.family());
                     foreign.devs.insert(address.dev);
                     foreign.sources.insert(address.address.ip());
                 }
                 // In IPv6 what the kernel takes for the route to its subnet goes with each change.
                 (Object::Address(address), Action::Update) if address.family() == Family::Inet6 => {
+                    foreign.families.insert(Family::Inet6);
                     foreign.devs.insert(address.dev);
                 }
                 _ => {}
@@ -164,17 +179,22 @@ impl ForeignObjects {
         observed: &mut Observed,
         incomplete: &mut Vec<Incomplete>,
     ) -> Result<bool, Error> {
-        let unread = [Kind::Address, Kind::Neighbour]
-            .into_iter()
-            .filter(|kind| !self.devs.is_empty() && !managed.contains(*kind));
-        let mut kinds: Kinds = unread.collect();
+        let is_unread = |kind| !self.devs.is_empty() && !managed.contains(kind);
+        let mut kinds = Kinds::NONE;
+        if is_unread(Kind::Address) {
+            kinds = kinds.with(Kind::Address);
+        }
         if self.links || !self.nexthops.is_empty() {
             kinds = kinds.with(Kind::Nexthop);
         }
         let scope = ReadScope::default().with_kinds(kinds);
-        let others = observer.snapshot(&scope)?;
+        let mut others = observer.snapshot_beside(&scope, &observed.links)?;
+        if is_unread(Kind::Neighbour) {
+            let neighbours = self.neighbours(observer, &observed.links)?;
+            others.incomplete.extend(neighbours.incomplete);
+            observed.neighbours.extend(neighbours.observed.neighbours);
+        }
         observed.addresses.extend(others.observed.addresses);
-        observed.neighbours.extend(others.observed.neighbours);
         let nexthops = self.nexthops_of(others.observed.nexthops);
         // Another writer may have made one anew since the pass read it.
         let read: BTreeSet<u32> = nexthops.iter().map(|nexthop| nexthop.id).collect();
@@ -200,6 +220,19 @@ impl ForeignObjects {
         Ok(is_changed || !self.devs.is_empty())
     }
 
+    /// Reads the neighbours on the devices.
+    fn neighbours(&self, observer: &mut Observer, links: &[Link]) -> Result<Snapshot, Error> {
+        let all = ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Neighbour));
+        let devices: BTreeSet<u32> = self.devs.iter().filter_map(|dev| dev.as_index()).collect();
+        match observer.snapshot_beside(&all.clone().with_devices(devices), links) {
+            // A device is gone by now.
+            Err(error) if error.errno() == Some(ENODEV) => {
+                Ok(observer.snapshot_beside(&all, links)?)
+            }
+            read => Ok(read?),
+        }
+    }
+
     /// Of all nexthop objects those that lead out of the devices or are to go, and their groups.
     fn nexthops_of(&self, all: Vec<Nexthop>) -> Vec<Nexthop> {
         let leads = |nexthop: &&Nexthop| {
@@ -213,10 +246,14 @@ impl ForeignObjects {
     }
 
     fn route_scope(&self) -> ReadScope {
-        match self.devs.is_empty() && self.nexthops.is_empty() {
-            true => scope_of_keys(self.keys.iter()),
-            false => ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route)),
+        if self.devs.is_empty() && self.nexthops.is_empty() {
+            return scope_of_keys(self.keys.iter());
         }
+        let is_one = !self.links && self.nexthops.is_empty() && self.families.len() == 1;
+        let only = self.families.first().copied().filter(|_| is_one);
+        ReadScope::default()
+            .with_kinds(Kinds::NONE.with(Kind::Route))
+            .with_family(only)
     }
 
     fn contains(&self, route: &Route) -> bool {

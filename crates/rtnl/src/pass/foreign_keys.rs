@@ -17,7 +17,12 @@ pub(crate) struct ForeignKeys {
 impl ForeignKeys {
     /// Returns true if no foreign route is on a key of ours.
     pub(super) fn is_alone(&self, key: &RouteKey) -> bool {
-        self.tables.contains(&(key.dst.family(), key.table)) && !self.keys.contains(key)
+        self.covers(key) && !self.keys.contains(key)
+    }
+
+    /// Returns true if it is known whether a foreign route is on a key of ours.
+    pub(super) fn covers(&self, key: &RouteKey) -> bool {
+        self.tables.contains(&(key.dst.family(), key.table))
     }
 
     pub(super) fn extend(&mut self, other: ForeignKeys) {

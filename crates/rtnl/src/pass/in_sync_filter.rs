@@ -44,6 +44,11 @@ impl<'a> InSyncFilter<'a> {
         })
     }
 
+    /// Returns true if no route is ours by the ledger, or outside of the domain.
+    pub(super) fn is_by_marker_alone(&self) -> bool {
+        self.kept.is_empty()
+    }
+
     pub(super) fn matcher(&self) -> DumpMatcher<'_> {
         DumpMatcher::new(self.routes, &self.resolved, self.kept.clone())
     }

@@ -13,6 +13,7 @@ mod dirty_keys;
 mod everything;
 mod foreign_keys;
 mod in_sync_filter;
+mod known_links;
 mod nexthop_table;
 mod observe;
 mod pass_plan;
@@ -25,20 +26,22 @@ mod tracked_routes;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use trueup_diff::{Desired, Kinds, Observed, Policy, RouteKey};
+use trueup_diff::{Desired, Devices, IfName, Kind, Kinds, Observed, Op, Policy, RouteKey};
 use trueup_observe::{DirtySet, Observer};
-use trueup_reconcile::{Ledger, PassLimits};
+use trueup_reconcile::{Ledger, OpKey, PassLimits};
 
 use self::apply::{Applied, Echoed};
 use self::baseline::Baseline;
 use self::conflict_check::ConflictCheck;
 use self::foreign_keys::ForeignKeys;
+use self::known_links::KnownLinks;
 use self::observe::{Observation, Reader};
 use self::plan::Planner;
 use self::rounds::Rounds;
 use self::scope::PassScope;
 use crate::history::{History, stored_otherwise};
 use crate::monitor::MonitorHandle;
+use crate::object_id::object_id;
 use crate::ownership::ledger_view::{LedgerView, commit};
 use crate::ownership::record::Records;
 use crate::ownership::record_key::RecordKey;
@@ -73,6 +76,8 @@ pub(crate) struct Pass<'a> {
     ops_left: u64,
     /// The subscription that is to hear nothing of this pass.
     monitor: Option<MonitorHandle>,
+    /// The links of the last observation, which the next one may go on with.
+    known_links: Option<KnownLinks>,
 }
 
 impl<'a> Pass<'a> {
@@ -100,6 +105,7 @@ impl<'a> Pass<'a> {
             ops_left: limits.ops(),
             limits,
             monitor: None,
+            known_links: None,
         })
     }
 
@@ -134,7 +140,7 @@ impl<'a> Pass<'a> {
             let is_whole = rounds.done.is_empty() && next.planned.doubts.is_empty();
             let Planned { plan, observed, .. } = &mut next.planned;
             let plan = rounds.untried(std::mem::take(plan));
-            let before = std::mem::take(observed);
+            let mut before = std::mem::take(observed);
             // Of tracked routes nothing was read: where one is refused, what is there is not known.
             let complete = match self.scope {
                 PassScope::TrackedRoutes(_) => Kinds::NONE,
@@ -142,7 +148,13 @@ impl<'a> Pass<'a> {
             };
             let is_verified_by_echo = self.is_verified_by_echo(&plan, is_whole);
             // What was observed can be large, and another observation takes its place.
-            let before = is_verified_by_echo.then_some(before);
+            let before = match is_verified_by_echo {
+                true => Some(before),
+                false => {
+                    self.known_links = self.keep_links(&mut before);
+                    None
+                }
+            };
             let recorded = stored_otherwise::changes_to_record(&plan);
             let recorded = recorded.filter(|_| !is_verified_by_echo);
             if let Some(most) = recorded {
@@ -251,7 +263,12 @@ impl<'a> Pass<'a> {
             };
             self.foreign.note(&dirty, matters);
         }
+        let known_links = match self.known_links.take() {
+            Some(known) if known.hold(self.observer, &self.interfaces())? => Some(known),
+            _ => None,
+        };
         let reader = Reader {
+            known_links: known_links.as_ref(),
             scope: &self.scope,
             desired: self.scope.desired(self.desired),
             ledger_view: &self.ledger_view,
@@ -259,6 +276,22 @@ impl<'a> Pass<'a> {
             unmarked: &self.unmarked,
         };
         reader.read(self.observer)
+    }
+
+    /// Keeps the links of what was observed, if the pass leaves them alone. A subscribed source
+    /// reads them anew: it has dropped what was announced of them until the next read.
+    fn keep_links(&self, observed: &mut Observed) -> Option<KnownLinks> {
+        let is_alone = self.monitor.is_none() && self.scope.is_everything();
+        let has_links = self.desired.managed().contains(Kind::Link);
+        (is_alone && !has_links).then(|| KnownLinks::take(observed))
+    }
+
+    /// The interfaces that what is desired and the ledger name.
+    fn interfaces(&self) -> BTreeSet<IfName> {
+        let mut names = baseline::device_names(self.desired);
+        let recorded = self.ledger_view.keys();
+        names.extend(recorded.filter_map(|key| Some(key.interface()?.0)));
+        names
     }
 
     /// Closes open intents by what is there. `refused` are keys that another writer had by the time
@@ -280,12 +313,18 @@ impl<'a> Pass<'a> {
 
     fn plan(&mut self, observation: Observation, check: ConflictCheck) -> Result<PassPlan, Error> {
         let owned = self.ledger_view.owned(&observation.snapshot.observed);
+        let limits = self.limits;
+        let is_put_off = |op: &Op, devices: &Devices| {
+            let key = || OpKey(object_id(&op.object, devices));
+            limits.has_backoff() && limits.backoff(key()).is_some()
+        };
         let planner = Planner {
             desired: self.desired,
             policy: &self.policy,
             unmarked: &self.unmarked,
             foreign: &mut self.foreign,
             check,
+            is_put_off: &is_put_off,
         };
         planner.plan(self.observer, observation, &mut self.scope, owned)
     }

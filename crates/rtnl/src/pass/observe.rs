@@ -8,7 +8,10 @@ use trueup_diff::{
 };
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 
+use super::everything;
+use super::foreign_keys::ForeignKeys;
 use super::in_sync_filter::InSyncFilter;
+use super::known_links::KnownLinks;
 use super::scope::PassScope;
 use crate::Error;
 use crate::ownership::ledger_view::LedgerView;
@@ -21,11 +24,13 @@ pub(super) struct Observation {
     pub(super) out_of_sync: Option<OutOfSync>,
     /// The devices, where they were resolved for the rows that arrived.
     pub(super) devices: Option<ResolvedDevices>,
+    /// What is known of foreign routes on desired keys, where they were read along with ours.
+    pub(super) foreign: ForeignKeys,
 }
 
 /// What is left of desired routes where those in sync were dropped as they arrived.
 pub(super) struct OutOfSync {
-    /// The desired routes that are not in sync.
+    /// The desired routes that are not in sync; `None` if that is all of them, which can be many.
     pub(super) routes: Option<Routes>,
     /// All desired routes, resolved.
     pub(super) resolved: ResolvedRoutes,
@@ -39,12 +44,15 @@ impl From<Snapshot> for Observation {
             snapshot,
             out_of_sync: None,
             devices: None,
+            foreign: ForeignKeys::default(),
         }
     }
 }
 
 /// What is to be read, and what is known of it.
 pub(super) struct Reader<'a> {
+    /// The links, where they need not be read.
+    pub(super) known_links: Option<&'a KnownLinks>,
     pub(super) scope: &'a PassScope,
     /// What is desired in the scope.
     pub(super) desired: &'a Desired,
@@ -62,11 +70,24 @@ impl<'a> Reader<'a> {
         let mut snapshot = self.read_all_but_routes(observer, managed)?;
         let drops = managed.contains(Kind::Route) && self.scope.drops_routes_in_sync();
         let filter = drops.then(|| self.filter(&snapshot)).flatten();
-        let mut mismatches = self.read_routes(observer, managed, filter.as_ref(), &mut snapshot)?;
+        let of_all_writers = filter
+            .as_ref()
+            .is_some_and(|filter| self.has_routes_to_replace(observer, filter));
+        let scopes = match of_all_writers {
+            true => vec![everything::routes_of_all_writers()],
+            false => self.scope.route_scopes(self.policy.marker),
+        };
+        let routes = self.read_routes(observer, managed, scopes, filter.as_ref(), &mut snapshot)?;
+        let mut mismatches = routes;
+        let foreign = match &mismatches {
+            Some(mismatches) if of_all_writers => self.foreign_keys(&mut snapshot, mismatches),
+            _ => ForeignKeys::default(),
+        };
         let missing = self.ledger_view.missing(&snapshot.observed);
         if missing != Kinds::NONE {
             let mut again = self.read_all_but_routes(observer, missing)?;
-            let still = self.read_routes(observer, missing, filter.as_ref(), &mut again)?;
+            let scopes = self.scope.route_scopes(self.policy.marker);
+            let still = self.read_routes(observer, missing, scopes, filter.as_ref(), &mut again)?;
             fill(&mut snapshot, again, missing);
             if let (Some(first), Some(still)) = (&mismatches, &still) {
                 let is_changing = !first.contains(still);
@@ -82,6 +103,7 @@ impl<'a> Reader<'a> {
         let out_of_sync = mismatches.zip(resolved).map(|(mismatches, resolved)| {
             let routes = self.desired.routes.as_ref();
             let there = &snapshot.observed.routes;
+            let routes = routes.filter(|_| mismatches.matched() > 0);
             OutOfSync {
                 routes: routes.map(|routes| routes.mismatched(&mismatches, there)),
                 resolved,
@@ -92,7 +114,41 @@ impl<'a> Reader<'a> {
             snapshot,
             out_of_sync,
             devices,
+            foreign,
         })
+    }
+
+    /// Returns true if routes of ours have to be replaced, as far as the first rows of a dump tell.
+    /// Before they are, the foreign routes on their keys have to be known.
+    fn has_routes_to_replace(&self, observer: &mut Observer, filter: &InSyncFilter<'_>) -> bool {
+        // Routes that are ours by the ledger are read by themselves.
+        if !filter.is_by_marker_alone() || !self.scope.is_worth_sample(self.desired) {
+            return false;
+        }
+        let scope = everything::route_scope(self.policy.marker);
+        let sample = observer.sample_routes(&scope, &mut filter.matcher());
+        // An error shows when all is read.
+        sample.is_ok_and(|sample| sample.differing() > 0)
+    }
+
+    /// Returns the foreign routes on desired keys, of those that were read of all writers, and drops
+    /// the others.
+    fn foreign_keys(&self, snapshot: &mut Snapshot, mismatches: &Mismatches) -> ForeignKeys {
+        let routes = self.desired.routes.as_ref();
+        let is_desired = |key: &RouteKey| routes.is_some_and(|routes| routes.get(key).is_some());
+        let mut foreign = ForeignKeys::default();
+        snapshot.observed.routes.retain(|route| {
+            let is_ours = route.protocol == self.policy.marker;
+            let is_foreign = !is_ours && is_desired(&route.key());
+            if is_foreign {
+                foreign.add(route.key());
+            }
+            is_ours || is_foreign
+        });
+        if snapshot.observed.complete.contains(Kind::Route) {
+            foreign.tables = mismatches.tables();
+        }
+        foreign
     }
 
     fn filter(&self, snapshot: &Snapshot) -> Option<InSyncFilter<'a>> {
@@ -112,14 +168,18 @@ impl<'a> Reader<'a> {
         managed: Kinds,
     ) -> Result<Snapshot, Error> {
         let scope = self.scope.read_scope(managed, self.policy.marker);
-        require_all_links(observer.snapshot(&scope)?)
+        match self.known_links {
+            Some(known) => Ok(known.complete(observer.snapshot_beside(&scope, known.links())?)),
+            None => require_all_links(observer.snapshot(&scope)?),
+        }
     }
 
-    /// Adds routes to a snapshot. Returns the mismatches of those that went through a filter.
+    /// Adds the routes in these scopes to a snapshot. Returns the mismatches of those that went through a filter.
     fn read_routes(
         &self,
         observer: &mut Observer,
         managed: Kinds,
+        scopes: Vec<ReadScope>,
         filter: Option<&InSyncFilter<'_>>,
         snapshot: &mut Snapshot,
     ) -> Result<Option<Mismatches>, Error> {
@@ -130,7 +190,7 @@ impl<'a> Reader<'a> {
         let mut mismatches: Option<Mismatches> = None;
         let mut incomplete = Vec::new();
         let mut matcher = filter.map(InSyncFilter::matcher);
-        for scope in self.scope.route_scopes(marker) {
+        for scope in scopes {
             let (routes, not_whole) = match &mut matcher {
                 Some(matcher) => {
                     let (routes, of_scope, not_whole) = observer.match_routes(&scope, matcher)?;

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Desired, Item as _, Kind, Observed, Owned, Plan, Policy, ResolvedDevices, ResolvedRoutes,
-    Route, RouteDependencies, RouteKey, plan_resolved, resolve_with,
+    Desired, Devices, Item as _, Kind, Observed, Op, Owned, Plan, Policy, ResolvedDevices,
+    ResolvedRoutes, Route, RouteDependencies, RouteKey, plan_with,
 };
 use trueup_observe::{Observer, Snapshot};
 
@@ -29,6 +29,8 @@ pub(super) struct Planner<'a> {
     pub(super) unmarked: &'a BTreeSet<RouteKey>,
     pub(super) foreign: &'a mut ForeignKeys,
     pub(super) check: ConflictCheck,
+    /// Returns true if an op is not tried in this pass, because it failed before.
+    pub(super) is_put_off: &'a dyn Fn(&Op, &Devices) -> bool,
 }
 
 impl Planner<'_> {
@@ -43,6 +45,7 @@ impl Planner<'_> {
             snapshot,
             out_of_sync,
             devices,
+            foreign: read_along,
         } = observation;
         let Snapshot {
             mut observed,
@@ -78,22 +81,21 @@ impl Planner<'_> {
             (scope, None) => devices.resolve_routes(scope.desired(self.desired), &observed, policy),
         };
         let (desired, scope) = (scope.desired(self.desired), &*scope);
-        let routes = match is_filtered {
-            true => mismatched.as_ref(),
-            false => desired.routes.as_ref(),
-        };
+        let routes = mismatched.as_ref().or(desired.routes.as_ref());
         let make =
             |observed: &Observed, devices: &ResolvedDevices, resolved: Option<&ResolvedRoutes>| {
                 let routes = routes.zip(resolved);
-                let resolved = resolve_with(desired, routes, devices, observed, policy)?;
-                Ok::<_, Error>(plan_resolved(&resolved, observed, &owned)?)
+                plan_with(desired, routes, devices, observed, &owned, policy).map_err(Error::from)
             };
         let mut plan = make(&observed, &devices, resolved.as_ref())?;
         let append_then_delete = self.appends_then_deletes(&plan);
         if append_then_delete {
             plan = plan.append_then_delete();
         }
-        let foreign = ForeignObjects::of(&plan, &observed, self.check, self.foreign);
+        let is_put_off = |op: &Op| (self.is_put_off)(op, &plan.devices);
+        let (check, known) = (self.check, &*self.foreign);
+        let foreign = ForeignObjects::of(&plan, &observed, check, known, &read_along, is_put_off);
+        self.foreign.extend(read_along);
         if !foreign.is_empty() {
             let managed = desired.managed();
             let is_read = |route: &Route| {

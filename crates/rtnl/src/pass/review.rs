@@ -1,6 +1,7 @@
 //! Reviews a plan in the light of earlier passes: what waits for a grace, what is contended, what
 //! the kernel stores otherwise, and what another writer has overwritten.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use trueup_diff::{Dev, Object, Observed, Plan, Reason, Resolved, resolve, resolve_with};
@@ -55,7 +56,7 @@ impl Pass<'_> {
         let mut all: Vec<Object> = conflicts.map(|conflict| conflict.foreign.clone()).collect();
         let overriding = plan.ops.iter().filter(|op| op.reason == Reason::Overridden);
         let overriding = overriding.filter(|op| was_in_place(&op.object));
-        all.extend(overriding.filter_map(|op| op.was.as_deref().cloned()));
+        all.extend(overriding.filter_map(|op| op.was().map(Cow::into_owned)));
         all
     }
 

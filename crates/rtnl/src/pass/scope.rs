@@ -220,6 +220,12 @@ impl PassScope {
         }
     }
 
+    /// Returns true if it is worth while to look at the first routes of a dump before it is made.
+    pub(super) fn is_worth_sample(&self, desired: &Desired) -> bool {
+        let is_whole = matches!(self, PassScope::Everything(RouteRows::OutOfSync));
+        is_whole && everything::is_worth_sample(desired)
+    }
+
     /// Returns true if routes in sync with what is desired are dropped as they arrive.
     pub(super) fn drops_routes_in_sync(&self) -> bool {
         !matches!(self, PassScope::Everything(RouteRows::All))

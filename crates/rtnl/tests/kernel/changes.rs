@@ -5,7 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use trueup_diff::{Desired, IfName, NextHop, NextHops, NexthopMode, Route, Routes};
-use trueup_reconcile::{Extent, Hints, Outcome, PassLimits, Report as _, Source as _, Subscribed};
+use trueup_reconcile::{
+    EventCoverage, Extent, Hints, Outcome, PassLimits, Report as _, Source as _, Subscribed,
+};
 use trueup_rtnl::{Error, MemoryLedger, Namespace, Options, Report, Rtnl, Watch, key};
 use trueup_testkit::faults::{At, Fault, Faults};
 use trueup_testkit::{Kind, ip, uplinks};
@@ -662,4 +664,71 @@ pub(crate) fn another_gateway_after_a_writer_took_the_object_puts_all_back() {
     for dst in ["10.50.0.0/16", "10.51.0.0/16"] {
         assert!(shown(dst).contains("via 10.9.0.8"), "{}", shown(dst));
     }
+}
+
+/// Who else is on its key matters once it is tried again, and then the kernel refuses it.
+pub(crate) fn a_create_that_is_put_off_has_no_foreign_routes_read() {
+    let faults = Faults::over(Namespace::current());
+    let inline = NexthopMode::Inline;
+    let routes = [via("10.50.0.0/16", "10.9.0.5")];
+    let mut agent = Agent::in_namespace(faults.namespace(), inline, routes);
+    agent.want(via("10.60.0.0/16", "192.0.2.1"));
+    let report = agent.pass(Extent::Everything);
+    assert_eq!(report.failed().count(), 1, "{}", describe(&report));
+    // Of both families once.
+    let third = At::Dump(Kind::Route, 3);
+    let backoff = |_| Some(Duration::from_secs(60));
+    faults.add(third, Fault::Refuse(EPERM));
+    let put_off = agent.pass_of(&PassLimits::default().with_backoff(&backoff));
+    faults.clear();
+    let put_off = put_off.unwrap();
+    assert_eq!(put_off.pending().count(), 1, "{}", describe(&put_off));
+    assert!(put_off.doubts().is_empty(), "{}", describe(&put_off));
+    assert_eq!(put_off.coverage(), EventCoverage::Part);
+    // As it is read where it may be tried.
+    faults.add(third, Fault::Refuse(EPERM));
+    let tried = agent.try_pass(Extent::Everything);
+    faults.clear();
+    assert!(tried.map_or(true, |report| !report.doubts().is_empty()));
+
+    let foreign = "10.60.0.0/16 via 10.9.0.7 dev up0 proto static";
+    ip(&[
+        &["route", "add"],
+        &foreign.split(' ').collect::<Vec<_>>()[..],
+    ]
+    .concat());
+    agent
+        .pass_of(&PassLimits::default().with_backoff(&backoff))
+        .unwrap();
+    assert!(shown("10.60.0.0/16").starts_with(foreign));
+    let report = agent.pass(Extent::Everything);
+    assert_eq!(report.conflicts().len(), 1, "{}", describe(&report));
+    assert_eq!(report.coverage(), EventCoverage::Part);
+    assert!(shown("10.60.0.0/16").starts_with(foreign));
+    agent.leave();
+}
+
+/// Without a subscription, or where not all could be read, only full passes find what changes.
+pub(crate) fn events_cover_what_a_source_that_listens_has_read() {
+    let faults = Faults::over(Namespace::current());
+    let routes = [via("10.50.0.0/16", "10.9.0.5")];
+    let mut agent = Agent::in_namespace(faults.namespace(), NexthopMode::Inline, routes);
+    assert_eq!(
+        agent.pass(Extent::Everything).coverage(),
+        EventCoverage::Part
+    );
+    faults.add(At::EveryDump(Kind::Route), Fault::Interrupt);
+    let report = agent.pass(Extent::Everything);
+    faults.clear();
+    assert!(!report.doubts().is_empty(), "{}", describe(&report));
+    assert_eq!(report.coverage(), EventCoverage::Nothing);
+
+    let (here, options) = (Namespace::current(), Options::default());
+    let (desired, ledger) = (&agent.desired, &mut agent.ledger);
+    let report = Rtnl::new()
+        .reconcile(&here, desired, ledger, &options)
+        .unwrap();
+    assert!(report.converged(), "{}", describe(&report));
+    assert_eq!(report.coverage(), EventCoverage::Nothing);
+    agent.leave();
 }

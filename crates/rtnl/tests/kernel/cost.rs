@@ -1,11 +1,17 @@
 //! What a pass writes to the disk, counted by the journal: nothing where the marker proves what is
-//! ours, one sync before and one after where the ledger does.
+//! ours, one sync before and one after where the ledger does. And what it reads: a dump more than
+//! is due is refused.
 
-use trueup_diff::{Desired, IfName, Kind, Link, LinkKind, Neighbour, Rule, RuleAction, VethAttrs};
+use std::sync::Arc;
+
+use trueup_diff::{
+    Desired, Domain, IfName, Kind, Link, LinkKind, Neighbour, Rule, RuleAction, VethAttrs,
+};
 use trueup_journal::{Journal, JournalLedger};
 use trueup_reconcile::{Report as _, Source as _};
-use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl, ledger_scope};
-use trueup_testkit::uplinks;
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Ownership, Report, Rtnl, ledger_scope};
+use trueup_testkit::faults::{At, Fault, Faults};
+use trueup_testkit::{ip_batch, uplinks};
 
 use crate::support::{address, bridge, describe, name, nothing, via};
 
@@ -129,4 +135,52 @@ fn links<const N: usize>(names: [&str; N]) -> Desired {
         None => bridge(dev),
     };
     Desired::default().with_links(names.map(link).to_vec())
+}
+
+/// `EPERM`.
+const REFUSED: i32 = 1;
+
+/// The namespace, where that dump of a kind is refused.
+fn refusing(kind: trueup_testkit::Kind, dump: u32) -> Namespace {
+    let faults = Faults::over(Namespace::current());
+    faults.add(At::Dump(kind, dump), Fault::Refuse(REFUSED));
+    faults.namespace()
+}
+
+/// An address and a route on one of many links, by the ledger alone.
+fn on_one_of_many() -> (Desired, Options) {
+    uplinks(8);
+    let desired = Desired::default()
+        .with_addresses([address("up0", "10.3.0.1/24")])
+        .with_routes([via("10.4.0.0/16", "10.3.0.9")]);
+    let domain = Domain::default().with_ledger_only(true);
+    (desired, Options::default().with_domain(domain))
+}
+
+pub(crate) fn a_pass_that_leaves_links_alone_reads_them_once() {
+    let (desired, options) = on_one_of_many();
+    let mut ledger = MemoryLedger::default();
+    let none = Desired::default().with_addresses([]).with_routes([]);
+    for desired in [&desired, &desired, &none, &none] {
+        let here = refusing(trueup_testkit::Kind::Link, 2);
+        let report = Rtnl::new().reconcile(&here, desired, &mut ledger, &options);
+        let report = report.unwrap();
+        assert!(report.converged(), "{}", describe(&report));
+    }
+}
+
+pub(crate) fn a_link_that_another_writer_renames_meanwhile_is_noticed() {
+    let (desired, options) = on_one_of_many();
+    let faults = Faults::over(Namespace::current());
+    let rename = || {
+        ip_batch([
+            "link set up0 down",
+            "link set up0 name gone0",
+            "link set gone0 up",
+        ]);
+    };
+    faults.add(At::Change(1), Fault::Writer(Arc::new(rename)));
+    let (here, mut ledger) = (faults.namespace(), MemoryLedger::default());
+    let report = Rtnl::new().reconcile(&here, &desired, &mut ledger, &options);
+    assert!(!report.unwrap().converged(), "there is no up0");
 }

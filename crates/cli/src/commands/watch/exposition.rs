@@ -86,6 +86,11 @@ pub(super) fn exposition(
         let help = "How long the last pass took.";
         page.gauge("trueup_last_pass_seconds", help, last.as_secs_f64())?;
     }
+    if let Some(left) = stats.next_full_pass {
+        let help = "Time until the next pass over everything, if nothing calls for one before.";
+        let name = "trueup_next_whole_pass_seconds";
+        page.gauge(name, help, left.as_secs_f64())?;
+    }
     if let Some(since) = stats.since_converged {
         let help = "Time since the state was last seen converged; 0 while it is.";
         page.gauge("trueup_seconds_since_converged", help, since.as_secs_f64())?;
@@ -142,6 +147,7 @@ mod tests {
         (ops.applied, ops.failed) = (2, 1);
         stats.ops.insert("route", ops);
         stats.last_pass = Some(std::time::Duration::from_millis(1500));
+        stats.next_full_pass = Some(std::time::Duration::from_secs(150));
         stats.since_converged = Some(std::time::Duration::ZERO);
         let exceptions = [(("route", "failed"), 2), (("link", "contended"), 0)].into();
         let page = exposition(&stats, &exceptions, true).unwrap();
@@ -169,15 +175,15 @@ mod tests {
             "trueup_unresolved{condition=\"failed\",kind=\"route\"} 2",
             "trueup_unresolved{condition=\"contended\",kind=\"link\"} 0",
             "trueup_last_pass_seconds 1.5",
+            "trueup_next_whole_pass_seconds 150",
             "trueup_converged 1",
             "trueup_desired_revision 0",
         ] {
             assert!(samples.contains(&sample), "{sample}: {page}");
         }
-        assert!(
-            !exposition(&Stats::default(), &BTreeMap::new(), true)
-                .unwrap()
-                .contains("since_converged")
-        );
+        let page = exposition(&Stats::default(), &BTreeMap::new(), true).unwrap();
+        for absent in ["since_converged", "next_whole_pass"] {
+            assert!(!page.contains(absent), "{page}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use super::screen::Waker;
 use super::service_manager::Service;
 use super::view::{Line, Section, View};
 use crate::host::{Error, Host, Report};
-use crate::output::{self, Format, News, StatusChanges, StatusCounts};
+use crate::output::{self, Format, News, StatusChanges, StatusCounts, StatusEntry};
 
 /// The output. Clones share it.
 #[derive(Clone)]
@@ -321,12 +321,9 @@ struct JsonLine<'a, T> {
 
 impl<'a, T> JsonLine<'a, T> {
     fn new(event: &'a str, of: T) -> JsonLine<'a, T> {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
         JsonLine {
             event,
-            time: (now.as_secs_f64() * 1e3).round() / 1e3,
+            time: output::seconds(SystemTime::now()),
             of,
         }
     }
@@ -338,17 +335,19 @@ impl Inner {
         let (mut changed, mut cleared) = (Vec::new(), Vec::new());
         while let Some(event) = self.status_events.try_next() {
             match event {
-                Event::Changed { status, .. } => changed.push(status),
+                // An object without a status by now has another event.
+                Event::Changed { key, .. } => changed.extend(self.handle.status(key)),
                 Event::Cleared { status, .. } => cleared.push(status),
                 // What is now stands for the changes that were not kept.
                 _ => {
                     self.status_events = self.handle.events();
                     let all = self.handle.exceptions().into_iter();
-                    return StatusChanges::snapshot(all.map(|it| it.status).collect());
+                    return StatusChanges::snapshot(all.map(StatusEntry::from).collect());
                 }
             }
         }
-        StatusChanges::new(changed, cleared)
+        let changed = changed.into_iter().map(StatusEntry::from);
+        StatusChanges::new(changed.collect(), cleared)
     }
 
     fn put_news(&mut self, news: &News<'_>) {

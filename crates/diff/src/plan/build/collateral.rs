@@ -49,7 +49,7 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, proof: Proof<'_>) 
                 holds.extend(collateral.of_op(op).map(|hold| (at, hold.clone())));
             }
             Object::Address(_) if op.action == Action::Update => {
-                if let Some(Object::Address(was)) = op.was.as_deref() {
+                if let Some(Object::Address(was)) = op.was().as_deref() {
                     let route = collateral.of_readdress(was);
                     holds.extend(route.map(|route| (at, route.clone().into())));
                 }

@@ -122,8 +122,8 @@ fn existing(found: &mut Findings, wanted: &Link, there: &Link, policy: ConflictP
             found.adopt(wanted, there, policy);
         }
     } else if keeps && (policy.proof.may_change(there) || !creatable) {
-        let op = found.op(Action::Update, wanted.clone().into(), Reason::Differs);
-        op.was = Some(Box::new(there.clone().into()));
+        let (wanted, was) = (wanted.clone().into(), there.clone().into());
+        found.update(wanted, was, Reason::Differs);
     } else if let Some(hold) = policy.desired.held.get(&there.index) {
         let op = found.op(Action::Delete, there.clone().into(), Reason::Recreated);
         op.hold = Some(hold.clone());

@@ -17,10 +17,11 @@ use crate::kinds::{
     Address, Item, Kind, Neighbour, Nexthop, Object, ObjectKind, OfKind, Route, RouteKey,
 };
 use crate::observed::Observed;
-use crate::op::{Hold, Op, Reason};
+use crate::op::{Formers, Hold, Op, Reason};
 use crate::ownership::{Owned, Proof, can_be_restored};
 use crate::plan::Conflict;
 use crate::resolve::Resolved;
+use crate::routes::{ResolvedRoutes, Routes};
 use crate::values::{Dev, Family, Protocols};
 use crate::{each_kind, with_object};
 
@@ -32,6 +33,7 @@ pub(crate) struct Findings {
     pub(crate) adopted: Vec<Object>,
     /// As in the plan.
     pub(crate) shared: BTreeSet<RouteKey>,
+    formers: Formers,
 }
 
 /// Whose an observed object is.
@@ -85,14 +87,15 @@ impl<'a, T> Holders<'a, T> {
 impl Findings {
     fn op(&mut self, action: Action, object: Object, reason: Reason) -> &mut Op {
         let at = self.ops.len();
-        self.ops.push(Op {
-            action,
-            object,
-            was: None,
-            reason,
-            hold: None,
-        });
+        self.ops.push(Op::new(action, object, reason));
         &mut self.ops[at]
+    }
+
+    /// An update in place of what was observed.
+    fn update(&mut self, object: Object, was: Object, reason: Reason) {
+        let mut op = Op::new(Action::Update, object, reason);
+        op.share_was(was, &mut self.formers);
+        self.ops.push(op);
     }
 
     /// Compares the objects of one kind.
@@ -156,8 +159,7 @@ impl Findings {
         let differences = former.differences(&taken);
         let in_place = differences.iter().all(|difference| difference.in_place);
         if in_place && !keeps_our_mark(former, &taken) {
-            let op = self.op(Action::Update, former.clone(), Reason::Restored);
-            op.was = Some(Box::new(taken));
+            self.update(former.clone(), taken, Reason::Restored);
         } else if taken.kind() != Kind::Link {
             self.op(Action::Delete, taken, Reason::Restored);
             self.op(Action::Create, former.clone(), Reason::Restored);
@@ -202,8 +204,8 @@ impl Findings {
             }
             Some(observed) => {
                 if changes_in_place(wanted, observed) {
-                    let op = self.op(Action::Update, wanted.clone().into(), Reason::Differs);
-                    op.was = Some(Box::new(observed.clone().into()));
+                    let (wanted, was) = (wanted.clone().into(), observed.clone().into());
+                    self.update(wanted, was, Reason::Differs);
                 } else if complete {
                     self.op(Action::Delete, observed.clone().into(), Reason::Recreated);
                     self.op(Action::Create, wanted.clone().into(), Reason::Recreated);
@@ -232,13 +234,7 @@ impl Findings {
             && route.protocol != 0
             && holders.ours.len() == 1
             && foreign.into_iter().all(apart);
-        let op = Op {
-            action: Action::Update,
-            object,
-            was: Some(Box::new(was.clone())),
-            reason: Reason::Differs,
-            hold: None,
-        };
+        let op = Op::new(Action::Update, object, Reason::Differs).with_was(was.clone());
         if !can_be_told || op.changes_gateway().is_none() {
             return false;
         }
@@ -277,8 +273,7 @@ impl Findings {
         let (desired, foreign): (Object, Object) = (wanted.clone().into(), foreign.clone().into());
         let ownership = policy.proof.policy;
         if in_place && ownership.take && !foreign.is_kernels_own(ownership.unstored) {
-            let op = self.op(Action::Update, desired, Reason::Overridden);
-            op.was = Some(Box::new(foreign));
+            self.update(desired, foreign, Reason::Overridden);
         } else {
             self.conflicts.push(Conflict { desired, foreign });
         }
@@ -305,6 +300,8 @@ fn changes_in_place<T: Item>(wanted: &T, observed: &T) -> bool {
 #[derive(Clone, Copy)]
 struct ConflictPolicy<'a> {
     desired: &'a Resolved,
+    /// The desired routes, where they are not in `desired`.
+    routes: Option<ListedRoutes<'a>>,
     proof: Proof<'a>,
 }
 
@@ -348,11 +345,73 @@ trait Find: ObjectKind {
 impl Find for Address {}
 impl Find for Neighbour {}
 impl Find for Nexthop {}
-impl Find for Route {}
+
+impl Find for Route {
+    fn find(
+        found: &mut Findings,
+        desired: Option<&[Route]>,
+        observed: &[Route],
+        is_complete: &dyn Fn(Kind) -> bool,
+        policy: ConflictPolicy<'_>,
+    ) -> Result<(), DesiredError> {
+        match policy.routes {
+            Some(listed) => listed.find(found, observed, is_complete, policy),
+            None => found.compare(desired, observed, is_complete, policy),
+        }
+    }
+}
+
+/// Desired routes that are resolved one by one.
+#[derive(Clone, Copy)]
+pub(crate) struct ListedRoutes<'a> {
+    pub(crate) routes: &'a Routes,
+    pub(crate) resolved: &'a ResolvedRoutes,
+}
+
+impl ListedRoutes<'_> {
+    /// The number of routes of which there is a list at a time.
+    const AT_A_TIME: usize = 1024;
+
+    /// Compares them with observed routes, of which a part at a time is taken if they are in order.
+    fn find(
+        self,
+        found: &mut Findings,
+        observed: &[Route],
+        is_complete: &dyn Fn(Kind) -> bool,
+        policy: ConflictPolicy<'_>,
+    ) -> Result<(), DesiredError> {
+        let at_a_time = match observed.is_sorted_by(|a, b| a.key() <= b.key()) {
+            true => ListedRoutes::AT_A_TIME,
+            false => usize::MAX,
+        };
+        let mut routes = self.resolved.list(self.routes);
+        let mut rest = observed;
+        loop {
+            let list = routes.by_ref().take(at_a_time);
+            let list: Vec<Route> = list.collect::<Result<_, _>>()?;
+            let last = list.last().filter(|_| list.len() == at_a_time);
+            let part = match last.map(Route::key) {
+                Some(last) => rest.partition_point(|route| route.key() <= last),
+                None => rest.len(),
+            };
+            let (now, later) = rest.split_at(part);
+            found.compare(Some(&list), now, is_complete, policy)?;
+            if last.is_none() {
+                return Ok(());
+            }
+            rest = later;
+        }
+    }
+
+    fn contains(self, object: &Object) -> bool {
+        matches!(object, Object::Route(route) if self.routes.get(&route.key()).is_some())
+    }
+}
 
 /// Finds what there is to do, kind by kind.
 pub(crate) fn find(
     desired: &Resolved,
+    routes: Option<ListedRoutes<'_>>,
     observed: &Observed,
     owned: &Owned,
 ) -> Result<Findings, DesiredError> {
@@ -364,7 +423,11 @@ pub(crate) fn find(
         domain: &domain.with_planned(desired.devices.planned()),
         managed: desired.managed(),
     };
-    let policy = ConflictPolicy { desired, proof };
+    let policy = ConflictPolicy {
+        desired,
+        routes,
+        proof,
+    };
     let is_complete = |kind| observed.complete.contains(kind);
     let mut found = Findings::default();
     each_kind!(K => {
@@ -391,6 +454,9 @@ pub(crate) fn find(
 
 /// Holds what is desired outside of the domain.
 fn hold_outside_domain(found: &mut Findings, proof: Proof<'_>) {
+    if !proof.policy.domain.is_limited() {
+        return;
+    }
     for op in found.ops.iter_mut() {
         if !with_object!(&op.object, object => proof.domain.contains(object)) {
             op.hold = Some(Hold::OutsideDomain);
@@ -415,7 +481,8 @@ fn restore_missing<K: ObjectKind>(
             continue;
         };
         let key = former.key();
-        let in_use = desired.iter().chain(observed).any(|it| it.key() == key);
+        let is_listed = policy.routes.is_some_and(|it| it.contains(object));
+        let in_use = is_listed || desired.iter().chain(observed).any(|it| it.key() == key);
         if !in_use && policy.can_be(object) && policy.proof.domain.contains(former) {
             found.op(Action::Create, object.clone(), Reason::Restored);
         }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{ConflictPolicy, Find, Findings};
 use crate::error::DesiredError;
@@ -118,26 +118,29 @@ pub(super) fn recreate_shadowing_rules(
 /// kernel deletes the first rule that has all the selectors of the request, whatever more it has
 /// (`rule_find`).
 pub(super) fn hold_ambiguous_deletes(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
+    let foreign = || observed.rules.iter().filter(|rule| !proof.is_ours(*rule));
+    // Most deletes share a priority with no other writer's rule, and every search looks at it.
+    let priorities: BTreeSet<u32> = foreign().map(|rule| rule.priority).collect();
     let mut found_by: BTreeMap<Selectors, HashMap<Rule, &Rule>> = BTreeMap::new();
     let mut held: HashMap<Rule, Object> = HashMap::new();
     for op in &found.ops {
         let Object::Rule(rule) = &op.object else {
             continue;
         };
-        if op.action != Action::Delete {
+        if op.action != Action::Delete || !priorities.contains(&rule.priority) {
             continue;
         }
         let by = rule.selectors();
-        let foreign = found_by.entry(by).or_insert_with(|| {
-            let mut foreign: HashMap<Rule, &Rule> = HashMap::new();
-            for rule in observed.rules.iter().filter(|rule| !proof.is_ours(*rule)) {
+        let others = found_by.entry(by).or_insert_with(|| {
+            let mut found: HashMap<Rule, &Rule> = HashMap::new();
+            for rule in foreign() {
                 // Of several the least is named, in whatever order they were read.
-                let least = foreign.entry(rule.searched_by(by)).or_insert(rule);
+                let least = found.entry(rule.searched_by(by)).or_insert(rule);
                 *least = rule.min(*least);
             }
-            foreign
+            found
         });
-        if let Some(taken) = foreign.get(&rule.searched_by(by)) {
+        if let Some(taken) = others.get(&rule.searched_by(by)) {
             held.insert(rule.key(), Object::from((*taken).clone()));
         }
     }

@@ -57,7 +57,8 @@ pub(super) fn needs(ops: &[Op], desired: &Resolved, observed: &Observed) -> Vec<
             needed.sort_unstable();
             needed.dedup();
             pairs.extend(needed.drain(..).map(|need| (at, need)));
-            let was = op.was.as_deref().and_then(|was| <&K>::try_from(was).ok());
+            let was = op.was();
+            let was = was.as_deref().and_then(|was| <&K>::try_from(was).ok());
             object.provide(op.action, was, at, &mut before);
         });
     }

@@ -71,7 +71,8 @@ fn raised(op: &Op, desired: &Resolved) -> Option<Dev> {
     if op.action != Action::Update || link.up != Some(true) {
         return None;
     }
-    let was = match op.was.as_deref() {
+    let was = op.was();
+    let was = match was.as_deref() {
         Some(Object::Link(was)) => Some(was),
         _ => None,
     };

@@ -36,6 +36,7 @@ pub struct DumpMatcher<'a> {
     /// Keys of which all rows are kept.
     kept: BTreeSet<RouteKey>,
     matched: usize,
+    differing: usize,
     dependencies: RouteDependencies,
     /// The device and the object that were added last to the dependencies: runs of one are long.
     noted: (Option<u32>, Option<u32>),
@@ -63,6 +64,7 @@ impl<'a> DumpMatcher<'a> {
             marker: resolved.marker,
             kept,
             matched: 0,
+            differing: 0,
             dependencies: RouteDependencies::default(),
             noted: (None, None),
             last: None,
@@ -77,7 +79,7 @@ impl<'a> DumpMatcher<'a> {
             Family::Inet => self.v4.begin(),
             Family::Inet6 => self.v6.begin(),
         }
-        self.matched = 0;
+        (self.matched, self.differing) = (0, 0);
         self.dependencies = RouteDependencies::default();
         self.noted = (None, None);
         (self.last, self.last_other) = (None, None);
@@ -103,7 +105,7 @@ impl<'a> DumpMatcher<'a> {
             self.matched += 1;
             return RowMatch::Matched;
         }
-        self.keep(key, &found)
+        self.mismatched(key, &found, row.protocol)
     }
 
     /// Takes the next row of the dump, in canonical form.
@@ -126,7 +128,7 @@ impl<'a> DumpMatcher<'a> {
             self.matched += 1;
             return RowMatch::Matched;
         }
-        self.keep(key, &found)
+        self.mismatched(key, &found, row.protocol)
     }
 
     #[inline]
@@ -143,6 +145,21 @@ impl<'a> DumpMatcher<'a> {
         !self.kept.is_empty() && self.kept.contains(&key.unpack())
     }
 
+    /// Drops a row that does not match if it is another writer's, on no key of ours; else keeps it.
+    #[inline]
+    fn mismatched(&mut self, key: Packed, found: &Found, protocol: u8) -> RowMatch {
+        let is_undesired = match found {
+            Found::Undesired => true,
+            Found::Repeated { is_desired } => !is_desired,
+            Found::Desired(_) | Found::OutOfOrder => false,
+        };
+        if is_undesired && protocol != self.marker && !self.is_kept(key) {
+            return RowMatch::Foreign;
+        }
+        self.differing += usize::from(protocol == self.marker && !is_undesired);
+        self.keep(key, found)
+    }
+
     /// Keeps a row that does not match.
     #[cold]
     fn keep(&mut self, key: Packed, found: &Found) -> RowMatch {
@@ -150,7 +167,7 @@ impl<'a> DumpMatcher<'a> {
         match found {
             Found::Desired(_) => self.mismatch(key),
             Found::Undesired => {}
-            Found::Repeated => {
+            Found::Repeated { .. } => {
                 let before = match last {
                     Some((id, dev)) => self.expected.row(id, key.unpack(), dev).map(Box::new),
                     None => last_other,
@@ -178,6 +195,7 @@ impl<'a> DumpMatcher<'a> {
     pub fn end(&mut self, family: Family, table: Option<u32>) -> Mismatches {
         let mut mismatches = Mismatches {
             matched: self.matched,
+            differing: self.differing,
             disorder: !self.in_order,
             dependencies: std::mem::take(&mut self.dependencies),
             ..Mismatches::default()

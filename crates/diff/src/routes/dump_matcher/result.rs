@@ -5,7 +5,8 @@ use std::hash::Hash;
 use std::net::IpAddr;
 
 use crate::kinds::{Item as _, NextHops, Route};
-use crate::routes::index::{Id, Key4, Key6, Packed, Routes};
+use crate::routes::index::{DumpKey, Id, Key4, Key6, Packed, Routes};
+use crate::values::Family;
 
 /// What is to be done with a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ use crate::routes::index::{Id, Key4, Key6, Packed, Routes};
 pub enum RowMatch {
     /// The row is as desired: it need not be kept.
     Matched,
+    /// The row is another writer's, and no route is desired on its key: it need not be kept.
+    Foreign,
     /// The row is to be kept for the planner.
     Kept,
     /// The row is to be kept, and so is the one before it: both have one key, and the first was
@@ -58,6 +61,7 @@ pub struct Mismatches {
     pub(super) v4: Vec<Key4>,
     pub(super) v6: Vec<Key6>,
     pub(super) matched: usize,
+    pub(super) differing: usize,
     pub(super) dependencies: RouteDependencies,
     pub(super) disorder: bool,
 }
@@ -66,6 +70,18 @@ impl Mismatches {
     /// Returns the number of routes that are in sync.
     pub fn matched(&self) -> usize {
         self.matched
+    }
+
+    /// Returns the number of rows of ours that are not as the route that is desired on their key.
+    pub fn differing(&self) -> usize {
+        self.differing
+    }
+
+    /// Returns the tables of the mismatches.
+    pub fn tables(&self) -> BTreeSet<(Family, u32)> {
+        let v4 = tables(&self.v4).map(|table| (Family::Inet, table));
+        let v6 = tables(&self.v6).map(|table| (Family::Inet6, table));
+        v4.chain(v6).collect()
     }
 
     /// Returns what the routes that are in sync depend on.
@@ -84,6 +100,7 @@ impl Mismatches {
         self.v4.extend(other.v4);
         self.v6.extend(other.v6);
         self.matched += other.matched;
+        self.differing += other.differing;
         self.dependencies.add(other.dependencies);
         self.disorder |= other.disorder;
         if !sorted {
@@ -131,6 +148,16 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     }
 }
 
+/// Returns the tables of keys that are in order.
+fn tables<K: DumpKey>(keys: &[K]) -> impl Iterator<Item = u32> {
+    let mut rest = keys;
+    std::iter::from_fn(move || {
+        let table = rest.first()?.table();
+        rest = &rest[rest.partition_point(|key| key.table() <= table)..];
+        Some(table)
+    })
+}
+
 /// Returns the rows of some keys. The first keys are in order, and all of them have rows.
 fn among<K: Ord + Copy>(
     rows: &BTreeMap<K, Id>,
@@ -150,8 +177,20 @@ fn among<K: Ord + Copy>(
         let row = |key: &K| Some((*key, *rows.get(key)?));
         keys.iter().filter_map(row).collect()
     };
+    // Most of them are in order, and among the first.
+    let mut rest = keys;
     for key in more {
-        if let Some(id) = rows.get(&key) {
+        if rest.first().is_none_or(|next| *next > key) {
+            rest = &keys[keys.partition_point(|known| *known < key)..];
+        }
+        while let [next, after @ ..] = rest
+            && *next < key
+        {
+            rest = after;
+        }
+        if rest.first() != Some(&key)
+            && let Some(id) = rows.get(&key)
+        {
             some.insert(key, *id);
         }
     }

@@ -17,8 +17,8 @@ pub(super) struct Walk<'a, K> {
     rest: Range<'a, K, Id>,
     /// All tables that came so far.
     tables: BTreeSet<u32>,
-    /// The key of the last row.
-    last: Option<K>,
+    /// The key of the last row, and true if a route is desired on it.
+    last: Option<(K, bool)>,
     pub(super) mismatches: Vec<K>,
 }
 
@@ -28,7 +28,10 @@ pub(super) enum Found {
     Desired(Id),
     Undesired,
     /// The row before it has the same key.
-    Repeated,
+    Repeated {
+        /// True if a route is desired on it.
+        is_desired: bool,
+    },
     /// The row comes after one of a greater key, or its table came before.
     OutOfOrder,
 }
@@ -66,9 +69,9 @@ impl<'a, K: DumpKey> Walk<'a, K> {
             self.step();
         }
         match self.last {
-            Some(last) if last == key => return Found::Repeated,
-            Some(last) if last > key => return Found::OutOfOrder,
-            _ => self.last = Some(key),
+            Some((last, is_desired)) if last == key => return Found::Repeated { is_desired },
+            Some((last, _)) if last > key => return Found::OutOfOrder,
+            _ => self.last = Some((key, false)),
         }
         while let Some((desired, id)) = self.next {
             if desired > key {
@@ -76,6 +79,7 @@ impl<'a, K: DumpKey> Walk<'a, K> {
             }
             self.step();
             if desired == key {
+                self.last = Some((key, true));
                 return Found::Desired(id);
             }
             self.mismatches.push(desired);

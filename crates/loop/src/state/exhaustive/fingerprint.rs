@@ -25,6 +25,9 @@ impl State {
             self.stopping.is_some(),
             self.revision == self.stats.desired,
             self.replaced,
+            self.schedule.is_rare,
+            self.overrun.is_some(),
+            self.overrun == Some(true),
         ];
         let due = &self.schedule;
         let dues = [
@@ -34,6 +37,7 @@ impl State {
             due.follow_up,
             due.dirty,
             due.change,
+            due.uncovered,
         ];
         let others = [
             self.resubscribe,
@@ -75,13 +79,17 @@ impl Model {
             self.immediate,
             self.replaced,
             self.changed,
+            self.is_rare,
+            self.lost.is_some(),
+            self.lost == Some(true),
         ];
         let mut all: Vec<u8> = flags.map(u8::from).into();
         all.extend([
             rel(self.requested.map(|it| it + DEBOUNCE)),
             rel(self.dirty.map(|it| it + DEBOUNCE)),
             rel(self.follow_up),
-            rel(self.last_whole_end.map(|it| it + INTERVAL)),
+            rel(self.timer),
+            rel(self.uncovered),
             rel(Some(self.rest)),
             self.running.map_or(0, |run| 1 + u8::from(run.offered)),
             self.subscription.map_or(0, |it| 1 + it as u8),

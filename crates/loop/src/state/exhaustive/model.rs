@@ -17,7 +17,15 @@ pub(super) struct Model {
     pub(super) immediate: bool,
     /// When the pass that continues a truncated one is due.
     pub(super) follow_up: Option<u64>,
-    pub(super) last_whole_end: Option<u64>,
+    /// When a full pass is due by the timer.
+    pub(super) timer: Option<u64>,
+    /// True if that is later than after an interval.
+    pub(super) is_rare: bool,
+    /// When a dirty pass is due by the timer.
+    pub(super) uncovered: Option<u64>,
+    /// Set from a loss of events until a full pass has ended without another: true if there was one
+    /// since that pass began.
+    pub(super) lost: Option<bool>,
     pub(super) rest: u64,
     pub(super) running: Option<Run>,
     pub(super) subscription: Option<SubscriptionState>,
@@ -110,6 +118,43 @@ impl World {
         }
     }
 
+    /// Takes what follows by the timer from a pass that is over.
+    pub(super) fn timer(&mut self, run: &Run, result: Result) {
+        let model = &mut self.model;
+        let is_subscribed = matches!(
+            model.subscription,
+            Some(SubscriptionState::Polled | SubscriptionState::Pushed)
+        );
+        let is_pending = match result {
+            // Of an op that failed before the backoff takes care.
+            Result::Op(Outcome::Pending) => model.failing.is_none(),
+            _ => false,
+        };
+        let is_left = matches!(result, Result::Error | Result::Truncated) || is_pending;
+        let coverage = match is_subscribed && model.lost.is_none() && !is_left {
+            true => self.setup.coverage,
+            false => EventCoverage::Nothing,
+        };
+        let is_covered = coverage != EventCoverage::Nothing;
+        if run.extent == Extent::Everything {
+            let is_changed = matches!(result, Result::Op(Outcome::Applied));
+            let rest = match is_covered && !is_changed {
+                true => FACTOR * (self.now - run.since),
+                false => 0,
+            };
+            model.is_rare = rest > INTERVAL;
+            model.timer = Some(self.now + rest.max(INTERVAL));
+            if model.subscription != Some(SubscriptionState::Polled) {
+                model.lost = model.lost.filter(|lost| *lost);
+            }
+        } else if !is_covered && model.is_rare {
+            model.is_rare = false;
+            model.timer = model.timer.map(|at| at.min(self.now + INTERVAL));
+        }
+        let is_part = coverage == EventCoverage::Part && model.is_rare;
+        model.uncovered = is_part.then_some(self.now + INTERVAL);
+    }
+
     pub(super) fn fill(&mut self) {
         let (tokens, since) = self.model.tokens;
         let filled = (tokens + self.now - since).min(BURST * REFILL);
@@ -136,15 +181,16 @@ impl World {
         // A change does not wait, but for the rest where a whole pass is to answer it.
         let in_whole = model.changed && model.requested.is_some();
         let at_rest = model.rest <= self.now;
-        let by_timer = model
-            .last_whole_end
-            .is_some_and(|end| end + INTERVAL <= self.now);
-        let again = model.follow_up.is_some_and(|by| by <= self.now);
+        let is_over = |at: Option<u64>| at.is_some_and(|at| at <= self.now);
+        let by_timer = is_over(model.timer);
+        let again = is_over(model.follow_up);
         if model.immediate || by_timer || again || is_due(model.requested) || in_whole && at_rest {
             Some(Extent::Everything)
         } else {
             let in_doubtful = model.changed && !in_whole;
-            (is_due(model.dirty) || in_doubtful || is_due(self.retry())).then_some(Extent::Dirty)
+            let by_timer = is_over(model.uncovered);
+            (is_due(model.dirty) || in_doubtful || by_timer || is_due(self.retry()))
+                .then_some(Extent::Dirty)
         }
     }
 }

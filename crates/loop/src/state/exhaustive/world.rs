@@ -17,6 +17,7 @@ impl World {
         let ticks = |ticks: u64| TICK * ticks as u32;
         let mut config = Config::default()
             .with_interval(ticks(INTERVAL))
+            .with_interval_factor(FACTOR as u32)
             .with_debounce(ticks(DEBOUNCE))
             .with_deadline(ticks(DEADLINE))
             .with_backoff(ticks(FIRST), ticks(LAST))
@@ -170,11 +171,17 @@ impl World {
         match heard {
             Some(Drained::Nothing) => {}
             Some(Drained::Hint) => drop(self.model.dirty.get_or_insert(self.now)),
-            Some(Drained::Lost) => drop(self.model.requested.get_or_insert(self.now)),
+            Some(Drained::Lost) => {
+                self.model.requested.get_or_insert(self.now);
+                self.model.lost = Some(true);
+            }
             None => {
                 self.model.requested.get_or_insert(self.now);
                 self.model.subscription = Some(SubscriptionState::Failed);
             }
+        }
+        if heard.is_some() {
+            self.model.lost = self.model.lost.filter(|lost| *lost);
         }
     }
 
@@ -184,6 +191,7 @@ impl World {
         let mut passed = PassSummary {
             converged: result == Result::Converged,
             truncated: result == Result::Truncated,
+            coverage: self.setup.coverage,
             requeue_after: (result == Result::Again).then_some(Duration::ZERO),
             ..PassSummary::default()
         };
@@ -191,7 +199,9 @@ impl World {
         match result {
             Result::Op(outcome) => {
                 ops.count(outcome);
-                passed.objects.insert(KEY, outcome);
+                if self.state.is_tracked(KEY) || matches!(outcome, Outcome::Failed(_)) {
+                    passed.objects.insert(KEY, outcome);
+                }
             }
             Result::Truncated => {
                 (0..run.ops.unwrap_or(1)).for_each(|_| ops.count(Outcome::Applied));
@@ -214,15 +224,24 @@ impl World {
                 );
                 0
             });
-        self.state.handle_pass_done(at(self.now), passed);
-        self.model.rest = self.now + lasted;
-        if run.extent == Extent::Everything {
-            self.model.last_whole_end = Some(self.now);
+        // With its outcomes beforehand, or without, it is the same.
+        let mut other = self.state.clone();
+        other.handle_pass_done(at(self.now), passed);
+        if let Some(passed) = passed {
+            self.state.handle_outcomes(at(self.now), passed);
         }
+        self.state.handle_pass_done(at(self.now), passed);
+        assert!(
+            self.state
+                .fingerprint(self.now)
+                .eq(other.fingerprint(self.now))
+        );
+        self.model.rest = self.now + lasted;
         if result == Result::Error && run.extent == Extent::Dirty {
             self.model.requested.get_or_insert(self.now);
         }
         self.failing(&run, result);
+        self.timer(&run, result);
         let after = match result {
             Result::Again => Some(lasted.max(1)),
             Result::Truncated => {
@@ -298,12 +317,15 @@ impl World {
         );
         let model = &mut self.model;
         let changed = std::mem::take(&mut model.changed);
+        model.uncovered = None;
         let mut answers_request = model.dirty.take().is_some() || changed;
         if extent == Extent::Everything {
             answers_request |= model.requested.take().is_some() | model.immediate;
             model.immediate = false;
             model.follow_up = None;
-            model.last_whole_end = None;
+            model.timer = None;
+            model.is_rare = false;
+            model.lost = model.lost.map(|_| false);
         }
         let class = self.setup.fails;
         // A new desired state does not free an op that needs time.

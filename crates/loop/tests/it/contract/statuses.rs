@@ -330,3 +330,27 @@ fn events_are_a_stream_that_ends_with_the_loop() {
     );
     assert_eq!(end, None);
 }
+
+#[test]
+fn callbacks_see_the_try_that_failed_in_their_pass() {
+    let (source, _) = Scripted::new(|given, _, _| {
+        Ok(Report1 {
+            number: given.number,
+            outcomes: vec![(1, Outcome::Failed(ErrorClass::Busy))],
+            statuses: vec![(1, Some("failed"))],
+            ..Report1::default()
+        })
+    });
+    let it = looped(source, quiet());
+    let handle = it.handle();
+    let (tell, tries) = std::sync::mpsc::channel();
+    let running = it
+        .on_report(move |_| {
+            let status = handle.status(OpKey(1)).unwrap();
+            let _ = tell.send((status.tries, status.next_try.is_some()));
+        })
+        .spawn("it")
+        .unwrap();
+    assert_eq!(tries.recv_timeout(LONG), Ok((1, true)));
+    running.stop(LONG).unwrap();
+}

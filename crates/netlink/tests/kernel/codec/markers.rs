@@ -4,9 +4,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trueup_diff::{
-    Address, Dev, Family, LinkAddr, Neighbour, Prefix, Route, RouteType, Rule, RuleAction,
+    Address, Dev, Family, Kinds, LinkAddr, Neighbour, Prefix, Route, RouteType, Rule, RuleAction,
 };
 use trueup_netlink::codec::{address, existing, neighbour, route, rule};
 use trueup_netlink::wire::{MessageWriter, NLM_F_CREATE, NLM_F_EXCL};
@@ -19,7 +20,7 @@ use super::net::{Net, OURS};
 const FAMILIES: [Family; 2] = [Family::Inet, Family::Inet6];
 
 fn found(namespace: &Namespace) -> Markers {
-    markers(&mut Socket::open(namespace).unwrap()).unwrap()
+    markers(&mut Socket::open(namespace).unwrap(), Kinds::ALL).unwrap()
 }
 
 /// Returns true if an object of each kind comes back with its marker, in both families.
@@ -153,67 +154,110 @@ pub(crate) fn asking_changes_nothing_and_takes_no_privilege() {
     );
 }
 
-/// As before Linux 4.20: dumps are made whole, whatever the request says, and nothing is said in
-/// words.
+/// A namespace whose received bytes are counted. Without strict checking it is as before Linux
+/// 4.20: dumps are made whole, whatever the request says, and nothing is said in words.
 #[derive(Debug)]
-struct Lenient(Namespace);
+struct Counted {
+    inner: Namespace,
+    is_strict: bool,
+    received: Arc<AtomicUsize>,
+}
 
-impl Connect for Lenient {
+impl Connect for Counted {
     fn connect(&self) -> io::Result<Box<dyn Transport>> {
-        let inner = self.0.connect().map_err(io::Error::other)?;
-        Ok(Box::new(Unprepared(inner)))
+        Ok(Box::new(CountedTransport {
+            inner: self.inner.connect().map_err(io::Error::other)?,
+            is_strict: self.is_strict,
+            received: Arc::clone(&self.received),
+        }))
     }
 }
 
-struct Unprepared(Box<dyn Transport>);
+struct CountedTransport {
+    inner: Box<dyn Transport>,
+    is_strict: bool,
+    received: Arc<AtomicUsize>,
+}
 
-impl Transport for Unprepared {
+impl Transport for CountedTransport {
     fn port(&self) -> u32 {
-        self.0.port()
+        self.inner.port()
     }
 
     fn prepare_requests(&mut self) -> io::Result<bool> {
-        Ok(false)
+        match self.is_strict {
+            true => self.inner.prepare_requests(),
+            false => Ok(false),
+        }
     }
 
     fn join(&mut self, group: Group) -> io::Result<()> {
-        self.0.join(group)
+        self.inner.join(group)
     }
 
     fn receive_buffer(&self) -> io::Result<usize> {
-        self.0.receive_buffer()
+        self.inner.receive_buffer()
     }
 
     fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
-        self.0.set_receive_buffer(bytes)
+        self.inner.set_receive_buffer(bytes)
     }
 
     fn netns_cookie(&self) -> io::Result<u64> {
-        self.0.netns_cookie()
+        self.inner.netns_cookie()
     }
 
     fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
-        self.0.send(datagram)
+        self.inner.send(datagram)
     }
 
     fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        self.0.receive(buffer)
+        let length = self.inner.receive(buffer)?;
+        self.received.fetch_add(length, Ordering::Relaxed);
+        Ok(length)
     }
 }
 
-impl AsFd for Unprepared {
+impl AsFd for CountedTransport {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.inner.as_fd()
     }
+}
+
+/// Returns what is said of a namespace, and how many bytes that took.
+fn found_counted(inner: Namespace, is_strict: bool) -> (Markers, usize) {
+    let received = Arc::new(AtomicUsize::new(0));
+    let counted = Counted {
+        inner,
+        is_strict,
+        received: Arc::clone(&received),
+    };
+    let found = found(&Namespace::through(Arc::new(counted)));
+    (found, received.load(Ordering::Relaxed))
 }
 
 pub(crate) fn a_kernel_that_does_not_check_strictly_keeps_those_of_rules_alone() {
     for kernel in [Namespace::current(), Kernel::new().namespace()] {
-        let markers = found(&Namespace::through(Arc::new(Lenient(kernel))));
+        let (markers, _) = found_counted(kernel, false);
         assert_eq!(markers.rule, Marker::Kept);
         assert_eq!(markers.neighbour, Marker::NotKept);
         assert_eq!(markers.address, Marker::NotKept);
     }
+}
+
+/// Every kernel that these tests run on has a rule of multicast routing in each namespace.
+pub(crate) fn many_rules_are_not_read_for_their_marker() {
+    let mut net = Net::empty();
+    let (few, before) = found_counted(Namespace::current(), true);
+    for family in FAMILIES {
+        for priority in 1000..1100 {
+            let mut lookup = Rule::new(family, priority, RuleAction::Lookup(100));
+            lookup.protocol = OURS;
+            net.send(|b| rule::create(b, &lookup)).unwrap();
+        }
+    }
+    assert_eq!(found_counted(Namespace::current(), true), (few, before));
+    assert_eq!(few.rule, Marker::Kept);
 }
 
 /// On the model: the running one may have rules of multicast routing, which serve as well.
