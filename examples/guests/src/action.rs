@@ -73,7 +73,12 @@ fn guest_action(host: &Host, guest: &str, lock: &Lock, action: &Action) -> Resul
             if action.verb == Verb::Configure && memory.is_some() {
                 return Ok(begin_stop(host, guest, Kind::Stop)?.unwrap_or(Started::Done));
             }
-            return set_state(host, guest, lock, action);
+            let started = set_state(host, guest, lock, action);
+            // A refusal would say that there was no effect, and that the guest is not ours.
+            return started.map_err(|error| match action.verb {
+                Verb::Create => Error::NoAnswer(format!("it is created, and not started: {error}")),
+                _ => error,
+            });
         }
         Verb::SetRunState => return set_state(host, guest, lock, action),
         _ => return Err(refused("no such action")),

@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 /// The bound on a conversation: QEMU answers within milliseconds, unless it hangs or is stopped.
 const BOUND: Duration = Duration::from_secs(5);
 
+/// How a greeting begins, as QEMU writes it.
+const GREETING: &[u8] = br#"{"QMP": "#;
+
 /// Why QEMU did not do what it was asked for.
 #[derive(Debug)]
 pub enum Error {
@@ -60,11 +63,15 @@ impl Monitor {
         };
         let reader = BufReader::new(Bounded { stream, until });
         let mut monitor = Monitor(Qmp::new(Stream::new(reader, writer)));
-        // The handshake panics when there is no greeting.
-        if monitor.0.inner_mut().fill_buf()?.is_empty() {
-            return Err(ErrorKind::UnexpectedEof.into());
+        // Before it may come what was meant for the last client, and was not sent in time.
+        let mut line = Vec::new();
+        while !line.starts_with(GREETING) {
+            line.clear();
+            if monitor.0.inner_mut().read_until(b'\n', &mut line)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
         }
-        monitor.0.handshake()?;
+        monitor.0.execute(&qmp::qmp_capabilities { enable: None })?;
         Ok(monitor)
     }
 

@@ -1,9 +1,10 @@
 //! The backend as trueup-control sees it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use trueup_control::testing::check_backend;
-use trueup_control::{Backend as _, Class, Objects, Policy, Task, plan};
+use trueup_control::{Backend as _, Class, Objects, Policy, Started, Task, plan};
 use trueup_guests::backend::Guests;
 use trueup_guests::file::File;
 use trueup_guests::host::{Host, Parameters};
@@ -15,6 +16,7 @@ crate::tests![
     what_is_written_reads_back_as_declared,
     what_stops_a_guest_or_takes_something_is_destructive,
     an_interface_that_came_back_has_been_unplugged,
+    a_guest_that_is_created_and_not_started_is_not_refused,
 ];
 
 const FILE: &str = r#"
@@ -155,4 +157,25 @@ fn an_interface_that_came_back_has_been_unplugged() {
     test.host.change_parameters("web", &lock, forget).unwrap();
     drop(lock);
     assert!(matches!(backend.task(&task).unwrap(), Task::Running { .. }));
+}
+
+/// What is refused counts as not there, so the guest would not be ours.
+fn a_guest_that_is_created_and_not_started_is_not_refused() {
+    let test = TestHost::new();
+    let backend = guests(&test);
+    // More memory than any QEMU takes.
+    let desired = objects(&FILE.replace("20000001", "\"4194304TiB\""));
+    let (none, policy) = (Objects::new(), Policy::ignore().with_create());
+    let plan = plan(&desired, &none, &BTreeSet::new(), &normalisers(), policy);
+    let action = plan
+        .actions
+        .iter()
+        .find(|action| action.key == "web")
+        .unwrap();
+    let started = backend.start(action, "op");
+    assert!(
+        matches!(started, Started::Indeterminate { .. }),
+        "{started:?}"
+    );
+    assert!(backend.observe().unwrap().contains_key("web"));
 }
