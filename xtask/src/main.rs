@@ -31,14 +31,15 @@ usage: cargo xtask COMMAND
   test   format check, all tests (unit, property, doc and kernel), clippy, documentation, and whether the scenarios show
          all that is known; [--kernel 6.1|6.12]: the kernel tests on that kernel as well, beside the others
   prove  what takes longer, hours in all: [STEP]... [--without STEP]...; writes the table of docs/safety.md. Steps:
-         kill-points generators long-runs simulation model plants mutants kernels fuzz crates
+         kill-points generators long-runs simulation model guests plants mutants kernels fuzz crates
   bench  what passes take, against the floor and against other programs, in turn: [--quick] [--work NAME]... [--write]
          and others (--help); --work daemon and --work containers have options of their own (--help)
   api    the public API of each crate, compared with crates/*/api.txt [--write]
   deny   licences, sources, duplicates and advisories of the dependencies; installs cargo-deny
   package  each public crate alone with each feature, on the oldest Rust, its documentation and its package,
          and a crate outside the workspace that is built on the packages
-  demo   trueup on docs/examples/edge.toml, in a throwaway network namespace
+  demo   trueup on docs/examples/edge.toml, in a throwaway network namespace; [--guests]: guests of QEMU, with
+         examples/guests
   counts instructions of diff and codec, counted by valgrind and compared with benches/counts.toml [--write]
   kinds  the places that match over four and more kinds of objects by hand: [ROOT]
   vm     the kernel tests on other kernels, in virtual machines: [--kernel 6.1|6.12|local]... (6.1 and 6.12 unless
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
         ["api", ref options @ ..] => api::run(options),
         ["bench", ref options @ ..] => bench::run(options),
         ["counts", ref options @ ..] => counts::run(options),
-        ["demo"] => demo::run(),
+        ["demo", ref options @ ..] => demo::run(options),
         ["deny"] => deny::run(),
         ["fuzz", ref options @ ..] => fuzz::run(options).map(drop),
         ["kinds"] => kinds::run(None),

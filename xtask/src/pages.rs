@@ -8,7 +8,14 @@ use crate::tools::root;
 const REPOSITORY: &str = "https://github.com/trueup/trueup/blob/main/";
 
 /// The folders with which a path in backticks begins.
-const FOLDERS: [&str; 5] = ["crates/", "docs/", "xtask/", "benches/", "fuzz/"];
+const FOLDERS: [&str; 6] = [
+    "crates/",
+    "docs/",
+    "xtask/",
+    "benches/",
+    "fuzz/",
+    "examples/",
+];
 
 #[test]
 fn every_path_that_other_pages_name_exists() {
@@ -44,7 +51,12 @@ fn every_path_that_the_architecture_page_names_exists() {
 #[test]
 fn every_link_leads_somewhere() {
     let mut pages = vec![];
-    for (folder, name) in [("docs", ""), ("crates", "README.md"), ("", "")] {
+    for (folder, name) in [
+        ("docs", ""),
+        ("crates", "README.md"),
+        ("examples", "README.md"),
+        ("", ""),
+    ] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let page = entry.unwrap().path().join(name);
             let page = page.components().collect::<PathBuf>();

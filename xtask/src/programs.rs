@@ -28,7 +28,7 @@ const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "116");
 const BOUND: Duration = Duration::from_secs(15 * 60);
 
 /// The programs that begin first, as they take longest.
-const LONG: [&str; 7] = [
+const LONG: [&str; 8] = [
     "e2e/crash",
     "e2e/judges",
     "e2e/cli",
@@ -36,6 +36,7 @@ const LONG: [&str; 7] = [
     "e2e/scenarios",
     "rtnl/kernel",
     "journal/journal",
+    "guests/qemu",
 ];
 
 /// The programs that run alone, after all others: they measure time.

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 
 use crate::programs::{self, Linked, Program};
 use crate::steps::Steps;
-use crate::tools::{Result, need_ip, run_and_show};
+use crate::tools::{self, QEMU, Result, need_ip, run_and_show};
 use crate::{counts, deny, fuzz, mutants, package, plant, vm};
 
 /// A step, by the name that selects it.
@@ -20,7 +20,7 @@ struct Step {
     run: fn(&Built) -> Result<String>,
 }
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step {
         name: "kill-points",
         what: "a kill at every point of a pass, instead of a sample of each class",
@@ -84,6 +84,15 @@ const STEPS: [Step; 10] = [
         name: "model",
         what: "2,000 random sequences of messages a domain, to the model and to the running kernel",
         run: |built| built.run("testkit/differential", &RANDOM, passed),
+    },
+    Step {
+        name: "guests",
+        what: "200 random desired states of five guests of QEMU, while the agent and guests are killed",
+        run: |built| {
+            tools::need(&[QEMU])?;
+            let cases = [("TRUEUP_CASES", "200"), ("TRUEUP_SEED", "random")];
+            built.run("guests/qemu", &cases, passed)
+        },
     },
     Step {
         name: "plants",

@@ -11,12 +11,18 @@ use std::thread;
 
 use crate::programs::{self, Count, Linked, Program, WORKSPACE};
 use crate::steps::Steps;
-use crate::tools::{Result, cargo, need_component, need_ip, run_and_show, show_and_run};
+use crate::tools::{
+    self, QEMU, Result, cargo, need_component, need_ip, run_and_show, show_and_run,
+};
 use crate::{api, scenarios, vm};
 
 /// Runs it; with `--kernel` on another kernel as well, in a virtual machine, at the same time.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
     need_ip()?;
+    // Where it cannot be installed, what needs it is skipped, and says so.
+    if tools::can_install() {
+        tools::need(&[QEMU])?;
+    }
     need_component("fmt", "rustfmt")?;
     need_component("clippy", "clippy")?;
     // A machine has no library that was not copied into it.

@@ -136,6 +136,12 @@ pub(crate) const IP: Tool = Tool {
     package: "iproute2",
 };
 
+/// Runs the guests of `cargo xtask vm`, and those of `examples/guests`.
+pub(crate) const QEMU: Tool = Tool {
+    program: "qemu-system-x86_64",
+    package: "qemu-system-x86",
+};
+
 /// Makes sure that `ip` is there, and in PATH, where the tests look for it.
 pub(crate) fn need_ip() -> Result<()> {
     need(&[IP])?;

@@ -18,16 +18,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::programs::Program;
-use crate::tools::{self, IP, Result, Tool, root};
+use crate::tools::{self, IP, QEMU, Result, Tool, root};
 use boot::Accel;
 use programs::Programs;
 use ran::Ran;
 
 const TOOLS: [Tool; 6] = [
-    Tool {
-        program: "qemu-system-x86_64",
-        package: "qemu-system-x86",
-    },
+    QEMU,
     Tool {
         program: "objcopy",
         package: "binutils",

@@ -105,6 +105,9 @@ pub enum Found {
     Task(String),
     /// It never arrived, and never will.
     Never,
+    /// It is not known, and may be made again: the backend's actions are idempotent, and a request
+    /// finds what an earlier one did. If the object shows its whole effect, it took effect.
+    Repeatable,
     /// The backend does not say.
     NotSaid,
 }

@@ -49,6 +49,8 @@ pub(crate) enum Answer {
     Failed(String),
     /// It never arrived.
     Never,
+    /// Its object has to show it. If it does not, the request may be made again.
+    Repeatable(String),
     /// Its object has to show it.
     NotSaid(String),
 }

@@ -91,6 +91,7 @@ impl<B: Backend> Shared<B> {
                 let answer = match self.find(record) {
                     Some(Found::Done) => Answer::Succeeded,
                     Some(Found::Never) => Answer::Never,
+                    Some(Found::Repeatable) => Answer::Repeatable(why),
                     // The same task again says nothing new.
                     Some(Found::Task(_) | Found::NotSaid) => Answer::NotSaid(why),
                     None => return (running(None), None),
@@ -111,6 +112,7 @@ impl<B: Backend> Shared<B> {
         let answer = match self.find(record) {
             Some(Found::Done) => Answer::Succeeded,
             Some(Found::Never) => Answer::Never,
+            Some(Found::Repeatable) => Answer::Repeatable(why.clone()),
             Some(Found::Task(task)) => {
                 if let Err(error) = execution.running(&task) {
                     trace::journal_failed(&error);
@@ -140,6 +142,7 @@ impl<B: Backend> Shared<B> {
         let answer = match found {
             Found::Done => Answer::Succeeded,
             Found::Never => Answer::Never,
+            Found::Repeatable => Answer::Repeatable(why),
             Found::Task(task) => {
                 if let Err(error) = execution.running(&task) {
                     trace::journal_failed(&error);
@@ -202,6 +205,12 @@ impl<B: Backend> Shared<B> {
             Answer::Failed(_) if shown == Effect::Happened => End::Succeeded,
             Answer::Failed(why) => End::Failed(ErrorClass::Unknown, why),
             Answer::Never => End::Never,
+            Answer::Repeatable(_) if shown == Effect::Happened => End::Succeeded,
+            Answer::Repeatable(_) if observed.is_some() => End::Never,
+            Answer::Repeatable(why) => {
+                self.put_back(&key, execution, Phase::Lost { why });
+                return None;
+            }
             Answer::NotSaid(_) if shown == Effect::Happened => End::Succeeded,
             Answer::NotSaid(why) => {
                 let age = now.duration_since(record.started()).unwrap_or_default();

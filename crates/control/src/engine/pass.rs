@@ -143,14 +143,11 @@ impl<B: Backend> Pass<'_, B> {
                     .is_some_and(|it: &ApprovalRequest| it.action.key == action.key)
             {
                 Pending::After
-            } else if let Some(backoff) = backoff.filter(|backoff| backoff.next > now) {
-                Pending::Backoff(backoff.next)
-            } else if self.limits.backoff(op_key(&action.key)).is_some() {
-                Pending::Held
             } else {
                 let object = observed.get(&action.key);
                 let approval = match shared.class(&action, object) {
                     Class::Benign => None,
+                    // It can be approved while it waits for its backoff, too.
                     Class::Destructive => {
                         let hash = shared.config.gate.hash(&action, object);
                         waiting.push(ApprovalRequest::new(hash, action.clone()));
@@ -165,6 +162,16 @@ impl<B: Backend> Pass<'_, B> {
                         }
                     }
                 };
+                if let Some(backoff) = backoff.filter(|backoff| backoff.next > now) {
+                    ops.pend(action, Pending::Backoff(backoff.next));
+                    continue;
+                }
+                // The loop puts off what it may try and what is not tried, such as an action that
+                // waited for its approval.
+                if approval.is_none() && self.limits.backoff(op_key(&action.key)).is_some() {
+                    ops.pend(action, Pending::Held);
+                    continue;
+                }
                 let is_cut = ready.len() as u64 >= self.limits.ops();
                 if !is_cut && self.limits.should_continue() {
                     ready.push((action, approval));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use trueup_control::{
-    ActionHash, Approval, Class, Config, Engine, ErrorKind, Fixed, Gate, JobState, Outcome,
-    Pending, public_key,
+    ActionHash, Approval, Class, Config, Engine, ErrorClass, ErrorKind, Fixed, Gate, JobState,
+    Outcome, Pending, public_key,
 };
 use trueup_reconcile::{MemoryLedger, Report as _};
 
@@ -74,6 +74,31 @@ fn a_destructive_action_waits_and_a_token_lets_it_pass_once() {
     it.handle()
         .approve(&token(&sim, &SECRET, hash, 8, 60))
         .unwrap();
+    assert!(pass(&mut it, &mut ledger).converged());
+}
+
+#[test]
+fn an_action_that_was_refused_can_be_approved_before_it_is_tried_again() {
+    let sim = destructive([("a", "1")]);
+    let (mut it, mut ledger) = (engine(&sim, fixed([("a", "2")])), MemoryLedger::default());
+    sim.world().mode = Mode::Refuses(ErrorClass::Busy);
+    let mut approve = |it: &mut Engine<Sim, Fixed>, nonce| {
+        pass(it, &mut ledger);
+        let hash = it.handle().approvals()[0].hash;
+        it.handle()
+            .approve(&token(&sim, &SECRET, hash, nonce, 60))
+            .unwrap();
+        pass(it, &mut ledger)
+    };
+    let report = approve(&mut it, 1);
+    assert!(matches!(report.ops()[0].outcome, Outcome::Failed(_)));
+    // It is asked for at once, and waits for its turn with the token.
+    sim.world().mode = Mode::Done;
+    let report = approve(&mut it, 2);
+    let Outcome::Pending(Pending::Backoff(_)) = report.ops()[0].outcome else {
+        panic!("{report:?}")
+    };
+    sim.advance(1);
     assert!(pass(&mut it, &mut ledger).converged());
 }
 

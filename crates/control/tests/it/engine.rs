@@ -222,6 +222,30 @@ fn what_reads_back_otherwise_is_not_written_in_each_pass() {
 }
 
 #[test]
+fn a_request_that_may_be_made_again_is_and_its_object_is_ours() {
+    for (mode, starts) in [(Mode::LosesAnswer, 1), (Mode::LosesRequest, 2)] {
+        let sim = Sim::new();
+        sim.world().says = Says::Repeatable;
+        sim.world().mode = mode;
+        let desired = fixed([("a", "1")]);
+        let mut ledger = MemoryLedger::default();
+        let mut engine = sim.engine(desired.clone());
+        pass(&mut engine, &mut ledger);
+        drop(engine);
+        sim.world().mode = Mode::Done;
+        let mut engine = sim.engine(desired.clone());
+        // The end of the request, and what is still to be done.
+        pass(&mut engine, &mut ledger);
+        sim.advance(1);
+        assert!(pass(&mut engine, &mut ledger).converged());
+        assert_eq!((sim.world().starts, mode), (starts, mode));
+        desired.set(Desired::Known(Objects::new()));
+        pass(&mut engine, &mut ledger);
+        assert!(sim.world().objects.is_empty());
+    }
+}
+
+#[test]
 fn in_doubt_is_left_alone_until_the_operator_decides() {
     for (verdict, starts) in [(Verdict::Happened, 1), (Verdict::NeverHappened, 2)] {
         let sim = Sim::new();

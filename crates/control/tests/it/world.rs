@@ -18,6 +18,8 @@ pub(crate) enum Says {
     Truth,
     /// Nothing.
     Nothing,
+    /// That it may be made again.
+    Repeatable,
 }
 
 /// How the backend answers.
@@ -324,6 +326,7 @@ impl Backend for Sim {
         Ok(match world.says {
             Says::Truth => world.requests.get(request).cloned().unwrap_or(Found::Never),
             Says::Nothing => Found::NotSaid,
+            Says::Repeatable => Found::Repeatable,
         })
     }
 }

@@ -1,0 +1,184 @@
+//! The guests as a backend of trueup-control.
+
+use trueup_control::{
+    Action, Backend, Class, Error, ErrorClass, ErrorKind, Found, Object, Objects, Started, Task,
+    Verb,
+};
+
+use crate::action::{self, running, seconds};
+use crate::guest::{Backup, Job};
+use crate::host::Host;
+use crate::objects::{normalisers, observed, unread};
+use crate::qmp::{self, Monitor};
+use crate::task::{Kind, TaskId};
+
+/// The guests of a host.
+#[derive(Debug)]
+pub struct Guests {
+    host: Host,
+    backup_speed: u64,
+}
+
+impl Guests {
+    /// Makes the backend. A backup copies at most `backup_speed` bytes a second; 0 for no bound.
+    pub fn new(host: Host, backup_speed: u64) -> Guests {
+        Guests { host, backup_speed }
+    }
+
+    fn ask(&self, task: &TaskId<'_>) -> qmp::Result<Task> {
+        let TaskId { guest, boot, kind } = *task;
+        let lock = match self.host.lock(guest, false) {
+            Err(qmp::Error::Gone) => {
+                let is_backup = matches!(kind, Kind::Backup(..));
+                let failed = || Task::Failed("its guest was removed".to_owned());
+                return Ok(if is_backup { failed() } else { Task::Succeeded });
+            }
+            lock => lock?,
+        };
+        let mut monitor = running(&self.host, guest)?;
+        let is_stopped = monitor.is_none();
+        let current = monitor.as_mut().map(Monitor::boot).transpose()?;
+        // The process in which the task began, while that lives.
+        let monitor = monitor.filter(|_| current.as_deref() == Some(boot));
+        let is_running = |progress: &str| {
+            let progress = Some(progress.to_owned());
+            Ok(Task::Running { progress })
+        };
+        match (kind, monitor) {
+            (Kind::Backup(disk, name), monitor) => {
+                return self.ask_backup(guest, &Backup::new(disk, name), monitor);
+            }
+            (Kind::Unplug(nic), Some(mut monitor)) => {
+                let wanted = self.host.parameters(guest)?.nics.remove(nic);
+                let found = monitor.mac(nic)?;
+                let is_other = match (&wanted, &found) {
+                    (Some(wanted), Some(found)) => !is_same_mac(wanted, found),
+                    (None, Some(_)) => true,
+                    (_, None) => false,
+                };
+                if is_other {
+                    return is_running("the guest has not let go of it yet");
+                }
+                // With another address it was to come back. It has, if an agent was killed then.
+                match wanted {
+                    Some(mac) => monitor.plug_nic(nic, &mac)?,
+                    None => monitor.remove_netdev(nic)?,
+                }
+            }
+            (Kind::Stop(until) | Kind::Destroy(until), Some(mut monitor)) => {
+                monitor.stop(seconds() >= until)?;
+                return is_running("the guest powers off");
+            }
+            (Kind::Destroy(_), None) if is_stopped => self.host.remove(guest, &lock)?,
+            (Kind::Destroy(_), None) => return Ok(Task::Failed("it was started again".to_owned())),
+            (Kind::Unplug(_) | Kind::Stop(_), None) => {}
+        }
+        Ok(Task::Succeeded)
+    }
+
+    fn ask_backup(
+        &self,
+        guest: &str,
+        backup: &Backup,
+        mut monitor: Option<Monitor>,
+    ) -> qmp::Result<Task> {
+        let folder = self.host.guest_folder(guest);
+        let job = monitor
+            .as_mut()
+            .map(|monitor| monitor.job(backup))
+            .transpose()?;
+        Ok(match (job, &mut monitor) {
+            (Some(Job::Running(done, all)), _) => Task::Running {
+                progress: Some(format!("{done} of {all} bytes")),
+            },
+            (Some(Job::Concluded(result)), Some(monitor)) => {
+                monitor.finish_backup(&folder, backup, result.is_ok())?;
+                result.map_or_else(Task::Failed, |()| Task::Succeeded)
+            }
+            // It was finished, and the agent killed before it was recorded.
+            _ if folder.join(backup.file()).exists() => Task::Succeeded,
+            _ => Task::Failed("the job ended with its guest".to_owned()),
+        })
+    }
+}
+
+fn is_same_mac(a: &str, b: &str) -> bool {
+    normalisers().is_equal("mac", &a.into(), &b.into())
+}
+
+impl Backend for Guests {
+    fn observe(&self) -> Result<Objects, Error> {
+        observed(&self.host)
+    }
+
+    /// Classes what stops a guest or takes something from it as destructive.
+    fn class(&self, action: &Action, observed: Option<&Object>) -> Class {
+        let is_stopped = || {
+            let state = observed.and_then(|object| object.run_state.as_ref());
+            state.is_some_and(|state| state.expose() == "stopped")
+        };
+        let is_benign = match action.verb {
+            Verb::Create => true,
+            Verb::SetRunState => action
+                .all_changes()
+                .all(|change| change.new.expose() != "stopped"),
+            Verb::Configure => action.changes.iter().all(|change| match &*change.field {
+                "memory" => is_stopped(),
+                "mac" => false,
+                "size" => {
+                    let number = |text: &str| text.parse::<u64>().ok();
+                    let old = change.old.as_ref().and_then(|old| number(old.expose()));
+                    old.zip(number(change.new.expose()))
+                        .is_some_and(|(old, new)| new >= old)
+                }
+                _ => true,
+            }),
+            _ => false,
+        };
+        match is_benign {
+            true => Class::Benign,
+            false => Class::Destructive,
+        }
+    }
+
+    fn start(&self, action: &Action, _request: &str) -> Started {
+        action::start(&self.host, action, self.backup_speed).unwrap_or_else(|error| {
+            let message = error.to_string();
+            let class = match error {
+                qmp::Error::Gone => ErrorClass::Dependency,
+                qmp::Error::Refused(_) => ErrorClass::Busy,
+                qmp::Error::NoAnswer(_) => return Started::Indeterminate { message },
+            };
+            Started::Refused { class, message }
+        })
+    }
+
+    fn task(&self, task: &str) -> Result<Task, Error> {
+        match TaskId::parse(task) {
+            Some(id) => self.ask(&id).map_err(|error| unread(id.guest, &error)),
+            None => Ok(Task::Unknown),
+        }
+    }
+
+    fn cancel(&self, task: &str) -> Result<(), Error> {
+        let id = TaskId::parse(task);
+        let Some((id, Kind::Backup(disk, name))) = id.map(|id| (id, id.kind)) else {
+            let message = format!("{task}: only a backup can be cancelled");
+            return Err(Error::new(ErrorKind::Backend, message));
+        };
+        let cancelled =
+            self.host
+                .monitor(id.guest)
+                .and_then(|mut monitor| match monitor.boot()? == id.boot {
+                    true => monitor.cancel_backup(&Backup::new(disk, name)),
+                    false => Ok(()),
+                });
+        cancelled.map_err(|error| unread(id.guest, &error))
+    }
+
+    /// Says that each request may be made again: it finds what an earlier one did, be it a job that
+    /// runs.
+    fn find(&self, _request: &str) -> Result<Found, Error> {
+        Ok(Found::Repeatable)
+    }
+}

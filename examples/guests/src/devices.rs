@@ -1,0 +1,73 @@
+//! The devices of a guest, in QEMU's words: those of its command line, and those of its monitor.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::host::{Bounds, Parameters};
+
+/// The bounds of a disk: an object that outlives the disk's device.
+pub(crate) fn throttle_group(disk: &str, bounds: Bounds) -> Value {
+    let id = format!("throttle-{disk}");
+    json!({ "qom-type": "throttle-group", "id": id, "limits": limits(bounds) })
+}
+
+/// The limits of a throttle group. Those that are not mentioned stay.
+pub(crate) fn limits(bounds: Bounds) -> Value {
+    json!({ "bps-total": bounds.bps, "iops-total": bounds.iops })
+}
+
+/// The node of a disk: its file, behind its bounds.
+pub(crate) fn disk_node(disk: &str, file: &Path) -> Value {
+    json!({
+        "driver": "throttle", "node-name": node_name(disk),
+        "throttle-group": format!("throttle-{disk}"),
+        "file": { "driver": "raw", "file": { "driver": "file", "filename": file } },
+    })
+}
+
+/// The device of a disk.
+pub(crate) fn disk_device(disk: &str) -> Value {
+    json!({
+        "driver": "scsi-hd", "id": format!("disk-{disk}"), "drive": node_name(disk),
+        "bus": "scsi.0",
+    })
+}
+
+/// The device of a network interface.
+pub(crate) fn nic_device(nic: &str, mac: &str) -> Value {
+    json!({
+        "driver": "virtio-net-pci", "id": format!("nic-{nic}"), "netdev": format!("net-{nic}"),
+        "mac": mac,
+    })
+}
+
+/// The name of a disk's node. The names of backups have a full stop in them.
+pub(crate) fn node_name(disk: &str) -> String {
+    format!("node-{disk}")
+}
+
+/// Returns QEMU's arguments for all devices that a guest is started with. `file` returns that of a
+/// disk; a disk without one is left out.
+pub(crate) fn arguments(
+    parameters: &Parameters,
+    file: impl Fn(&str) -> Option<PathBuf>,
+) -> Vec<String> {
+    let mut arguments = vec!["-device".to_owned(), "virtio-scsi-pci,id=scsi".to_owned()];
+    let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+    let description = &parameters.description;
+    let description = json!({ "qom-type": "secret", "id": "description", "data": description });
+    add("-object", description.to_string());
+    for (disk, bounds) in &parameters.disks {
+        if let Some(file) = file(disk) {
+            add("-object", throttle_group(disk, *bounds).to_string());
+            add("-blockdev", disk_node(disk, &file).to_string());
+            add("-device", disk_device(disk).to_string());
+        }
+    }
+    for (nic, mac) in &parameters.nics {
+        add("-netdev", format!("hubport,id=net-{nic},hubid=0"));
+        add("-device", nic_device(nic, mac).to_string());
+    }
+    arguments
+}

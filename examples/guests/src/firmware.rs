@@ -1,0 +1,61 @@
+//! The software of the guests: 156 bytes in place of a BIOS, and no operating system.
+//!
+//! It does what an operating system does for the one who runs it, and nothing else: 18 times a
+//! second it looks whether the power button was pressed, and switches the machine off; and whether
+//! a PCI device is to be removed, and lets go of it. In between the processor sleeps.
+
+/// QEMU maps it so that it ends at the top of the address space, where the processor begins.
+pub(crate) fn image() -> Vec<u8> {
+    /// `hlt`
+    const FILL: u8 = 0xf4;
+    /// `ljmp $0xf000, $0`
+    const RESET_VECTOR: [u8; 5] = [0xea, 0x00, 0x00, 0x00, 0xf0];
+    let mut image = vec![FILL; 0x10000];
+    image[..CODE.len()].copy_from_slice(&CODE);
+    image[0xfff0..0xfff5].copy_from_slice(&RESET_VECTOR);
+    image
+}
+
+#[rustfmt::skip]
+const CODE: [u8; 156] = [
+    // A stack; the timer's interrupt, 8, leads to `tick`.
+    0x31, 0xc0,                             // 00        xor %ax, %ax
+    0x8e, 0xd0,                             // 02        mov %ax, %ss
+    0x8e, 0xd8,                             // 04        mov %ax, %ds
+    0xbc, 0x00, 0x7c,                       // 06        mov $0x7c00, %sp
+    0xc7, 0x06, 0x20, 0x00, 0x95, 0x00,     // 09        movw $tick, 0x20
+    0xc7, 0x06, 0x22, 0x00, 0x00, 0xf0,     // 0f        movw $0xf000, 0x22
+    // The interrupt controller (8259): interrupts from 8 on, the timer's alone.
+    0xb0, 0x11, 0xe6, 0x20,                 // 15        ICW1
+    0xb0, 0x08, 0xe6, 0x21,                 // 19        ICW2
+    0xb0, 0x04, 0xe6, 0x21,                 // 1d        ICW3
+    0xb0, 0x01, 0xe6, 0x21,                 // 21        ICW4
+    0xb0, 0xfe, 0xe6, 0x21,                 // 25        mask
+    // The timer (8254), as slow as it can be.
+    0xb0, 0x34, 0xe6, 0x43,                 // 29
+    0x30, 0xc0, 0xe6, 0x40, 0xe6, 0x40,     // 2d
+    // The power management (PIIX4, 00:01.3): at port 0x600, switched on, with its button.
+    0x66, 0xb8, 0x40, 0x0b, 0x00, 0x80,     // 33        mov $0x80000b40, %eax  (PMBASE)
+    0xba, 0xf8, 0x0c, 0x66, 0xef,           // 39        out %eax, $0xcf8
+    0x66, 0xb8, 0x00, 0x06, 0x00, 0x00,     // 3e        mov $0x600, %eax
+    0xba, 0xfc, 0x0c, 0x66, 0xef,           // 44        out %eax, $0xcfc
+    0x66, 0xb8, 0x80, 0x0b, 0x00, 0x80,     // 49        mov $0x80000b80, %eax  (PMREGMISC)
+    0xba, 0xf8, 0x0c, 0x66, 0xef,           // 4f        out %eax, $0xcf8
+    0xb0, 0x01, 0xba, 0xfc, 0x0c, 0xee,     // 54        out $1, $0xcfc
+    0xba, 0x02, 0x06, 0xb8, 0x00, 0x01, 0xef, // 5a      out $0x100, $0x602  (PM1_EN)
+    // Sleep until the timer ticks. If the button was pressed, switch off.
+    0xfb, 0xf4,                             // 61 wait:  sti; hlt
+    0xba, 0x00, 0x06, 0xed,                 // 63        in $0x600, %ax  (PM1_STS)
+    0xf6, 0xc4, 0x01, 0x74, 0x07,           // 67        test $1, %ah; jz slots
+    0xba, 0x04, 0x06, 0xb8, 0x00, 0x20, 0xef, // 6c      out $0x2000, $0x604  (PM1_CNT: SLP_EN)
+    // Eject each slot that is to be removed (ACPI PCI hot-plug, at port 0xae00).
+    0xba, 0x04, 0xae, 0x66, 0xed,           // 73 slots: in $0xae04, %eax
+    0xba, 0x08, 0xae,                       // 78        mov $0xae08, %dx
+    0x66, 0x0f, 0xbc, 0xc8, 0x74, 0xe0,     // 7b next:  bsf %eax, %ecx; jz wait
+    0x66, 0xbb, 0x01, 0x00, 0x00, 0x00,     // 81        mov $1, %ebx
+    0x66, 0xd3, 0xe3, 0x66, 0x31, 0xd8,     // 87        shl %cl, %ebx; xor %ebx, %eax
+    0x66, 0x93, 0x66, 0xef, 0x66, 0x93,     // 8d        xchg; out %eax, %dx; xchg
+    0xeb, 0xe6,                             // 93        jmp next
+    // The end of the interrupt.
+    0x50, 0xb0, 0x20, 0xe6, 0x20, 0x58, 0xcf, // 95 tick: out $0x20, $0x20; iret
+];

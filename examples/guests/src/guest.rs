@@ -1,0 +1,357 @@
+//! A running guest: what its QEMU reports, and what it does when asked.
+//!
+//! Every change here may be asked for again, also when the last one was cut off in the middle: it
+//! first looks what is there.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use qapi::qmp;
+use serde_json::{Value, json};
+
+use crate::devices::{self, node_name};
+use crate::host::{Bounds, ignore_missing};
+use crate::qmp::{Error, Monitor, Result};
+
+/// Where QEMU keeps the objects that a user creates, and the devices that can be removed.
+const OBJECTS: &str = "/objects";
+const DEVICES: &str = "/machine/peripheral";
+
+/// What a guest is, as its QEMU says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guest {
+    /// Identifies the process: no two starts have the same.
+    pub boot: String,
+    /// False while its processor is paused.
+    pub is_running: bool,
+    /// In bytes.
+    pub memory: u64,
+    /// Text for people.
+    pub description: String,
+    /// The disks that are plugged in.
+    pub disks: BTreeMap<String, Disk>,
+    /// The MAC addresses of its network interfaces.
+    pub nics: BTreeMap<String, String>,
+}
+
+/// A disk that is plugged in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// In bytes.
+    pub size: u64,
+    /// Its bounds.
+    pub bounds: Bounds,
+}
+
+/// What became of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// It runs, and has done so much of so much.
+    Running(i64, i64),
+    /// It is over. QEMU keeps it until it is dismissed.
+    Concluded(std::result::Result<(), String>),
+    /// There is no such job in this process.
+    Unknown,
+}
+
+/// A backup of a disk: a job of QEMU, and a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// The disk that it is of.
+    pub disk: String,
+    /// Tells it from other backups of the disk.
+    pub name: String,
+}
+
+impl Backup {
+    /// Names a backup of a disk.
+    pub fn new(disk: &str, name: &str) -> Backup {
+        let (disk, name) = (disk.to_owned(), name.to_owned());
+        Backup { disk, name }
+    }
+
+    /// Returns the backup whose file this is; `None` if it is another file, or not yet complete.
+    pub fn of_file(file: &str) -> Option<Backup> {
+        let (disk, name) = file.strip_suffix(".backup")?.split_once('.')?;
+        Some(Backup::new(disk, name))
+    }
+
+    /// The job's id, and the name of the node that it writes to. QEMU refuses a second job with an
+    /// id, and a second node with a name, so a backup cannot run twice.
+    fn job(&self) -> String {
+        format!("{}.{}", self.disk, self.name)
+    }
+
+    /// The file's name once the backup is complete.
+    pub fn file(&self) -> String {
+        format!("{}.{}.backup", self.disk, self.name)
+    }
+
+    fn part(&self) -> String {
+        format!("{}.{}.part", self.disk, self.name)
+    }
+}
+
+impl Monitor {
+    /// Reads all that is managed.
+    pub fn guest(&mut self) -> Result<Guest> {
+        let description = self.property(&format!("{OBJECTS}/description"), "data")?;
+        let sizes = self.node_sizes()?;
+        let (mut disks, mut nics) = (BTreeMap::new(), BTreeMap::new());
+        for disk in self.children(DEVICES, "disk-")? {
+            let limits = self
+                .property(&throttle(&disk), "limits")?
+                .unwrap_or_default();
+            let limit = |name: &str| limits[name].as_u64().unwrap_or(0);
+            let (bps, iops) = (limit("bps-total"), limit("iops-total"));
+            let bounds = Bounds { bps, iops };
+            let size = sizes.get(&node_name(&disk)).copied().unwrap_or(0);
+            disks.insert(disk, Disk { size, bounds });
+        }
+        for nic in self.children(DEVICES, "nic-")? {
+            // None: it was removed since.
+            if let Some(mac) = self.mac(&nic)? {
+                nics.insert(nic, mac);
+            }
+        }
+        Ok(Guest {
+            boot: self.boot()?,
+            is_running: self.run::<qmp::query_status>(json!({}))?.running,
+            memory: self
+                .run::<qmp::query_memory_size_summary>(json!({}))?
+                .base_memory,
+            description: description
+                .as_ref()
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            disks,
+            nics,
+        })
+    }
+
+    /// Reads what identifies the process.
+    pub fn boot(&mut self) -> Result<String> {
+        Ok(self.run::<qmp::query_uuid>(json!({}))?.UUID)
+    }
+
+    /// Sets the description.
+    pub fn describe(&mut self, text: &str) -> Result<()> {
+        let path = format!("{OBJECTS}/description");
+        self.run::<qmp::qom_set>(json!({ "path": path, "property": "data", "value": text }))?;
+        Ok(())
+    }
+
+    /// Lets the processor run, or pauses it.
+    pub fn set_running(&mut self, is_running: bool) -> Result<()> {
+        match is_running {
+            true => self.run::<qmp::cont>(json!({}))?,
+            false => self.run::<qmp::stop>(json!({}))?,
+        };
+        Ok(())
+    }
+
+    /// Presses the power button; to be called until the guest notices. A guest whose processor is
+    /// paused will not; its process ends at once, as it does with `is_forced`.
+    pub fn stop(&mut self, is_forced: bool) -> Result<()> {
+        let is_running = self.run::<qmp::query_status>(json!({}))?.running;
+        let asked = match is_running && !is_forced {
+            true => self.run::<qmp::system_powerdown>(json!({})),
+            false => self.run::<qmp::quit>(json!({})),
+        };
+        match asked {
+            // It may end before it has answered.
+            Ok(_) | Err(Error::NoAnswer(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Plugs a disk in, unless it is, and sets its bounds. Its file has to be there.
+    pub fn plug_disk(&mut self, disk: &str, file: &Path, bounds: Bounds) -> Result<()> {
+        if self.has_device("disk-", disk)? {
+            return self.set_bounds(disk, bounds);
+        }
+        // What is left of a removal: its file may be another one.
+        self.remove_node(disk)?;
+        self.run::<qmp::object_add>(devices::throttle_group(disk, bounds))?;
+        self.run::<qmp::blockdev_add>(devices::disk_node(disk, file))?;
+        self.run::<qmp::device_add>(devices::disk_device(disk))?;
+        Ok(())
+    }
+
+    /// Fails while a backup reads a disk, which QEMU would let go all the same.
+    pub fn refuse_while_backed_up(&mut self, disk: &str) -> Result<()> {
+        let jobs = self.run::<qmp::query_jobs>(json!({}))?;
+        let of_disk =
+            |job: &&qmp::JobInfo| job.id.split_once('.').is_some_and(|(of, _)| of == disk);
+        match jobs.iter().find(of_disk) {
+            Some(job) => Err(Error::Refused(format!("the job {} reads the disk", job.id))),
+            None => Ok(()),
+        }
+    }
+
+    /// Unplugs a disk.
+    pub fn unplug_disk(&mut self, disk: &str) -> Result<()> {
+        self.device_del(&format!("disk-{disk}"))?;
+        self.remove_node(disk)
+    }
+
+    fn set_bounds(&mut self, disk: &str, bounds: Bounds) -> Result<()> {
+        let (path, property, limits) = (throttle(disk), "limits", devices::limits(bounds));
+        self.run::<qmp::qom_set>(json!({ "path": path, "property": property, "value": limits }))?;
+        Ok(())
+    }
+
+    /// Grows or shrinks a disk. QEMU refuses it while a backup of it runs.
+    pub fn resize_disk(&mut self, disk: &str, size: u64) -> Result<()> {
+        self.run::<qmp::block_resize>(json!({ "node-name": node_name(disk), "size": size }))?;
+        Ok(())
+    }
+
+    /// Plugs a network interface in, unless one of its name is.
+    pub fn plug_nic(&mut self, nic: &str, mac: &str) -> Result<()> {
+        if self.has_device("nic-", nic)? {
+            return Ok(());
+        }
+        self.remove_netdev(nic)?;
+        let net = format!("net-{nic}");
+        self.run::<qmp::netdev_add>(json!({ "type": "hubport", "id": net, "hubid": 0 }))?;
+        self.run::<qmp::device_add>(devices::nic_device(nic, mac))?;
+        Ok(())
+    }
+
+    /// Asks the guest to let go of a network interface. It does so when it likes.
+    pub fn begin_unplugging(&mut self, nic: &str) -> Result<()> {
+        self.device_del(&format!("nic-{nic}"))
+    }
+
+    /// Removes what a network interface leaves behind.
+    pub fn remove_netdev(&mut self, nic: &str) -> Result<()> {
+        // Refused: there is no such thing.
+        match self.run::<qmp::netdev_del>(json!({ "id": format!("net-{nic}") })) {
+            Ok(_) | Err(Error::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the MAC address of a network interface, unless it is gone.
+    pub fn mac(&mut self, nic: &str) -> Result<Option<String>> {
+        let mac = self.property(&format!("{DEVICES}/nic-{nic}"), "mac")?;
+        Ok(mac.and_then(|mac| Some(mac.as_str()?.to_owned())))
+    }
+
+    /// Starts a backup of a disk, unless its job is there already. It copies at most `speed` bytes
+    /// a second; 0 for no bound.
+    pub fn start_backup(&mut self, folder: &Path, backup: &Backup, speed: u64) -> Result<()> {
+        let job = backup.job();
+        if self.job(backup)? != Job::Unknown {
+            return Ok(());
+        }
+        let sizes = self.node_sizes()?;
+        let size = sizes.get(&node_name(&backup.disk));
+        let size = size.ok_or_else(|| Error::Refused(format!("no disk {}", backup.disk)))?;
+        if sizes.contains_key(&job) {
+            self.run::<qmp::blockdev_del>(json!({ "node-name": job }))?;
+        }
+        let part = folder.join(backup.part());
+        File::create(&part)?.set_len(*size)?;
+        self.run::<qmp::blockdev_add>(json!({
+            "driver": "raw", "node-name": job, "file": { "driver": "file", "filename": part },
+        }))?;
+        self.run::<qmp::blockdev_backup>(json!({
+            "job-id": job, "device": node_name(&backup.disk), "target": job, "sync": "full",
+            "speed": speed, "auto-dismiss": false,
+        }))?;
+        Ok(())
+    }
+
+    /// Returns what became of a backup's job.
+    pub fn job(&mut self, backup: &Backup) -> Result<Job> {
+        let id = backup.job();
+        let jobs = self.run::<qmp::query_jobs>(json!({}))?;
+        let job = jobs.into_iter().find(|job| job.id == id);
+        Ok(job.map_or(Job::Unknown, |job| match job.status {
+            qmp::JobStatus::concluded => Job::Concluded(job.error.map_or(Ok(()), Err)),
+            _ => Job::Running(job.current_progress, job.total_progress),
+        }))
+    }
+
+    /// Completes a backup whose job is concluded: its file gets its final name only here.
+    pub fn finish_backup(
+        &mut self,
+        folder: &Path,
+        backup: &Backup,
+        is_complete: bool,
+    ) -> Result<()> {
+        let job = backup.job();
+        if self.node_sizes()?.contains_key(&job) {
+            self.run::<qmp::blockdev_del>(json!({ "node-name": job }))?;
+        }
+        let part = folder.join(backup.part());
+        match is_complete {
+            // Not found: it was renamed before the agent was killed.
+            true => ignore_missing(fs::rename(part, folder.join(backup.file())))?,
+            false => ignore_missing(fs::remove_file(part))?,
+        }
+        // Last: until then the job is there to be finished.
+        self.run::<qmp::job_dismiss>(json!({ "id": job }))?;
+        Ok(())
+    }
+
+    /// Cancels a backup's job.
+    pub fn cancel_backup(&mut self, backup: &Backup) -> Result<()> {
+        self.run::<qmp::job_cancel>(json!({ "id": backup.job() }))?;
+        Ok(())
+    }
+
+    fn has_device(&mut self, kind: &str, name: &str) -> Result<bool> {
+        Ok(self
+            .children(DEVICES, kind)?
+            .iter()
+            .any(|known| known == name))
+    }
+
+    fn device_del(&mut self, device: &str) -> Result<()> {
+        match self.run::<qmp::device_del>(json!({ "id": device })) {
+            // "Device nic-lan is already in the process of unplug", or "not found".
+            Ok(_) | Err(Error::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a disk's node and bounds, as far as they are there.
+    fn remove_node(&mut self, disk: &str) -> Result<()> {
+        // The controller lets go of a disk without the guest, but a moment after its answer.
+        while self.node_sizes()?.contains_key(&node_name(disk)) {
+            match self.run::<qmp::blockdev_del>(json!({ "node-name": node_name(disk) })) {
+                Err(Error::Refused(_)) => thread::sleep(Duration::from_millis(1)),
+                removed => drop(removed?),
+            }
+        }
+        if self
+            .children(OBJECTS, "throttle-")?
+            .iter()
+            .any(|name| name == disk)
+        {
+            self.run::<qmp::object_del>(json!({ "id": format!("throttle-{disk}") }))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the sizes of all nodes, by name.
+    fn node_sizes(&mut self) -> Result<BTreeMap<String, u64>> {
+        let nodes = self.run::<qmp::query_named_block_nodes>(json!({ "flat": true }))?;
+        let sizes = nodes.into_iter().map(|node| {
+            let size = u64::try_from(node.image.base.virtual_size).unwrap_or(0);
+            (node.node_name.unwrap_or_default(), size)
+        });
+        Ok(sizes.collect())
+    }
+}
+
+fn throttle(disk: &str) -> String {
+    format!("{OBJECTS}/throttle-{disk}")
+}

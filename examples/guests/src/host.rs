@@ -1,0 +1,317 @@
+//! The host: a folder for each guest, and the QEMU that runs it.
+//!
+//! A QEMU is a process of its own, which outlives the agent. It is found again by its monitor
+//! socket in the guest's folder. Beside it are the guest's disks, its backups, and what QEMU is
+//! started with.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::qmp::{Error, Monitor, Result};
+use crate::{devices, firmware};
+
+/// The program, of Debian's package `qemu-system-x86`.
+pub const QEMU: &str = "qemu-system-x86_64";
+
+/// The bound on the start of a QEMU, which takes some tenths of a second.
+const START_BOUND: Duration = Duration::from_secs(30);
+
+/// The bound on the wait for a guest that is being changed.
+const LOCK_BOUND: Duration = Duration::from_secs(5);
+
+/// The longest path of a socket (`sun_path`, unix(7)), without its final NUL.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// The longest name of a guest, a disk, a network interface or a backup: QEMU's nodes have names of
+/// at most 31 bytes, and that of a backup consists of two.
+pub const MAX_NAME: usize = 15;
+
+/// The guests of a folder.
+#[derive(Debug)]
+pub struct Host {
+    folder: PathBuf,
+    traces: Option<PathBuf>,
+}
+
+/// The right to change a guest: one thread of one process has it. The process that starts a QEMU
+/// shares it until that is ready, also when the agent is killed meanwhile. So no other agent takes
+/// a guest that starts for one that is stopped.
+#[derive(Debug)]
+pub struct Lock(File);
+
+/// What a guest's QEMU is started with. While it runs, it reports itself what it has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// The size of its memory, in bytes.
+    pub memory: u64,
+    /// Text for people.
+    pub description: String,
+    /// Its disks, by name. Each is a file, which has the size.
+    pub disks: BTreeMap<String, Bounds>,
+    /// The MAC addresses of its network interfaces, by name.
+    pub nics: BTreeMap<String, String>,
+}
+
+/// The bounds of a disk; 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// In bytes a second.
+    pub bps: u64,
+    /// In requests a second.
+    pub iops: u64,
+}
+
+impl Host {
+    /// Makes the host of a folder, which is created. With a folder for `traces` each QEMU writes
+    /// all commands and answers into a file there, which grows as long as it runs.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be written, or its path is too long for sockets in it.
+    pub fn open(folder: &Path, traces: Option<&Path>) -> io::Result<Host> {
+        fs::create_dir_all(folder)?;
+        let folder = folder.canonicalize()?;
+        let longest = folder.join("x".repeat(MAX_NAME)).join("qmp");
+        if longest.as_os_str().len() > MAX_SOCKET_PATH {
+            let message = format!(
+                "{}: this path is too long for the sockets in it, of at most \
+                 {MAX_SOCKET_PATH} bytes: choose a shorter folder",
+                folder.display()
+            );
+            return Err(io::Error::new(ErrorKind::InvalidInput, message));
+        }
+        let (path, image) = (folder.join("firmware"), firmware::image());
+        if fs::read(&path).ok().as_ref() != Some(&image) {
+            fs::write(path, image)?;
+        }
+        if let Some(traces) = traces {
+            fs::create_dir_all(traces)?;
+        }
+        let traces = traces.map(Path::canonicalize).transpose()?;
+        Ok(Host { folder, traces })
+    }
+
+    /// Returns the names of all guests, running or not.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be read.
+    pub fn guests(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            // A guest without parameters was not yet created, or is destroyed already.
+            if let (Some(name), true) = (name, path.join("parameters.json").is_file()) {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Returns the process of a guest's QEMU, if one runs.
+    pub fn process(&self, guest: &str) -> Option<Pid> {
+        let file = self.guest_folder(guest).join("pid");
+        let id = fs::read_to_string(&file).ok()?;
+        let id = id.trim().parse().ok()?;
+        // The file is left behind by a QEMU that was killed, and the number may be used again.
+        let arguments = fs::read_to_string(format!("/proc/{id}/cmdline")).ok()?;
+        let is_ours = arguments
+            .split('\0')
+            .any(|argument| Path::new(argument) == file);
+        Pid::from_raw(id).filter(|_| is_ours)
+    }
+
+    /// Returns the folder of a guest.
+    pub fn guest_folder(&self, guest: &str) -> PathBuf {
+        self.folder.join(guest)
+    }
+
+    /// Begins a conversation with a guest's QEMU.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Monitor::connect`].
+    pub fn monitor(&self, guest: &str) -> Result<Monitor> {
+        Monitor::connect(&self.guest_folder(guest).join("qmp"))
+    }
+
+    /// Waits for the right to change a guest, whose folder is created if it `is_new`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`] if there is no such guest; [`Error::Refused`] if it is not had in time.
+    pub fn lock(&self, guest: &str, is_new: bool) -> Result<Lock> {
+        let folder = self.guest_folder(guest);
+        if is_new {
+            fs::create_dir_all(&folder)?;
+        }
+        let mut options = File::options();
+        let file = match options.write(true).create(true).open(folder.join("lock")) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(Error::Gone),
+            file => file?,
+        };
+        let until = Instant::now() + LOCK_BOUND;
+        while Instant::now() < until {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock(file)),
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(5)),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+        }
+        Err(Error::Refused(
+            "it is being started, or changed, right now".to_owned(),
+        ))
+    }
+
+    /// Returns what a guest's QEMU is, or will be, started with.
+    ///
+    /// # Errors
+    ///
+    /// When its file cannot be read.
+    pub fn parameters(&self, guest: &str) -> io::Result<Parameters> {
+        let path = self.guest_folder(guest).join("parameters.json");
+        let text = fs::read_to_string(&path)?;
+        serde_json::from_str(&text).map_err(|error| {
+            let message = format!(
+                "{}: {error}: remove it to give up the guest",
+                path.display()
+            );
+            io::Error::new(ErrorKind::InvalidData, message)
+        })
+    }
+
+    /// Changes what a guest's QEMU will be started with. With that the guest exists.
+    ///
+    /// # Errors
+    ///
+    /// When its file cannot be read or written.
+    pub fn change_parameters(
+        &self,
+        guest: &str,
+        _: &Lock,
+        change: impl FnOnce(&mut Parameters),
+    ) -> io::Result<()> {
+        let mut parameters = match self.parameters(guest) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Parameters::default(),
+            parameters => parameters?,
+        };
+        change(&mut parameters);
+        let folder = self.guest_folder(guest);
+        let new = folder.join("parameters.new");
+        let mut file = File::create(&new)?;
+        file.write_all(json!(parameters).to_string().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(new, folder.join("parameters.json"))
+    }
+
+    /// Returns the file of a guest's disk.
+    pub fn disk_file(&self, guest: &str, disk: &str) -> PathBuf {
+        self.guest_folder(guest).join(format!("{disk}.raw"))
+    }
+
+    /// Removes a guest that does not run, with its disks and backups.
+    ///
+    /// # Errors
+    ///
+    /// When its folder cannot be removed.
+    pub fn remove(&self, guest: &str, _: &Lock) -> io::Result<()> {
+        let folder = self.guest_folder(guest);
+        // First of all: then a removal that is cut off has still removed the guest.
+        ignore_missing(fs::remove_file(folder.join("parameters.json")))?;
+        ignore_missing(fs::remove_dir_all(folder))
+    }
+
+    /// Starts a guest's QEMU with all its devices, and with its processor paused.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] when QEMU says why, also when one runs already: its process id file is
+    /// locked. [`Error::NoAnswer`] when it is not ready in time.
+    pub fn start(&self, guest: &str, lock: &Lock) -> Result<()> {
+        let folder = self.guest_folder(guest);
+        let parameters = self.parameters(guest)?;
+        let boot = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
+        let file = |disk: &str| Some(self.disk_file(guest, disk)).filter(|file| file.exists());
+        let mut command = Command::new(QEMU);
+        command
+            .current_dir(&folder)
+            .args(["-name", guest, "-uuid", boot.trim()])
+            .args(["-machine", "pc,accel=tcg", "-cpu", "qemu64,apic=off"])
+            .args(["-m", &format!("size={}B", parameters.memory)])
+            .args(["-no-user-config", "-nodefaults", "-display", "none"])
+            .args([
+                "-bios",
+                "../firmware",
+                "-qmp",
+                "unix:qmp,server=on,wait=off",
+            ])
+            .args(devices::arguments(&parameters, file))
+            .args(["-S", "-daemonize", "-pidfile"])
+            .arg(folder.join("pid"));
+        // With it errors go there, too.
+        let log = self
+            .traces
+            .as_ref()
+            .map(|traces| traces.join(format!("{guest}.{}", boot.trim())));
+        if let Some(log) = &log {
+            command
+                .arg("-D")
+                .arg(log)
+                .args(["-trace", "handle_qmp_command"]);
+            command.args([
+                "-trace",
+                "monitor_qmp_respond",
+                "-trace",
+                "job_state_transition",
+            ]);
+        }
+        // A file, not a pipe: it cannot be full.
+        let said = folder.join("start");
+        let output = File::create(&said)?;
+        let child = command
+            .stdin(lock.0.try_clone()?)
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn();
+        let mut child = child.map_err(|error| {
+            Error::Refused(format!(
+                "{QEMU}: {error}: install Debian's package qemu-system-x86"
+            ))
+        })?;
+        let until = Instant::now() + START_BOUND;
+        // The process that was started ends once its child, the daemon, is ready.
+        while Instant::now() < until {
+            match child.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    let said = fs::read_to_string(log.unwrap_or(said))?;
+                    return Err(Error::Refused(format!("{status}: {}", said.trim())));
+                }
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        Err(Error::NoAnswer(format!(
+            "not ready within {} s",
+            START_BOUND.as_secs()
+        )))
+    }
+}
+
+/// What is to be removed or renamed may be so already.
+pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

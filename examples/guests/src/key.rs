@@ -1,0 +1,49 @@
+//! The keys of objects: `web`, `web/disk/root`, `web/disk/root/backup/nightly`, `web/nic/lan`. What an
+//! object depends on comes before it, as actions begin in the order of keys.
+
+use std::fmt;
+
+/// The key of an object, in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key<'a> {
+    /// A guest.
+    Guest(&'a str),
+    /// A disk of a guest.
+    Disk(&'a str, &'a str),
+    /// A network interface of a guest.
+    Nic(&'a str, &'a str),
+    /// A backup of a guest's disk.
+    Backup(&'a str, &'a str, &'a str),
+}
+
+impl<'a> Key<'a> {
+    /// Reads a key; `None` if it is none of these.
+    pub fn parse(key: &'a str) -> Option<Key<'a>> {
+        Some(match key.split('/').collect::<Vec<_>>()[..] {
+            [guest] => Key::Guest(guest),
+            [guest, "disk", disk] => Key::Disk(guest, disk),
+            [guest, "nic", nic] => Key::Nic(guest, nic),
+            [guest, "disk", disk, "backup", name] => Key::Backup(guest, disk, name),
+            _ => return None,
+        })
+    }
+
+    /// Returns the guest's name.
+    pub fn guest(&self) -> &'a str {
+        match self {
+            Key::Guest(guest) | Key::Disk(guest, _) | Key::Nic(guest, _) => guest,
+            Key::Backup(guest, _, _) => guest,
+        }
+    }
+}
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Guest(guest) => f.write_str(guest),
+            Key::Disk(guest, disk) => write!(f, "{guest}/disk/{disk}"),
+            Key::Nic(guest, nic) => write!(f, "{guest}/nic/{nic}"),
+            Key::Backup(guest, disk, name) => write!(f, "{guest}/disk/{disk}/backup/{name}"),
+        }
+    }
+}

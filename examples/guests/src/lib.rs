@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod action;
+pub mod agent;
+pub mod backend;
+mod devices;
+pub mod file;
+mod firmware;
+pub mod guest;
+pub mod host;
+pub mod key;
+pub mod objects;
+pub mod qmp;
+pub mod task;

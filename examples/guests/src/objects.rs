@@ -1,0 +1,130 @@
+//! The objects of trueup-control: as a file declares them, and as they are.
+
+use std::fmt::Display;
+use std::fs;
+
+use trueup_control::{Error, ErrorKind, Normalisers, Object, Objects, lower_case, round_up};
+
+use crate::file::{File, State};
+use crate::guest::{Backup, Disk, Guest};
+use crate::host::{Bounds, Host};
+use crate::key::Key;
+use crate::qmp;
+
+/// Returns the forms in which QEMU reports what it is given.
+pub fn normalisers() -> Normalisers {
+    Normalisers::new()
+        .with("memory", round_up(8192))
+        .with("size", round_up(512))
+        .with("mac", lower_case)
+        .with("mac", |mac| mac.replace('-', ":"))
+}
+
+/// Returns the objects that a file declares.
+pub fn desired(file: &File) -> Objects {
+    let mut objects = Objects::new();
+    let mut insert = |key: Key<'_>, object| objects.insert(key.to_string(), object);
+    for (guest, declared) in &file.guests {
+        let guest = guest.as_str();
+        let mut object = guest_object(declared.state, declared.memory.get());
+        if let Some(description) = &declared.description {
+            object = object.with("description", &**description);
+        }
+        insert(Key::Guest(guest), object);
+        for (disk, declared) in &declared.disks {
+            let mut object = Object::new().with("size", declared.size.get().to_string());
+            for (field, bound) in [("bps", declared.bps), ("iops", declared.iops)] {
+                if let Some(bound) = bound {
+                    object = object.with(field, bound.get().to_string());
+                }
+            }
+            insert(Key::Disk(guest, disk.as_str()), object);
+            for name in &declared.backups {
+                insert(
+                    Key::Backup(guest, disk.as_str(), name.as_str()),
+                    Object::new(),
+                );
+            }
+        }
+        for (nic, declared) in &declared.nics {
+            let object = Object::new().with("mac", declared.mac.get_ref().as_str());
+            insert(Key::Nic(guest, nic.as_str()), object);
+        }
+    }
+    objects
+}
+
+/// Returns the objects of a host: of a guest that runs as its QEMU reports them, of another one as
+/// it will be started.
+///
+/// # Errors
+///
+/// When a guest cannot be read: what is left out would count as not there.
+pub fn observed(host: &Host) -> Result<Objects, Error> {
+    let mut objects = Objects::new();
+    for guest in host
+        .guests()
+        .map_err(|error| unread("the guests", &error))?
+    {
+        let (state, found) = observe(host, &guest).map_err(|error| unread(&guest, &error))?;
+        let mut insert = |key: Key<'_>, object| objects.insert(key.to_string(), object);
+        let object = guest_object(state, found.memory).with("description", found.description);
+        insert(Key::Guest(&guest), object);
+        for (disk, Disk { size, bounds }) in &found.disks {
+            let object = Object::new()
+                .with("size", size.to_string())
+                .with("bps", bounds.bps.to_string())
+                .with("iops", bounds.iops.to_string());
+            insert(Key::Disk(&guest, disk), object);
+        }
+        for (nic, mac) in &found.nics {
+            insert(Key::Nic(&guest, nic), Object::new().with("mac", &**mac));
+        }
+        let files = fs::read_dir(host.guest_folder(&guest));
+        for file in files.map_err(|error| unread(&guest, &error))? {
+            let file = file.map_err(|error| unread(&guest, &error))?;
+            if let Some(Backup { disk, name }) =
+                Backup::of_file(&file.file_name().to_string_lossy())
+            {
+                insert(Key::Backup(&guest, &disk, &name), Object::new());
+            }
+        }
+    }
+    Ok(objects)
+}
+
+fn observe(host: &Host, guest: &str) -> qmp::Result<(State, Guest)> {
+    match host.monitor(guest).and_then(|mut monitor| monitor.guest()) {
+        Ok(found) if found.is_running => Ok((State::Running, found)),
+        Ok(found) => Ok((State::Paused, found)),
+        Err(qmp::Error::Gone) => Ok((State::Stopped, as_started(host, guest)?)),
+        Err(error) => Err(error),
+    }
+}
+
+fn as_started(host: &Host, guest: &str) -> std::io::Result<Guest> {
+    let parameters = host.parameters(guest)?;
+    let disk = |(disk, bounds): (String, Bounds)| {
+        // Without its file it is not there.
+        let size = fs::metadata(host.disk_file(guest, &disk)).ok()?.len();
+        Some((disk, Disk { size, bounds }))
+    };
+    Ok(Guest {
+        memory: parameters.memory,
+        description: parameters.description,
+        disks: parameters.disks.into_iter().filter_map(disk).collect(),
+        nics: parameters.nics,
+        ..Guest::default()
+    })
+}
+
+fn guest_object(state: State, memory: u64) -> Object {
+    Object::new()
+        .with("memory", memory.to_string())
+        .with_run_state(state.to_string())
+}
+
+/// The error of a guest that does not answer.
+pub(crate) fn unread(what: &str, error: &dyn Display) -> Error {
+    Error::new(ErrorKind::Backend, format!("{what}: {error}"))
+}

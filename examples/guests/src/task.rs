@@ -1,0 +1,85 @@
+//! The ids of tasks: all that it takes to ask a QEMU about one, also after a restart of the agent.
+
+use std::fmt;
+
+/// A task of a guest's QEMU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskId<'a> {
+    /// The guest.
+    pub guest: &'a str,
+    /// The process in which it began: a guest that was started again has another one.
+    pub boot: &'a str,
+    /// What it does.
+    pub kind: Kind<'a>,
+}
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind<'a> {
+    /// A job copies a disk: the disk, and the name of the backup.
+    Backup(&'a str, &'a str),
+    /// The guest is to let go of a network interface.
+    Unplug(&'a str),
+    /// The guest is to power off, until a time in seconds since 1970. Then its process is ended.
+    Stop(u64),
+    /// The same, and then all that it has is removed.
+    Destroy(u64),
+}
+
+impl<'a> TaskId<'a> {
+    /// Reads an id; `None` if it is none of these.
+    pub fn parse(id: &'a str) -> Option<TaskId<'a>> {
+        let [guest, boot, kind @ ..] = &id.split(':').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let kind = match *kind {
+            ["backup", disk, name] => Kind::Backup(disk, name),
+            ["unplug", nic] => Kind::Unplug(nic),
+            ["stop", until] => Kind::Stop(until.parse().ok()?),
+            ["destroy", until] => Kind::Destroy(until.parse().ok()?),
+            _ => return None,
+        };
+        Some(TaskId { guest, boot, kind })
+    }
+}
+
+impl fmt::Display for TaskId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:", self.guest, self.boot)?;
+        match self.kind {
+            Kind::Backup(disk, name) => write!(f, "backup:{disk}:{name}"),
+            Kind::Unplug(nic) => write!(f, "unplug:{nic}"),
+            Kind::Stop(until) => write!(f, "stop:{until}"),
+            Kind::Destroy(until) => write!(f, "destroy:{until}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_reads_as_it_was_written() {
+        let kinds = [
+            Kind::Backup("root", "nightly"),
+            Kind::Unplug("lan"),
+            Kind::Stop(7),
+            Kind::Destroy(7),
+        ];
+        for kind in kinds {
+            let (guest, boot) = ("web", "3f0c");
+            let id = TaskId { guest, boot, kind };
+            assert_eq!(TaskId::parse(&id.to_string()), Some(id));
+        }
+        for none in [
+            "",
+            "web",
+            "web:3f0c",
+            "web:3f0c:stop:soon",
+            "web:3f0c:pause:7",
+        ] {
+            assert_eq!(TaskId::parse(none), None);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The backend as trueup-control sees it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use trueup_control::testing::check_backend;
+use trueup_control::{Backend as _, Class, Objects, Policy, Started, Task, plan};
+use trueup_guests::backend::Guests;
+use trueup_guests::file::File;
+use trueup_guests::host::{Host, Parameters};
+use trueup_guests::objects::{desired, normalisers};
+
+use crate::support::TestHost;
+
+crate::tests![
+    what_is_written_reads_back_as_declared,
+    what_stops_a_guest_or_takes_something_is_destructive,
+    an_interface_that_came_back_has_been_unplugged,
+    a_guest_that_is_created_and_not_started_is_not_refused,
+];
+
+const FILE: &str = r#"
+[guests.web]
+state = "running"
+memory = 20000001
+description = "odd, \"values\""
+disks.root = { size = 1000001, bps = 999999, iops = 3, backups = ["first"] }
+disks.data = { size = 512 }
+nics.lan = { mac = "52-54-00-AB-cd-EF" }
+
+[guests.db]
+state = "stopped"
+memory = "16MiB"
+disks.root = { size = 1000001, bps = 999999 }
+nics.lan = { mac = "52-54-00-AB-cd-EE" }
+"#;
+
+fn objects(text: &str) -> Objects {
+    desired(&File::parse(text).unwrap())
+}
+
+fn guests(test: &TestHost) -> Guests {
+    Guests::new(Host::open(&test.folder.join("guests"), None).unwrap(), 0)
+}
+
+fn what_is_written_reads_back_as_declared() {
+    let test = TestHost::new();
+    let backend = guests(&test);
+    let bound = Duration::from_secs(60);
+    check_backend(&backend, &normalisers(), &objects(FILE), bound).unwrap();
+    // Then it is changed, and a guest that was stopped runs with all that it was given.
+    let changed = FILE.replace("1000001", "2000001").replace("999999", "0");
+    let changed = changed
+        .replace("stopped", "running")
+        .replace("-cd-", "-ce-");
+    check_backend(&backend, &normalisers(), &objects(&changed), bound).unwrap();
+    let found = test.monitor("db").guest().unwrap();
+    assert_eq!(found.disks["root"].size, 2_000_384);
+    assert_eq!(found.nics["lan"], "52:54:00:ab:ce:ee");
+}
+
+fn what_stops_a_guest_or_takes_something_is_destructive() {
+    let test = TestHost::new();
+    let backend = guests(&test);
+    check_backend(
+        &backend,
+        &normalisers(),
+        &objects(FILE),
+        Duration::from_secs(60),
+    )
+    .unwrap();
+    let observed = backend.observe().unwrap();
+    let owned = observed.keys().cloned().collect();
+    let policy = Policy::ignore().with_create().with_destroy();
+    let classes = |text: &str| -> Vec<(String, Class)> {
+        let plan = plan(&objects(text), &observed, &owned, &normalisers(), policy);
+        let class = |action| backend.class(action, observed.get(&action.key));
+        let actions = plan.actions.iter();
+        actions
+            .map(|action| (format!("{} {}", action.key, action.verb), class(action)))
+            .collect()
+    };
+    let one = |action: &str, class| vec![(action.to_owned(), class)];
+    let (benign, destructive) = (Class::Benign, Class::Destructive);
+    for (old, new, expected) in [
+        ("running", "paused", one("web set_run_state", benign)),
+        ("running", "stopped", one("web set_run_state", destructive)),
+        (
+            "\"stopped\"",
+            "\"running\"",
+            one("db set_run_state", benign),
+        ),
+        ("odd", "even", one("web configure", benign)),
+        ("20000001", "30000001", one("web configure", destructive)),
+        // It is stopped.
+        ("16MiB", "17MiB", one("db configure", benign)),
+        (
+            "iops = 3",
+            "iops = 4",
+            one("web/disk/root configure", benign),
+        ),
+        (
+            "size = 512",
+            "size = 1024",
+            one("web/disk/data configure", benign),
+        ),
+        (
+            "size = 1000001, bps = 999999 }",
+            "size = 512 }",
+            one("db/disk/root configure", destructive),
+        ),
+        (
+            "disks.data = { size = 512 }",
+            "",
+            one("web/disk/data destroy", destructive),
+        ),
+        (
+            "\"first\"",
+            "\"first\", \"second\"",
+            one("web/disk/root/backup/second create", benign),
+        ),
+        (
+            "\"first\"",
+            "",
+            one("web/disk/root/backup/first destroy", destructive),
+        ),
+        ("cd-EF", "cd-E0", one("web/nic/lan configure", destructive)),
+        (
+            "nics.lan = { mac = \"52-54-00-AB-cd-EF\" }",
+            "",
+            one("web/nic/lan destroy", destructive),
+        ),
+    ] {
+        assert_eq!(
+            classes(&FILE.replacen(old, new, 1)),
+            expected,
+            "{old} -> {new}"
+        );
+    }
+}
+
+/// The agent is killed after the interface was plugged in with its new address, and before that is
+/// recorded: the task is asked for again.
+fn an_interface_that_came_back_has_been_unplugged() {
+    let test = TestHost::new();
+    let backend = guests(&test);
+    let bound = Duration::from_secs(60);
+    check_backend(&backend, &normalisers(), &objects(FILE), bound).unwrap();
+    let changed = objects(&FILE.replace("cd-EF", "ce-EF"));
+    check_backend(&backend, &normalisers(), &changed, bound).unwrap();
+    let boot = test.monitor("web").boot().unwrap();
+    let task = format!("web:{boot}:unplug:lan");
+    assert_eq!(backend.task(&task).unwrap(), Task::Succeeded);
+    // One that is to go away is still there.
+    let lock = test.host.lock("web", false).unwrap();
+    let forget = |parameters: &mut Parameters| parameters.nics.clear();
+    test.host.change_parameters("web", &lock, forget).unwrap();
+    drop(lock);
+    assert!(matches!(backend.task(&task).unwrap(), Task::Running { .. }));
+}
+
+/// What is refused counts as not there, so the guest would not be ours.
+fn a_guest_that_is_created_and_not_started_is_not_refused() {
+    let test = TestHost::new();
+    let backend = guests(&test);
+    // More memory than any QEMU takes.
+    let desired = objects(&FILE.replace("20000001", "\"4194304TiB\""));
+    let (none, policy) = (Objects::new(), Policy::ignore().with_create());
+    let plan = plan(&desired, &none, &BTreeSet::new(), &normalisers(), policy);
+    let action = plan
+        .actions
+        .iter()
+        .find(|action| action.key == "web")
+        .unwrap();
+    let started = backend.start(action, "op");
+    assert!(
+        matches!(started, Started::Indeterminate { .. }),
+        "{started:?}"
+    );
+    assert!(backend.observe().unwrap().contains_key("web"));
+}
