@@ -46,7 +46,10 @@ impl Connection {
     pub(crate) fn markers(&mut self, kinds: Kinds) -> Result<Option<Markers>, Error> {
         // With a link go addresses, and with these neighbours: not all of them are foreign.
         let has_addresses = kinds.contains(Kind::Link) || kinds.contains(Kind::Address);
-        let mut asked = kinds.without(Kind::Link).without(Kind::Route).without(Kind::Nexthop);
+        let mut asked = kinds
+            .without(Kind::Link)
+            .without(Kind::Route)
+            .without(Kind::Nexthop);
         if has_addresses {
             asked = asked.with(Kind::Address).with(Kind::Neighbour);
         }
