@@ -170,7 +170,7 @@ impl Op {
     /// Gives an update the object as observed, which has the key of the object as desired.
     #[must_use]
     pub fn with_was(self, was: impl Into<Option<Object>>) -> Op {
-        let was = was.into().map(|was| Formers::default().share(was));
+        let was = was.into().map(Former::new);
         Op { was, ..self }
     }
 
@@ -222,6 +222,23 @@ impl Op {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Former(Arc<Object>);
 
+impl Former {
+    fn new(object: Object) -> Former {
+        Former(Arc::new(without_key(object)))
+    }
+}
+
+/// Returns a route without its key, and any other object as it is.
+fn without_key(object: Object) -> Object {
+    match object {
+        Object::Route(route) => {
+            let no_key = RouteKey::new(0, Prefix::default_route(Family::Inet));
+            Object::Route(route.with_key(no_key))
+        }
+        other => other,
+    }
+}
+
 /// Objects as observed that ops share.
 #[derive(Debug, Default)]
 pub(crate) struct Formers {
@@ -232,11 +249,10 @@ pub(crate) struct Formers {
 
 impl Formers {
     fn share(&mut self, object: Object) -> Former {
-        let Object::Route(route) = object else {
-            return Former(Arc::new(object));
-        };
-        let no_key = RouteKey::new(0, Prefix::default_route(Family::Inet));
-        let object = Object::Route(route.with_key(no_key));
+        if !matches!(object, Object::Route(_)) {
+            return Former::new(object);
+        }
+        let object = without_key(object);
         if let Some(last) = self.last.as_ref().filter(|last| ***last == object) {
             return Former(Arc::clone(last));
         }
