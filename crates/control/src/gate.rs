@@ -119,7 +119,7 @@ impl Gate {
     }
 }
 
-/// Hashes a value, told apart from none.
+/// Hashes a value so that an absent one has another hash than any that is there.
 fn value(part: &mut impl FnMut(&[u8]), value: Option<&Value>) {
     match value {
         None => part(&[0]),
