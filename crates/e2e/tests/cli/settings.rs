@@ -8,6 +8,7 @@ use trueup_testkit::{assert_no_changes, uplinks, wait_until};
 
 use crate::agent::{Agent, counts};
 use crate::metrics::{GET, TCP, ask, samples};
+use crate::watch::printed;
 
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 const FILTER: &str = "/proc/sys/net/ipv4/conf/ours/rp_filter";
@@ -136,24 +137,14 @@ pub(crate) fn a_setting_that_a_stranger_changes_is_found_by_timer() {
     let agent = Agent::new();
     agent.write("f.toml", BOTH);
     let mut child = agent.spawn(&["watch", "f.toml", "--interval", "0.2"]);
-    // The setting of the link is the last thing that the first pass does: what is changed after it,
-    // a later pass finds.
-    wait_until("all is set", || {
-        fs::read_to_string(FILTER).is_ok_and(|value| value.trim() == "2")
-    });
-    assert_eq!(read(FORWARD), "1");
+    let printed = printed(&mut child);
+    let wait_for = |line| wait_until(line, || printed.lock().unwrap().contains(line));
+    wait_for("~ sysctl net.ipv4.ip_forward = 1   (declared, was 0)");
+    wait_for("converged");
     fs::write(FORWARD, "0").unwrap();
-    wait_until("it is set again", || read(FORWARD) == "1");
+    wait_for("~ sysctl net.ipv4.ip_forward = 1   (changed by another writer, was 0)");
+    assert_eq!(read(FORWARD), "1");
     child.terminate(Signal::TERM);
-    let out = child.out();
-    assert!(
-        out.contains("~ sysctl net.ipv4.ip_forward = 1   (declared, was 0)"),
-        "{out}"
-    );
-    assert!(
-        out.contains("~ sysctl net.ipv4.ip_forward = 1   (changed by another writer, was 0)"),
-        "{out}"
-    );
 }
 
 /// While events are received, full passes are rare, and settings are looked at by dirty ones.

@@ -28,6 +28,16 @@ pub(crate) fn printed(child: &mut Running) -> Arc<Mutex<String>> {
     heard(child.0.stdout.take().unwrap())
 }
 
+/// Waits until that many passes are told of that changed something: each has then ended, which what
+/// is seen in the kernel does not show.
+fn wait_for_reports(printed: &Mutex<String>, count: usize) {
+    wait_until("it is reported", || {
+        let events = events(&printed.lock().unwrap());
+        let reports = events.iter().filter(|event| event["event"] == "report");
+        reports.count() >= count
+    });
+}
+
 fn heard(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
     let heard = Arc::new(Mutex::new(String::new()));
     let into = Arc::clone(&heard);
@@ -63,11 +73,12 @@ pub(crate) fn both_signals_end_it_well_and_its_links_are_remembered() {
         let agent = Agent::new();
         agent.write("f.toml", "link = [{ name = \"ours\", kind = \"ifb\" }]");
         let mut child = watch(&agent, &[]);
+        let printed = printed(&mut child);
         wait_until("the link is made", || {
-            Snapshot::take().index_of("ours").is_some()
+            printed.lock().unwrap().ends_with("\nconverged\n")
         });
         child.terminate(end);
-        let text = child.out();
+        let text = printed.lock().unwrap();
         assert!(text.starts_with("+ link ours type ifb"), "{text}");
         // One pass changed something, and those after it did not.
         assert!(
@@ -89,14 +100,16 @@ pub(crate) fn a_deleted_route_is_restored() {
         .collect();
     agent.write("f.toml", &text);
     let mut child = watch(&agent, &["--format", "json"]);
-    wait_until("two routes", || ours() == 2);
-    for words in FAMILIES {
+    let printed = printed(&mut child);
+    wait_for_reports(&printed, 1);
+    for (words, reports) in FAMILIES.iter().zip(2..) {
         ip(&[words.flag, "route", "delete", words.dst]);
-        wait_until("it is there again", || ours() == 2);
+        wait_for_reports(&printed, reports);
+        assert_eq!(ours(), 2);
     }
     child.terminate(Signal::TERM);
     // A JSON line for each pass that changed something.
-    let mut reports = events(&child.out());
+    let mut reports = events(&printed.lock().unwrap());
     reports.retain(|event| event["event"] == "report");
     let applied = |report: &serde_json::Value| report["applied"].as_array().unwrap().len();
     assert_eq!(reports.iter().map(applied).collect::<Vec<_>>(), [2, 1, 1]);
@@ -224,8 +237,8 @@ pub(crate) fn each_event_is_a_line_of_json() {
     let good = via("10.99.0.0/16", "10.200.0.8");
     agent.write("f.toml", &good);
     let mut child = agent.spawn(&[&["watch", "f.toml", "--format", "json"], &RARE[..]].concat());
-    let said = said(&mut child);
-    wait_until("the route is there", || ours() == 1);
+    let (said, printed) = (said(&mut child), printed(&mut child));
+    wait_for_reports(&printed, 1);
     agent.write(
         "f.toml",
         "\n[[route]]\ndst = \"10.99.0.0/33\"\nvia = \"10.200.0.8\"\n",
@@ -237,9 +250,13 @@ pub(crate) fn each_event_is_a_line_of_json() {
     wait_until("it is good again", || {
         said.lock().unwrap().contains("the file is good again")
     });
-    wait_until("and taken up", || ours() == 2);
+    wait_for_reports(&printed, 2);
+    assert_eq!(ours(), 2);
     child.terminate(Signal::TERM);
-    let events = events(&child.out());
+    wait_until("its last line is read", || {
+        printed.lock().unwrap().contains("\"event\":\"stopping\"")
+    });
+    let events = events(&printed.lock().unwrap());
     let of = |name: &str| {
         events
             .iter()
