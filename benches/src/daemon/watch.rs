@@ -80,7 +80,9 @@ pub fn run(
     writer::create(&foreign)?;
     let scratch = Scratch::make()?;
     let file = scratch.0.join("routes.json");
-    fs::write(&file, to_json(&Settings::default(), &desired))?;
+    // The pass that ends the grace would be counted with those at rest.
+    let settings = Settings::default().with_grace(Duration::ZERO);
+    fs::write(&file, to_json(&settings, &desired))?;
 
     let agent = Agent::start(trueup, &scratch.0, &file, &[])?;
     wait_for(size)?;
