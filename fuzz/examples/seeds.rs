@@ -440,6 +440,13 @@ impl Recorder {
         let json = br#"{"protocol": 116, "route": [{"dst": "10.0.0.0/8", "type": "blackhole"}],
             "rule": [{"priority": 1000, "from": "10.1.0.0/24", "fwmark": 7, "table": 100}]}"#;
         self.save("file", "json", json);
+        let told = [
+            r#"a{ "dst": "10.20.1.0/24", "via": "10.0.0.11" }"#,
+            r#"b{ "dst": "10.20.1.128/25", "via": "10.0.0.12", "metric": 7 }"#,
+            r#"b{ "dst": "fd00:1::/64", "nexthops": [ { "via": "fd00::1", "weight": 3 }, { "via": "fd00::2" } ] }"#,
+            r#"a{ "dst": "default", "via": "10.0.0.1" }"#,
+        ];
+        self.save("resource", "routes", told.join("\n").as_bytes());
         let names = [
             "blue",
             "pid:1",

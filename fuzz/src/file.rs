@@ -1,7 +1,7 @@
 //! The desired-state file.
 
 use trueup_diff::{Desired, Route};
-use trueup_file::{File, Location, Settings, TableNames, to_json, to_toml};
+use trueup_file::{File, Location, Resource, Settings, TableNames, accept, to_json, to_toml};
 
 /// Reads a desired-state file. What it declares can be written, as TOML and as JSON, and reads the
 /// same; written once more it is the same text. What is taken for TOML or JSON is that to other
@@ -35,10 +35,10 @@ pub fn file(data: &[u8]) {
                     .is_some_and(|place| place <= end(data))
             );
         }
-        // They are not written, and a file has to say something.
-        if file.desired == Desired::default() {
-            return;
-        }
+    }
+    // What else is declared is not written, and a file has to say something.
+    if file.desired == Desired::default() {
+        return;
     }
     let writers: [fn(&Settings, &_) -> String; 2] = [to_toml, to_json];
     for write in writers {
@@ -84,4 +84,42 @@ fn end(data: &[u8]) -> Location {
         line: line as u32,
         column: longest.unwrap_or(0) as u32 + 1,
     }
+}
+
+/// The collections of [`resource`].
+const COLLECTS: &str = "[world]\nstore = \"embedded\"\nhost = \"me\"\n\
+    [[collect]]\nkind = \"route\"\nwithin = [ \"10.0.0.0/8\", \"fd00::/8\" ]\nlimit = 3\n\
+    [[collect]]\nkind = \"route\"\nfrom = \"a\"\nwithin = [ \"10.0.0.0/8\" ]\ntable = 100\n";
+
+/// Accepts resources of other hosts, one a line: the first byte of a line says whose. None is lost,
+/// and each route is within what is collected.
+pub fn resource(data: &[u8]) {
+    let file = File::parse("collects", COLLECTS.as_bytes(), &TableNames::default());
+    let collects = file.expect("it is right").collects.unwrap_or_default();
+    let lines = data.split(|byte| *byte == b'\n');
+    let resources = lines.zip(1..).filter_map(|(line, created)| {
+        let (first, data) = line.split_first()?;
+        let exporter = ["a", "b", "me"][usize::from(*first) % 3];
+        Some(Resource {
+            exporter,
+            name: "n",
+            created,
+            data,
+        })
+    });
+    let resources: Vec<Resource<'_>> = resources.collect();
+    let accepted = accept(&collects, "me", resources.iter().copied());
+    for (route, origin) in accepted.routes.values() {
+        let mut within = collects.iter().flat_map(|collect| &collect.within);
+        assert!(within.any(|within| within.covers(route.dst)));
+        assert_ne!(origin.exporter, "me");
+    }
+    let mut seen: Vec<u64> = accepted
+        .refused
+        .iter()
+        .map(|it| it.origin.created)
+        .collect();
+    seen.extend(accepted.routes.values().map(|(_, origin)| origin.created));
+    let mut others = resources.iter().filter(|it| it.exporter != "me");
+    assert!(others.all(|it| seen.contains(&it.created)));
 }

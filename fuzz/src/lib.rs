@@ -21,7 +21,7 @@ mod sysctl;
 
 pub use codec::{address, datagram, link, neighbour, nexthop, route, rule};
 pub use control::{desired, operation, token};
-pub use file::file;
+pub use file::{file, resource};
 pub use journal::{journal, record};
 pub use namespace::namespace;
 pub use pass::{ledger, options, pass};
@@ -32,7 +32,7 @@ pub use sysctl::sysctl;
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -50,6 +50,7 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("operation", operation),
     ("pass", pass),
     ("record", record),
+    ("resource", resource),
     ("route", route),
     ("rule", rule),
     ("sysctl", sysctl),

@@ -97,6 +97,7 @@ fed! {
     operation: 400,
     pass: 2_000,
     record: 400,
+    resource: 20_000,
     route: 20_000,
     rule: 20_000,
     sysctl: 20_000,

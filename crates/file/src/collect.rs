@@ -1,18 +1,19 @@
 //! Collects what TOML or JSON hold, in the order of the file: settings, objects of each kind,
 //! sysctls.
 
-use trueup_diff::{Desired, Kind, NexthopMode};
-use trueup_sysctl as sysctl;
+use trueup_diff::{Desired, NexthopMode};
 
 use crate::error::{Diagnostic, MAX_PROBLEMS};
+use crate::file::File;
 use crate::file_keys::{self, NEXTHOPS, SYSCTL};
-use crate::kinds::{self, Opened, Section};
 use crate::location::{Cursor, Locations};
+use crate::section::{self, Opened, Section};
 use crate::settings::{self, Settings};
 use crate::suggest::unknown;
 use crate::sysctl::Sysctls;
 use crate::tables::TableNames;
 use crate::value::{Fault, Key, Node, Result, Value, fault};
+use crate::world;
 
 /// The part of a file that was read so far.
 pub(crate) struct Collector<'a> {
@@ -24,6 +25,8 @@ pub(crate) struct Collector<'a> {
     given: Vec<&'static str>,
     /// The position of the first object with `adopt = false`.
     not_adopted: Option<usize>,
+    /// The position and the name of the first section that needs `[world]`.
+    needs_world: Option<(usize, &'static str)>,
     sections: Vec<Box<dyn Section>>,
     sysctls: Option<Sysctls>,
     faults: Vec<Fault>,
@@ -38,7 +41,8 @@ impl<'a> Collector<'a> {
             nexthops: NexthopMode::default(),
             given: Vec::new(),
             not_adopted: None,
-            sections: kinds::sections(),
+            needs_world: None,
+            sections: section::all(),
             sysctls: None,
             faults: Vec::new(),
         }
@@ -56,7 +60,7 @@ impl<'a> Collector<'a> {
             return self.file_key(name, &key, &value);
         }
         let section = self.position(&key)?;
-        let name = self.sections[section].kind().name();
+        let name = self.sections[section].name();
         let Node::List(elements) = value.node else {
             let message = format!(
                 "expected a list of {name} sections, found {}: write [[{name}]] above the keys, or \
@@ -96,9 +100,10 @@ impl<'a> Collector<'a> {
 
     /// Opens a section that is given as one list.
     pub(crate) fn list(&mut self, key: &Key<'a>) -> Result<()> {
+        self.note_world(key);
         let section = self.section(key)?;
         if section.opened().is_some() {
-            return fault(key.at, format!("`{}` is given twice", section.kind()));
+            return fault(key.at, format!("`{}` is given twice", section.name()));
         }
         section.open(Opened::AsList);
         Ok(())
@@ -106,11 +111,12 @@ impl<'a> Collector<'a> {
 
     /// Opens a section, or goes on with it, at a `[[header]]`.
     pub(crate) fn header(&mut self, key: &Key<'a>) -> Result<()> {
+        self.note_world(key);
         let section = self.section(key)?;
         if section.opened() == Some(Opened::AsList) {
             let message = format!(
                 "`{}` was given as a list above: write all of them there, or none",
-                section.kind()
+                section.name()
             );
             return fault(key.at, message);
         }
@@ -125,7 +131,7 @@ impl<'a> Collector<'a> {
             return;
         }
         let mut sections = self.sections.iter_mut();
-        let Some(section) = sections.find(|known| known.kind().name() == section) else {
+        let Some(section) = sections.find(|known| known.name() == section) else {
             return;
         };
         match section.read(&value, self.tables, &mut self.cursor) {
@@ -135,14 +141,22 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Returns the kind of the section that `key` names.
+    /// Returns the name of the section that `key` names.
     ///
     /// # Errors
     ///
     /// When there is no such section.
-    pub(crate) fn kind(&self, key: &Key<'_>) -> Result<Kind> {
+    pub(crate) fn section_name(&self, key: &Key<'_>) -> Result<&'static str> {
         self.position(key)
-            .map(|section| self.sections[section].kind())
+            .map(|section| self.sections[section].name())
+    }
+
+    /// Notes the first section that needs `[world]`, which may stand below it.
+    fn note_world(&mut self, key: &Key<'_>) {
+        let mut names = world::SECTIONS.into_iter();
+        if let Some(name) = names.find(|name| key.name == *name) {
+            self.needs_world.get_or_insert((key.at, name));
+        }
     }
 
     fn section(&mut self, key: &Key<'_>) -> Result<&mut (dyn Section + 'static)> {
@@ -155,11 +169,11 @@ impl<'a> Collector<'a> {
             let message = format!("`{name}` is no list of objects: write {example}");
             return fault(key.at, message);
         }
-        let mut names = self.sections.iter().map(|section| section.kind().name());
+        let mut names = self.sections.iter().map(|section| section.name());
         names.position(|name| name == key.name).map_or_else(
             || {
                 let mut known: Vec<_> = file_keys::ALL.map(|(name, _)| name).into();
-                known.extend(self.sections.iter().map(|section| section.kind().name()));
+                known.extend(self.sections.iter().map(|section| section.name()));
                 fault(key.at, unknown("section", &key.name, "a file", &known))
             },
             Ok,
@@ -175,6 +189,11 @@ impl<'a> Collector<'a> {
                 .to_owned();
             faults.push(Fault { at, message });
         }
+        if let Some((at, section)) = self.needs_world.filter(|_| self.settings.world.is_none()) {
+            let message =
+                format!("`{section}` needs a store: write [world] with endpoints and host");
+            faults.push(Fault { at, message });
+        }
         faults
     }
 
@@ -185,19 +204,22 @@ impl<'a> Collector<'a> {
     }
 
     /// Returns what was declared, with the locations.
-    pub(crate) fn finish(self) -> (Desired, Option<sysctl::Desired>, Locations) {
-        let mut desired = Desired::default().with_nexthops(self.nexthops);
-        let mut locations = Locations::default();
+    pub(crate) fn finish(self) -> File {
+        let mut file = File {
+            settings: self.settings,
+            desired: Desired::default().with_nexthops(self.nexthops),
+            sysctl: None,
+            exports: None,
+            collects: None,
+            locations: Locations::default(),
+        };
         for section in self.sections {
-            let kind = section.kind();
-            locations
-                .objects
-                .insert(kind, section.declare(&mut desired));
+            section.declare(&mut file);
         }
-        let sysctl = self.sysctls.map(|sysctls| {
-            locations.sysctls = sysctls.locations;
-            sysctls.desired
-        });
-        (desired, sysctl, locations)
+        if let Some(sysctls) = self.sysctls {
+            file.sysctl = Some(sysctls.desired);
+            file.locations.sysctls = sysctls.locations;
+        }
+        file
     }
 }

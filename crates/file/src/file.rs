@@ -13,6 +13,7 @@ use crate::location::{Cursor, Locations};
 use crate::settings::Settings;
 use crate::tables::TableNames;
 use crate::value::Fault;
+use crate::world::{Collect, Export};
 use crate::{json, toml};
 
 /// The largest file that is read, in bytes: some ten million routes.
@@ -29,6 +30,10 @@ pub struct File {
     pub desired: Desired,
     /// The sysctls; `None` if they are unmanaged.
     pub sysctl: Option<sysctl::Desired>,
+    /// What this host exports to others; `None` if its exports are unmanaged.
+    pub exports: Option<Vec<Export>>,
+    /// What this host takes from others.
+    pub collects: Option<Vec<Collect>>,
     /// The location of each object.
     pub locations: Locations,
 }
@@ -106,14 +111,7 @@ impl File {
         if !duplicates.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, name, duplicates));
         }
-        let settings = std::mem::take(&mut collector.settings);
-        let (desired, sysctl, locations) = collector.finish();
-        Ok(File {
-            settings,
-            desired,
-            sysctl,
-            locations,
-        })
+        Ok(collector.finish())
     }
 }
 

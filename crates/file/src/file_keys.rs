@@ -8,11 +8,12 @@ pub(crate) const GRACE: &str = "grace";
 pub(crate) const NEXTHOPS: &str = "nexthops";
 pub(crate) const DOMAIN: &str = "domain";
 pub(crate) const OWNERSHIP: &str = "ownership";
+pub(crate) const WORLD: &str = "world";
 pub(crate) const SYSCTL: &str = "sysctl";
 pub(crate) const SYSCTL_REVERT: &str = "sysctl_revert";
 
 /// Each of them with an example.
-pub(crate) const ALL: [(&str, &str); 10] = [
+pub(crate) const ALL: [(&str, &str); 11] = [
     (PROTOCOL, "protocol = 116"),
     (ADOPT, "adopt = true"),
     (ADOPT_PROTOCOLS, "adopt_protocols = [ 12 ]"),
@@ -21,12 +22,13 @@ pub(crate) const ALL: [(&str, &str); 10] = [
     (NEXTHOPS, "nexthops = \"objects\""),
     (OWNERSHIP, "[ownership]"),
     (DOMAIN, "[domain]"),
+    (WORLD, "[world]"),
     (SYSCTL, "[sysctl]"),
     (SYSCTL_REVERT, "sysctl_revert = true"),
 ];
 
 /// Those that are tables and may be headers.
-pub(crate) const TABLES: [&str; 3] = [OWNERSHIP, DOMAIN, SYSCTL];
+pub(crate) const TABLES: [&str; 4] = [OWNERSHIP, DOMAIN, WORLD, SYSCTL];
 
 /// Finds a key by name, and returns it with its example.
 pub(crate) fn find(name: &str) -> Option<(&'static str, &'static str)> {

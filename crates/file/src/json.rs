@@ -40,6 +40,19 @@ pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<(
     Ok(())
 }
 
+/// Reads one value alone.
+///
+/// # Errors
+///
+/// At the first violation of JSON.
+pub(crate) fn value(text: &str) -> Result<Value<'_>> {
+    let input = Input {
+        text,
+        is_sysctl: false,
+    };
+    input.value(input.parse(text)?, MAX_DEPTH)
+}
+
 /// The pairs of an object in the order of the file, with repeated keys.
 struct Pairs<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 

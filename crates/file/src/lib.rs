@@ -11,12 +11,14 @@ mod json;
 mod kinds;
 mod location;
 mod parse;
+mod section;
 mod settings;
 mod suggest;
 mod sysctl;
 mod tables;
 mod toml;
 mod value;
+mod world;
 mod write;
 
 pub use error::{Diagnostic, Error, ErrorKind};
@@ -24,4 +26,8 @@ pub use file::File;
 pub use location::{Location, Locations};
 pub use settings::Settings;
 pub use tables::TableNames;
+pub use world::{
+    Accepted, Certificate, Collect, Credentials, Export, Hosts, Origin, Overlap, Partition,
+    Refused, Resource, StoreAddress, World, accept,
+};
 pub use write::{to_json, to_toml};

@@ -1,5 +1,5 @@
-//! The settings of a file as a whole: the keys at its top but `sysctl`, `[ownership]` and
-//! `[domain]`.
+//! The settings of a file as a whole: the keys at its top but `sysctl`, `[ownership]`, `[domain]`
+//! and `[world]`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,11 +13,12 @@ use crate::domain;
 use crate::fields::Fields;
 use crate::file_keys::{
     ADOPT, ADOPT_PROTOCOLS, DOMAIN, GRACE, NEXTHOPS, ON_CONFLICT, OWNERSHIP, PROTOCOL,
-    SYSCTL_REVERT,
+    SYSCTL_REVERT, WORLD,
 };
 use crate::parse;
 use crate::tables::TableNames;
 use crate::value::{Node, Result, Table, Value, fault};
+use crate::world::{self, World};
 
 const CONFLICT_WORDS: [(&str, OnConflict); 2] =
     [("report", OnConflict::Report), ("take", OnConflict::Take)];
@@ -53,6 +54,8 @@ pub struct Settings {
     pub domain: Domain,
     /// True if a sysctl that is no longer declared gets its former value back.
     pub sysctl_revert: bool,
+    /// The store by which hosts tell each other.
+    pub world: Option<World>,
 }
 
 setters! { impl Settings {
@@ -64,6 +67,7 @@ setters! { impl Settings {
     with_ownership(ownership: impl Into<BTreeMap<Kind, Ownership>>);
     with_domain(domain: Domain);
     with_sysctl_revert(sysctl_revert: bool);
+    with_world(world: impl Into<Option<World>>);
 } }
 
 impl Default for Settings {
@@ -77,6 +81,7 @@ impl Default for Settings {
             ownership: BTreeMap::new(),
             domain: Domain::default(),
             sysctl_revert: false,
+            world: None,
         }
     }
 }
@@ -87,7 +92,7 @@ impl Settings {
         self.set(key, value, tables)
             .map_err(|fault| match (key, &value.node) {
                 // What is in the table names its own key.
-                (OWNERSHIP | DOMAIN, Node::Table(_)) => fault,
+                (OWNERSHIP | DOMAIN | WORLD, Node::Table(_)) => fault,
                 _ => fault.in_key(key),
             })
     }
@@ -113,6 +118,13 @@ impl Settings {
                     return value.unexpected("a table, such as { interfaces = [ \"veth*\" ] }");
                 };
                 self.domain = domain::read(value.at, table, tables)?;
+            }
+            WORLD => {
+                let Node::Table(table) = &value.node else {
+                    return value
+                        .unexpected("a table, such as { store = \"embedded\", host = \"a\" }");
+                };
+                self.world = Some(world::read(value.at, table, tables)?);
             }
             _ => {
                 let Node::Table(table) = &value.node else {
@@ -152,6 +164,8 @@ impl Settings {
         if self.domain.is_limited() {
             table.set(DOMAIN, Node::Table(domain::write(&self.domain)));
         }
+        let world = self.world.as_ref();
+        table.set_some(WORLD, world.map(|world| Node::Table(world::write(world))));
         table
     }
 }

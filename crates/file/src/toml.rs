@@ -90,9 +90,9 @@ fn below_header<'a>(
         let at = header.at;
         return collector.pair(section, Value { at, node });
     }
-    let kind = collector.kind(&section)?;
+    let name = collector.section_name(&section)?;
     if !header.is_array {
-        let message = format!("`{kind}` is a list: write [[{kind}]] in double brackets");
+        let message = format!("`{name}` is a list: write [[{name}]] in double brackets");
         return fault(header.at, message);
     }
     let Some(list) = list else {

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use trueup_diff::render::{clean, is_harmful};
 use trueup_diff::{Desired, Kind};
 
-use crate::kinds::{self, Output, Unwritable, Written};
+use crate::kinds::{Output, Unwritable, Written};
+use crate::section;
 use crate::settings::Settings;
 use crate::value::{Key, Node, Table, Value};
 
@@ -44,7 +45,7 @@ pub fn to_json(settings: &Settings, desired: &Desired) -> String {
 }
 
 fn write_sections(desired: &Desired, out: &mut dyn Output) {
-    for section in kinds::sections() {
+    for section in section::all() {
         section.write(desired, out);
     }
 }
@@ -134,7 +135,7 @@ impl Output for Json {
     }
 }
 
-fn json_table(table: &Table<'_>, out: &mut String) {
+pub(crate) fn json_table(table: &Table<'_>, out: &mut String) {
     out.push('{');
     for (i, (key, value)) in table.iter().enumerate() {
         out.push_str(if i == 0 { " " } else { ", " });

@@ -7,6 +7,7 @@ use trueup_diff::{Address, AddressFlags, AddressKey, FOREVER, Family, IfName, Li
 use super::object::FileObject;
 use crate::fields::Fields;
 use crate::parse;
+use crate::section::Keyed;
 use crate::value::{Result, Table, Value, text};
 
 impl FileObject for Address<IfName> {
@@ -27,8 +28,6 @@ impl FileObject for Address<IfName> {
         "noprefixroute",
         "autojoin",
     ];
-    const REMEDY: &'static str = "another address";
-    type Key = AddressKey<IfName>;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         let dev = fields.required("dev", "dev = \"eth0\"", parse::name)?;
@@ -95,6 +94,11 @@ impl FileObject for Address<IfName> {
     fn authored(&self) -> Self {
         self.clone().with_protocol(0).with_secondary(false)
     }
+}
+
+impl Keyed for Address<IfName> {
+    const REMEDY: &'static str = "another address";
+    type Key = AddressKey<IfName>;
 
     fn key(&self) -> AddressKey<IfName> {
         self.canonical_key()

@@ -10,6 +10,7 @@ use trueup_diff::{
 use super::object::FileObject;
 use crate::fields::Fields;
 use crate::parse;
+use crate::section::Keyed;
 use crate::suggest::unknown;
 use crate::value::{Node, Result, Table, Value, fault, text};
 
@@ -78,8 +79,6 @@ const INT_MAX: u32 = i32::MAX as u32;
 impl FileObject for Link<IfName> {
     const WITH_ARTICLE: &'static str = "a link";
     const KEYS: &'static [&'static str] = &all_keys();
-    const REMEDY: &'static str = "another name";
-    type Key = IfName;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         let name = fields.required("name", "name = \"br0\"", own_name)?;
@@ -124,6 +123,11 @@ impl FileObject for Link<IfName> {
             .with_index(0)
             .with_kind(self.kind.clone().filter(nameable))
     }
+}
+
+impl Keyed for Link<IfName> {
+    const REMEDY: &'static str = "another name";
+    type Key = IfName;
 
     fn key(&self) -> IfName {
         self.name

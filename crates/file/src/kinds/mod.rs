@@ -14,8 +14,11 @@ mod section;
 use trueup_diff::{Desired, NexthopMode, ObjectKind, OfKind, Registered, each_kind};
 
 use list::DesiredList;
+pub(crate) use object::FileObject;
 use section::Objects;
-pub(crate) use section::{Opened, Output, Section, Unwritable, Written};
+pub(crate) use section::{Output, Unwritable, Written};
+
+use crate::section::Section;
 
 /// Returns an empty section for each kind, in the order in which they are written.
 pub(crate) fn sections() -> Vec<Box<dyn Section>> {

@@ -5,13 +5,12 @@ use trueup_diff::{IfName, Neighbour, NeighbourKey};
 use super::object::FileObject;
 use crate::fields::Fields;
 use crate::parse;
+use crate::section::Keyed;
 use crate::value::{Result, Table, fault, text};
 
 impl FileObject for Neighbour<IfName> {
     const WITH_ARTICLE: &'static str = "a neighbour";
     const KEYS: &'static [&'static str] = &["dev", "dst", "lladdr", "router", "ext_learn", "proxy"];
-    const REMEDY: &'static str = "another dst";
-    type Key = NeighbourKey<IfName>;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         let flag = |key| Ok(fields.read(key, parse::flag)?.unwrap_or(false));
@@ -54,6 +53,11 @@ impl FileObject for Neighbour<IfName> {
     fn authored(&self) -> Self {
         self.clone().canonical().with_protocol(0)
     }
+}
+
+impl Keyed for Neighbour<IfName> {
+    const REMEDY: &'static str = "another dst";
+    type Key = NeighbourKey<IfName>;
 
     fn key(&self) -> NeighbourKey<IfName> {
         self.canonical_key()

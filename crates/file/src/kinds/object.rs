@@ -1,18 +1,15 @@
 //! The trait by which a kind of object says how it looks in a file.
 
 use crate::fields::Fields;
+use crate::section::Keyed;
 use crate::value::{Result, Table};
 
 /// One kind of object in the form of the file, in both directions.
-pub(crate) trait FileObject: Clone + PartialEq + 'static {
+pub(crate) trait FileObject: Keyed + Clone + PartialEq + 'static {
     /// The word for one object, with its article.
     const WITH_ARTICLE: &'static str;
     /// The keys, except `adopt`, which every object may have.
     const KEYS: &'static [&'static str];
-    /// What the user may change if two objects have the same key: "another name".
-    const REMEDY: &'static str;
-    /// What two objects of one file may not share.
-    type Key: Ord;
 
     /// Reads an object.
     fn read(fields: &Fields<'_>) -> Result<Self>;
@@ -22,10 +19,4 @@ pub(crate) trait FileObject: Clone + PartialEq + 'static {
 
     /// Returns the object without what only the kernel reports: marker, index, status.
     fn authored(&self) -> Self;
-
-    /// Returns the key.
-    fn key(&self) -> Self::Key;
-
-    /// Names the object by its kind and key, for messages.
-    fn describe(&self) -> String;
 }

@@ -13,6 +13,7 @@ use super::object::FileObject;
 use crate::fields::Fields;
 use crate::location::Location;
 use crate::parse;
+use crate::section::Keyed;
 use crate::value::{Node, Result, Table, Value, fault, text};
 
 /// The types that a file can name.
@@ -63,8 +64,6 @@ impl FileObject for Route<IfName> {
         "fastopen_no_cookie",
         "congctl",
     ];
-    const REMEDY: &'static str = "another metric or table";
-    type Key = RouteKey;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         let type_word = |value: &Value<'_>| parse::one_of(value, "type", &TYPES);
@@ -142,6 +141,11 @@ impl FileObject for Route<IfName> {
         }
         authored
     }
+}
+
+impl Keyed for Route<IfName> {
+    const REMEDY: &'static str = "another metric or table";
+    type Key = RouteKey;
 
     fn key(&self) -> RouteKey {
         self.canonical_key()

@@ -7,6 +7,7 @@ use trueup_diff::{Family, FwMark, IpNetwork, PortRange, Prefix, Rule, RuleAction
 use super::object::FileObject;
 use crate::fields::Fields;
 use crate::parse;
+use crate::section::Keyed;
 use crate::value::{Result, Table, Value, fault, text};
 
 const ACTIONS: [(&str, RuleAction); 3] = [
@@ -46,8 +47,6 @@ impl FileObject for Rule {
         "goto",
         "action",
     ];
-    const REMEDY: &'static str = "another priority";
-    type Key = Rule;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         let priority = priority(fields)?;
@@ -117,6 +116,11 @@ impl FileObject for Rule {
     fn authored(&self) -> Self {
         self.clone().with_protocol(0)
     }
+}
+
+impl Keyed for Rule {
+    const REMEDY: &'static str = "another priority";
+    type Key = Rule;
 
     fn key(&self) -> Rule {
         self.clone().canonical()

@@ -1,4 +1,4 @@
-//! A section of a file: the objects of one kind, whichever it is.
+//! The section of a kind: its objects.
 
 use std::marker::PhantomData;
 
@@ -8,50 +8,12 @@ use super::list::{Declared, DesiredList};
 use super::object::FileObject;
 use crate::error::Diagnostic;
 use crate::fields::Fields;
-use crate::location::{Cursor, Location};
+use crate::file::File;
+use crate::location::Cursor;
 use crate::parse;
+use crate::section::{Opened, Section, duplicates};
 use crate::tables::TableNames;
 use crate::value::{Node, Result, Table, Value};
-
-/// How a section was opened, which says whether more objects may be added to it.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Opened {
-    /// As one list: `route = [ ... ]`.
-    AsList,
-    /// By a `[[header]]` for each object.
-    ByHeaders,
-}
-
-/// A section of objects of one kind.
-pub(crate) trait Section {
-    /// Returns the kind.
-    fn kind(&self) -> Kind;
-
-    /// Returns how the section was opened; `None` if it is not in the file.
-    fn opened(&self) -> Option<Opened>;
-
-    /// Opens the section.
-    fn open(&mut self, how: Opened);
-
-    /// Adds an object. Returns its `adopt`, if it is given.
-    fn read(
-        &mut self,
-        value: &Value<'_>,
-        tables: &TableNames,
-        cursor: &mut Cursor<'_>,
-    ) -> Result<Option<bool>>;
-
-    /// Finds the objects whose key an earlier one has: the kernel would hold one of the two, by
-    /// chance.
-    fn duplicates(&self) -> Vec<Diagnostic>;
-
-    /// Puts the objects into a desired state. Returns their locations in the order that they have
-    /// there.
-    fn declare(self: Box<Self>, desired: &mut Desired) -> Vec<Location>;
-
-    /// Writes the objects of this kind in `desired`, unless the kind is unmanaged.
-    fn write(&self, desired: &Desired, out: &mut dyn Output);
-}
 
 /// A writer of sections: TOML or JSON.
 pub(crate) trait Output {
@@ -91,8 +53,8 @@ impl<K: ObjectKind, L: DesiredList> Section for Objects<K, L>
 where
     Desired: OfKind<K, Cell = Option<L>>,
 {
-    fn kind(&self) -> Kind {
-        K::KIND
+    fn name(&self) -> &'static str {
+        K::KIND.name()
     }
 
     fn opened(&self) -> Option<Opened> {
@@ -119,16 +81,17 @@ where
     }
 
     fn duplicates(&self) -> Vec<Diagnostic> {
-        duplicates(&self.declared)
+        duplicates(&self.declared.objects, &self.declared.locations)
     }
 
-    fn declare(self: Box<Self>, desired: &mut Desired) -> Vec<Location> {
+    fn declare(self: Box<Self>, file: &mut File) {
         if self.opened.is_none() {
-            return Vec::new();
+            return;
         }
+        let desired = &mut file.desired;
         let (list, locations) = L::from_file(K::KIND, self.declared, &mut desired.adopt);
         *OfKind::<K>::of_kind_mut(desired) = Some(list);
-        locations
+        file.locations.objects.insert(K::KIND, locations);
     }
 
     fn write(&self, desired: &Desired, out: &mut dyn Output) {
@@ -161,31 +124,6 @@ fn read<T: FileObject>(value: &Value<'_>, tables: &TableNames) -> Result<(T, Opt
     };
     let fields = fields::<T>(value.at, table, tables)?;
     Ok((T::read(&fields)?, fields.read(ADOPT, parse::flag)?))
-}
-
-/// Finds the objects whose key an earlier one has.
-fn duplicates<T: FileObject>(declared: &Declared<T>) -> Vec<Diagnostic> {
-    let Declared {
-        objects, locations, ..
-    } = declared;
-    let key = |position: &usize| objects[*position].key();
-    let mut order: Vec<usize> = (0..objects.len()).collect();
-    // Stable, so that of objects with one key the first in the file comes first.
-    order.sort_by_key(key);
-    let mut diagnostics = Vec::new();
-    for same in order.chunk_by(|a, b| key(a) == key(b)) {
-        let [first, others @ ..] = same else { continue };
-        diagnostics.extend(others.iter().map(|other| Diagnostic {
-            location: Some(locations[*other]),
-            message: format!(
-                "a second {}: the first is at {}; remove one, or give it {}",
-                objects[*other].describe(),
-                locations[*first],
-                T::REMEDY,
-            ),
-        }));
-    }
-    diagnostics
 }
 
 /// Writes an object, if reading it back gives the same.

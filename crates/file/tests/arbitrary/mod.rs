@@ -12,7 +12,7 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use trueup_diff::*;
-use trueup_file::Settings;
+use trueup_file::{File, Settings, TableNames, World};
 
 pub(crate) fn name() -> impl Strategy<Value = IfName> {
     let common = select(vec![
@@ -477,10 +477,10 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     let answer = select(vec![OnConflict::Report, OnConflict::Take]);
     let flags = any::<(bool, bool)>();
     let protocols = vec(5..=255u8, 0..4);
-    let proofs = (ownership, domain());
+    let proofs = (ownership, domain(), of(world()));
     (10..=255u8, flags, protocols, answer, of(grace), proofs).prop_map(
         |(protocol, (adopt, sysctl_revert), protocols, on_conflict, grace, proofs)| {
-            let (mut ownership, domain) = proofs;
+            let (mut ownership, domain, world) = proofs;
             if let Some(proof) = ownership.get_mut(&Kind::Link) {
                 *proof = Ownership::Ledger;
             }
@@ -493,8 +493,45 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
                 .with_ownership(ownership)
                 .with_domain(domain)
                 .with_sysctl_revert(sysctl_revert)
+                .with_world(world)
         },
     )
+}
+
+/// A store of either sort, as a file says it.
+fn world() -> impl Strategy<Value = World> {
+    let store = prop_oneof![
+        Just("store = \"embedded\"".to_owned()),
+        (
+            vec("https?://[a-z0-9.:]{1,12}", 1..3),
+            any::<(bool, bool, bool)>()
+        )
+            .prop_map(|(urls, (user, ca, certificate))| {
+                let mut text = format!("endpoints = {urls:?}\n");
+                let mut more =
+                    |is_given, keys: &str| text.push_str(if is_given { keys } else { "" });
+                more(user, "user = \"u\"\npassword_file = \"p\"\n");
+                more(ca, "ca_file = \"c\"\n");
+                more(certificate, "cert_file = \"c\"\nkey_file = \"k\"\n");
+                text
+            }),
+    ];
+    let partition = select(vec!["\"keep\"", "\"drop\"", "0.5", "7"]);
+    let parts = (
+        store,
+        "[a-z0-9._-]{1,9}",
+        "/[a-z]{1,9}",
+        1..=86_400u32,
+        partition,
+    );
+    parts.prop_filter_map("a world", |(store, host, prefix, ttl, partition)| {
+        let text = format!(
+            "route = []\n[world]\n{store}\nhost = \"{host}\"\nprefix = \"{prefix}\"\n\
+             ttl = {ttl}\npartition = {partition}\n"
+        );
+        let file = File::parse("world", text.as_bytes(), &TableNames::default());
+        file.ok()?.settings.world
+    })
 }
 
 /// A domain with any of its parts.

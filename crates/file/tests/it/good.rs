@@ -376,20 +376,25 @@ fn the_reference_is_right_and_complete() {
         assert!(section.lines().any(used), "no example of {key}: {section}");
     };
     let mut top = known("qqqqqqqq = 1");
-    let kinds = Kind::DECLARED.map(Kind::name);
-    assert!(kinds.iter().all(|kind| top.remove(*kind)), "{top:?}");
+    let mut sections = Kind::DECLARED.map(Kind::name).to_vec();
+    sections.extend(["export", "collect"]);
+    assert!(sections.iter().all(|name| top.remove(*name)), "{top:?}");
     let section = text.split("\n## `link`\n").next().unwrap();
     top.iter().for_each(|key| has_row_and_example(section, key));
-    let section = text.split("\n## Domain\n").nth(1).unwrap();
-    let section = section.split("\n## ").next().unwrap();
-    let keys = known("[domain]\nqqqqqqqq = 1");
-    assert_eq!(keys.len(), 8, "{keys:?}");
-    keys.iter()
-        .for_each(|key| has_row_and_example(section, key));
-    for kind in kinds {
-        let keys = known(&format!("[[{kind}]]\nqqqqqqqq = 1"));
-        assert!(keys.len() >= 6, "{keys:?}");
-        let section = text.split(&format!("\n## `{kind}`\n")).nth(1).unwrap();
+    for (title, header, count) in [("Domain", "domain", 8), ("World", "world", 11)] {
+        let section = text.split(&format!("\n## {title}\n")).nth(1).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let keys = known(&format!("[{header}]\nqqqqqqqq = 1"));
+        assert_eq!(keys.len(), count, "{keys:?}");
+        keys.iter()
+            .for_each(|key| has_row_and_example(section, key));
+    }
+    for name in sections {
+        let keys = known(&format!(
+            "[[{name}]]\nqqqqqqqq = 1\n[world]\nhost = \"a\"\nstore = \"embedded\""
+        ));
+        assert!(keys.len() >= 3, "{keys:?}");
+        let section = text.split(&format!("\n## `{name}`\n")).nth(1).unwrap();
         let section = section.split("\n## ").next().unwrap();
         keys.iter()
             .for_each(|key| has_row_and_example(section, key));

@@ -5,3 +5,4 @@ mod arbitrary;
 mod bad;
 mod good;
 mod properties;
+mod world;

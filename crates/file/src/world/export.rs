@@ -1,0 +1,83 @@
+//! `[[export]]`: what this host tells others.
+
+use trueup_diff::{IfName, Kind, Route};
+
+use super::list::Element;
+use super::{Hosts, hosts, route};
+use crate::fields::Fields;
+use crate::file::File;
+use crate::parse;
+use crate::section::Keyed;
+use crate::value::{Result, Value, fault};
+
+pub(super) const NAME: &str = "export";
+
+/// The length of the longest name, in bytes.
+const MAX_NAME: usize = 255;
+
+/// An object that this host tells others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Export {
+    /// The name, by which it is replaced.
+    pub name: String,
+    /// The hosts that it is for.
+    pub to: Hosts,
+    /// The object.
+    pub route: Route<IfName>,
+}
+
+impl Export {
+    /// Returns the kind of the object.
+    pub fn kind(&self) -> Kind {
+        Kind::Route
+    }
+
+    /// Returns the object as text, as [`accept`](crate::accept) reads it.
+    pub fn data(&self) -> String {
+        route::to_data(&self.route)
+    }
+}
+
+impl Element for Export {
+    const NAME: &'static str = NAME;
+    const WITH_ARTICLE: &'static str = "an export";
+    const KEYS: &'static [&'static str] = &["name", "to", "route"];
+
+    fn read(fields: &Fields<'_>) -> Result<Export> {
+        let example = "route = { dst = \"10.20.1.0/24\", via = \"10.0.0.11\" }";
+        Ok(Export {
+            name: fields.required("name", "name = \"pods\"", name)?,
+            to: fields.read("to", hosts)?.unwrap_or(Hosts::Any),
+            route: fields.required("route", example, route::read)?,
+        })
+    }
+
+    fn list(file: &mut File) -> &mut Option<Vec<Export>> {
+        &mut file.exports
+    }
+}
+
+impl Keyed for Export {
+    const REMEDY: &'static str = "another name";
+    type Key = (Hosts, Kind, String);
+
+    fn key(&self) -> Self::Key {
+        (self.to.clone(), self.kind(), self.name.clone())
+    }
+
+    fn describe(&self) -> String {
+        format!("export `{}` to {}", self.name, self.to)
+    }
+}
+
+fn name(value: &Value<'_>) -> Result<String> {
+    let name = parse::text(value, "a name, such as \"pods\"")?;
+    match name.len() {
+        1..=MAX_NAME => Ok(name.to_owned()),
+        _ => fault(
+            value.at,
+            format!("a name has 1 to {MAX_NAME} bytes: write a shorter one, such as \"pods\""),
+        ),
+    }
+}

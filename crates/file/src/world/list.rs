@@ -1,0 +1,86 @@
+//! A section whose elements are no objects of the kernel.
+
+use crate::error::Diagnostic;
+use crate::fields::Fields;
+use crate::file::File;
+use crate::location::{Cursor, Location};
+use crate::section::{Keyed, Opened, Section, duplicates};
+use crate::tables::TableNames;
+use crate::value::{Node, Result, Value};
+
+/// An element of such a section.
+pub(crate) trait Element: Keyed + 'static {
+    /// The name of the section.
+    const NAME: &'static str;
+    /// The word for one element, with its article.
+    const WITH_ARTICLE: &'static str;
+    /// The keys.
+    const KEYS: &'static [&'static str];
+
+    /// Reads an element.
+    fn read(fields: &Fields<'_>) -> Result<Self>
+    where
+        Self: Sized;
+
+    /// Returns the place of the elements in a file.
+    fn list(file: &mut File) -> &mut Option<Vec<Self>>
+    where
+        Self: Sized;
+}
+
+/// The section of the elements `T`.
+pub(crate) struct List<T> {
+    opened: Option<Opened>,
+    elements: Vec<T>,
+    locations: Vec<Location>,
+}
+
+impl<T> Default for List<T> {
+    fn default() -> List<T> {
+        List {
+            opened: None,
+            elements: Vec::new(),
+            locations: Vec::new(),
+        }
+    }
+}
+
+impl<T: Element> Section for List<T> {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        self.opened
+    }
+
+    fn open(&mut self, how: Opened) {
+        self.opened = Some(how);
+    }
+
+    fn read(
+        &mut self,
+        value: &Value<'_>,
+        tables: &TableNames,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<Option<bool>> {
+        let Node::Table(table) = &value.node else {
+            let expected = format_args!("{} as a table {{ ... }}", T::WITH_ARTICLE);
+            return value.unexpected(expected);
+        };
+        let fields = Fields::new(T::WITH_ARTICLE, value.at, table, &[T::KEYS], tables)?;
+        self.elements.push(T::read(&fields)?);
+        self.locations.push(cursor.location(value.at));
+        Ok(None)
+    }
+
+    fn duplicates(&self) -> Vec<Diagnostic> {
+        duplicates(&self.elements, &self.locations)
+    }
+
+    fn declare(self: Box<Self>, file: &mut File) {
+        if self.opened.is_some() {
+            *T::list(file) = Some(self.elements);
+        }
+    }
+}
