@@ -60,6 +60,11 @@ impl Declared {
     }
 
     fn new(name: String, file: File, grace: Duration) -> Result<Declared> {
+        if file.settings.world.is_some() {
+            let message = "`[world]` is read by the crate trueup-file, and not carried out by this \
+                           command yet: leave it out, with [[export]] and [[collect]]";
+            return Err(file::Error::at(&name, None, message).into());
+        }
         let options = options::options(&file.settings, grace)
             .map_err(|reserved| file::Error::at(&name, None, reserved.to_string()))?;
         Ok(Declared {
