@@ -27,6 +27,9 @@ use crate::{floor, processor};
 
 /// The longest wait for it to begin, to end, or to restore a route.
 const BOUND: Duration = Duration::from_secs(60);
+/// After a pass that changed much another one looks at everything, after the interval of 5 seconds.
+/// Only then events say what changes, and it is at rest.
+const SETTLES: Duration = Duration::from_secs(15);
 /// For so long nothing happens after a restoration, so that all that follows from it is counted.
 const REST: Duration = Duration::from_millis(300);
 
@@ -80,12 +83,13 @@ pub fn run(
     writer::create(&foreign)?;
     let scratch = Scratch::make()?;
     let file = scratch.0.join("routes.json");
-    // The pass that ends the grace would be counted with those at rest.
+    // Without a pass for the end of the grace.
     let settings = Settings::default().with_grace(Duration::ZERO);
     fs::write(&file, to_json(&settings, &desired))?;
 
     let agent = Agent::start(trueup, &scratch.0, &file, &[])?;
     wait_for(size)?;
+    thread::sleep(SETTLES);
     let before = agent.processor()?;
     thread::sleep(lasts);
     let at_rest = agent.processor()?.saturating_sub(before);
