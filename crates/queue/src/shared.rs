@@ -174,8 +174,8 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         let hash = self.hasher.hash_one(&key);
         let task = Arc::new(Task::new(job));
         let mut last = None;
-        let job: Arc<dyn Job> = Arc::<Task<F, T>>::clone(&task);
-        let (added, wake, key) = self.add(hash, key, terms, &job, &mut last);
+        let job = Arc::<Task<F, T>>::clone(&task);
+        let (added, wake, key) = self.add(hash, key, terms, job, &mut last);
         wake.send(&self.signals);
         drop((key, last));
         let reject: fn(F) -> Rejected<F> = match added {
@@ -191,9 +191,9 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
             Added::Closed => Rejected::Closed,
             Added::Full => Rejected::Full,
         };
-        match task.take_job() {
+        match Arc::into_inner(task).and_then(Task::into_job) {
             Some(job) => Err(reject(job)),
-            // It was in no lane, so nothing took it.
+            // It was in no lane, so nothing else has or took it.
             None => Ok(None),
         }
     }
@@ -205,7 +205,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         hash: u64,
         key: K,
         terms: Terms,
-        job: &Arc<dyn Job>,
+        job: Arc<dyn Job>,
         last: &mut Option<Arc<dyn Job>>,
     ) -> (Added, Wake, Option<K>) {
         let mut shard = self.shard(hash);
@@ -219,23 +219,25 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         let (lane, key) = shard.lane(hash, key);
         let id = lane.id;
         let released = self.release(lane, now);
-        let tagged = terms.tag.map(|tag| {
+        let mut found = Found::Nothing;
+        if let Some(tag) = terms.tag {
             *last = lane.tagged(tag);
-            let found = last.as_deref().map(|last| lane.find_tagged(tag, last, due));
-            (tag, found.unwrap_or(Found::Nothing))
-        });
-        let (at, added, job) = match &tagged {
-            Some((_, Found::InTime)) => return (Added::Coalesced, released, key),
-            Some((_, Found::Later(found))) => {
+            if let Some(last) = last {
+                found = lane.find_tagged(tag, &**last, due);
+            }
+        }
+        let (at, added, job) = match found {
+            Found::InTime => return (Added::Coalesced, released, key),
+            Found::Later(found) => {
                 let timer = Timer {
                     due: found.since,
                     lane: id,
                     number: found.number,
                 };
                 lock(&self.ready).timers.remove(&timer);
-                (found.number, Added::Coalesced, &found.job)
+                (found.number, Added::Coalesced, found.job)
             }
-            Some((_, Found::Nothing)) | None => {
+            Found::Nothing => {
                 // A job whose turn it is at once does not wait.
                 let waits = lane.current.is_some() || due > now;
                 let is_full = waits && lane.len() >= self.config.lane_limit;
@@ -250,10 +252,9 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
             }
         };
         let delayed = (due > now).then_some((due, at));
-        if let Some((tag, _)) = tagged {
-            lane.set_tagged(tag, job, delayed);
+        if let Some(tag) = terms.tag {
+            lane.set_tagged(tag, &job, delayed);
         }
-        let job = Arc::clone(job);
         let wake = match delayed {
             Some(_) => {
                 lane.delayed.insert((due, at), job);

@@ -2,12 +2,13 @@
 //! [`Completion`].
 
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use crate::panics::{catch, discard};
-use crate::sync::{Condvar, Mutex, lock, now, wait_until};
+use crate::sync::{Condvar, Mutex, into_inner, lock, now, wait_until};
 use crate::{Error, ErrorKind, Outcome, trace};
 
 /// The counters of a worker, which nothing else writes, on a cache line of its own.
@@ -22,14 +23,23 @@ pub(crate) struct Counts {
     pub(crate) panicked: AtomicU64,
 }
 
+impl Counts {
+    /// Adds one to a counter of the worker that calls. What it did before is seen by a thread that
+    /// reads the counter with [`Ordering::Acquire`].
+    pub(crate) fn add_one(counter: &AtomicU64) {
+        let count = counter.load(Ordering::Relaxed);
+        counter.store(count + 1, Ordering::Release);
+    }
+}
+
 /// A job, as the queue sees it.
 pub(crate) trait Job: Send + Sync {
     /// Runs the job on this thread, and ends its ticket. It does nothing if the job was cancelled.
-    fn run(&self, counts: &Counts);
+    fn run(self: Arc<Self>, counts: &Counts);
     /// Cancels the job unless it has begun, and returns whether. No code of the caller's runs.
     /// [`after_cancel`](Self::after_cancel) must follow, outside of all locks.
     fn cancel(&self) -> bool;
-    /// Drops a cancelled job, and wakes what waits for it.
+    /// Drops a cancelled job, ends its ticket, and wakes what waits for it.
     fn after_cancel(&self);
     /// True if the job has not begun.
     fn is_waiting(&self) -> bool;
@@ -56,17 +66,17 @@ pub(crate) struct Task<F, T> {
 }
 
 struct Locked<F, T> {
-    /// The job; `None` once it runs or was dropped.
-    job: Option<F>,
-    stage: Stage<T>,
+    stage: Stage<F, T>,
     /// Threads that wait for `ended`.
     waiting: usize,
     waker: Option<Waker>,
 }
 
-enum Stage<T> {
-    Waiting,
+enum Stage<F, T> {
+    Waiting(F),
     Running,
+    /// The job is to be dropped, once no lock is held.
+    Cancelled(F),
     Ended(Outcome<T>),
     Taken,
 }
@@ -75,8 +85,7 @@ impl<F, T> Task<F, T> {
     pub(crate) fn new(job: F) -> Self {
         Task {
             locked: Mutex::new(Locked {
-                job: Some(job),
-                stage: Stage::Waiting,
+                stage: Stage::Waiting(job),
                 waiting: 0,
                 waker: None,
             }),
@@ -86,29 +95,25 @@ impl<F, T> Task<F, T> {
     }
 
     /// Returns the job of a task that was never queued.
-    pub(crate) fn take_job(&self) -> Option<F> {
-        lock(&self.locked).job.take()
+    pub(crate) fn into_job(self) -> Option<F> {
+        match into_inner(self.locked).stage {
+            Stage::Waiting(job) => Some(job),
+            _ => None,
+        }
     }
 
     /// Takes the job to run it; `None` if it was cancelled.
     fn begin(&self) -> Option<F> {
-        let mut locked = lock(&self.locked);
-        let Stage::Waiting = locked.stage else {
-            return None;
-        };
-        locked.stage = Stage::Running;
-        locked.job.take()
+        lock(&self.locked).stage.take_waiting(Stage::Running)
     }
 
-    /// Wakes what waits for the outcome, which is there.
-    fn wake(&self) {
+    /// Ends the ticket, and wakes what waits for it.
+    fn end(&self, outcome: Outcome<T>) {
         let mut locked = lock(&self.locked);
+        locked.stage = Stage::Ended(outcome);
+        self.has_ended.store(true, Ordering::Release);
         let (waker, waiting) = (locked.waker.take(), locked.waiting);
         drop(locked);
-        self.notify(waker, waiting);
-    }
-
-    fn notify(&self, waker: Option<Waker>, waiting: usize) {
         if waiting > 0 {
             self.ended.notify_all();
         }
@@ -120,61 +125,84 @@ impl<F, T> Task<F, T> {
     }
 }
 
-impl<F, T> Locked<F, T> {
-    fn take(&mut self) -> Option<Result<Outcome<T>, Error>> {
-        match &self.stage {
-            Stage::Waiting | Stage::Running => None,
+impl<F, T> Stage<F, T> {
+    /// Takes the job if it waits, and goes on to the next stage then.
+    fn take_waiting(&mut self, next: Self) -> Option<F> {
+        match mem::replace(self, next) {
+            Stage::Waiting(job) => Some(job),
+            former => {
+                *self = former;
+                None
+            }
+        }
+    }
+
+    fn take_outcome(&mut self) -> Option<Result<Outcome<T>, Error>> {
+        match mem::replace(self, Stage::Taken) {
+            Stage::Ended(outcome) => Some(Ok(outcome)),
             Stage::Taken => Some(Err(Error::new(ErrorKind::Taken))),
-            Stage::Ended(_) => match mem::replace(&mut self.stage, Stage::Taken) {
-                Stage::Ended(outcome) => Some(Ok(outcome)),
-                _ => None,
-            },
+            former => {
+                *self = former;
+                None
+            }
         }
     }
 }
 
+/// Runs a job, and counts it.
+fn execute<T>(job: impl FnOnce() -> T, counts: &Counts) -> Outcome<T> {
+    let outcome = match catch(job) {
+        Ok(value) => Outcome::Done(value),
+        Err(message) => {
+            trace::panicked(&message);
+            Counts::add_one(&counts.panicked);
+            Outcome::Panicked(message)
+        }
+    };
+    // Before the outcome is there: what waits for it sees the counts that belong to it.
+    Counts::add_one(&counts.ended);
+    outcome
+}
+
 impl<F: FnOnce() -> T + Send, T: Send> Job for Task<F, T> {
-    fn run(&self, counts: &Counts) {
-        let Some(job) = self.begin() else {
-            counts.skipped.fetch_add(1, Ordering::Relaxed);
+    fn run(self: Arc<Self>, counts: &Counts) {
+        let (job, task) = match Arc::try_unwrap(self) {
+            // The ticket was dropped: nothing waits for the outcome, and no lock is needed.
+            Ok(task) => (task.into_job(), None),
+            Err(task) => (task.begin(), Some(task)),
+        };
+        let Some(job) = job else {
+            Counts::add_one(&counts.skipped);
             return;
         };
-        let outcome = match catch(job) {
-            Ok(value) => Outcome::Done(value),
-            Err(message) => {
-                trace::panicked(&message);
-                counts.panicked.fetch_add(1, Ordering::Relaxed);
-                Outcome::Panicked(message)
+        let outcome = execute(job, counts);
+        match task {
+            Some(task) => {
+                task.end(outcome);
+                // The value of a ticket that was dropped meanwhile goes with it.
+                discard(task);
             }
-        };
-        // Before the outcome is there: what waits for it sees the counts that belong to it.
-        counts.ended.fetch_add(1, Ordering::Relaxed);
-        let mut locked = lock(&self.locked);
-        locked.stage = Stage::Ended(outcome);
-        self.has_ended.store(true, Ordering::Release);
-        let (waker, waiting) = (locked.waker.take(), locked.waiting);
-        drop(locked);
-        self.notify(waker, waiting);
+            None => discard(outcome),
+        }
     }
 
     fn cancel(&self) -> bool {
-        let mut locked = lock(&self.locked);
-        let is_waiting = matches!(locked.stage, Stage::Waiting);
-        if is_waiting {
-            locked.stage = Stage::Ended(Outcome::Cancelled);
-            self.has_ended.store(true, Ordering::Release);
-        }
-        is_waiting
+        let stage = &mut lock(&self.locked).stage;
+        let Some(job) = stage.take_waiting(Stage::Running) else {
+            return false;
+        };
+        *stage = Stage::Cancelled(job);
+        true
     }
 
     fn after_cancel(&self) {
-        let job = lock(&self.locked).job.take();
-        discard(job);
-        self.wake();
+        let stage = mem::replace(&mut lock(&self.locked).stage, Stage::Running);
+        discard(stage);
+        self.end(Outcome::Cancelled);
     }
 
     fn is_waiting(&self) -> bool {
-        matches!(lock(&self.locked).stage, Stage::Waiting)
+        matches!(lock(&self.locked).stage, Stage::Waiting(_))
     }
 
     fn has_ended(&self) -> bool {
@@ -186,7 +214,7 @@ impl<F: FnOnce() -> T + Send, T: Send> Completion<T> for Task<F, T> {
     fn wait(&self, until: Instant) -> Result<Outcome<T>, Error> {
         let mut locked = lock(&self.locked);
         loop {
-            if let Some(taken) = locked.take() {
+            if let Some(taken) = locked.stage.take_outcome() {
                 return taken;
             }
             if now() >= until {
@@ -202,7 +230,7 @@ impl<F: FnOnce() -> T + Send, T: Send> Completion<T> for Task<F, T> {
         // A waker's clone and drop are code of the caller's.
         let waker = waker.clone();
         let mut locked = lock(&self.locked);
-        if let Some(taken) = locked.take() {
+        if let Some(taken) = locked.stage.take_outcome() {
             return Poll::Ready(taken);
         }
         let replaced = locked.waker.replace(waker);

@@ -2,10 +2,8 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::deadlock::{Place, run_within};
-use crate::panics::discard;
 use crate::ready::{Ready, Timekeeper, Turn};
 use crate::shared::Shared;
 use crate::sync::{Builder, MutexGuard, lock, now, wait, wait_until, yield_now};
@@ -36,8 +34,6 @@ fn run<K>(shared: &Shared<K>, number: usize) {
     while let Some(Turn { lane, job, .. }) = next(shared, counts, ready) {
         let queue = shared.id;
         run_within(Place { queue, lane }, workers, || job.run(counts));
-        // The value of a ticket that was dropped goes with it.
-        discard(job);
         ready = shared.finish(lane);
     }
 }
@@ -67,7 +63,7 @@ fn next<'a, K>(
                 false => ready.wake(),
             };
             // Under the lock: a job is ready or counts as taken.
-            counts.taken.fetch_add(1, Ordering::Relaxed);
+            Counts::add_one(&counts.taken);
             drop(ready);
             wake.send(&shared.signals);
             return Some(turn);
