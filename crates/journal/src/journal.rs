@@ -145,7 +145,7 @@ impl Journal {
         self.store.failure()
     }
 
-    /// Gives free pages back to the file system, for a file that has become much longer than its
+    /// Returns free pages to the file system, for a file that has become much longer than its
     /// content. The space of forgotten records is reused without it. Writes wait meanwhile. A
     /// journal that does not exist is created.
     ///

@@ -8,8 +8,8 @@
 //! own. A mark that is lost with the power only makes the check less strict.
 //!
 //! The lock beside the file is what keeps two processes apart. It fails if a person deletes it, and
-//! there is none for other storage. So whoever opens the file for writing takes the next number of
-//! an opener in the header, and each commit first checks that the number is still its own.
+//! there is none for other storage. So each opener for writing takes the next number in the header,
+//! and each commit first checks that the number is still its own.
 //!
 //! redb shortens its file as soon as half of it is free, and extends it again soon after, which
 //! costs a sync each time. So the file keeps its length until it is compacted, and a sync with

@@ -84,7 +84,7 @@ impl Lock {
             if !is_file_at(&file, &path).map_err(os)? {
                 continue;
             }
-            // A lock file that no process has held is empty, whoever created it.
+            // A lock file that no process has held is empty, whichever process created it.
             let is_new = file.metadata().map_err(os)?.len() == 0;
             // The previous holder's name is removed first, so that no ended process is named.
             file.set_len(0)

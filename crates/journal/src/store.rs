@@ -122,7 +122,7 @@ impl Store {
         self.commits.file().failed().cloned()
     }
 
-    /// Gives the file's free pages back to the file system.
+    /// Returns the file's free pages to the file system.
     pub(crate) fn compact(&self) -> Result<Compacted, Error> {
         let file = Arc::clone(self.commits.file());
         self.commits.exclusively(|database| {

@@ -299,7 +299,7 @@ impl<K> Shard<K> {
         }
     }
 
-    /// Removes a lane, and gives its memory back.
+    /// Removes a lane, and frees its memory.
     pub(crate) fn remove(&mut self, id: LaneId) -> Option<Lane<K>> {
         if let Some(at) = self.collided.iter().position(|lane| lane.id == id) {
             return Some(self.collided.swap_remove(at));

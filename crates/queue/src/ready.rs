@@ -53,12 +53,12 @@ pub(crate) enum Timekeeper {
     Woken,
 }
 
-/// A worker to wake, once the lock is given back.
+/// A worker to wake, once the lock is released.
 #[must_use]
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Wake {
     #[default]
-    Nobody,
+    None,
     Sleeper,
     Timekeeper,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Signals {
 impl Wake {
     pub(crate) fn send(self, signals: &Signals) {
         match self {
-            Wake::Nobody => {}
+            Wake::None => {}
             Wake::Sleeper => signals.work.notify_one(),
             Wake::Timekeeper => signals.timer.notify_one(),
         }
@@ -124,7 +124,7 @@ impl Ready {
     /// Wakes a worker for the turns that there are, unless there is one already.
     pub(crate) fn wake(&mut self) -> Wake {
         match self.wake_sleeper() {
-            Wake::Nobody if self.searching == 0 && self.timekeeper == Timekeeper::Waiting => {
+            Wake::None if self.searching == 0 && self.timekeeper == Timekeeper::Waiting => {
                 self.wake_timekeeper()
             }
             wake => wake,
@@ -135,13 +135,13 @@ impl Ready {
     pub(crate) fn wake_for_timers(&mut self) -> Wake {
         match self.timekeeper {
             Timekeeper::Absent if !self.timers.is_empty() => self.wake_sleeper(),
-            _ => Wake::Nobody,
+            _ => Wake::None,
         }
     }
 
     fn wake_sleeper(&mut self) -> Wake {
         if self.searching > 0 || self.sleeping == self.woken {
-            return Wake::Nobody;
+            return Wake::None;
         }
         self.searching += 1;
         self.woken += 1;

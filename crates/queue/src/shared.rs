@@ -145,7 +145,7 @@ impl<K> Shared<K> {
     pub(crate) fn make_ready(&self, lane: LaneId, next: Option<Waiting>) -> Wake {
         match next {
             Some(next) => lock(&self.ready).push(turn(lane, next)),
-            None => Wake::Nobody,
+            None => Wake::None,
         }
     }
 }
@@ -210,7 +210,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
     ) -> (Added, Wake, Option<K>) {
         let mut shard = self.shard(hash);
         if self.is_closed.load(Ordering::SeqCst) {
-            return (Added::Closed, Wake::Nobody, Some(key));
+            return (Added::Closed, Wake::None, Some(key));
         }
         // Under the lock: what comes later to a lane is due later.
         let now = now();
@@ -278,7 +278,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         };
         // What was released is the current job, so that the new one is not: one wake is enough.
         let wake = match wake {
-            Wake::Nobody => released,
+            Wake::None => released,
             wake => {
                 released.send(&self.signals);
                 wake
@@ -292,7 +292,7 @@ impl<K> Shared<K> {
     /// Moves the delayed jobs of a lane that are due to the others. A closed queue moves none.
     pub(crate) fn release(&self, lane: &mut Lane<K>, now: Instant) -> Wake {
         if lane.delayed.is_empty() || self.is_closed.load(Ordering::SeqCst) {
-            return Wake::Nobody;
+            return Wake::None;
         }
         let next = lane.release(now);
         self.make_ready(lane.id, next)
@@ -356,7 +356,7 @@ impl<K: Send> Cancel for Shared<K> {
             return false;
         }
         let Some(lane) = shard.get(id) else {
-            // It was given back when the queue closed.
+            // The queue has closed and returned the job.
             return true;
         };
         self.note_removed(1);

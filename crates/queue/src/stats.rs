@@ -23,7 +23,7 @@ pub struct Stats {
     pub executed: u64,
     /// Jobs that panicked.
     pub panicked: u64,
-    /// Jobs that were taken out before they began: cancelled, or given back by a closed queue.
+    /// Jobs that were taken out before they began: cancelled, or returned by a closed queue.
     pub removed: u64,
     /// Keys that have jobs: running, due or delayed.
     pub lanes: usize,

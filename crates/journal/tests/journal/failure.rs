@@ -296,7 +296,7 @@ impl Storage for Panicking {
     }
 
     fn sync(&self) -> io::Result<()> {
-        assert!(!self.1.load(Ordering::Relaxed), "told to");
+        assert!(!self.1.load(Ordering::Relaxed), "as asked");
         self.0.sync()
     }
 }

@@ -1,4 +1,4 @@
-//! Two at once: the second is refused, and told who the first is.
+//! Two at once: the second is refused, and learns who the first is.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -50,7 +50,7 @@ fn assert_names(error: &Error, pid: u32) {
 }
 
 #[test]
-fn a_second_process_is_told_who_holds_the_journal() {
+fn a_second_process_learns_who_holds_the_journal() {
     let directory = Directory::new("held");
     let path = directory.journal();
     check_not_held(&path).unwrap();
@@ -179,7 +179,7 @@ fn runs_that_wait_all_get_their_turn() {
 }
 
 #[test]
-fn a_run_that_waits_in_vain_is_told_for_whom_and_leaves_no_lock() {
+fn a_wait_in_vain_reports_the_holder_and_leaves_no_lock() {
     let directory = Directory::new("in-vain");
     let path = directory.journal();
     let mut child = hold(&path);

@@ -1,5 +1,5 @@
-//! To open and to look cost nothing; the first change opens for writing; whoever only looks needs
-//! no permission.
+//! To open and to look cost nothing; the first change opens for writing; a caller that only
+//! reads needs no permission to write.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Whatever can be asked of a journal with one owned key `k` that changes nothing.
+/// All calls to a journal with one owned key `k` that changes nothing.
 fn change_nothing(journal: &Journal) {
     let mut ledger = ledger(journal);
     assert_eq!(ledger.owned().unwrap().len(), 1);
@@ -253,8 +253,8 @@ fn a_peek_beside_a_writer_sees_whole_commits() {
         while !done.load(Ordering::Relaxed) {
             let seen = match Journal::open_read_only(&path) {
                 Ok(peeked) => ledger(&peeked).owned().unwrap(),
-                // A writer that does nothing else may spoil every attempt, and then that is what is
-                // told.
+                // A writer that does nothing else may spoil every attempt, and then that is the
+                // error.
                 Err(error) => {
                     assert!(error.is_damaged(), "{error}");
                     continue;

@@ -42,7 +42,7 @@ fn of_64_that_begin_with_one_key_one_executes() {
                                 assert_eq!(outcome, Outcome::Succeeded(b"once".into()));
                                 break;
                             }
-                            Begun::Repeated(other) => panic!("{other:?}, though nobody died"),
+                            Begun::Repeated(other) => panic!("{other:?}, though no process died"),
                         }
                     }
                 });
@@ -103,7 +103,7 @@ fn threads_share_a_sync() {
 }
 
 #[test]
-fn a_compaction_between_writes_disturbs_nobody() {
+fn a_compaction_between_writes_disturbs_no_writer() {
     let journal = Journal::open_on(Disk::formatted()).unwrap();
     thread::scope(|scope| {
         for thread in 0..8 {

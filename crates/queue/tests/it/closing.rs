@@ -27,7 +27,7 @@ fn close_refuses_and_drains() {
 }
 
 #[test]
-fn close_within_gives_back_what_did_not_run() {
+fn close_within_returns_what_did_not_run() {
     let (queue, log) = (queue(1), Log::default());
     let held = hold(&queue, "a");
     let delayed = queue.submit_after("a", NEVER, log.job(3)).unwrap();

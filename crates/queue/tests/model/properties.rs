@@ -166,7 +166,7 @@ fn a_cancel_that_meets_the_start_is_true_or_the_job_runs() {
 }
 
 #[test]
-fn what_a_closing_queue_accepts_runs_once_and_what_it_refuses_is_handed_back() {
+fn what_a_closing_queue_accepts_runs_once_and_what_it_refuses_is_returned() {
     check(|| {
         let (queue, log) = (queue(2), Log::default());
         let submitting: Vec<_> = [1, 2]
