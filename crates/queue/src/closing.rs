@@ -83,7 +83,10 @@ impl<K> Shared<K> {
                     empty.push(lane.id);
                 }
             }
-            let removed: Vec<_> = empty.iter().map(|id| shard.remove(*id)).collect();
+            let removed: Vec<_> = empty
+                .iter()
+                .map(|id| self.remove(&mut shard, *id))
+                .collect();
             drop(shard);
             self.note_removed(delayed.len());
             for job in delayed {
@@ -120,19 +123,16 @@ impl<K> Shared<K> {
         for lane in lanes {
             let current = turns.binary_search_by_key(&lane.id, |(lane, _)| *lane);
             let current = current.ok().map(|at| Arc::clone(&turns[at].1));
-            let waiting = lane.waiting.into_iter().map(|it| it.job);
-            let jobs = current
-                .into_iter()
-                .chain(waiting)
-                .chain(lane.delayed.into_values());
+            let (key, behind) = lane.into_jobs();
+            let jobs = current.into_iter().chain(behind);
             let jobs: Vec<_> = jobs
                 .filter(|job| job.is_waiting())
                 .map(|job| UnrunJob(Some(job)))
                 .collect();
             count += jobs.len();
             match jobs.is_empty() {
-                true => discard(lane.key),
-                false => unrun.push((lane.key, jobs)),
+                true => discard(key),
+                false => unrun.push((key, jobs)),
             }
         }
         self.note_removed(count);

@@ -1,8 +1,6 @@
-//! The lanes: what waits, by key.
+//! A lane: what waits of one key.
 
-use std::collections::hash_map::Entry as Place;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -35,13 +33,21 @@ pub(crate) struct Lane<K> {
     pub(crate) current: Option<u64>,
     /// The jobs that are due, in their order, some of them cancelled.
     pub(crate) waiting: VecDeque<Waiting>,
-    /// The jobs that are not due yet, by when they are and by number, some of them cancelled.
-    pub(crate) delayed: BTreeMap<(Instant, u64), Arc<dyn Job>>,
-    /// How many of both are cancelled.
+    /// How many of these and of the delayed ones are cancelled.
     cancelled: usize,
+    /// For keys that use delays or tags alone, to keep the others' lanes small.
+    extras: Option<Box<Extras>>,
+}
+
+#[derive(Default)]
+struct Extras {
+    /// The jobs that are not due yet, by when they are and by number, some of them cancelled.
+    delayed: Delayed,
     /// The last job of each tag; it may have begun.
     tagged: Vec<Tagged>,
 }
+
+type Delayed = BTreeMap<(Instant, u64), Arc<dyn Job>>;
 
 struct Tagged {
     tag: &'static str,
@@ -62,26 +68,38 @@ pub(crate) enum Found {
 }
 
 impl<K> Lane<K> {
-    fn new(key: K, id: LaneId) -> Self {
+    pub(crate) fn new(key: K, id: LaneId) -> Self {
         Lane {
             key,
             id,
             current: None,
             waiting: VecDeque::new(),
-            delayed: BTreeMap::new(),
             cancelled: 0,
-            tagged: Vec::new(),
+            extras: None,
         }
     }
 
     /// Returns how many jobs wait behind the one whose turn it is.
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len() + self.delayed.len() - self.cancelled
+        self.kept() - self.cancelled
+    }
+
+    /// Returns how many jobs are kept behind the current one, cancelled ones with them.
+    fn kept(&self) -> usize {
+        let delayed = self.extras.as_ref().map_or(0, |it| it.delayed.len());
+        self.waiting.len() + delayed
+    }
+
+    /// True if the lane keeps delayed jobs, cancelled ones with them.
+    pub(crate) fn has_delayed(&self) -> bool {
+        self.extras
+            .as_ref()
+            .is_some_and(|it| !it.delayed.is_empty())
     }
 
     /// True if the lane has no job.
     pub(crate) fn is_empty(&self) -> bool {
-        self.current.is_none() && self.waiting.is_empty() && self.delayed.is_empty()
+        self.current.is_none() && self.waiting.is_empty() && !self.has_delayed()
     }
 
     /// Takes the next job that is due. It is the current one from now on.
@@ -115,14 +133,17 @@ impl<K> Lane<K> {
         }
     }
 
+    /// Adds a job that is not due yet.
+    pub(crate) fn delay(&mut self, due: Instant, number: u64, job: Arc<dyn Job>) {
+        let extras = self.extras.get_or_insert_default();
+        extras.delayed.insert((due, number), job);
+    }
+
     /// Moves the delayed jobs that are due to the others, in the order in which they became so.
     /// Returns one if it is its turn.
     pub(crate) fn release(&mut self, now: Instant) -> Option<Waiting> {
         let mut next = None;
-        while let Some(first) = self.delayed.first_entry()
-            && first.key().0 <= now
-        {
-            let ((since, number), job) = first.remove_entry();
+        while let Some(((since, number), job)) = self.pop_due(now) {
             if self.cancelled > 0 && !job.is_waiting() {
                 self.cancelled -= 1;
                 continue;
@@ -132,11 +153,20 @@ impl<K> Lane<K> {
         next
     }
 
+    /// Takes out the first of the delayed jobs that are due.
+    fn pop_due(&mut self, now: Instant) -> Option<((Instant, u64), Arc<dyn Job>)> {
+        let first = self.extras.as_mut()?.delayed.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove_entry())
+    }
+
     /// Returns how many of the delayed jobs are not cancelled.
     pub(crate) fn delayed_len(&self) -> usize {
+        let Some(Extras { delayed, .. }) = self.extras.as_deref() else {
+            return 0;
+        };
         match self.cancelled {
-            0 => self.delayed.len(),
-            _ => self.delayed.values().filter(|it| it.is_waiting()).count(),
+            0 => delayed.len(),
+            _ => delayed.values().filter(|it| it.is_waiting()).count(),
         }
     }
 
@@ -148,7 +178,10 @@ impl<K> Lane<K> {
 
     /// Cancels the delayed jobs, and takes those out that were not cancelled before.
     pub(crate) fn cancel_delayed(&mut self) -> Vec<Arc<dyn Job>> {
-        let delayed = mem::take(&mut self.delayed);
+        let extras = self.extras.as_mut();
+        let delayed = extras
+            .map(|it| mem::take(&mut it.delayed))
+            .unwrap_or_default();
         let all = delayed.len();
         let jobs: Vec<_> = delayed.into_values().filter(|it| it.cancel()).collect();
         self.cancelled -= all - jobs.len();
@@ -157,18 +190,21 @@ impl<K> Lane<K> {
 
     /// Returns the last job of a tag. It may have ended meanwhile: drop it without a lock.
     pub(crate) fn tagged(&self, tag: &str) -> Option<Arc<dyn Job>> {
-        let found = self.tagged.iter().find(|it| it.tag == tag);
-        found.and_then(|it| it.job.upgrade())
+        let tagged = &self.extras.as_ref()?.tagged;
+        tagged.iter().find(|it| it.tag == tag)?.job.upgrade()
     }
 
     /// Looks whether the last job of a tag waits; `due` is when another one is to run.
     pub(crate) fn find_tagged(&mut self, tag: &str, last: &dyn Job, due: Instant) -> Found {
-        let found = self.tagged.iter().find(|it| it.tag == tag);
+        let Some(Extras { delayed, tagged }) = self.extras.as_deref_mut() else {
+            return Found::Nothing;
+        };
+        let found = tagged.iter().find(|it| it.tag == tag);
         let Some(found) = found.filter(|_| last.is_waiting()) else {
             return Found::Nothing;
         };
         match found.delayed {
-            Some(at) if at.0 > due => match self.delayed.remove(&at) {
+            Some(at) if at.0 > due => match delayed.remove(&at) {
                 Some(job) => Found::Later(Waiting {
                     job,
                     number: at.1,
@@ -189,9 +225,10 @@ impl<K> Lane<K> {
     ) {
         let job = Arc::downgrade(job);
         let new = Tagged { tag, job, delayed };
-        match self.tagged.iter_mut().find(|it| it.tag == tag) {
+        let tagged = &mut self.extras.get_or_insert_default().tagged;
+        match tagged.iter_mut().find(|it| it.tag == tag) {
             Some(found) => *found = new,
-            None => self.tagged.push(new),
+            None => tagged.push(new),
         }
     }
 
@@ -202,13 +239,16 @@ impl<K> Lane<K> {
         }
         self.cancelled += 1;
         // What is cancelled stays until it is half of all, so that each costs the same.
-        if self.cancelled * 2 < self.waiting.len() + self.delayed.len() {
+        if self.cancelled * 2 < self.kept() {
             return Vec::new();
         }
         self.cancelled = 0;
         self.waiting.retain(|it| it.job.is_waiting());
         let mut removed = Vec::new();
-        self.delayed.retain(|at, job| {
+        let Some(extras) = &mut self.extras else {
+            return removed;
+        };
+        extras.delayed.retain(|at, job| {
             let is_waiting = job.is_waiting();
             if !is_waiting {
                 removed.push(*at);
@@ -217,112 +257,12 @@ impl<K> Lane<K> {
         });
         removed
     }
-}
 
-/// A part of the keys' lanes.
-pub(crate) struct Shard<K> {
-    /// By the hash of the key. `Eq` of a key is called when a job is submitted, and never by a
-    /// worker.
-    lanes: HashMap<u64, Lane<K>, BuildHasherDefault<Identity>>,
-    /// Lanes of keys whose hash another key had first.
-    collided: Vec<Lane<K>>,
-    lane_numbers: u64,
-    job_numbers: u64,
-}
-
-/// Leaves a hash as it is.
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
-impl<K> Shard<K> {
-    pub(crate) fn new() -> Self {
-        Shard {
-            lanes: HashMap::default(),
-            collided: Vec::new(),
-            lane_numbers: 0,
-            job_numbers: 0,
-        }
-    }
-
-    /// Returns the number of the next job.
-    pub(crate) fn next_number(&mut self) -> u64 {
-        self.job_numbers += 1;
-        self.job_numbers
-    }
-
-    /// Returns the lane of a key. If there is none it is made.
-    pub(crate) fn lane(&mut self, hash: u64, key: K) -> (&mut Lane<K>, Option<K>)
-    where
-        K: Eq,
-    {
-        let is_it = |lane: &Lane<K>| lane.id.hash == hash && lane.key == key;
-        if let Some(at) = self.collided.iter().position(is_it) {
-            return (&mut self.collided[at], Some(key));
-        }
-        let number = self.lane_numbers + 1;
-        let id = LaneId { hash, number };
-        match self.lanes.entry(hash) {
-            Place::Occupied(place) if is_it(place.get()) => (place.into_mut(), Some(key)),
-            Place::Vacant(place) => {
-                self.lane_numbers = number;
-                (place.insert(Lane::new(key, id)), None)
-            }
-            Place::Occupied(_) => {
-                self.lane_numbers = number;
-                let at = self.collided.len();
-                self.collided.push(Lane::new(key, id));
-                (&mut self.collided[at], None)
-            }
-        }
-    }
-
-    pub(crate) fn get(&mut self, id: LaneId) -> Option<&mut Lane<K>> {
-        match self.lanes.get_mut(&id.hash) {
-            Some(lane) if lane.id == id => Some(lane),
-            _ => self.collided.iter_mut().find(|lane| lane.id == id),
-        }
-    }
-
-    /// Removes a lane, and frees its memory.
-    pub(crate) fn remove(&mut self, id: LaneId) -> Option<Lane<K>> {
-        if let Some(at) = self.collided.iter().position(|lane| lane.id == id) {
-            return Some(self.collided.swap_remove(at));
-        }
-        self.lanes.get(&id.hash).filter(|lane| lane.id == id)?;
-        let removed = self.lanes.remove(&id.hash);
-        if self.lanes.capacity() > 64 && self.lanes.len() * 8 < self.lanes.capacity() {
-            self.lanes.shrink_to(self.lanes.len() * 2);
-        }
-        removed
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Lane<K>> {
-        self.lanes.values().chain(&self.collided)
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Lane<K>> {
-        self.lanes.values_mut().chain(&mut self.collided)
-    }
-
-    /// Takes all lanes.
-    pub(crate) fn drain(&mut self) -> Vec<Lane<K>> {
-        let lanes = mem::take(&mut self.lanes).into_values();
-        lanes.chain(mem::take(&mut self.collided)).collect()
+    /// Returns the key, and the jobs that wait behind the current one: those that are due, then the
+    /// delayed ones, each in their order, some of them cancelled.
+    pub(crate) fn into_jobs(self) -> (K, impl Iterator<Item = Arc<dyn Job>>) {
+        let due = self.waiting.into_iter().map(|it| it.job);
+        let delayed = self.extras.map(|it| it.delayed).unwrap_or_default();
+        (self.key, due.chain(delayed.into_values()))
     }
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod capacity;
 mod closing;
 mod config;
 mod deadlock;
@@ -10,6 +11,7 @@ mod lane;
 mod panics;
 mod queue;
 mod ready;
+mod shard;
 mod shared;
 mod stats;
 mod sync;

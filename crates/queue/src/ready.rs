@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::capacity::{Capacity, is_too_large};
 use crate::lane::LaneId;
 use crate::sync::Condvar;
 use crate::task::Job;
@@ -29,6 +30,7 @@ pub(crate) struct Timer {
 pub(crate) struct Ready {
     /// One for each lane whose turn it is, in the order in which they are served.
     pub(crate) turns: VecDeque<Turn>,
+    capacity: Capacity,
     pub(crate) timers: BTreeSet<Timer>,
     /// Workers that wait for work without a bound, and how many of these were woken.
     pub(crate) sleeping: usize,
@@ -92,10 +94,18 @@ impl Ready {
     /// Takes the next turn.
     pub(crate) fn pop(&mut self) -> Option<Turn> {
         let turn = self.turns.pop_front();
-        if self.turns.capacity() > 64 && self.turns.len() * 8 < self.turns.capacity() {
-            self.turns.shrink_to(self.turns.len() * 2);
+        let (len, capacity) = (self.turns.len(), self.turns.capacity());
+        if self.capacity.is_unused(len, capacity) {
+            self.turns.shrink_to(len * 2);
         }
         turn
+    }
+
+    /// Frees the memory of turns that were taken.
+    pub(crate) fn free_unused(&mut self) {
+        if is_too_large(self.turns.len(), self.turns.capacity()) {
+            self.turns.shrink_to(self.turns.len() * 2);
+        }
     }
 
     /// Adds a timer, and wakes a worker if it has to wait for that one from now on.

@@ -6,14 +6,15 @@
 //! key.
 
 use std::hash::{BuildHasher as _, Hash, RandomState};
-use std::sync::atomic::AtomicU64 as Counter;
+use std::sync::atomic::{AtomicBool as Flag, AtomicU64 as Counter};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::deadlock::Place;
-use crate::lane::{Found, Lane, LaneId, Shard, Waiting};
+use crate::lane::{Found, Lane, LaneId, Waiting};
 use crate::panics::discard;
 use crate::ready::{Ready, Signals, Timer, Turn, Wake};
+use crate::shard::Shard;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, after, hasher, lock, now};
 use crate::task::{Counts, Job, Task};
@@ -32,6 +33,8 @@ pub(crate) struct Shared<K> {
     /// Read under the lock of a shard: no job is added to a shard that was locked after it was set.
     pub(crate) is_closed: AtomicBool,
     pub(crate) admitted: Admitted,
+    /// True if a shard keeps memory that it may not need.
+    has_unused: Flag,
 }
 
 /// Counts the jobs that wait, against the limit. What each thread counts often is its own: workers
@@ -79,6 +82,7 @@ impl<K> Shared<K> {
                 bound: AtomicU64::new(config.limit as u64),
                 removed: AtomicU64::new(0),
             },
+            has_unused: Flag::new(false),
             config,
         }
     }
@@ -133,6 +137,26 @@ impl<K> Shared<K> {
         };
         let running: u64 = self.counts.iter().map(count).sum();
         usize::try_from(running).unwrap_or(usize::MAX)
+    }
+
+    /// Removes a lane that has no job.
+    pub(crate) fn remove(&self, shard: &mut Shard<K>, id: LaneId) -> Option<Lane<K>> {
+        let removed = shard.remove(id);
+        if shard.has_unused() && !self.has_unused() {
+            self.has_unused.store(true, Ordering::Relaxed);
+        }
+        removed
+    }
+
+    /// True if there may be memory to [free](Self::free_unused).
+    pub(crate) fn has_unused(&self) -> bool {
+        self.has_unused.load(Ordering::Relaxed)
+    }
+
+    /// Frees the memory of lanes that were removed.
+    pub(crate) fn free_unused(&self) {
+        self.has_unused.store(false, Ordering::Relaxed);
+        self.shards.iter().for_each(|it| lock(it).free_unused());
     }
 
     /// Takes note that so many jobs were taken out.
@@ -243,7 +267,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
                 let is_full = waits && lane.len() >= self.config.lane_limit;
                 if is_full || !self.admit() {
                     let unused = match lane.is_empty() {
-                        true => shard.remove(id).map(|lane| lane.key),
+                        true => self.remove(&mut shard, id).map(|lane| lane.key),
                         false => key,
                     };
                     return (Added::Full, released, unused);
@@ -257,7 +281,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         }
         let wake = match delayed {
             Some(_) => {
-                lane.delayed.insert((due, at), job);
+                lane.delay(due, at, job);
                 let timer = Timer {
                     due,
                     lane: id,
@@ -291,7 +315,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
 impl<K> Shared<K> {
     /// Moves the delayed jobs of a lane that are due to the others. A closed queue moves none.
     pub(crate) fn release(&self, lane: &mut Lane<K>, now: Instant) -> Wake {
-        if lane.delayed.is_empty() || self.is_closed.load(Ordering::SeqCst) {
+        if !lane.has_delayed() || self.is_closed.load(Ordering::SeqCst) {
             return Wake::None;
         }
         let next = lane.release(now);
@@ -305,7 +329,7 @@ impl<K> Shared<K> {
         let mut removed = None;
         if let Some(lane) = shard.get(id) {
             // What became due meanwhile comes behind what waits since before.
-            if !lane.delayed.is_empty() && !self.is_closed.load(Ordering::SeqCst) {
+            if lane.has_delayed() && !self.is_closed.load(Ordering::SeqCst) {
                 // The lane has a current job still, so that none is returned.
                 lane.release(now());
             }
@@ -316,7 +340,7 @@ impl<K> Shared<K> {
                     ready.turns.push_back(turn(id, next));
                     return ready;
                 }
-                None if lane.is_empty() => removed = shard.remove(id),
+                None if lane.is_empty() => removed = self.remove(&mut shard, id),
                 None => {}
             }
         }
@@ -336,7 +360,7 @@ impl<K> Shared<K> {
                 (wake, lane.is_empty())
             });
             let removed = match wake {
-                Some((_, true)) => shard.remove(id),
+                Some((_, true)) => self.remove(&mut shard, id),
                 _ => None,
             };
             drop(shard);
@@ -362,7 +386,7 @@ impl<K: Send> Cancel for Shared<K> {
         self.note_removed(1);
         let removed = lane.note_cancelled(number);
         let lane = match lane.is_empty() {
-            true => shard.remove(id),
+            true => self.remove(&mut shard, id),
             false => None,
         };
         if !removed.is_empty() {

@@ -89,6 +89,13 @@ fn next<'a, K>(
             ready = lock(&shared.ready);
             continue;
         }
+        ready.free_unused();
+        if shared.has_unused() {
+            drop(ready);
+            shared.free_unused();
+            ready = lock(&shared.ready);
+            continue;
+        }
         ready.searching -= usize::from(searches);
         ready = sleep(shared, ready);
         searches = true;

@@ -9,6 +9,8 @@
     reason = "the sources of a library, whose users are elsewhere"
 )]
 
+#[path = "../../src/capacity.rs"]
+mod capacity;
 #[path = "../../src/closing.rs"]
 mod closing;
 #[path = "../../src/config.rs"]
@@ -26,6 +28,8 @@ mod properties;
 mod queue;
 #[path = "../../src/ready.rs"]
 mod ready;
+#[path = "../../src/shard.rs"]
+mod shard;
 #[path = "../../src/shared.rs"]
 mod shared;
 #[path = "../../src/stats.rs"]
