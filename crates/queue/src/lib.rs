@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod admission;
 mod capacity;
 mod closing;
 mod config;
@@ -14,6 +15,7 @@ mod ready;
 mod shard;
 mod shared;
 mod stats;
+mod submission;
 mod sync;
 mod task;
 mod ticket;

@@ -5,7 +5,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::shared::{Shared, Terms};
+use crate::shared::Shared;
+use crate::submission::Terms;
 use crate::sync::{after, now};
 use crate::{Config, Error, ErrorKind, Rejected, Stats, Ticket, Unfinished, deadlock, worker};
 

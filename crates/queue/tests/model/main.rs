@@ -9,6 +9,8 @@
     reason = "the sources of a library, whose users are elsewhere"
 )]
 
+#[path = "../../src/admission.rs"]
+mod admission;
 #[path = "../../src/capacity.rs"]
 mod capacity;
 #[path = "../../src/closing.rs"]
@@ -34,6 +36,8 @@ mod shard;
 mod shared;
 #[path = "../../src/stats.rs"]
 mod stats;
+#[path = "../../src/submission.rs"]
+mod submission;
 mod sync;
 #[path = "../../src/task.rs"]
 mod task;
