@@ -6,7 +6,7 @@ use std::time::Instant;
 use trueup_journal::{Journal, LedgerScope, Start, check};
 use trueup_reconcile::{Claim, Ledger as _};
 
-use crate::common::{claims, ours};
+use crate::common::{Disk, Random, claims, ours};
 use crate::is_long;
 use crate::maintenance::Directory;
 
@@ -89,4 +89,26 @@ fn the_file_does_not_grow_with_what_happened() {
     }
     assert_eq!(lengths[9], lengths[29], "{lengths:?}");
     assert_eq!(syncs[29] - syncs[9], 20 * 3, "one a commit: {syncs:?}");
+}
+
+/// redb shortens its database when half of it is free, and the file keeps its length. What then
+/// grows within that length must not look to redb as if the file became shorter.
+#[test]
+fn a_journal_that_was_longer_grows_again() {
+    for seed in 0..20 {
+        let mut random = Random(seed);
+        let disk = Disk::default();
+        Journal::create_on(disk.clone()).unwrap();
+        let journal = Journal::open_on(disk.clone()).unwrap();
+        let mut ledger = journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap();
+        for round in 0..60u64 {
+            let count = random.next() % (1 << (random.next() % 12));
+            let keys = (0..count).map(|key| [round.to_be_bytes(), key.to_be_bytes()].concat());
+            let records = keys.map(|key| (key, ours([7; 100])));
+            ledger.commit_outcomes(records.collect()).unwrap();
+            if random.next().is_multiple_of(8) {
+                ledger.forget().unwrap();
+            }
+        }
+    }
 }
