@@ -11,11 +11,12 @@ use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase as _};
 
 use crate::error::from_redb;
-use crate::journal_file::{Backend, HEADER_LEN, JournalFile, read_header};
+use crate::header::{HEADER_LEN, read_header};
+use crate::journal_file::{Backend, JournalFile};
 use crate::new_file::NewFile;
 use crate::record::{Change, RECORDS, last_sequence};
 use crate::regular::open_regular;
-use crate::storage::{Image, Overlay};
+use crate::storage::{Overlay, ReadOnly};
 use crate::{Error, Storage};
 
 /// Memory for pages that were read or are to be written, in bytes.
@@ -72,7 +73,7 @@ pub(crate) fn salvage(storage: &Arc<dyn Storage>) -> Result<Salvaged, Error> {
     let overlay = overlay(storage)?;
     let file = JournalFile::new(Arc::clone(&overlay));
     let header = read_header(&**storage)?;
-    let empty: Arc<dyn Storage> = self::overlay(&(Arc::new(Image(Vec::new())) as _))?;
+    let empty: Arc<dyn Storage> = self::overlay(&(Arc::new(ReadOnly(Vec::new())) as _))?;
     create_database(Arc::clone(&empty), |_| Ok(()))?;
     let mut redb_header = [0; 256];
     empty.read(HEADER_LEN, &mut redb_header).map_err(os)?;

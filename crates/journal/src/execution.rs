@@ -30,6 +30,18 @@ struct End {
     now: SystemTime,
 }
 
+impl End {
+    /// The end of an execution whose key stays.
+    fn new(outcome: Outcome, retry: Option<Backoff>, now: SystemTime) -> End {
+        End {
+            outcome,
+            frees_key: false,
+            retry,
+            now,
+        }
+    }
+}
+
 impl Execution {
     /// The caller has added the name to those that are held.
     pub(crate) fn new(store: &Arc<Store>, stored: StoredOperation) -> Execution {
@@ -96,12 +108,8 @@ impl Execution {
     /// [`Invalid`](crate::ErrorKind::Invalid) if the answer is longer than 16 MiB; otherwise as
     /// every write.
     pub fn succeeded(self, answer: &[u8], now: SystemTime) -> Result<(), Error> {
-        self.end(End {
-            outcome: Outcome::Succeeded(answer.to_vec()),
-            frees_key: false,
-            retry: None,
-            now,
-        })
+        let outcome = Outcome::Succeeded(answer.to_vec());
+        self.end(End::new(outcome, None, now))
     }
 
     /// Records that it failed at the time `now`: later callers with its key get this reason. With
@@ -111,12 +119,8 @@ impl Execution {
     ///
     /// As [`in_doubt`](Self::in_doubt).
     pub fn failed(self, why: &str, retry: Option<Backoff>, now: SystemTime) -> Result<(), Error> {
-        self.end(End {
-            outcome: Outcome::Failed(why.to_owned()),
-            frees_key: false,
-            retry,
-            now,
-        })
+        let outcome = Outcome::Failed(why.to_owned());
+        self.end(End::new(outcome, retry, now))
     }
 
     /// Records that it took effect in part and was undone; otherwise as [`failed`](Self::failed).
@@ -130,12 +134,8 @@ impl Execution {
         retry: Option<Backoff>,
         now: SystemTime,
     ) -> Result<(), Error> {
-        self.end(End {
-            outcome: Outcome::Compensated(why.to_owned()),
-            frees_key: false,
-            retry,
-            now,
-        })
+        let outcome = Outcome::Compensated(why.to_owned());
+        self.end(End::new(outcome, retry, now))
     }
 
     /// Records that it failed, and frees its key: the caller is certain that there was no effect.
@@ -150,11 +150,11 @@ impl Execution {
         retry: Option<Backoff>,
         now: SystemTime,
     ) -> Result<(), Error> {
+        let outcome = Outcome::Failed(why.to_owned());
+        let end = End::new(outcome, retry, now);
         self.end(End {
-            outcome: Outcome::Failed(why.to_owned()),
             frees_key: true,
-            retry,
-            now,
+            ..end
         })
     }
 

@@ -8,10 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 use redb::Database;
 
-use crate::database::{open_database, open_for_writing};
+use crate::access::Access;
 use crate::journal_file::JournalFile;
 use crate::new_file::NewFile;
-use crate::record::{Change, RECORDS, Transaction};
+use crate::record::{RECORDS, Transaction};
 use crate::{Error, Stats};
 
 /// One caller's write. Its refusal is that caller's alone, any other error fails the whole commit.
@@ -27,26 +27,6 @@ pub(crate) struct GroupCommit {
     group_done: [Condvar; 2],
     /// Where those wait that need a moment without a leader.
     no_leader: Condvar,
-}
-
-/// How the database is open.
-#[derive(Debug)]
-enum Access {
-    /// For reading: before the first change, and after a failed write. Writes to it stay in memory.
-    ReadOnly(Database, Option<NewFile>),
-    /// For writing.
-    Writable(Database),
-    /// Not at all: after a failed write the storage could not be read, or another opener writes.
-    Unreadable,
-}
-
-impl Access {
-    fn database(&self) -> Option<&Database> {
-        match self {
-            Access::ReadOnly(database, _) | Access::Writable(database) => Some(database),
-            Access::Unreadable => None,
-        }
-    }
 }
 
 /// The writes that wait. They are numbered by groups; each group is one commit.
@@ -161,8 +141,8 @@ impl GroupCommit {
         drop(queue);
         let mut leader = Leader(self, None);
         let mut access = self.access.write().unwrap_or_else(PoisonError::into_inner);
-        let result = self
-            .ensure_writable(&mut access, &[])
+        let result = access
+            .ensure_writable(&self.file, &[])
             .and_then(|()| match &mut *access {
                 Access::Writable(database) => work(database),
                 Access::ReadOnly(..) | Access::Unreadable => Err(self.read_only_error()),
@@ -250,57 +230,28 @@ impl GroupCommit {
             // opens the database for writing, so it is still closed here.
             drop(access);
             let mut access = self.access.write().unwrap_or_else(PoisonError::into_inner);
-            self.ensure_writable(&mut access, &summary.recorded)?;
+            access.ensure_writable(&self.file, &summary.recorded)?;
         }
         self.file.mark(summary.number);
         Ok(Some(summary.changes))
     }
 
-    /// Opens the database for writing unless it is open, and makes the first changes. Refuses one
-    /// that another opener has taken over.
-    fn ensure_writable(&self, access: &mut Access, changes: &[Change]) -> Result<(), Error> {
-        match access {
-            Access::ReadOnly(_, new) => {
-                let database = open_for_writing(&self.file, new.as_ref(), changes)?;
-                *access = Access::Writable(database);
-                Ok(())
-            }
-            Access::Writable(_) => self.file.check_opener(),
-            Access::Unreadable => Ok(()),
-        }
-    }
-
-    /// Closes the database, which must not write any more, and opens what the storage has now for
-    /// reading.
+    /// Records the error, and closes the database.
     fn turn_read_only(&self, error: Error) {
         let is_taken_over = error.is_held();
         self.file.fail(error);
         let mut access = self.access.write().unwrap_or_else(PoisonError::into_inner);
-        if is_taken_over {
-            *access = Access::Unreadable;
-            return;
-        }
-        match open_database(&(Arc::clone(&self.file) as _)) {
-            Ok(database) => *access = Access::ReadOnly(database, None),
-            // The state before the first change still holds: that change is not known to be
-            // durable.
-            Err(_) if matches!(*access, Access::ReadOnly(..)) => {}
-            Err(_) => *access = Access::Unreadable,
-        }
+        access.close(&self.file, is_taken_over);
     }
 }
 
 impl Drop for GroupCommit {
-    /// redb reads and writes when it closes the file, which must not be another opener's by then.
     fn drop(&mut self) {
-        let checked = match self.access.get_mut() {
-            Ok(Access::Writable(_)) => self.file.check_opener(),
-            Ok(Access::ReadOnly(_, None)) => self.file.check_unchanged(),
-            _ => Ok(()),
-        };
-        if let Err(error) = checked {
-            self.file.fail(error);
-        }
+        let access = self
+            .access
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        access.check_before_close(&self.file);
     }
 }
 

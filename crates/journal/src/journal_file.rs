@@ -21,21 +21,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{from_io, from_redb};
+use crate::header::{
+    HEADER_LEN, MARK_OFFSETS, NUMBER_LEN, OPENER_OFFSET, new_header, parse_number, read_header,
+    sealed_number,
+};
+use crate::storage::Readable;
 use crate::{Error, Stats, Storage};
-
-/// Length of the header. redb's bytes follow.
-pub(crate) const HEADER_LEN: u64 = 4096;
-/// The first of redb's bytes. They identify a journal whose header is damaged.
-const REDB_MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// Marks are written in turn to two blocks, so that a torn write leaves one of them whole.
-const MARK_OFFSETS: [u64; 2] = [512, 1024];
-/// The number of the opener that writes.
-const OPENER_OFFSET: u64 = 1536;
-/// The length of a number with its checksum.
-const NUMBER_LEN: usize = 12;
-/// The first bytes of a journal. The version of its format follows, then a checksum.
-const MAGIC: &[u8; 16] = b"trueup-journal\n\0";
-const VERSION: u32 = 2;
 
 pub(crate) struct JournalFile {
     storage: Arc<dyn Storage>,
@@ -52,18 +43,6 @@ pub(crate) struct JournalFile {
     syncs: AtomicU64,
     writes: AtomicU64,
     written: AtomicU64,
-}
-
-/// The content of a journal's header.
-#[derive(Debug)]
-pub(crate) struct Header {
-    /// The number of the last commit known to be durable, 0 if none is.
-    pub(crate) marked: u64,
-    next_mark: u64,
-    /// The number of the last opener that wrote, 0 if there was none.
-    opener: u64,
-    /// The error if the header is not as it was written.
-    pub(crate) damage: Option<Error>,
 }
 
 /// redb's view of the file: the bytes behind the header.
@@ -92,11 +71,7 @@ impl JournalFile {
 
     /// Writes the header of a new journal.
     pub(crate) fn create(&self) -> Result<(), Error> {
-        let mut header = vec![0; HEADER_LEN as usize];
-        header[..16].copy_from_slice(MAGIC);
-        header[16..20].copy_from_slice(&VERSION.to_le_bytes());
-        seal(&mut header[..24]);
-        self.write_at(0, &header)
+        self.write_at(0, &new_header())
             .map_err(|cause| self.error(redb::StorageError::Io(cause), "cannot write the header"))
     }
 
@@ -165,7 +140,7 @@ impl JournalFile {
     /// Cuts the file to the length that redb works with. The caller makes sure that redb does not
     /// work with it meanwhile.
     pub(crate) fn truncate(&self) -> Result<(), Error> {
-        let truncated = self.len().and_then(|len| {
+        let truncated = self.database_len().and_then(|len| {
             self.check_not_failed()?;
             let set = self.storage.set_len(len.saturating_add(HEADER_LEN));
             self.record_failure(set, "the length cannot be set")?;
@@ -211,7 +186,8 @@ impl JournalFile {
         self.record_failure(self.storage.write(offset, data), "a write failed")
     }
 
-    fn len(&self) -> io::Result<u64> {
+    /// Returns the length that redb works with.
+    fn database_len(&self) -> io::Result<u64> {
         let known = self.redb_len.load(Ordering::Relaxed);
         if known != u64::MAX {
             return Ok(known);
@@ -263,7 +239,7 @@ impl JournalFile {
 
 /// The file for reading: until another opener has taken over, and writes what redb here does not
 /// know of.
-impl Storage for JournalFile {
+impl Readable for Arc<JournalFile> {
     fn len(&self) -> io::Result<u64> {
         self.storage.len()
     }
@@ -274,61 +250,6 @@ impl Storage for JournalFile {
             _ => self.storage.read(offset, out),
         }
     }
-
-    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn set_len(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-}
-
-/// Reads the header, also a damaged one.
-///
-/// # Errors
-///
-/// [`Format`](crate::ErrorKind::Format) if it is no journal, [`Damaged`](crate::ErrorKind::Damaged)
-/// if the file is shorter than the header.
-pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
-    let os = |cause| Error::os("cannot read the header", cause);
-    let len = storage.len().map_err(os)?;
-    let mut bytes = vec![0; len.min(HEADER_LEN + REDB_MAGIC.len() as u64) as usize];
-    storage.read(0, &mut bytes).map_err(os)?;
-    let has_magic = bytes.starts_with(MAGIC) || MAGIC.starts_with(&bytes);
-    let body = bytes.get(HEADER_LEN as usize..);
-    if !has_magic && body != Some(REDB_MAGIC) {
-        return Err(Error::format("the file does not begin as a journal does"));
-    }
-    if len < HEADER_LEN {
-        return Err(Error::damaged(format!(
-            "the file has {len} bytes, less than its header alone"
-        )));
-    }
-    let is_whole = has_magic && is_sealed(&bytes[..24]);
-    let version = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-    if is_whole && version != VERSION {
-        return Err(Error::format(format!(
-            "the journal is of version {version}, not {VERSION}"
-        )));
-    }
-    let mut header = Header {
-        marked: 0,
-        next_mark: 0,
-        opener: number_at(&bytes, OPENER_OFFSET).unwrap_or_default(),
-        damage: (!is_whole).then(|| Error::damaged("the header's checksum does not match")),
-    };
-    for (slot, at) in MARK_OFFSETS.into_iter().enumerate() {
-        if let Some(commit) = number_at(&bytes, at).filter(|commit| *commit > header.marked) {
-            header.marked = commit;
-            header.next_mark = slot as u64 + 1;
-        }
-    }
-    Ok(header)
 }
 
 impl fmt::Debug for JournalFile {
@@ -340,11 +261,11 @@ impl fmt::Debug for JournalFile {
 impl redb::StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
         // Not that of the file: redb compares it with what it asks for, to know whether it shrinks.
-        self.0.len()
+        self.0.database_len()
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let read = Storage::read(&*self.0, offset.saturating_add(HEADER_LEN), out);
+        let read = Readable::read(&self.0, offset.saturating_add(HEADER_LEN), out);
         self.0.record_failure(read, "a read failed")
     }
 
@@ -359,46 +280,5 @@ impl redb::StorageBackend for Backend {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.0.dirty.store(true, Ordering::Relaxed);
         self.0.write_at(offset.saturating_add(HEADER_LEN), data)
-    }
-}
-
-/// Writes the checksum of all bytes but the last four into those four.
-fn seal(bytes: &mut [u8]) {
-    let (content, sum) = bytes.split_at_mut(bytes.len() - 4);
-    sum.copy_from_slice(&crc32fast::hash(content).to_le_bytes());
-}
-
-/// Returns a number and its checksum.
-fn sealed_number(number: u64) -> [u8; NUMBER_LEN] {
-    let mut bytes = [0; NUMBER_LEN];
-    bytes[..8].copy_from_slice(&number.to_le_bytes());
-    seal(&mut bytes);
-    bytes
-}
-
-/// Returns the number in the header, if its checksum matches.
-fn number_at(header: &[u8], offset: u64) -> Option<u64> {
-    let bytes = header.get(offset as usize..)?.first_chunk()?;
-    parse_number(bytes)
-}
-
-fn parse_number(bytes: &[u8; NUMBER_LEN]) -> Option<u64> {
-    let number = *bytes.first_chunk()?;
-    is_sealed(bytes).then(|| u64::from_le_bytes(number))
-}
-
-fn is_sealed(bytes: &[u8]) -> bool {
-    let (content, sum) = bytes.split_at(bytes.len() - 4);
-    sum == crc32fast::hash(content).to_le_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_checksum_is_crc_32_of_ieee_802_3() {
-        assert_eq!(crc32fast::hash(b"123456789"), 0xCBF4_3926);
-        assert!(!is_sealed(&[0; 12]), "zeros are no mark");
     }
 }

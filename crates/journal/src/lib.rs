@@ -1,11 +1,13 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod access;
 mod backoffs;
 mod database;
 mod error;
 mod execution;
 mod group_commit;
+mod header;
 mod journal;
 mod journal_file;
 mod json_lines;

@@ -13,7 +13,7 @@ use crate::database::{Salvaged, create_database, open_database, open_file, read_
 use crate::lock::{Lock, sibling};
 use crate::new_file::{NewFile, sync_directory};
 use crate::snapshot::{open_journal, read_file, read_snapshot};
-use crate::storage::Image;
+use crate::storage::ReadOnly;
 use crate::{Counts, Error, Storage, json_lines};
 
 /// The permission to lose unreadable records in a repair.
@@ -81,7 +81,7 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
     };
     // As it is at this moment, because another process may have it open.
     let image = read_file(path)?.ok_or_else(|| missing(path))?;
-    let image: Arc<dyn Storage> = Arc::new(Image(image));
+    let image: Arc<dyn Storage> = Arc::new(ReadOnly(image));
     let Some((salvaged, _)) = salvage_readable(&image)? else {
         return Err(damage.and("nothing of it can be read"));
     };
@@ -245,7 +245,7 @@ mod tests {
         let unanswering: Arc<dyn Storage> = Arc::new(Unanswering);
         let error = salvage_readable(&unanswering).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Os);
-        let nothing: Arc<dyn Storage> = Arc::new(Image(vec![0; 9000]));
+        let nothing: Arc<dyn Storage> = Arc::new(ReadOnly(vec![0; 9000]));
         assert!(!matches!(salvage_readable(&nothing), Ok(Some(_))));
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use redb::Database;
 
 use crate::database::{open_database, open_file};
-use crate::journal_file::read_header;
-use crate::storage::Image;
+use crate::header::read_header;
+use crate::storage::ReadOnly;
 use crate::{Error, Storage};
 
 /// How often a file is read that looks damaged.
@@ -36,7 +36,7 @@ pub(crate) fn read_snapshot(path: &Path) -> Result<Option<Database>, Error> {
         };
         let headers = read_start(path, HEADERS_LEN)?.unwrap_or_default();
         let has_changed = !bytes.starts_with(&headers);
-        let image: Arc<dyn Storage> = Arc::new(Image(bytes));
+        let image: Arc<dyn Storage> = Arc::new(ReadOnly(bytes));
         let tries_allowed = if has_changed { TRIES_CHANGING } else { TRIES };
         let should_retry = match open_database(&image) {
             Ok(database) if !has_changed => return Ok(Some(database)),

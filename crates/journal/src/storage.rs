@@ -201,20 +201,40 @@ impl Storage for Overlay {
     }
 }
 
-/// The bytes of a file as they were read. It cannot be written.
-#[derive(Debug)]
-pub(crate) struct Image(pub(crate) Vec<u8>);
+/// Bytes to read.
+pub(crate) trait Readable: fmt::Debug + Send + Sync + 'static {
+    /// As [`Storage::len`].
+    fn len(&self) -> io::Result<u64>;
 
-impl Storage for Image {
+    /// As [`Storage::read`].
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+}
+
+/// The bytes of a file as they were read.
+impl Readable for Vec<u8> {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
+        Ok(Vec::len(self) as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
-        let found = self.0.get(from..from.saturating_add(out.len()));
+        let found = self.get(from..from.saturating_add(out.len()));
         out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
+    }
+}
+
+/// A storage that refuses to be changed.
+#[derive(Debug)]
+pub(crate) struct ReadOnly<T>(pub(crate) T);
+
+impl<T: Readable> Storage for ReadOnly<T> {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
     }
 
     fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {

@@ -15,6 +15,7 @@ use crate::lock::Lock;
 use crate::new_file::NewFile;
 use crate::record::Transaction;
 use crate::snapshot::read_snapshot;
+use crate::storage::ReadOnly;
 use crate::{Compacted, Error, Stats, Storage};
 
 #[derive(Debug)]
@@ -80,7 +81,7 @@ impl Store {
         let file = JournalFile::new(storage);
         // Before the records: what another opener writes meanwhile shows in the header later.
         file.open()?;
-        let database = open_database(&(Arc::clone(&file) as _))?;
+        let database = open_database(&(Arc::new(ReadOnly(Arc::clone(&file))) as _))?;
         Ok(Store::with(GroupCommit::new(file, database, None), lock))
     }
 

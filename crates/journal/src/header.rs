@@ -1,0 +1,124 @@
+//! The header of a journal's file: its version, the marks of durable commits, and the number of the
+//! opener that writes. [`JournalFile`](crate::journal_file::JournalFile) says what they are for.
+
+use crate::{Error, Storage};
+
+/// Length of the header. redb's bytes follow.
+pub(crate) const HEADER_LEN: u64 = 4096;
+/// The first of redb's bytes. They identify a journal whose header is damaged.
+const REDB_MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
+/// Marks are written in turn to two blocks, so that a torn write leaves one of them whole.
+pub(crate) const MARK_OFFSETS: [u64; 2] = [512, 1024];
+/// The number of the opener that writes.
+pub(crate) const OPENER_OFFSET: u64 = 1536;
+/// The length of a number with its checksum.
+pub(crate) const NUMBER_LEN: usize = 12;
+/// The first bytes of a journal. The version of its format follows, then a checksum.
+const MAGIC: &[u8; 16] = b"trueup-journal\n\0";
+const VERSION: u32 = 2;
+
+/// The content of a journal's header.
+#[derive(Debug)]
+pub(crate) struct Header {
+    /// The number of the last commit known to be durable, 0 if none is.
+    pub(crate) marked: u64,
+    /// The block for the next mark.
+    pub(crate) next_mark: u64,
+    /// The number of the last opener that wrote, 0 if there was none.
+    pub(crate) opener: u64,
+    /// The error if the header is not as it was written.
+    pub(crate) damage: Option<Error>,
+}
+
+/// Returns the header of a new journal.
+pub(crate) fn new_header() -> Vec<u8> {
+    let mut header = vec![0; HEADER_LEN as usize];
+    header[..16].copy_from_slice(MAGIC);
+    header[16..20].copy_from_slice(&VERSION.to_le_bytes());
+    seal(&mut header[..24]);
+    header
+}
+
+/// Reads the header, also a damaged one.
+///
+/// # Errors
+///
+/// [`Format`](crate::ErrorKind::Format) if it is no journal, [`Damaged`](crate::ErrorKind::Damaged)
+/// if the file is shorter than the header.
+pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
+    let os = |cause| Error::os("cannot read the header", cause);
+    let len = storage.len().map_err(os)?;
+    let mut bytes = vec![0; len.min(HEADER_LEN + REDB_MAGIC.len() as u64) as usize];
+    storage.read(0, &mut bytes).map_err(os)?;
+    let has_magic = bytes.starts_with(MAGIC) || MAGIC.starts_with(&bytes);
+    let body = bytes.get(HEADER_LEN as usize..);
+    if !has_magic && body != Some(REDB_MAGIC) {
+        return Err(Error::format("the file does not begin as a journal does"));
+    }
+    if len < HEADER_LEN {
+        return Err(Error::damaged(format!(
+            "the file has {len} bytes, less than its header alone"
+        )));
+    }
+    let is_whole = has_magic && is_sealed(&bytes[..24]);
+    let version = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+    if is_whole && version != VERSION {
+        return Err(Error::format(format!(
+            "the journal is of version {version}, not {VERSION}"
+        )));
+    }
+    let mut header = Header {
+        marked: 0,
+        next_mark: 0,
+        opener: number_at(&bytes, OPENER_OFFSET).unwrap_or_default(),
+        damage: (!is_whole).then(|| Error::damaged("the header's checksum does not match")),
+    };
+    for (slot, at) in MARK_OFFSETS.into_iter().enumerate() {
+        if let Some(commit) = number_at(&bytes, at).filter(|commit| *commit > header.marked) {
+            header.marked = commit;
+            header.next_mark = slot as u64 + 1;
+        }
+    }
+    Ok(header)
+}
+
+/// Writes the checksum of all bytes but the last four into those four.
+fn seal(bytes: &mut [u8]) {
+    let (content, sum) = bytes.split_at_mut(bytes.len() - 4);
+    sum.copy_from_slice(&crc32fast::hash(content).to_le_bytes());
+}
+
+/// Returns a number and its checksum.
+pub(crate) fn sealed_number(number: u64) -> [u8; NUMBER_LEN] {
+    let mut bytes = [0; NUMBER_LEN];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    seal(&mut bytes);
+    bytes
+}
+
+/// Returns the number in the header, if its checksum matches.
+fn number_at(header: &[u8], offset: u64) -> Option<u64> {
+    let bytes = header.get(offset as usize..)?.first_chunk()?;
+    parse_number(bytes)
+}
+
+pub(crate) fn parse_number(bytes: &[u8; NUMBER_LEN]) -> Option<u64> {
+    let number = *bytes.first_chunk()?;
+    is_sealed(bytes).then(|| u64::from_le_bytes(number))
+}
+
+fn is_sealed(bytes: &[u8]) -> bool {
+    let (content, sum) = bytes.split_at(bytes.len() - 4);
+    sum == crc32fast::hash(content).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_crc_32_of_ieee_802_3() {
+        assert_eq!(crc32fast::hash(b"123456789"), 0xCBF4_3926);
+        assert!(!is_sealed(&[0; 12]), "zeros are no mark");
+    }
+}
