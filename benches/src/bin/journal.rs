@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
 use trueup::journal::{Begun, Journal, Keep, Start};
+use trueup_benches::usage;
 
 #[allow(
     missing_docs,
@@ -42,6 +43,8 @@ struct Rate {
     records: u64,
     syncs: u64,
     took: Duration,
+    /// Processor time of all threads, in seconds.
+    processor: f64,
 }
 
 impl Rate {
@@ -75,9 +78,10 @@ fn measure(directory: &Path, rounds: usize, lasts: Duration) -> Result<()> {
         }
     }
     println!(
-        "| | records a second: median, least, most | a bare sync by one thread = 1 | records a sync |"
+        "| | records a second: median, least, most | a bare sync by one thread = 1 | records a sync | \
+         processor, a record |"
     );
-    println!("|---|---|---|---|");
+    println!("|---|---|---|---|---|");
     let mut one = None;
     for (threads, [mut bare, mut journal]) in THREADS.into_iter().zip(rates) {
         let of_bare = print(&format!("bare, {threads} threads"), &mut bare, one);
@@ -98,12 +102,14 @@ fn print(what: &str, rates: &mut [Rate], one: Option<f64>) -> f64 {
     let median = a_second(rates.len() / 2);
     let records: u64 = rates.iter().map(|rate| rate.records).sum();
     let syncs: u64 = rates.iter().map(|rate| rate.syncs).sum();
+    let processor: f64 = rates.iter().map(|rate| rate.processor).sum();
     println!(
-        "| {what} | {median:.0}, {:.0}, {:.0} | {:.2} | {:.1} |",
+        "| {what} | {median:.0}, {:.0}, {:.0} | {:.2} | {:.1} | {:.0} µs |",
         a_second(0),
         a_second(rates.len() - 1),
         median / one.unwrap_or(median),
         records as f64 / syncs as f64,
+        processor * 1e6 / records as f64,
     );
     median
 }
@@ -120,20 +126,24 @@ fn bare_syncs(directory: &Path, threads: usize, lasts: Duration) -> Result<Rate>
     });
     let files = files.collect::<Result<Vec<_>>>()?;
     let start = Instant::now();
-    let records = in_threads(files, |file| {
-        let mut records = 0;
-        while start.elapsed() < lasts {
-            let at = records as usize * RECORD % LEN;
-            file.write_all_at(&[records as u8; RECORD], at as u64)?;
-            file.sync_data()?;
-            records += 1;
-        }
-        Ok(records)
+    let (records, usage) = usage::measure(|| {
+        in_threads(files, |file| {
+            let mut records = 0;
+            while start.elapsed() < lasts {
+                let at = records as usize * RECORD % LEN;
+                file.write_all_at(&[records as u8; RECORD], at as u64)?;
+                file.sync_data()?;
+                records += 1;
+            }
+            Ok(records)
+        })
     })?;
+    let records = records?;
     Ok(Rate {
         records,
         syncs: records,
         took: start.elapsed(),
+        processor: usage.user + usage.system,
     })
 }
 
@@ -164,11 +174,13 @@ fn operations(path: &PathBuf, threads: usize, round: usize, lasts: Duration) -> 
     let before = journal.stats().syncs;
     let start = Instant::now();
     let names = (0..threads).map(|thread| format!("lane {thread} round {round}"));
-    let records = in_threads(names.collect(), |name| lane(&journal, &name, lasts))?;
+    let (records, usage) =
+        usage::measure(|| in_threads(names.collect(), |name| lane(&journal, &name, lasts)))?;
     Ok(Rate {
-        records,
+        records: records?,
         syncs: journal.stats().syncs - before,
         took: start.elapsed(),
+        processor: usage.user + usage.system,
     })
 }
 
