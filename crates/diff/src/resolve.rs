@@ -165,7 +165,10 @@ pub(crate) fn resolve_all_but_routes(
     if let Some((routes, _)) = routes {
         let positions = desired.adopt.iter();
         let positions = positions.filter(|(kind, _)| *kind == Kind::Route);
-        let at = positions.filter_map(|(_, position)| routes.keys().nth(*position));
+        // They are in order: the keys are walked once.
+        let mut keys = routes.keys().enumerate();
+        let mut key = |position| keys.find(|(at, _)| *at == position);
+        let at = positions.filter_map(|(_, position)| Some(key(*position)?.1));
         let adopted = at.chain(routes.adopted().iter().copied());
         adopt.extend(adopted.map(ObjectKey::Route));
     }
