@@ -242,12 +242,17 @@ fn without_key(object: Object) -> Object {
 /// Objects as observed that ops share.
 #[derive(Debug, Default)]
 pub(crate) struct Formers {
-    all: HashSet<Arc<Object>>,
+    /// The first ones: so many are compared one by one faster than they are hashed.
+    few: Vec<Arc<Object>>,
+    /// All others.
+    more: HashSet<Arc<Object>>,
     /// The one that came last: runs of one are long.
     last: Option<Arc<Object>>,
 }
 
 impl Formers {
+    const FEW: usize = 8;
+
     fn share(&mut self, object: Object) -> Former {
         if !matches!(object, Object::Route(_)) {
             return Former::new(object);
@@ -256,10 +261,15 @@ impl Formers {
         if let Some(last) = self.last.as_ref().filter(|last| ***last == object) {
             return Former(Arc::clone(last));
         }
-        let known = self.all.get(&object).map(Arc::clone);
-        let former = known.unwrap_or_else(|| {
+        let known = self.few.iter().find(|known| ***known == object);
+        let is_few = self.few.len() < Formers::FEW;
+        let known = known.or_else(|| (!is_few).then(|| self.more.get(&object))?);
+        let former = known.map(Arc::clone).unwrap_or_else(|| {
             let new = Arc::new(object);
-            self.all.insert(Arc::clone(&new));
+            match is_few {
+                true => self.few.push(Arc::clone(&new)),
+                false => drop(self.more.insert(Arc::clone(&new))),
+            }
             new
         });
         self.last = Some(Arc::clone(&former));

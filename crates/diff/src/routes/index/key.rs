@@ -16,11 +16,11 @@ use crate::values::Prefix;
 
 /// The key of an IPv4 route. From the top bit: table, destination, 32 - length, 255 - type of
 /// service, metric.
-pub(in crate::routes) type Key4 = u128;
+pub(crate) type Key4 = u128;
 
 /// The key of an IPv6 route without a source prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::routes) struct Key6 {
+pub(crate) struct Key6 {
     table: u32,
     /// The last address of the prefix, in two halves.
     last: [u64; 2],
@@ -31,7 +31,7 @@ pub(in crate::routes) struct Key6 {
 
 /// A key, in the form of the map that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::routes) enum Packed {
+pub(crate) enum Packed {
     V4(Key4),
     V6(Key6),
     /// A key with a source prefix, which is rare.
@@ -131,13 +131,24 @@ fn host_bits(len: u8) -> u128 {
     u128::MAX.checked_shr(u32::from(len)).unwrap_or(0)
 }
 
+/// Returns the key of an IPv4 route as an integer.
+#[inline]
+fn integer(key: &RouteKey) -> Option<Key4> {
+    match (key.dst.address(), key.from) {
+        (IpAddr::V4(dst), None) => {
+            let len = key.dst.len();
+            Some(key4(key.table, dst.to_bits(), len, key.tos, key.metric))
+        }
+        _ => None,
+    }
+}
+
 impl Packed {
     pub(in crate::routes) fn of(key: &RouteKey) -> Packed {
+        if let Some(key) = integer(key) {
+            return Packed::V4(key);
+        }
         match (key.dst.address(), key) {
-            (IpAddr::V4(dst), RouteKey { from: None, .. }) => {
-                let len = key.dst.len();
-                Packed::V4(key4(key.table, dst.to_bits(), len, key.tos, key.metric))
-            }
             (
                 IpAddr::V6(dst),
                 RouteKey {
@@ -179,10 +190,20 @@ impl Packed {
 /// The order in which the kernel dumps them, IPv4 before IPv6. Keys with a source prefix come after
 /// those without.
 impl Ord for RouteKey {
+    #[inline]
     fn cmp(&self, other: &RouteKey) -> Ordering {
-        match (Packed::of(self), Packed::of(other)) {
-            (Packed::V4(a), Packed::V4(b)) => a.cmp(&b),
-            (Packed::V6(a), Packed::V6(b)) => a.cmp(&b),
+        match (integer(self), integer(other)) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            _ => Packed::of(self).cmp_any(&Packed::of(other)),
+        }
+    }
+}
+
+impl Packed {
+    fn cmp_any(&self, other: &Packed) -> Ordering {
+        match (self, other) {
+            (Packed::V4(a), Packed::V4(b)) => a.cmp(b),
+            (Packed::V6(a), Packed::V6(b)) => a.cmp(b),
             (Packed::Generic(a), Packed::Generic(b)) => {
                 let parts = |key: &RouteKey| {
                     (
@@ -194,7 +215,7 @@ impl Ord for RouteKey {
                         key.from,
                     )
                 };
-                parts(&a).cmp(&parts(&b))
+                parts(a).cmp(&parts(b))
             }
             (a, b) => a.rank().cmp(&b.rank()),
         }
@@ -202,6 +223,7 @@ impl Ord for RouteKey {
 }
 
 impl PartialOrd for RouteKey {
+    #[inline]
     fn partial_cmp(&self, other: &RouteKey) -> Option<Ordering> {
         Some(self.cmp(other))
     }

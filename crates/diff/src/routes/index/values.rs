@@ -2,18 +2,18 @@
 //! gateways.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::kinds::{Metrics, NextHops, Route, RouteKey, RouteType, Scope, table};
+use crate::kinds::{Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope, table};
 use crate::values::{Family, Prefix};
 
 /// The position of a value among [`Values`].
-pub(in crate::routes) type Id = u32;
+pub(crate) type Id = u32;
 
 /// All of a desired route but its key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::routes) struct Value<D> {
     /// The family of the key: the same value means something else in the other family.
     pub(in crate::routes) family: Family,
@@ -26,6 +26,53 @@ pub(in crate::routes) struct Value<D> {
     metrics: Metrics,
     protocol: u8,
     unmodelled: bool,
+}
+
+/// The small fields go in as one number, and next hops likewise: each write costs as much as a few
+/// fields.
+impl<D: Hash> Hash for Value<D> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let scope = self.scope.map_or(u16::MAX, |scope| scope.0.into());
+        let flags = [
+            self.family as u8,
+            self.has_source.into(),
+            self.unmodelled.into(),
+        ];
+        let [family, has_source, unmodelled] = flags;
+        let [scope_high, scope_low] = scope.to_be_bytes();
+        let (kind, protocol) = (self.kind.number(), self.protocol);
+        let small = [
+            family, has_source, unmodelled, scope_high, scope_low, kind, protocol, 0,
+        ];
+        state.write_u64(u64::from_ne_bytes(small));
+        match &self.nexthops {
+            NextHops::One(hop) => hash_hop(hop, state),
+            other => other.hash(state),
+        }
+        if let Some(src) = self.src {
+            hash_address(src, state);
+        }
+        if !self.metrics.is_empty() {
+            self.metrics.hash(state);
+        }
+    }
+}
+
+fn hash_hop<D: Hash>(hop: &NextHop<D>, state: &mut impl Hasher) {
+    if let Some(via) = hop.via {
+        hash_address(via, state);
+    }
+    if let Some(dev) = &hop.dev {
+        dev.hash(state);
+    }
+    state.write_u32(u32::from(hop.weight) << 1 | u32::from(hop.onlink));
+}
+
+fn hash_address(address: IpAddr, state: &mut impl Hasher) {
+    match address {
+        IpAddr::V4(address) => state.write_u32(address.to_bits()),
+        IpAddr::V6(address) => state.write_u128(address.to_bits()),
+    }
 }
 
 impl<D> Value<D> {
@@ -84,11 +131,15 @@ impl<D: Clone> Value<D> {
     }
 }
 
+/// So many values are compared one by one faster than they are hashed.
+const FEW: usize = 8;
+
 /// Values, each with the number of routes that have it.
 #[derive(Clone, Debug)]
 pub(in crate::routes) struct Values<D> {
     slots: Vec<Option<(Arc<Value<D>>, u32)>>,
-    ids: HashMap<Arc<Value<D>>, Id>,
+    /// The positions of the values, once there were more than a few.
+    ids: Option<HashMap<Arc<Value<D>>, Id>>,
     free: Vec<Id>,
     /// The value that was added last: runs of one value are long.
     last: Option<Id>,
@@ -98,7 +149,7 @@ impl<D> Default for Values<D> {
     fn default() -> Values<D> {
         Values {
             slots: Vec::new(),
-            ids: HashMap::new(),
+            ids: None,
             free: Vec::new(),
             last: None,
         }
@@ -121,7 +172,48 @@ impl<D> Values<D> {
 impl<D: Eq + Hash> Values<D> {
     /// Returns true if a route has a value.
     pub(in crate::routes) fn contains(&self, value: &Value<D>) -> bool {
-        self.ids.contains_key(value)
+        self.id(value).is_some()
+    }
+
+    fn id(&self, value: &Value<D>) -> Option<Id> {
+        if let Some(ids) = &self.ids {
+            return ids.get(value).copied();
+        }
+        let mut known = (0..).zip(&self.slots);
+        let has_value = |slot: &Option<(Arc<Value<D>>, u32)>| {
+            let known = slot.as_ref();
+            known.is_some_and(|(known, _)| **known == *value)
+        };
+        Some(known.find(|(_, slot)| has_value(slot))?.0)
+    }
+
+    /// Adds a value to those that are found by their hashes, or begins with these where there are
+    /// more than a few.
+    fn index(&mut self, value: Arc<Value<D>>, id: Id) {
+        match &mut self.ids {
+            Some(ids) => {
+                ids.entry(value).or_insert(id);
+            }
+            None if self.slots.len() > FEW => {
+                let mut ids = HashMap::new();
+                for (id, slot) in (0..).zip(&self.slots) {
+                    if let Some((value, _)) = slot {
+                        ids.entry(Arc::clone(value)).or_insert(id);
+                    }
+                }
+                self.ids = Some(ids);
+            }
+            None => {}
+        }
+    }
+
+    /// Removes a value from those that are found by their hashes.
+    fn unindex(&mut self, value: &Value<D>, id: Id) {
+        if let Some(ids) = &mut self.ids
+            && ids.get(value) == Some(&id)
+        {
+            ids.remove(value);
+        }
     }
 
     /// Counts one more route of a value.
@@ -129,7 +221,7 @@ impl<D: Eq + Hash> Values<D> {
         let known = self
             .last
             .filter(|id| self.get(*id).is_some_and(|last| **last == value));
-        let known = known.or_else(|| self.ids.get(&value).copied());
+        let known = known.or_else(|| self.id(&value));
         if let Some(id) = known
             && let Some((_, count)) = self.slots.get_mut(id as usize).and_then(Option::as_mut)
         {
@@ -150,7 +242,7 @@ impl<D: Eq + Hash> Values<D> {
                 (self.slots.len() - 1) as Id
             }
         };
-        self.ids.insert(value, id);
+        self.index(value, id);
         self.last = Some(id);
         id
     }
@@ -164,9 +256,7 @@ impl<D: Eq + Hash> Values<D> {
         if *count == 0 {
             *slot = None;
             self.free.push(id);
-            if self.ids.get(&value) == Some(&id) {
-                self.ids.remove(&value);
-            }
+            self.unindex(&value, id);
         }
         Some(value)
     }
@@ -176,10 +266,8 @@ impl<D: Eq + Hash> Values<D> {
         let (slot, _) = self.slots.get_mut(id as usize)?.as_mut()?;
         let value = Arc::new(value);
         let old = std::mem::replace(slot, Arc::clone(&value));
-        if self.ids.get(&old) == Some(&id) {
-            self.ids.remove(&old);
-        }
-        self.ids.entry(value).or_insert(id);
+        self.unindex(&old, id);
+        self.index(value, id);
         Some(old)
     }
 
@@ -199,7 +287,7 @@ impl<D: Eq + Hash> Values<D> {
             match slot {
                 Some((value, _)) if count > 0 => {
                     some.slots.push(Some((Arc::clone(value), count)));
-                    some.ids.insert(Arc::clone(value), id);
+                    some.index(Arc::clone(value), id);
                 }
                 _ => {
                     some.slots.push(None);
