@@ -1,8 +1,14 @@
 //! What was observed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::kinds::{ForwardingEntry, Kinds, LinkStatus};
+use crate::kinds::{
+    ForwardingEntry, Item as _, Kind, Kinds, LinkStatus, NextHop, NextHops, ObjectKind as _, Route,
+};
+use crate::ownership::Policy;
+use crate::routes::Routes;
+use crate::values::Dev;
 use crate::{kinds, per_kind};
 
 per_kind! {
@@ -23,6 +29,63 @@ per_kind! {
         /// The kinds of which every object in question is here. Of any other kind nothing is
         /// deleted.
         pub complete: Kinds,
+        /// See [`Observed::compact_routes`].
+        pub(crate) compact: Routes<Dev>,
+    }
+}
+
+impl Observed {
+    /// Moves routes of ours to a form that takes a fifth of the memory: there can be a million.
+    /// They are as much a part of what was observed as those that stay in `routes`;
+    /// [`all_routes`](Self::all_routes) returns both. For a state in which routes are managed.
+    ///
+    /// Moved are unicast routes through one gateway, each alone on its key, if `routes` is in key
+    /// order. None is moved where it takes more than the marker to tell that a route is ours.
+    pub fn compact_routes(&mut self, policy: &Policy) {
+        let is_by_marker = !policy.domain.is_limited() && !policy.by_ledger.contains(Kind::Route);
+        let is_sorted = self.routes.is_sorted_by(|a, b| a.key() <= b.key());
+        if !is_by_marker || !is_sorted || !self.compact.is_empty() {
+            return;
+        }
+        let is_through_gateway =
+            |route: &Route| matches!(&route.nexthops, NextHops::One(NextHop { via: Some(_), .. }));
+        let fits = |route: &Route| {
+            route.protocol == policy.marker
+                && route.can_be_ours()
+                && is_through_gateway(route)
+                && route.canonical_key() == route.key()
+        };
+        let mut all = std::mem::take(&mut self.routes).into_iter().peekable();
+        let (rest, mut before) = (&mut self.routes, None);
+        let moved = std::iter::from_fn(move || {
+            loop {
+                let route = all.next()?;
+                let key = Some(route.key());
+                let is_alone = before != key && all.peek().map(Route::key) != key;
+                before = key;
+                match is_alone && fits(&route) {
+                    true => return Some(route),
+                    false => rest.push(route),
+                }
+            }
+        });
+        self.compact = moved.collect();
+    }
+
+    /// Returns all routes that were observed.
+    pub fn all_routes(&self) -> impl Iterator<Item = Cow<'_, Route>> {
+        let listed = self.routes.iter().map(Cow::Borrowed);
+        listed.chain(self.compact.iter().map(Cow::Owned))
+    }
+
+    /// Keeps the observed routes that `keep` wants.
+    pub fn retain_routes(&mut self, mut keep: impl FnMut(&Route) -> bool) {
+        self.routes.retain(&mut keep);
+        let gone = self.compact.iter().filter(|route| !keep(route));
+        let gone: Vec<_> = gone.map(|route| route.key()).collect();
+        for key in gone {
+            self.compact.remove(&key);
+        }
     }
 }
 

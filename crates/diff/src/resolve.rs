@@ -121,7 +121,7 @@ pub fn resolve_with(
     let mut resolved = resolve_all_but_routes(desired, routes, devices, observed, policy)?;
     if let Some((routes, all)) = routes {
         let all = all.for_routes(routes, &resolved.devices);
-        resolved.routes = Some(all.list(routes).collect::<Result<_, _>>()?);
+        resolved.routes = Some(all.list(routes)?);
     }
     Ok(resolved)
 }

@@ -77,8 +77,8 @@ impl Observer {
     }
 
     /// Matches the first routes within a scope, as many as the kernel sends at once, and returns
-    /// the mismatches among these rows. It costs two system calls and a socket, whatever the number
-    /// of routes, and tells what to expect of the whole.
+    /// how many of them are ours and [differ](DumpMatcher::differing). It costs two system calls and
+    /// a socket, whatever the number of routes, and tells what to expect of the whole.
     ///
     /// # Errors
     ///
@@ -87,8 +87,8 @@ impl Observer {
         &mut self,
         scope: &ReadScope,
         matcher: &mut DumpMatcher<'_>,
-    ) -> Result<Mismatches, Error> {
-        let mut mismatches = Mismatches::default();
+    ) -> Result<usize, Error> {
+        let mut differing = 0;
         for query in Route::dumps(scope, self.socket.strict()) {
             let Consistency::Routes { family, .. } = query.consistency else {
                 continue;
@@ -112,9 +112,9 @@ impl Observer {
                 }
                 ControlFlow::Continue(())
             })?;
-            mismatches.add(matcher.end(family, query.table));
+            differing += matcher.differing();
         }
-        Ok(mismatches)
+        Ok(differing)
     }
 }
 

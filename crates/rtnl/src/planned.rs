@@ -39,7 +39,7 @@ impl Planned {
             let key = route.key();
             !changed.contains(&key) || left_keys.contains(&key)
         };
-        before.routes.retain(is_same);
+        before.retain_routes(is_same);
         before.routes.extend(there);
         Planned {
             plan: left,

@@ -1,10 +1,11 @@
 //! A name for an observed state: equal states have equal hashes, in whatever order they were read.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use crate::each_kind;
-use crate::kinds::{Kind, ObjectKind, OfKind};
+use crate::kinds::{Kind, ObjectKind, OfKind, Route};
 use crate::observed::Observed;
 
 /// The hash of an observed state, 16 digits in hex when displayed.
@@ -30,14 +31,16 @@ pub fn snapshot_hash(observed: &Observed) -> SnapshotHash {
         "",
         Kind::DECLARED.map(|kind| observed.complete.contains(kind)),
     );
-    each_kind!(K => sum = sum.wrapping_add(all::<K>(OfKind::<K>::of_kind(observed))));
-    SnapshotHash(sum)
+    each_kind!(K => {
+        sum = sum.wrapping_add(all::<K, _>(OfKind::<K>::of_kind(observed)));
+    });
+    SnapshotHash(sum.wrapping_add(all::<Route, _>(observed.compact.iter())))
 }
 
 /// The sum over objects of one kind: a sum forgets the order and counts what is there twice.
-fn all<K: ObjectKind + Hash>(objects: &[K]) -> u64 {
-    let lasting = objects.iter().filter_map(ObjectKind::lasting);
-    let hashes = lasting.map(|object| one(K::NAME, object));
+fn all<K: ObjectKind + Hash, O: Borrow<K>>(objects: impl IntoIterator<Item = O>) -> u64 {
+    let hash = |object: O| Some(one(K::NAME, object.borrow().lasting()?));
+    let hashes = objects.into_iter().filter_map(hash);
     hashes.fold(0, u64::wrapping_add)
 }
 

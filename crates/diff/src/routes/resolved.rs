@@ -194,29 +194,66 @@ impl ResolvedRoutes {
     /// Returns routes as they are observed once they are in the kernel, in the order of their keys.
     /// They are [those](Self::for_routes) that were resolved, or a part of them.
     ///
+    /// # Errors
+    ///
     /// Of a route that names a device that is not there, or is such that the kernel would store
-    /// something else, there is an error.
+    /// something else.
     pub(crate) fn list<D: DeviceName>(
         &self,
         routes: &Routes<D>,
-    ) -> impl Iterator<Item = Result<Route, DesiredError>> {
-        let wrong = |index, problem| Some(Err(DesiredError::new(Kind::Route, index, problem)));
-        let ids = routes.ids().enumerate();
-        ids.filter_map(move |(index, (key, id))| {
-            if let Err(what) = check_key(routes, key) {
-                return wrong(index, Problem::Invalid(what));
-            }
-            match self.values.get(id as usize)?.as_ref()? {
-                Ok(route) => {
-                    let mut route = route.clone().with_key(key.unpack());
-                    if let Some(Some(object)) = self.objects.get(id as usize) {
-                        route.nexthops = pointing_at(*object);
-                    }
-                    Some(Ok(route))
-                }
-                Err(problem) => wrong(index, problem.clone()),
-            }
-        })
+    ) -> Result<Vec<Route>, DesiredError> {
+        self.list_next(routes, &mut routes.ids().enumerate(), usize::MAX)
+    }
+
+    /// Returns the next `most` routes, as [`list`](Self::list) does all.
+    ///
+    /// # Errors
+    ///
+    /// As `list`.
+    pub(crate) fn list_next<D: DeviceName>(
+        &self,
+        routes: &Routes<D>,
+        ids: &mut impl Iterator<Item = (usize, (Packed, Id))>,
+        most: usize,
+    ) -> Result<Vec<Route>, DesiredError> {
+        let mut list = Vec::with_capacity(most.min(routes.len()));
+        while list.len() < most
+            && let Some((index, (key, id))) = ids.next()
+        {
+            let wrong = |problem| DesiredError::new(Kind::Route, index, problem);
+            check_key(routes, key).map_err(|what| wrong(Problem::Invalid(what)))?;
+            let at = id as usize;
+            let Some(Some(value)) = self.values.get(at) else {
+                continue;
+            };
+            let value = value.as_ref().map_err(|problem| wrong(problem.clone()))?;
+            let nexthops = match self.objects.get(at) {
+                Some(Some(object)) => pointing_at(*object),
+                _ => value.nexthops.clone(),
+            };
+            let RouteKey {
+                table,
+                dst,
+                metric,
+                tos,
+                from,
+            } = key.unpack();
+            list.push(Route {
+                table,
+                dst,
+                metric,
+                tos,
+                from,
+                kind: value.kind,
+                nexthops,
+                src: value.src,
+                scope: value.scope,
+                metrics: value.metrics.clone(),
+                protocol: value.protocol,
+                unmodelled: value.unmodelled,
+            });
+        }
+        Ok(list)
     }
 }
 
@@ -276,7 +313,7 @@ mod tests {
 
     fn listed(resolved: &ResolvedRoutes, routes: &Routes<Dev>) -> Vec<Route> {
         let resolved = resolved.for_routes(routes, &Devices::default());
-        resolved.list(routes).collect::<Result<_, _>>().unwrap()
+        resolved.list(routes).unwrap()
     }
 
     #[test]

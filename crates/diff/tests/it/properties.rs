@@ -7,6 +7,7 @@ use crate::common::{
     World, address, desired, devices, neighbour, no_file, prune, route, rule, world,
 };
 use proptest::prelude::*;
+use trueup_diff::render::snapshot_hash;
 use trueup_diff::{
     Action, Desired, Dev, Difference, DumpMatcher, Family, Hold, Item, Kind, Link, Mismatches,
     Object, ObjectKey, Observed, Op, Plan, ProvenBy, Reason, Resolved, ResolvedDevices,
@@ -697,6 +698,34 @@ proptest! {
             let one_by_one = plan_with(&desired, part, &devices, observed, owned, policy).unwrap();
             prop_assert_eq!(&one_by_one, &plan);
         }
+    }
+
+    #[test]
+    fn routes_in_compact_form_make_no_difference_to_a_plan((world, desired, _) in planned()) {
+        let mut listed = world;
+        listed.observed.routes.sort_by_key(Item::key);
+        let mut compact = listed.clone();
+        compact.observed.compact_routes(&listed.policy);
+        let mut all: Vec<Route> = compact.observed.all_routes().map(Cow::into_owned).collect();
+        all.sort_by_key(Item::key);
+        prop_assert_eq!(&all, &listed.observed.routes);
+        prop_assert_eq!(snapshot_hash(&compact.observed), snapshot_hash(&listed.observed));
+        // Where routes are not managed all of them are foreign.
+        let Some(routes) = &desired.routes else { return Ok(()) };
+        let plan = listed.plan(&desired).unwrap();
+        prop_assert_eq!(&compact.plan(&desired).unwrap(), &plan);
+
+        let World { observed, owned, policy, .. } = &compact;
+        let devices = ResolvedDevices::of(&desired, observed, owned, policy).unwrap();
+        let resolved = devices.resolve_routes(&desired, observed, policy);
+        let routes = resolved.as_ref().map(|resolved| (routes, resolved));
+        let one_by_one = plan_with(&desired, routes, &devices, observed, owned, policy).unwrap();
+        prop_assert_eq!(&one_by_one, &plan);
+
+        let is_wanted = |route: &Route| route.metric % 2 == 0;
+        compact.observed.retain_routes(is_wanted);
+        listed.observed.routes.retain(is_wanted);
+        prop_assert_eq!(compact.observed.all_routes().count(), listed.observed.routes.len());
     }
 
     #[test]

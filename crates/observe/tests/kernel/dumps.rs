@@ -345,6 +345,20 @@ pub(crate) fn an_observer_opened_lazily_listens_to_large_dumps_alone() {
     assert_eq!(sockets.0.load(Ordering::Relaxed), 3);
 }
 
+pub(crate) fn an_observer_that_stopped_listening_listens_to_the_next_large_dump() {
+    let all = (0..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
+    let all = added(all.collect());
+    let scope = of(Kind::Route, Family::Inet6);
+    let sockets = Arc::new(Counting::default());
+    let mut observer = Observer::open(&Namespace::through(sockets.clone())).unwrap();
+    observer.snapshot(&scope).unwrap();
+    assert_eq!(sockets.0.swap(0, Ordering::Relaxed), 2);
+    observer.stop_listening();
+    assert_eq!(watched_by(observer, 3, &scope, &all, our_routes), 3);
+    // One that listens, and another to ask again.
+    assert_eq!(sockets.0.load(Ordering::Relaxed), 2);
+}
+
 pub(crate) fn an_observer_opened_lazily_loses_no_rows_beside_a_writer() {
     let stayed = (0..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
     let stayed = added(stayed.collect());

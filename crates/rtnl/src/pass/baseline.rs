@@ -139,8 +139,8 @@ impl Baseline {
             dependencies.devices.extend(device);
         }
         dependencies.add(last.dependencies.clone());
-        let routes = planned.observed.routes.iter();
-        routes.for_each(|route| dependencies.note(route));
+        let routes = planned.observed.all_routes();
+        routes.for_each(|route| dependencies.note(&route));
         baseline
     }
 
@@ -206,7 +206,7 @@ impl Baseline {
             self.unmarked = self.unmarked.with(Kind::Neighbour);
         }
         // Of foreign routes those alone were read that may be on our keys.
-        for route in &observed.routes {
+        for route in observed.all_routes() {
             if is_foreign(route.protocol) {
                 self.unmarked = self.unmarked.with(Kind::Route);
                 self.foreign.add(route.key());
@@ -289,9 +289,9 @@ fn tracker(pass: &Pass<'_>, last: &PassPlan, before: Option<Tracker>) -> Option<
         _ => None,
     });
     let mut left: BTreeMap<RouteKey, Vec<Route>> = keys.collect();
-    for route in &observed.routes {
+    for route in observed.all_routes() {
         if let Some(there) = left.get_mut(&route.key()) {
-            there.push(route.clone());
+            there.push(route.into_owned());
         }
     }
     for (key, there) in left {

@@ -55,6 +55,9 @@ pub(crate) use pass_plan::PassPlan;
 /// `ENODEV`: the kernel refuses a dump by device where there is no such device.
 const ENODEV: i32 = 19;
 
+/// So many ops cost more while a socket listens than it costs to open another afterwards.
+const MANY_OPS: usize = 1 << 12;
+
 /// A pass, and what is ours in it.
 pub(crate) struct Pass<'a> {
     pub(crate) observer: &'a mut Observer,
@@ -152,6 +155,7 @@ impl<'a> Pass<'a> {
                 true => Some(before),
                 false => {
                     self.known_links = self.keep_links(&mut before);
+                    drop(before);
                     None
                 }
             };
@@ -159,6 +163,8 @@ impl<'a> Pass<'a> {
             let recorded = recorded.filter(|_| !is_verified_by_echo);
             if let Some(most) = recorded {
                 self.observer.record_changes(most);
+            } else if self.monitor.is_none() && plan.ops.len() >= MANY_OPS {
+                self.observer.stop_listening();
             }
             let mut applied = self.apply(plan, complete, is_verified_by_echo, ledger);
             if recorded.is_some() {

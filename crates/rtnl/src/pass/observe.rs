@@ -110,6 +110,10 @@ impl<'a> Reader<'a> {
                 dependencies: mismatches.dependencies().clone(),
             }
         });
+        if of_all_writers {
+            // They can be most of what a pass holds, and the plan is as large again.
+            snapshot.observed.compact_routes(self.policy);
+        }
         Ok(Observation {
             snapshot,
             out_of_sync,
@@ -126,9 +130,9 @@ impl<'a> Reader<'a> {
             return false;
         }
         let scope = everything::route_scope(self.policy.marker);
-        let sample = observer.sample_routes(&scope, &mut filter.matcher());
+        let differing = observer.sample_routes(&scope, &mut filter.matcher());
         // An error shows when all is read.
-        sample.is_ok_and(|sample| sample.differing() > 0)
+        differing.is_ok_and(|differing| differing > 0)
     }
 
     /// Returns the foreign routes on desired keys, of those that were read of all writers, and drops
@@ -199,7 +203,10 @@ impl<'a> Reader<'a> {
                 }
                 None => observer.routes_where(&scope, |_| true)?,
             };
-            snapshot.observed.routes.extend(routes);
+            match snapshot.observed.routes.is_empty() {
+                true => snapshot.observed.routes = routes,
+                false => snapshot.observed.routes.extend(routes),
+            }
             incomplete.extend(not_whole);
         }
         snapshot.mark_read(Kind::Route, incomplete);

@@ -5,6 +5,7 @@ mod collateral;
 mod links;
 mod rules;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 pub(crate) use links::makers;
@@ -302,6 +303,8 @@ struct ConflictPolicy<'a> {
     desired: &'a Resolved,
     /// The desired routes, where they are not in `desired`.
     routes: Option<ListedRoutes<'a>>,
+    /// The observed routes that are not in the lists.
+    compact: &'a Routes<Dev>,
     proof: Proof<'a>,
 }
 
@@ -354,10 +357,20 @@ impl Find for Route {
         is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
-        match policy.routes {
-            Some(listed) => listed.find(found, observed, is_complete, policy),
-            None => found.compare(desired, observed, is_complete, policy),
+        if let Some(listed) = policy.routes {
+            return listed.find(found, observed, is_complete, policy);
         }
+        let all = with_compact(observed, policy.compact.iter());
+        found.compare(desired, &all, is_complete, policy)
+    }
+}
+
+/// Returns observed routes with those of the compact form beside them.
+fn with_compact(listed: &[Route], compact: impl Iterator<Item = Route>) -> Cow<'_, [Route]> {
+    let mut compact = compact.peekable();
+    match compact.peek() {
+        Some(_) => Cow::Owned(listed.iter().cloned().chain(compact).collect()),
+        None => Cow::Borrowed(listed),
     }
 }
 
@@ -384,18 +397,21 @@ impl ListedRoutes<'_> {
             true => ListedRoutes::AT_A_TIME,
             false => usize::MAX,
         };
-        let mut routes = self.resolved.list(self.routes);
+        let mut ids = self.routes.ids().enumerate();
         let mut rest = observed;
+        let mut compact = policy.compact.iter().peekable();
         loop {
-            let list = routes.by_ref().take(at_a_time);
-            let list: Vec<Route> = list.collect::<Result<_, _>>()?;
+            let list = self.resolved.list_next(self.routes, &mut ids, at_a_time)?;
             let last = list.last().filter(|_| list.len() == at_a_time);
-            let part = match last.map(Route::key) {
+            let last = last.map(Route::key);
+            let part = match last {
                 Some(last) => rest.partition_point(|route| route.key() <= last),
                 None => rest.len(),
             };
             let (now, later) = rest.split_at(part);
-            found.compare(Some(&list), now, is_complete, policy)?;
+            let is_now = |route: &Route| last.is_none_or(|last| route.key() <= last);
+            let now = with_compact(now, std::iter::from_fn(|| compact.next_if(is_now)));
+            found.compare(Some(&list), &now, is_complete, policy)?;
             if last.is_none() {
                 return Ok(());
             }
@@ -426,6 +442,7 @@ pub(crate) fn find(
     let policy = ConflictPolicy {
         desired,
         routes,
+        compact: &observed.compact,
         proof,
     };
     let is_complete = |kind| observed.complete.contains(kind);
@@ -439,7 +456,8 @@ pub(crate) fn find(
         let wanted = OfKind::<K>::of_kind(desired).as_deref();
         let present = OfKind::<K>::of_kind(observed);
         if wanted.is_some() && is_complete(K::KIND) {
-            restore_missing(&mut found, wanted.unwrap_or_default(), present, policy);
+            let listed = wanted.unwrap_or_default().iter().chain(present);
+            restore_missing(&mut found, listed, policy);
         }
     });
     if is_complete(Kind::Rule) {
@@ -465,10 +483,9 @@ fn hold_outside_domain(found: &mut Findings, proof: Proof<'_>) {
 }
 
 /// Creates what was on a key before us, where ours is deleted to restore it and nothing is there yet.
-fn restore_missing<K: ObjectKind>(
+fn restore_missing<'l, K: ObjectKind + 'l>(
     found: &mut Findings,
-    desired: &[K],
-    observed: &[K],
+    listed: impl Iterator<Item = &'l K> + Clone,
     policy: ConflictPolicy<'_>,
 ) where
     for<'a> &'a K: TryFrom<&'a Object>,
@@ -482,7 +499,9 @@ fn restore_missing<K: ObjectKind>(
         };
         let key = former.key();
         let is_listed = policy.routes.is_some_and(|it| it.contains(object));
-        let in_use = is_listed || desired.iter().chain(observed).any(|it| it.key() == key);
+        let is_compact =
+            matches!(object, Object::Route(route) if policy.compact.get(&route.key()).is_some());
+        let in_use = is_listed || is_compact || listed.clone().any(|it| it.key() == key);
         if !in_use && policy.can_be(object) && policy.proof.domain.contains(former) {
             found.op(Action::Create, object.clone(), Reason::Restored);
         }

@@ -21,6 +21,9 @@ type Place = (Rank, u32, bool);
 /// Orders ops by rank, and scatters runs where the kernel is quicker with them so. What is not to
 /// be scattered comes after what is then.
 pub(super) fn arrange(ops: &mut [Op], rank: impl Fn(&Op) -> Rank) {
+    if !ops.iter().any(is_scattered) && ops.iter().map(&rank).is_sorted() {
+        return;
+    }
     let mut order: Vec<Place> = ops
         .iter()
         .zip(0..)

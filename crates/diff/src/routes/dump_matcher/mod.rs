@@ -191,11 +191,16 @@ impl<'a> DumpMatcher<'a> {
         }
     }
 
+    /// Returns the number of rows of the dump so far that are ours and not as the route that is
+    /// desired on their key.
+    pub fn differing(&self) -> usize {
+        self.differing
+    }
+
     /// Ends the dump of a family, of one table or of all, and returns what the matcher found.
     pub fn end(&mut self, family: Family, table: Option<u32>) -> Mismatches {
         let mut mismatches = Mismatches {
             matched: self.matched,
-            differing: self.differing,
             disorder: !self.in_order,
             dependencies: std::mem::take(&mut self.dependencies),
             ..Mismatches::default()

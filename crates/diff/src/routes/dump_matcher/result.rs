@@ -61,7 +61,6 @@ pub struct Mismatches {
     pub(super) v4: Vec<Key4>,
     pub(super) v6: Vec<Key6>,
     pub(super) matched: usize,
-    pub(super) differing: usize,
     pub(super) dependencies: RouteDependencies,
     pub(super) disorder: bool,
 }
@@ -70,11 +69,6 @@ impl Mismatches {
     /// Returns the number of routes that are in sync.
     pub fn matched(&self) -> usize {
         self.matched
-    }
-
-    /// Returns the number of rows of ours that are not as the route that is desired on their key.
-    pub fn differing(&self) -> usize {
-        self.differing
     }
 
     /// Returns the tables of the mismatches.
@@ -100,7 +94,6 @@ impl Mismatches {
         self.v4.extend(other.v4);
         self.v6.extend(other.v6);
         self.matched += other.matched;
-        self.differing += other.differing;
         self.dependencies.add(other.dependencies);
         self.disorder |= other.disorder;
         if !sorted {

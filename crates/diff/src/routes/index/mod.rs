@@ -163,7 +163,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         self.ids().map(|(key, _)| key.unpack())
     }
 
-    pub(super) fn ids(&self) -> impl Iterator<Item = (Packed, Id)> + '_ {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = (Packed, Id)> + '_ {
         let v4 = self.v4.iter().map(|(key, id)| (Packed::V4(*key), *id));
         let v6 = self.v6.iter().map(|(key, id)| (Packed::V6(*key), *id));
         let generic = self.generic.iter();
