@@ -1,21 +1,47 @@
 //! The backend: an API that observes objects, and starts actions that take a while.
 
-use trueup_reconcile::ErrorClass;
+use std::collections::BTreeMap;
+
+use trueup_reconcile::{ErrorClass, Hints, Subscribed, Subscription};
 
 use crate::{Action, Class, Error, ErrorKind, Object, Objects};
 
 /// An API with tasks.
 ///
 /// Its methods are called from several threads at once, and bound their own waits. A panic in one
-/// counts as no answer.
+/// counts as no answer. `start`, `task` and `find` of the objects of one [`lane`](Self::lane) are
+/// called one at a time; `observe`, `class` and `cancel` at any time.
 pub trait Backend: Send + Sync + 'static {
-    /// Returns all objects that there are.
+    /// Returns all objects that there are, and which ones could not be read.
+    ///
+    /// - An object that could not be read belongs into [`Observed::unread`]: nothing is done to it,
+    ///   and everything else goes on. Asking an object that does not answer holds up the pass, so
+    ///   ask objects in parallel, or wait less for one that did not answer the last time.
+    /// - An object that is in neither counts as not there. If this agent created it, its ownership
+    ///   ends at once: it is foreign when it comes back, and is not destroyed any more. So never
+    ///   leave out an object that is gone for a moment only, such as while it migrates or restarts:
+    ///   return it as unread, or as it is to come back.
     ///
     /// # Errors
     ///
-    /// When not all of them could be read: nothing is done in that pass. An object that was left
-    /// out would count as not there.
-    fn observe(&self) -> Result<Objects, Error>;
+    /// When it is not known which objects there are: nothing is done in that pass.
+    fn observe(&self) -> Result<Observed, Error>;
+
+    /// Returns the lane of the object with this key: actions on the objects of one lane are started
+    /// one at a time, in the order of their keys. By default each object has its own. Let a guest
+    /// and its disks share one if the backend cannot change them at the same time.
+    ///
+    /// The answer for a key is always the same.
+    fn lane(&self, key: &str) -> String {
+        key.to_owned()
+    }
+
+    /// Subscribes for hints that objects may have changed, or tasks ended, as
+    /// [`Source::subscribe`](trueup_reconcile::Source::subscribe): they make a pass begin before
+    /// the driver's timer does. By default there are none.
+    fn subscribe(&self, _hints: Hints) -> Subscribed<BackendSubscription, Error> {
+        Subscribed::Unsupported
+    }
 
     /// Returns how much an action can cost; `observed` is its object. What is not known is
     /// destructive.
@@ -55,6 +81,43 @@ pub trait Backend: Send + Sync + 'static {
     /// When the backend did not answer: it is asked again in the next pass.
     fn find(&self, _request: &str) -> Result<Found, Error> {
         Ok(Found::NotSaid)
+    }
+}
+
+/// The subscription of a backend.
+pub type BackendSubscription = Box<dyn Subscription<Error> + Send>;
+
+/// The objects of a backend, as far as they could be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Observed {
+    /// The objects that were read.
+    pub objects: Objects,
+    /// What could not be read, with the reason: keys of objects, or lanes, which stand for all of
+    /// their objects. What is here and in `objects` counts as not read.
+    pub unread: BTreeMap<String, String>,
+}
+
+impl Observed {
+    /// Makes an observation in which everything was read.
+    pub fn new(objects: Objects) -> Observed {
+        Observed {
+            objects,
+            unread: BTreeMap::new(),
+        }
+    }
+
+    /// Adds an object, or a lane, that could not be read, with the reason.
+    #[must_use]
+    pub fn with_unread(mut self, key: impl Into<String>, why: impl Into<String>) -> Observed {
+        self.unread.insert(key.into(), why.into());
+        self
+    }
+}
+
+impl From<Objects> for Observed {
+    fn from(objects: Objects) -> Observed {
+        Observed::new(objects)
     }
 }
 

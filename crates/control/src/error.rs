@@ -27,6 +27,8 @@ pub enum ErrorKind {
     Signature,
     /// A token has expired.
     Expired,
+    /// A token was used before.
+    Spent,
     /// A token is for no action that waits: for another action, another state of the object, or
     /// another agent.
     NotWaiting,

@@ -22,7 +22,7 @@ mod trace;
 mod watched_file;
 
 pub use action::{Action, Change, Class, Verb};
-pub use backend::{Backend, Found, Started, Task};
+pub use backend::{Backend, BackendSubscription, Found, Observed, Started, Task};
 pub use config::Config;
 pub use engine::{
     ApprovalRequest, Engine, EngineHandle, EngineSubscription, JobState, Operation, OperationState,
@@ -34,7 +34,7 @@ pub use normalise::{Normalisers, lower_case, round_up, trim_end};
 pub use object::{Object, Objects, Value};
 pub use plan::{Plan, Policy, plan};
 pub use provider::{Desired, Failing, Fixed, Provider, ProviderSubscription, Unset};
-pub use report::{ControlOp, Failure, Outcome, Pending, Report};
+pub use report::{ControlOp, Failure, Outcome, Pending, Report, Unread};
 #[cfg(feature = "signed")]
 pub use signed::public_key;
 pub use watched_file::{WatchedFile, parse_json};

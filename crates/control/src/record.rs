@@ -15,6 +15,8 @@ pub(crate) struct Record {
     pub(crate) request: String,
     /// True if a job asked for the action, and not a plan.
     pub(crate) is_job: bool,
+    /// True if the same action was done before, and its object read back as something else.
+    pub(crate) is_again: bool,
     /// When it was started, in milliseconds since 1970.
     pub(crate) started: u64,
 }
@@ -30,6 +32,7 @@ struct Stored {
     reason: String,
     request: String,
     job: bool,
+    again: bool,
     started: u64,
 }
 
@@ -78,6 +81,7 @@ impl Record {
             reason: action.reason.clone(),
             request: self.request.clone(),
             job: self.is_job,
+            again: self.is_again,
             started: self.started,
         };
         // Texts, numbers and lists of them always serialise.
@@ -90,6 +94,7 @@ impl Record {
             action,
             request: String::new(),
             is_job: true,
+            is_again: false,
             started: 0,
         };
         record.encode()
@@ -125,8 +130,21 @@ impl Record {
             },
             request: stored.request,
             is_job: stored.job,
+            is_again: stored.again,
             started: stored.started,
         })
+    }
+
+    /// Returns true if the action is to bring about the same. The texts of secrets are not compared.
+    pub(crate) fn is_same(&self, action: &Action) -> bool {
+        fn new(action: &Action) -> impl Iterator<Item = (&str, bool, &str)> {
+            action.all_changes().map(|change| {
+                let is_secret = change.new.is_secret();
+                let text = if is_secret { "" } else { change.new.expose() };
+                (change.field.as_str(), is_secret, text)
+            })
+        }
+        self.action.verb == action.verb && new(&self.action).eq(new(action))
     }
 
     /// Returns the time of its start.
@@ -189,16 +207,17 @@ mod tests {
         #[test]
         fn a_record_reads_as_written_without_its_secrets(
             key in ".*", field in ".*", old in proptest::option::of(".*"), new in ".*",
-            started: u64, is_job: bool,
+            started: u64, is_job: bool, is_again: bool,
         ) {
             let mut action = Action::new(key, Verb::Other(field.clone()))
                 .with("password", Value::secret("hunter2"))
                 .with_run_state("running");
             action.changes.push(Change { field, old: old.map(Value::new), new: Value::new(new) });
             let request = "op-1".to_owned();
-            let record = Record { action, request, is_job, started };
+            let record = Record { action, request, is_job, is_again, started };
             let encoded = record.encode();
             prop_assert!(!String::from_utf8_lossy(&encoded).contains("hunter2"));
+            prop_assert!(Record::decode(&encoded).unwrap().is_same(&record.action));
             let mut expected = record;
             expected.action.changes[0].new = Value::secret("");
             let read = Record::decode(&encoded).unwrap();

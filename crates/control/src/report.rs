@@ -17,11 +17,26 @@ pub struct Report {
     pub(crate) ops: Vec<ControlOp>,
     pub(crate) missing: Vec<String>,
     pub(crate) undesired: Vec<String>,
+    pub(crate) unread: Vec<Unread>,
+    /// The objects that may have to be changed, and were not read, with the reason.
+    pub(crate) held_up: BTreeMap<String, String>,
     pub(crate) failing: Option<Failing>,
     pub(crate) trouble: Option<String>,
     pub(crate) is_seen_whole: bool,
     pub(crate) requeue_after: Option<Duration>,
     pub(crate) statuses: Vec<(OpKey, Option<Arc<Status>>)>,
+}
+
+/// An object, or a lane with all its objects, that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unread {
+    /// The key of the object, or the lane.
+    pub key: String,
+    /// The reason, in the backend's words.
+    pub why: String,
+    /// Since when this engine cannot read it.
+    pub since: SystemTime,
 }
 
 /// An action with its outcome.
@@ -126,6 +141,12 @@ impl Report {
         &self.undesired
     }
 
+    /// Returns what could not be read. Nothing was done to it. The report has not converged if a
+    /// desired object is among it, or one to destroy.
+    pub fn unread(&self) -> &[Unread] {
+        &self.unread
+    }
+
     /// Returns since when the provider fails, and how, if it does.
     pub fn failing(&self) -> Option<&Failing> {
         self.failing.as_ref()
@@ -155,6 +176,11 @@ impl Report {
                 why: why.to_owned(),
             };
             now.insert(key.clone(), Status::new(KIND, key, condition));
+        }
+        for (key, why) in &self.held_up {
+            let why = why.clone();
+            let status = Status::new(KIND, key, Condition::Pending { why });
+            now.entry(key.clone()).or_insert(status);
         }
         let mut statuses = BTreeMap::new();
         for (key, status) in now {

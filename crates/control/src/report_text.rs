@@ -3,7 +3,15 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use crate::{ControlOp, Failure, Outcome, Pending};
+use crate::{ControlOp, Failure, Outcome, Pending, Unread};
+
+/// Formats what could not be read as `web: not read since @1700000000: no answer within 5 s`.
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unread { key, why, since } = self;
+        write!(f, "{key}: not read since {}: {why}", Seconds(*since))
+    }
+}
 
 /// Formats the op as `vm7: configure (memory: 1 -> 2): applied`.
 impl fmt::Display for ControlOp {
@@ -64,7 +72,7 @@ impl fmt::Display for Pending {
 }
 
 /// Formats a time as `@` and the seconds since 1970, as date(1) takes it.
-struct Seconds(SystemTime);
+pub(crate) struct Seconds(pub(crate) SystemTime);
 
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -29,7 +29,12 @@ pub fn check_backend<B: Backend>(
     timeout: Duration,
 ) -> Result<(), Error> {
     let rest = |backend: &B| -> Result<(Plan, Objects), Error> {
-        let mut observed = backend.observe()?;
+        let observed = backend.observe()?;
+        if let Some((key, why)) = observed.unread.first_key_value() {
+            let message = format!("{key} could not be read: {why}");
+            return Err(Error::new(ErrorKind::Backend, message));
+        }
+        let mut observed = observed.objects;
         observed.retain(|key, _| desired.contains_key(key));
         let policy = Policy::ignore().with_create();
         let plan = plan(desired, &observed, &BTreeSet::new(), normalisers, policy);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::record::{Decoder, Keyspace, MAX_KEY, Transaction, check_len};
+use crate::record::{Decoder, Keyspace, MAX_KEY, Transaction, check_len, get};
 use crate::retention::millis;
 use crate::store::Store;
 use crate::{Error, Refusal};
@@ -35,6 +35,16 @@ impl Nonces {
         let nonce = nonce.to_vec();
         self.store
             .write(move |transaction| spend(transaction, &nonce, expires, now))
+    }
+
+    /// Returns true if the nonce was spent, and not forgotten since.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub fn is_spent(&self, nonce: &[u8]) -> Result<bool, Error> {
+        let key = Keyspace::Nonce.key(nonce);
+        self.store.read(|records| Ok(get(records, &key)?.is_some()))
     }
 
     /// Forgets the nonces that have expired at the time `now`, and returns their number. They are

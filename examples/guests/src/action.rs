@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use trueup_control::{Action, Started, Verb};
 
 use crate::guest::Backup;
-use crate::host::{Bounds, Host, Lock, Parameters, ignore_missing};
+use crate::host::{Bounds, Host, Parameters, ignore_missing};
 use crate::key::Key;
 use crate::qmp::{Error, Monitor, Result};
 use crate::task::{Kind, TaskId};
@@ -26,12 +26,10 @@ const STOP_BOUND: Duration = Duration::from_secs(10);
 /// Those of [`Error`]; [`Error::Gone`] also when the object's guest does not exist.
 pub(crate) fn start(host: &Host, action: &Action, backup_speed: u64) -> Result<Started> {
     let key = Key::parse(&action.key).ok_or_else(|| refused("no such kind of object"))?;
-    let is_new = matches!(key, Key::Guest(_)) && action.verb == Verb::Create;
-    let lock = &host.lock(key.guest(), is_new)?;
     match key {
-        Key::Guest(guest) => guest_action(host, guest, lock, action),
-        Key::Disk(guest, disk) => disk_action(host, guest, disk, lock, action),
-        Key::Nic(guest, nic) => nic_action(host, guest, nic, lock, action),
+        Key::Guest(guest) => guest_action(host, guest, action),
+        Key::Disk(guest, disk) => disk_action(host, guest, disk, action),
+        Key::Nic(guest, nic) => nic_action(host, guest, nic, action),
         Key::Backup(guest, disk, name) => match action.verb {
             Verb::Create => {
                 let mut monitor = host.monitor(guest)?;
@@ -51,15 +49,18 @@ pub(crate) fn start(host: &Host, action: &Action, backup_speed: u64) -> Result<S
     }
 }
 
-fn guest_action(host: &Host, guest: &str, lock: &Lock, action: &Action) -> Result<Started> {
+fn guest_action(host: &Host, guest: &str, action: &Action) -> Result<Started> {
     match action.verb {
         Verb::Destroy => match begin_stop(host, guest, Kind::Destroy)? {
             Some(task) => return Ok(task),
-            None => host.remove(guest, lock)?,
+            None => host.remove(guest)?,
         },
         Verb::Create | Verb::Configure => {
             let (memory, description) = (number(action, "memory"), text(action, "description"));
-            host.change_parameters(guest, lock, |parameters| {
+            if action.verb == Verb::Create {
+                fs::create_dir_all(host.guest_folder(guest))?;
+            }
+            host.change_parameters(guest, |parameters| {
                 parameters.memory = memory.unwrap_or(parameters.memory);
                 if let Some(description) = description {
                     parameters.description = description.to_owned();
@@ -73,20 +74,20 @@ fn guest_action(host: &Host, guest: &str, lock: &Lock, action: &Action) -> Resul
             if action.verb == Verb::Configure && memory.is_some() {
                 return Ok(begin_stop(host, guest, Kind::Stop)?.unwrap_or(Started::Done));
             }
-            let started = set_state(host, guest, lock, action);
+            let started = set_state(host, guest, action);
             // A refusal would say that there was no effect, and that the guest is not ours.
             return started.map_err(|error| match action.verb {
                 Verb::Create => Error::NoAnswer(format!("it is created, and not started: {error}")),
                 _ => error,
             });
         }
-        Verb::SetRunState => return set_state(host, guest, lock, action),
+        Verb::SetRunState => return set_state(host, guest, action),
         _ => return Err(refused("no such action")),
     }
     Ok(Started::Done)
 }
 
-fn set_state(host: &Host, guest: &str, lock: &Lock, action: &Action) -> Result<Started> {
+fn set_state(host: &Host, guest: &str, action: &Action) -> Result<Started> {
     let state = action.run_state.as_ref().map(|change| change.new.expose());
     let is_running = match state {
         None => return Ok(Started::Done),
@@ -97,7 +98,7 @@ fn set_state(host: &Host, guest: &str, lock: &Lock, action: &Action) -> Result<S
     let mut monitor = match running(host, guest)? {
         Some(monitor) => monitor,
         None => {
-            host.start(guest, lock)?;
+            host.start(guest)?;
             host.monitor(guest)?
         }
     };
@@ -116,13 +117,7 @@ fn begin_stop(host: &Host, guest: &str, kind: fn(u64) -> Kind<'static>) -> Resul
     Ok(Some(task(guest, &boot, kind(until))))
 }
 
-fn disk_action(
-    host: &Host,
-    guest: &str,
-    disk: &str,
-    lock: &Lock,
-    action: &Action,
-) -> Result<Started> {
+fn disk_action(host: &Host, guest: &str, disk: &str, action: &Action) -> Result<Started> {
     let known = parameters(host, guest)?.disks.get(disk).copied();
     let mut monitor = running(host, guest)?;
     let (file, size) = (host.disk_file(guest, disk), number(action, "size"));
@@ -133,7 +128,7 @@ fn disk_action(
         // First: if the rest is cut off, no later disk of that name gets the old data.
         let deleted = file.with_extension("deleted");
         ignore_missing(fs::rename(&file, &deleted))?;
-        host.change_parameters(guest, lock, |parameters| {
+        host.change_parameters(guest, |parameters| {
             parameters.disks.remove(disk);
         })?;
         if let Some(monitor) = &mut monitor {
@@ -164,23 +159,17 @@ fn disk_action(
         (None, Some(size)) => OpenOptions::new().write(true).open(file)?.set_len(size)?,
         (None, None) => {}
     }
-    host.change_parameters(guest, lock, |parameters| {
+    host.change_parameters(guest, |parameters| {
         parameters.disks.insert(disk.to_owned(), bounds);
     })?;
     Ok(Started::Done)
 }
 
-fn nic_action(
-    host: &Host,
-    guest: &str,
-    nic: &str,
-    lock: &Lock,
-    action: &Action,
-) -> Result<Started> {
+fn nic_action(host: &Host, guest: &str, nic: &str, action: &Action) -> Result<Started> {
     parameters(host, guest)?;
     let mac = text(action, "mac").filter(|_| action.verb != Verb::Destroy);
     let change = || {
-        host.change_parameters(guest, lock, |parameters| {
+        host.change_parameters(guest, |parameters| {
             match mac {
                 Some(mac) => parameters.nics.insert(nic.to_owned(), mac.to_owned()),
                 None => parameters.nics.remove(nic),

@@ -141,6 +141,7 @@ fn status(report: &Report, handle: &EngineHandle<Guests>) -> String {
     if let Some(trouble) = report.trouble() {
         line(&trouble);
     }
+    report.unread().iter().for_each(|unread| line(unread));
     report.ops().iter().for_each(|op| line(op));
     for key in report.undesired() {
         line(&format!(

@@ -1,13 +1,16 @@
 //! The guests as a backend of trueup-control.
 
 use trueup_control::{
-    Action, Backend, Class, Error, ErrorClass, ErrorKind, Found, Object, Objects, Started, Task,
-    Verb,
+    Action, Backend, BackendSubscription, Class, Error, ErrorClass, ErrorKind, Found, Object,
+    Observed, Started, Task, Verb,
 };
+use trueup_reconcile::{Hints, Subscribed};
 
 use crate::action::{self, running, seconds};
+use crate::events::Events;
 use crate::guest::{Backup, Job};
 use crate::host::Host;
+use crate::key::Key;
 use crate::objects::{normalisers, observed, unread};
 use crate::qmp::{self, Monitor};
 use crate::task::{Kind, TaskId};
@@ -16,25 +19,23 @@ use crate::task::{Kind, TaskId};
 #[derive(Debug)]
 pub struct Guests {
     host: Host,
+    events: Events,
     backup_speed: u64,
 }
 
 impl Guests {
     /// Makes the backend. A backup copies at most `backup_speed` bytes a second; 0 for no bound.
     pub fn new(host: Host, backup_speed: u64) -> Guests {
-        Guests { host, backup_speed }
+        let events = Events::default();
+        Guests {
+            host,
+            events,
+            backup_speed,
+        }
     }
 
     fn ask(&self, task: &TaskId<'_>) -> qmp::Result<Task> {
         let TaskId { guest, boot, kind } = *task;
-        let lock = match self.host.lock(guest, false) {
-            Err(qmp::Error::Gone) => {
-                let is_backup = matches!(kind, Kind::Backup(..));
-                let failed = || Task::Failed("its guest was removed".to_owned());
-                return Ok(if is_backup { failed() } else { Task::Succeeded });
-            }
-            lock => lock?,
-        };
         let mut monitor = running(&self.host, guest)?;
         let is_stopped = monitor.is_none();
         let current = monitor.as_mut().map(Monitor::boot).transpose()?;
@@ -69,7 +70,7 @@ impl Guests {
                 monitor.stop(seconds() >= until)?;
                 return is_running("the guest powers off");
             }
-            (Kind::Destroy(_), None) if is_stopped => self.host.remove(guest, &lock)?,
+            (Kind::Destroy(_), None) if is_stopped => self.host.remove(guest)?,
             (Kind::Destroy(_), None) => return Ok(Task::Failed("it was started again".to_owned())),
             (Kind::Unplug(_) | Kind::Stop(_), None) => {}
         }
@@ -107,8 +108,21 @@ fn is_same_mac(a: &str, b: &str) -> bool {
 }
 
 impl Backend for Guests {
-    fn observe(&self) -> Result<Objects, Error> {
-        observed(&self.host)
+    /// Leaves a guest unread, with all that it has, while it does not answer or is being started.
+    fn observe(&self) -> Result<Observed, Error> {
+        observed(&self.host, &self.events)
+    }
+
+    /// A guest and all that it has are changed one at a time.
+    fn lane(&self, key: &str) -> String {
+        Key::parse(key).map_or(key, |key| key.guest()).to_owned()
+    }
+
+    fn subscribe(&self, _: Hints) -> Subscribed<BackendSubscription, Error> {
+        match self.events.subscribe() {
+            Ok(subscription) => Subscribed::Active(Box::new(subscription)),
+            Err(error) => Subscribed::Failed(unread("QEMU's events", &error)),
+        }
     }
 
     /// Classes what stops a guest or takes something from it as destructive.

@@ -9,6 +9,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,14 @@ pub const QEMU: &str = "qemu-system-x86_64";
 /// The bound on the start of a QEMU, which takes some tenths of a second.
 const START_BOUND: Duration = Duration::from_secs(30);
 
-/// The bound on the wait for a guest that is being changed.
+/// The bound on the wait for a guest that is being started.
 const LOCK_BOUND: Duration = Duration::from_secs(5);
+
+/// The bound on a conversation: QEMU answers within milliseconds, unless it hangs or is stopped.
+const BOUND: Duration = Duration::from_secs(5);
+
+/// The bound for a guest that did not answer the last time, and for how long it is not asked again.
+const SILENT_BOUND: Duration = Duration::from_secs(1);
 
 /// The longest path of a socket (`sun_path`, unix(7)), without its final NUL.
 const MAX_SOCKET_PATH: usize = 107;
@@ -40,13 +47,9 @@ pub const MAX_NAME: usize = 15;
 pub struct Host {
     folder: PathBuf,
     traces: Option<PathBuf>,
+    /// When a guest did not answer the last time.
+    silent: Mutex<BTreeMap<String, Instant>>,
 }
-
-/// The right to change a guest: one thread of one process has it. The process that starts a QEMU
-/// shares it until that is ready, also when the agent is killed meanwhile. So no other agent takes
-/// a guest that starts for one that is stopped.
-#[derive(Debug)]
-pub struct Lock(File);
 
 /// What a guest's QEMU is started with. While it runs, it reports itself what it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +83,7 @@ impl Host {
     pub fn open(folder: &Path, traces: Option<&Path>) -> io::Result<Host> {
         fs::create_dir_all(folder)?;
         let folder = folder.canonicalize()?;
-        let longest = folder.join("x".repeat(MAX_NAME)).join("qmp");
+        let longest = folder.join("x".repeat(MAX_NAME)).join("events");
         if longest.as_os_str().len() > MAX_SOCKET_PATH {
             let message = format!(
                 "{}: this path is too long for the sockets in it, of at most \
@@ -97,7 +100,12 @@ impl Host {
             fs::create_dir_all(traces)?;
         }
         let traces = traces.map(Path::canonicalize).transpose()?;
-        Ok(Host { folder, traces })
+        let silent = Mutex::default();
+        Ok(Host {
+            folder,
+            traces,
+            silent,
+        })
     }
 
     /// Returns the names of all guests, running or not.
@@ -137,41 +145,67 @@ impl Host {
         self.folder.join(guest)
     }
 
-    /// Begins a conversation with a guest's QEMU.
+    /// Begins a conversation with a guest's QEMU. One that did not answer is not asked again for a
+    /// second, and then with a shorter bound: it holds up others but once.
     ///
     /// # Errors
     ///
     /// Those of [`Monitor::connect`].
     pub fn monitor(&self, guest: &str) -> Result<Monitor> {
-        Monitor::connect(&self.guest_folder(guest).join("qmp"))
+        let silent = || self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = silent().get(guest).map(Instant::elapsed);
+        let bound = match since {
+            Some(since) if since < SILENT_BOUND => {
+                return Err(Error::NoAnswer("it did not answer a moment ago".to_owned()));
+            }
+            Some(_) => SILENT_BOUND,
+            None => BOUND,
+        };
+        let monitor = Monitor::connect(&self.guest_folder(guest).join("qmp"), bound);
+        match monitor {
+            Err(Error::NoAnswer(_)) => silent().insert(guest.to_owned(), Instant::now()),
+            _ => silent().remove(guest),
+        };
+        monitor
     }
 
-    /// Waits for the right to change a guest, whose folder is created if it `is_new`.
+    /// Returns true while a process starts a guest's QEMU, and until that is ready. It is so too if
+    /// the agent that began it was killed: such a guest is not stopped.
     ///
     /// # Errors
     ///
-    /// [`Error::Gone`] if there is no such guest; [`Error::Refused`] if it is not had in time.
-    pub fn lock(&self, guest: &str, is_new: bool) -> Result<Lock> {
-        let folder = self.guest_folder(guest);
-        if is_new {
-            fs::create_dir_all(&folder)?;
+    /// When the guest's folder cannot be read.
+    pub fn is_starting(&self, guest: &str) -> io::Result<bool> {
+        match File::open(self.start_lock(guest)) {
+            Ok(file) => match file.try_lock_shared() {
+                Ok(()) => Ok(false),
+                Err(TryLockError::WouldBlock) => Ok(true),
+                Err(TryLockError::Error(error)) => Err(error),
+            },
+            // It was never started, or is gone.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
         }
+    }
+
+    fn start_lock(&self, guest: &str) -> PathBuf {
+        self.guest_folder(guest).join("lock")
+    }
+
+    fn lock_start(&self, guest: &str) -> Result<File> {
         let mut options = File::options();
-        let file = match options.write(true).create(true).open(folder.join("lock")) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(Error::Gone),
-            file => file?,
-        };
+        let options = options.write(true).create(true).truncate(false);
+        let file = options.open(self.start_lock(guest))?;
         let until = Instant::now() + LOCK_BOUND;
         while Instant::now() < until {
             match file.try_lock() {
-                Ok(()) => return Ok(Lock(file)),
-                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(5)),
+                Ok(()) => return Ok(file),
+                // By one that asks whether it is being started, for a moment.
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
                 Err(TryLockError::Error(error)) => return Err(error.into()),
             }
         }
-        Err(Error::Refused(
-            "it is being started, or changed, right now".to_owned(),
-        ))
+        Err(Error::Refused("it is being started already".to_owned()))
     }
 
     /// Returns what a guest's QEMU is, or will be, started with.
@@ -199,7 +233,6 @@ impl Host {
     pub fn change_parameters(
         &self,
         guest: &str,
-        _: &Lock,
         change: impl FnOnce(&mut Parameters),
     ) -> io::Result<()> {
         let mut parameters = match self.parameters(guest) {
@@ -225,7 +258,7 @@ impl Host {
     /// # Errors
     ///
     /// When its folder cannot be removed.
-    pub fn remove(&self, guest: &str, _: &Lock) -> io::Result<()> {
+    pub fn remove(&self, guest: &str) -> io::Result<()> {
         let folder = self.guest_folder(guest);
         // First of all: then a removal that is cut off has still removed the guest.
         ignore_missing(fs::remove_file(folder.join("parameters.json")))?;
@@ -238,7 +271,7 @@ impl Host {
     ///
     /// [`Error::Refused`] when QEMU says why, also when one runs already: its process id file is
     /// locked. [`Error::NoAnswer`] when it is not ready in time.
-    pub fn start(&self, guest: &str, lock: &Lock) -> Result<()> {
+    pub fn start(&self, guest: &str) -> Result<()> {
         let folder = self.guest_folder(guest);
         let parameters = self.parameters(guest)?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
@@ -256,6 +289,7 @@ impl Host {
                 "-qmp",
                 "unix:qmp,server=on,wait=off",
             ])
+            .args(["-qmp", "unix:events,server=on,wait=off"])
             .args(devices::arguments(&parameters, file))
             .args(["-S", "-daemonize", "-pidfile"])
             .arg(folder.join("pid"));
@@ -276,11 +310,13 @@ impl Host {
                 "job_state_transition",
             ]);
         }
+        // The process inherits the lock, and QEMU lets go of it when it is ready.
+        let lock = self.lock_start(guest)?;
         // A file, not a pipe: it cannot be full.
         let said = folder.join("start");
         let output = File::create(&said)?;
         let child = command
-            .stdin(lock.0.try_clone()?)
+            .stdin(lock)
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn();

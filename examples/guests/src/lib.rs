@@ -5,6 +5,7 @@ mod action;
 pub mod agent;
 pub mod backend;
 mod devices;
+mod events;
 pub mod file;
 mod firmware;
 pub mod guest;

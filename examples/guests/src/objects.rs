@@ -1,15 +1,21 @@
 //! The objects of trueup-control: as a file declares them, and as they are.
 
 use std::fmt::Display;
-use std::fs;
+use std::{fs, thread};
 
-use trueup_control::{Error, ErrorKind, Normalisers, Object, Objects, lower_case, round_up};
+use trueup_control::{
+    Error, ErrorKind, Normalisers, Object, Objects, Observed, lower_case, round_up,
+};
 
+use crate::events::Events;
 use crate::file::{File, State};
 use crate::guest::{Backup, Disk, Guest};
 use crate::host::{Bounds, Host};
 use crate::key::Key;
 use crate::qmp;
+
+/// So many guests are asked at the same time.
+const PARALLEL: usize = 16;
 
 /// Returns the forms in which QEMU reports what it is given.
 pub fn normalisers() -> Normalisers {
@@ -55,39 +61,67 @@ pub fn desired(file: &File) -> Objects {
 }
 
 /// Returns the objects of a host: of a guest that runs as its QEMU reports them, of another one as
-/// it will be started.
+/// it will be started. Guests that cannot be read are left unread, with all that they have.
 ///
 /// # Errors
 ///
-/// When a guest cannot be read: what is left out would count as not there.
-pub fn observed(host: &Host) -> Result<Objects, Error> {
-    let mut objects = Objects::new();
-    for guest in host
+/// When it is not known which guests there are.
+pub(crate) fn observed(host: &Host, events: &Events) -> Result<Observed, Error> {
+    let guests = host
         .guests()
-        .map_err(|error| unread("the guests", &error))?
-    {
-        let (state, found) = observe(host, &guest).map_err(|error| unread(&guest, &error))?;
-        let mut insert = |key: Key<'_>, object| objects.insert(key.to_string(), object);
-        let object = guest_object(state, found.memory).with("description", found.description);
-        insert(Key::Guest(&guest), object);
-        for (disk, Disk { size, bounds }) in &found.disks {
-            let object = Object::new()
-                .with("size", size.to_string())
-                .with("bps", bounds.bps.to_string())
-                .with("iops", bounds.iops.to_string());
-            insert(Key::Disk(&guest, disk), object);
-        }
-        for (nic, mac) in &found.nics {
-            insert(Key::Nic(&guest, nic), Object::new().with("mac", &**mac));
-        }
-        let files = fs::read_dir(host.guest_folder(&guest));
-        for file in files.map_err(|error| unread(&guest, &error))? {
-            let file = file.map_err(|error| unread(&guest, &error))?;
-            if let Some(Backup { disk, name }) =
-                Backup::of_file(&file.file_name().to_string_lossy())
-            {
-                insert(Key::Backup(&guest, &disk, &name), Object::new());
+        .map_err(|error| unread("the guests", &error))?;
+    let mut observed = Observed::default();
+    // Each may take as long as a conversation may, so they are asked in parallel.
+    for guests in guests.chunks(PARALLEL) {
+        let found: Vec<Result<Objects, String>> = thread::scope(|scope| {
+            let threads = guests.iter().map(|guest| {
+                thread::Builder::new().spawn_scoped(scope, move || {
+                    // First: then no event is missed that comes after what is read.
+                    events.watch(guest, &host.guest_folder(guest).join("events"));
+                    guest_objects(host, guest)
+                })
+            });
+            let threads: Vec<_> = threads.collect();
+            let ends = threads.into_iter().map(|thread| {
+                let ended = thread.map_err(|error| error.to_string())?.join();
+                let ended = ended.map_err(|_| "the thread that reads it panicked".to_owned())?;
+                ended.map_err(|error| error.to_string())
+            });
+            ends.collect()
+        });
+        for (guest, found) in guests.iter().zip(found) {
+            match found {
+                Ok(objects) => observed.objects.extend(objects),
+                Err(why) => drop(observed.unread.insert(guest.clone(), why)),
             }
+        }
+    }
+    Ok(observed)
+}
+
+fn guest_objects(host: &Host, guest: &str) -> qmp::Result<Objects> {
+    if host.is_starting(guest)? {
+        return Err(qmp::Error::NoAnswer("it is being started".to_owned()));
+    }
+    let mut objects = Objects::new();
+    let mut insert = |key: Key<'_>, object| objects.insert(key.to_string(), object);
+    let (state, found) = observe(host, guest)?;
+    let object = guest_object(state, found.memory).with("description", found.description);
+    insert(Key::Guest(guest), object);
+    for (disk, Disk { size, bounds }) in &found.disks {
+        let object = Object::new()
+            .with("size", size.to_string())
+            .with("bps", bounds.bps.to_string())
+            .with("iops", bounds.iops.to_string());
+        insert(Key::Disk(guest, disk), object);
+    }
+    for (nic, mac) in &found.nics {
+        insert(Key::Nic(guest, nic), Object::new().with("mac", &**mac));
+    }
+    for file in fs::read_dir(host.guest_folder(guest))? {
+        let name = file?.file_name();
+        if let Some(Backup { disk, name }) = Backup::of_file(&name.to_string_lossy()) {
+            insert(Key::Backup(guest, &disk, &name), Object::new());
         }
     }
     Ok(objects)

@@ -10,11 +10,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use qapi::{Any, Command, ExecuteError, Qmp, Stream, qmp};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-
-/// The bound on a conversation: QEMU answers within milliseconds, unless it hangs or is stopped.
-const BOUND: Duration = Duration::from_secs(5);
 
 /// How a greeting begins, as QEMU writes it.
 const GREETING: &[u8] = br#"{"QMP": "#;
@@ -37,13 +35,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct Monitor(Qmp<Stream<BufReader<Bounded>, Bounded>>);
 
 impl Monitor {
-    /// Begins a conversation, once the monitor has no other client.
+    /// Begins a conversation, once the monitor has no other client. All of it ends within `bound`.
     ///
     /// # Errors
     ///
     /// [`Error::Gone`], or [`Error::NoAnswer`] when the monitor is not free in time.
-    pub fn connect(socket: &Path) -> Result<Monitor> {
-        Monitor::greet(socket).map_err(|error| match error.kind() {
+    pub fn connect(socket: &Path, bound: Duration) -> Result<Monitor> {
+        Monitor::greet(socket, bound).map_err(|error| match error.kind() {
             // The last three: it has ended meanwhile. Nothing was asked of it yet.
             ErrorKind::NotFound
             | ErrorKind::ConnectionRefused
@@ -54,9 +52,9 @@ impl Monitor {
         })
     }
 
-    fn greet(socket: &Path) -> io::Result<Monitor> {
-        let until = Instant::now() + BOUND;
-        let stream = UnixStream::connect(socket)?;
+    fn greet(socket: &Path, bound: Duration) -> io::Result<Monitor> {
+        let until = Instant::now() + bound;
+        let stream = connect(socket, SocketFlags::empty(), bound)?;
         let writer = Bounded {
             stream: stream.try_clone()?,
             until,
@@ -100,6 +98,22 @@ impl Monitor {
     }
 }
 
+/// Connects to a socket within `bound`. A process that is stopped has a few connections accepted for
+/// it; after that connect(2) waits.
+pub(crate) fn connect(
+    socket: &Path,
+    flags: SocketFlags,
+    bound: Duration,
+) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(socket)?;
+    let flags = flags | SocketFlags::CLOEXEC;
+    let stream = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let stream = UnixStream::from(stream);
+    stream.set_write_timeout(Some(bound))?;
+    net::connect(&stream, &address)?;
+    Ok(stream)
+}
+
 /// A stream whose reads and writes end at a time, however many they are.
 struct Bounded {
     stream: UnixStream,
@@ -139,10 +153,8 @@ impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                let seconds = BOUND.as_secs();
-                Error::NoAnswer(format!(
-                    "no answer within {seconds} s: another client holds the monitor, or QEMU hangs"
-                ))
+                let why = "no answer in time: another client holds the monitor, or QEMU hangs";
+                Error::NoAnswer(why.to_owned())
             }
             _ => Error::NoAnswer(error.to_string()),
         }

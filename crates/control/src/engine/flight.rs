@@ -1,6 +1,7 @@
 //! Operations in flight, as the engine knows them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::SystemTime;
 
 use trueup_journal::Execution;
@@ -34,8 +35,8 @@ pub(crate) enum Phase {
         progress: Option<String>,
         since: SystemTime,
     },
-    /// The backend says that it is done: it is read back.
-    Done,
+    /// The backend has said what became of it, and its object is to be read.
+    Answered(Answer),
     /// The answer was lost: the backend is asked, or its object observed.
     Lost { why: String },
     /// The truth is not known: the operator decides.
@@ -67,11 +68,25 @@ pub(crate) struct Ended {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Succeeded,
-    /// It took effect, and the object reads back as something else.
-    StoredOtherwise,
+    /// It took effect, and the object reads back as something else: not for the first time if it
+    /// `is_again`.
+    StoredOtherwise {
+        is_again: bool,
+    },
     Failed(ErrorClass, String),
     /// There was no effect: it may run again.
     Never,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Succeeded => f.write_str("it is done"),
+            Answer::Failed(why) => write!(f, "it failed ({why})"),
+            Answer::Never => f.write_str("the request never arrived"),
+            Answer::Repeatable(why) | Answer::NotSaid(why) => f.write_str(why),
+        }
+    }
 }
 
 impl Flight {

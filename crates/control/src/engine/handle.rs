@@ -85,12 +85,28 @@ impl<B: Backend> EngineHandle<B> {
         action: Action,
     ) -> Result<JobState, Error> {
         self.0.recover()?;
-        let (shared, job) = (Arc::clone(&self.0), idempotency_key.to_owned());
-        let lane = action.key.clone();
-        let ticket = self
-            .0
-            .queue
-            .submit(lane, move || shared.run_job(&job, action));
+        // Its operation is that of another object if the key was used before for that.
+        let object = self.object_of(idempotency_key)?;
+        let object = object.unwrap_or_else(|| action.key.clone());
+        let job = idempotency_key.to_owned();
+        self.in_lane(&object, move |shared| shared.run_job(&job, action))
+    }
+
+    /// Returns the object of the operation in flight of a job, if it has one.
+    fn object_of(&self, job: &str) -> Result<Option<String>, Error> {
+        let operation = self.0.operation_of(job)?;
+        Ok(operation.and_then(|operation| Some(self.0.key(&operation)?.to_owned())))
+    }
+
+    /// Calls `job` in the lane of an object, and waits for it.
+    fn in_lane<T: Send + 'static>(
+        &self,
+        object: &str,
+        job: impl FnOnce(&Shared<B>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let shared = Arc::clone(&self.0);
+        let lane = shared.lane(object);
+        let ticket = self.0.queue.submit(lane, move || job(&shared));
         let ticket = ticket.map_err(|rejected| match rejected.is_closed() {
             true => Error::ended(),
             false => Error::new(ErrorKind::Timeout, format!("not taken yet: {rejected}")),
@@ -107,10 +123,17 @@ impl<B: Backend> EngineHandle<B> {
     ///
     /// # Errors
     ///
-    /// [`Journal`](ErrorKind::Journal).
+    /// [`Journal`](ErrorKind::Journal); [`Timeout`](ErrorKind::Timeout): the backend has not
+    /// answered yet; ask again.
     pub fn job(&self, idempotency_key: &str) -> Result<Option<JobState>, Error> {
         self.0.recover()?;
-        self.0.job_state(idempotency_key)
+        match self.object_of(idempotency_key)? {
+            Some(object) => {
+                let job = idempotency_key.to_owned();
+                self.in_lane(&object, move |shared| shared.job_state(&job))
+            }
+            None => self.0.job_state(idempotency_key),
+        }
     }
 
     /// Submits a job, and waits until it has ended, was refused, or is in doubt.
@@ -148,15 +171,21 @@ impl<B: Backend> EngineHandle<B> {
     }
 
     /// Gives the agent a token, and requests a pass. The next pass, or the next call for its job,
-    /// begins the action. The token is spent only then.
+    /// begins the action. The token is spent only then. Until then it is kept in memory alone:
+    /// after a restart give it again.
     ///
     /// # Errors
     ///
     /// [`Malformed`](ErrorKind::Malformed), [`Signature`](ErrorKind::Signature),
-    /// [`Expired`](ErrorKind::Expired), or [`NotWaiting`](ErrorKind::NotWaiting) if no action waits
-    /// for it. None of them spends a token.
+    /// [`Expired`](ErrorKind::Expired), [`Spent`](ErrorKind::Spent), or
+    /// [`NotWaiting`](ErrorKind::NotWaiting) if no action waits for it. None of them spends a
+    /// token. [`Journal`](ErrorKind::Journal): whether it is spent cannot be read.
     pub fn approve(&self, token: &str) -> Result<(), Error> {
         let approval = self.0.config.gate.check(token, self.0.config.now())?;
+        if self.0.is_spent(approval.nonce())? {
+            let message = "the token was used before: approve the action again";
+            return Err(Error::new(ErrorKind::Spent, message));
+        }
         self.0.state().approvals.give(approval)?;
         self.0.request_pass();
         Ok(())

@@ -58,6 +58,11 @@ impl<B: Backend> Shared<B> {
         }
         let now = self.config.now();
         let observed = self.observe()?;
+        if let Some((_, why)) = self.unread(&observed, &action.key) {
+            let message = format!("{} could not be read: {why}", action.key);
+            return Err(Error::new(ErrorKind::Backend, message));
+        }
+        let observed = observed.objects;
         action.fill_in_old(observed.get(&action.key));
         let (approval, request) = match self.needs_approval(&action, &observed) {
             None => (None, None),
@@ -104,8 +109,8 @@ impl<B: Backend> Shared<B> {
         Some(self.state().approvals.add_job(hash, action.clone()))
     }
 
-    /// Returns the state of a job, and looks for its end if it is in flight; `None` if it never
-    /// began, or never happened.
+    /// Returns the state of a job, and looks for its end if it is in flight, in the lane of its
+    /// object; `None` if it never began, or never happened.
     pub(super) fn job_state(&self, job: &str) -> Result<Option<JobState>, Error> {
         let Some(operation) = self.operation_of(job)? else {
             return self.ended_job(job);
@@ -114,7 +119,8 @@ impl<B: Backend> Shared<B> {
             let message = format!("the idempotency key {job:?} belongs to a job of several steps");
             return Err(Error::new(ErrorKind::Invalid, message));
         };
-        let answered = self.ask(&|of, is_job| is_job && of == key);
+        self.ask(key);
+        let answered = self.take_answered(&|of, is_job| is_job && of == key);
         if !answered.is_empty() {
             let observed = self.observe();
             self.end(answered, observed.as_ref().ok());
@@ -138,7 +144,7 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Returns the name of the job's operation, if that is in flight.
-    fn operation_of(&self, job: &str) -> Result<Option<String>, Error> {
+    pub(super) fn operation_of(&self, job: &str) -> Result<Option<String>, Error> {
         Ok(match self.key_state(job)? {
             Some(KeyState::InProgress { operation } | KeyState::InDoubt { operation }) => {
                 Some(operation)

@@ -1,6 +1,8 @@
 //! The engine: the source that drives a backend with tasks.
 
 mod approvals;
+mod ask;
+mod begin;
 mod flight;
 mod handle;
 mod job;
@@ -9,13 +11,16 @@ mod outcome;
 mod owners;
 mod pass;
 mod recover;
+mod select;
 mod shared;
 mod start;
 mod steps;
+mod subscription;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use trueup_journal::Journal;
 use trueup_reconcile::{Hints, Ledger, Observation, OpKey, PassLimits, Source, Status, Subscribed};
@@ -25,12 +30,13 @@ pub(crate) use flight::End;
 pub use handle::{EngineHandle, Operation, OperationState, Verdict};
 pub use job::JobState;
 pub use steps::{Step, StepsState};
+pub use subscription::EngineSubscription;
 
 use self::pass::Pass;
 use self::shared::{Shared, guarded};
 use crate::provider::LastKnown;
 use crate::report::op_key;
-use crate::{Backend, Config, Desired, Error, Objects, Provider, ProviderSubscription, Report};
+use crate::{Backend, Config, Desired, Error, Objects, Observed, Provider, Report};
 
 /// Brings the objects of a backend into the desired state of a provider.
 ///
@@ -43,6 +49,8 @@ pub struct Engine<B: Backend, P> {
     /// The objects desired in the last pass, if they were known.
     last_desired: Option<Objects>,
     statuses: BTreeMap<String, Arc<Status>>,
+    /// Since when what was unread in the last pass is.
+    unread_since: BTreeMap<String, SystemTime>,
 }
 
 impl<B: Backend, P: Provider> Engine<B, P> {
@@ -63,6 +71,7 @@ impl<B: Backend, P: Provider> Engine<B, P> {
             last_known: LastKnown::new(),
             last_desired: None,
             statuses: BTreeMap::new(),
+            unread_since: BTreeMap::new(),
         })
     }
 
@@ -86,7 +95,7 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
     type Desired = ();
     type Options = ();
     type Report = Report;
-    type Observed = Objects;
+    type Observed = Observed;
     type Error = Error;
     type Subscription = EngineSubscription;
 
@@ -117,8 +126,11 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
             last_desired: self.last_desired.as_ref(),
             ledger,
             limits,
+            unread_since: &self.unread_since,
         };
         let mut report = pass.run()?;
+        let unread = report.unread.iter();
+        self.unread_since = unread.map(|it| (it.key.clone(), it.since)).collect();
         if let Desired::Known(objects) = self.last_known.desired() {
             self.last_desired = Some(objects.clone());
         }
@@ -127,17 +139,15 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
         Ok(report)
     }
 
-    fn observe(&mut self, (): &(), (): &()) -> Result<Observation<Objects>, Error> {
+    fn observe(&mut self, (): &(), (): &()) -> Result<Observation<Observed>, Error> {
         self.shared.observe().map(Observation::Observed)
     }
 
     fn subscribe(&mut self, (): &(), hints: Hints) -> Subscribed<EngineSubscription, Error> {
         self.shared.set_hints(hints.clone());
-        match self.provider.subscribe(hints) {
-            Subscribed::Active(watch) => Subscribed::Active(EngineSubscription(watch)),
-            Subscribed::Unsupported => Subscribed::Active(EngineSubscription(Box::new(()))),
-            Subscribed::Failed(error) => Subscribed::Failed(error),
-        }
+        let provider = self.provider.subscribe(hints.clone());
+        let backend = guarded("the backend", || self.shared.backend.subscribe(hints));
+        EngineSubscription::new(provider, backend.unwrap_or_else(Subscribed::Failed))
     }
 
     /// Returns the objects that the provider desires otherwise than in the last pass.
@@ -188,24 +198,5 @@ impl<B: Backend, P> fmt::Debug for Engine<B, P> {
         f.debug_struct("Engine")
             .field("config", &self.shared.config)
             .finish_non_exhaustive()
-    }
-}
-
-/// The subscription of an engine: that of its provider, and hints of starts that took long.
-pub struct EngineSubscription(ProviderSubscription);
-
-impl trueup_reconcile::Subscription<Error> for EngineSubscription {
-    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.0.descriptor()
-    }
-
-    fn drain(&mut self) -> Result<trueup_reconcile::Drained, Error> {
-        self.0.drain()
-    }
-}
-
-impl fmt::Debug for EngineSubscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EngineSubscription")
     }
 }

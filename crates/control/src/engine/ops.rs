@@ -38,9 +38,14 @@ impl Ops {
                     action,
                     outcome: Outcome::Applied,
                 }),
-                End::StoredOtherwise => {
-                    let message = "it was done, and the object reads back otherwise".to_owned();
-                    self.fail(action, ErrorClass::StoredOtherwise, message);
+                End::StoredOtherwise { is_again: false } => {
+                    let message = "it was done, and the object reads back otherwise: it is tried \
+                                   once more";
+                    self.fail(action, ErrorClass::Unknown, message.to_owned());
+                }
+                End::StoredOtherwise { is_again: true } => {
+                    let message = "it was done again, and the object reads back otherwise again";
+                    self.fail(action, ErrorClass::StoredOtherwise, message.to_owned());
                 }
                 End::Failed(class, why) => self.fail(action, class, why),
                 // It is planned anew, if it is still due.
@@ -64,8 +69,8 @@ pub(super) fn pending(flight: &Flight, now: SystemTime, task_limit: Duration) ->
             since: *since,
             is_overdue: now.duration_since(*since).unwrap_or_default() > task_limit,
         },
-        Phase::Done => Pending::Lost {
-            why: "it is done, and not read back yet".to_owned(),
+        Phase::Answered(answer) => Pending::Lost {
+            why: format!("{answer}, and its object is not read yet"),
         },
         Phase::Lost { why } => Pending::Lost { why: why.clone() },
         Phase::InDoubt { why } => Pending::InDoubt { why: why.clone() },

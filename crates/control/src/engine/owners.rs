@@ -7,7 +7,7 @@ use trueup_reconcile::{Claim, LedgerError};
 use super::flight::{End, Ended};
 use super::pass::Pass;
 use crate::record::Record;
-use crate::{Action, Backend, Error, ErrorKind, Objects, Verb};
+use crate::{Action, Backend, Error, ErrorKind, Objects, Observed, Verb};
 
 /// What the ledger has of an object that this agent created.
 const CREATED: &[u8] = b"created";
@@ -15,9 +15,16 @@ const CREATED: &[u8] = b"created";
 impl<B: Backend> Pass<'_, B> {
     /// Returns the keys of the objects that this agent created. An intent that a crash left open is
     /// closed by what became of its operation. What is not there any more is not ours if it comes
-    /// again.
-    pub(super) fn owned(&mut self, observed: &Objects) -> Result<BTreeSet<String>, Error> {
+    /// again; what was not read stays ours.
+    pub(super) fn owned(&mut self, observed: &Observed) -> Result<BTreeSet<String>, Error> {
         let mut outcomes = BTreeMap::new();
+        let owned = self.ledger.owned().map_err(ledger_error)?;
+        // The backend is asked for lanes without the lock.
+        let is_unread = |bytes: &&Vec<u8>| {
+            let key = str::from_utf8(bytes);
+            key.is_ok_and(|key| self.shared.unread(observed, key).is_some())
+        };
+        let unread: BTreeSet<Vec<u8>> = owned.keys().filter(is_unread).cloned().collect();
         let state = self.shared.state();
         for bytes in self
             .ledger
@@ -46,9 +53,12 @@ impl<B: Backend> Pass<'_, B> {
         }
         let gone = |bytes: &Vec<u8>| {
             let key = str::from_utf8(bytes);
-            key.is_ok_and(|key| !observed.contains_key(key) && !state.flights.contains_key(key))
+            key.is_ok_and(|key| {
+                let is_there = observed.objects.contains_key(key);
+                !is_there && !unread.contains(bytes) && !state.flights.contains_key(key)
+            })
         };
-        for bytes in self.ledger.owned().map_err(ledger_error)?.into_keys() {
+        for bytes in owned.into_keys() {
             if gone(&bytes) {
                 outcomes.insert(bytes, Claim::NotOurs);
             }
@@ -69,21 +79,21 @@ impl<B: Backend> Pass<'_, B> {
     pub(super) fn commit_owners(
         &mut self,
         ended: &[Ended],
-        observed: Option<&Objects>,
+        observed: &Objects,
     ) -> Result<(), Error> {
         let mut outcomes = BTreeMap::new();
         for ended in ended.iter().filter(|ended| !ended.is_job) {
             let key = ended.action.key.as_bytes().to_vec();
-            let has_effect = matches!(ended.end, End::Succeeded | End::StoredOtherwise);
-            let is_there = observed.map(|all| all.contains_key(&ended.action.key));
+            let has_effect = matches!(ended.end, End::Succeeded | End::StoredOtherwise { .. });
+            let is_there = observed.contains_key(&ended.action.key);
             match ended.action.verb {
-                Verb::Create if has_effect && is_there != Some(false) => {
+                Verb::Create if has_effect && is_there => {
                     outcomes.insert(key, Claim::Ours(CREATED.to_vec()));
                 }
                 Verb::Create => {
                     outcomes.insert(key, Claim::NotOurs);
                 }
-                Verb::Destroy if has_effect && is_there != Some(true) => {
+                Verb::Destroy if has_effect && !is_there => {
                     outcomes.insert(key, Claim::NotOurs);
                 }
                 _ => {}

@@ -13,7 +13,7 @@ use trueup_reconcile::{ErrorClass, Hints};
 use super::approvals::Approvals;
 use super::flight::Flights;
 use crate::record::millis;
-use crate::{Action, Backend, Class, Config, Error, ErrorKind, Object, Objects};
+use crate::{Action, Backend, Class, Config, Error, ErrorKind, Object, Observed};
 
 pub(crate) struct Shared<B> {
     pub(crate) backend: B,
@@ -105,12 +105,48 @@ impl<B: Backend> Shared<B> {
         }
     }
 
+    pub(super) fn is_spent(&self, nonce: &[u8]) -> Result<bool, Error> {
+        let nonces = self.journal.nonces();
+        nonces.is_spent(nonce).map_err(Error::journal)
+    }
+
     pub(super) fn set_hints(&self, hints: Hints) {
         self.state().hints = Some(hints);
     }
 
-    pub(super) fn observe(&self) -> Result<Objects, Error> {
-        guarded("the backend", || self.backend.observe()).and_then(|observed| observed)
+    /// Observes all objects. What is said to be unread is not among those that were read.
+    pub(super) fn observe(&self) -> Result<Observed, Error> {
+        let observed = guarded("the backend", || self.backend.observe());
+        let mut observed = observed.and_then(|observed| observed)?;
+        if !observed.unread.is_empty() {
+            let mut objects = std::mem::take(&mut observed.objects);
+            objects.retain(|key, _| self.unread(&observed, key).is_none());
+            observed.objects = objects;
+            for why in observed.unread.values_mut() {
+                *why = clipped(std::mem::take(why));
+            }
+        }
+        Ok(observed)
+    }
+
+    /// Returns by what name, its own or that of its lane, an object was not read, and why.
+    pub(super) fn unread<'a>(
+        &self,
+        observed: &'a Observed,
+        key: &str,
+    ) -> Option<(&'a str, &'a str)> {
+        if observed.unread.is_empty() {
+            return None;
+        }
+        let by_key = observed.unread.get_key_value(key);
+        let found = by_key.or_else(|| observed.unread.get_key_value(&self.lane(key)));
+        found.map(|(name, why)| (&**name, &**why))
+    }
+
+    /// Returns the lane of an object. A backend that panics has one for each.
+    pub(super) fn lane(&self, key: &str) -> String {
+        let lane = guarded("the backend", || self.backend.lane(key));
+        lane.unwrap_or_else(|_| key.to_owned())
     }
 
     /// A backend that panics does not say that the action is benign.
@@ -136,6 +172,19 @@ pub(super) fn guarded<T>(what: &str, call: impl FnOnce() -> T) -> Result<T, Erro
         let message = format!("{what} panicked: {}", text.unwrap_or("without a message"));
         Error::new(ErrorKind::Backend, message)
     })
+}
+
+/// The most that is kept of a text of the backend, in bytes.
+const MAX_TEXT: usize = 4096;
+
+/// Cuts a text of the backend to a length that can be recorded.
+pub(super) fn clipped(mut text: String) -> String {
+    if text.len() > MAX_TEXT {
+        let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+        text.push('…');
+    }
+    text
 }
 
 impl Error {

@@ -1,10 +1,10 @@
 //! The start of an action: recorded before the backend is asked, and its answer right after.
 
-use trueup_journal::{Begun, Execution, Refusal, Start};
+use trueup_journal::{Begun, Execution, OperationState, Refusal, Start};
 use trueup_reconcile::ErrorClass;
 
-use super::flight::{Flight, Phase};
-use super::shared::{Shared, guarded};
+use super::flight::{Answer, Flight, Phase};
+use super::shared::{Shared, clipped, guarded};
 use crate::record::{Record, millis};
 use crate::{Action, Approval, Backend, Error, Started, trace};
 
@@ -36,10 +36,18 @@ impl<B: Backend> Shared<B> {
     ) -> StartOutcome {
         let now = self.config.now();
         let key = action.key.clone();
+        let is_again = match job {
+            None => match self.is_again(&action) {
+                Ok(is_again) => is_again,
+                Err(error) => return StartOutcome::NotRecorded(error),
+            },
+            Some(_) => false,
+        };
         let record = Record {
             action,
             request: self.next_request(now),
             is_job: job.is_some(),
+            is_again,
             started: millis(now),
         };
         if !self.take_off(&key, &record) {
@@ -80,6 +88,22 @@ impl<B: Backend> Shared<B> {
         self.record_answer(&record, execution, started)
     }
 
+    /// Returns true if the same action was done before, and its object read back as something else
+    /// then. A success clears the backoff of its object, so one that has a backoff was no success.
+    fn is_again(&self, action: &Action) -> Result<bool, Error> {
+        let name = self.name(&action.key);
+        let backoff = self.backoffs.find(name.as_bytes());
+        if backoff.map_err(Error::journal)?.is_none() {
+            return Ok(false);
+        }
+        let Some(before) = self.operations.find(&name).map_err(Error::journal)? else {
+            return Ok(false);
+        };
+        let is_done = before.state == OperationState::Succeeded;
+        let record = Record::decode(&before.what);
+        Ok(record.is_ok_and(|it| it.is_same(action) && (is_done || it.is_again)))
+    }
+
     /// Adds the flight of an object, unless it has one.
     fn take_off(&self, key: &str, record: &Record) -> bool {
         let mut state = self.state();
@@ -112,8 +136,8 @@ impl<B: Backend> Shared<B> {
         let now = self.config.now();
         let phase = match started {
             // No task id means done.
-            Started::Done => Phase::Done,
-            Started::Task(task) if task.is_empty() => Phase::Done,
+            Started::Done => Phase::Answered(Answer::Succeeded),
+            Started::Task(task) if task.is_empty() => Phase::Answered(Answer::Succeeded),
             Started::Task(task) => {
                 // If it cannot be recorded, the request is looked for after a restart.
                 if let Err(error) = execution.running(&task) {
@@ -126,6 +150,7 @@ impl<B: Backend> Shared<B> {
                 }
             }
             Started::Refused { class, message } => {
+                let message = clipped(message);
                 let retry = match record.is_job {
                     true => None,
                     false => self.next_backoff(key, class, now).ok(),
@@ -135,7 +160,9 @@ impl<B: Backend> Shared<B> {
                 }
                 return self.land(key, StartOutcome::Refused(class, message));
             }
-            Started::Indeterminate { message } => Phase::Lost { why: message },
+            Started::Indeterminate { message } => Phase::Lost {
+                why: clipped(message),
+            },
         };
         if let Some(flight) = self.state().flights.get_mut(key) {
             flight.execution = Some(execution);

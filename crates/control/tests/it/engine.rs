@@ -14,7 +14,7 @@ pub(crate) fn pass<P: Provider>(engine: &mut Engine<Sim, P>, ledger: &mut Memory
     engine.reconcile(&(), &(), ledger, &()).unwrap()
 }
 
-fn texts(report: &Report) -> Vec<String> {
+pub(crate) fn texts(report: &Report) -> Vec<String> {
     report.ops().iter().map(ToString::to_string).collect()
 }
 
@@ -202,23 +202,6 @@ fn a_failing_provider_counts_as_unknown_once_it_is_stale() {
     set(false);
     assert!(pass(&mut engine, &mut ledger).converged());
     assert_eq!(sim.world().objects.len(), 1);
-}
-
-#[test]
-fn what_reads_back_otherwise_is_not_written_in_each_pass() {
-    let sim = Sim::new();
-    sim.world().objects = objects([("a", "1")]);
-    sim.world().mode = Mode::StoresOtherwise;
-    let (mut engine, mut ledger) = (sim.engine(fixed([("a", "2")])), MemoryLedger::default());
-    let report = pass(&mut engine, &mut ledger);
-    let Outcome::Failed(failure) = &report.ops()[0].outcome else {
-        panic!("{report:?}")
-    };
-    assert_eq!(failure.class, ErrorClass::StoredOtherwise);
-    for _ in 0..10 {
-        assert!(!pass(&mut engine, &mut ledger).converged());
-    }
-    assert_eq!(sim.world().starts, 1);
 }
 
 #[test]

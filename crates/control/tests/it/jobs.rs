@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use trueup_control::{
-    Action, Backend, Class, Config, Engine, Error, ErrorKind, JobState, Object, Objects, Started,
+    Action, Backend, Class, Config, Engine, Error, ErrorKind, JobState, Object, Observed, Started,
     Task, Unset, Verb,
 };
 use trueup_journal::Journal;
@@ -106,8 +106,8 @@ fn a_task_that_the_backend_forgot_is_looked_for() {
 struct Lines(PathBuf);
 
 impl Backend for Lines {
-    fn observe(&self) -> Result<Objects, Error> {
-        Ok(Objects::new())
+    fn observe(&self) -> Result<Observed, Error> {
+        Ok(Observed::default())
     }
 
     fn class(&self, _: &Action, _: Option<&Object>) -> Class {

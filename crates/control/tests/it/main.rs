@@ -14,6 +14,8 @@ mod jobs;
 mod known_faults;
 mod plan;
 mod steps;
+mod stored;
 #[cfg(feature = "tracing")]
 mod tracing;
+mod unread;
 mod world;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use trueup_control::{
     Action, Backend, Class, Config, Engine, Error, ErrorKind, Fixed, Found, Object, Objects,
-    Policy, Provider, Started, Task, Verb,
+    Observed, Policy, Provider, Started, Task, Verb,
 };
 use trueup_journal::Journal;
 
@@ -63,6 +63,12 @@ pub(crate) struct World {
     pub(crate) start_waits: Option<std::sync::mpsc::Receiver<()>>,
     /// True if memory is rounded up to 1024.
     pub(crate) rounds: bool,
+    /// What cannot be read.
+    pub(crate) unread: BTreeMap<String, String>,
+    /// What cannot be read once an action was started.
+    pub(crate) start_hides: Option<String>,
+    /// True if nothing can be observed.
+    pub(crate) hides_all: bool,
     /// The label of an action that fails: its task, or the request.
     pub(crate) fails: Option<&'static str>,
     /// The steps, and the one at which the power fails.
@@ -99,6 +105,9 @@ impl Sim {
             starts: 0,
             forgets_tasks: false,
             fails: None,
+            unread: BTreeMap::new(),
+            start_hides: None,
+            hides_all: false,
             rounds: false,
             start_waits: None,
             steps: Vec::new(),
@@ -221,11 +230,21 @@ impl World {
 }
 
 impl Backend for Sim {
-    fn observe(&self) -> Result<Objects, Error> {
+    fn observe(&self) -> Result<Observed, Error> {
         self.reach("observe")?;
         let mut world = self.world();
+        if world.hides_all {
+            return Err(Error::new(ErrorKind::Backend, "no list"));
+        }
         world.run_tasks();
-        Ok(world.objects.clone())
+        let mut observed = Observed::new(world.objects.clone());
+        observed.unread = world.unread.clone();
+        Ok(observed)
+    }
+
+    /// The lane of `vm7/disk` is `vm7`.
+    fn lane(&self, key: &str) -> String {
+        key.split('/').next().unwrap_or_default().to_owned()
     }
 
     fn class(&self, _: &Action, _: Option<&Object>) -> Class {
@@ -246,6 +265,9 @@ impl Backend for Sim {
         let mut world = self.world();
         world.run_tasks();
         world.starts += 1;
+        if let Some(key) = world.start_hides.take() {
+            world.unread.insert(key, "no answer".to_owned());
+        }
         let mode = world.mode;
         let is_failing = world.is_failing(action);
         let started = match mode {

@@ -69,7 +69,7 @@ fn what_stops_a_guest_or_takes_something_is_destructive() {
         Duration::from_secs(60),
     )
     .unwrap();
-    let observed = backend.observe().unwrap();
+    let observed = backend.observe().unwrap().objects;
     let owned = observed.keys().cloned().collect();
     let policy = Policy::ignore().with_create().with_destroy();
     let classes = |text: &str| -> Vec<(String, Class)> {
@@ -152,10 +152,8 @@ fn an_interface_that_came_back_has_been_unplugged() {
     let task = format!("web:{boot}:unplug:lan");
     assert_eq!(backend.task(&task).unwrap(), Task::Succeeded);
     // One that is to go away is still there.
-    let lock = test.host.lock("web", false).unwrap();
     let forget = |parameters: &mut Parameters| parameters.nics.clear();
-    test.host.change_parameters("web", &lock, forget).unwrap();
-    drop(lock);
+    test.host.change_parameters("web", forget).unwrap();
     assert!(matches!(backend.task(&task).unwrap(), Task::Running { .. }));
 }
 
@@ -177,5 +175,5 @@ fn a_guest_that_is_created_and_not_started_is_not_refused() {
         matches!(started, Started::Indeterminate { .. }),
         "{started:?}"
     );
-    assert!(backend.observe().unwrap().contains_key("web"));
+    assert!(backend.observe().unwrap().objects.contains_key("web"));
 }

@@ -1,6 +1,7 @@
 //! What the example relies on, as QEMU does it: the table of the README has these.
 
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use qapi::qmp;
@@ -8,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use trueup_guests::guest::{Backup, Disk, Job};
 use trueup_guests::host::Bounds;
-use trueup_guests::qmp::{Error, Result};
+use trueup_guests::qmp::{Error, Monitor, Result};
 
 use crate::support::{MIB, TestHost, eventually};
 
@@ -17,6 +18,7 @@ crate::tests![
     a_guest_is_started_once,
     a_monitor_serves_one_client,
     a_guest_that_hangs_costs_a_bounded_time,
+    a_guest_that_did_not_answer_is_not_asked_for_a_second,
     memory_is_rounded_up_to_8_kib,
     sizes_of_disks_are_rounded_up_to_512,
     a_throttle_keeps_what_is_not_mentioned,
@@ -60,7 +62,7 @@ fn a_guest_is_started_once() {
 }
 
 fn start_again(test: &TestHost) -> Result<()> {
-    test.host.start("web", &test.host.lock("web", false)?)
+    test.host.start("web")
 }
 
 fn a_monitor_serves_one_client() {
@@ -69,7 +71,7 @@ fn a_monitor_serves_one_client() {
     let first = UnixStream::connect(test.host.guest_folder("web").join("qmp")).unwrap();
     thread::scope(|scope| {
         let second = scope.spawn(|| test.monitor("web").boot().unwrap());
-        thread::sleep(std::time::Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
         assert!(!second.is_finished());
         drop(first);
     });
@@ -79,12 +81,35 @@ fn a_guest_that_hangs_costs_a_bounded_time() {
     let test = TestHost::new();
     drop(test.start("web", 32 * MIB));
     test.signal("web", Signal::STOP);
-    let Err(error) = test.host.monitor("web") else {
-        panic!("a stopped process has answered");
-    };
-    assert!(matches!(error, Error::NoAnswer(_)), "{error}");
+    // After a few connections no more are accepted.
+    let socket = test.host.guest_folder("web").join("qmp");
+    for _ in 0..5 {
+        let begun = Instant::now();
+        let Err(error) = Monitor::connect(&socket, Duration::from_millis(200)) else {
+            panic!("a stopped process has answered");
+        };
+        assert!(matches!(error, Error::NoAnswer(_)), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(2));
+    }
     test.signal("web", Signal::CONT);
     test.monitor("web").boot().unwrap();
+}
+
+fn a_guest_that_did_not_answer_is_not_asked_for_a_second() {
+    let test = TestHost::new();
+    drop(test.start("web", 32 * MIB));
+    test.signal("web", Signal::STOP);
+    let ask = || {
+        let begun = Instant::now();
+        assert!(matches!(test.host.monitor("web"), Err(Error::NoAnswer(_))));
+        begun.elapsed()
+    };
+    assert!(ask() > Duration::from_secs(4));
+    assert!(ask() < Duration::from_millis(500));
+    thread::sleep(Duration::from_secs(1));
+    assert!(ask() < Duration::from_secs(4));
+    test.signal("web", Signal::CONT);
+    eventually("it answers", || test.host.monitor("web").is_ok());
 }
 
 fn memory_is_rounded_up_to_8_kib() {

@@ -33,9 +33,9 @@ impl TestHost {
         let set = |parameters: &mut Parameters| {
             (parameters.memory, parameters.description) = (memory, description);
         };
-        let lock = self.host.lock(guest, true).unwrap();
-        self.host.change_parameters(guest, &lock, set).unwrap();
-        self.host.start(guest, &lock).unwrap();
+        fs::create_dir_all(self.host.guest_folder(guest)).unwrap();
+        self.host.change_parameters(guest, set).unwrap();
+        self.host.start(guest).unwrap();
         self.monitor(guest)
     }
 

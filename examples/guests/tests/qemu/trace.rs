@@ -80,7 +80,8 @@ pub(crate) fn judge(folder: &Path) -> String {
 /// Returns the jobs that a process completed. A job has begun when QEMU says so: the answer may be
 /// lacking, as processes and agents are killed.
 fn judge_process(path: &Path, text: &str, counts: &mut Counts) -> Vec<String> {
-    let (mut asked, mut backup) = (Value::Null, None);
+    // The last request of each monitor, and the backup that was asked for.
+    let (mut asked, mut backup) = (BTreeMap::<&str, Value>::new(), None);
     // The jobs that are not dismissed, with whether they have succeeded, once they are concluded.
     let mut jobs: BTreeMap<String, Option<bool>> = BTreeMap::new();
     let mut completed = Vec::new();
@@ -98,8 +99,9 @@ fn judge_process(path: &Path, text: &str, counts: &mut Counts) -> Vec<String> {
             if request["execute"] == "blockdev-backup" {
                 backup = request["arguments"]["job-id"].as_str().map(str::to_owned);
             }
-            asked = request;
+            asked.insert(monitor(line, " req: "), request);
         } else if let Some(result) = json(" resp: ").and_then(|it| it.get("return").cloned()) {
+            let asked = asked.get(monitor(line, " resp: ")).unwrap_or(&Value::Null);
             let command = asked["execute"].as_str().unwrap_or_default();
             *counts.commands.entry(command.to_owned()).or_default() += 1;
             for job in result.as_array().into_iter().flatten() {
@@ -115,4 +117,10 @@ fn judge_process(path: &Path, text: &str, counts: &mut Counts) -> Vec<String> {
         }
     }
     completed
+}
+
+/// Returns the name that a line has for a monitor, which each QEMU has two of.
+fn monitor<'a>(line: &'a str, word: &str) -> &'a str {
+    let before = line.split_once(word).map_or("", |(before, _)| before);
+    before.rsplit(' ').next().unwrap_or_default()
 }

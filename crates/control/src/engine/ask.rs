@@ -1,0 +1,171 @@
+//! What the backend says of the operations in flight, before their objects are observed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime};
+
+use trueup_journal::Execution;
+
+use super::flight::{Answer, Phase};
+use super::shared::{Shared, clipped, guarded};
+use crate::record::Record;
+use crate::{Backend, Found, Task, trace};
+
+impl<B: Backend> Shared<B> {
+    /// Asks the backend about the operations in flight, in the lanes of their objects, and waits
+    /// for its answers no longer than for those to a start. A lane in which it has not answered a
+    /// start yet is not asked.
+    pub(super) fn ask_all(self: &Arc<Self>) {
+        let flights: Vec<(String, bool)> = {
+            let state = self.state();
+            let flights = state.flights.iter();
+            flights
+                .map(|(key, flight)| (key.clone(), flight.phase == Phase::Starting))
+                .collect()
+        };
+        let (mut lanes, mut busy) = (BTreeMap::<String, Vec<String>>::new(), BTreeSet::new());
+        for (key, is_starting) in flights {
+            let lane = self.lane(&key);
+            match is_starting {
+                true => drop(busy.insert(lane)),
+                false => lanes.entry(lane).or_default().push(key),
+            }
+        }
+        // One that the pass did not wait for requests another pass.
+        let is_late = Arc::new(AtomicBool::new(false));
+        let mut tickets = Vec::new();
+        for (lane, keys) in lanes {
+            if busy.contains(&lane) {
+                continue;
+            }
+            let (shared, is_late) = (Arc::clone(self), Arc::clone(&is_late));
+            let job = move || {
+                keys.iter().for_each(|key| shared.ask(key));
+                if is_late.load(Ordering::Relaxed) {
+                    shared.request_pass();
+                }
+            };
+            // Refused, it is asked in the next pass.
+            tickets.extend(self.queue.submit(lane, job).ok());
+        }
+        let until = Instant::now() + self.config.start_wait;
+        for ticket in tickets {
+            let left = until.saturating_duration_since(Instant::now());
+            if ticket.wait(left).is_err() && !ticket.cancel() {
+                is_late.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Asks the backend about the operation in flight on an object. Its answer stays with the
+    /// operation until the object was read.
+    pub(super) fn ask(&self, key: &str) {
+        let found = {
+            let mut state = self.state();
+            state.flights.get_mut(key).and_then(|flight| {
+                let record = flight.record.clone()?;
+                Some((record, flight.phase.clone(), flight.execution.take()))
+            })
+        };
+        let Some((record, phase, execution)) = found else {
+            return;
+        };
+        let Some(mut execution) = execution else {
+            // Another thread has it, or it is in doubt: then the backend may say more by now.
+            if matches!(phase, Phase::InDoubt { .. }) {
+                self.ask_again(key, &record);
+            }
+            return;
+        };
+        let phase = match phase {
+            Phase::Running { task, since, .. } => self.ask_task(&record, task, since),
+            Phase::Lost { why } => self.ask_request(&record, &mut execution, why),
+            other => other,
+        };
+        self.put_back(key, execution, phase);
+    }
+
+    fn ask_task(&self, record: &Record, task: String, since: SystemTime) -> Phase {
+        let found = guarded("the backend", || self.backend.task(&task));
+        let progress = match found.and_then(|found| found) {
+            Ok(Task::Running { progress }) => progress.map(clipped),
+            Ok(Task::Succeeded) => return Phase::Answered(Answer::Succeeded),
+            Ok(Task::Failed(why)) => return Phase::Answered(Answer::Failed(clipped(why))),
+            Ok(Task::Unknown) => {
+                let why = clipped(format!("the backend does not know task {task}"));
+                match self.find(record) {
+                    // The same task again says nothing new.
+                    Some(Found::Task(_)) => return Phase::Answered(Answer::NotSaid(why)),
+                    Some(found) => return Phase::Answered(answer(found, why)),
+                    None => None,
+                }
+            }
+            // It counts as running: that it cannot be asked says nothing about it.
+            Err(error) => Some(clipped(error.to_string())),
+        };
+        Phase::Running {
+            task,
+            progress,
+            since,
+        }
+    }
+
+    fn ask_request(&self, record: &Record, execution: &mut Execution, why: String) -> Phase {
+        match self.find(record) {
+            Some(Found::Task(task)) if !task.is_empty() => {
+                if let Err(error) = execution.running(&task) {
+                    trace::journal_failed(&error);
+                }
+                self.ask_task(record, task, record.started())
+            }
+            Some(found) => Phase::Answered(answer(found, why)),
+            None => Phase::Lost { why },
+        }
+    }
+
+    /// Returns what became of a request; `None` if the backend did not answer.
+    fn find(&self, record: &Record) -> Option<Found> {
+        let found = guarded("the backend", || self.backend.find(&record.request));
+        found.and_then(|found| found).ok()
+    }
+
+    /// Asks about an operation in doubt. Its object alone does not end the doubt.
+    fn ask_again(&self, key: &str, record: &Record) {
+        let found = match self.find(record) {
+            None | Some(Found::NotSaid) => return,
+            Some(found) => found,
+        };
+        let Ok(mut execution) = self.operations.resume(&self.name(key)) else {
+            return;
+        };
+        let why = "the backend says more now".to_owned();
+        let phase = match found {
+            Found::Task(task) if !task.is_empty() => {
+                if let Err(error) = execution.running(&task) {
+                    trace::journal_failed(&error);
+                }
+                self.ask_task(record, task, record.started())
+            }
+            found => Phase::Answered(answer(found, why)),
+        };
+        self.put_back(key, execution, phase);
+    }
+
+    pub(super) fn put_back(&self, key: &str, execution: Execution, phase: Phase) {
+        if let Some(flight) = self.state().flights.get_mut(key) {
+            flight.execution = Some(execution);
+            flight.phase = phase;
+        }
+    }
+}
+
+/// A task without an id says nothing.
+fn answer(found: Found, why: String) -> Answer {
+    match found {
+        Found::Done => Answer::Succeeded,
+        Found::Never => Answer::Never,
+        Found::Repeatable => Answer::Repeatable(why),
+        Found::Task(_) | Found::NotSaid => Answer::NotSaid(why),
+    }
+}

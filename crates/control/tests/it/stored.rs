@@ -1,0 +1,91 @@
+//! Objects that read back as something else than what was written.
+
+use trueup_control::{Desired, Engine, ErrorClass, Fixed, Outcome, Report};
+use trueup_reconcile::{MemoryLedger, Report as _};
+
+use crate::engine::pass;
+use crate::world::{Mode, Sim, fixed, objects};
+
+fn world() -> (Sim, Fixed) {
+    let sim = Sim::new();
+    sim.world().objects = objects([("a", "1")]);
+    sim.world().mode = Mode::StoresOtherwise;
+    (sim, fixed([("a", "2")]))
+}
+
+fn class(report: &Report) -> ErrorClass {
+    let Outcome::Failed(failure) = &report.ops()[0].outcome else {
+        panic!("{report:?}")
+    };
+    failure.class
+}
+
+fn again(sim: &Sim, engine: Engine<Sim, Fixed>, desired: &Fixed) -> Engine<Sim, Fixed> {
+    drop(engine);
+    sim.engine(desired.clone())
+}
+
+#[test]
+fn what_reads_back_otherwise_is_tried_again_once_and_then_left_alone() {
+    for restarts in [false, true] {
+        let (sim, desired) = world();
+        let (mut engine, mut ledger) = (sim.engine(desired.clone()), MemoryLedger::default());
+        let mut classes = Vec::new();
+        for starts in [1, 2] {
+            classes.push(class(&pass(&mut engine, &mut ledger)));
+            for _ in 0..10 {
+                assert!(!pass(&mut engine, &mut ledger).converged());
+            }
+            assert_eq!(sim.world().starts, starts);
+            if restarts {
+                engine = again(&sim, engine, &desired);
+            }
+            sim.advance(1);
+        }
+        assert_eq!(classes, [ErrorClass::Unknown, ErrorClass::StoredOtherwise]);
+        // Only time, or another desired state, begins it again, and then it is permanent at once.
+        sim.advance(598);
+        pass(&mut engine, &mut ledger);
+        assert_eq!(sim.world().starts, 2);
+        sim.advance(1);
+        let report = pass(&mut engine, &mut ledger);
+        assert_eq!(class(&report), ErrorClass::StoredOtherwise);
+        let mut statuses = Vec::new();
+        report.statuses(&mut |_, status| statuses.extend(status.cloned()));
+        assert_eq!(statuses[0].condition.name(), "stored_otherwise");
+        desired.set(Desired::Known(objects([("a", "3")])));
+        assert_eq!(class(&pass(&mut engine, &mut ledger)), ErrorClass::Unknown);
+        assert_eq!(sim.world().starts, 4);
+    }
+}
+
+#[test]
+fn what_read_back_otherwise_for_a_moment_is_in_place_soon() {
+    let (sim, desired) = world();
+    let (mut engine, mut ledger) = (sim.engine(desired), MemoryLedger::default());
+    assert!(!pass(&mut engine, &mut ledger).converged());
+    sim.world().mode = Mode::Done;
+    sim.advance(1);
+    assert!(pass(&mut engine, &mut ledger).converged());
+    // After a success it may happen again, and is no repetition.
+    sim.world().objects = objects([("a", "1")]);
+    sim.world().mode = Mode::StoresOtherwise;
+    assert_eq!(class(&pass(&mut engine, &mut ledger)), ErrorClass::Unknown);
+}
+
+/// A refusal in between does not make it the first time again.
+#[test]
+fn refusals_in_between_do_not_have_it_written_again_and_again() {
+    let (sim, desired) = world();
+    let (mut engine, mut ledger) = (sim.engine(desired.clone()), MemoryLedger::default());
+    pass(&mut engine, &mut ledger);
+    sim.world().mode = Mode::Refuses(ErrorClass::Busy);
+    sim.advance(1);
+    pass(&mut engine, &mut ledger);
+    engine = again(&sim, engine, &desired);
+    sim.world().mode = Mode::StoresOtherwise;
+    sim.advance(4);
+    let report = pass(&mut engine, &mut ledger);
+    assert_eq!(class(&report), ErrorClass::StoredOtherwise);
+    assert_eq!(sim.world().starts, 3);
+}
