@@ -1,0 +1,123 @@
+//! Hints of the backend, beside those of the provider.
+
+use std::fs;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use trueup_control::{
+    Action, Backend, BackendSubscription, Config, Engine, Error, ErrorKind, Observed, Provider,
+    Started, Task, Unset, WatchedFile,
+};
+use trueup_reconcile::{Drained, Hints, Source as _, Subscribed, Subscription};
+
+use crate::world::Sim;
+
+/// A backend without objects, whose subscription is one of the test's.
+#[derive(Default)]
+struct Hinting(Mutex<Option<Subscribed<BackendSubscription, Error>>>);
+
+impl Backend for Hinting {
+    fn observe(&self) -> Result<Observed, Error> {
+        Ok(Observed::default())
+    }
+
+    fn subscribe(&self, hints: Hints) -> Subscribed<BackendSubscription, Error> {
+        hints.request_pass();
+        let answer = self.0.lock().unwrap().take();
+        answer.expect("the backend's client panics")
+    }
+
+    fn start(&self, _: &Action, _: &str) -> Started {
+        Started::Done
+    }
+
+    fn task(&self, _: &str) -> Result<Task, Error> {
+        Ok(Task::Unknown)
+    }
+}
+
+/// A subscription with a descriptor.
+struct Counter(Arc<OwnedFd>);
+
+impl Subscription<Error> for Counter {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+
+    fn drain(&mut self) -> Result<Drained, Error> {
+        match rustix::io::read(&*self.0, &mut [0; 8]) {
+            Ok(_) => Ok(Drained::Lost),
+            Err(_) => Ok(Drained::Nothing),
+        }
+    }
+}
+
+fn subscribe<P: Provider>(
+    provider: P,
+    answer: Option<Subscribed<BackendSubscription, Error>>,
+) -> Result<trueup_control::EngineSubscription, ErrorKind> {
+    let backend = Hinting(Mutex::new(answer));
+    let journal = Sim::new().journal();
+    let mut engine = Engine::new(backend, provider, &journal, Config::default()).unwrap();
+    match engine.subscribe(&(), Hints::new(|| {})) {
+        Subscribed::Active(subscription) => Ok(subscription),
+        Subscribed::Failed(error) => Err(error.kind()),
+        Subscribed::Unsupported => unreachable!("starts that take long give hints"),
+    }
+}
+
+fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
+    let mut descriptors = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut descriptors, Some(&now)).unwrap() > 0
+}
+
+#[test]
+fn the_events_of_provider_and_backend_come_by_one_descriptor() {
+    let folder = std::env::temp_dir().join(format!("control-hints-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("desired.json");
+    fs::write(&file, "{}").unwrap();
+    let counter = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+    let answer = Subscribed::Active(Box::new(Counter(Arc::clone(&counter))) as _);
+    let mut both = subscribe(WatchedFile::json(&file), Some(answer)).unwrap();
+    assert!(!is_readable(both.descriptor().unwrap()));
+
+    rustix::io::write(&*counter, &1u64.to_ne_bytes()).unwrap();
+    assert!(is_readable(both.descriptor().unwrap()));
+    assert_eq!(both.drain().unwrap(), Drained::Lost);
+    assert!(!is_readable(both.descriptor().unwrap()));
+
+    fs::write(&file, "{ }").unwrap();
+    assert!(is_readable(both.descriptor().unwrap()));
+    assert_eq!(both.drain().unwrap(), Drained::Hint);
+    assert!(!is_readable(both.descriptor().unwrap()));
+
+    // What counts most is what is said of both.
+    fs::write(&file, "{}").unwrap();
+    rustix::io::write(&*counter, &1u64.to_ne_bytes()).unwrap();
+    assert_eq!(both.drain().unwrap(), Drained::Lost);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_backend_alone_hints_and_one_that_fails_is_subscribed_to_again() {
+    let counter = Arc::new(eventfd(1, EventfdFlags::NONBLOCK).unwrap());
+    let answer = Subscribed::Active(Box::new(Counter(counter)) as _);
+    let mut alone = subscribe(Unset, Some(answer)).unwrap();
+    assert!(is_readable(alone.descriptor().unwrap()));
+    assert_eq!(alone.drain().unwrap(), Drained::Lost);
+
+    let mut none = subscribe(Unset, Some(Subscribed::Unsupported)).unwrap();
+    assert!(none.descriptor().is_none());
+    assert_eq!(none.drain().unwrap(), Drained::Nothing);
+
+    let failed = Subscribed::Failed(Error::new(ErrorKind::Backend, "no events"));
+    for answer in [Some(failed), None] {
+        assert_eq!(subscribe(Unset, answer).unwrap_err(), ErrorKind::Backend);
+    }
+}
