@@ -1,4 +1,5 @@
-//! The power fails at each step of the disk and of the backend, one after the other.
+//! The power fails, or the agent is killed, at each step of the disk and of the backend, one after
+//! the other.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -22,6 +23,17 @@ enum Script {
     Visible,
     /// A desired state: one object to create, and one to configure and to start.
     Desired,
+}
+
+/// How the agent stops, and what the next one finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// The power fails: what was not synced is lost.
+    Power,
+    /// The process is killed: what it has written is there.
+    Kill,
+    /// The process is killed, and the backend's objects cannot be read for a while after that.
+    KillThenUnread,
 }
 
 /// What the agent knows when it stops.
@@ -129,9 +141,19 @@ fn world(script: Script, mode: Mode, says: Says) -> Sim {
     sim
 }
 
-/// Runs a script with the power failing at each step, and again after that. Returns the number of
-/// steps, and how many of the failures ended in doubt.
-fn at_every_step(script: Script, mode: Mode, says: Says) -> (usize, usize) {
+/// Runs a script with a stop at each step, and again after that. Returns the number of steps, and
+/// how many of the stops ended in doubt. The first start is answered as `first` says.
+fn at_every_step(
+    script: Script,
+    (first, mode): (Option<Mode>, Mode),
+    says: Says,
+    stop: Stop,
+) -> (usize, usize) {
+    let world = |script, mode, says| {
+        let sim = world(script, mode, says);
+        sim.world().next_mode = first;
+        sim
+    };
     let whole = world(script, mode, says);
     let known = run(&whole, script, 0);
     let is_done = known.converged && (script == Script::Desired) == known.job.is_none();
@@ -147,7 +169,15 @@ fn at_every_step(script: Script, mode: Mode, says: Says) -> (usize, usize) {
         sim.world().fails_at = Some(at);
         let before = run(&sim, script, 0);
         assert!(sim.world().is_off);
-        sim.reboot();
+        match stop {
+            Stop::Power => sim.reboot(),
+            Stop::Kill => sim.restart(),
+            Stop::KillThenUnread => {
+                sim.restart();
+                let mut world = sim.world();
+                world.unread_until = world.now + 20;
+            }
+        }
         // The truth cannot be known of a request that was recorded, whose answer was not, and of
         // which neither the backend nor the object says anything.
         let in_flight = sim.journal().operations().in_flight().unwrap();
@@ -157,7 +187,8 @@ fn at_every_step(script: Script, mode: Mode, says: Says) -> (usize, usize) {
             .iter()
             .any(|operation| operation.task.is_none());
         let shows = says == Says::Truth || !matches!(script, Script::Job | Script::Approved);
-        let what = format!("{script:?} {mode:?} {says:?}, at step {at} of {steps}");
+        let what =
+            format!("{script:?} {first:?} {mode:?} {says:?} {stop:?}, at step {at} of {steps}");
 
         let after = run(&sim, script, 100);
         if let Some(JobState::InDoubt(_)) = after.job {
@@ -209,30 +240,62 @@ fn at_every_step(script: Script, mode: Mode, says: Says) -> (usize, usize) {
     (steps, doubts)
 }
 
+const STOPS: [Stop; 3] = [Stop::Power, Stop::Kill, Stop::KillThenUnread];
+
 #[test]
-fn a_job_is_executed_once_whenever_the_power_fails() {
-    for script in [Script::Job, Script::Approved, Script::Visible] {
-        for mode in [Mode::Done, Mode::Task(10)] {
-            let (steps, doubts) = at_every_step(script, mode, Says::Truth);
-            println!("{script:?} {mode:?}: {steps} steps");
-            assert!(steps > 8);
-            assert_eq!(doubts, 0);
-            let (_, doubts) = at_every_step(script, mode, Says::Nothing);
-            // Exactly the steps between the record of the start and that of the answer.
-            assert_eq!(doubts > 0, script != Script::Visible, "{script:?} {mode:?}");
-            println!("{script:?} {mode:?}, not said: {doubts} in doubt");
+fn a_job_is_executed_once_whenever_the_agent_stops() {
+    for stop in STOPS {
+        for script in [Script::Job, Script::Approved, Script::Visible] {
+            for mode in [Mode::Done, Mode::Task(10)] {
+                let (steps, doubts) = at_every_step(script, (None, mode), Says::Truth, stop);
+                println!("{stop:?}: {script:?} {mode:?}: {steps} steps");
+                assert!(steps > 8);
+                assert_eq!(doubts, 0);
+                let (_, doubts) = at_every_step(script, (None, mode), Says::Nothing, stop);
+                // Exactly the steps between the record of the start and that of the answer.
+                assert_eq!(doubts > 0, script != Script::Visible, "{script:?} {mode:?}");
+                println!("{stop:?}: {script:?} {mode:?}, not said: {doubts} in doubt");
+            }
         }
     }
 }
 
 #[test]
-fn a_desired_state_is_reached_whenever_the_power_fails() {
-    for mode in [Mode::Done, Mode::Task(10)] {
-        for says in [Says::Truth, Says::Nothing] {
-            let (steps, doubts) = at_every_step(Script::Desired, mode, says);
-            println!("{mode:?} {says:?}: {steps} steps");
-            assert!(steps > 8);
-            assert_eq!(doubts, 0);
+fn a_desired_state_is_reached_whenever_the_agent_stops() {
+    for stop in STOPS {
+        for mode in [Mode::Done, Mode::Task(10)] {
+            for says in [Says::Truth, Says::Nothing] {
+                let (steps, doubts) = at_every_step(Script::Desired, (None, mode), says, stop);
+                println!("{stop:?}: {mode:?} {says:?}: {steps} steps");
+                assert!(steps > 8);
+                assert_eq!(doubts, 0);
+            }
+        }
+    }
+}
+
+/// The first request, or the answer to it, is lost, and the agent stops as well.
+#[test]
+fn what_is_lost_takes_effect_once_whenever_the_agent_stops() {
+    for stop in STOPS {
+        for first in [Mode::LosesAnswer, Mode::LosesRequest, Mode::Panics] {
+            let modes = (Some(first), Mode::Done);
+            for script in [
+                Script::Job,
+                Script::Approved,
+                Script::Visible,
+                Script::Desired,
+            ] {
+                let (steps, doubts) = at_every_step(script, modes, Says::Truth, stop);
+                println!("{stop:?}: {script:?} {first:?}: {steps} steps");
+                assert!(steps > 8);
+                assert_eq!(doubts, 0);
+            }
+            // Where the backend does not say, the object does.
+            for script in [Script::Visible, Script::Desired] {
+                let (_, doubts) = at_every_step(script, modes, Says::Nothing, stop);
+                assert_eq!(doubts, 0);
+            }
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use trueup_control::{Action, ErrorKind, Step, StepsState, Verb};
+use trueup_control::{
+    Action, ErrorKind, Operation, OperationState, Step, StepsState, Verb, Verdict,
+};
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, Source as _};
 
@@ -64,9 +66,19 @@ fn steps_are_done_once_or_undone_whenever_the_power_fails() {
         (Some("three"), once(&["one", "two", "undo one"])),
         (Some("one"), once(&[])),
     ];
-    for mode in [Mode::Done, Mode::Task(10)] {
+    for (mode, says) in [
+        (Mode::Done, Says::Truth),
+        (Mode::Task(10), Says::Truth),
+        (Mode::Done, Says::Nothing),
+        (Mode::Task(10), Says::Nothing),
+    ] {
         for (fails, expected) in &cases {
-            let whole = world(mode, *fails);
+            let world = || {
+                let sim = world(mode, *fails);
+                sim.world().says = says;
+                sim
+            };
+            let whole = world();
             let state = run(&whole).unwrap();
             match fails {
                 None => assert_eq!(state, StepsState::Succeeded),
@@ -74,22 +86,51 @@ fn steps_are_done_once_or_undone_whenever_the_power_fails() {
             }
             assert_eq!(whole.world().effects, *expected);
             let count = whole.world().steps.len();
-            println!("{mode:?} {fails:?}: {count} steps");
-            for at in 1..=count {
-                let sim = world(mode, *fails);
+            let mut doubts = 0;
+            for (at, is_power) in (1..=count).flat_map(|at| [(at, true), (at, false)]) {
+                let sim = world();
                 sim.world().fails_at = Some(at);
                 let before = run(&sim);
-                sim.reboot();
-                let after = run(&sim);
-                let what = format!("{mode:?} {fails:?}, at step {at} of {count}");
+                match is_power {
+                    true => sim.reboot(),
+                    false => sim.restart(),
+                }
+                let mut after = run(&sim);
+                if resolve(&sim) {
+                    assert_eq!(says, Says::Nothing);
+                    doubts += 1;
+                    after = run(&sim);
+                }
+                let what = format!("{mode:?} {fails:?} {says:?}, at step {at} of {count}");
                 assert_eq!(after.as_ref(), Some(&state), "{what}");
                 if before.as_ref().is_some_and(StepsState::is_ended) {
                     assert_eq!(before, after, "{what}");
                 }
                 assert_eq!(sim.world().effects, *expected, "{what}");
             }
+            println!("{mode:?} {fails:?} {says:?}: {count} steps, {doubts} stops end in doubt");
+            assert_eq!(doubts > 0, says == Says::Nothing);
         }
     }
+}
+
+/// Says what is true of the step that is in doubt, if one is.
+fn resolve(sim: &Sim) -> bool {
+    let journal = sim.journal();
+    let engine = sim.engine_on(&journal, fixed([]));
+    let handle = engine.handle();
+    let operations = handle.operations().unwrap();
+    let in_doubt = |it: &&Operation| matches!(it.state, OperationState::InDoubt(_));
+    let Some(doubt) = operations.iter().find(in_doubt) else {
+        return false;
+    };
+    let label = doubt.action.as_ref().unwrap().new_value("label").unwrap();
+    let verdict = match sim.world().effects.get(label.expose()) {
+        Some(_) => Verdict::Happened,
+        None => Verdict::NeverHappened,
+    };
+    handle.resolve(&doubt.key, verdict).unwrap();
+    true
 }
 
 #[test]

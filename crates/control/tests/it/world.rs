@@ -65,6 +65,10 @@ pub(crate) struct World {
     pub(crate) rounds: bool,
     /// What cannot be read.
     pub(crate) unread: BTreeMap<String, String>,
+    /// Until then no object can be read.
+    pub(crate) unread_until: u64,
+    /// How the backend answers the next start alone.
+    pub(crate) next_mode: Option<Mode>,
     /// What cannot be read once an action was started.
     pub(crate) start_hides: Option<String>,
     /// True if nothing can be observed.
@@ -106,6 +110,8 @@ impl Sim {
             forgets_tasks: false,
             fails: None,
             unread: BTreeMap::new(),
+            unread_until: 0,
+            next_mode: None,
             start_hides: None,
             hides_all: false,
             rounds: false,
@@ -155,9 +161,16 @@ impl Sim {
     /// Turns the power on again: what was not durable is lost.
     pub(crate) fn reboot(&self) {
         let mut world = self.world();
+        world.written = world.durable.clone();
+        drop(world);
+        self.restart();
+    }
+
+    /// Lets an agent begin after one that was killed: what it has written is there.
+    pub(crate) fn restart(&self) {
+        let mut world = self.world();
         world.is_off = false;
         world.fails_at = None;
-        world.written = world.durable.clone();
     }
 
     /// Counts a step, and returns false if the power is off.
@@ -239,6 +252,10 @@ impl Backend for Sim {
         world.run_tasks();
         let mut observed = Observed::new(world.objects.clone());
         observed.unread = world.unread.clone();
+        if world.now < world.unread_until {
+            let all = ["a", "b", "new"].map(|key| (key.to_owned(), "it hangs".to_owned()));
+            observed.unread.extend(all);
+        }
         Ok(observed)
     }
 
@@ -268,7 +285,7 @@ impl Backend for Sim {
         if let Some(key) = world.start_hides.take() {
             world.unread.insert(key, "no answer".to_owned());
         }
-        let mode = world.mode;
+        let mode = world.next_mode.take().unwrap_or(world.mode);
         let is_failing = world.is_failing(action);
         let started = match mode {
             Mode::Done if is_failing => Started::Refused {
