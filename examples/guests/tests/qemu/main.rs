@@ -16,6 +16,7 @@ use tests;
 
 mod backend;
 mod demo;
+mod engine;
 mod facts;
 mod states;
 mod support;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
     let tests = [
         facts::TESTS,
         backend::TESTS,
+        engine::TESTS,
         trace::TESTS,
         states::TESTS,
         demo::TESTS,
