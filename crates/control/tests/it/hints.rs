@@ -24,8 +24,8 @@ impl Backend for Hinting {
 
     fn subscribe(&self, hints: Hints) -> Subscribed<BackendSubscription, Error> {
         hints.request_pass();
-        let answer = self.0.lock().unwrap().take();
-        answer.expect("the backend's client panics")
+        // Without an answer the backend's client panics.
+        self.0.lock().unwrap().take().unwrap()
     }
 
     fn start(&self, _: &Action, _: &str) -> Started {

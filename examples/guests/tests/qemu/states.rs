@@ -1,5 +1,5 @@
-//! Random desired states of five guests, one after the other, while the agent and the guests are
-//! killed. At the end QEMU says what the file says, and nothing ran twice.
+//! Random desired states of five guests, one after the other, while the agent and guests are killed,
+//! and guests hang. At the end QEMU says what the file says, and nothing ran twice.
 //!
 //! `TRUEUP_CASES` is the number of states, and `TRUEUP_SEED` a number or `random`.
 
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use std::{env, io};
 
 use fastrand::Rng;
+use rustix::process::{Signal, kill_process};
 use trueup_guests::agent;
 use trueup_guests::file::{self, State};
 use trueup_guests::guest::{Backup, Guest};
@@ -57,8 +58,8 @@ fn random_states_among_kills_end_as_declared() {
     drop(world.agent.take());
     let counted = trace::judge(&world.traces());
     println!(
-        "{counted}; killed: {} agents, {} guests",
-        world.killed.0, world.killed.1
+        "{counted}; killed: {} agents, {} guests; {} guests hung",
+        world.killed.0, world.killed.1, world.hung
     );
 }
 
@@ -70,6 +71,8 @@ struct World {
     approved: BTreeMap<String, Instant>,
     /// How many agents and guests were killed.
     killed: (usize, usize),
+    /// How many guests did not answer for a while.
+    hung: usize,
 }
 
 struct Agent(Child);
@@ -89,6 +92,7 @@ impl World {
             agent: None,
             approved: BTreeMap::new(),
             killed: (0, 0),
+            hung: 0,
         }
     }
 
@@ -146,6 +150,8 @@ impl World {
     /// Lets the agent work for a while, and kills it and guests at any moment.
     fn disturb(&mut self) {
         for _ in 0..self.rng.usize(1..4) {
+            let hangs = (self.rng.u8(0..4) == 0).then(|| GUESTS[self.rng.usize(..GUESTS.len())]);
+            self.hung += hangs.map_or(0, |guest| self.signal(guest, Signal::STOP));
             self.run_agent();
             let until = Instant::now() + Duration::from_millis(self.rng.u64(0..400));
             while Instant::now() < until {
@@ -163,8 +169,17 @@ impl World {
                     self.killed.1 += 1;
                 }
             }
+            // One that was started again meanwhile goes on as it is.
+            let _ = hangs.map(|guest| self.signal(guest, Signal::CONT));
         }
         self.run_agent();
+    }
+
+    /// Returns how many processes got a signal: one, if the guest runs.
+    fn signal(&self, guest: &str, signal: Signal) -> usize {
+        let process = self.test.host.process(guest);
+        let sent = process.is_some_and(|process| kill_process(process, signal).is_ok());
+        usize::from(sent)
     }
 
     /// Approves all that waits for it. A token is lost when the agent is killed, so it is given again.
