@@ -475,27 +475,36 @@ impl Recorder {
 }
 
 /// Records, a desired state and a token of an agent with a backend.
-const CONTROL: [(&str, &str, &str); 8] = [
+const CONTROL: [(&str, &str, &str); 11] = [
     (
         "operation",
         "create",
-        r#"{"version":1,"key":"vm7","verb":"create","changes":[{"field":"memory","old":null,"new":{"text":"1"}},{"field":"password","old":null,"new":"secret"}],"run_state":null,"reason":"it is desired and not there","request":"op-1-2-3","job":false,"started":1000}"#,
+        r#"{"version":1,"key":"vm7","verb":"create","changes":[{"field":"memory","old":null,"new":{"text":"1"}},{"field":"password","old":null,"new":"secret"}],"run_state":null,"reason":"it is desired and not there","request":"op-1-2-3","job":false,"again":true,"started":1000}"#,
     ),
     (
         "operation",
         "run-state",
-        r#"{"version":1,"key":"vm7","verb":"set_run_state","changes":[],"run_state":{"field":"run_state","old":{"text":"stopped"},"new":{"text":"running"}},"reason":"","request":"op-1-2-3","job":false,"started":18446744073709551615}"#,
+        r#"{"version":1,"key":"vm7","verb":"set_run_state","changes":[],"run_state":{"field":"run_state","old":{"text":"stopped"},"new":{"text":"running"}},"reason":"","request":"op-1-2-3","job":false,"again":false,"started":18446744073709551615}"#,
     ),
     (
         "operation",
         "job",
-        r#"{"version":1,"key":"vm7","verb":{"other":"snapshot"},"changes":[],"run_state":null,"reason":"requested","request":"op-1-2-3","job":true,"started":999999999}"#,
+        r#"{"version":1,"key":"vm7","verb":{"other":"snapshot"},"changes":[],"run_state":null,"reason":"requested","request":"op-1-2-3","job":true,"again":false,"started":999999999}"#,
     ),
     (
         "operation",
         "another-key",
-        r#"{"version":1,"key":"vm8","verb":"destroy","changes":[],"run_state":null,"reason":"","request":"r","job":false,"started":1}"#,
+        r#"{"version":1,"key":"vm8","verb":"destroy","changes":[],"run_state":null,"reason":"","request":"r","job":false,"again":false,"started":1}"#,
     ),
+    (
+        "guests",
+        "file",
+        "[guests.web]\nstate = \"running\"\nmemory = \"32MiB\"\ndescription = \"x\"\n\
+         disks.root = { size = 1000001, bps = \"10MB\", iops = 0, backups = [\"a\"] }\n\
+         nics.lan.mac = \"52:54:00:AB:cd:ef\"\n",
+    ),
+    ("guests", "key", "web/disk/root/backup/nightly"),
+    ("guests", "task", "web:3f0c:backup:root:nightly"),
     ("desired", "empty", r#"{}"#),
     (
         "desired",

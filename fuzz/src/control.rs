@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use trueup_control::{
     Action, Approval, Backend, Config, Engine, Error, ErrorKind, Gate, Normalisers, Objects,
-    OperationState, Policy, Started, Task, Unset, Verifier, parse_json, plan,
+    Observed, OperationState, Policy, Started, Task, Unset, Verifier, parse_json, plan,
 };
 use trueup_journal::{Journal, Start};
 use trueup_reconcile::{MemoryLedger, Source as _};
@@ -53,8 +53,8 @@ pub fn desired(data: &[u8]) {
 struct Silent(Mutex<u32>);
 
 impl Backend for &'static Silent {
-    fn observe(&self) -> Result<Objects, Error> {
-        Ok(Objects::new())
+    fn observe(&self) -> Result<Observed, Error> {
+        Ok(Observed::default())
     }
 
     fn start(&self, _: &Action, _: &str) -> Started {

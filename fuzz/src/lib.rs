@@ -10,6 +10,7 @@
 mod codec;
 mod control;
 mod file;
+mod guests;
 mod journal;
 #[cfg(test)]
 mod mutations;
@@ -22,6 +23,7 @@ mod sysctl;
 pub use codec::{address, datagram, link, neighbour, nexthop, route, rule};
 pub use control::{desired, operation, token};
 pub use file::{file, resource};
+pub use guests::guests;
 pub use journal::{journal, record};
 pub use namespace::namespace;
 pub use pass::{ledger, options, pass};
@@ -32,7 +34,7 @@ pub use sysctl::sysctl;
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -41,6 +43,7 @@ pub const TARGETS: [(&str, Target); 22] = [
     ("dump", dump),
     ("event", event),
     ("file", file),
+    ("guests", guests),
     ("journal", journal),
     ("ledger", ledger),
     ("link", link),
