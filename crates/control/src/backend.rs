@@ -19,8 +19,9 @@ pub trait Backend: Send + Sync + 'static {
     ///   ask objects in parallel, or wait less for one that did not answer the last time.
     /// - An object that is in neither counts as not there. If this agent created it, its ownership
     ///   ends at once: it is foreign when it comes back, and is not destroyed any more. So never
-    ///   leave out an object that is gone for a moment only, such as while it migrates or restarts:
-    ///   return it as unread, or as it is to come back.
+    ///   leave out an object that is gone for a moment only, such as while it migrates or restarts,
+    ///   or because a list does not show yet what was just created: return it as unread, or as it
+    ///   is to come back.
     ///
     /// # Errors
     ///

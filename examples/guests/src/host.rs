@@ -156,7 +156,7 @@ impl Host {
         let since = silent().get(guest).map(Instant::elapsed);
         let bound = match since {
             Some(since) if since < SILENT_BOUND => {
-                return Err(Error::NoAnswer("it did not answer a moment ago".to_owned()));
+                return Err(Error::silent());
             }
             Some(_) => SILENT_BOUND,
             None => BOUND,

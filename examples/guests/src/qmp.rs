@@ -149,13 +149,18 @@ impl Write for Bounded {
     }
 }
 
+impl Error {
+    /// The error of a QEMU that does not answer in time.
+    pub(crate) fn silent() -> Error {
+        let why = "no answer in time: another client holds the monitor, or QEMU hangs";
+        Error::NoAnswer(why.to_owned())
+    }
+}
+
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
         match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                let why = "no answer in time: another client holds the monitor, or QEMU hangs";
-                Error::NoAnswer(why.to_owned())
-            }
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::silent(),
             _ => Error::NoAnswer(error.to_string()),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime};
 
-use trueup_journal::Execution;
+use trueup_journal::{Execution, Refusal};
 
 use super::flight::{Answer, Phase};
 use super::shared::{Shared, clipped, guarded};
@@ -72,9 +72,12 @@ impl<B: Backend> Shared<B> {
             return;
         };
         let Some(mut execution) = execution else {
-            // Another thread has it, or it is in doubt: then the backend may say more by now.
-            if matches!(phase, Phase::InDoubt { .. }) {
-                self.ask_again(key, &record);
+            match phase {
+                // The backend may say more by now.
+                Phase::InDoubt { .. } => self.ask_again(key, &record),
+                Phase::Elsewhere => self.take_over(key, &record),
+                // Another thread has it.
+                _ => {}
             }
             return;
         };
@@ -84,6 +87,28 @@ impl<B: Backend> Shared<B> {
             other => other,
         };
         self.put_back(key, execution, phase);
+    }
+
+    /// Takes over what another engine of this process executed, once that has let go of it.
+    fn take_over(&self, key: &str, record: &Record) {
+        match self.operations.resume(&self.name(key)) {
+            Ok(execution) => {
+                let operation = execution.operation().clone();
+                let phase = Phase::of_record(operation, record.started());
+                let is_in_doubt = matches!(phase, Phase::InDoubt { .. });
+                if let Some(flight) = self.state().flights.get_mut(key) {
+                    flight.phase = phase;
+                    flight.execution = (!is_in_doubt).then_some(execution);
+                }
+                self.ask(key);
+            }
+            Err(error) => match error.refusal() {
+                Some(Refusal::InProgress) => {}
+                // It has ended meanwhile.
+                Some(_) => drop(self.state().flights.remove(key)),
+                None => trace::journal_failed(&error),
+            },
+        }
     }
 
     fn ask_task(&self, record: &Record, task: String, since: SystemTime) -> Phase {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::SystemTime;
 
-use trueup_journal::Execution;
+use trueup_journal::{Execution, Operation, OperationState};
 use trueup_reconcile::ErrorClass;
 
 use crate::Action;
@@ -37,6 +37,9 @@ pub(crate) enum Phase {
     },
     /// The backend has said what became of it, and its object is to be read.
     Answered(Answer),
+    /// An engine of this process that was dropped waits for the backend's answer. What becomes of
+    /// it is read from the journal after that.
+    Elsewhere,
     /// The answer was lost: the backend is asked, or its object observed.
     Lost { why: String },
     /// The truth is not known: the operator decides.
@@ -76,6 +79,23 @@ pub(crate) enum End {
     Failed(ErrorClass, String),
     /// There was no effect: it may run again.
     Never,
+}
+
+impl Phase {
+    /// Returns how far an operation is that its executor left in flight.
+    pub(crate) fn of_record(operation: Operation, started: SystemTime) -> Phase {
+        match (operation.state, operation.task) {
+            (OperationState::InDoubt(why), _) => Phase::InDoubt { why },
+            (_, Some(task)) => Phase::Running {
+                task,
+                progress: None,
+                since: started,
+            },
+            _ => Phase::Lost {
+                why: "the agent ended before the backend's answer was recorded".to_owned(),
+            },
+        }
+    }
 }
 
 impl fmt::Display for Answer {

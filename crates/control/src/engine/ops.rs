@@ -72,6 +72,7 @@ pub(super) fn pending(flight: &Flight, now: SystemTime, task_limit: Duration) ->
         Phase::Answered(answer) => Pending::Lost {
             why: format!("{answer}, and its object is not read yet"),
         },
+        Phase::Elsewhere => Pending::Starting,
         Phase::Lost { why } => Pending::Lost { why: why.clone() },
         Phase::InDoubt { why } => Pending::InDoubt { why: why.clone() },
     }

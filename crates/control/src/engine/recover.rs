@@ -1,6 +1,6 @@
 //! Recovery: the operations that an earlier process left in flight, before anything is begun.
 
-use trueup_journal::OperationState;
+use trueup_journal::Refusal;
 
 use super::flight::{Flight, Phase};
 use super::shared::Shared;
@@ -33,7 +33,8 @@ impl<B: Backend> Shared<B> {
             state.flights.insert(key.to_owned(), flight);
         }
         for operation in found.operations {
-            let Some(key) = self.key(&operation.name) else {
+            let name = operation.name.clone();
+            let Some(key) = self.key(&name) else {
                 continue;
             };
             let record = Record::decode(&operation.what);
@@ -47,18 +48,7 @@ impl<B: Backend> Shared<B> {
                     },
                 },
                 Ok(record) => Flight {
-                    phase: match (operation.state, operation.task) {
-                        (OperationState::InDoubt(why), _) => Phase::InDoubt { why },
-                        (_, Some(task)) => Phase::Running {
-                            task,
-                            progress: None,
-                            since: record.started(),
-                        },
-                        _ => Phase::Lost {
-                            why: "the agent ended before the backend's answer was recorded"
-                                .to_owned(),
-                        },
-                    },
+                    phase: Phase::of_record(operation, record.started()),
                     record: Some(record),
                     execution: None,
                 },
@@ -69,8 +59,13 @@ impl<B: Backend> Shared<B> {
             if matches!(flight.phase, Phase::InDoubt { .. }) {
                 continue;
             }
-            let execution = self.operations.resume(&self.name(key));
-            flight.execution = Some(execution.map_err(Error::journal)?);
+            match self.operations.resume(&self.name(key)) {
+                Ok(execution) => flight.execution = Some(execution),
+                Err(error) if error.refusal() == Some(Refusal::InProgress) => {
+                    flight.phase = Phase::Elsewhere;
+                }
+                Err(error) => return Err(Error::journal(error)),
+            }
         }
         trace::recovered(state.flights.len());
         state.is_recovered = true;

@@ -425,3 +425,29 @@ fn another_engine_takes_over_while_handles_of_the_first_are_kept() {
     assert_eq!(error.kind(), ErrorKind::Ended);
     assert_eq!(handle.operations().unwrap_err().kind(), ErrorKind::Ended);
 }
+
+/// The backend answers a start of an engine that was dropped only later.
+#[test]
+fn what_another_engine_still_waits_for_stops_the_recovery_of_no_other() {
+    let sim = Sim::new();
+    let (journal, mut ledger) = (sim.journal(), MemoryLedger::default());
+    let config = sim.config().with_start_wait(Duration::from_millis(50));
+    let mut first = Engine::new(sim.clone(), fixed([("a", "1")]), &journal, config).unwrap();
+    let (release, gate) = std::sync::mpsc::channel();
+    sim.world().start_waits = Some(gate);
+    let starting = Outcome::Pending(Pending::Starting);
+    while pass(&mut first, &mut ledger).ops()[0].outcome != starting {}
+    drop(first);
+    let mut second = sim.engine_on(&journal, fixed([("a", "1"), ("b", "1")]));
+    for _ in 0..2 {
+        let report = pass(&mut second, &mut ledger);
+        assert_eq!(report.ops()[0].outcome, starting, "{report:?}");
+    }
+    assert_eq!(sim.world().objects, objects([("b", "1")]));
+    release.send(()).unwrap();
+    while !pass(&mut second, &mut ledger).converged() {
+        std::thread::yield_now();
+    }
+    assert_eq!(sim.world().starts, 2);
+    assert_eq!(ledger.owned().unwrap().len(), 2);
+}

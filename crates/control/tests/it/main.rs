@@ -14,6 +14,7 @@ mod hints;
 mod jobs;
 mod known_faults;
 mod lanes;
+mod malformed;
 mod plan;
 mod steps;
 mod stored;
