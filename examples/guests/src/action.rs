@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use trueup_control::{Action, Started, Verb};
 
-use crate::guest::Backup;
+use crate::backup::Backup;
 use crate::host::{Bounds, Host, Parameters, ignore_missing};
 use crate::key::Key;
 use crate::qmp::{Error, Monitor, Result};

@@ -7,8 +7,8 @@ use trueup_control::{
 use trueup_reconcile::{Hints, Subscribed};
 
 use crate::action::{self, running, seconds};
+use crate::backup::{Backup, Job};
 use crate::events::Events;
-use crate::guest::{Backup, Job};
 use crate::host::Host;
 use crate::key::Key;
 use crate::objects::{normalisers, observed, unread};

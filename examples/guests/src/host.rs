@@ -5,29 +5,21 @@
 //! started with.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::firmware;
 use crate::qmp::{Error, Monitor, Result};
-use crate::{devices, firmware};
 
 /// The program, of Debian's package `qemu-system-x86`.
 pub const QEMU: &str = "qemu-system-x86_64";
-
-/// The bound on the start of a QEMU, which takes some tenths of a second.
-const START_BOUND: Duration = Duration::from_secs(30);
-
-/// The bound on the wait for a guest that is being started.
-const LOCK_BOUND: Duration = Duration::from_secs(5);
 
 /// The bound on a conversation: QEMU answers within milliseconds, unless it hangs or is stopped.
 const BOUND: Duration = Duration::from_secs(5);
@@ -46,7 +38,7 @@ pub const MAX_NAME: usize = 15;
 #[derive(Debug)]
 pub struct Host {
     folder: PathBuf,
-    traces: Option<PathBuf>,
+    pub(crate) traces: Option<PathBuf>,
     /// When a guest did not answer the last time.
     silent: Mutex<BTreeMap<String, Instant>>,
 }
@@ -169,45 +161,6 @@ impl Host {
         monitor
     }
 
-    /// Returns true while a process starts a guest's QEMU, and until that is ready. It is so too if
-    /// the agent that began it was killed: such a guest is not stopped.
-    ///
-    /// # Errors
-    ///
-    /// When the guest's folder cannot be read.
-    pub fn is_starting(&self, guest: &str) -> io::Result<bool> {
-        match File::open(self.start_lock(guest)) {
-            Ok(file) => match file.try_lock_shared() {
-                Ok(()) => Ok(false),
-                Err(TryLockError::WouldBlock) => Ok(true),
-                Err(TryLockError::Error(error)) => Err(error),
-            },
-            // It was never started, or is gone.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn start_lock(&self, guest: &str) -> PathBuf {
-        self.guest_folder(guest).join("lock")
-    }
-
-    fn lock_start(&self, guest: &str) -> Result<File> {
-        let mut options = File::options();
-        let options = options.write(true).create(true).truncate(false);
-        let file = options.open(self.start_lock(guest))?;
-        let until = Instant::now() + LOCK_BOUND;
-        while Instant::now() < until {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                // By one that asks whether it is being started, for a moment.
-                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
-                Err(TryLockError::Error(error)) => return Err(error.into()),
-            }
-        }
-        Err(Error::Refused("it is being started already".to_owned()))
-    }
-
     /// Returns what a guest's QEMU is, or will be, started with.
     ///
     /// # Errors
@@ -263,84 +216,6 @@ impl Host {
         // First of all: then a removal that is cut off has still removed the guest.
         ignore_missing(fs::remove_file(folder.join("parameters.json")))?;
         ignore_missing(fs::remove_dir_all(folder))
-    }
-
-    /// Starts a guest's QEMU with all its devices, and with its processor paused.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Refused`] when QEMU says why, also when one runs already: its process id file is
-    /// locked. [`Error::NoAnswer`] when it is not ready in time.
-    pub fn start(&self, guest: &str) -> Result<()> {
-        let folder = self.guest_folder(guest);
-        let parameters = self.parameters(guest)?;
-        let boot = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
-        let file = |disk: &str| Some(self.disk_file(guest, disk)).filter(|file| file.exists());
-        let mut command = Command::new(QEMU);
-        command
-            .current_dir(&folder)
-            .args(["-name", guest, "-uuid", boot.trim()])
-            .args(["-machine", "pc,accel=tcg", "-cpu", "qemu64,apic=off"])
-            .args(["-m", &format!("size={}B", parameters.memory)])
-            .args(["-no-user-config", "-nodefaults", "-display", "none"])
-            .args([
-                "-bios",
-                "../firmware",
-                "-qmp",
-                "unix:qmp,server=on,wait=off",
-            ])
-            .args(["-qmp", "unix:events,server=on,wait=off"])
-            .args(devices::arguments(&parameters, file))
-            .args(["-S", "-daemonize", "-pidfile"])
-            .arg(folder.join("pid"));
-        // With it errors go there, too.
-        let log = self
-            .traces
-            .as_ref()
-            .map(|traces| traces.join(format!("{guest}.{}", boot.trim())));
-        if let Some(log) = &log {
-            command
-                .arg("-D")
-                .arg(log)
-                .args(["-trace", "handle_qmp_command"]);
-            command.args([
-                "-trace",
-                "monitor_qmp_respond",
-                "-trace",
-                "job_state_transition",
-            ]);
-        }
-        // The process inherits the lock, and QEMU lets go of it when it is ready.
-        let lock = self.lock_start(guest)?;
-        // A file, not a pipe: it cannot be full.
-        let said = folder.join("start");
-        let output = File::create(&said)?;
-        let child = command
-            .stdin(lock)
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn();
-        let mut child = child.map_err(|error| {
-            Error::Refused(format!(
-                "{QEMU}: {error}: install Debian's package qemu-system-x86"
-            ))
-        })?;
-        let until = Instant::now() + START_BOUND;
-        // The process that was started ends once its child, the daemon, is ready.
-        while Instant::now() < until {
-            match child.try_wait()? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => {
-                    let said = fs::read_to_string(log.unwrap_or(said))?;
-                    return Err(Error::Refused(format!("{status}: {}", said.trim())));
-                }
-                None => thread::sleep(Duration::from_millis(5)),
-            }
-        }
-        Err(Error::NoAnswer(format!(
-            "not ready within {} s",
-            START_BOUND.as_secs()
-        )))
     }
 }
 

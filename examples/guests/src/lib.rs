@@ -4,6 +4,7 @@
 mod action;
 pub mod agent;
 pub mod backend;
+pub mod backup;
 mod devices;
 mod events;
 pub mod file;
@@ -13,4 +14,5 @@ pub mod host;
 pub mod key;
 pub mod objects;
 pub mod qmp;
+mod start;
 pub mod task;

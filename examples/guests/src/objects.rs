@@ -7,9 +7,10 @@ use trueup_control::{
     Error, ErrorKind, Normalisers, Object, Objects, Observed, lower_case, round_up,
 };
 
+use crate::backup::Backup;
 use crate::events::Events;
 use crate::file::{File, State};
-use crate::guest::{Backup, Disk, Guest};
+use crate::guest::{Disk, Guest};
 use crate::host::{Bounds, Host};
 use crate::key::Key;
 use crate::qmp;

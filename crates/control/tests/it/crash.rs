@@ -277,7 +277,7 @@ fn a_desired_state_is_reached_whenever_the_agent_stops() {
 /// The first request, or the answer to it, is lost, and the agent stops as well.
 #[test]
 fn what_is_lost_takes_effect_once_whenever_the_agent_stops() {
-    for stop in STOPS {
+    for stop in [Stop::Power, Stop::KillThenUnread] {
         for first in [Mode::LosesAnswer, Mode::LosesRequest, Mode::Panics] {
             let modes = (Some(first), Mode::Done);
             for script in [

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use trueup_control::{
-    Class, Desired, Engine, Error, ErrorClass, ErrorKind, Fixed, JobState, Object, Objects,
-    Outcome, Pending, Provider, Report, Unset, Value, Verdict,
+    Class, Desired, Engine, ErrorClass, ErrorKind, Fixed, Object, Objects, Outcome, Pending,
+    Provider, Report, Value,
 };
 use trueup_reconcile::{Ledger, MemoryLedger, Report as _, Source as _};
 
-use crate::world::{Mode, Says, Sim, fixed, objects, snapshot};
+use crate::world::{Mode, Sim, fixed, objects};
 
 pub(crate) fn pass<P: Provider>(engine: &mut Engine<Sim, P>, ledger: &mut MemoryLedger) -> Report {
     engine.reconcile(&(), &(), ledger, &()).unwrap()
@@ -124,164 +124,6 @@ fn a_task_that_never_ends_is_reported_and_left_to_cancel() {
         ["a: create (memory: 2): failed, cancelled (unknown)"]
     );
     assert!(ledger.open_intents().unwrap().is_empty());
-}
-
-#[test]
-fn an_unknown_desired_state_writes_nothing_for_an_hour() {
-    let sim = Sim::new();
-    let all: Objects = (0..50).map(|n| (format!("vm{n}"), Object::new())).collect();
-    sim.world().objects = all.clone();
-    let mut ledger = MemoryLedger::default();
-    // All of it is ours: an empty desired state would destroy it.
-    let owned = all.keys().map(|key| {
-        let claim = trueup_reconcile::Claim::Ours(b"created".to_vec());
-        (key.clone().into_bytes(), claim)
-    });
-    ledger.commit_outcomes(owned.collect()).unwrap();
-    let mut engine = sim.engine(Unset);
-    for _ in 0..720 {
-        let report = pass(&mut engine, &mut ledger);
-        assert!(!report.is_known() && !report.converged() && report.ops().is_empty());
-        sim.advance(5);
-    }
-    assert_eq!(sim.world().starts, 0);
-    let steps = sim
-        .world()
-        .steps
-        .iter()
-        .filter(|step| **step != "observe")
-        .count();
-    assert_eq!(steps, 0);
-
-    // From unknown to known, to unknown, and to known and empty.
-    drop(engine);
-    let desired = Fixed::new(all.clone());
-    let mut engine = sim.engine(desired.clone());
-    assert!(pass(&mut engine, &mut ledger).converged());
-    desired.set(Desired::Unknown);
-    assert!(!pass(&mut engine, &mut ledger).converged());
-    assert_eq!(sim.world().starts, 0);
-    desired.set(Desired::Known(Objects::new()));
-    assert!(pass(&mut engine, &mut ledger).converged());
-    assert_eq!(sim.world().starts, 50);
-    assert!(sim.world().objects.is_empty());
-}
-
-struct Flaky(Fixed, std::sync::Arc<std::sync::atomic::AtomicBool>);
-
-impl Provider for Flaky {
-    fn desired(&mut self) -> Result<Desired, Error> {
-        match self.1.load(std::sync::atomic::Ordering::Relaxed) {
-            true => Err(Error::new(ErrorKind::Provider, "no route")),
-            false => self.0.desired(),
-        }
-    }
-}
-
-#[test]
-fn a_failing_provider_counts_as_unknown_once_it_is_stale() {
-    let sim = Sim::new();
-    let is_failing = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let set = |failing| is_failing.store(failing, std::sync::atomic::Ordering::Relaxed);
-    let provider = Flaky(fixed([("a", "1")]), is_failing.clone());
-    let (mut engine, mut ledger) = (sim.engine(provider), MemoryLedger::default());
-    assert!(pass(&mut engine, &mut ledger).converged());
-    set(true);
-    sim.advance(600);
-    let since = sim.now();
-    sim.world().objects.clear();
-    let report = pass(&mut engine, &mut ledger);
-    assert!(report.converged() && report.is_known());
-    assert_eq!(report.failing().unwrap().since, since);
-    assert_eq!(sim.world().objects.len(), 1);
-    sim.advance(1);
-    sim.world().objects.clear();
-    let report = pass(&mut engine, &mut ledger);
-    assert!(!report.is_known() && report.failing().unwrap().is_stale);
-    assert!(sim.world().objects.is_empty());
-    set(false);
-    assert!(pass(&mut engine, &mut ledger).converged());
-    assert_eq!(sim.world().objects.len(), 1);
-}
-
-#[test]
-fn a_request_that_may_be_made_again_is_and_its_object_is_ours() {
-    for (mode, starts) in [(Mode::LosesAnswer, 1), (Mode::LosesRequest, 2)] {
-        let sim = Sim::new();
-        sim.world().says = Says::Repeatable;
-        sim.world().mode = mode;
-        let desired = fixed([("a", "1")]);
-        let mut ledger = MemoryLedger::default();
-        let mut engine = sim.engine(desired.clone());
-        pass(&mut engine, &mut ledger);
-        drop(engine);
-        sim.world().mode = Mode::Done;
-        let mut engine = sim.engine(desired.clone());
-        // The end of the request, and what is still to be done.
-        pass(&mut engine, &mut ledger);
-        sim.advance(1);
-        assert!(pass(&mut engine, &mut ledger).converged());
-        assert_eq!((sim.world().starts, mode), (starts, mode));
-        desired.set(Desired::Known(Objects::new()));
-        pass(&mut engine, &mut ledger);
-        assert!(sim.world().objects.is_empty());
-    }
-}
-
-#[test]
-fn in_doubt_is_left_alone_until_the_operator_decides() {
-    for (verdict, starts) in [(Verdict::Happened, 1), (Verdict::NeverHappened, 2)] {
-        let sim = Sim::new();
-        sim.world().says = Says::Nothing;
-        sim.world().mode = Mode::LosesRequest;
-        let (mut engine, mut ledger) = (sim.engine(fixed([])), MemoryLedger::default());
-        let handle = engine.handle();
-        let lost = JobState::Running {
-            task: None,
-            progress: None,
-        };
-        assert_eq!(handle.submit_job("k", snapshot("a", "k")).unwrap(), lost);
-        assert_eq!(
-            handle.resolve("a", Verdict::Happened).unwrap_err().kind(),
-            ErrorKind::NoOperation
-        );
-        sim.advance(60);
-        let report = pass(&mut engine, &mut ledger);
-        assert!(matches!(
-            report.ops()[0].outcome,
-            Outcome::Pending(Pending::InDoubt { .. })
-        ));
-        assert!(matches!(
-            handle.job("k").unwrap(),
-            Some(JobState::InDoubt(_))
-        ));
-        assert!(matches!(
-            handle.submit_job("k", snapshot("a", "k")).unwrap(),
-            JobState::InDoubt(_)
-        ));
-        assert_eq!(
-            handle.submit_job("k2", snapshot("a", "k2")).unwrap(),
-            JobState::Waiting
-        );
-
-        // The doubt survives a restart.
-        drop((engine, handle));
-        let mut engine = sim.engine(fixed([]));
-        assert!(!pass(&mut engine, &mut ledger).converged());
-        let handle = engine.handle();
-        assert!(matches!(
-            handle.job("k").unwrap(),
-            Some(JobState::InDoubt(_))
-        ));
-        sim.world().mode = Mode::Done;
-        handle.resolve("a", verdict).unwrap();
-        assert_eq!(
-            handle.submit_job("k", snapshot("a", "k")).unwrap(),
-            JobState::Succeeded
-        );
-        assert_eq!(sim.world().starts, starts);
-        assert!(pass(&mut engine, &mut ledger).converged());
-    }
 }
 
 #[test]
@@ -406,48 +248,4 @@ fn a_start_that_takes_long_is_pending_and_requests_a_pass_at_its_end() {
     hinted.recv_timeout(Duration::from_secs(60)).unwrap();
     assert!(pass(&mut engine, &mut ledger).converged());
     assert_eq!(sim.world().starts, 1);
-}
-
-#[test]
-fn another_engine_takes_over_while_handles_of_the_first_are_kept() {
-    let sim = Sim::new();
-    sim.world().mode = Mode::Task(10);
-    let (journal, mut ledger) = (sim.journal(), MemoryLedger::default());
-    let mut first = sim.engine_on(&journal, fixed([("a", "1")]));
-    pass(&mut first, &mut ledger);
-    let handle = first.handle();
-    drop(first);
-    sim.advance(10);
-    let mut second = sim.engine_on(&journal, fixed([("a", "1")]));
-    assert!(pass(&mut second, &mut ledger).converged());
-    assert_eq!(sim.world().starts, 1);
-    let error = handle.submit_job("k", snapshot("a", "k")).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Ended);
-    assert_eq!(handle.operations().unwrap_err().kind(), ErrorKind::Ended);
-}
-
-/// The backend answers a start of an engine that was dropped only later.
-#[test]
-fn what_another_engine_still_waits_for_stops_the_recovery_of_no_other() {
-    let sim = Sim::new();
-    let (journal, mut ledger) = (sim.journal(), MemoryLedger::default());
-    let config = sim.config().with_start_wait(Duration::from_millis(50));
-    let mut first = Engine::new(sim.clone(), fixed([("a", "1")]), &journal, config).unwrap();
-    let (release, gate) = std::sync::mpsc::channel();
-    sim.world().start_waits = Some(gate);
-    let starting = Outcome::Pending(Pending::Starting);
-    while pass(&mut first, &mut ledger).ops()[0].outcome != starting {}
-    drop(first);
-    let mut second = sim.engine_on(&journal, fixed([("a", "1"), ("b", "1")]));
-    for _ in 0..2 {
-        let report = pass(&mut second, &mut ledger);
-        assert_eq!(report.ops()[0].outcome, starting, "{report:?}");
-    }
-    assert_eq!(sim.world().objects, objects([("b", "1")]));
-    release.send(()).unwrap();
-    while !pass(&mut second, &mut ledger).converged() {
-        std::thread::yield_now();
-    }
-    assert_eq!(sim.world().starts, 2);
-    assert_eq!(ledger.owned().unwrap().len(), 2);
 }

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "signed")]
 mod approval;
+mod backend;
 mod check;
 mod crash;
 mod disk;
@@ -16,6 +17,8 @@ mod known_faults;
 mod lanes;
 mod malformed;
 mod plan;
+mod provider;
+mod recovery;
 mod steps;
 mod stored;
 #[cfg(feature = "tracing")]

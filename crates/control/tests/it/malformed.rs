@@ -92,10 +92,7 @@ fn whatever_a_backend_answers_once_it_answers_well_all_is_done() {
         started,
         ..case.clone()
     };
-    let refused = |class| Started::Refused {
-        class,
-        message: long(),
-    };
+    let refused = |class, message| Started::Refused { class, message };
     let lost = || Started::Indeterminate { message: long() };
     let task = |task| Case {
         started: Started::Task("7".to_owned()),
@@ -103,7 +100,9 @@ fn whatever_a_backend_answers_once_it_answers_well_all_is_done() {
         ..case.clone()
     };
     let found = |found| Case {
-        started: lost(),
+        started: Started::Indeterminate {
+            message: "no answer".to_owned(),
+        },
         found,
         ..case.clone()
     };
@@ -117,8 +116,11 @@ fn whatever_a_backend_answers_once_it_answers_well_all_is_done() {
         observed: Observed::default().with_unread(key, long()),
         ..case.clone()
     };
-    let mut cases: Vec<_> = ErrorClass::ALL.map(|it| started(refused(it))).into();
+    let mut cases: Vec<_> = ErrorClass::ALL
+        .map(|class| started(refused(class, "no".to_owned())))
+        .into();
     cases.extend([
+        started(refused(ErrorClass::Busy, long())),
         // It did nothing.
         case.clone(),
         started(lost()),

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use trueup_control::{
-    Action, Backend, Class, Config, Engine, Error, ErrorKind, Fixed, Found, Object, Objects,
-    Observed, Policy, Provider, Started, Task, Verb,
+    Action, Class, Config, Engine, Error, ErrorKind, Fixed, Found, Object, Objects, Policy,
+    Provider, Task, Verb,
 };
 use trueup_journal::Journal;
 
@@ -50,9 +50,9 @@ pub(crate) struct World {
     pub(crate) says: Says,
     pub(crate) is_reachable: bool,
     pub(crate) class: Class,
-    tasks: BTreeMap<String, SimTask>,
+    pub(crate) tasks: BTreeMap<String, SimTask>,
     /// What became of each request.
-    requests: BTreeMap<String, Found>,
+    pub(crate) requests: BTreeMap<String, Found>,
     /// The effects by the action's parameter `label`, or its text.
     pub(crate) effects: BTreeMap<String, u32>,
     /// The number of calls that ask for a change.
@@ -84,11 +84,11 @@ pub(crate) struct World {
     pub(crate) durable: Vec<u8>,
 }
 
-struct SimTask {
-    ends: u64,
-    action: Action,
-    request: String,
-    state: Task,
+pub(crate) struct SimTask {
+    pub(crate) ends: u64,
+    pub(crate) action: Action,
+    pub(crate) request: String,
+    pub(crate) state: Task,
 }
 
 #[derive(Clone)]
@@ -184,7 +184,7 @@ impl Sim {
         !world.is_off
     }
 
-    fn reach(&self, name: &'static str) -> Result<(), Error> {
+    pub(crate) fn reach(&self, name: &'static str) -> Result<(), Error> {
         match self.step(name) && self.world().is_reachable {
             true => Ok(()),
             false => Err(Error::new(ErrorKind::Backend, "no answer")),
@@ -194,7 +194,7 @@ impl Sim {
 
 impl World {
     /// Ends the tasks whose time is over.
-    fn run_tasks(&mut self) {
+    pub(crate) fn run_tasks(&mut self) {
         let mut tasks = std::mem::take(&mut self.tasks);
         for task in tasks.values_mut() {
             if task.ends <= self.now && matches!(task.state, Task::Running { .. }) {
@@ -223,12 +223,12 @@ impl World {
         self.tasks = tasks;
     }
 
-    fn is_failing(&self, action: &Action) -> bool {
+    pub(crate) fn is_failing(&self, action: &Action) -> bool {
         let label = action.new_value("label").map(|label| label.expose());
         self.fails.is_some() && label == self.fails
     }
 
-    fn execute(&mut self, action: &Action) {
+    pub(crate) fn execute(&mut self, action: &Action) {
         let label = action.new_value("label").map(|label| label.expose());
         let label = label.map_or_else(|| action.to_string(), str::to_owned);
         *self.effects.entry(label).or_default() += 1;
@@ -239,134 +239,6 @@ impl World {
             }
             self.objects.insert(action.key.clone(), object);
         }
-    }
-}
-
-impl Backend for Sim {
-    fn observe(&self) -> Result<Observed, Error> {
-        self.reach("observe")?;
-        let mut world = self.world();
-        if world.hides_all {
-            return Err(Error::new(ErrorKind::Backend, "no list"));
-        }
-        world.run_tasks();
-        let mut observed = Observed::new(world.objects.clone());
-        observed.unread = world.unread.clone();
-        if world.now < world.unread_until {
-            let all = ["a", "b", "new"].map(|key| (key.to_owned(), "it hangs".to_owned()));
-            observed.unread.extend(all);
-        }
-        Ok(observed)
-    }
-
-    /// The lane of `vm7/disk` is `vm7`.
-    fn lane(&self, key: &str) -> String {
-        key.split('/').next().unwrap_or_default().to_owned()
-    }
-
-    fn class(&self, _: &Action, _: Option<&Object>) -> Class {
-        self.world().class
-    }
-
-    fn start(&self, action: &Action, request: &str) -> Started {
-        let lost = || Started::Indeterminate {
-            message: "596: no answer in time".into(),
-        };
-        let start_waits = self.world().start_waits.take();
-        if let Some(gate) = start_waits {
-            gate.recv().unwrap();
-        }
-        if self.reach("start").is_err() {
-            return lost();
-        }
-        let mut world = self.world();
-        world.run_tasks();
-        world.starts += 1;
-        if let Some(key) = world.start_hides.take() {
-            world.unread.insert(key, "no answer".to_owned());
-        }
-        let mode = world.next_mode.take().unwrap_or(world.mode);
-        let is_failing = world.is_failing(action);
-        let started = match mode {
-            Mode::Done if is_failing => Started::Refused {
-                class: trueup_control::ErrorClass::Invalid,
-                message: "no space".into(),
-            },
-            Mode::Done | Mode::LosesAnswer => {
-                world.execute(action);
-                world.requests.insert(request.into(), Found::Done);
-                Started::Done
-            }
-            Mode::Task(seconds) | Mode::TaskFails(seconds) => {
-                let id = format!("task-{}", world.tasks.len() as u64 + world.now);
-                let task = SimTask {
-                    ends: world.now + seconds,
-                    action: action.clone(),
-                    request: request.into(),
-                    state: Task::Running {
-                        progress: Some("10 %".into()),
-                    },
-                };
-                world.tasks.insert(id.clone(), task);
-                world
-                    .requests
-                    .insert(request.into(), Found::Task(id.clone()));
-                Started::Task(id)
-            }
-            Mode::Refuses(class) => Started::Refused {
-                class,
-                message: "refused".into(),
-            },
-            Mode::StoresOtherwise => {
-                let mut other = action.clone();
-                for change in &mut other.changes {
-                    change.new = "otherwise".into();
-                }
-                world.execute(&other);
-                Started::Done
-            }
-            Mode::LosesRequest => lost(),
-            Mode::Panics => {
-                drop(world);
-                panic!("a fault of the backend's client")
-            }
-        };
-        drop(world);
-        match self.step("started") && mode != Mode::LosesAnswer {
-            true => started,
-            false => lost(),
-        }
-    }
-
-    fn task(&self, task: &str) -> Result<Task, Error> {
-        self.reach("task")?;
-        let mut world = self.world();
-        world.run_tasks();
-        let found = world.tasks.get(task);
-        Ok(found.map_or(Task::Unknown, |task| task.state.clone()))
-    }
-
-    fn cancel(&self, task: &str) -> Result<(), Error> {
-        self.reach("cancel")?;
-        let mut world = self.world();
-        world.run_tasks();
-        if let Some(task) = world.tasks.get_mut(task)
-            && matches!(task.state, Task::Running { .. })
-        {
-            task.state = Task::Failed("cancelled".into());
-        }
-        Ok(())
-    }
-
-    fn find(&self, request: &str) -> Result<Found, Error> {
-        self.reach("find")?;
-        let mut world = self.world();
-        world.run_tasks();
-        Ok(match world.says {
-            Says::Truth => world.requests.get(request).cloned().unwrap_or(Found::Never),
-            Says::Nothing => Found::NotSaid,
-            Says::Repeatable => Found::Repeatable,
-        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::{env, fs, process, thread};
 
 use rustix::process::{Signal, kill_process};
 use trueup_guests::agent;
-use trueup_guests::guest::{Backup, Job};
+use trueup_guests::backup::{Backup, Job};
 use trueup_guests::host::Host;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;

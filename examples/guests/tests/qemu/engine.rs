@@ -11,8 +11,8 @@ use trueup_control::{
     Backend as _, Config, Desired, Engine, Fixed, Objects, Outcome, Pending, Policy, Report,
 };
 use trueup_guests::backend::Guests;
+use trueup_guests::backup::Backup;
 use trueup_guests::file;
-use trueup_guests::guest::Backup;
 use trueup_guests::host::Host;
 use trueup_guests::objects::{desired, normalisers};
 use trueup_journal::Journal;

@@ -7,7 +7,8 @@ use std::{fs, thread};
 use qapi::qmp;
 use rustix::process::Signal;
 use serde_json::json;
-use trueup_guests::guest::{Backup, Disk, Job};
+use trueup_guests::backup::{Backup, Job};
+use trueup_guests::guest::Disk;
 use trueup_guests::host::Bounds;
 use trueup_guests::qmp::{Error, Monitor, Result};
 

@@ -15,8 +15,9 @@ use std::{env, io};
 use fastrand::Rng;
 use rustix::process::{Signal, kill_process};
 use trueup_guests::agent;
+use trueup_guests::backup::Backup;
 use trueup_guests::file::{self, State};
-use trueup_guests::guest::{Backup, Guest};
+use trueup_guests::guest::Guest;
 use trueup_guests::host::Host;
 use trueup_guests::qmp::Error;
 

@@ -1,0 +1,126 @@
+//! Backups of disks: the jobs of QEMU that make them, and their files.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use qapi::qmp;
+use serde_json::json;
+
+use crate::devices::node_name;
+use crate::host::ignore_missing;
+use crate::qmp::{Error, Monitor, Result};
+
+/// What became of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// It runs, and has done so much of so much.
+    Running(i64, i64),
+    /// It is over. QEMU keeps it until it is dismissed.
+    Concluded(std::result::Result<(), String>),
+    /// There is no such job in this process.
+    Unknown,
+}
+
+/// A backup of a disk: a job of QEMU, and a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// The disk that it is of.
+    pub disk: String,
+    /// Tells it from other backups of the disk.
+    pub name: String,
+}
+
+impl Backup {
+    /// Names a backup of a disk.
+    pub fn new(disk: &str, name: &str) -> Backup {
+        let (disk, name) = (disk.to_owned(), name.to_owned());
+        Backup { disk, name }
+    }
+
+    /// Returns the backup whose file this is; `None` if it is another file, or not yet complete.
+    pub fn of_file(file: &str) -> Option<Backup> {
+        let (disk, name) = file.strip_suffix(".backup")?.split_once('.')?;
+        Some(Backup::new(disk, name))
+    }
+
+    /// The job's id, and the name of the node that it writes to. QEMU refuses a second job with an
+    /// id, and a second node with a name, so a backup cannot run twice.
+    fn job(&self) -> String {
+        format!("{}.{}", self.disk, self.name)
+    }
+
+    /// The file's name once the backup is complete.
+    pub fn file(&self) -> String {
+        format!("{}.{}.backup", self.disk, self.name)
+    }
+
+    fn part(&self) -> String {
+        format!("{}.{}.part", self.disk, self.name)
+    }
+}
+
+impl Monitor {
+    /// Starts a backup of a disk, unless its job is there already. It copies at most `speed` bytes
+    /// a second; 0 for no bound.
+    pub fn start_backup(&mut self, folder: &Path, backup: &Backup, speed: u64) -> Result<()> {
+        let job = backup.job();
+        if self.job(backup)? != Job::Unknown {
+            return Ok(());
+        }
+        let sizes = self.node_sizes()?;
+        let size = sizes.get(&node_name(&backup.disk));
+        let size = size.ok_or_else(|| Error::Refused(format!("no disk {}", backup.disk)))?;
+        if sizes.contains_key(&job) {
+            self.run::<qmp::blockdev_del>(json!({ "node-name": job }))?;
+        }
+        let part = folder.join(backup.part());
+        File::create(&part)?.set_len(*size)?;
+        self.run::<qmp::blockdev_add>(json!({
+            "driver": "raw", "node-name": job, "file": { "driver": "file", "filename": part },
+        }))?;
+        self.run::<qmp::blockdev_backup>(json!({
+            "job-id": job, "device": node_name(&backup.disk), "target": job, "sync": "full",
+            "speed": speed, "auto-dismiss": false,
+        }))?;
+        Ok(())
+    }
+
+    /// Returns what became of a backup's job.
+    pub fn job(&mut self, backup: &Backup) -> Result<Job> {
+        let id = backup.job();
+        let jobs = self.run::<qmp::query_jobs>(json!({}))?;
+        let job = jobs.into_iter().find(|job| job.id == id);
+        Ok(job.map_or(Job::Unknown, |job| match job.status {
+            qmp::JobStatus::concluded => Job::Concluded(job.error.map_or(Ok(()), Err)),
+            _ => Job::Running(job.current_progress, job.total_progress),
+        }))
+    }
+
+    /// Completes a backup whose job is concluded: its file gets its final name only here.
+    pub fn finish_backup(
+        &mut self,
+        folder: &Path,
+        backup: &Backup,
+        is_complete: bool,
+    ) -> Result<()> {
+        let job = backup.job();
+        if self.node_sizes()?.contains_key(&job) {
+            self.run::<qmp::blockdev_del>(json!({ "node-name": job }))?;
+        }
+        let part = folder.join(backup.part());
+        match is_complete {
+            // Not found: it was renamed before the agent was killed.
+            true => ignore_missing(fs::rename(part, folder.join(backup.file())))?,
+            false => ignore_missing(fs::remove_file(part))?,
+        }
+        // Last: until then the job is there to be finished.
+        self.run::<qmp::job_dismiss>(json!({ "id": job }))?;
+        Ok(())
+    }
+
+    /// Cancels a backup's job.
+    pub fn cancel_backup(&mut self, backup: &Backup) -> Result<()> {
+        self.run::<qmp::job_cancel>(json!({ "id": backup.job() }))?;
+        Ok(())
+    }
+}
