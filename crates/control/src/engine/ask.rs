@@ -7,27 +7,28 @@ use std::time::{Instant, SystemTime};
 
 use trueup_journal::{Execution, Refusal};
 
-use super::flight::{Answer, Phase};
+use super::flight::{Answer, Flight, Phase};
 use super::shared::{Shared, clipped, guarded};
 use crate::record::Record;
 use crate::{Backend, Found, Task, trace};
 
 impl<B: Backend> Shared<B> {
     /// Asks the backend about the operations in flight, in the lanes of their objects, and waits
-    /// for its answers no longer than for those to a start. A lane in which it has not answered a
-    /// start yet is not asked.
+    /// for its answers no longer than for those to a start. A lane in which it has not answered an
+    /// earlier call yet is not asked.
     pub(super) fn ask_all(self: &Arc<Self>) {
         let flights: Vec<(String, bool)> = {
             let state = self.state();
             let flights = state.flights.iter();
+            let is_busy = |flight: &Flight| flight.is_asked || flight.phase == Phase::Starting;
             flights
-                .map(|(key, flight)| (key.clone(), flight.phase == Phase::Starting))
+                .map(|(key, flight)| (key.clone(), is_busy(flight)))
                 .collect()
         };
         let (mut lanes, mut busy) = (BTreeMap::<String, Vec<String>>::new(), BTreeSet::new());
-        for (key, is_starting) in flights {
+        for (key, is_busy) in flights {
             let lane = self.lane(&key);
-            match is_starting {
+            match is_busy {
                 true => drop(busy.insert(lane)),
                 false => lanes.entry(lane).or_default().push(key),
             }
@@ -61,6 +62,17 @@ impl<B: Backend> Shared<B> {
     /// Asks the backend about the operation in flight on an object. Its answer stays with the
     /// operation until the object was read.
     pub(super) fn ask(&self, key: &str) {
+        let set_asked = |is_asked| {
+            if let Some(flight) = self.state().flights.get_mut(key) {
+                flight.is_asked = is_asked;
+            }
+        };
+        set_asked(true);
+        self.ask_backend(key);
+        set_asked(false);
+    }
+
+    fn ask_backend(&self, key: &str) {
         let found = {
             let mut state = self.state();
             state.flights.get_mut(key).and_then(|flight| {
@@ -100,7 +112,7 @@ impl<B: Backend> Shared<B> {
                     flight.phase = phase;
                     flight.execution = (!is_in_doubt).then_some(execution);
                 }
-                self.ask(key);
+                self.ask_backend(key);
             }
             Err(error) => match error.refusal() {
                 Some(Refusal::InProgress) => {}

@@ -22,6 +22,8 @@ pub(crate) struct Flight {
     /// doubt.
     pub(crate) execution: Option<Execution>,
     pub(crate) phase: Phase,
+    /// True while the backend is asked about it.
+    pub(crate) is_asked: bool,
 }
 
 /// How far an operation in flight is.
@@ -110,6 +112,16 @@ impl fmt::Display for Answer {
 }
 
 impl Flight {
+    /// Makes one that no thread executes yet.
+    pub(crate) fn new(record: Option<Record>, phase: Phase) -> Flight {
+        Flight {
+            record,
+            execution: None,
+            phase,
+            is_asked: false,
+        }
+    }
+
     /// Returns true if a job asked for it. An operation whose record cannot be read counts as one:
     /// no pass ends it.
     pub(crate) fn is_job(&self) -> bool {

@@ -25,11 +25,7 @@ impl<B: Backend> Shared<B> {
                 continue;
             };
             let why = format!("its record is damaged: {}", unreadable.error);
-            let flight = Flight {
-                record: None,
-                execution: None,
-                phase: Phase::InDoubt { why },
-            };
+            let flight = Flight::new(None, Phase::InDoubt { why });
             state.flights.insert(key.to_owned(), flight);
         }
         for operation in found.operations {
@@ -40,18 +36,14 @@ impl<B: Backend> Shared<B> {
             let record = Record::decode(&operation.what);
             let record = record.and_then(|record| record.of(key));
             let flight = match record {
-                Err(error) => Flight {
-                    record: None,
-                    execution: None,
-                    phase: Phase::InDoubt {
-                        why: error.to_string(),
-                    },
-                },
-                Ok(record) => Flight {
-                    phase: Phase::of_record(operation, record.started()),
-                    record: Some(record),
-                    execution: None,
-                },
+                Err(error) => {
+                    let why = error.to_string();
+                    Flight::new(None, Phase::InDoubt { why })
+                }
+                Ok(record) => {
+                    let phase = Phase::of_record(operation, record.started());
+                    Flight::new(Some(record), phase)
+                }
             };
             state.flights.insert(key.to_owned(), flight);
         }

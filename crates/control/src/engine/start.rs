@@ -110,11 +110,7 @@ impl<B: Backend> Shared<B> {
         if state.flights.contains_key(key) {
             return false;
         }
-        let flight = Flight {
-            record: Some(record.clone()),
-            execution: None,
-            phase: Phase::Starting,
-        };
+        let flight = Flight::new(Some(record.clone()), Phase::Starting);
         state.flights.insert(key.to_owned(), flight);
         true
     }

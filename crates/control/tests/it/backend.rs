@@ -103,6 +103,10 @@ impl Backend for Sim {
     }
 
     fn task(&self, task: &str) -> Result<Task, Error> {
+        let task_waits = self.world().task_waits.take();
+        if let Some(gate) = task_waits {
+            gate.recv().unwrap();
+        }
         self.reach("task")?;
         let mut world = self.world();
         world.run_tasks();

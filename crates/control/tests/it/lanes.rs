@@ -180,3 +180,38 @@ fn a_lane_that_hangs_holds_up_no_other() {
     }
     assert_eq!(sim.world().starts, 3);
 }
+
+/// A question that is not answered keeps a pass waiting once.
+#[test]
+fn a_task_that_cannot_be_asked_about_holds_up_no_other_object() {
+    let sim = Sim::new();
+    sim.world().mode = crate::world::Mode::Task(10);
+    let wait = Duration::from_secs(2);
+    let config = sim.config().with_start_wait(wait);
+    let desired = crate::world::fixed([("a", "1")]);
+    let mut engine = Engine::new(sim.clone(), desired.clone(), &sim.journal(), config).unwrap();
+    let mut ledger = MemoryLedger::default();
+    let (release, gate) = std::sync::mpsc::channel();
+    sim.world().task_waits = Some(gate);
+    engine.reconcile(&(), &(), &mut ledger, &()).unwrap();
+    desired.set(trueup_control::Desired::Known(objects([
+        ("a", "1"),
+        ("b", "1"),
+    ])));
+    let begun = std::time::Instant::now();
+    for _ in 0..3 {
+        engine.reconcile(&(), &(), &mut ledger, &()).unwrap();
+        sim.advance(10);
+    }
+    assert!(begun.elapsed() < wait);
+    assert!(sim.world().objects.contains_key("b"));
+    release.send(()).unwrap();
+    let is_converged = |engine: &mut Engine<Sim, Fixed>, ledger: &mut MemoryLedger| {
+        let report = engine.reconcile(&(), &(), ledger, &()).unwrap();
+        report.converged()
+    };
+    while !is_converged(&mut engine, &mut ledger) {
+        std::thread::yield_now();
+    }
+    assert_eq!(sim.world().starts, 2);
+}

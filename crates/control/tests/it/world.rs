@@ -61,6 +61,8 @@ pub(crate) struct World {
     pub(crate) forgets_tasks: bool,
     /// What the next start waits for.
     pub(crate) start_waits: Option<std::sync::mpsc::Receiver<()>>,
+    /// What the next question about a task waits for.
+    pub(crate) task_waits: Option<std::sync::mpsc::Receiver<()>>,
     /// True if memory is rounded up to 1024.
     pub(crate) rounds: bool,
     /// What cannot be read.
@@ -116,6 +118,7 @@ impl Sim {
             hides_all: false,
             rounds: false,
             start_waits: None,
+            task_waits: None,
             steps: Vec::new(),
             fails_at: None,
             is_off: false,

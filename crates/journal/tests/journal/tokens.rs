@@ -18,17 +18,22 @@ fn refusal(journal: &Journal, nonce: &[u8], expires: u64, now: u64) -> Option<Re
 fn a_nonce_is_spent_once_across_restarts_until_it_expires() {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
+    let is_spent = |journal: &Journal| journal.nonces().is_spent(b"n").unwrap();
+    assert!(!is_spent(&journal));
     assert_eq!(refusal(&journal, b"n", 10, 1), None);
+    assert!(is_spent(&journal));
     assert_eq!(refusal(&journal, b"n", 10, 1), Some(Refusal::NonceSpent));
     let expired = Some(Refusal::NonceExpired);
     assert_eq!(refusal(&journal, b"late", 10, 10), expired);
     drop(journal);
     let journal = Journal::open_on(disk.clone()).unwrap();
+    assert!(is_spent(&journal));
     assert_eq!(refusal(&journal, b"n", 20, 2), Some(Refusal::NonceSpent));
     assert_eq!(journal.nonces().forget(at(9)).unwrap(), 0);
     let commits = journal.stats().commits;
     assert_eq!(commits, 0, "nothing was forgotten, nothing is written");
     assert_eq!(journal.nonces().forget(at(10)).unwrap(), 1);
+    assert!(!is_spent(&journal));
     drop(journal);
     // The clock is set back: it would be valid again.
     let journal = Journal::open_on(disk).unwrap();
