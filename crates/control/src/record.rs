@@ -226,6 +226,23 @@ mod tests {
         }
 
         #[test]
+        fn another_verb_field_or_value_is_another_action(
+            field in "[a-z]{1,3}", new in "[a-z]{1,3}", other in "[A-Z]",
+        ) {
+            let action = Action::new("a", Verb::Configure).with(&field, new.as_str());
+            let record = Record::decode(&Record::definition(action.clone())).unwrap();
+            prop_assert!(record.is_same(&action.clone().with_reason("another")));
+            let mut others = [(); 4].map(|()| action.clone());
+            others[0].verb = Verb::Create;
+            others[1].changes[0].field.clone_from(&other);
+            others[2].changes[0].new = Value::new(other);
+            others[3].changes[0].new = Value::secret(new);
+            for other in others {
+                prop_assert!(!record.is_same(&other), "{other}");
+            }
+        }
+
+        #[test]
         fn other_bytes_are_no_record(bytes: Vec<u8>) {
             prop_assert!(Record::decode(&bytes).is_err());
         }

@@ -46,6 +46,7 @@ impl Backend for Sim {
         let mut world = self.world();
         world.run_tasks();
         world.starts += 1;
+        world.hides_all |= std::mem::take(&mut world.start_hides_all);
         if let Some(key) = world.start_hides.take() {
             world.unread.insert(key, "no answer".to_owned());
         }

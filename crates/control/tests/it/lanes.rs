@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trueup_control::{
     Action, Backend, Class, Config, Engine, Error, Fixed, Found, Object, Objects, Observed, Policy,
@@ -143,7 +143,8 @@ fn a_lane_is_served_one_call_at_a_time_in_the_order_of_keys_and_lanes_in_paralle
 #[test]
 fn a_lane_that_hangs_holds_up_no_other() {
     let sim = Sim::new();
-    let config = sim.config().with_start_wait(Duration::from_millis(200));
+    let wait = Duration::from_secs(1);
+    let config = sim.config().with_start_wait(wait);
     let desired = crate::world::fixed([("vm1/a", "1"), ("vm1/b", "1"), ("vm2", "1")]);
     let mut engine = Engine::new(sim.clone(), desired.clone(), &sim.journal(), config).unwrap();
     let mut ledger = MemoryLedger::default();
@@ -163,7 +164,9 @@ fn a_lane_that_hangs_holds_up_no_other() {
     let before = asked(&sim);
     let all = [("vm1/a", "1"), ("vm1/b", "1"), ("vm2", "1")];
     desired.set(trueup_control::Desired::Known(objects(all)));
+    let begun = Instant::now();
     engine.reconcile(&(), &(), &mut ledger, &()).unwrap();
+    assert!(begun.elapsed() < wait);
     // The task of vm2 was asked for, after its start, and that of vm1/b was not.
     assert_eq!(asked(&sim), before + 1);
     sim.advance(10);
@@ -191,6 +194,11 @@ fn a_task_that_cannot_be_asked_about_holds_up_no_other_object() {
     let desired = crate::world::fixed([("a", "1")]);
     let mut engine = Engine::new(sim.clone(), desired.clone(), &sim.journal(), config).unwrap();
     let mut ledger = MemoryLedger::default();
+    let (sender, hinted) = std::sync::mpsc::channel();
+    let hints = trueup_reconcile::Hints::new(move || {
+        let _ = sender.send(());
+    });
+    let _subscription = engine.subscribe(&(), hints);
     let (release, gate) = std::sync::mpsc::channel();
     sim.world().task_waits = Some(gate);
     engine.reconcile(&(), &(), &mut ledger, &()).unwrap();
@@ -198,14 +206,17 @@ fn a_task_that_cannot_be_asked_about_holds_up_no_other_object() {
         ("a", "1"),
         ("b", "1"),
     ])));
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     for _ in 0..3 {
         engine.reconcile(&(), &(), &mut ledger, &()).unwrap();
         sim.advance(10);
     }
     assert!(begun.elapsed() < wait);
     assert!(sim.world().objects.contains_key("b"));
+    // Once it is answered, that begins a pass. The earlier hint is that of the desired state.
+    assert_eq!(hinted.try_iter().count(), 1);
     release.send(()).unwrap();
+    hinted.recv_timeout(Duration::from_secs(60)).unwrap();
     let is_converged = |engine: &mut Engine<Sim, Fixed>, ledger: &mut MemoryLedger| {
         let report = engine.reconcile(&(), &(), ledger, &()).unwrap();
         report.converged()

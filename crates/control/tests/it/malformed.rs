@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use trueup_control::{
     Action, Backend, Class, Config, Engine, Error, ErrorClass, Fixed, Found, Object, Objects,
-    Observed, Policy, Started, Task,
+    Observed, OperationState, Policy, Started, Task,
 };
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, Report as _, Source as _};
@@ -177,6 +177,11 @@ fn run(what: &str, odd: Case, restarts: bool) {
                 assert!(!report.converged(), "{what}: {report:?}");
             }
             Err(error) => assert!(error.is_retryable(), "{what}: {error}"),
+        }
+        for operation in it.handle().operations().unwrap() {
+            if let OperationState::Running { task, .. } = operation.state {
+                assert!(!task.is_empty(), "{what}");
+            }
         }
         if restarts && round % 4 == 3 {
             drop(it);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use trueup_control::{Desired, Engine, ErrorKind, JobState, Objects, Outcome, Pending, Verdict};
+use trueup_control::{
+    Desired, Engine, ErrorClass, ErrorKind, JobState, Objects, Outcome, Pending, Verdict,
+};
 use trueup_reconcile::{Ledger, MemoryLedger, Report as _};
 
 use crate::engine::pass;
@@ -109,25 +111,29 @@ fn another_engine_takes_over_while_handles_of_the_first_are_kept() {
 /// The backend answers a start of an engine that was dropped only later.
 #[test]
 fn what_another_engine_still_waits_for_stops_the_recovery_of_no_other() {
-    let sim = Sim::new();
-    let (journal, mut ledger) = (sim.journal(), MemoryLedger::default());
-    let config = sim.config().with_start_wait(Duration::from_millis(50));
-    let mut first = Engine::new(sim.clone(), fixed([("a", "1")]), &journal, config).unwrap();
-    let (release, gate) = std::sync::mpsc::channel();
-    sim.world().start_waits = Some(gate);
-    let starting = Outcome::Pending(Pending::Starting);
-    while pass(&mut first, &mut ledger).ops()[0].outcome != starting {}
-    drop(first);
-    let mut second = sim.engine_on(&journal, fixed([("a", "1"), ("b", "1")]));
-    for _ in 0..2 {
-        let report = pass(&mut second, &mut ledger);
-        assert_eq!(report.ops()[0].outcome, starting, "{report:?}");
+    for (answer, starts) in [(Mode::Done, 2), (Mode::Refuses(ErrorClass::Busy), 3)] {
+        let sim = Sim::new();
+        let (journal, mut ledger) = (sim.journal(), MemoryLedger::default());
+        let config = sim.config().with_start_wait(Duration::from_millis(50));
+        let mut first = Engine::new(sim.clone(), fixed([("a", "1")]), &journal, config).unwrap();
+        let (release, gate) = std::sync::mpsc::channel();
+        sim.world().start_waits = Some(gate);
+        let starting = Outcome::Pending(Pending::Starting);
+        while pass(&mut first, &mut ledger).ops()[0].outcome != starting {}
+        drop(first);
+        let mut second = sim.engine_on(&journal, fixed([("a", "1"), ("b", "1")]));
+        for _ in 0..2 {
+            let report = pass(&mut second, &mut ledger);
+            assert_eq!(report.ops()[0].outcome, starting, "{report:?}");
+        }
+        assert_eq!(sim.world().objects, objects([("b", "1")]));
+        sim.world().next_mode = Some(answer);
+        release.send(()).unwrap();
+        while !pass(&mut second, &mut ledger).converged() {
+            sim.advance(1);
+            std::thread::yield_now();
+        }
+        assert_eq!(sim.world().starts, starts);
+        assert_eq!(ledger.owned().unwrap().len(), 2);
     }
-    assert_eq!(sim.world().objects, objects([("b", "1")]));
-    release.send(()).unwrap();
-    while !pass(&mut second, &mut ledger).converged() {
-        std::thread::yield_now();
-    }
-    assert_eq!(sim.world().starts, 2);
-    assert_eq!(ledger.owned().unwrap().len(), 2);
 }

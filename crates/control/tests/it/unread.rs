@@ -1,7 +1,8 @@
 //! Objects that could not be read.
 
 use trueup_control::{
-    Desired, Error, ErrorKind, JobState, Object, Objects, OperationState, Outcome, Pending, Report,
+    Desired, Engine, Error, ErrorKind, JobState, Object, Objects, OperationState, Outcome, Pending,
+    Policy, Report,
 };
 use trueup_reconcile::{Ledger, MemoryLedger, Report as _, Source as _};
 
@@ -66,6 +67,51 @@ fn nothing_is_done_to_what_is_not_read_and_everything_else_goes_on() {
     // Another time it begins anew.
     unread(&sim, "a");
     assert_ne!(pass(&mut engine, &mut ledger).unread()[0].to_string(), said);
+}
+
+#[test]
+fn what_is_not_read_is_neither_missing_nor_undesired() {
+    let sim = Sim::new();
+    sim.world().objects = objects([("foreign", "1")]);
+    unread(&sim, "a");
+    unread(&sim, "foreign");
+    let config = sim.config().with_policy(Policy::ignore());
+    let desired = fixed([("a", "1"), ("b", "1")]);
+    let mut engine = Engine::new(sim.clone(), desired, &sim.journal(), config).unwrap();
+    let report = pass(&mut engine, &mut MemoryLedger::default());
+    assert_eq!(report.missing(), ["b"]);
+    assert!(report.undesired().is_empty() && report.ops().is_empty());
+    assert_eq!(statuses(&report).len(), 2);
+}
+
+#[test]
+fn what_cannot_be_read_back_at_all_has_no_outcome_yet() {
+    let sim = Sim::new();
+    sim.world().start_hides_all = true;
+    let (mut engine, mut ledger) = (sim.engine(fixed([("a", "1")])), MemoryLedger::default());
+    let report = pass(&mut engine, &mut ledger);
+    assert!(!report.converged() && !report.is_seen_whole());
+    assert!(report.trouble().unwrap().contains("could not be read back"));
+    let expected = "a: create (memory: 1): pending, it is found out whether it took effect: it is \
+                    done, and its object is not read yet";
+    assert_eq!(texts(&report), [expected]);
+    sim.world().hides_all = false;
+    assert!(pass(&mut engine, &mut ledger).converged());
+    assert_eq!((sim.world().starts, ledger.owned().unwrap().len()), (1, 1));
+}
+
+#[test]
+fn what_a_backend_did_not_say_it_is_asked_again() {
+    let sim = Sim::new();
+    sim.world().says = Says::Nothing;
+    sim.world().mode = Mode::LosesAnswer;
+    let (mut engine, mut ledger) = (sim.engine(fixed([])), MemoryLedger::default());
+    engine.handle().submit_job("k", snapshot("a", "k")).unwrap();
+    pass(&mut engine, &mut ledger);
+    // Long before the doubt.
+    sim.world().says = Says::Truth;
+    pass(&mut engine, &mut ledger);
+    assert_eq!(engine.handle().job("k").unwrap(), Some(JobState::Succeeded));
 }
 
 #[test]

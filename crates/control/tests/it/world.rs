@@ -73,6 +73,8 @@ pub(crate) struct World {
     pub(crate) next_mode: Option<Mode>,
     /// What cannot be read once an action was started.
     pub(crate) start_hides: Option<String>,
+    /// True if nothing can be observed once an action was started.
+    pub(crate) start_hides_all: bool,
     /// True if nothing can be observed.
     pub(crate) hides_all: bool,
     /// The label of an action that fails: its task, or the request.
@@ -115,6 +117,7 @@ impl Sim {
             unread_until: 0,
             next_mode: None,
             start_hides: None,
+            start_hides_all: false,
             hides_all: false,
             rounds: false,
             start_waits: None,
