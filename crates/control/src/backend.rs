@@ -127,7 +127,8 @@ impl From<Objects> for Observed {
 pub enum Started {
     /// It is done.
     Done,
-    /// A task does it, with this id.
+    /// A task does it, with this id. An empty one says that it is done, and one of more than 4096
+    /// bytes counts as a lost answer.
     Task(String),
     /// It was refused: there is no effect, and there will be none.
     Refused {

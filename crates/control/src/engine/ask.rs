@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 use trueup_journal::{Execution, Refusal};
 
 use super::flight::{Answer, Flight, Phase};
-use super::shared::{Shared, clipped, guarded};
+use super::shared::{Shared, clipped, guarded, is_task_id};
 use crate::record::Record;
 use crate::{Backend, Found, Task, trace};
 
@@ -150,7 +150,7 @@ impl<B: Backend> Shared<B> {
 
     fn ask_request(&self, record: &Record, execution: &mut Execution, why: String) -> Phase {
         match self.find(record) {
-            Some(Found::Task(task)) if !task.is_empty() => {
+            Some(Found::Task(task)) if is_task_id(&task) => {
                 if let Err(error) = execution.running(&task) {
                     trace::journal_failed(&error);
                 }
@@ -178,7 +178,7 @@ impl<B: Backend> Shared<B> {
         };
         let why = "the backend says more now".to_owned();
         let phase = match found {
-            Found::Task(task) if !task.is_empty() => {
+            Found::Task(task) if is_task_id(&task) => {
                 if let Err(error) = execution.running(&task) {
                     trace::journal_failed(&error);
                 }
@@ -197,7 +197,7 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// A task without an id says nothing.
+/// A task without an id that can be recorded says nothing.
 fn answer(found: Found, why: String) -> Answer {
     match found {
         Found::Done => Answer::Succeeded,

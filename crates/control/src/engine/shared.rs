@@ -177,6 +177,11 @@ pub(super) fn guarded<T>(what: &str, call: impl FnOnce() -> T) -> Result<T, Erro
 /// The most that is kept of a text of the backend, in bytes.
 const MAX_TEXT: usize = 4096;
 
+/// Returns true if a task has an id that can be recorded.
+pub(super) fn is_task_id(task: &str) -> bool {
+    !task.is_empty() && task.len() <= MAX_TEXT
+}
+
 /// Cuts a text of the backend to a length that can be recorded.
 pub(super) fn clipped(mut text: String) -> String {
     if text.len() > MAX_TEXT {

@@ -4,7 +4,7 @@ use trueup_journal::{Begun, Execution, OperationState, Refusal, Start};
 use trueup_reconcile::ErrorClass;
 
 use super::flight::{Answer, Flight, Phase};
-use super::shared::{Shared, clipped, guarded};
+use super::shared::{Shared, clipped, guarded, is_task_id};
 use crate::record::{Record, millis};
 use crate::{Action, Approval, Backend, Error, Started, trace};
 
@@ -134,6 +134,9 @@ impl<B: Backend> Shared<B> {
             // No task id means done.
             Started::Done => Phase::Answered(Answer::Succeeded),
             Started::Task(task) if task.is_empty() => Phase::Answered(Answer::Succeeded),
+            Started::Task(task) if !is_task_id(&task) => Phase::Lost {
+                why: "the id of its task is too long to be recorded".to_owned(),
+            },
             Started::Task(task) => {
                 // If it cannot be recorded, the request is looked for after a restart.
                 if let Err(error) = execution.running(&task) {

@@ -103,6 +103,7 @@ fn whatever_a_backend_answers_once_it_answers_well_all_is_done() {
         started: Started::Indeterminate {
             message: "no answer".to_owned(),
         },
+        task: Task::Running { progress: None },
         found,
         ..case.clone()
     };
