@@ -1,0 +1,213 @@
+//! The store under the world: keys with values, revisions, transactions, leases and watches, as
+//! etcd has them.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::Error;
+
+/// A store of keys, as one host is connected to it.
+///
+/// Each call blocks at most for the store's timeout, of its configuration. A store does not repeat a
+/// write whose answer was lost: that is [`Indeterminate`](crate::ErrorKind::Indeterminate).
+pub trait Store: Send + Sync + 'static {
+    /// Reads all entries whose keys begin with `prefix`, from one revision: `at`, or the newest.
+    /// It is linearisable: what was acknowledged before is read.
+    ///
+    /// # Errors
+    ///
+    /// [`Compacted`](crate::ErrorKind::Compacted) if `at` is not kept any more.
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error>;
+
+    /// Commits all writes of a transaction, or none: if all of its comparisons hold.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if a lease of a written key is gone,
+    /// [`Invalid`](crate::ErrorKind::Invalid) if it is larger than the store's
+    /// [`limits`](Self::limits), or writes one key twice.
+    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error>;
+
+    /// Returns how much one transaction can hold.
+    fn limits(&self) -> TransactionLimits;
+
+    /// Watches all keys that begin with `prefix`, for changes after the revision `after`.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`StoreWatch::next`].
+    fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error>;
+
+    /// Grants a lease that ends `ttl` after it was renewed last. A store may round up to its own
+    /// shortest time, and ends a lease late rather than early.
+    ///
+    /// # Errors
+    ///
+    /// When no lease was granted, or it is not known.
+    fn grant(&self, ttl: Duration) -> Result<LeaseId, Error>;
+
+    /// Renews a lease, and returns the time that it has from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if it is gone, with all keys of it.
+    fn renew(&self, lease: LeaseId) -> Result<Duration, Error>;
+
+    /// Ends a lease, and deletes all keys of it. A lease that is gone is no error.
+    ///
+    /// # Errors
+    ///
+    /// When it may not have ended.
+    fn revoke(&self, lease: LeaseId) -> Result<(), Error>;
+
+    /// Returns the members of the store itself, for diagnostics.
+    ///
+    /// # Errors
+    ///
+    /// When no member answers.
+    fn members(&self) -> Result<Vec<StoreMember>, Error>;
+}
+
+/// A watch of a [`Store`], which ends when it is dropped. It does not reconnect: after an error,
+/// begin another one after the last revision.
+pub trait StoreWatch: Send {
+    /// Returns the next event, or none within `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`Compacted`](crate::ErrorKind::Compacted) if changes are not kept any more that were not
+    /// delivered, [`Unavailable`](crate::ErrorKind::Unavailable) if the connection is lost. The
+    /// watch has then ended.
+    fn next(&mut self, timeout: Duration) -> Result<Option<WatchEvent>, Error>;
+}
+
+/// An event of a [`StoreWatch`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// All changes of one revision, by key. A key stands there at most once.
+    Changes {
+        /// The revision that made them.
+        revision: Revision,
+        /// The changes.
+        changes: Vec<Change>,
+    },
+    /// All changes up to this revision have been delivered. The first one comes as soon as the
+    /// watch is connected.
+    Progress(Revision),
+}
+
+/// A change of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has a new value.
+    Put(Entry),
+    /// It is deleted: by a writer, or with its lease.
+    Deleted(Vec<u8>),
+}
+
+/// The number of a state of the store. Each transaction that writes makes one. The first is 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The id of a lease, which the store gave. It is never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub i64);
+
+/// A key with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// The revision that made the key, since it was deleted last.
+    pub created: Revision,
+    /// The revision that wrote the value.
+    pub modified: Revision,
+    /// The lease with which it goes.
+    pub lease: Option<LeaseId>,
+}
+
+/// All entries of a prefix, as of one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The revision of the store, which is at least that of each entry.
+    pub revision: Revision,
+    /// The entries, by key.
+    pub entries: Vec<Entry>,
+}
+
+/// Writes that are made together, if all comparisons hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transaction {
+    /// The comparisons.
+    pub compares: Vec<Compare>,
+    /// The writes. A key is written once at most.
+    pub writes: Vec<Write>,
+}
+
+/// A comparison of a [`Transaction`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// There is no such key.
+    Absent(Vec<u8>),
+    /// The value of a key was written by this revision.
+    Modified(Vec<u8>, Revision),
+    /// A key has this value.
+    Value(Vec<u8>, Vec<u8>),
+}
+
+/// A write of a [`Transaction`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Sets a key, and the lease with which it goes.
+    Put {
+        /// The key.
+        key: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+        /// The lease with which it goes.
+        lease: Option<LeaseId>,
+    },
+    /// Deletes a key; a missing one is no error.
+    Delete(Vec<u8>),
+}
+
+/// What became of a [`Transaction`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// All is written, by this revision.
+    Written(Revision),
+    /// A comparison did not hold as of this revision, and nothing is written.
+    Stale(Revision),
+}
+
+/// How much one transaction can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionLimits {
+    /// The most comparisons, and the most writes. etcd's is 128 unless configured otherwise.
+    pub operations: usize,
+    /// The most bytes of keys and values. etcd's request has 1.5 MiB unless configured otherwise.
+    pub bytes: usize,
+}
+
+/// A member of the store itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreMember {
+    /// Its name, as it was configured.
+    pub name: String,
+    /// The addresses for clients.
+    pub endpoints: Vec<String>,
+    /// True if it is the leader; none if it did not answer.
+    pub is_leader: Option<bool>,
+    /// Bytes of its database; none if it did not answer.
+    pub size: Option<u64>,
+    /// Its words for what is wrong: alarms, or why it did not answer.
+    pub faults: Vec<String>,
+}
