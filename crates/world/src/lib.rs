@@ -6,6 +6,6 @@ mod store;
 
 pub use error::{Error, ErrorKind};
 pub use store::{
-    Change, Committed, Compare, Entry, LeaseId, Revision, Snapshot, Store, StoreMember, StoreWatch,
-    Transaction, TransactionLimits, WatchEvent, Write,
+    Committed, Compare, Entry, KeyChange, LeaseId, Revision, Snapshot, Store, StoreEvent,
+    StoreMember, StoreWatch, Transaction, TransactionLimits, Write,
 };

@@ -78,27 +78,27 @@ pub trait StoreWatch: Send {
     /// [`Compacted`](crate::ErrorKind::Compacted) if changes are not kept any more that were not
     /// delivered, [`Unavailable`](crate::ErrorKind::Unavailable) if the connection is lost. The
     /// watch has then ended.
-    fn next(&mut self, timeout: Duration) -> Result<Option<WatchEvent>, Error>;
+    fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error>;
 }
 
 /// An event of a [`StoreWatch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WatchEvent {
+pub enum StoreEvent {
     /// All changes of one revision, by key. A key stands there at most once.
     Changes {
         /// The revision that made them.
         revision: Revision,
         /// The changes.
-        changes: Vec<Change>,
+        changes: Vec<KeyChange>,
     },
-    /// All changes up to this revision have been delivered. The first one comes as soon as the
-    /// watch is connected.
+    /// All changes up to this revision have been delivered. The first event is one of these, of
+    /// the revision that the watch began after or of a later one: it is connected.
     Progress(Revision),
 }
 
 /// A change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum KeyChange {
     /// It has a new value.
     Put(Entry),
     /// It is deleted: by a writer, or with its lease.
