@@ -4,27 +4,27 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// A store of keys, as one host is connected to it.
 ///
 /// Each call blocks at most for the store's timeout, of its configuration. A store does not repeat a
-/// write whose answer was lost: that is [`Indeterminate`](crate::ErrorKind::Indeterminate).
+/// write whose answer was lost: that is [`Indeterminate`](ErrorKind::Indeterminate).
 pub trait Store: Send + Sync + 'static {
     /// Reads all entries whose keys begin with `prefix`, from one revision: `at`, or the newest.
     /// It is linearisable: what was acknowledged before is read.
     ///
     /// # Errors
     ///
-    /// [`Compacted`](crate::ErrorKind::Compacted) if `at` is not kept any more.
+    /// [`Compacted`](ErrorKind::Compacted) if `at` is not kept any more.
     fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error>;
 
     /// Commits all writes of a transaction, or none: if all of its comparisons hold.
     ///
     /// # Errors
     ///
-    /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if a lease of a written key is gone,
-    /// [`Invalid`](crate::ErrorKind::Invalid) if it is larger than the store's
+    /// [`LeaseEnded`](ErrorKind::LeaseEnded) if a lease of a written key is gone,
+    /// [`Invalid`](ErrorKind::Invalid) if it is larger than the store's
     /// [`limits`](Self::limits), or writes one key twice.
     fn commit(&self, transaction: &Transaction) -> Result<Committed, Error>;
 
@@ -50,7 +50,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if it is gone, with all keys of it.
+    /// [`LeaseEnded`](ErrorKind::LeaseEnded) if it is gone, with all keys of it.
     fn renew(&self, lease: LeaseId) -> Result<Duration, Error>;
 
     /// Ends a lease, and deletes all keys of it. A lease that is gone is no error.
@@ -75,8 +75,8 @@ pub trait StoreWatch: Send {
     ///
     /// # Errors
     ///
-    /// [`Compacted`](crate::ErrorKind::Compacted) if changes are not kept any more that were not
-    /// delivered, [`Unavailable`](crate::ErrorKind::Unavailable) if the connection is lost. The
+    /// [`Compacted`](ErrorKind::Compacted) if changes are not kept any more that were not
+    /// delivered, [`Unavailable`](ErrorKind::Unavailable) if the connection is lost. The
     /// watch has then ended.
     fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error>;
 }
@@ -210,4 +210,76 @@ pub struct StoreMember {
     pub size: Option<u64>,
     /// Its words for what is wrong: alarms, or why it did not answer.
     pub faults: Vec<String>,
+}
+
+impl Compare {
+    /// Returns the key.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Compare::Absent(key) | Compare::Modified(key, _) | Compare::Value(key, _) => key,
+        }
+    }
+}
+
+impl Write {
+    /// Returns the key.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Write::Put { key, .. } | Write::Delete(key) => key,
+        }
+    }
+
+    /// Returns the bytes of key and value.
+    pub fn size(&self) -> usize {
+        match self {
+            Write::Put { key, value, .. } => key.len() + value.len(),
+            Write::Delete(key) => key.len(),
+        }
+    }
+}
+
+impl KeyChange {
+    /// Returns the key.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            KeyChange::Put(entry) => &entry.key,
+            KeyChange::Deleted(key) => key,
+        }
+    }
+}
+
+impl Transaction {
+    /// Checks that a store with these limits can commit the transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if it is larger, or writes one key twice.
+    pub fn check(&self, limits: TransactionLimits) -> Result<(), Error> {
+        let operations = self.compares.len().max(self.writes.len());
+        let compared = self.compares.iter().map(|it| match it {
+            Compare::Value(key, value) => key.len() + value.len(),
+            other => other.key().len(),
+        });
+        let bytes = compared
+            .chain(self.writes.iter().map(Write::size))
+            .sum::<usize>();
+        if operations > limits.operations || bytes > limits.bytes {
+            let message = format!(
+                "a transaction has {operations} operations and {bytes} bytes; the store takes {} \
+                 and {}: split it",
+                limits.operations, limits.bytes
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut keys: Vec<&[u8]> = self.writes.iter().map(Write::key).collect();
+        keys.sort_unstable();
+        if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!(
+                "{}: written twice in one transaction",
+                twice[0].escape_ascii()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
 }

@@ -1,0 +1,296 @@
+//! The embedded store: for one process, in memory or in a file.
+
+mod durable;
+mod mvcc;
+mod watch;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::access::Access;
+use crate::{
+    Committed, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreMember, StoreWatch,
+    Transaction, TransactionLimits,
+};
+use durable::Durable;
+use mvcc::Mvcc;
+use watch::EmbeddedWatch;
+
+/// The embedded store, for one process: in memory, or in a file that only one process opens.
+///
+/// It keeps the last 10,000 revisions, so that watches can resume; a file keeps the newest alone,
+/// and a watch that resumes after the file was opened anew begins with a new snapshot, unless it
+/// had seen all. Leases go on with their full time when the file is opened. Clones are handles of
+/// the same store.
+#[derive(Clone)]
+pub struct Embedded(Arc<Shared>);
+
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// Notified at each new revision, and when the clock is moved.
+    changed: Condvar,
+}
+
+struct State {
+    mvcc: Mvcc,
+    durable: Option<Durable>,
+    clock: Clock,
+    /// A failed write of the file: what it holds is unknown from then on.
+    broken: Option<Error>,
+}
+
+/// The time by which leases end.
+enum Clock {
+    Monotonic(Instant),
+    Manual(Duration),
+}
+
+/// The sizes of one transaction, those of etcd's defaults.
+const LIMITS: TransactionLimits = TransactionLimits {
+    operations: 128,
+    bytes: 1 << 20,
+};
+
+impl Embedded {
+    /// Makes an empty store in memory.
+    pub fn in_memory() -> Embedded {
+        Embedded::new(Mvcc::default(), None, Clock::Monotonic(Instant::now()))
+    }
+
+    /// Makes an empty store in memory whose leases end by [`advance`](Self::advance) alone: for
+    /// tests and simulations.
+    pub fn with_manual_clock() -> Embedded {
+        Embedded::new(Mvcc::default(), None, Clock::Manual(Duration::ZERO))
+    }
+
+    /// Opens the store in a file, and creates the file if it does not exist. A commit that was
+    /// acknowledged survives a crash of the machine.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, is open in another process, or is no such store.
+    pub fn open(path: impl AsRef<Path>) -> Result<Embedded, Error> {
+        let (durable, mvcc) = Durable::open(path.as_ref())?;
+        let clock = Clock::Monotonic(Instant::now());
+        Ok(Embedded::new(mvcc, Some(durable), clock))
+    }
+
+    /// The same on a storage of the caller, with a clock that [`advance`](Self::advance) moves.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn open_on(backend: impl redb::StorageBackend) -> Result<Embedded, Error> {
+        let (durable, mvcc) = Durable::open_on(backend)?;
+        let clock = Clock::Manual(Duration::ZERO);
+        Ok(Embedded::new(mvcc, Some(durable), clock))
+    }
+
+    fn new(mvcc: Mvcc, durable: Option<Durable>, clock: Clock) -> Embedded {
+        let state = State {
+            mvcc,
+            durable,
+            clock,
+            broken: None,
+        };
+        Embedded(Arc::new(Shared {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }))
+    }
+
+    /// Returns a connection that may read and write everything: an operator's.
+    pub fn connect(&self) -> Arc<dyn Store> {
+        self.connection(None)
+    }
+
+    /// Returns a connection that may do what `access` grants, such as that of a host:
+    /// [`Access::of_host`].
+    pub fn connect_with(&self, access: Access) -> Arc<dyn Store> {
+        self.connection(Some(access))
+    }
+
+    fn connection(&self, access: Option<Access>) -> Arc<dyn Store> {
+        let shared = Arc::clone(&self.0);
+        Arc::new(Connection { shared, access })
+    }
+
+    /// Forgets what was before a revision: older ones cannot be read or watched any more. A
+    /// revision that is newer than the newest stands for that.
+    pub fn compact(&self, before: Revision) {
+        self.0.lock().mvcc.compact(before);
+    }
+
+    /// Moves the clock of a store that was made [with a manual one](Self::with_manual_clock).
+    /// Leases whose time is over end. On another store it does nothing.
+    pub fn advance(&self, by: Duration) {
+        if let Clock::Manual(now) = &mut self.0.lock().clock {
+            *now += by;
+        }
+        drop(self.0.current());
+        self.0.changed.notify_all();
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Embedded(..)")
+    }
+}
+
+impl State {
+    fn now(&self) -> Duration {
+        match self.clock {
+            Clock::Monotonic(start) => start.elapsed(),
+            Clock::Manual(now) => now,
+        }
+    }
+
+    /// Ends the leases whose time is over: each in a revision of its own.
+    fn end_leases(&mut self) -> Result<bool, Error> {
+        let mut any = false;
+        while let Some(lease) = self.mvcc.overdue(self.now()) {
+            self.end_lease(lease)?;
+            any = true;
+        }
+        Ok(any)
+    }
+
+    fn end_lease(&mut self, lease: LeaseId) -> Result<(), Error> {
+        let batch = self.mvcc.ended(lease);
+        self.install(batch)
+    }
+
+    /// Writes to the file first: what is read has survived.
+    fn install(&mut self, batch: mvcc::Batch) -> Result<(), Error> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        if let Some(durable) = &self.durable
+            && let Err(error) = durable.commit(&batch)
+        {
+            let message = format!("a write may have taken effect: {error}");
+            self.broken = Some(error);
+            return Err(Error::new(ErrorKind::Indeterminate, message));
+        }
+        let now = self.now();
+        self.mvcc.install(batch, now);
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock leaves the state as it was, or as it should be: `install` does not
+        // fail half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state as of now.
+    fn current(&self) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = self.lock();
+        if state.end_leases()? {
+            self.changed.notify_all();
+        }
+        Ok(state)
+    }
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    access: Option<Access>,
+}
+
+impl Connection {
+    fn check(&self, is_allowed: impl Fn(&Access) -> bool, what: &[u8]) -> Result<(), Error> {
+        if self.access.as_ref().is_none_or(is_allowed) {
+            return Ok(());
+        }
+        let what = what.escape_ascii();
+        let message = format!("{what}: the store's access control refuses it to this host");
+        Err(Error::new(ErrorKind::Denied, message))
+    }
+
+    fn check_read(&self, prefix: &[u8]) -> Result<(), Error> {
+        self.check(|access| access.can_read(prefix), prefix)
+    }
+}
+
+impl Store for Connection {
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+        self.check_read(prefix)?;
+        self.shared.current()?.mvcc.read(prefix, at)
+    }
+
+    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+        for compare in &transaction.compares {
+            self.check_read(compare.key())?;
+        }
+        for write in &transaction.writes {
+            self.check(|access| access.can_write(write.key()), write.key())?;
+        }
+        transaction.check(LIMITS)?;
+        let mut state = self.shared.current()?;
+        let Some(batch) = state.mvcc.prepare(transaction)? else {
+            return Ok(Committed::Stale(state.mvcc.revision()));
+        };
+        state.install(batch)?;
+        self.shared.changed.notify_all();
+        Ok(Committed::Written(state.mvcc.revision()))
+    }
+
+    fn limits(&self) -> TransactionLimits {
+        LIMITS
+    }
+
+    fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error> {
+        self.check_read(prefix)?;
+        let shared = Arc::clone(&self.shared);
+        Ok(Box::new(EmbeddedWatch::new(shared, prefix, after)))
+    }
+
+    fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
+        if ttl.is_zero() {
+            let message = "a lease has no time to live; give at least a millisecond";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut state = self.shared.current()?;
+        let (lease, batch) = state.mvcc.granted(ttl);
+        state.install(batch)?;
+        // A watch that sleeps until the next lease ends has another one to wait for.
+        self.shared.changed.notify_all();
+        Ok(lease)
+    }
+
+    fn renew(&self, lease: LeaseId) -> Result<Duration, Error> {
+        let mut state = self.shared.current()?;
+        let now = state.now();
+        state.mvcc.renew(lease, now)
+    }
+
+    fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
+        let mut state = self.shared.current()?;
+        for key in state.mvcc.keys_of(lease) {
+            self.check(|access| access.can_write(key), key)?;
+        }
+        state.end_lease(lease)?;
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    fn members(&self) -> Result<Vec<StoreMember>, Error> {
+        let state = self.shared.current()?;
+        let size = match &state.durable {
+            Some(durable) => durable.size(),
+            None => Some(state.mvcc.size()),
+        };
+        let broken = state.broken.iter();
+        Ok(vec![StoreMember {
+            name: "embedded".into(),
+            endpoints: Vec::new(),
+            is_leader: Some(true),
+            size,
+            faults: broken.map(Error::to_string).collect(),
+        }])
+    }
+}

@@ -1,0 +1,293 @@
+//! Keys with all their values since the last compaction, leases, and the log that watches read.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{
+    Compare, Entry, Error, ErrorKind, KeyChange, LeaseId, Revision, Snapshot, Transaction, Write,
+};
+
+/// How many revisions are kept for watches.
+const KEPT_REVISIONS: usize = 10_000;
+
+#[derive(Default)]
+pub(crate) struct Mvcc {
+    /// The newest revision; 0 counts as 1, which an empty store has.
+    revision: Revision,
+    /// The oldest revision that can be read, and after which can be watched.
+    compacted: Revision,
+    /// The values of each key since then, the oldest first; `None`: deleted.
+    keys: BTreeMap<Vec<u8>, Vec<(Revision, Option<Arc<Entry>>)>>,
+    log: VecDeque<(Revision, Vec<KeyChange>)>,
+    leases: BTreeMap<LeaseId, Lease>,
+    last_lease: i64,
+}
+
+#[derive(Default)]
+struct Lease {
+    ttl: Duration,
+    ends: Duration,
+    keys: BTreeSet<Vec<u8>>,
+}
+
+/// What one commit changes.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) revision: Revision,
+    pub(crate) changes: Vec<KeyChange>,
+    pub(crate) granted: Option<(LeaseId, Duration)>,
+    pub(crate) ended: Option<LeaseId>,
+}
+
+impl Mvcc {
+    /// What a file holds: entries, leases, the newest revision and the last lease.
+    pub(crate) fn load(
+        revision: Revision,
+        last_lease: i64,
+        entries: Vec<Entry>,
+        leases: Vec<(LeaseId, Duration)>,
+    ) -> Mvcc {
+        let mut mvcc = Mvcc {
+            revision,
+            compacted: revision,
+            last_lease,
+            ..Mvcc::default()
+        };
+        for granted in leases {
+            mvcc.add_lease(granted, Duration::ZERO);
+        }
+        for entry in entries {
+            if let Some(lease) = entry.lease.and_then(|lease| mvcc.leases.get_mut(&lease)) {
+                lease.keys.insert(entry.key.clone());
+            }
+            let versions = vec![(entry.modified, Some(Arc::new(entry)))];
+            if let Some((_, Some(entry))) = versions.first() {
+                mvcc.keys.insert(entry.key.clone(), versions);
+            }
+        }
+        mvcc
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision.max(Revision(1))
+    }
+
+    fn compacted_error(&self, asked: Revision) -> Error {
+        let message = format!(
+            "revision {asked} is compacted, the oldest is {}: read anew",
+            self.compacted
+        );
+        Error::new(ErrorKind::Compacted, message)
+    }
+
+    pub(crate) fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+        let revision = at.unwrap_or(self.revision());
+        if revision > self.revision() {
+            let message = format!("revision {revision} is not written yet");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if revision < self.compacted {
+            return Err(self.compacted_error(revision));
+        }
+        let keys = self.keys.range(prefix.to_vec()..);
+        let keys = keys.take_while(|(key, _)| key.starts_with(prefix));
+        let at = keys.filter_map(|(_, versions)| {
+            let (_, entry) = versions.iter().rfind(|(at, _)| *at <= revision)?;
+            entry.as_deref().cloned()
+        });
+        Ok(Snapshot {
+            revision,
+            entries: at.collect(),
+        })
+    }
+
+    fn newest(&self, key: &[u8]) -> Option<&Arc<Entry>> {
+        self.keys.get(key)?.last()?.1.as_ref()
+    }
+
+    fn holds(&self, compare: &Compare) -> bool {
+        match compare {
+            Compare::Absent(key) => self.newest(key).is_none(),
+            Compare::Modified(key, at) => self.newest(key).is_some_and(|it| it.modified == *at),
+            Compare::Value(key, value) => self.newest(key).is_some_and(|it| it.value == *value),
+        }
+    }
+
+    /// What a transaction changes; none if a comparison does not hold.
+    pub(crate) fn prepare(&self, transaction: &Transaction) -> Result<Option<Batch>, Error> {
+        if !transaction.compares.iter().all(|it| self.holds(it)) {
+            return Ok(None);
+        }
+        let revision = Revision(self.revision().0 + 1);
+        let mut changes = Vec::new();
+        for write in &transaction.writes {
+            let before = self.newest(write.key());
+            match write {
+                Write::Put { key, value, lease } => {
+                    if let Some(lease) = lease.filter(|it| !self.leases.contains_key(it)) {
+                        return Err(lease_ended(lease));
+                    }
+                    changes.push(KeyChange::Put(Entry {
+                        key: key.clone(),
+                        value: value.clone(),
+                        created: before.map_or(revision, |it| it.created),
+                        modified: revision,
+                        lease: *lease,
+                    }));
+                }
+                Write::Delete(key) if before.is_some() => {
+                    changes.push(KeyChange::Deleted(key.clone()));
+                }
+                Write::Delete(_) => {}
+            }
+        }
+        changes.sort_by(|a, b| a.key().cmp(b.key()));
+        Ok(Some(self.batch(changes)))
+    }
+
+    /// A batch with a revision of its own, if it has changes.
+    fn batch(&self, changes: Vec<KeyChange>) -> Batch {
+        let next = u64::from(!changes.is_empty());
+        Batch {
+            revision: Revision(self.revision().0 + next),
+            changes,
+            ..Batch::default()
+        }
+    }
+
+    pub(crate) fn granted(&self, ttl: Duration) -> (LeaseId, Batch) {
+        let lease = LeaseId(self.last_lease + 1);
+        let mut batch = self.batch(Vec::new());
+        batch.granted = Some((lease, ttl));
+        (lease, batch)
+    }
+
+    /// What the end of a lease changes.
+    pub(crate) fn ended(&self, lease: LeaseId) -> Batch {
+        let keys = self.keys_of(lease).cloned().map(KeyChange::Deleted);
+        let mut batch = self.batch(keys.collect());
+        batch.ended = Some(lease);
+        batch
+    }
+
+    /// A lease whose time is over.
+    pub(crate) fn overdue(&self, now: Duration) -> Option<LeaseId> {
+        let mut leases = self.leases.iter();
+        leases.find(|(_, it)| it.ends <= now).map(|(id, _)| *id)
+    }
+
+    /// How long it is until the next lease ends, unless it is renewed.
+    pub(crate) fn next_end(&self, now: Duration) -> Option<Duration> {
+        let ends = self.leases.values().map(|it| it.ends).min()?;
+        Some(ends.saturating_sub(now))
+    }
+
+    pub(crate) fn keys_of(&self, lease: LeaseId) -> impl Iterator<Item = &Vec<u8>> {
+        self.leases.get(&lease).into_iter().flat_map(|it| &it.keys)
+    }
+
+    pub(crate) fn renew(&mut self, lease: LeaseId, now: Duration) -> Result<Duration, Error> {
+        let Some(it) = self.leases.get_mut(&lease) else {
+            return Err(lease_ended(lease));
+        };
+        it.ends = now + it.ttl;
+        Ok(it.ttl)
+    }
+
+    fn add_lease(&mut self, (id, ttl): (LeaseId, Duration), now: Duration) {
+        self.last_lease = self.last_lease.max(id.0);
+        let lease = Lease {
+            ttl,
+            ends: now + ttl,
+            keys: BTreeSet::new(),
+        };
+        self.leases.insert(id, lease);
+    }
+
+    pub(crate) fn install(&mut self, batch: Batch, now: Duration) {
+        if let Some(granted) = batch.granted {
+            self.add_lease(granted, now);
+        }
+        for change in &batch.changes {
+            let key = change.key();
+            let before = self.newest(key).and_then(|it| it.lease);
+            if let Some(lease) = before.and_then(|lease| self.leases.get_mut(&lease)) {
+                lease.keys.remove(key);
+            }
+            let entry = match change {
+                KeyChange::Put(entry) => {
+                    if let Some(lease) = entry.lease.and_then(|it| self.leases.get_mut(&it)) {
+                        lease.keys.insert(key.to_vec());
+                    }
+                    Some(Arc::new(entry.clone()))
+                }
+                KeyChange::Deleted(_) => None,
+            };
+            let versions = self.keys.entry(key.to_vec()).or_default();
+            versions.push((batch.revision, entry));
+        }
+        if let Some(lease) = batch.ended {
+            self.leases.remove(&lease);
+        }
+        self.revision = batch.revision;
+        if !batch.changes.is_empty() {
+            self.log.push_back((batch.revision, batch.changes));
+        }
+        // Twice as many are let grow, so that each compaction frees as much as it walks.
+        if self.log.len() >= 2 * KEPT_REVISIONS {
+            self.compact(Revision(self.revision.0 - KEPT_REVISIONS as u64));
+        }
+    }
+
+    pub(crate) fn compact(&mut self, before: Revision) {
+        let before = before.min(self.revision());
+        if before <= self.compacted {
+            return;
+        }
+        self.compacted = before;
+        while self.log.front().is_some_and(|(at, _)| *at <= before) {
+            self.log.pop_front();
+        }
+        self.keys.retain(|_, versions| {
+            let kept = versions.iter().rposition(|(at, _)| *at <= before);
+            versions.drain(..kept.unwrap_or(0));
+            versions.len() > 1 || versions.iter().any(|(_, entry)| entry.is_some())
+        });
+    }
+
+    /// The next changes of a prefix after a revision, and up to where there is none other.
+    pub(crate) fn changes_after(
+        &self,
+        prefix: &[u8],
+        after: Revision,
+    ) -> Result<Option<(Revision, Vec<KeyChange>)>, Error> {
+        if after < self.compacted {
+            return Err(self.compacted_error(after));
+        }
+        let from = self.log.partition_point(|(at, _)| *at <= after);
+        let mut batches = self.log.range(from..);
+        Ok(batches.find_map(|(at, changes)| {
+            let matching = changes.iter().filter(|it| it.key().starts_with(prefix));
+            let matching: Vec<KeyChange> = matching.cloned().collect();
+            (!matching.is_empty()).then_some((*at, matching))
+        }))
+    }
+
+    /// Bytes of keys and values.
+    pub(crate) fn size(&self) -> u64 {
+        let versions = self.keys.values().flatten();
+        let entries = versions.filter_map(|(_, entry)| entry.as_ref());
+        entries
+            .map(|it| (it.key.len() + it.value.len()) as u64)
+            .sum()
+    }
+}
+
+fn lease_ended(lease: LeaseId) -> Error {
+    let message = format!(
+        "lease {:x} has ended, and all keys of it: grant another",
+        lease.0
+    );
+    Error::new(ErrorKind::LeaseEnded, message)
+}

@@ -1,0 +1,208 @@
+//! The fixture of the embedded store, and the gate between a store and its users.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use super::Fixture;
+use crate::{
+    Access, Committed, Embedded, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreEvent,
+    StoreMember, StoreWatch, Transaction, TransactionLimits,
+};
+
+/// The embedded store, with a clock that the test moves, behind gates.
+#[derive(Debug)]
+pub struct EmbeddedFixture {
+    store: Embedded,
+    gates: Mutex<BTreeMap<String, Arc<Gate>>>,
+}
+
+impl EmbeddedFixture {
+    /// Makes an empty store in memory.
+    pub fn new() -> EmbeddedFixture {
+        EmbeddedFixture::on(Embedded::with_manual_clock())
+    }
+
+    /// Makes a fixture of a store, whose clock is a manual one.
+    pub fn on(store: Embedded) -> EmbeddedFixture {
+        EmbeddedFixture {
+            store,
+            gates: Mutex::default(),
+        }
+    }
+
+    fn gate(&self, host: &str) -> Arc<Gate> {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(gates.entry(host.to_owned()).or_default())
+    }
+}
+
+impl Default for EmbeddedFixture {
+    fn default() -> EmbeddedFixture {
+        EmbeddedFixture::new()
+    }
+}
+
+impl Fixture for EmbeddedFixture {
+    fn prefix(&self) -> String {
+        "/test".into()
+    }
+
+    fn store(&self, host: &str) -> Arc<dyn Store> {
+        self.gate(host).around(self.store.connect())
+    }
+
+    fn restricted(&self, host: &str, access: &Access) -> Option<Arc<dyn Store>> {
+        let store = self.store.connect_with(access.clone());
+        Some(self.gate(host).around(store))
+    }
+
+    fn compact(&self, before: Revision) -> Result<(), Error> {
+        self.store.compact(before);
+        Ok(())
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn pass(&self, time: Duration) {
+        self.store.advance(time);
+    }
+
+    fn cut(&self, host: &str) -> bool {
+        self.gate(host).close();
+        true
+    }
+
+    fn heal(&self, host: &str) {
+        self.gate(host).open();
+    }
+
+    fn restart(&self) -> bool {
+        let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.values().for_each(|gate| gate.break_watches());
+        true
+    }
+}
+
+/// A gate between a store and its users: what a network is. While it is closed each call fails as
+/// [unavailable](ErrorKind::Unavailable), and each watch ends.
+#[derive(Debug, Default)]
+pub struct Gate {
+    is_closed: AtomicBool,
+    /// Counts up when the watches break.
+    epoch: AtomicU64,
+    /// Held while a call runs; closing waits for it.
+    calls: RwLock<()>,
+}
+
+impl Gate {
+    /// Returns a store whose calls pass through the gate.
+    pub fn around(self: &Arc<Gate>, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        let gate = Arc::clone(self);
+        Arc::new(Gated { store, gate })
+    }
+
+    /// Closes the gate, after the calls that run.
+    pub fn close(&self) {
+        let _running = self.calls.write().unwrap_or_else(PoisonError::into_inner);
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.break_watches();
+    }
+
+    /// Opens the gate.
+    pub fn open(&self) {
+        self.is_closed.store(false, Ordering::SeqCst);
+    }
+
+    /// Ends the watches of now.
+    pub fn break_watches(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        match self.is_closed.load(Ordering::SeqCst) {
+            true => Err(unavailable()),
+            false => Ok(()),
+        }
+    }
+
+    fn through<T>(&self, call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let _call = self.calls.read().unwrap_or_else(PoisonError::into_inner);
+        self.check()?;
+        call()
+    }
+}
+
+fn unavailable() -> Error {
+    Error::new(ErrorKind::Unavailable, "the store cannot be reached")
+}
+
+struct Gated {
+    store: Arc<dyn Store>,
+    gate: Arc<Gate>,
+}
+
+impl Store for Gated {
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+        self.gate.through(|| self.store.read(prefix, at))
+    }
+
+    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+        self.gate.through(|| self.store.commit(transaction))
+    }
+
+    fn limits(&self) -> TransactionLimits {
+        self.store.limits()
+    }
+
+    fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error> {
+        let epoch = self.gate.epoch.load(Ordering::SeqCst);
+        let watch = self.gate.through(|| self.store.watch(prefix, after))?;
+        let gate = Arc::clone(&self.gate);
+        Ok(Box::new(GatedWatch { watch, gate, epoch }))
+    }
+
+    fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
+        self.gate.through(|| self.store.grant(ttl))
+    }
+
+    fn renew(&self, lease: LeaseId) -> Result<Duration, Error> {
+        self.gate.through(|| self.store.renew(lease))
+    }
+
+    fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
+        self.gate.through(|| self.store.revoke(lease))
+    }
+
+    fn members(&self) -> Result<Vec<StoreMember>, Error> {
+        self.gate.through(|| self.store.members())
+    }
+}
+
+struct GatedWatch {
+    watch: Box<dyn StoreWatch>,
+    gate: Arc<Gate>,
+    epoch: u64,
+}
+
+/// How soon a watch notices that its gate has closed.
+const SLICE: Duration = Duration::from_millis(10);
+
+impl StoreWatch for GatedWatch {
+    fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if self.gate.epoch.load(Ordering::SeqCst) != self.epoch {
+                return Err(unavailable());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let event = self.watch.next(left.min(SLICE))?;
+            if event.is_some() || left.is_zero() {
+                return Ok(event);
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The contract, on the embedded store in memory and in a file.
+#![allow(clippy::unwrap_used)]
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use redb::backends::InMemoryBackend;
+use trueup_world::Embedded;
+use trueup_world::testing::{EmbeddedFixture, Test, store_contract};
+
+fn memory() -> Embedded {
+    Embedded::with_manual_clock()
+}
+
+fn file() -> Embedded {
+    Embedded::open_on(InMemoryBackend::new()).unwrap()
+}
+
+fn trials(name: &str, store: fn() -> Embedded, tests: Vec<Test>) -> impl Iterator<Item = Trial> {
+    tests.into_iter().map(move |(test_name, test)| {
+        let run = move || {
+            test(&EmbeddedFixture::on(store()));
+            Ok(())
+        };
+        Trial::test(format!("{name}::{test_name}"), run)
+    })
+}
+
+fn main() -> ExitCode {
+    let stores: [(_, fn() -> Embedded); 2] = [("memory", memory), ("file", file)];
+    let tests = stores.map(|(name, store)| trials(name, store, store_contract()));
+    let tests = tests.into_iter().flatten().collect();
+    libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
+}
