@@ -5,14 +5,25 @@
 mod access;
 mod embedded;
 mod error;
+mod keys;
+mod resources;
+mod session;
 mod store;
+mod strings;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod watch;
+mod world;
 
 pub use access::Access;
 pub use embedded::Embedded;
 pub use error::{Error, ErrorKind};
+pub use keys::{Recipient, ResourceKey};
+pub use resources::{Collected, Export, Filter, Resource};
+pub use session::{Exported, Keeper, Renewed, Session, SessionEvent, SessionStatus};
 pub use store::{
     Committed, Compare, Entry, KeyChange, LeaseId, Revision, Snapshot, Store, StoreEvent,
     StoreMember, StoreWatch, Transaction, TransactionLimits, Write,
 };
+pub use watch::{Event, View, Watch, WatchConfig};
+pub use world::{Change, World};

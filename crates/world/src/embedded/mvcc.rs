@@ -18,11 +18,13 @@ pub(crate) struct Mvcc {
     /// The oldest revision that can be read, and after which can be watched.
     compacted: Revision,
     /// The values of each key since then, the oldest first; `None`: deleted.
-    keys: BTreeMap<Vec<u8>, Vec<(Revision, Option<Arc<Entry>>)>>,
+    keys: BTreeMap<Vec<u8>, Vec<Version>>,
     log: VecDeque<(Revision, Vec<KeyChange>)>,
     leases: BTreeMap<LeaseId, Lease>,
     last_lease: i64,
 }
+
+type Version = (Revision, Option<Arc<Entry>>);
 
 #[derive(Default)]
 struct Lease {

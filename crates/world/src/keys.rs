@@ -1,0 +1,406 @@
+//! The keys of the world in its store. Readers and writers of a key follow from its prefix, so that
+//! access control by ranges, such as etcd's roles, confines a host:
+//!
+//! | keys, below the prefix | read by | written by |
+//! |---|---|---|
+//! | `resources/<recipient>/<exporter>/<kind>/<name>` | the recipient; all, if it is `*` | the exporter |
+//! | `hosts/<host>/session`, `generation`, `strings/<namespace>`, `offers/<scheduler>` | all | the host |
+//! | `private/<host>/recipients/<recipient>` | the host | the host |
+//! | `shared/strings/<namespace>`, `leaders/<scheduler>`, `choices/<scheduler>` | all | all |
+//! | `cluster/deploys/<number>`, `chunks/<hash>`, `size` | all | an operator |
+//!
+//! Each part is encoded: letters, digits, `.`, `_`, `:` and `-` stand for themselves, each other
+//! byte is `%` and two digits, and an empty part is `%`. So no part holds a slash, each byte
+//! round-trips, and a prefix that ends with a slash holds whole parts.
+
+use std::fmt;
+
+use crate::{Access, Error, ErrorKind};
+
+/// The longest part of a key, in bytes as it is encoded.
+pub(crate) const LONGEST_PART: usize = 1024;
+
+/// The host, or all hosts, that an export is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Recipient {
+    /// All hosts.
+    Any,
+    /// The host of this name.
+    Host(String),
+}
+
+/// The key of an exported resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceKey {
+    /// The host that exports it.
+    pub exporter: String,
+    /// The hosts that it is for.
+    pub recipient: Recipient,
+    /// Its kind, such as `route`.
+    pub kind: String,
+    /// Its name: any bytes.
+    pub name: Vec<u8>,
+}
+
+impl fmt::Display for Recipient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Recipient::Any => f.write_str("any"),
+            Recipient::Host(host) => f.write_str(host),
+        }
+    }
+}
+
+impl fmt::Display for ResourceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = (&self.kind, self.name.escape_ascii());
+        write!(
+            f,
+            "{kind} {name} of {} for {}",
+            self.exporter, self.recipient
+        )
+    }
+}
+
+/// The keys below a prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(crate) fn new(prefix: &str) -> Result<Keys, Error> {
+        let prefix = prefix.trim_end_matches('/');
+        if prefix.is_empty() || prefix.len() > LONGEST_PART {
+            let message = format!("prefix {prefix:?}: give one of 1 to {LONGEST_PART} bytes");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let prefix = prefix.to_owned();
+        Ok(Keys { prefix })
+    }
+
+    /// A key of fixed words, and of parts that are encoded.
+    fn join(&self, parts: &[Part<'_>]) -> Vec<u8> {
+        let mut key = self.prefix.clone().into_bytes();
+        for part in parts {
+            key.push(b'/');
+            match part {
+                Part::Word(word) => key.extend_from_slice(word.as_bytes()),
+                Part::Name(name) => encode(name, &mut key),
+            }
+        }
+        key
+    }
+
+    /// The prefix of all keys behind these parts.
+    fn below(&self, parts: &[Part<'_>]) -> Vec<u8> {
+        let mut key = self.join(parts);
+        key.push(b'/');
+        key
+    }
+
+    pub(crate) fn resources_of(&self, recipient: &Recipient, exporter: &str) -> Vec<u8> {
+        let recipient = recipient_part(recipient);
+        self.below(&[Part::Word("resources"), recipient, name(exporter)])
+    }
+
+    pub(crate) fn resources_for(&self, recipient: &Recipient) -> Vec<u8> {
+        self.below(&[Part::Word("resources"), recipient_part(recipient)])
+    }
+
+    pub(crate) fn resource(&self, key: &ResourceKey) -> Vec<u8> {
+        self.join(&[
+            Part::Word("resources"),
+            recipient_part(&key.recipient),
+            name(&key.exporter),
+            name(&key.kind),
+            Part::Name(&key.name),
+        ])
+    }
+
+    pub(crate) fn parse_resource(&self, key: &[u8]) -> Result<ResourceKey, Error> {
+        let parse = || {
+            let parts = self.parts(key, "resources/")?;
+            let [recipient, exporter, kind, name] = parts[..] else {
+                return None;
+            };
+            Some(ResourceKey {
+                recipient: match recipient {
+                    b"*" => Recipient::Any,
+                    host => Recipient::Host(decode_text(host)?),
+                },
+                exporter: decode_text(exporter)?,
+                kind: decode_text(kind)?,
+                name: decode(name)?,
+            })
+        };
+        parse().ok_or_else(|| malformed(key, "a resource's"))
+    }
+
+    pub(crate) fn recipients(&self, host: &str) -> Vec<u8> {
+        self.below(&[Part::Word("private"), name(host), Part::Word("recipients")])
+    }
+
+    pub(crate) fn recipient(&self, host: &str, recipient: &str) -> Vec<u8> {
+        let parts = [name(host), Part::Word("recipients"), name(recipient)];
+        self.join(&[&[Part::Word("private")], &parts[..]].concat())
+    }
+
+    pub(crate) fn parse_recipient(&self, host: &str, key: &[u8]) -> Option<String> {
+        decode_text(key.strip_prefix(&self.recipients(host)[..])?)
+    }
+
+    pub(crate) fn hosts(&self) -> Vec<u8> {
+        self.below(&[Part::Word("hosts")])
+    }
+
+    /// A key of a host: `session`, `generation`.
+    pub(crate) fn of_host(&self, host: &str, word: &'static str) -> Vec<u8> {
+        self.join(&[Part::Word("hosts"), name(host), Part::Word(word)])
+    }
+
+    /// A named key of a host: of its `strings`, its `offers`.
+    pub(crate) fn named_of_host(&self, host: &str, word: &'static str, it: &str) -> Vec<u8> {
+        self.join(&[Part::Word("hosts"), name(host), Part::Word(word), name(it)])
+    }
+
+    /// The host, the word, and the name of a key of a host, if it has one.
+    pub(crate) fn parse_host(&self, key: &[u8]) -> Result<(String, String, Option<String>), Error> {
+        let parse = || match self.parts(key, "hosts/")?[..] {
+            [host, word] => Some((decode_text(host)?, decode_text(word)?, None)),
+            [host, word, name] => Some((
+                decode_text(host)?,
+                decode_text(word)?,
+                Some(decode_text(name)?),
+            )),
+            _ => None,
+        };
+        parse().ok_or_else(|| malformed(key, "a host's"))
+    }
+
+    /// A key that all hosts write: of the `strings`, `leaders`, `choices`.
+    pub(crate) fn shared(&self, word: &'static str, it: &str) -> Vec<u8> {
+        self.join(&[Part::Word("shared"), Part::Word(word), name(it)])
+    }
+
+    /// The prefix of the deploys, or of their chunks.
+    pub(crate) fn cluster(&self, word: &'static str) -> Vec<u8> {
+        self.below(&[Part::Word("cluster"), Part::Word(word)])
+    }
+
+    pub(crate) fn size(&self) -> Vec<u8> {
+        self.join(&[Part::Word("cluster"), Part::Word("size")])
+    }
+
+    /// The encoded parts behind the prefix and a word.
+    fn parts<'a>(&self, key: &'a [u8], word: &str) -> Option<Vec<&'a [u8]>> {
+        let rest = key.strip_prefix(self.prefix.as_bytes())?;
+        let rest = rest.strip_prefix(b"/")?.strip_prefix(word.as_bytes())?;
+        Some(rest.split(|byte| *byte == b'/').collect())
+    }
+}
+
+impl Access {
+    /// What a host may do: read what is for it and for any, and what all may read; write what is
+    /// its own, exports for any among it, and for the hosts that are granted as `recipients`.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for an empty prefix, or one that is too long.
+    pub fn of_host(prefix: &str, host: &str, recipients: &[String]) -> Result<Access, Error> {
+        let keys = Keys::new(prefix)?;
+        let any = Recipient::Any;
+        let below = |words: &[Part<'_>]| keys.below(words);
+        let shared = below(&[Part::Word("shared")]);
+        let private = below(&[Part::Word("private"), name(host)]);
+        let to = |recipient: &Recipient| keys.resources_of(recipient, host);
+        let named = recipients.iter().map(|it| to(&Recipient::Host(it.clone())));
+        let named: Vec<Vec<u8>> = named.collect();
+        let own = below(&[Part::Word("hosts"), name(host)]);
+        let mut access = Access {
+            read: vec![
+                shared.clone(),
+                below(&[Part::Word("cluster")]),
+                keys.hosts(),
+                private.clone(),
+                keys.resources_for(&any),
+                keys.resources_for(&Recipient::Host(host.to_owned())),
+            ],
+            write: vec![shared, own, private, to(&any)],
+        };
+        access.read.extend_from_slice(&named);
+        access.write.extend(named);
+        Ok(access)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    Word(&'a str),
+    Name(&'a [u8]),
+}
+
+fn name(name: &str) -> Part<'_> {
+    Part::Name(name.as_bytes())
+}
+
+fn recipient_part(recipient: &Recipient) -> Part<'_> {
+    match recipient {
+        Recipient::Any => Part::Word("*"),
+        Recipient::Host(host) => name(host),
+    }
+}
+
+pub(crate) fn malformed(key: &[u8], what: &str) -> Error {
+    let message = format!("{}: is not {what} key", key.escape_ascii());
+    Error::new(ErrorKind::Malformed, message)
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._:-".contains(&byte)
+}
+
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
+fn encode(part: &[u8], key: &mut Vec<u8>) {
+    if part.is_empty() {
+        key.push(b'%');
+    }
+    for byte in part {
+        match is_plain(*byte) {
+            true => key.push(*byte),
+            false => {
+                let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+                key.push(b'%');
+                key.extend_from_slice(&digits);
+            }
+        }
+    }
+}
+
+/// Decodes what [`encode`] writes, and nothing else: a name has one key.
+fn decode(part: &[u8]) -> Option<Vec<u8>> {
+    if part == b"%" {
+        return Some(Vec::new());
+    }
+    let (mut rest, mut decoded) = (part, Vec::with_capacity(part.len()));
+    while let [first, behind @ ..] = rest {
+        let (byte, behind) = match (first, behind) {
+            (b'%', [high, low, behind @ ..]) => {
+                let digit = |byte| HEX.iter().position(|it| it == byte);
+                let byte = u8::try_from(digit(high)? << 4 | digit(low)?).ok()?;
+                ((!is_plain(byte)).then_some(byte)?, behind)
+            }
+            (byte, behind) => (is_plain(*byte).then_some(*byte)?, behind),
+        };
+        decoded.push(byte);
+        rest = behind;
+    }
+    (!decoded.is_empty()).then_some(decoded)
+}
+
+fn decode_text(part: &[u8]) -> Option<String> {
+    String::from_utf8(decode(part)?).ok()
+}
+
+/// Checks a name that becomes part of a key.
+pub(crate) fn check_part(what: &str, part: &[u8]) -> Result<(), Error> {
+    let escaped = part.iter().filter(|byte| !is_plain(**byte)).count();
+    if part.len() + 2 * escaped <= LONGEST_PART {
+        return Ok(());
+    }
+    let bytes = part.len();
+    let message = format!("{what} of {bytes} bytes: its key is longer than {LONGEST_PART} bytes");
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn recipient() -> impl Strategy<Value = Recipient> {
+        prop_oneof![Just(Recipient::Any), ".*".prop_map(Recipient::Host)]
+    }
+
+    prop_compose! {
+        fn key()(
+            exporter in ".*",
+            recipient in recipient(),
+            kind in ".*",
+            name in prop::collection::vec(any::<u8>(), 0..20),
+        ) -> ResourceKey {
+            ResourceKey { exporter, recipient, kind, name }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_key_round_trips(key in key()) {
+            let keys = Keys::new("/w").unwrap();
+            let encoded = keys.resource(&key);
+            prop_assert_eq!(keys.parse_resource(&encoded).unwrap(), key.clone());
+            prop_assert!(encoded.starts_with(&keys.resources_of(&key.recipient, &key.exporter)));
+        }
+
+        #[test]
+        fn a_parsed_key_is_the_one_that_is_written(part in "[*%0-9A-Fa-f/-]{0,6}") {
+            let keys = Keys::new("/w").unwrap();
+            let key = format!("/w/resources/{part}/a/k/n").into_bytes();
+            if let Ok(parsed) = keys.parse_resource(&key) {
+                prop_assert_eq!(keys.resource(&parsed), key);
+            }
+        }
+
+        #[test]
+        fn a_host_writes_no_key_of_another(a in ".{0,5}", b in ".{0,5}", key in key()) {
+            prop_assume!(a != b);
+            let keys = Keys::new("/w").unwrap();
+            let access = Access::of_host("/w", &a, &["c".into()]).unwrap();
+            let of_b = ResourceKey { exporter: b.clone(), ..key.clone() };
+            prop_assert!(!access.can_write(&keys.resource(&of_b)));
+            prop_assert!(!access.can_write(&keys.of_host(&b, "session")));
+            prop_assert!(!access.can_read(&keys.recipients(&b)));
+            let mut for_b = key;
+            for_b.recipient = Recipient::Host(b.clone());
+            let granted = b == "c" && for_b.exporter == a;
+            prop_assert_eq!(access.can_read(&keys.resource(&for_b)), granted);
+        }
+    }
+
+    #[test]
+    fn any_is_no_host_of_that_name() {
+        let keys = Keys::new("/w/").unwrap();
+        let all = keys.resources_for(&Recipient::Any);
+        assert_eq!(all, b"/w/resources/*/");
+        assert_eq!(
+            keys.resources_for(&Recipient::Host("*".into())),
+            b"/w/resources/%2A/"
+        );
+        assert_eq!(
+            keys.resources_for(&Recipient::Host("".into())),
+            b"/w/resources/%/"
+        );
+    }
+
+    #[test]
+    fn what_is_no_key_is_malformed() {
+        let keys = Keys::new("/w").unwrap();
+        for key in [
+            "",
+            "/w/resources/*/a/k",
+            "/w/resources/*/a/k/n/m",
+            "/w/resources/*/a/k/%2",
+            "/w/resources/*/a/k/%2a",
+            "/w/resources/*/a/k/%41",
+            "/w/resources/*/a//n",
+            "/w/resources/*/%FF/k/n",
+            "/x/resources/*/a/k/n",
+            "/w/hosts/a/session",
+        ] {
+            let error = keys.parse_resource(key.as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Malformed, "{key}");
+        }
+    }
+}

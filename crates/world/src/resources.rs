@@ -1,0 +1,218 @@
+//! Resources: what hosts export, and collect.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Entry, Error, Recipient, ResourceKey, Revision, World};
+
+/// An export, as its host declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// Its kind, such as `route`.
+    pub kind: String,
+    /// Its name: any bytes. Kind, name and recipient identify an export of a host.
+    pub name: Vec<u8>,
+    /// The hosts that it is for.
+    pub to: Recipient,
+    /// What it says.
+    pub data: Vec<u8>,
+    /// True if it outlives its exporter, until it is deleted.
+    pub persist: bool,
+}
+
+impl Export {
+    /// Makes an export for any host, which lives as long as its exporter.
+    pub fn new(
+        kind: impl Into<String>,
+        name: impl Into<Vec<u8>>,
+        data: impl Into<Vec<u8>>,
+    ) -> Export {
+        Export {
+            kind: kind.into(),
+            name: name.into(),
+            to: Recipient::Any,
+            data: data.into(),
+            persist: false,
+        }
+    }
+
+    /// Makes it be for one host.
+    #[must_use]
+    pub fn to(self, host: impl Into<String>) -> Export {
+        let to = Recipient::Host(host.into());
+        Export { to, ..self }
+    }
+
+    /// Makes it outlive its exporter.
+    #[must_use]
+    pub fn persist(self) -> Export {
+        Export {
+            persist: true,
+            ..self
+        }
+    }
+
+    /// Returns its key, as the export of a host.
+    pub fn key(&self, exporter: &str) -> ResourceKey {
+        ResourceKey {
+            exporter: exporter.to_owned(),
+            recipient: self.to.clone(),
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+        }
+    }
+}
+
+/// An exported resource, as it is in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// What it says: input from another host.
+    pub data: Vec<u8>,
+    /// The revision that wrote it.
+    pub revision: Revision,
+    /// True if it outlives its exporter.
+    pub persist: bool,
+}
+
+/// A filter of resources. A part that is none matches all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The kind.
+    pub kind: Option<String>,
+    /// The name.
+    pub name: Option<Vec<u8>>,
+    /// The host that exports it.
+    pub exporter: Option<String>,
+}
+
+impl Filter {
+    /// Returns the filter that matches all resources.
+    pub fn all() -> Filter {
+        Filter::default()
+    }
+
+    /// Returns the filter of a kind.
+    pub fn kind(kind: impl Into<String>) -> Filter {
+        let kind = Some(kind.into());
+        Filter {
+            kind,
+            ..Filter::default()
+        }
+    }
+
+    /// True if it matches a resource.
+    pub fn matches(&self, key: &ResourceKey) -> bool {
+        self.kind.as_ref().is_none_or(|it| *it == key.kind)
+            && self.name.as_ref().is_none_or(|it| *it == key.name)
+            && self.exporter.as_ref().is_none_or(|it| *it == key.exporter)
+    }
+}
+
+/// What was collected, as of one revision.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Collected {
+    /// The revision.
+    pub revision: Revision,
+    /// The resources that match.
+    pub resources: BTreeMap<ResourceKey, Resource>,
+    /// The hosts that are alive and have not declared all of their exports yet: of these a
+    /// resource may be missing that will come.
+    pub incomplete: BTreeSet<String>,
+    /// What is no resource, in words: another host's fault, which affects nothing else.
+    pub malformed: Vec<Error>,
+}
+
+impl World {
+    /// Returns the resources for this host and for any that match one of the filters, as of one
+    /// revision. No filter matches nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn collect(&self, filters: &[Filter]) -> Result<Collected, Error> {
+        let (revision, entries) = self.read_all(&self.collected_prefixes())?;
+        let mut collected = Collected {
+            revision,
+            ..Collected::default()
+        };
+        let mut marked = BTreeSet::new();
+        let hosts = self.keys.hosts();
+        for entry in entries {
+            if entry.key.starts_with(&hosts) {
+                match self.keys.parse_host(&entry.key) {
+                    Ok((host, word, None)) if word == "session" => {
+                        collected.incomplete.insert(host);
+                    }
+                    Ok((host, word, None)) if word == "generation" => {
+                        marked.insert(host);
+                    }
+                    Ok(_) => {}
+                    Err(error) => collected.malformed.push(error),
+                }
+                continue;
+            }
+            match self.keys.parse_resource(&entry.key) {
+                Ok(key) if filters.iter().any(|it| it.matches(&key)) => {
+                    collected.resources.insert(key, resource(&entry));
+                }
+                Ok(_) => {}
+                Err(error) => collected.malformed.push(error),
+            }
+        }
+        collected.incomplete.retain(|host| !marked.contains(host));
+        Ok(collected)
+    }
+
+    /// The prefixes of what this host can collect.
+    pub(crate) fn collected_prefixes(&self) -> [Vec<u8>; 3] {
+        let own = Recipient::Host(self.host().to_owned());
+        [
+            self.keys.resources_for(&Recipient::Any),
+            self.keys.resources_for(&own),
+            self.keys.hosts(),
+        ]
+    }
+
+    /// Returns what this host exports, as of one revision.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn exports(&self) -> Result<BTreeMap<ResourceKey, Resource>, Error> {
+        let entries = self.own_entries()?.1;
+        let own = entries.iter().filter_map(|entry| {
+            let key = self.keys.parse_resource(&entry.key).ok()?;
+            Some((key, resource(entry)))
+        });
+        Ok(own.collect())
+    }
+
+    /// The entries of this host's exports, and the recipients that it has written to before.
+    pub(crate) fn own_entries(&self) -> Result<(BTreeSet<String>, Vec<Entry>), Error> {
+        let recipients = self.keys.recipients(self.host());
+        loop {
+            let named = self.store.read(&recipients, None)?;
+            let of = |entry: &Entry| self.keys.parse_recipient(self.host(), &entry.key);
+            let hosts: BTreeSet<String> = named.entries.iter().filter_map(of).collect();
+            let own = |to: &Recipient| self.keys.resources_of(to, self.host());
+            let mut prefixes = vec![recipients.clone(), own(&Recipient::Any)];
+            prefixes.extend(hosts.iter().map(|it| own(&Recipient::Host(it.clone()))));
+            let (_, entries) = self.read_all(&prefixes)?;
+            let (named, entries): (Vec<Entry>, Vec<Entry>) = entries
+                .into_iter()
+                .partition(|it| it.key.starts_with(&recipients));
+            // Another one may have come in between.
+            if named.iter().filter_map(of).collect::<BTreeSet<_>>() == hosts {
+                return Ok((hosts, entries));
+            }
+        }
+    }
+}
+
+pub(crate) fn resource(entry: &Entry) -> Resource {
+    Resource {
+        data: entry.value.clone(),
+        revision: entry.modified,
+        persist: entry.lease.is_none(),
+    }
+}

@@ -1,0 +1,404 @@
+//! Writing exports: in as few transactions as hold them, each fenced by the session and by what was
+//! read, so that nothing of another owner is overwritten and nothing is written twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+use super::{ATTEMPTS, Session, State, lock};
+use crate::keys::check_part;
+use crate::world::{fence, write};
+use crate::{
+    Change, Committed, Compare, Entry, Error, ErrorKind, Export, LeaseId, Recipient, ResourceKey,
+    Revision, Transaction, Write,
+};
+
+/// What became of a batch of exports.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Exported {
+    /// The outcome of each, exactly one, by its key.
+    pub outcomes: BTreeMap<ResourceKey, Result<Change, Error>>,
+    /// How many transactions were written: 0 if nothing was to be written, and more than one if the
+    /// batch was split. Readers see each as a whole, and a state between two.
+    pub transactions: usize,
+    /// The revision of the last one.
+    pub revision: Option<Revision>,
+}
+
+impl Exported {
+    /// Returns the first error.
+    ///
+    /// # Errors
+    ///
+    /// It.
+    pub fn into_result(self) -> Result<Exported, Error> {
+        match self.outcomes.values().find_map(|it| it.as_ref().err()) {
+            Some(error) => Err(error.clone()),
+            None => Ok(self),
+        }
+    }
+
+    /// True if something was written.
+    pub fn is_changed(&self) -> bool {
+        self.outcomes
+            .values()
+            .any(|it| matches!(it, Ok(Change::Changed)))
+    }
+}
+
+/// One write to be made.
+struct Step {
+    key: ResourceKey,
+    compare: Compare,
+    write: Write,
+}
+
+impl Session {
+    /// Exports a batch: all of it in one transaction if that holds it, which is written as a whole
+    /// or not at all. What is exported so already is not written. An export whose outcome is an
+    /// error stays declared: if that may pass, the next [`renew`](Self::renew) tries it again.
+    ///
+    /// # Errors
+    ///
+    /// When nothing was tried: an export is not allowed, or the store cannot be read.
+    pub fn export(&self, batch: &[Export]) -> Result<Exported, Error> {
+        let wanted = self.check(batch)?;
+        let mut state = lock(&self.0.state);
+        let keys = wanted.keys().cloned().collect();
+        state.exports.extend(wanted);
+        self.sync(&mut state, keys, true)
+    }
+
+    /// Deletes exports of this host, those that persist among them, as [`export`](Self::export)
+    /// writes them. A missing one is no error.
+    ///
+    /// # Errors
+    ///
+    /// As [`export`](Self::export), and [`Denied`](ErrorKind::Denied) for a key of another host.
+    pub fn delete(&self, keys: &[ResourceKey]) -> Result<Exported, Error> {
+        let host = self.0.world.host();
+        if let Some(key) = keys.iter().find(|it| it.exporter != host) {
+            let message = format!("{key}: only its exporter deletes it, and this is {host}");
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        let mut state = lock(&self.0.state);
+        state.exports.retain(|key, _| !keys.contains(key));
+        self.sync(&mut state, keys.iter().cloned().collect(), true)
+    }
+
+    /// Declares all exports of this host: exports these, deletes all others but those that
+    /// [persist](Export::persist), and then marks the host as complete, so that readers drop what
+    /// they knew of it otherwise. An outcome that is an error delays the mark, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// As [`export`](Self::export).
+    pub fn declare(&self, exports: &[Export]) -> Result<Exported, Error> {
+        let wanted = self.check(exports)?;
+        let mut state = lock(&self.0.state);
+        state.exports = wanted;
+        state.is_declared = true;
+        self.sync_all(&mut state)
+    }
+
+    fn check(&self, batch: &[Export]) -> Result<BTreeMap<ResourceKey, (Vec<u8>, bool)>, Error> {
+        let world = &self.0.world;
+        let limits = world.store.limits();
+        let mut wanted = BTreeMap::new();
+        for export in batch {
+            let key = export.key(world.host());
+            check_part("a kind", key.kind.as_bytes())?;
+            check_part("a name", &key.name)?;
+            if let Recipient::Host(host) = &key.recipient {
+                check_part("a recipient", host.as_bytes())?;
+            }
+            // Twice the key: the fence has it, too; and the records beside it.
+            let size = export.data.len() + 2 * world.keys.resource(&key).len() + 4096;
+            let refused = if size > limits.bytes {
+                let bytes = export.data.len();
+                Some(format!(
+                    "{key}: {bytes} bytes are more than the store takes at once"
+                ))
+            } else if wanted.contains_key(&key) {
+                Some(format!(
+                    "{key}: exported twice; give each a name of its own"
+                ))
+            } else {
+                None
+            };
+            if let Some(message) = refused {
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+            wanted.insert(key, (export.data.clone(), export.persist));
+        }
+        Ok(wanted)
+    }
+
+    /// Writes all exports, prunes others if all are declared, and marks that.
+    pub(super) fn sync_all(&self, state: &mut State) -> Result<Exported, Error> {
+        let mut keys: BTreeSet<ResourceKey> = state.exports.keys().cloned().collect();
+        if state.is_declared {
+            let own = self.0.world.exports()?;
+            keys.extend(
+                own.into_iter()
+                    .filter(|(_, it)| !it.persist)
+                    .map(|(key, _)| key),
+            );
+        }
+        self.0.is_behind.store(false, Ordering::SeqCst);
+        let exported = self.sync(state, keys, false)?;
+        if state.is_declared && exported.outcomes.values().all(Result::is_ok) {
+            let marked = self.mark_complete(exported.is_changed());
+            self.note_behind(marked.as_ref().err());
+            marked?;
+        }
+        Ok(exported)
+    }
+
+    /// Writes the mark of a host whose exports are complete: a number that counts up.
+    fn mark_complete(&self, is_changed: bool) -> Result<(), Error> {
+        let world = &self.0.world;
+        let key = world.keys.of_host(world.host(), "generation");
+        for _ in 0..ATTEMPTS {
+            let entry = world.entry(&key)?;
+            let lease = Some(self.lease());
+            if !is_changed && entry.as_ref().is_some_and(|it| it.lease == lease) {
+                return Ok(());
+            }
+            let number = entry
+                .as_ref()
+                .and_then(|it| str::from_utf8(&it.value).ok()?.parse().ok());
+            let next = number.unwrap_or(0_u64).saturating_add(1).to_string();
+            let transaction = Transaction {
+                compares: vec![self.fence(), fence(&key, entry.as_ref())],
+                writes: vec![write(&key, Some(next.into_bytes()), lease)],
+            };
+            if let Committed::Written(_) = world.store.commit(&transaction)? {
+                return Ok(());
+            }
+        }
+        Err(self.changes_all_the_time())
+    }
+
+    /// Brings the store to what the session exports of these keys.
+    fn sync(
+        &self,
+        state: &mut State,
+        keys: BTreeSet<ResourceKey>,
+        is_atomic: bool,
+    ) -> Result<Exported, Error> {
+        let result = self.sync_until_written(state, keys, is_atomic);
+        match &result {
+            Ok(exported) => {
+                let errors = exported
+                    .outcomes
+                    .values()
+                    .filter_map(|it| it.as_ref().err());
+                errors.for_each(|error| self.note_behind(Some(error)));
+            }
+            Err(error) => self.note_behind(Some(error)),
+        }
+        result
+    }
+
+    /// Notes that the store may lack an export, after an error that may pass.
+    fn note_behind(&self, error: Option<&Error>) {
+        if error.is_some_and(Error::is_retryable) {
+            self.0.is_behind.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn sync_until_written(
+        &self,
+        state: &mut State,
+        mut keys: BTreeSet<ResourceKey>,
+        is_atomic: bool,
+    ) -> Result<Exported, Error> {
+        if let Some(ended) = lock(&self.0.status).ended.clone() {
+            return Err(ended);
+        }
+        let mut exported = Exported::default();
+        let asked = keys.clone();
+        for _ in 0..ATTEMPTS {
+            let (recipients, entries) = self.0.world.own_entries()?;
+            state.recipients = recipients;
+            let steps = self.steps(state, &entries, &keys, &mut exported);
+            match self.write(state, steps, is_atomic, &mut exported) {
+                Ok(()) => {
+                    exported.outcomes.retain(|key, _| asked.contains(key));
+                    return Ok(exported);
+                }
+                Err(error) => match error.kind() {
+                    // What is written already is found to be unchanged then, and stays "changed".
+                    ErrorKind::Conflict | ErrorKind::Indeterminate => {}
+                    ErrorKind::LeaseEnded => {
+                        self.acquire_again()?;
+                        keys.extend(state.exports.keys().cloned());
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        Err(self.changes_all_the_time())
+    }
+
+    /// The writes that are needed; the outcome of all other keys is that nothing changed.
+    fn steps(
+        &self,
+        state: &State,
+        entries: &[Entry],
+        keys: &BTreeSet<ResourceKey>,
+        exported: &mut Exported,
+    ) -> Vec<Step> {
+        let stored: BTreeMap<&[u8], &Entry> = entries.iter().map(|it| (&*it.key, it)).collect();
+        let lease = self.lease();
+        let mut steps = Vec::new();
+        for key in keys {
+            let encoded = self.0.world.keys.resource(key);
+            let entry = stored.get(&*encoded).copied();
+            let wanted = state.exports.get(key);
+            let lease_of = |persist: bool| (!persist).then_some(lease);
+            let is_same = match (wanted, entry) {
+                (Some((data, persist)), Some(entry)) => {
+                    entry.value == *data && entry.lease == lease_of(*persist)
+                }
+                (None, None) => true,
+                _ => false,
+            };
+            if is_same {
+                let done = exported.outcomes.get(key).is_some_and(Result::is_ok);
+                if !done {
+                    exported.outcomes.insert(key.clone(), Ok(Change::Unchanged));
+                }
+                continue;
+            }
+            let lease: Option<LeaseId> = wanted.and_then(|(_, persist)| lease_of(*persist));
+            let data = wanted.map(|(data, _)| data.clone());
+            steps.push(Step {
+                key: key.clone(),
+                compare: fence(&encoded, entry),
+                write: write(&encoded, data, lease),
+            });
+        }
+        steps
+    }
+
+    /// Writes the steps, in as few transactions as hold them.
+    fn write(
+        &self,
+        state: &mut State,
+        steps: Vec<Step>,
+        is_atomic: bool,
+        exported: &mut Exported,
+    ) -> Result<(), Error> {
+        let limits = self.0.world.store.limits();
+        let mut rest = &steps[..];
+        while !rest.is_empty() {
+            let mut bytes = 4096;
+            let fits = rest.iter().take_while(|step| {
+                bytes += step.write.size() + step.compare.key().len() + 1100;
+                bytes <= limits.bytes
+            });
+            // A recipient that is new is a write more, and the fence a comparison.
+            let count = fits
+                .take(((limits.operations - 1) / 2).max(1))
+                .count()
+                .max(1);
+            let (batch, behind) = rest.split_at(count);
+            rest = behind;
+            match self.commit(state, batch) {
+                Ok(revision) => {
+                    exported.transactions += 1;
+                    exported.revision = Some(revision);
+                    let done = batch.iter().map(|it| (it.key.clone(), Ok(Change::Changed)));
+                    exported.outcomes.extend(done);
+                }
+                Err(error) if !error.is_retryable() => {
+                    // What is refused costs itself alone, unless all or nothing is asked for.
+                    if !is_atomic && batch.len() > 1 {
+                        for step in batch {
+                            let outcome = self.commit(state, std::slice::from_ref(step));
+                            if let Err(error) = &outcome
+                                && error.is_retryable()
+                            {
+                                return Err(error.clone());
+                            }
+                            exported.transactions += usize::from(outcome.is_ok());
+                            let outcome = outcome.map(|_| Change::Changed);
+                            exported.outcomes.insert(step.key.clone(), outcome);
+                        }
+                        continue;
+                    }
+                    let refused = batch.iter().map(|it| (it.key.clone(), Err(error.clone())));
+                    exported.outcomes.extend(refused);
+                }
+                Err(error)
+                    if error.kind() == ErrorKind::Unavailable && exported.transactions > 0 =>
+                {
+                    let left = steps
+                        .iter()
+                        .filter(|it| !exported.outcomes.contains_key(&it.key));
+                    let left: Vec<ResourceKey> = left.map(|it| it.key.clone()).collect();
+                    let outcomes = left.into_iter().map(|key| (key, Err(error.clone())));
+                    exported.outcomes.extend(outcomes);
+                    return Ok(());
+                }
+                Err(error) => {
+                    if error.kind() == ErrorKind::Indeterminate {
+                        // Found as it should be next time, it was this that wrote it.
+                        let maybe = batch.iter().map(|it| (it.key.clone(), Ok(Change::Changed)));
+                        exported.outcomes.extend(maybe);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&self, state: &mut State, batch: &[Step]) -> Result<Revision, Error> {
+        let world = &self.0.world;
+        let mut transaction = Transaction {
+            compares: vec![self.fence()],
+            writes: Vec::new(),
+        };
+        let mut recipients = BTreeSet::new();
+        for step in batch {
+            transaction.compares.push(step.compare.clone());
+            transaction.writes.push(step.write.clone());
+            if let Recipient::Host(host) = &step.key.recipient
+                && !state.recipients.contains(host)
+                && recipients.insert(host.clone())
+            {
+                let record = world.keys.recipient(world.host(), host);
+                transaction
+                    .writes
+                    .push(write(&record, Some(Vec::new()), None));
+            }
+        }
+        match world.store.commit(&transaction)? {
+            Committed::Written(revision) => {
+                state.recipients.extend(recipients);
+                Ok(revision)
+            }
+            Committed::Stale(_) => Err(self.stale()?),
+        }
+    }
+
+    /// Why a transaction was stale: the session has lost its key, or another writer was first.
+    fn stale(&self) -> Result<Error, Error> {
+        let (_, value) = lock(&self.0.current).clone();
+        let entry = self.0.world.entry(&self.key())?;
+        let (kind, message) = match entry.is_some_and(|it| it.value == value) {
+            true => (ErrorKind::Conflict, "another writer was first"),
+            false => (ErrorKind::LeaseEnded, "the session's lease has ended"),
+        };
+        Ok(Error::new(kind, message))
+    }
+
+    fn changes_all_the_time(&self) -> Error {
+        let host = self.0.world.host();
+        let message = format!("host {host}: its exports change all the time; try again");
+        Error::new(ErrorKind::Conflict, message)
+    }
+}

@@ -1,0 +1,349 @@
+//! Sessions: a host that is alive, with the lease that its exports go with.
+
+mod export;
+mod keeper;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use crate::keys::check_part;
+use crate::world::{fence, write};
+use crate::{
+    Committed, Compare, Entry, Error, ErrorKind, LeaseId, ResourceKey, Transaction, World,
+};
+
+pub use export::Exported;
+pub use keeper::{Keeper, SessionEvent};
+
+/// The session of a host: while it is alive, the host is a member, and its exports are there.
+///
+/// A session lives by [`renew`](Self::renew), which a [`Keeper`] calls. If it is not called for the
+/// time to live, the store deletes all that goes with the lease. The next call then grants another
+/// lease, exports all again, and says so. Clones are handles of the same session.
+#[derive(Clone)]
+pub struct Session(Arc<Inner>);
+
+struct Inner {
+    world: World,
+    owner: String,
+    ttl: Duration,
+    /// Held while exports are written, and not while the lease is renewed.
+    state: Mutex<State>,
+    status: Mutex<SessionStatus>,
+    /// The lease and the value of the session's key, as they were written last.
+    current: Mutex<(LeaseId, Vec<u8>)>,
+    /// True while the store may lack an export: the next renewal exports all again.
+    is_behind: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// What this session exports: data, and whether it persists.
+    exports: BTreeMap<ResourceKey, (Vec<u8>, bool)>,
+    /// True once all exports were declared.
+    is_declared: bool,
+    /// The named recipients that the private record has.
+    recipients: BTreeSet<String>,
+}
+
+/// What is known of a session.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SessionStatus {
+    /// How often the lease has ended although the session had not.
+    pub losses: u64,
+    /// Since when the store has not been reached; none if the last call reached it.
+    pub cut_off_since: Option<SystemTime>,
+    /// Why the session has ended for good: a newer one has replaced it.
+    pub ended: Option<Error>,
+}
+
+/// What [`Session::renew`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// The lease goes on, for this long from now.
+    Alive(Duration),
+    /// The lease had ended, or an export had failed: all is exported again.
+    Restored {
+        /// The exports that are made again.
+        exported: usize,
+        /// Those that are not. Unless they are refused, the next call tries again.
+        failed: usize,
+    },
+}
+
+/// The value of a session's key.
+#[derive(Debug, Serialize, Deserialize)]
+struct Mark {
+    owner: String,
+    /// A number that no other session has.
+    session: String,
+}
+
+/// How often a step is tried anew because something changed in between.
+const ATTEMPTS: usize = 8;
+
+impl Session {
+    /// Begins the session of the world's host.
+    ///
+    /// `owner` says which machine the host is: a process that is started again gives the same one,
+    /// such as the machine's id, and takes the session over with its lease, so that what is exported
+    /// stays. `ttl` is for how long the host counts as alive without a sign: a store may round it
+    /// up, and a session that is taken over keeps its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](ErrorKind::Conflict) while another owner has a session of this host; those of
+    /// the store.
+    pub fn begin(world: World, owner: &str, ttl: Duration) -> Result<Session, Error> {
+        check_part("an owner", owner.as_bytes())?;
+        let (lease, value) = acquire(&world, owner, ttl, None)?;
+        Ok(Session(Arc::new(Inner {
+            world,
+            owner: owner.to_owned(),
+            ttl,
+            state: Mutex::default(),
+            status: Mutex::default(),
+            current: Mutex::new((lease, value)),
+            is_behind: AtomicBool::new(false),
+        })))
+    }
+
+    /// Returns the world.
+    pub fn world(&self) -> &World {
+        &self.0.world
+    }
+
+    /// Returns the time to live that it was begun with.
+    pub fn ttl(&self) -> Duration {
+        self.0.ttl
+    }
+
+    /// Returns what is known of it.
+    pub fn status(&self) -> SessionStatus {
+        lock(&self.0.status).clone()
+    }
+
+    /// Returns the lease of now.
+    pub fn lease(&self) -> LeaseId {
+        lock(&self.0.current).0
+    }
+
+    /// Renews the lease, and checks that the session's key is still this session's. If the lease
+    /// has ended, grants another one, and exports again.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](ErrorKind::Conflict) if another session has the host now; those of the store.
+    pub fn renew(&self) -> Result<Renewed, Error> {
+        let result = self.renew_once();
+        let mut status = lock(&self.0.status);
+        match &result {
+            Err(error) if is_cut_off(error) => {
+                status.cut_off_since.get_or_insert_with(SystemTime::now);
+            }
+            _ => status.cut_off_since = None,
+        }
+        result
+    }
+
+    fn renew_once(&self) -> Result<Renewed, Error> {
+        if let Some(ended) = lock(&self.0.status).ended.clone() {
+            return Err(ended);
+        }
+        let (lease, value) = lock(&self.0.current).clone();
+        match self.0.world.store.renew(lease) {
+            Ok(ttl) => {
+                let entry = self.0.world.entry(&self.key())?;
+                let is_ours = |it: Entry| it.value == value && it.lease == Some(lease);
+                if entry.is_some_and(is_ours) {
+                    if self.0.is_behind.load(Ordering::SeqCst) {
+                        return self.restore();
+                    }
+                    return Ok(Renewed::Alive(ttl));
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::LeaseEnded => {}
+            Err(error) => return Err(error),
+        }
+        {
+            let _state = lock(&self.0.state);
+            // An export may have done it meanwhile.
+            if self.lease() == lease {
+                self.acquire_again()?;
+            }
+        }
+        self.restore()
+    }
+
+    fn restore(&self) -> Result<Renewed, Error> {
+        let mut state = lock(&self.0.state);
+        let exported = self.sync_all(&mut state)?;
+        let failed = exported.outcomes.iter().filter(|(_, it)| it.is_err());
+        let failed = failed.count();
+        Ok(Renewed::Restored {
+            exported: exported.outcomes.len() - failed,
+            failed,
+        })
+    }
+
+    /// Ends the session, and with it what it exported, at once. A session that is only dropped
+    /// leaves that to its lease, so that a process that is started again finds it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store: the lease then ends by itself, unless it is renewed.
+    pub fn end(&self) -> Result<(), Error> {
+        let _state = lock(&self.0.state);
+        let message = format!("the session of host {} was ended", self.0.world.host());
+        lock(&self.0.status).ended = Some(Error::new(ErrorKind::Conflict, message));
+        let (lease, value) = lock(&self.0.current).clone();
+        let entry = self.0.world.entry(&self.key())?;
+        if entry.is_some_and(|it| it.value == value) {
+            self.0.world.store.revoke(lease)?;
+        }
+        Ok(())
+    }
+
+    fn key(&self) -> Vec<u8> {
+        self.0.world.keys.of_host(self.0.world.host(), "session")
+    }
+
+    /// The comparison that the session's key is this session's.
+    fn fence(&self) -> Compare {
+        let (_, value) = lock(&self.0.current).clone();
+        Compare::Value(self.key(), value)
+    }
+
+    /// Takes another lease, after the last one was lost.
+    fn acquire_again(&self) -> Result<(), Error> {
+        let inner = &*self.0;
+        let (_, value) = lock(&inner.current).clone();
+        match acquire(&inner.world, &inner.owner, inner.ttl, Some(&value)) {
+            Ok(current) => {
+                *lock(&inner.current) = current;
+                inner.is_behind.store(true, Ordering::SeqCst);
+                lock(&inner.status).losses += 1;
+                Ok(())
+            }
+            Err(error) => {
+                // The same owner's session is a newer one: this one shall not fight it.
+                let is_replaced = error.kind() == ErrorKind::Conflict
+                    && inner.world.entry(&self.key()).is_ok_and(|entry| {
+                        entry
+                            .and_then(|it| parse(&it))
+                            .is_some_and(|it| it.owner == inner.owner)
+                    });
+                if is_replaced {
+                    lock(&inner.status).ended = Some(error.clone());
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_struct("Session");
+        it.field("host", &self.0.world.host())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Writes the session's key, with a new lease or with that of an earlier session of the owner.
+/// `own` is the value of a session that has lost its key: it takes over none but that.
+fn acquire(
+    world: &World,
+    owner: &str,
+    ttl: Duration,
+    own: Option<&[u8]>,
+) -> Result<(LeaseId, Vec<u8>), Error> {
+    let key = world.keys.of_host(world.host(), "session");
+    let session = format!("{:032x}", fastrand::u128(..));
+    let owner = owner.to_owned();
+    let mark = Mark { owner, session };
+    let value = serde_json::to_vec(&mark)
+        .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+    for _ in 0..ATTEMPTS {
+        let entry = world.entry(&key)?;
+        let lease = match &entry {
+            Some(entry) if entry.value == value => return Ok((lease_of(entry)?, value)),
+            Some(entry) => {
+                let is_own = own.is_none_or(|own| entry.value == own);
+                if !is_own || parse(entry).is_none_or(|it| it.owner != mark.owner) {
+                    return Err(taken(world, entry));
+                }
+                let lease = lease_of(entry)?;
+                match world.store.renew(lease) {
+                    Ok(_) => lease,
+                    Err(error) if error.kind() == ErrorKind::LeaseEnded => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            None => world.store.grant(ttl)?,
+        };
+        let transaction = Transaction {
+            compares: vec![fence(&key, entry.as_ref())],
+            writes: vec![write(&key, Some(value.clone()), Some(lease))],
+        };
+        match world.store.commit(&transaction) {
+            Ok(Committed::Written(_)) => return Ok((lease, value)),
+            Ok(Committed::Stale(_)) => {}
+            // Read what became of it.
+            Err(error) if matches!(error.kind(), ErrorKind::Indeterminate) => continue,
+            Err(error) if matches!(error.kind(), ErrorKind::LeaseEnded) => continue,
+            Err(error) => return Err(error),
+        }
+        if entry.is_none() {
+            world.store.revoke(lease)?;
+        }
+    }
+    let message = format!(
+        "host {}: its session changes all the time; try again",
+        world.host()
+    );
+    Err(Error::new(ErrorKind::Conflict, message))
+}
+
+fn parse(entry: &Entry) -> Option<Mark> {
+    serde_json::from_slice(&entry.value).ok()
+}
+
+fn lease_of(entry: &Entry) -> Result<LeaseId, Error> {
+    entry.lease.ok_or_else(|| {
+        let message = format!(
+            "{}: a session without a lease; delete it",
+            entry.key.escape_ascii()
+        );
+        Error::new(ErrorKind::Malformed, message)
+    })
+}
+
+fn taken(world: &World, entry: &Entry) -> Error {
+    let owner = parse(entry).map_or("an unreadable value".into(), |it| it.owner);
+    let host = world.host();
+    let message = format!(
+        "host {host}: {owner} has its session, until its lease ends; give each machine a name of \
+         its own"
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
+/// True if an error says that the store was not reached.
+pub(crate) fn is_cut_off(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Unavailable | ErrorKind::Indeterminate
+    )
+}
+
+/// No lock of a session is held where a panic could leave it half-way.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

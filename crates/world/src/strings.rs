@@ -1,0 +1,113 @@
+//! Strings: one of a namespace for all hosts, and one of a namespace for each host.
+
+use std::collections::BTreeMap;
+
+use crate::keys::check_part;
+use crate::{Change, Entry, Error, ErrorKind, World};
+
+impl World {
+    /// Returns the string of a namespace, or none if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store; [`Malformed`](ErrorKind::Malformed) if it is no text.
+    pub fn string(&self, namespace: &str) -> Result<Option<String>, Error> {
+        let entry = self.entry(&self.keys.shared("strings", namespace))?;
+        entry.map(text).transpose()
+    }
+
+    /// Sets the string of a namespace. Setting what is set changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn set_string(&self, namespace: &str, value: &str) -> Result<Change, Error> {
+        check_part("a namespace", namespace.as_bytes())?;
+        let key = self.keys.shared("strings", namespace);
+        self.update(&key, None, |_| Ok(Some(value.into())))
+    }
+
+    /// Sets the string of a namespace, or deletes it, if it is as `expected`; none is a missing one.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](ErrorKind::Conflict) if it is not as expected; those of the store.
+    pub fn compare_and_set_string(
+        &self,
+        namespace: &str,
+        expected: Option<&str>,
+        value: Option<&str>,
+    ) -> Result<Change, Error> {
+        check_part("a namespace", namespace.as_bytes())?;
+        let key = self.keys.shared("strings", namespace);
+        let mut is_again = false;
+        self.update(&key, None, |entry| {
+            let current = entry.map(|entry| &*entry.value);
+            // A write whose answer was lost may have taken effect.
+            let is_ours = is_again && current == value.map(str::as_bytes);
+            is_again = true;
+            if current != expected.map(str::as_bytes) && !is_ours {
+                let message = format!("string {namespace}: is not as expected; read it anew");
+                return Err(Error::new(ErrorKind::Conflict, message));
+            }
+            Ok(value.map(Into::into))
+        })
+    }
+
+    /// Deletes the string of a namespace. A missing one is no error.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn delete_string(&self, namespace: &str) -> Result<Change, Error> {
+        let key = self.keys.shared("strings", namespace);
+        self.update(&key, None, |_| Ok(None))
+    }
+
+    /// Returns the map of a namespace: the value of each host that has set one. A value that is no
+    /// text is an error in its own place.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn string_map(
+        &self,
+        namespace: &str,
+    ) -> Result<BTreeMap<String, Result<String, Error>>, Error> {
+        let entries = self.store.read(&self.keys.hosts(), None)?.entries;
+        let of_namespace = entries.into_iter().filter_map(|entry| {
+            let (host, word, name) = self.keys.parse_host(&entry.key).ok()?;
+            (word == "strings" && name.as_deref() == Some(namespace)).then(|| (host, text(entry)))
+        });
+        Ok(of_namespace.collect())
+    }
+
+    /// Sets this host's value in the map of a namespace. It outlives the host: delete it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn set_own_string(&self, namespace: &str, value: &str) -> Result<Change, Error> {
+        check_part("a namespace", namespace.as_bytes())?;
+        let key = self.keys.named_of_host(self.host(), "strings", namespace);
+        self.update(&key, None, |_| Ok(Some(value.into())))
+    }
+
+    /// Deletes this host's value from the map of a namespace. A missing one is no error.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn delete_own_string(&self, namespace: &str) -> Result<Change, Error> {
+        let key = self.keys.named_of_host(self.host(), "strings", namespace);
+        self.update(&key, None, |_| Ok(None))
+    }
+}
+
+pub(crate) fn text(entry: Entry) -> Result<String, Error> {
+    let Entry { key, value, .. } = entry;
+    String::from_utf8(value).map_err(|_| {
+        let message = format!("{}: the value is no text", key.escape_ascii());
+        Error::new(ErrorKind::Malformed, message)
+    })
+}

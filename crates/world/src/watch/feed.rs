@@ -1,0 +1,177 @@
+//! The thread that keeps a copy of one prefix: it lists at a revision, watches from there, resumes,
+//! and lists again what cannot be resumed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::mirror::Mirror;
+use crate::session::is_cut_off;
+use crate::{Entry, Error, ErrorKind, KeyChange, Revision, Store, StoreEvent, StoreWatch};
+
+/// How a watch behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WatchConfig {
+    /// How often all is compared with the store, which has been seen to skip an event without an
+    /// error. 10 minutes unless said otherwise, with jitter.
+    pub full_interval: Duration,
+    /// The longest time between two attempts to connect. 5 seconds unless said otherwise; the first
+    /// are shorter, and all have jitter.
+    pub max_backoff: Duration,
+}
+
+impl Default for WatchConfig {
+    fn default() -> WatchConfig {
+        WatchConfig {
+            full_interval: Duration::from_secs(600),
+            max_backoff: Duration::from_secs(5),
+        }
+    }
+}
+
+pub(super) type Entries = BTreeMap<Vec<u8>, Arc<Entry>>;
+
+pub(super) struct Feed {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) mirror: Arc<Mirror>,
+    pub(super) prefix: Vec<u8>,
+    /// Its place among the prefixes of the mirror.
+    pub(super) index: usize,
+    pub(super) config: WatchConfig,
+    pub(super) is_stopped: Arc<AtomicBool>,
+}
+
+/// How long a quiet watch waits, before it looks whether it is stopped.
+const SLICE: Duration = Duration::from_millis(500);
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+
+impl Feed {
+    /// Runs until it is stopped, or until an error that does not pass.
+    pub(super) fn run(self) {
+        let (mut position, mut backoff) = (None, FIRST_BACKOFF);
+        while !self.is_stopped() {
+            let Err(error) = self.connect(&mut position, &mut backoff) else {
+                return;
+            };
+            match error.kind() {
+                // What is known stays known until the new list is there to compare it with.
+                ErrorKind::Compacted => position = None,
+                _ if is_cut_off(&error) || error.is_retryable() => {}
+                _ => return self.mirror.end(error),
+            }
+            if error.kind() != ErrorKind::Compacted {
+                self.mirror.interrupt(self.index, SystemTime::now(), error);
+            }
+            self.sleep(backoff.mul_f64(0.5 + fastrand::f64() / 2.0));
+            backoff = (backoff * 2).min(self.config.max_backoff);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.is_stopped() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(SLICE));
+        }
+    }
+
+    /// Lists if there is no position, and watches from there until an error or a stop.
+    fn connect(
+        &self,
+        position: &mut Option<Revision>,
+        backoff: &mut Duration,
+    ) -> Result<(), Error> {
+        let mut after = match *position {
+            Some(after) => after,
+            None => self.list(position)?,
+        };
+        let mut watch = self.store.watch(&self.prefix, after)?;
+        let mut next_full = self.next_full();
+        while !self.is_stopped() {
+            after = self.next(&mut *watch, after)?;
+            *position = Some(after);
+            *backoff = FIRST_BACKOFF;
+            if Instant::now() >= next_full {
+                self.compare(after)?;
+                next_full = self.next_full();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for an event, and returns the revision that has been watched up to.
+    fn next(&self, watch: &mut dyn StoreWatch, after: Revision) -> Result<Revision, Error> {
+        match watch.next(SLICE)? {
+            Some(StoreEvent::Changes { revision, changes }) => {
+                // Never back: what was delivered before a reconnect is not delivered again.
+                if revision > after {
+                    self.mirror.change(self.index, revision, changes);
+                }
+                Ok(revision.max(after))
+            }
+            Some(StoreEvent::Progress(revision)) => {
+                let revision = revision.max(after);
+                self.mirror.progress(self.index, revision);
+                Ok(revision)
+            }
+            None => Ok(after),
+        }
+    }
+
+    fn list(&self, position: &mut Option<Revision>) -> Result<Revision, Error> {
+        let snapshot = self.store.read(&self.prefix, None)?;
+        let revision = snapshot.revision;
+        self.mirror
+            .list(self.index, revision, entries(snapshot.entries));
+        *position = Some(revision);
+        Ok(revision)
+    }
+
+    fn next_full(&self) -> Instant {
+        let jitter = 0.75 + fastrand::f64() / 2.0;
+        Instant::now() + self.config.full_interval.mul_f64(jitter)
+    }
+
+    /// Compares with the store, as of the very revision that has been watched up to.
+    fn compare(&self, at: Revision) -> Result<(), Error> {
+        match self.store.read(&self.prefix, Some(at)) {
+            Ok(snapshot) => {
+                self.mirror
+                    .compare(self.index, at, entries(snapshot.entries));
+                Ok(())
+            }
+            // Quiet for long. The next change or progress moves the position.
+            Err(error) if error.kind() == ErrorKind::Compacted => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn entries(entries: Vec<Entry>) -> Entries {
+    let keyed = entries.into_iter().map(|it| (it.key.clone(), Arc::new(it)));
+    keyed.collect()
+}
+
+pub(super) fn apply(entries: &mut Entries, change: KeyChange) -> (Vec<u8>, Option<Arc<Entry>>) {
+    match change {
+        KeyChange::Put(entry) => {
+            let key = entry.key.clone();
+            let before = entries.insert(key.clone(), Arc::new(entry));
+            (key, before)
+        }
+        KeyChange::Deleted(key) => {
+            let before = entries.remove(&key);
+            (key, before)
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The copy that the feeds keep, and the changes that the reader has not seen yet: at most one a
+//! key, so that a slow reader costs no more than what it reads about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::feed::{Entries, apply};
+use crate::{Entry, Error, KeyChange, Revision};
+
+pub(super) struct Mirror {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    feeds: Vec<FeedState>,
+    /// What the reader saw of the keys that have changed since: none, there was no such key.
+    unseen: BTreeMap<Vec<u8>, Unseen>,
+    /// The same by revision, so that the reader's revisions do not go back.
+    order: BTreeSet<(Revision, Vec<u8>)>,
+    is_ready_told: bool,
+    resync: bool,
+    /// Why the watch is interrupted, and whether the reader knows.
+    interrupted: Option<(SystemTime, Error, bool)>,
+    ended: Option<Error>,
+    repaired: u64,
+}
+
+struct Unseen {
+    before: Option<Arc<Entry>>,
+    revision: Revision,
+}
+
+#[derive(Default)]
+struct FeedState {
+    entries: Entries,
+    revision: Revision,
+    is_listed: bool,
+    /// Since when it is not connected.
+    interrupted: Option<SystemTime>,
+}
+
+/// What the reader gets.
+pub(super) enum Raw {
+    Ready(Revision, Vec<Arc<Entry>>),
+    Change {
+        key: Vec<u8>,
+        now: Option<Arc<Entry>>,
+        revision: Revision,
+    },
+    Resync(Revision, Vec<Arc<Entry>>),
+    Interrupted(SystemTime, Error),
+    Restored(Revision),
+}
+
+impl Mirror {
+    pub(super) fn new(feeds: usize) -> Mirror {
+        let mut state = State::default();
+        state.feeds.resize_with(feeds, FeedState::default);
+        Mirror {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with(&self, work: impl FnOnce(&mut State)) {
+        work(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    pub(super) fn change(&self, feed: usize, revision: Revision, changes: Vec<KeyChange>) {
+        self.with(|state| {
+            for change in changes {
+                let (key, before) = apply(&mut state.feeds[feed].entries, change);
+                state.note(key, before, revision);
+            }
+            state.advance(feed, revision);
+        });
+    }
+
+    pub(super) fn progress(&self, feed: usize, revision: Revision) {
+        self.with(|state| state.advance(feed, revision));
+    }
+
+    /// A new list. If there was one before, the changes in between are made up from both.
+    pub(super) fn list(&self, feed: usize, revision: Revision, entries: Entries) {
+        self.with(|state| {
+            let is_again = std::mem::replace(&mut state.feeds[feed].is_listed, true);
+            state.replace(feed, revision, entries);
+            state.resync |= is_again;
+            state.advance(feed, revision);
+        });
+    }
+
+    /// A list of the revision that the copy is of: they are the same, unless the store has skipped
+    /// an event.
+    pub(super) fn compare(&self, feed: usize, revision: Revision, entries: Entries) {
+        self.with(|state| {
+            if state.feeds[feed].entries != entries {
+                state.replace(feed, revision, entries);
+                state.resync = true;
+                state.repaired += 1;
+            }
+        });
+    }
+
+    pub(super) fn interrupt(&self, feed: usize, now: SystemTime, error: Error) {
+        self.with(|state| {
+            state.feeds[feed].interrupted.get_or_insert(now);
+            state.interrupted.get_or_insert((now, error, false));
+        });
+    }
+
+    /// No more events will come.
+    pub(super) fn end(&self, error: Error) {
+        self.with(|state| {
+            state.ended.get_or_insert(error);
+        });
+    }
+
+    pub(super) fn repaired(&self) -> u64 {
+        self.lock().repaired
+    }
+
+    pub(super) fn cut_off_since(&self) -> Option<SystemTime> {
+        let state = self.lock();
+        state.feeds.iter().filter_map(|it| it.interrupted).min()
+    }
+
+    /// The next event, or none within the time; an error if no more will come.
+    pub(super) fn next(&self, timeout: Duration) -> Result<Option<Raw>, Error> {
+        let end = Instant::now() + timeout;
+        let mut state = self.lock();
+        loop {
+            if let Some(raw) = state.take() {
+                return Ok(Some(raw));
+            }
+            if let Some(error) = &state.ended {
+                return Err(error.clone());
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl State {
+    fn note(&mut self, key: Vec<u8>, before: Option<Arc<Entry>>, revision: Revision) {
+        let unseen = self
+            .unseen
+            .entry(key)
+            .or_insert(Unseen { before, revision });
+        unseen.revision = revision;
+    }
+
+    fn advance(&mut self, feed: usize, revision: Revision) {
+        let feed = &mut self.feeds[feed];
+        feed.revision = feed.revision.max(revision);
+        feed.interrupted = None;
+    }
+
+    fn replace(&mut self, feed: usize, revision: Revision, entries: Entries) {
+        let before = std::mem::replace(&mut self.feeds[feed].entries, entries);
+        let now = &self.feeds[feed].entries;
+        let keys: BTreeSet<&Vec<u8>> = before.keys().chain(now.keys()).collect();
+        let differ = keys
+            .into_iter()
+            .filter(|key| before.get(*key) != now.get(*key));
+        let differ: Vec<Vec<u8>> = differ.cloned().collect();
+        for key in differ {
+            let before = before.get(&key).cloned();
+            self.note(key, before, revision);
+        }
+    }
+
+    fn revision(&self) -> Revision {
+        let all = self.feeds.iter().map(|it| it.revision);
+        all.min().unwrap_or_default()
+    }
+
+    fn now(&self, key: &[u8]) -> Option<&Arc<Entry>> {
+        self.feeds.iter().find_map(|feed| feed.entries.get(key))
+    }
+
+    fn snapshot(&mut self) -> (Revision, Vec<Arc<Entry>>) {
+        self.unseen.clear();
+        self.order.clear();
+        let entries = self.feeds.iter().flat_map(|feed| feed.entries.values());
+        (self.revision(), entries.cloned().collect())
+    }
+
+    fn take(&mut self) -> Option<Raw> {
+        let is_cut_off = self.feeds.iter().any(|it| it.interrupted.is_some());
+        if let Some((since, error, is_told)) = &mut self.interrupted {
+            if is_cut_off && !*is_told {
+                *is_told = true;
+                return Some(Raw::Interrupted(*since, error.clone()));
+            }
+            if !is_cut_off {
+                let is_told = *is_told;
+                self.interrupted = None;
+                if is_told {
+                    return Some(Raw::Restored(self.revision()));
+                }
+            }
+        }
+        if !self.is_ready_told {
+            if !self.feeds.iter().all(|it| it.is_listed) {
+                return None;
+            }
+            self.is_ready_told = true;
+            self.resync = false;
+            let (revision, entries) = self.snapshot();
+            return Some(Raw::Ready(revision, entries));
+        }
+        if std::mem::take(&mut self.resync) {
+            let (revision, entries) = self.snapshot();
+            return Some(Raw::Resync(revision, entries));
+        }
+        while let Some((key, Unseen { before, revision })) = self.take_oldest() {
+            let now = self.now(&key).cloned();
+            let value = |it: &Option<Arc<Entry>>| it.as_ref().map(|it| it.value.clone());
+            // Written again with the same value, or come and gone between two events.
+            if value(&before) != value(&now) {
+                return Some(Raw::Change { key, now, revision });
+            }
+        }
+        None
+    }
+
+    fn take_oldest(&mut self) -> Option<(Vec<u8>, Unseen)> {
+        let (_, key) = self.order.pop_first()?;
+        self.unseen.remove_entry(&key)
+    }
+}

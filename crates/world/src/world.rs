@@ -1,0 +1,159 @@
+//! [`World`]: the store as one host is connected to it, with the keys below a prefix.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::keys::{Keys, check_part};
+use crate::{
+    Committed, Compare, Entry, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, Transaction,
+    Write,
+};
+
+/// The world, as one host sees it. Clones share the connection.
+///
+/// Each call blocks for the store's timeout at most, times the few requests that it makes.
+#[derive(Clone)]
+pub struct World {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) keys: Keys,
+    host: Arc<str>,
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// It was so already: nothing is written, and no watch has an event.
+    Unchanged,
+    /// It is written.
+    Changed,
+}
+
+/// How often a write is tried anew because another writer was first.
+const ATTEMPTS: usize = 16;
+
+impl World {
+    /// Makes the world of a host. `prefix` begins all keys, such as `/trueup`: hosts with the same
+    /// one share a world.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if the prefix or the name is empty or too long.
+    pub fn new(store: Arc<dyn Store>, prefix: &str, host: &str) -> Result<World, Error> {
+        if host.is_empty() {
+            let message = "the host has no name; give it one that no other host has";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        check_part("a host's name", host.as_bytes())?;
+        Ok(World {
+            store,
+            keys: Keys::new(prefix)?,
+            host: host.into(),
+        })
+    }
+
+    /// Returns the name of this host.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Reads one key.
+    pub(crate) fn entry(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
+        let entries = self.store.read(key, None)?.entries;
+        Ok(entries.into_iter().next().filter(|entry| entry.key == key))
+    }
+
+    /// Reads several prefixes as of one revision: the newest, as of the first read.
+    pub(crate) fn read_all(&self, prefixes: &[Vec<u8>]) -> Result<(Revision, Vec<Entry>), Error> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match read_at_once(&*self.store, prefixes) {
+                Err(error) if error.kind() == ErrorKind::Compacted && attempt < ATTEMPTS => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Sets a key to what `decide` makes of its value, or deletes it; with the fence that nobody
+    /// has written in between. So it is safe to try anew when another writer was first, or when
+    /// it is not known whether the write took effect.
+    pub(crate) fn update(
+        &self,
+        key: &[u8],
+        lease: Option<LeaseId>,
+        mut decide: impl FnMut(Option<&Entry>) -> Result<Option<Vec<u8>>, Error>,
+    ) -> Result<Change, Error> {
+        let mut is_unknown = None;
+        for _ in 0..ATTEMPTS {
+            let entry = match self.entry(key) {
+                Ok(entry) => entry,
+                Err(error) => return Err(is_unknown.unwrap_or(error)),
+            };
+            let value = decide(entry.as_ref())?;
+            let is_same = match (&entry, &value) {
+                (Some(entry), Some(value)) => entry.value == *value && entry.lease == lease,
+                (None, None) => true,
+                _ => false,
+            };
+            if is_same {
+                return Ok(match is_unknown {
+                    Some(_) => Change::Changed,
+                    None => Change::Unchanged,
+                });
+            }
+            let transaction = Transaction {
+                compares: vec![fence(key, entry.as_ref())],
+                writes: vec![write(key, value, lease)],
+            };
+            match self.store.commit(&transaction) {
+                Ok(Committed::Written(_)) => return Ok(Change::Changed),
+                Ok(Committed::Stale(_)) => {}
+                Err(error) if error.kind() == ErrorKind::Indeterminate => is_unknown = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(is_unknown.unwrap_or_else(|| {
+            let key = key.escape_ascii();
+            let message = format!("{key}: other writers were first {ATTEMPTS} times; try again");
+            Error::new(ErrorKind::Conflict, message)
+        }))
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_struct("World");
+        it.field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+fn read_at_once(store: &dyn Store, prefixes: &[Vec<u8>]) -> Result<(Revision, Vec<Entry>), Error> {
+    let (mut at, mut all) = (None, Vec::new());
+    for prefix in prefixes {
+        let Snapshot { revision, entries } = store.read(prefix, at)?;
+        at = Some(revision);
+        all.extend(entries);
+    }
+    Ok((at.unwrap_or_default(), all))
+}
+
+/// The comparison that a key is as it was read.
+pub(crate) fn fence(key: &[u8], entry: Option<&Entry>) -> Compare {
+    match entry {
+        Some(entry) => Compare::Modified(key.to_vec(), entry.modified),
+        None => Compare::Absent(key.to_vec()),
+    }
+}
+
+pub(crate) fn write(key: &[u8], value: Option<Vec<u8>>, lease: Option<LeaseId>) -> Write {
+    let key = key.to_vec();
+    match value {
+        Some(value) => Write::Put { key, value, lease },
+        None => Write::Delete(key),
+    }
+}
