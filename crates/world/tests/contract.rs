@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 use redb::backends::InMemoryBackend;
 use trueup_world::Embedded;
-use trueup_world::testing::{EmbeddedFixture, Test, store_contract};
+use trueup_world::testing::{EmbeddedFixture, Test, store_contract, world_contract};
 
 fn memory() -> Embedded {
     Embedded::with_manual_clock()
@@ -28,7 +28,10 @@ fn trials(name: &str, store: fn() -> Embedded, tests: Vec<Test>) -> impl Iterato
 
 fn main() -> ExitCode {
     let stores: [(_, fn() -> Embedded); 2] = [("memory", memory), ("file", file)];
-    let tests = stores.map(|(name, store)| trials(name, store, store_contract()));
+    let tests = stores.map(|(name, store)| {
+        let tests = store_contract().into_iter().chain(world_contract());
+        trials(name, store, tests.collect())
+    });
     let tests = tests.into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
 }

@@ -66,7 +66,9 @@ impl Session {
         let mut state = lock(&self.0.state);
         let keys = wanted.keys().cloned().collect();
         state.exports.extend(wanted);
-        self.sync(&mut state, keys, true)
+        let result = self.sync(&mut state, keys, true);
+        self.note_behind(&result);
+        result
     }
 
     /// Deletes exports of this host, those that persist among them, as [`export`](Self::export)
@@ -83,7 +85,9 @@ impl Session {
         }
         let mut state = lock(&self.0.state);
         state.exports.retain(|key, _| !keys.contains(key));
-        self.sync(&mut state, keys.iter().cloned().collect(), true)
+        let result = self.sync(&mut state, keys.iter().cloned().collect(), true);
+        self.note_behind(&result);
+        result
     }
 
     /// Declares all exports of this host: exports these, deletes all others but those that
@@ -136,21 +140,22 @@ impl Session {
 
     /// Writes all exports, prunes others if all are declared, and marks that.
     pub(super) fn sync_all(&self, state: &mut State) -> Result<Exported, Error> {
+        self.0.is_behind.store(false, Ordering::SeqCst);
+        let result = self.sync_and_mark(state);
+        self.note_behind(&result);
+        result
+    }
+
+    fn sync_and_mark(&self, state: &mut State) -> Result<Exported, Error> {
         let mut keys: BTreeSet<ResourceKey> = state.exports.keys().cloned().collect();
         if state.is_declared {
             let own = self.0.world.exports()?;
-            keys.extend(
-                own.into_iter()
-                    .filter(|(_, it)| !it.persist)
-                    .map(|(key, _)| key),
-            );
+            let leased = own.into_iter().filter(|(_, it)| !it.persist);
+            keys.extend(leased.map(|(key, _)| key));
         }
-        self.0.is_behind.store(false, Ordering::SeqCst);
         let exported = self.sync(state, keys, false)?;
         if state.is_declared && exported.outcomes.values().all(Result::is_ok) {
-            let marked = self.mark_complete(exported.is_changed());
-            self.note_behind(marked.as_ref().err());
-            marked?;
+            self.mark_complete(exported.is_changed())?;
         }
         Ok(exported)
     }
@@ -180,35 +185,25 @@ impl Session {
         Err(self.changes_all_the_time())
     }
 
-    /// Brings the store to what the session exports of these keys.
-    fn sync(
-        &self,
-        state: &mut State,
-        keys: BTreeSet<ResourceKey>,
-        is_atomic: bool,
-    ) -> Result<Exported, Error> {
-        let result = self.sync_until_written(state, keys, is_atomic);
-        match &result {
+    /// Notes that the store may lack an export, after an error that may pass.
+    fn note_behind(&self, result: &Result<Exported, Error>) {
+        let is_behind = match result {
             Ok(exported) => {
-                let errors = exported
+                let mut errors = exported
                     .outcomes
                     .values()
                     .filter_map(|it| it.as_ref().err());
-                errors.for_each(|error| self.note_behind(Some(error)));
+                errors.any(Error::is_retryable)
             }
-            Err(error) => self.note_behind(Some(error)),
-        }
-        result
-    }
-
-    /// Notes that the store may lack an export, after an error that may pass.
-    fn note_behind(&self, error: Option<&Error>) {
-        if error.is_some_and(Error::is_retryable) {
+            Err(error) => error.is_retryable(),
+        };
+        if is_behind {
             self.0.is_behind.store(true, Ordering::SeqCst);
         }
     }
 
-    fn sync_until_written(
+    /// Brings the store to what the session exports of these keys.
+    fn sync(
         &self,
         state: &mut State,
         mut keys: BTreeSet<ResourceKey>,

@@ -195,11 +195,12 @@ impl StoreWatch for GatedWatch {
     fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error> {
         let deadline = Instant::now() + timeout;
         loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let event = self.watch.next(left.min(SLICE))?;
+            // Afterwards: what came meanwhile did not arrive.
             if self.gate.epoch.load(Ordering::SeqCst) != self.epoch {
                 return Err(unavailable());
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            let event = self.watch.next(left.min(SLICE))?;
             if event.is_some() || left.is_zero() {
                 return Ok(event);
             }

@@ -1,13 +1,26 @@
 //! The contract as tests, for any store: a program with a `main` of its own (libtest-mimic) runs
 //! each on a [`Fixture`].
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "they are tests")]
+
+/// Names the tests by their functions.
+macro_rules! tests {
+    ($($test:ident),* $(,)?) => {
+        vec![$((stringify!($test), $test as fn(&dyn Fixture))),*]
+    };
+}
+
 mod embedded;
+mod exports;
+mod sessions;
 mod store_contract;
+mod strings;
+mod watches;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::{Access, Error, Revision, Store};
+use crate::{Access, Error, Event, Export, Revision, Session, Store, Watch, WatchConfig, World};
 
 pub use embedded::{EmbeddedFixture, Gate};
 pub use store_contract::store_contract;
@@ -56,4 +69,74 @@ pub trait Fixture {
     fn restart(&self) -> bool {
         false
     }
+}
+
+/// Returns the tests of the world's contract: of all that is built on [`Store`].
+pub fn world_contract() -> Vec<Test> {
+    let topics = [
+        strings::tests(),
+        exports::tests(),
+        sessions::tests(),
+        watches::tests(),
+    ];
+    topics.into_iter().flatten().collect()
+}
+
+/// How long a test waits for what comes at once, on a busy machine.
+const SOON: Duration = Duration::from_secs(10);
+
+fn world(fixture: &dyn Fixture, host: &str) -> World {
+    World::new(fixture.store(host), &fixture.prefix(), host).unwrap()
+}
+
+/// A session of a host, whose owner is the host's name.
+fn session(fixture: &dyn Fixture, host: &str) -> Session {
+    Session::begin(world(fixture, host), host, fixture.ttl()).unwrap()
+}
+
+fn export(name: &str, data: &str) -> Export {
+    Export::new("route", name, data)
+}
+
+fn config() -> WatchConfig {
+    WatchConfig {
+        max_backoff: Duration::from_millis(200),
+        ..WatchConfig::default()
+    }
+}
+
+/// Calls until it returns something.
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + SOON * 3;
+    loop {
+        if let Some(it) = look() {
+            return it;
+        }
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Lets the store's time pass until something is so, at most this long.
+fn within<T>(fixture: &dyn Fixture, most: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let (step, mut passed) = (fixture.ttl() / 4, Duration::ZERO);
+    loop {
+        if let Some(it) = look() {
+            return it;
+        }
+        assert!(passed < most, "not within {most:?}");
+        fixture.pass(step);
+        passed += step;
+    }
+}
+
+/// The next event of a watch.
+fn next<K: Ord, V>(watch: &mut Watch<K, V>) -> Event<K, V> {
+    watch.next(SOON * 3).unwrap().expect("an event")
+}
+
+/// That a watch has no event for a while.
+fn quiet<K: Ord + std::fmt::Debug, V: std::fmt::Debug>(watch: &mut Watch<K, V>) {
+    let event = watch.next(Duration::from_millis(300)).unwrap();
+    assert!(event.is_none(), "{event:?}");
 }

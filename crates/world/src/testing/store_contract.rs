@@ -1,12 +1,10 @@
 //! The contract of [`Store`] and [`StoreWatch`], a sentence a test.
 
-#![allow(clippy::unwrap_used, reason = "they are tests")]
-
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Fixture, Test};
+use super::{Fixture, SOON, Test};
 use crate::{
     Access, Committed, Compare, ErrorKind, KeyChange, LeaseId, Revision, Store, StoreEvent,
     StoreWatch, Transaction, Write,
@@ -14,95 +12,39 @@ use crate::{
 
 /// Returns the tests of the store's contract.
 pub fn store_contract() -> Vec<Test> {
-    vec![
-        ("a_read_is_of_one_revision", a_read_is_of_one_revision),
-        ("a_read_has_the_prefix_alone", a_read_has_the_prefix_alone),
-        ("any_byte_round_trips", any_byte_round_trips),
-        (
-            "entries_say_who_made_them_when",
-            entries_say_who_made_them_when,
-        ),
-        ("all_writes_or_none", all_writes_or_none),
-        (
-            "each_comparison_holds_or_is_stale",
-            each_comparison_holds_or_is_stale,
-        ),
-        ("one_key_twice_is_invalid", one_key_twice_is_invalid),
-        (
-            "limits_are_what_a_transaction_holds",
-            limits_are_what_a_transaction_holds,
-        ),
-        (
-            "deleting_nothing_changes_nothing",
-            deleting_nothing_changes_nothing,
-        ),
-        (
-            "racing_writers_lose_no_update",
-            racing_writers_lose_no_update,
-        ),
-        (
-            "a_compacted_revision_is_not_read",
-            a_compacted_revision_is_not_read,
-        ),
-        ("a_lease_ends_with_its_keys", a_lease_ends_with_its_keys),
-        ("a_renewed_lease_goes_on", a_renewed_lease_goes_on),
-        (
-            "a_lease_that_is_gone_is_not_renewed",
-            a_lease_that_is_gone_is_not_renewed,
-        ),
-        (
-            "a_put_moves_a_key_to_another_lease",
-            a_put_moves_a_key_to_another_lease,
-        ),
-        (
-            "a_put_with_a_lease_that_is_gone",
-            a_put_with_a_lease_that_is_gone,
-        ),
-        (
-            "a_revoked_lease_is_gone_at_once",
-            a_revoked_lease_is_gone_at_once,
-        ),
-        (
-            "a_watch_says_first_that_it_is_connected",
-            a_watch_says_first_that_it_is_connected,
-        ),
-        ("a_watch_has_each_change_once", a_watch_has_each_change_once),
-        ("a_watch_begins_in_the_past", a_watch_begins_in_the_past),
-        (
-            "a_watch_gives_a_transaction_as_a_whole",
-            a_watch_gives_a_transaction_as_a_whole,
-        ),
-        (
-            "a_watch_sees_the_end_of_a_lease",
-            a_watch_sees_the_end_of_a_lease,
-        ),
-        (
-            "a_watch_sees_its_prefix_alone",
-            a_watch_sees_its_prefix_alone,
-        ),
-        (
-            "a_quiet_watch_waits_as_long_as_asked",
-            a_quiet_watch_waits_as_long_as_asked,
-        ),
-        (
-            "a_watch_after_a_compacted_revision",
-            a_watch_after_a_compacted_revision,
-        ),
-        ("a_slow_reader_misses_nothing", a_slow_reader_misses_nothing),
-        ("a_broken_watch_says_so", a_broken_watch_says_so),
-        (
-            "a_cut_connection_is_unavailable",
-            a_cut_connection_is_unavailable,
-        ),
-        (
-            "what_is_not_granted_is_denied",
-            what_is_not_granted_is_denied,
-        ),
-        ("the_members_are_known", the_members_are_known),
+    tests![
+        a_read_is_of_one_revision,
+        a_read_has_the_prefix_alone,
+        any_byte_round_trips,
+        entries_say_who_made_them_when,
+        all_writes_or_none,
+        each_comparison_holds_or_is_stale,
+        one_key_twice_is_invalid,
+        limits_are_what_a_transaction_holds,
+        deleting_nothing_changes_nothing,
+        racing_writers_lose_no_update,
+        a_compacted_revision_is_not_read,
+        a_lease_ends_with_its_keys,
+        a_renewed_lease_goes_on,
+        a_lease_that_is_gone_is_not_renewed,
+        a_put_moves_a_key_to_another_lease,
+        a_put_with_a_lease_that_is_gone,
+        a_revoked_lease_is_gone_at_once,
+        a_watch_says_first_that_it_is_connected,
+        a_watch_has_each_change_once,
+        a_watch_begins_in_the_past,
+        a_watch_gives_a_transaction_as_a_whole,
+        a_watch_sees_the_end_of_a_lease,
+        a_watch_sees_its_prefix_alone,
+        a_quiet_watch_waits_as_long_as_asked,
+        a_watch_after_a_compacted_revision,
+        a_slow_reader_misses_nothing,
+        a_broken_watch_says_so,
+        a_cut_connection_is_unavailable,
+        what_is_not_granted_is_denied,
+        the_members_are_known,
     ]
 }
-
-const SOON: Duration = Duration::from_secs(10);
 
 /// A host's connection, with keys below the prefix of the test.
 struct Host {

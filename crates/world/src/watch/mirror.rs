@@ -88,12 +88,13 @@ impl Mirror {
         self.with(|state| state.advance(feed, revision));
     }
 
-    /// A new list. If there was one before, the changes in between are made up from both.
+    /// A new list. If there was one before, the changes in between are made up from both: if there
+    /// are none, nothing was missed.
     pub(super) fn list(&self, feed: usize, revision: Revision, entries: Entries) {
         self.with(|state| {
             let is_again = std::mem::replace(&mut state.feeds[feed].is_listed, true);
-            state.replace(feed, revision, entries);
-            state.resync |= is_again;
+            let differs = state.replace(feed, revision, entries);
+            state.resync |= is_again && differs;
             state.advance(feed, revision);
         });
     }
@@ -102,8 +103,7 @@ impl Mirror {
     /// an event.
     pub(super) fn compare(&self, feed: usize, revision: Revision, entries: Entries) {
         self.with(|state| {
-            if state.feeds[feed].entries != entries {
-                state.replace(feed, revision, entries);
+            if state.replace(feed, revision, entries) {
                 state.resync = true;
                 state.repaired += 1;
             }
@@ -156,11 +156,11 @@ impl Mirror {
 
 impl State {
     fn note(&mut self, key: Vec<u8>, before: Option<Arc<Entry>>, revision: Revision) {
-        let unseen = self
-            .unseen
-            .entry(key)
-            .or_insert(Unseen { before, revision });
+        let unseen = Unseen { before, revision };
+        let unseen = self.unseen.entry(key.clone()).or_insert(unseen);
+        self.order.remove(&(unseen.revision, key.clone()));
         unseen.revision = revision;
+        self.order.insert((revision, key));
     }
 
     fn advance(&mut self, feed: usize, revision: Revision) {
@@ -169,7 +169,8 @@ impl State {
         feed.interrupted = None;
     }
 
-    fn replace(&mut self, feed: usize, revision: Revision, entries: Entries) {
+    /// Replaces the copy of a feed, and returns true if it was another one.
+    fn replace(&mut self, feed: usize, revision: Revision, entries: Entries) -> bool {
         let before = std::mem::replace(&mut self.feeds[feed].entries, entries);
         let now = &self.feeds[feed].entries;
         let keys: BTreeSet<&Vec<u8>> = before.keys().chain(now.keys()).collect();
@@ -177,10 +178,12 @@ impl State {
             .into_iter()
             .filter(|key| before.get(*key) != now.get(*key));
         let differ: Vec<Vec<u8>> = differ.cloned().collect();
+        let is_changed = !differ.is_empty();
         for key in differ {
             let before = before.get(&key).cloned();
             self.note(key, before, revision);
         }
+        is_changed
     }
 
     fn revision(&self) -> Revision {

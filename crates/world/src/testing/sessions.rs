@@ -1,0 +1,303 @@
+//! The contract of leases: exports live as long as their exporter.
+
+use std::sync::mpsc;
+
+use super::{Fixture, SOON, Test, eventually, export, session, within, world};
+use crate::{ErrorKind, Filter, Renewed, Session, SessionEvent, Transaction, World, Write};
+
+pub(super) fn tests() -> Vec<Test> {
+    tests![
+        a_dead_host_s_exports_are_gone_within_twice_the_ttl,
+        what_persists_outlives_its_exporter,
+        the_exports_of_the_living_stay,
+        a_paused_host_exports_again_and_says_so,
+        an_export_finds_that_the_lease_is_gone,
+        a_restarted_host_keeps_what_it_still_declares,
+        a_restarted_host_prunes_before_it_is_complete,
+        a_restarted_host_replaces_its_former_session,
+        another_owner_has_to_wait,
+        nothing_of_another_owner_is_overwritten,
+        an_ended_session_takes_its_exports_along_at_once,
+        a_keeper_says_what_happens,
+        a_cut_off_host_says_since_when,
+        what_failed_while_cut_off_is_exported_later,
+    ]
+}
+
+fn names(world: &World) -> Vec<String> {
+    let resources = world.collect(&[Filter::all()]).unwrap().resources;
+    let names = resources
+        .keys()
+        .map(|it| String::from_utf8_lossy(&it.name).into_owned());
+    names.collect()
+}
+
+fn gone(fixture: &dyn Fixture, world: &World) {
+    within(fixture, fixture.ttl() * 2, || {
+        names(world).is_empty().then_some(())
+    });
+}
+
+fn a_dead_host_s_exports_are_gone_within_twice_the_ttl(fixture: &dyn Fixture) {
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    a.declare(&[export("x", "1"), export("y", "1").to("b")])
+        .unwrap();
+    assert_eq!(names(&b), ["x", "y"]);
+    gone(fixture, &b);
+    assert!(b.collect(&[]).unwrap().incomplete.is_empty());
+}
+
+fn what_persists_outlives_its_exporter(fixture: &dyn Fixture) {
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    a.declare(&[export("x", "1"), export("y", "1").persist()])
+        .unwrap();
+    within(fixture, fixture.ttl() * 2, || {
+        (names(&b) == ["y"]).then_some(())
+    });
+    fixture.pass(fixture.ttl() * 2);
+    assert_eq!(names(&b), ["y"]);
+}
+
+fn the_exports_of_the_living_stay(fixture: &dyn Fixture) {
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    a.declare(&[export("x", "1")]).unwrap();
+    for _ in 0..8 {
+        fixture.pass(fixture.ttl() / 3);
+        assert!(matches!(a.renew().unwrap(), Renewed::Alive(_)));
+        assert_eq!(names(&b), ["x"]);
+    }
+    assert_eq!(a.status().losses, 0);
+}
+
+/// SIGSTOP, or a machine that was suspended.
+fn a_paused_host_exports_again_and_says_so(fixture: &dyn Fixture) {
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    a.declare(&[export("x", "1"), export("y", "1").to("b")])
+        .unwrap();
+    let lease = a.lease();
+    gone(fixture, &b);
+    let restored = a.renew().unwrap();
+    assert_eq!(
+        restored,
+        Renewed::Restored {
+            exported: 2,
+            failed: 0
+        }
+    );
+    assert_ne!(a.lease(), lease);
+    assert_eq!(a.status().losses, 1);
+    assert_eq!(names(&b), ["x", "y"]);
+    assert!(b.collect(&[]).unwrap().incomplete.is_empty());
+    assert!(matches!(a.renew().unwrap(), Renewed::Alive(_)));
+}
+
+/// cilium#42596: leases stuck for hours.
+fn an_export_finds_that_the_lease_is_gone(fixture: &dyn Fixture) {
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    a.declare(&[export("x", "1")]).unwrap();
+    gone(fixture, &b);
+    let exported = a
+        .export(&[export("y", "1")])
+        .unwrap()
+        .into_result()
+        .unwrap();
+    assert!(exported.is_changed());
+    assert_eq!(names(&b), ["x", "y"]);
+    assert_eq!(a.status().losses, 1);
+    a.renew().unwrap();
+    assert!(b.collect(&[]).unwrap().incomplete.is_empty());
+}
+
+fn a_restarted_host_keeps_what_it_still_declares(fixture: &dyn Fixture) {
+    let b = world(fixture, "b");
+    let a = session(fixture, "a");
+    a.declare(&[export("x", "1")]).unwrap();
+    let before = b.collect(&[Filter::all()]).unwrap();
+    drop(a);
+    fixture.pass(fixture.ttl() / 2);
+    let a = session(fixture, "a");
+    let exported = a.declare(&[export("x", "1")]).unwrap();
+    assert_eq!(exported.transactions, 0);
+    assert_eq!(
+        b.collect(&[Filter::all()]).unwrap().resources,
+        before.resources
+    );
+    // It lives by the new session.
+    for _ in 0..6 {
+        fixture.pass(fixture.ttl() / 3);
+        assert!(matches!(a.renew().unwrap(), Renewed::Alive(_)));
+    }
+    assert_eq!(
+        b.collect(&[Filter::all()]).unwrap().resources,
+        before.resources
+    );
+}
+
+fn a_restarted_host_prunes_before_it_is_complete(fixture: &dyn Fixture) {
+    let b = world(fixture, "b");
+    session(fixture, "a")
+        .declare(&[export("x", "1"), export("y", "1")])
+        .unwrap();
+    let a = session(fixture, "a");
+    assert_eq!(names(&b), ["x", "y"]);
+    a.declare(&[export("y", "1")]).unwrap();
+    assert_eq!(names(&b), ["y"]);
+    // And after its lease had ended, too.
+    gone(fixture, &b);
+    let a = session(fixture, "a");
+    a.export(&[export("y", "1")]).unwrap();
+    assert!(b.collect(&[]).unwrap().incomplete.contains("a"));
+    a.declare(&[export("y", "1")]).unwrap();
+    assert!(b.collect(&[]).unwrap().incomplete.is_empty());
+}
+
+fn a_restarted_host_replaces_its_former_session(fixture: &dyn Fixture) {
+    let former = session(fixture, "a");
+    former.declare(&[export("x", "1")]).unwrap();
+    let newer = session(fixture, "a");
+    newer.declare(&[export("x", "2")]).unwrap();
+    for _ in 0..2 {
+        let error = former.renew().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        let error = former.declare(&[export("x", "1")]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    }
+    assert!(former.status().ended.is_some());
+    former.end().unwrap();
+    let resources = newer.world().exports().unwrap();
+    assert_eq!(resources.values().next().unwrap().data, b"2");
+    assert!(matches!(newer.renew().unwrap(), Renewed::Alive(_)));
+}
+
+/// flannel#1289: two hosts had one subnet after a lost lease.
+fn another_owner_has_to_wait(fixture: &dyn Fixture) {
+    let a = session(fixture, "a");
+    a.declare(&[export("x", "1")]).unwrap();
+    let begin = || Session::begin(world(fixture, "a"), "another", fixture.ttl());
+    let error = begin().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(matches!(a.renew().unwrap(), Renewed::Alive(_)));
+    let other = within(fixture, fixture.ttl() * 2, || begin().ok());
+    other.declare(&[export("x", "2")]).unwrap();
+    // The first one wakes up.
+    let error = a.renew().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    let error = a.export(&[export("x", "1")]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(
+        other
+            .world()
+            .exports()
+            .unwrap()
+            .values()
+            .next()
+            .unwrap()
+            .data,
+        b"2"
+    );
+    // It is no replacement: once the other one is gone, this one has its name again.
+    other.end().unwrap();
+    assert!(matches!(
+        a.renew().unwrap(),
+        Renewed::Restored { failed: 0, .. }
+    ));
+    assert_eq!(
+        a.world().exports().unwrap().values().next().unwrap().data,
+        b"1"
+    );
+}
+
+fn nothing_of_another_owner_is_overwritten(fixture: &dyn Fixture) {
+    let a = session(fixture, "a");
+    a.declare(&[export("x", "1")]).unwrap();
+    // An operator moves the name to another session, without the lease's end.
+    let writes = vec![Write::Put {
+        key: a.world().keys.of_host("a", "session"),
+        value: br#"{"owner":"another","session":"1"}"#.to_vec(),
+        lease: Some(a.world().store().grant(fixture.ttl() * 100).unwrap()),
+    }];
+    let transaction = Transaction {
+        writes,
+        ..Transaction::default()
+    };
+    a.world().store().commit(&transaction).unwrap();
+    for result in [
+        a.export(&[export("x", "2")]),
+        a.declare(&[export("x", "2")]),
+    ] {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Conflict);
+    }
+    assert_eq!(
+        a.world().exports().unwrap().values().next().unwrap().data,
+        b"1"
+    );
+}
+
+fn an_ended_session_takes_its_exports_along_at_once(fixture: &dyn Fixture) {
+    let a = session(fixture, "a");
+    a.declare(&[export("x", "1"), export("y", "1").persist()])
+        .unwrap();
+    a.end().unwrap();
+    assert_eq!(names(a.world()), ["y"]);
+    assert_eq!(a.renew().unwrap_err().kind(), ErrorKind::Conflict);
+    assert!(a.export(&[export("x", "1")]).is_err());
+    // Its name is free at once.
+    Session::begin(world(fixture, "a"), "another", fixture.ttl()).unwrap();
+}
+
+fn a_keeper_says_what_happens(fixture: &dyn Fixture) {
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    a.declare(&[export("x", "1")]).unwrap();
+    let (events, told) = mpsc::channel();
+    let keeper = a.keep(move |event| drop(events.send(event))).unwrap();
+    b.store().revoke(a.lease()).unwrap();
+    match told.recv_timeout(SOON).unwrap() {
+        SessionEvent::Restored { exported, failed } => assert_eq!((exported, failed), (1, 0)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(names(&b), ["x"]);
+    if fixture.cut("a") {
+        assert!(matches!(
+            told.recv_timeout(SOON * 3).unwrap(),
+            SessionEvent::CutOff { .. }
+        ));
+        fixture.heal("a");
+        match told.recv_timeout(SOON * 3).unwrap() {
+            SessionEvent::Reconnected | SessionEvent::Restored { failed: 0, .. } => {}
+            other => panic!("{other:?}"),
+        }
+        eventually("exported", || (names(&b) == ["x"]).then_some(()));
+    }
+    let newer = session(fixture, "a");
+    assert!(matches!(
+        told.recv_timeout(SOON).unwrap(),
+        SessionEvent::Ended(_)
+    ));
+    drop((keeper, newer));
+}
+
+fn a_cut_off_host_says_since_when(fixture: &dyn Fixture) {
+    let a = session(fixture, "a");
+    if !fixture.cut("a") {
+        return;
+    }
+    assert!(a.renew().unwrap_err().is_retryable());
+    let since = a.status().cut_off_since.unwrap();
+    assert!(a.renew().is_err());
+    assert_eq!(a.status().cut_off_since, Some(since));
+    fixture.heal("a");
+    eventually("healed", || a.renew().ok());
+    assert_eq!(a.status().cut_off_since, None);
+}
+
+fn what_failed_while_cut_off_is_exported_later(fixture: &dyn Fixture) {
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    if !fixture.cut("a") {
+        return;
+    }
+    assert!(a.declare(&[export("x", "1")]).unwrap_err().is_retryable());
+    fixture.heal("a");
+    eventually("renewed", || a.renew().ok());
+    assert_eq!(names(&b), ["x"]);
+    assert!(b.collect(&[]).unwrap().incomplete.is_empty());
+}
