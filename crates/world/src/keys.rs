@@ -159,6 +159,11 @@ impl Keys {
         self.join(&[Part::Word("hosts"), name(host), Part::Word(word)])
     }
 
+    /// The prefix of the named keys of a host.
+    pub(crate) fn below_host(&self, host: &str, word: &'static str) -> Vec<u8> {
+        self.below(&[Part::Word("hosts"), name(host), Part::Word(word)])
+    }
+
     /// A named key of a host: of its `strings`, its `offers`.
     pub(crate) fn named_of_host(&self, host: &str, word: &'static str, it: &str) -> Vec<u8> {
         self.join(&[Part::Word("hosts"), name(host), Part::Word(word), name(it)])

@@ -3,10 +3,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
+mod deploys;
 mod embedded;
 mod error;
+mod hash;
 mod keys;
+mod members;
 mod resources;
+mod scheduler;
 mod session;
 mod store;
 mod strings;
@@ -16,10 +20,13 @@ mod watch;
 mod world;
 
 pub use access::Access;
+pub use deploys::{Deploy, DeployedFile};
 pub use embedded::Embedded;
 pub use error::{Error, ErrorKind};
+pub use hash::Hash;
 pub use keys::{Recipient, ResourceKey};
 pub use resources::{Collected, Export, Filter, Resource};
+pub use scheduler::{Choice, Schedule, Strategy};
 pub use session::{Exported, Keeper, Renewed, Session, SessionEvent, SessionStatus};
 pub use store::{
     Committed, Compare, Entry, KeyChange, LeaseId, Revision, Snapshot, Store, StoreEvent,

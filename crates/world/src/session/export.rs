@@ -147,6 +147,7 @@ impl Session {
     }
 
     fn sync_and_mark(&self, state: &mut State) -> Result<Exported, Error> {
+        self.sync_offers(state)?;
         let mut keys: BTreeSet<ResourceKey> = state.exports.keys().cloned().collect();
         if state.is_declared {
             let own = self.0.world.exports()?;
@@ -198,8 +199,12 @@ impl Session {
             Err(error) => error.is_retryable(),
         };
         if is_behind {
-            self.0.is_behind.store(true, Ordering::SeqCst);
+            self.set_behind();
         }
+    }
+
+    pub(super) fn set_behind(&self) {
+        self.0.is_behind.store(true, Ordering::SeqCst);
     }
 
     /// Brings the store to what the session exports of these keys.
@@ -381,7 +386,7 @@ impl Session {
     }
 
     /// Why a transaction was stale: the session has lost its key, or another writer was first.
-    fn stale(&self) -> Result<Error, Error> {
+    pub(super) fn stale(&self) -> Result<Error, Error> {
         let (_, value) = lock(&self.0.current).clone();
         let entry = self.0.world.entry(&self.key())?;
         let (kind, message) = match entry.is_some_and(|it| it.value == value) {
@@ -391,7 +396,7 @@ impl Session {
         Ok(Error::new(kind, message))
     }
 
-    fn changes_all_the_time(&self) -> Error {
+    pub(super) fn changes_all_the_time(&self) -> Error {
         let host = self.0.world.host();
         let message = format!("host {host}: its exports change all the time; try again");
         Error::new(ErrorKind::Conflict, message)

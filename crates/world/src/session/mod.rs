@@ -2,6 +2,7 @@
 
 mod export;
 mod keeper;
+mod offers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -49,6 +50,8 @@ struct State {
     is_declared: bool,
     /// The named recipients that the private record has.
     recipients: BTreeSet<String>,
+    /// The schedulers that the host offers itself to.
+    offers: BTreeSet<String>,
 }
 
 /// What is known of a session.
@@ -79,8 +82,8 @@ pub enum Renewed {
 
 /// The value of a session's key.
 #[derive(Debug, Serialize, Deserialize)]
-struct Mark {
-    owner: String,
+pub(crate) struct Mark {
+    pub(crate) owner: String,
     /// A number that no other session has.
     session: String,
 }
@@ -215,7 +218,7 @@ impl Session {
     }
 
     /// The comparison that the session's key is this session's.
-    fn fence(&self) -> Compare {
+    pub(crate) fn fence(&self) -> Compare {
         let (_, value) = lock(&self.0.current).clone();
         Compare::Value(self.key(), value)
     }
@@ -236,7 +239,7 @@ impl Session {
                 let is_replaced = error.kind() == ErrorKind::Conflict
                     && inner.world.entry(&self.key()).is_ok_and(|entry| {
                         entry
-                            .and_then(|it| parse(&it))
+                            .and_then(|it| Mark::parse(&it))
                             .is_some_and(|it| it.owner == inner.owner)
                     });
                 if is_replaced {
@@ -276,7 +279,7 @@ fn acquire(
             Some(entry) if entry.value == value => return Ok((lease_of(entry)?, value)),
             Some(entry) => {
                 let is_own = own.is_none_or(|own| entry.value == own);
-                if !is_own || parse(entry).is_none_or(|it| it.owner != mark.owner) {
+                if !is_own || Mark::parse(entry).is_none_or(|it| it.owner != mark.owner) {
                     return Err(taken(world, entry));
                 }
                 let lease = lease_of(entry)?;
@@ -311,8 +314,10 @@ fn acquire(
     Err(Error::new(ErrorKind::Conflict, message))
 }
 
-fn parse(entry: &Entry) -> Option<Mark> {
-    serde_json::from_slice(&entry.value).ok()
+impl Mark {
+    pub(crate) fn parse(entry: &Entry) -> Option<Mark> {
+        serde_json::from_slice(&entry.value).ok()
+    }
 }
 
 fn lease_of(entry: &Entry) -> Result<LeaseId, Error> {
@@ -326,7 +331,7 @@ fn lease_of(entry: &Entry) -> Result<LeaseId, Error> {
 }
 
 fn taken(world: &World, entry: &Entry) -> Error {
-    let owner = parse(entry).map_or("an unreadable value".into(), |it| it.owner);
+    let owner = Mark::parse(entry).map_or("an unreadable value".into(), |it| it.owner);
     let host = world.host();
     let message = format!(
         "host {host}: {owner} has its session, until its lease ends; give each machine a name of \

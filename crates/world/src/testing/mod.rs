@@ -10,6 +10,7 @@ macro_rules! tests {
     };
 }
 
+mod cluster;
 mod embedded;
 mod exports;
 mod sessions;
@@ -74,6 +75,7 @@ pub trait Fixture {
 /// Returns the tests of the world's contract: of all that is built on [`Store`].
 pub fn world_contract() -> Vec<Test> {
     let topics = [
+        cluster::tests(),
         strings::tests(),
         exports::tests(),
         sessions::tests(),

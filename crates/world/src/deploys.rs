@@ -1,0 +1,281 @@
+//! Deploys: numbered file trees, each on top of the one before.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::watch::Decoded;
+use crate::world::write;
+use crate::{
+    Committed, Compare, Entry, Error, ErrorKind, Hash, Transaction, Watch, WatchConfig, World,
+};
+
+/// A deploy: a file tree. Its record has the hashes of all content and of the deploy before, so its
+/// own hash stands for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Deploy {
+    /// Its number, from 1 on.
+    pub number: u64,
+    /// The hash of its record.
+    pub hash: Hash,
+    /// The hash of the deploy before; none for the first.
+    pub parent: Option<Hash>,
+    /// The files, by path.
+    pub files: BTreeMap<String, DeployedFile>,
+}
+
+/// A file of a [`Deploy`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeployedFile {
+    /// Its length in bytes.
+    pub size: u64,
+    /// The hashes of its chunks, in order.
+    pub chunks: Vec<Hash>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    number: u64,
+    parent: Option<Hash>,
+    files: BTreeMap<String, DeployedFile>,
+}
+
+/// The longest chunk.
+const CHUNK: usize = 256 << 10;
+
+/// The scheme of a deploy's URI.
+const SCHEME: &str = "world:deploy/";
+
+impl Deploy {
+    /// Returns the URI of the deploy, or of a file in it: with number, hash and path.
+    pub fn uri(&self, path: &str) -> String {
+        format!("{SCHEME}{}/{}/{path}", self.number, self.hash)
+    }
+
+    fn parse(number: u64, entry: &Entry) -> Result<Deploy, Error> {
+        let record: Result<Record, _> = serde_json::from_slice(&entry.value);
+        match record {
+            Ok(record) if record.number == number => Ok(Deploy {
+                number,
+                hash: Hash::of(&entry.value),
+                parent: record.parent,
+                files: record.files,
+            }),
+            Ok(record) => Err(broken(
+                number,
+                &format!("its record is of {}", record.number),
+            )),
+            Err(error) => Err(broken(number, &format!("its record is no such: {error}"))),
+        }
+    }
+}
+
+impl World {
+    /// Returns all deploys, the first one first; each has been checked to be on top of the one
+    /// before.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`](ErrorKind::Malformed) if one is missing, or is not what it was; those of the
+    /// store.
+    pub fn deploys(&self) -> Result<Vec<Deploy>, Error> {
+        let entries = self
+            .store
+            .read(&self.keys.cluster("deploys"), None)?
+            .entries;
+        let mut deploys: Vec<Deploy> = Vec::new();
+        for entry in entries {
+            let number = deploys.len() as u64 + 1;
+            if self.deploy_number(&entry.key) != Some(number) {
+                return Err(broken(number, "it is missing"));
+            }
+            let deploy = Deploy::parse(number, &entry)?;
+            if deploy.parent != deploys.last().map(|it| it.hash) {
+                return Err(broken(number, "it is not on top of the one before"));
+            }
+            deploys.push(deploy);
+        }
+        Ok(deploys)
+    }
+
+    /// Adds a deploy on top of `parent`, which is the hash of the newest one; none if there is none.
+    /// Only an operator may.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](ErrorKind::Conflict) if another one is the newest: look at it, and try again;
+    /// [`Invalid`](ErrorKind::Invalid) if there are more files than a record holds; those of the
+    /// store.
+    pub fn add_deploy(
+        &self,
+        parent: Option<Hash>,
+        files: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<Deploy, Error> {
+        let newest = self.deploys()?.pop();
+        let number = newest.as_ref().map_or(1, |it| it.number + 1);
+        if parent != newest.as_ref().map(|it| it.hash) {
+            return Err(conflict(number - 1));
+        }
+        let mut record = Record {
+            number,
+            parent,
+            files: BTreeMap::new(),
+        };
+        for (path, content) in files {
+            let file = self.write_chunks(content)?;
+            record.files.insert(path.clone(), file);
+        }
+        let value = serde_json::to_vec(&record)
+            .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+        let key = self.deploy_key(number);
+        let mut compares = vec![Compare::Absent(key.clone())];
+        if number > 1 {
+            // The newest one is there still: a deleted one is not built upon.
+            let newest = self.entry(&self.deploy_key(number - 1))?;
+            let newest = newest.ok_or_else(|| conflict(number))?;
+            compares.push(Compare::Modified(newest.key, newest.modified));
+        }
+        let transaction = Transaction {
+            compares,
+            writes: vec![write(&key, Some(value.clone()), None)],
+        };
+        match self.store.commit(&transaction) {
+            Ok(Committed::Written(_)) => {}
+            Ok(Committed::Stale(_)) => return Err(conflict(number)),
+            Err(error) if error.kind() == ErrorKind::Indeterminate => {
+                // The record has all that was asked for.
+                if self.entry(&key)?.is_none_or(|it| it.value != value) {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Deploy {
+            number,
+            hash: Hash::of(&value),
+            parent,
+            files: record.files,
+        })
+    }
+
+    /// Reads a file of a deploy, and checks it by its hashes.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if there is no such file, [`Malformed`](ErrorKind::Malformed)
+    /// if its content is not what was deployed; those of the store.
+    pub fn read_file(&self, deploy: &Deploy, path: &str) -> Result<Vec<u8>, Error> {
+        let number = deploy.number;
+        let file = deploy.files.get(path).ok_or_else(|| {
+            let message = format!("deploy {number}: there is no file {path}");
+            Error::new(ErrorKind::Invalid, message)
+        })?;
+        let mut content = Vec::new();
+        for chunk in &file.chunks {
+            let entry = self.entry(&self.chunk_key(*chunk))?;
+            let entry = entry
+                .ok_or_else(|| broken(number, &format!("{path}: chunk {chunk} is missing")))?;
+            if Hash::of(&entry.value) != *chunk {
+                return Err(broken(
+                    number,
+                    &format!("{path}: chunk {chunk} is another one"),
+                ));
+            }
+            content.extend(entry.value);
+        }
+        if content.len() as u64 != file.size {
+            return Err(broken(number, &format!("{path}: has another length")));
+        }
+        Ok(content)
+    }
+
+    /// Reads the file that a URI names, which [`Deploy::uri`] made.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if it is no such URI; as [`read_file`](Self::read_file).
+    pub fn read_uri(&self, uri: &str) -> Result<Vec<u8>, Error> {
+        let parse = || {
+            let mut parts = uri.strip_prefix(SCHEME)?.splitn(3, '/');
+            let number: u64 = parts.next()?.parse().ok()?;
+            Some((number, parts.next()?.parse::<Hash>().ok()?, parts.next()?))
+        };
+        let (number, hash, path) = parse().ok_or_else(|| {
+            let message = format!("{uri}: is not {SCHEME}<number>/<hash>/<path>");
+            Error::new(ErrorKind::Invalid, message)
+        })?;
+        let entry = self.entry(&self.deploy_key(number))?;
+        let entry = entry.ok_or_else(|| broken(number, "it is missing"))?;
+        let deploy = Deploy::parse(number, &entry)?;
+        if deploy.hash != hash {
+            return Err(broken(number, "it is another one"));
+        }
+        self.read_file(&deploy, path)
+    }
+
+    /// Watches the deploys, by their numbers.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a thread. All else is an event.
+    pub fn watch_deploys(&self, config: WatchConfig) -> Result<Watch<u64, Deploy>, Error> {
+        let world = self.clone();
+        Watch::new(
+            self,
+            [self.keys.cluster("deploys")],
+            config,
+            move |key, entry| {
+                let Some(number) = world.deploy_number(key) else {
+                    return Decoded::Malformed(None, crate::keys::malformed(key, "a deploy's"));
+                };
+                match entry.map(|it| Deploy::parse(number, it)) {
+                    None => Decoded::Gone(number),
+                    Some(Ok(deploy)) => Decoded::Value(number, deploy),
+                    Some(Err(error)) => Decoded::Malformed(Some(number), error),
+                }
+            },
+        )
+    }
+
+    fn write_chunks(&self, content: &[u8]) -> Result<DeployedFile, Error> {
+        let longest = CHUNK.min(self.store.limits().bytes / 2).max(1);
+        let mut chunks = Vec::new();
+        for chunk in content.chunks(longest) {
+            let hash = Hash::of(chunk);
+            self.update(&self.chunk_key(hash), None, |_| Ok(Some(chunk.to_vec())))?;
+            chunks.push(hash);
+        }
+        let size = content.len() as u64;
+        Ok(DeployedFile { size, chunks })
+    }
+
+    fn chunk_key(&self, hash: Hash) -> Vec<u8> {
+        let chunks = self.keys.cluster("chunks");
+        [chunks, hash.to_string().into_bytes()].concat()
+    }
+
+    /// The numbers have a fixed width, so that the keys are in their order.
+    fn deploy_key(&self, number: u64) -> Vec<u8> {
+        let deploys = self.keys.cluster("deploys");
+        [deploys, format!("{number:020}").into_bytes()].concat()
+    }
+
+    fn deploy_number(&self, key: &[u8]) -> Option<u64> {
+        let digits = key.strip_prefix(&self.keys.cluster("deploys")[..])?;
+        let number = str::from_utf8(digits).ok()?.parse().ok()?;
+        (self.deploy_key(number) == key).then_some(number)
+    }
+}
+
+fn broken(number: u64, why: &str) -> Error {
+    let message = format!("deploy {number}: {why}");
+    Error::new(ErrorKind::Malformed, message)
+}
+
+fn conflict(newest: u64) -> Error {
+    let message = format!("deploy {newest} was added meanwhile; look at it, and add to that");
+    Error::new(ErrorKind::Conflict, message)
+}

@@ -1,0 +1,104 @@
+//! Members: the hosts that are alive, and how many there should be.
+
+use std::collections::BTreeMap;
+
+use crate::session::Mark;
+use crate::watch::Decoded;
+use crate::{Change, Entry, Error, ErrorKind, Watch, WatchConfig, World};
+
+impl World {
+    /// Returns the hosts that have a session, each with the owner of that.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn members(&self) -> Result<BTreeMap<String, String>, Error> {
+        let entries = self.store.read(&self.keys.hosts(), None)?.entries;
+        let members =
+            entries
+                .iter()
+                .filter_map(|entry| match self.member(&entry.key, Some(entry)) {
+                    Decoded::Value(host, owner) => Some((host, owner)),
+                    // Its value is another host's fault, and it is alive.
+                    Decoded::Malformed(Some(host), _) => Some((host, String::new())),
+                    _ => None,
+                });
+        Ok(members.collect())
+    }
+
+    /// Watches the hosts that have a session.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a thread. All else is an event.
+    pub fn watch_members(&self, config: WatchConfig) -> Result<Watch<String, String>, Error> {
+        let world = self.clone();
+        Watch::new(self, [self.keys.hosts()], config, move |key, entry| {
+            world.member(key, entry)
+        })
+    }
+
+    fn member(&self, key: &[u8], entry: Option<&Entry>) -> Decoded<String, String> {
+        let host = match self.keys.parse_host(key) {
+            Ok((host, word, None)) if word == "session" => host,
+            Ok(_) => return Decoded::Other,
+            Err(error) => return Decoded::Malformed(None, error),
+        };
+        match entry.map(Mark::parse) {
+            None => Decoded::Gone(host),
+            Some(Some(mark)) => Decoded::Value(host, mark.owner),
+            Some(None) => {
+                Decoded::Malformed(Some(host), crate::keys::malformed(key, "a session's"))
+            }
+        }
+    }
+
+    /// Returns how many hosts there should be; none if that is not set.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`](ErrorKind::Malformed) if it is no number; those of the store.
+    pub fn ideal_size(&self) -> Result<Option<u64>, Error> {
+        self.entry(&self.keys.size())?
+            .as_ref()
+            .map(number)
+            .transpose()
+    }
+
+    /// Sets how many hosts there should be; none deletes it. Only an operator may.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn set_ideal_size(&self, size: Option<u64>) -> Result<Change, Error> {
+        let value = size.map(|size| size.to_string().into_bytes());
+        self.update(&self.keys.size(), None, |_| Ok(value.clone()))
+    }
+
+    /// Watches how many hosts there should be.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a thread. All else is an event.
+    pub fn watch_ideal_size(&self, config: WatchConfig) -> Result<Watch<(), u64>, Error> {
+        let own = self.keys.size();
+        Watch::new(self, [own.clone()], config, move |key, entry| {
+            if key != own {
+                return Decoded::Other;
+            }
+            match entry.map(number) {
+                None => Decoded::Gone(()),
+                Some(Ok(size)) => Decoded::Value((), size),
+                Some(Err(error)) => Decoded::Malformed(Some(()), error),
+            }
+        })
+    }
+}
+
+fn number(entry: &Entry) -> Result<u64, Error> {
+    let parse = || str::from_utf8(&entry.value).ok()?.parse().ok();
+    parse().ok_or_else(|| {
+        let message = format!("{}: the value is no number", entry.key.escape_ascii());
+        Error::new(ErrorKind::Malformed, message)
+    })
+}

@@ -1,0 +1,278 @@
+//! The scheduler: hosts offer themselves, and a leader chooses some of them.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::keys::check_part;
+use crate::watch::Decoded;
+use crate::world::{fence, write};
+use crate::{
+    Change, Committed, Entry, Error, ErrorKind, Hash, Session, Transaction, Watch, WatchConfig,
+    World,
+};
+
+/// How a leader chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Which of the hosts that offer themselves.
+    pub strategy: Strategy,
+    /// How many of them at most.
+    pub count: usize,
+    /// True if a host that is chosen stays so while it offers itself.
+    pub sticky: bool,
+}
+
+/// Which hosts are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// Those whose names come next after the one that was chosen last.
+    RoundRobin,
+    /// Those of the greatest hash of scheduler and host (rendezvous hashing): when a host comes or
+    /// goes, no choice changes but by that host.
+    Rendezvous,
+}
+
+/// What was chosen. It stays while no leader chooses otherwise, also when there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Choice {
+    /// The hosts, by name.
+    pub hosts: BTreeSet<String>,
+    /// The host that was chosen last.
+    pub last: Option<String>,
+}
+
+impl Choice {
+    /// Returns the choice of these hosts after this one.
+    fn next(&self, name: &str, schedule: Schedule, offers: &BTreeSet<String>) -> Choice {
+        let mut next = self.clone();
+        next.hosts
+            .retain(|host| schedule.sticky && offers.contains(host));
+        while next.hosts.len() > schedule.count {
+            next.hosts.pop_last();
+        }
+        let free = offers.iter().filter(|host| !next.hosts.contains(*host));
+        let mut free: Vec<&String> = free.collect();
+        match schedule.strategy {
+            Strategy::RoundRobin => {
+                let last = self.last.as_ref();
+                free.sort_by_key(|host| (last.is_some_and(|last| *host <= last), *host));
+            }
+            Strategy::Rendezvous => {
+                let weight = |host: &str| Hash::of(format!("{name}\0{host}").as_bytes()).number();
+                free.sort_by_key(|host| std::cmp::Reverse((weight(host), *host)));
+            }
+        }
+        for host in free.into_iter().take(schedule.count - next.hosts.len()) {
+            next.hosts.insert(host.clone());
+            next.last = Some(host.clone());
+        }
+        next
+    }
+
+    fn parse(entry: &Entry) -> Result<Choice, Error> {
+        serde_json::from_slice(&entry.value).map_err(|error| {
+            let message = format!("{}: is no choice: {error}", entry.key.escape_ascii());
+            Error::new(ErrorKind::Malformed, message)
+        })
+    }
+}
+
+impl Session {
+    /// Offers this host to a scheduler, while the session lives.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store. The offer is then made with the next renewal, if that may be.
+    pub fn offer(&self, scheduler: &str) -> Result<(), Error> {
+        check_part("a scheduler", scheduler.as_bytes())?;
+        self.set_offer(scheduler, true)
+    }
+
+    /// Withdraws this host's offer. A leader then chooses another host.
+    ///
+    /// # Errors
+    ///
+    /// As [`offer`](Self::offer).
+    pub fn withdraw(&self, scheduler: &str) -> Result<(), Error> {
+        self.set_offer(scheduler, false)
+    }
+
+    /// Leads a scheduler if no other host does: chooses from the hosts that offer themselves. Call
+    /// it now and then, and on each change of the offers. Returns what it did; none if another host
+    /// leads.
+    ///
+    /// Two hosts that both take themselves for the leader do no harm: a choice is written only by
+    /// the one whose key is in the store, on top of the choice that it has read.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn lead(&self, scheduler: &str, schedule: Schedule) -> Result<Option<Change>, Error> {
+        check_part("a scheduler", scheduler.as_bytes())?;
+        let world = self.world();
+        let leader = world.keys.shared("leaders", scheduler);
+        let (lease, own) = (self.lease(), world.host().as_bytes().to_vec());
+        let entry = world.entry(&leader)?;
+        if entry.as_ref().is_some_and(|it| it.value != own) {
+            return Ok(None);
+        }
+        let key = world.keys.shared("choices", scheduler);
+        let before = world.entry(&key)?;
+        // A choice that is malformed is chosen anew.
+        let choice = before.as_ref().and_then(|it| Choice::parse(it).ok());
+        let choice = choice.unwrap_or_default();
+        let next = choice.next(scheduler, schedule, &world.offers(scheduler)?);
+        let mut transaction = Transaction {
+            compares: vec![self.fence(), fence(&key, before.as_ref())],
+            writes: Vec::new(),
+        };
+        if entry.as_ref().is_none_or(|it| it.lease != Some(lease)) {
+            transaction
+                .writes
+                .push(write(&leader, Some(own), Some(lease)));
+        }
+        transaction.compares.push(fence(&leader, entry.as_ref()));
+        let is_same = before.is_some() && next == choice;
+        if !is_same {
+            let value = serde_json::to_vec(&next)
+                .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+            transaction.writes.push(write(&key, Some(value), None));
+        }
+        if transaction.writes.is_empty() {
+            return Ok(Some(Change::Unchanged));
+        }
+        match world.store.commit(&transaction)? {
+            Committed::Written(_) if is_same => Ok(Some(Change::Unchanged)),
+            Committed::Written(_) => Ok(Some(Change::Changed)),
+            Committed::Stale(_) => Ok(None),
+        }
+    }
+}
+
+impl World {
+    /// Returns the hosts that offer themselves to a scheduler.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn offers(&self, scheduler: &str) -> Result<BTreeSet<String>, Error> {
+        let entries = self.store.read(&self.keys.hosts(), None)?.entries;
+        let offers =
+            entries
+                .iter()
+                .filter_map(|entry| match self.keys.parse_host(&entry.key).ok()? {
+                    (host, word, Some(name)) if word == "offers" && name == scheduler => Some(host),
+                    _ => None,
+                });
+        Ok(offers.collect())
+    }
+
+    /// Returns what a scheduler's leader chose; none if none has chosen yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`](ErrorKind::Malformed) if it is no choice; those of the store.
+    pub fn choice(&self, scheduler: &str) -> Result<Option<Choice>, Error> {
+        let entry = self.entry(&self.keys.shared("choices", scheduler))?;
+        entry.as_ref().map(Choice::parse).transpose()
+    }
+
+    /// Watches the choice of a scheduler. The id is the scheduler.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a thread. All else is an event.
+    pub fn watch_choice(
+        &self,
+        scheduler: &str,
+        config: WatchConfig,
+    ) -> Result<Watch<String, Choice>, Error> {
+        let (own, id) = (self.keys.shared("choices", scheduler), scheduler.to_owned());
+        Watch::new(self, [own.clone()], config, move |key, entry| {
+            if key != own {
+                return Decoded::Other;
+            }
+            match entry.map(Choice::parse) {
+                None => Decoded::Gone(id.clone()),
+                Some(Ok(choice)) => Decoded::Value(id.clone(), choice),
+                Some(Err(error)) => Decoded::Malformed(Some(id.clone()), error),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hosts() -> impl Strategy<Value = BTreeSet<String>> {
+        prop::collection::btree_set("[a-h]", 0..8)
+    }
+
+    fn schedules() -> impl proptest::strategy::Strategy<Value = Schedule> {
+        let strategies = prop_oneof![
+            Just(super::Strategy::RoundRobin),
+            Just(super::Strategy::Rendezvous)
+        ];
+        (strategies, 0_usize..5, any::<bool>()).prop_map(|(strategy, count, sticky)| Schedule {
+            strategy,
+            count,
+            sticky,
+        })
+    }
+
+    use proptest::strategy::Strategy;
+
+    proptest! {
+        #[test]
+        fn a_choice_is_of_those_that_offer_and_as_many_as_it_can(
+            schedule in schedules(), offers in hosts(), chosen in hosts(),
+        ) {
+            let before = Choice { last: chosen.last().cloned(), hosts: chosen };
+            let next = before.next("s", schedule, &offers);
+            prop_assert!(next.hosts.is_subset(&offers));
+            prop_assert_eq!(next.hosts.len(), schedule.count.min(offers.len()));
+            if schedule.sticky {
+                let stayed = before.hosts.intersection(&offers).count().min(schedule.count);
+                let same = next.hosts.intersection(&before.hosts).count();
+                prop_assert!(same >= stayed);
+                prop_assert_eq!(&next.next("s", schedule, &offers), &next);
+            }
+        }
+
+        #[test]
+        fn rendezvous_moves_no_choice_but_by_the_host_that_goes(
+            offers in hosts(), count in 1_usize..5, gone in "[a-h]",
+        ) {
+            let schedule = Schedule { strategy: super::Strategy::Rendezvous, count, sticky: false };
+            let before = Choice::default().next("s", schedule, &offers);
+            let mut fewer = offers;
+            fewer.remove(&gone);
+            let after = Choice::default().next("s", schedule, &fewer);
+            let stayed: BTreeSet<String> = before.hosts.into_iter().filter(|it| *it != gone).collect();
+            prop_assert!(stayed.is_subset(&after.hosts));
+        }
+    }
+
+    #[test]
+    fn round_robin_takes_turns() {
+        let offers: BTreeSet<String> = ["a", "b", "c"].map(Into::into).into();
+        let schedule = Schedule {
+            strategy: super::Strategy::RoundRobin,
+            count: 1,
+            sticky: false,
+        };
+        let mut choice = Choice::default();
+        let mut chosen = Vec::new();
+        for _ in 0..6 {
+            choice = choice.next("s", schedule, &offers);
+            chosen.extend(choice.hosts.clone());
+        }
+        assert_eq!(chosen.concat(), "abcabc");
+    }
+}

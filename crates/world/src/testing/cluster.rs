@@ -1,0 +1,343 @@
+//! The contract of deploys, the scheduler and the members.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Fixture, Test, config, next, quiet, session, within, world};
+use crate::{
+    Access, Change, Deploy, Error, ErrorKind, Event, Schedule, Strategy, Transaction, World, Write,
+};
+
+pub(super) fn tests() -> Vec<Test> {
+    tests![
+        deploys_are_numbered_from_one_each_on_its_parent,
+        a_racing_deployer_loses_with_conflict_and_retries,
+        each_of_many_racing_deployers_gets_a_number,
+        a_file_is_read_as_it_was_deployed,
+        content_that_was_tampered_with_is_not_read,
+        a_deploy_that_was_tampered_with_is_noticed,
+        a_watch_of_deploys_has_each,
+        only_an_operator_deploys,
+        a_leader_chooses_from_the_offers,
+        a_choice_is_sticky,
+        a_withdrawn_host_is_chosen_no_more,
+        one_host_leads_at_a_time,
+        a_choice_stays_when_its_leader_is_lost,
+        a_restarted_leader_leads_again,
+        an_offer_goes_with_its_host,
+        members_are_the_hosts_that_live,
+        a_watch_of_members_sees_them_come_and_go,
+        the_ideal_size_is_set_once,
+    ]
+}
+
+fn files(content: &str) -> BTreeMap<String, Vec<u8>> {
+    [
+        ("a/b".to_owned(), content.into()),
+        ("empty".to_owned(), Vec::new()),
+    ]
+    .into()
+}
+
+fn deploys_are_numbered_from_one_each_on_its_parent(fixture: &dyn Fixture) {
+    let a = world(fixture, "a");
+    assert_eq!(a.deploys().unwrap(), []);
+    let first = a.add_deploy(None, &files("1")).unwrap();
+    let second = a.add_deploy(Some(first.hash), &files("2")).unwrap();
+    let third = a.add_deploy(Some(second.hash), &files("1")).unwrap();
+    assert_eq!((first.number, first.parent), (1, None));
+    assert_eq!((third.number, third.parent), (3, Some(second.hash)));
+    // The same files again are another deploy.
+    assert_ne!(first.hash, third.hash);
+    assert_eq!(a.deploys().unwrap(), [first, second, third]);
+}
+
+fn a_racing_deployer_loses_with_conflict_and_retries(fixture: &dyn Fixture) {
+    let [a, b] = ["a", "b"].map(|host| world(fixture, host));
+    let first = a.add_deploy(None, &files("1")).unwrap();
+    let error = b.add_deploy(None, &files("2")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.is_retryable());
+    b.add_deploy(Some(first.hash), &files("2")).unwrap();
+    let error = a.add_deploy(Some(first.hash), &files("3")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(a.deploys().unwrap().len(), 2);
+}
+
+fn each_of_many_racing_deployers_gets_a_number(fixture: &dyn Fixture) {
+    let worlds = ["a", "b", "c"].map(|host| world(fixture, host));
+    std::thread::scope(|scope| {
+        for world in &worlds {
+            scope.spawn(move || (0..3).for_each(|at| deploy(world, at)));
+        }
+    });
+    let deploys = worlds[0].deploys().unwrap();
+    assert_eq!(deploys.len(), 9);
+    let contents = deploys
+        .iter()
+        .map(|it| worlds[0].read_file(it, "a/b").unwrap());
+    assert_eq!(contents.collect::<BTreeSet<_>>().len(), 9);
+
+    fn deploy(world: &World, at: u32) {
+        loop {
+            let parent = world.deploys().unwrap().last().map(|it| it.hash);
+            let content = format!("{}{at}", world.host());
+            match world.add_deploy(parent, &files(&content)) {
+                Ok(_) => return,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
+            }
+        }
+    }
+}
+
+fn a_file_is_read_as_it_was_deployed(fixture: &dyn Fixture) {
+    let a = world(fixture, "a");
+    let long: Vec<u8> = (0..1_000_000_u32)
+        .map(|at| at.to_le_bytes()[at as usize % 3])
+        .collect();
+    let mut tree = files("1");
+    tree.insert("long".into(), long);
+    let deploy = a.add_deploy(None, &tree).unwrap();
+    assert!(deploy.files["long"].chunks.len() > 1);
+    for (path, content) in &tree {
+        assert!(a.read_file(&deploy, path).unwrap() == *content);
+        assert!(a.read_uri(&deploy.uri(path)).unwrap() == *content);
+    }
+    for wrong in ["b", "a", "", "a/b/"] {
+        let error = a.read_file(&deploy, wrong).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    for wrong in ["", "world:deploy/1", "world:deploy/1/xyz/a/b", "file:///a"] {
+        assert_eq!(a.read_uri(wrong).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+}
+
+/// Writes any value to a key.
+fn tamper(world: &World, key: Vec<u8>, value: Option<Vec<u8>>) {
+    let writes = vec![match value {
+        Some(value) => Write::Put {
+            key,
+            value,
+            lease: None,
+        },
+        None => Write::Delete(key),
+    }];
+    let transaction = Transaction {
+        writes,
+        ..Transaction::default()
+    };
+    world.store().commit(&transaction).unwrap();
+}
+
+fn content_that_was_tampered_with_is_not_read(fixture: &dyn Fixture) {
+    let a = world(fixture, "a");
+    let deploy = a.add_deploy(None, &files("1")).unwrap();
+    let chunk = deploy.files["a/b"].chunks[0].to_string();
+    let key = [a.keys.cluster("chunks"), chunk.into_bytes()].concat();
+    for value in [Some(b"2".to_vec()), Some(Vec::new()), None] {
+        tamper(&a, key.clone(), value);
+        let error = a.read_file(&deploy, "a/b").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
+        assert!(a.read_file(&deploy, "empty").unwrap().is_empty());
+    }
+    // Another deploy of the same content puts it right.
+    a.add_deploy(Some(deploy.hash), &files("1")).unwrap();
+    assert_eq!(a.read_file(&deploy, "a/b").unwrap(), b"1");
+}
+
+fn a_deploy_that_was_tampered_with_is_noticed(fixture: &dyn Fixture) {
+    let a = world(fixture, "a");
+    let mut deploys: Vec<Deploy> = Vec::new();
+    for content in ["1", "2", "3"] {
+        let parent = deploys.last().map(|it| it.hash);
+        deploys.push(a.add_deploy(parent, &files(content)).unwrap());
+    }
+    let key = [a.keys.cluster("deploys"), b"00000000000000000002".to_vec()].concat();
+    let entry = a.store().read(&key, None).unwrap().entries.remove(0);
+    let text = String::from_utf8(entry.value).unwrap();
+    let malformed = |result: Result<(), Error>| {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Malformed);
+    };
+    for value in [
+        Some(text.replace("a/b", "a/c").into_bytes()),
+        Some(b"{".to_vec()),
+        None,
+    ] {
+        tamper(&a, key.clone(), value);
+        malformed(a.deploys().map(drop));
+        malformed(a.read_uri(&deploys[1].uri("a/b")).map(drop));
+        malformed(a.add_deploy(Some(deploys[2].hash), &files("4")).map(drop));
+    }
+}
+
+fn a_watch_of_deploys_has_each(fixture: &dyn Fixture) {
+    let [a, b] = ["a", "b"].map(|host| world(fixture, host));
+    let first = a.add_deploy(None, &files("1")).unwrap();
+    let mut watch = b.watch_deploys(config()).unwrap();
+    assert!(matches!(next(&mut watch), Event::Ready(view) if view.values[&1].0 == first));
+    let second = a.add_deploy(Some(first.hash), &files("2")).unwrap();
+    assert!(matches!(next(&mut watch), Event::Changed { id: 2, value, .. } if value == second));
+    quiet(&mut watch);
+}
+
+fn only_an_operator_deploys(fixture: &dyn Fixture) {
+    let deploy = world(fixture, "b").add_deploy(None, &files("1")).unwrap();
+    let access = Access::of_host(&fixture.prefix(), "a", &[]).unwrap();
+    let Some(store) = fixture.restricted("a", &access) else {
+        return;
+    };
+    let a = World::new(store, &fixture.prefix(), "a").unwrap();
+    assert_eq!(a.read_file(&deploy, "a/b").unwrap(), b"1");
+    let error = a.add_deploy(Some(deploy.hash), &files("2")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert_eq!(
+        a.set_ideal_size(Some(1)).unwrap_err().kind(),
+        ErrorKind::Denied
+    );
+    assert_eq!(a.ideal_size().unwrap(), None);
+}
+
+const TWO: Schedule = Schedule {
+    strategy: Strategy::RoundRobin,
+    count: 2,
+    sticky: true,
+};
+
+fn chosen(world: &World) -> Vec<String> {
+    world
+        .choice("s")
+        .unwrap()
+        .unwrap_or_default()
+        .hosts
+        .into_iter()
+        .collect()
+}
+
+fn a_leader_chooses_from_the_offers(fixture: &dyn Fixture) {
+    let [a, b, c] = ["a", "b", "c"].map(|host| session(fixture, host));
+    assert_eq!(a.world().choice("s").unwrap(), None);
+    let mut watch = c.world().watch_choice("s", config()).unwrap();
+    assert!(matches!(next(&mut watch), Event::Ready(_)));
+    b.offer("s").unwrap();
+    b.offer("s").unwrap();
+    c.offer("other").unwrap();
+    assert_eq!(a.lead("s", TWO).unwrap(), Some(Change::Changed));
+    assert_eq!(a.lead("s", TWO).unwrap(), Some(Change::Unchanged));
+    assert_eq!(chosen(c.world()), ["b"]);
+    assert!(matches!(next(&mut watch), Event::Changed { value, .. } if value.hosts.contains("b")));
+    quiet(&mut watch);
+}
+
+fn a_choice_is_sticky(fixture: &dyn Fixture) {
+    let hosts = ["a", "b", "c", "d"].map(|host| session(fixture, host));
+    hosts[2].offer("s").unwrap();
+    hosts[3].offer("s").unwrap();
+    hosts[0].lead("s", TWO).unwrap();
+    hosts[0].offer("s").unwrap();
+    hosts[1].offer("s").unwrap();
+    assert_eq!(hosts[0].lead("s", TWO).unwrap(), Some(Change::Unchanged));
+    assert_eq!(chosen(hosts[0].world()), ["c", "d"]);
+    let one = Schedule { count: 1, ..TWO };
+    hosts[0].lead("s", one).unwrap();
+    assert_eq!(chosen(hosts[0].world()), ["c"]);
+}
+
+fn a_withdrawn_host_is_chosen_no_more(fixture: &dyn Fixture) {
+    let hosts = ["a", "b", "c"].map(|host| session(fixture, host));
+    hosts.iter().for_each(|it| it.offer("s").unwrap());
+    hosts[0].lead("s", TWO).unwrap();
+    assert_eq!(chosen(hosts[0].world()), ["a", "b"]);
+    hosts[0].withdraw("s").unwrap();
+    hosts[0].withdraw("s").unwrap();
+    hosts[0].lead("s", TWO).unwrap();
+    assert_eq!(chosen(hosts[0].world()), ["b", "c"]);
+}
+
+fn one_host_leads_at_a_time(fixture: &dyn Fixture) {
+    let [a, b] = ["a", "b"].map(|host| session(fixture, host));
+    a.offer("s").unwrap();
+    assert!(a.lead("s", TWO).unwrap().is_some());
+    assert_eq!(b.lead("s", TWO).unwrap(), None);
+    assert!(b.lead("other", TWO).unwrap().is_some());
+}
+
+fn a_choice_stays_when_its_leader_is_lost(fixture: &dyn Fixture) {
+    let [a, b] = ["a", "b"].map(|host| session(fixture, host));
+    b.offer("s").unwrap();
+    a.lead("s", TWO).unwrap();
+    let after = within(fixture, fixture.ttl() * 2, || {
+        b.renew().unwrap();
+        assert_eq!(chosen(b.world()), ["b"]);
+        b.lead("s", TWO).unwrap()
+    });
+    assert_eq!(after, Change::Unchanged);
+    // The former leader wakes up.
+    a.renew().unwrap();
+    assert_eq!(a.lead("s", Schedule { count: 0, ..TWO }).unwrap(), None);
+    assert_eq!(chosen(b.world()), ["b"]);
+}
+
+fn a_restarted_leader_leads_again(fixture: &dyn Fixture) {
+    let [a, b] = ["a", "b"].map(|host| session(fixture, host));
+    a.lead("s", TWO).unwrap();
+    drop(a);
+    let a = session(fixture, "a");
+    b.offer("s").unwrap();
+    assert_eq!(a.lead("s", TWO).unwrap(), Some(Change::Changed));
+    assert_eq!(b.lead("s", TWO).unwrap(), None);
+}
+
+fn an_offer_goes_with_its_host(fixture: &dyn Fixture) {
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    a.offer("s").unwrap();
+    assert_eq!(b.offers("s").unwrap(), BTreeSet::from(["a".to_owned()]));
+    within(fixture, fixture.ttl() * 2, || {
+        b.offers("s").unwrap().is_empty().then_some(())
+    });
+    a.renew().unwrap();
+    assert_eq!(b.offers("s").unwrap().len(), 1);
+    // One that is started again, and offers nothing any more.
+    drop(a);
+    session(fixture, "a").declare(&[]).unwrap();
+    assert!(b.offers("s").unwrap().is_empty());
+}
+
+fn members_are_the_hosts_that_live(fixture: &dyn Fixture) {
+    let b = world(fixture, "b");
+    assert!(b.members().unwrap().is_empty());
+    let a = session(fixture, "a");
+    b.set_own_string("m", "no session").unwrap();
+    assert_eq!(
+        b.members().unwrap(),
+        BTreeMap::from([("a".into(), "a".into())])
+    );
+    a.end().unwrap();
+    assert!(b.members().unwrap().is_empty());
+}
+
+fn a_watch_of_members_sees_them_come_and_go(fixture: &dyn Fixture) {
+    let b = world(fixture, "b");
+    let mut watch = b.watch_members(config()).unwrap();
+    assert!(matches!(next(&mut watch), Event::Ready(view) if view.values.is_empty()));
+    let a = session(fixture, "a");
+    assert!(matches!(next(&mut watch), Event::Changed { id, .. } if id == "a"));
+    a.end().unwrap();
+    assert!(matches!(next(&mut watch), Event::Deleted { id, .. } if id == "a"));
+    quiet(&mut watch);
+}
+
+fn the_ideal_size_is_set_once(fixture: &dyn Fixture) {
+    let a = world(fixture, "a");
+    let mut watch = a.watch_ideal_size(config()).unwrap();
+    assert!(matches!(next(&mut watch), Event::Ready(_)));
+    assert_eq!(a.ideal_size().unwrap(), None);
+    assert_eq!(a.set_ideal_size(Some(5)).unwrap(), Change::Changed);
+    assert_eq!(a.set_ideal_size(Some(5)).unwrap(), Change::Unchanged);
+    assert_eq!(a.ideal_size().unwrap(), Some(5));
+    assert!(matches!(next(&mut watch), Event::Changed { value: 5, .. }));
+    quiet(&mut watch);
+    assert_eq!(a.set_ideal_size(None).unwrap(), Change::Changed);
+    assert!(matches!(next(&mut watch), Event::Deleted { .. }));
+    tamper(&a, a.keys.size(), Some(b"five".to_vec()));
+    assert_eq!(a.ideal_size().unwrap_err().kind(), ErrorKind::Malformed);
+    assert!(matches!(next(&mut watch), Event::Malformed { .. }));
+}
