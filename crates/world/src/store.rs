@@ -79,6 +79,16 @@ pub trait StoreWatch: Send {
     /// delivered, [`Unavailable`](ErrorKind::Unavailable) if the connection is lost. The
     /// watch has then ended.
     fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error>;
+
+    /// Asks for a [`Progress`](StoreEvent::Progress) of the newest revision, which comes as an
+    /// event. A store that tells of each revision by itself has nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    fn request_progress(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// An event of a [`StoreWatch`].

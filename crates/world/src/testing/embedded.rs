@@ -206,4 +206,8 @@ impl StoreWatch for GatedWatch {
             }
         }
     }
+
+    fn request_progress(&mut self) -> Result<(), Error> {
+        self.watch.request_progress()
+    }
 }
