@@ -3,9 +3,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
+mod collector;
 mod deploys;
 mod embedded;
 mod error;
+mod exporter;
 mod hash;
 mod keys;
 mod members;
@@ -20,9 +22,11 @@ mod watch;
 mod world;
 
 pub use access::Access;
+pub use collector::{Collector, CollectorConfig, Holdings, Knowledge, PartitionPolicy};
 pub use deploys::{Deploy, DeployedFile};
 pub use embedded::Embedded;
 pub use error::{Error, ErrorKind};
+pub use exporter::{Action, ExportOp, ExportOutcome, ExportReport, Exporter};
 pub use hash::Hash;
 pub use keys::{Recipient, ResourceKey};
 pub use resources::{Collected, Export, Filter, Resource};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Entry, Error, Recipient, ResourceKey, Revision, World};
+use crate::{Entry, Error, LeaseId, Recipient, ResourceKey, Revision, World};
 
 /// An export, as its host declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ pub struct Resource {
     pub data: Vec<u8>,
     /// The revision that wrote it.
     pub revision: Revision,
-    /// True if it outlives its exporter.
-    pub persist: bool,
+    /// The lease with which it goes; none, it outlives its exporter.
+    pub lease: Option<LeaseId>,
 }
 
 /// A filter of resources. A part that is none matches all.
@@ -213,6 +213,6 @@ pub(crate) fn resource(entry: &Entry) -> Resource {
     Resource {
         data: entry.value.clone(),
         revision: entry.modified,
-        persist: entry.lease.is_none(),
+        lease: entry.lease,
     }
 }

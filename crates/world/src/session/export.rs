@@ -105,6 +105,29 @@ impl Session {
         self.sync_all(&mut state)
     }
 
+    /// Declares all exports, and brings the store to them for some keys: all that differ, if the
+    /// host is to be marked as complete.
+    pub(crate) fn declare_some(
+        &self,
+        exports: &[Export],
+        keys: BTreeSet<ResourceKey>,
+        is_all: bool,
+    ) -> Result<Exported, Error> {
+        let wanted = self.check(exports)?;
+        let mut state = lock(&self.0.state);
+        state.exports = wanted;
+        state.is_declared = true;
+        let result = self.sync_offers(&state).and_then(|()| {
+            let exported = self.sync(&mut state, keys, false)?;
+            if is_all && exported.outcomes.values().all(Result::is_ok) {
+                self.mark_complete(exported.is_changed())?;
+            }
+            Ok(exported)
+        });
+        self.note_behind(&result);
+        result
+    }
+
     fn check(&self, batch: &[Export]) -> Result<BTreeMap<ResourceKey, (Vec<u8>, bool)>, Error> {
         let world = &self.0.world;
         let limits = world.store.limits();
@@ -151,7 +174,7 @@ impl Session {
         let mut keys: BTreeSet<ResourceKey> = state.exports.keys().cloned().collect();
         if state.is_declared {
             let own = self.0.world.exports()?;
-            let leased = own.into_iter().filter(|(_, it)| !it.persist);
+            let leased = own.into_iter().filter(|(_, it)| it.lease.is_some());
             keys.extend(leased.map(|(key, _)| key));
         }
         let exported = self.sync(state, keys, false)?;

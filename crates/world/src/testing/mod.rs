@@ -10,6 +10,7 @@ macro_rules! tests {
     };
 }
 
+mod agents;
 mod cluster;
 mod embedded;
 mod exports;
@@ -75,6 +76,7 @@ pub trait Fixture {
 /// Returns the tests of the world's contract: of all that is built on [`Store`].
 pub fn world_contract() -> Vec<Test> {
     let topics = [
+        agents::tests(),
         cluster::tests(),
         strings::tests(),
         exports::tests(),

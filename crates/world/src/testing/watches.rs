@@ -152,7 +152,13 @@ fn moving_to_another_lease_is_no_event(fixture: &dyn Fixture) {
         .unwrap()
         .into_result()
         .unwrap();
-    assert!(a.world().exports().unwrap().values().all(|it| it.persist));
+    assert!(
+        a.world()
+            .exports()
+            .unwrap()
+            .values()
+            .all(|it| it.lease.is_none())
+    );
     quiet(&mut watch);
 }
 

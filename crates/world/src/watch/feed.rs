@@ -124,7 +124,13 @@ impl Feed {
                 self.mirror.progress(self.index, revision);
                 Ok(revision)
             }
-            None => Ok(after),
+            None => {
+                // The other prefixes are ahead: is there nothing in between here?
+                if self.mirror.newest() > after {
+                    watch.request_progress()?;
+                }
+                Ok(after)
+            }
         }
     }
 

@@ -124,6 +124,22 @@ impl Mirror {
         });
     }
 
+    /// The newest revision that any feed has seen.
+    pub(super) fn newest(&self) -> Revision {
+        let all = self.lock().feeds.iter().map(|it| it.revision).max();
+        all.unwrap_or_default()
+    }
+
+    /// The revision up to which the reader has seen all changes, of all feeds.
+    pub(super) fn delivered(&self) -> Revision {
+        let state = self.lock();
+        let unseen = state
+            .order
+            .first()
+            .map(|(revision, _)| Revision(revision.0 - 1));
+        unseen.unwrap_or(Revision(u64::MAX)).min(state.revision())
+    }
+
     pub(super) fn repaired(&self) -> u64 {
         self.lock().repaired
     }

@@ -155,6 +155,11 @@ impl<K: Ord, V> Watch<K, V> {
         self.mirror.cut_off_since()
     }
 
+    /// Returns the revision up to which all changes of what is watched have been returned.
+    pub fn revision(&self) -> Revision {
+        self.mirror.delivered()
+    }
+
     /// Returns how often a comparison with the store found an event that it had skipped.
     pub fn repaired(&self) -> u64 {
         self.mirror.repaired()

@@ -1,0 +1,422 @@
+//! The contract of the exporter and the collector.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use trueup_reconcile::{
+    Claim, Hints, Ledger as _, MemoryLedger, Observation, Outcome, PassLimits, Report as _,
+    Source as _,
+};
+
+use super::{Fixture, Test, config, eventually, export, session, within, world};
+use crate::{
+    Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportOutcome, ExportReport,
+    Exporter, Filter, Holdings, Knowledge, PartitionPolicy, Session, World,
+};
+
+pub(super) fn tests() -> Vec<Test> {
+    tests![
+        an_exporter_converges_and_its_second_pass_does_nothing,
+        an_exporter_creates_updates_and_deletes,
+        an_exporter_deletes_what_persists_if_the_ledger_has_it,
+        an_exporter_that_may_do_nothing_only_observes,
+        each_op_has_one_outcome_within_limits,
+        a_refused_export_costs_itself_alone,
+        an_intent_that_a_crash_left_is_closed,
+        what_an_operator_deletes_is_exported_again,
+        an_exporter_that_is_cut_off_goes_on_later,
+        a_collector_that_has_seen_nothing_knows_nothing,
+        a_collector_has_what_is_exported_and_hints_at_changes,
+        a_dead_host_s_exports_are_withdrawn,
+        what_a_host_deletes_before_it_is_complete_stays_until_then,
+        a_partition_keeps_what_was_collected,
+        a_partition_withdraws_after_a_time,
+        a_partition_withdraws_at_once,
+        a_collector_that_is_denied_knows_nothing_and_says_why,
+    ]
+}
+
+fn pass(exporter: &mut Exporter, exports: &[Export], ledger: &mut MemoryLedger) -> ExportReport {
+    exporter
+        .reconcile(&(), &exports.to_vec(), ledger, &())
+        .unwrap()
+}
+
+fn actions(report: &ExportReport) -> Vec<Action> {
+    assert!(
+        report
+            .ops
+            .iter()
+            .all(|it| matches!(it.outcome, ExportOutcome::Applied))
+    );
+    report.ops.iter().map(|it| it.action).collect()
+}
+
+fn an_exporter_converges_and_its_second_pass_does_nothing(fixture: &dyn Fixture) {
+    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut ledger = MemoryLedger::default();
+    let exports = [
+        export("x", "1"),
+        export("y", "1").to("b"),
+        export("z", "1").persist(),
+    ];
+    let report = pass(&mut exporter, &exports, &mut ledger);
+    assert!(report.converged());
+    assert_eq!(actions(&report), [Action::Create; 3]);
+    assert_eq!(
+        (
+            ledger.owned().unwrap().len(),
+            ledger.open_intents().unwrap().len()
+        ),
+        (3, 0)
+    );
+    let report = pass(&mut exporter, &exports, &mut ledger);
+    assert!(report.converged() && report.ops.is_empty());
+    assert_eq!(report.transactions, 0);
+    assert!(
+        world(fixture, "b")
+            .collect(&[])
+            .unwrap()
+            .incomplete
+            .is_empty()
+    );
+    match exporter.observe(&(), &()).unwrap() {
+        Observation::Observed(own) => assert_eq!(own.len(), 3),
+        Observation::Unsupported => panic!("not shown"),
+    }
+}
+
+fn an_exporter_creates_updates_and_deletes(fixture: &dyn Fixture) {
+    let mut ledger = MemoryLedger::default();
+    let mut exporter = Exporter::new(session(fixture, "a"));
+    pass(
+        &mut exporter,
+        &[export("x", "1"), export("y", "1")],
+        &mut ledger,
+    );
+    // One that is started again, and has lost its ledger: what goes with the lease is its own.
+    let (mut exporter, mut ledger) = (
+        Exporter::new(session(fixture, "a")),
+        MemoryLedger::default(),
+    );
+    let report = pass(
+        &mut exporter,
+        &[export("y", "2"), export("z", "1")],
+        &mut ledger,
+    );
+    assert_eq!(
+        actions(&report),
+        [Action::Delete, Action::Update, Action::Create]
+    );
+    assert_eq!(report.transactions, 1);
+    assert_eq!(exporter.session().world().exports().unwrap().len(), 2);
+}
+
+fn an_exporter_deletes_what_persists_if_the_ledger_has_it(fixture: &dyn Fixture) {
+    let a = session(fixture, "a");
+    a.export(&[export("by hand", "1").persist()]).unwrap();
+    let (mut exporter, mut ledger) = (Exporter::new(a), MemoryLedger::default());
+    pass(&mut exporter, &[export("x", "1").persist()], &mut ledger);
+    let report = pass(&mut exporter, &[], &mut ledger);
+    assert_eq!(actions(&report), [Action::Delete]);
+    let own = exporter.session().world().exports().unwrap();
+    assert_eq!(
+        own.into_keys().map(|it| it.name).collect::<Vec<_>>(),
+        [b"by hand"]
+    );
+    assert!(ledger.owned().unwrap().is_empty());
+}
+
+fn an_exporter_that_may_do_nothing_only_observes(fixture: &dyn Fixture) {
+    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut ledger = MemoryLedger::default();
+    let limits = PassLimits::default().with_ops(0);
+    let exports = vec![export("x", "1")];
+    let report = exporter
+        .reconcile_within(&(), &exports, &mut ledger, &(), &limits)
+        .unwrap();
+    assert!(!report.converged() && report.is_truncated());
+    assert!(matches!(report.ops[0].outcome, ExportOutcome::Pending));
+    assert!(exporter.session().world().exports().unwrap().is_empty());
+    assert_eq!(ledger, MemoryLedger::default());
+}
+
+fn each_op_has_one_outcome_within_limits(fixture: &dyn Fixture) {
+    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut ledger = MemoryLedger::default();
+    let exports: Vec<Export> = ["v", "w", "x", "y", "z"].map(|it| export(it, "1")).into();
+    let limits = PassLimits::default().with_ops(2);
+    for (applied, pending, is_complete) in [(2, 3, false), (2, 1, false), (1, 0, true)] {
+        let report = exporter
+            .reconcile_within(&(), &exports, &mut ledger, &(), &limits)
+            .unwrap();
+        let mut counts = [0; 2];
+        report.outcomes(&mut |op| match op.outcome {
+            Outcome::Applied => counts[0] += 1,
+            Outcome::Pending => counts[1] += 1,
+            Outcome::Failed(class) => panic!("{class}"),
+        });
+        assert_eq!(counts, [applied, pending]);
+        assert_eq!(
+            (report.converged(), report.is_truncated()),
+            (is_complete, !is_complete)
+        );
+        let incomplete = world(fixture, "b").collect(&[]).unwrap().incomplete;
+        assert_eq!(incomplete.is_empty(), is_complete);
+    }
+}
+
+fn a_refused_export_costs_itself_alone(fixture: &dyn Fixture) {
+    let access = Access::of_host(&fixture.prefix(), "a", &[]).unwrap();
+    let Some(store) = fixture.restricted("a", &access) else {
+        return;
+    };
+    let a = World::new(store, &fixture.prefix(), "a").unwrap();
+    let mut exporter = Exporter::new(Session::begin(a, "a", fixture.ttl()).unwrap());
+    let mut ledger = MemoryLedger::default();
+    let exports = [export("x", "1"), export("x", "1").to("b")];
+    for pass_number in 0..2 {
+        let report = pass(&mut exporter, &exports, &mut ledger);
+        assert!(!report.converged());
+        let (mut failed, mut statuses) = (0, 0);
+        report.outcomes(&mut |op| failed += usize::from(matches!(op.outcome, Outcome::Failed(_))));
+        report.statuses(&mut |_, status| statuses += usize::from(status.is_some()));
+        assert_eq!((failed, statuses), (1, usize::from(pass_number == 0)));
+    }
+    assert_eq!(ledger.owned().unwrap().len(), 1);
+    assert!(ledger.open_intents().unwrap().is_empty());
+    let report = pass(&mut exporter, &exports[..1], &mut ledger);
+    let mut cleared = 0;
+    report.statuses(&mut |_, status| cleared += usize::from(status.is_none()));
+    assert!(report.converged());
+    assert_eq!(cleared, 1);
+}
+
+fn an_intent_that_a_crash_left_is_closed(fixture: &dyn Fixture) {
+    let a = session(fixture, "a");
+    let mut ledger = MemoryLedger::default();
+    let exports = [
+        export("written", "1").persist(),
+        export("not", "1").persist(),
+    ];
+    let keys = exports
+        .each_ref()
+        .map(|it| a.world().keys.resource(&it.key("a")));
+    let intents = keys.clone().map(|key| (key, Claim::Ours(b"1".to_vec())));
+    ledger.begin(intents.into()).unwrap();
+    a.export(&exports[..1]).unwrap();
+    drop(a);
+    let mut exporter = Exporter::new(session(fixture, "a"));
+    let report = pass(&mut exporter, &[], &mut ledger);
+    assert_eq!(actions(&report), [Action::Delete]);
+    assert!(exporter.session().world().exports().unwrap().is_empty());
+    assert_eq!(ledger, MemoryLedger::default());
+}
+
+fn what_an_operator_deletes_is_exported_again(fixture: &dyn Fixture) {
+    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut ledger = MemoryLedger::default();
+    let exports = [export("x", "1"), export("y", "1")];
+    pass(&mut exporter, &exports, &mut ledger);
+    let operator = world(fixture, "b");
+    let writes = vec![crate::Write::Delete(
+        operator.keys.resource(&exports[0].key("a")),
+    )];
+    let transaction = crate::Transaction {
+        writes,
+        ..Default::default()
+    };
+    operator.store().commit(&transaction).unwrap();
+    let report = pass(&mut exporter, &exports, &mut ledger);
+    assert_eq!(actions(&report), [Action::Create]);
+    assert!(report.converged());
+}
+
+fn an_exporter_that_is_cut_off_goes_on_later(fixture: &dyn Fixture) {
+    let mut exporter = Exporter::new(session(fixture, "a"));
+    let mut ledger = MemoryLedger::default();
+    if !fixture.cut("a") {
+        return;
+    }
+    let exports = vec![export("x", "1")];
+    let error = exporter
+        .reconcile(&(), &exports, &mut ledger, &())
+        .unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    fixture.heal("a");
+    let report = eventually("a pass", || {
+        exporter.reconcile(&(), &exports, &mut ledger, &()).ok()
+    });
+    assert!(report.converged());
+}
+
+/// A collector of a host, and how many hints it has sent.
+fn collector(
+    fixture: &dyn Fixture,
+    host: &str,
+    partition: PartitionPolicy,
+) -> (Collector, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let hints = Hints::new({
+        let count = Arc::clone(&count);
+        move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let config = CollectorConfig {
+        partition,
+        watch: config(),
+    };
+    let world = world(fixture, host);
+    let collector = Collector::start(&world, &[Filter::all()], config, hints).unwrap();
+    (collector, count)
+}
+
+fn known(collector: &Collector) -> Option<Holdings> {
+    match collector.knowledge() {
+        Knowledge::Known(holdings) => Some(holdings),
+        Knowledge::Unknown { .. } => None,
+    }
+}
+
+/// The names of what a collector holds.
+fn held(collector: &Collector) -> Option<Vec<String>> {
+    let resources = known(collector)?.resources;
+    let names = resources
+        .keys()
+        .map(|it| String::from_utf8_lossy(&it.name).into_owned());
+    Some(names.collect())
+}
+
+fn eventually_held(collector: &Collector, expected: &[&str]) {
+    eventually("held", || (held(collector)? == expected).then_some(()));
+}
+
+fn a_collector_that_has_seen_nothing_knows_nothing(fixture: &dyn Fixture) {
+    let a = session(fixture, "a");
+    a.declare(&[export("x", "1")]).unwrap();
+    if !fixture.cut("b") {
+        return;
+    }
+    let (b, _) = collector(fixture, "b", PartitionPolicy::Drop);
+    eventually("cut off", || match b.knowledge() {
+        Knowledge::Unknown {
+            cut_off_since,
+            error,
+        } => cut_off_since.and(error),
+        Knowledge::Known(holdings) => panic!("{holdings:?}"),
+    });
+    fixture.heal("b");
+    eventually_held(&b, &["x"]);
+}
+
+fn a_collector_has_what_is_exported_and_hints_at_changes(fixture: &dyn Fixture) {
+    let a = session(fixture, "a");
+    let (b, hints) = collector(fixture, "b", PartitionPolicy::Keep);
+    eventually_held(&b, &[]);
+    for batch in [&["x"][..], &["x", "y"], &["y"], &[]] {
+        let before = hints.load(Ordering::SeqCst);
+        let exports: Vec<Export> = batch.iter().map(|it| export(it, "1")).collect();
+        let exported = a.declare(&exports).unwrap();
+        eventually_held(&b, batch);
+        eventually("hint", || {
+            (hints.load(Ordering::SeqCst) > before).then_some(())
+        });
+        let holdings = known(&b).unwrap();
+        assert!(Some(holdings.revision) >= exported.revision);
+    }
+}
+
+fn a_dead_host_s_exports_are_withdrawn(fixture: &dyn Fixture) {
+    let (a, c) = (session(fixture, "a"), session(fixture, "c"));
+    a.declare(&[export("x", "1")]).unwrap();
+    c.declare(&[export("y", "1").persist()]).unwrap();
+    let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
+    eventually_held(&b, &["x", "y"]);
+    within(fixture, fixture.ttl() * 2, || {
+        a.world().exports().unwrap().is_empty().then_some(())
+    });
+    eventually_held(&b, &["y"]);
+}
+
+/// cilium#26067: entries were removed because their exporter had not finished.
+fn what_a_host_deletes_before_it_is_complete_stays_until_then(fixture: &dyn Fixture) {
+    let a = Session::begin(world(fixture, "a"), "a", fixture.ttl() * 100).unwrap();
+    a.export(&[export("x", "1"), export("y", "1")]).unwrap();
+    let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
+    eventually_held(&b, &["x", "y"]);
+    assert!(!known(&b).unwrap().is_complete());
+    let deleted = a
+        .delete(&[export("x", "").key("a"), export("y", "").key("a")])
+        .unwrap();
+    eventually("seen", || {
+        (Some(known(&b)?.revision) >= deleted.revision).then_some(())
+    });
+    assert_eq!(held(&b).unwrap(), ["x", "y"]);
+    a.declare(&[export("y", "1")]).unwrap();
+    eventually_held(&b, &["y"]);
+    eventually("complete", || known(&b)?.is_complete().then_some(()));
+}
+
+fn partition(fixture: &dyn Fixture, policy: PartitionPolicy) -> Option<Collector> {
+    let a = Session::begin(world(fixture, "a"), "a", fixture.ttl() * 100).unwrap();
+    a.declare(&[export("x", "1")]).unwrap();
+    let (b, _) = collector(fixture, "b", policy);
+    eventually_held(&b, &["x"]);
+    fixture.cut("b").then_some(())?;
+    eventually("cut off", || known(&b)?.cut_off);
+    Some(b)
+}
+
+fn heal(fixture: &dyn Fixture, b: &Collector) {
+    fixture.heal("b");
+    eventually_held(b, &["x"]);
+    eventually("reached", || known(b)?.cut_off.is_none().then_some(()));
+}
+
+fn a_partition_keeps_what_was_collected(fixture: &dyn Fixture) {
+    let Some(b) = partition(fixture, PartitionPolicy::Keep) else {
+        return;
+    };
+    std::thread::sleep(Duration::from_millis(700));
+    let holdings = known(&b).unwrap();
+    assert!(!holdings.is_withdrawn && !holdings.is_complete());
+    assert_eq!(held(&b).unwrap(), ["x"]);
+    heal(fixture, &b);
+}
+
+fn a_partition_withdraws_after_a_time(fixture: &dyn Fixture) {
+    let Some(b) = partition(fixture, PartitionPolicy::KeepFor(Duration::from_secs(1))) else {
+        return;
+    };
+    assert_eq!(held(&b).unwrap(), ["x"]);
+    eventually("withdrawn", || known(&b)?.is_withdrawn.then_some(()));
+    assert!(held(&b).unwrap().is_empty());
+    heal(fixture, &b);
+}
+
+fn a_partition_withdraws_at_once(fixture: &dyn Fixture) {
+    let Some(b) = partition(fixture, PartitionPolicy::Drop) else {
+        return;
+    };
+    assert!(known(&b).unwrap().is_withdrawn);
+    assert!(held(&b).unwrap().is_empty());
+    heal(fixture, &b);
+}
+
+fn a_collector_that_is_denied_knows_nothing_and_says_why(fixture: &dyn Fixture) {
+    let access = Access::of_host(&fixture.prefix(), "a", &[]).unwrap();
+    let Some(store) = fixture.restricted("a", &access) else {
+        return;
+    };
+    let liar = World::new(store, &fixture.prefix(), "b").unwrap();
+    let hints = Hints::new(|| {});
+    let collector = Collector::start(&liar, &[Filter::all()], CollectorConfig::default(), hints);
+    let collector = collector.unwrap();
+    let error = eventually("an error", || match collector.knowledge() {
+        Knowledge::Unknown { error, .. } => error,
+        Knowledge::Known(holdings) => panic!("{holdings:?}"),
+    });
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+}
