@@ -189,7 +189,7 @@ struct GatedWatch {
 }
 
 /// How soon a watch notices that its gate has closed.
-const SLICE: Duration = Duration::from_millis(10);
+const SLICE: Duration = Duration::from_millis(1);
 
 impl StoreWatch for GatedWatch {
     fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error> {

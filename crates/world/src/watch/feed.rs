@@ -51,7 +51,8 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 impl Feed {
     /// Runs until it is stopped, or until an error that does not pass.
     pub(super) fn run(self) {
-        let (mut position, mut backoff) = (None, FIRST_BACKOFF);
+        let mut position = None;
+        let mut backoff = self.first_backoff();
         while !self.is_stopped() {
             let Err(error) = self.connect(&mut position, &mut backoff) else {
                 return;
@@ -68,6 +69,10 @@ impl Feed {
             self.sleep(backoff.mul_f64(0.5 + fastrand::f64() / 2.0));
             backoff = (backoff * 2).min(self.config.max_backoff);
         }
+    }
+
+    fn first_backoff(&self) -> Duration {
+        FIRST_BACKOFF.min(self.config.max_backoff)
     }
 
     fn is_stopped(&self) -> bool {
@@ -100,7 +105,7 @@ impl Feed {
         while !self.is_stopped() {
             after = self.next(&mut *watch, after)?;
             *position = Some(after);
-            *backoff = FIRST_BACKOFF;
+            *backoff = self.first_backoff();
             if Instant::now() >= next_full {
                 self.compare(after)?;
                 next_full = self.next_full();
