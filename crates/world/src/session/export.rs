@@ -246,7 +246,7 @@ impl Session {
             let (recipients, entries) = self.0.world.own_entries()?;
             state.recipients = recipients;
             let steps = self.steps(state, &entries, &keys, &mut exported);
-            match self.write(state, steps, is_atomic, &mut exported) {
+            match self.write(state, &steps, is_atomic, &mut exported) {
                 Ok(()) => {
                     exported.outcomes.retain(|key, _| asked.contains(key));
                     return Ok(exported);
@@ -310,73 +310,63 @@ impl Session {
     fn write(
         &self,
         state: &mut State,
-        steps: Vec<Step>,
+        steps: &[Step],
         is_atomic: bool,
         exported: &mut Exported,
     ) -> Result<(), Error> {
-        let limits = self.0.world.store.limits();
-        let mut rest = &steps[..];
+        let mut rest = steps;
+        // How many are to be written each by itself.
+        let mut alone = 0_usize;
         while !rest.is_empty() {
-            let mut bytes = 4096;
-            let fits = rest.iter().take_while(|step| {
-                bytes += step.write.size() + step.compare.key().len() + 1100;
-                bytes <= limits.bytes
-            });
-            // A recipient that is new is a write more, and the fence a comparison.
-            let count = fits
-                .take(((limits.operations - 1) / 2).max(1))
-                .count()
-                .max(1);
+            let count = if alone > 0 { 1 } else { self.fitting(rest) };
             let (batch, behind) = rest.split_at(count);
-            rest = behind;
+            let mut note = |steps: &[Step], outcome: Result<Change, Error>| {
+                let all = steps.iter().map(|it| (it.key.clone(), outcome.clone()));
+                exported.outcomes.extend(all);
+            };
             match self.commit(state, batch) {
                 Ok(revision) => {
+                    note(batch, Ok(Change::Changed));
                     exported.transactions += 1;
                     exported.revision = Some(revision);
-                    let done = batch.iter().map(|it| (it.key.clone(), Ok(Change::Changed)));
-                    exported.outcomes.extend(done);
                 }
-                Err(error) if !error.is_retryable() => {
-                    // What is refused costs itself alone, unless all or nothing is asked for.
-                    if !is_atomic && batch.len() > 1 {
-                        for step in batch {
-                            let outcome = self.commit(state, std::slice::from_ref(step));
-                            if let Err(error) = &outcome
-                                && error.is_retryable()
-                            {
-                                return Err(error.clone());
-                            }
-                            exported.transactions += usize::from(outcome.is_ok());
-                            let outcome = outcome.map(|_| Change::Changed);
-                            exported.outcomes.insert(step.key.clone(), outcome);
-                        }
-                        continue;
-                    }
-                    let refused = batch.iter().map(|it| (it.key.clone(), Err(error.clone())));
-                    exported.outcomes.extend(refused);
+                // What is refused costs itself alone, unless all or nothing is asked for.
+                Err(error) if !error.is_retryable() && !is_atomic && count > 1 => {
+                    alone = count;
+                    continue;
                 }
+                Err(error) if !error.is_retryable() => note(batch, Err(error)),
                 Err(error)
                     if error.kind() == ErrorKind::Unavailable && exported.transactions > 0 =>
                 {
-                    let left = steps
-                        .iter()
-                        .filter(|it| !exported.outcomes.contains_key(&it.key));
-                    let left: Vec<ResourceKey> = left.map(|it| it.key.clone()).collect();
-                    let outcomes = left.into_iter().map(|key| (key, Err(error.clone())));
-                    exported.outcomes.extend(outcomes);
+                    note(rest, Err(error));
                     return Ok(());
                 }
                 Err(error) => {
                     if error.kind() == ErrorKind::Indeterminate {
-                        // Found as it should be next time, it was this that wrote it.
-                        let maybe = batch.iter().map(|it| (it.key.clone(), Ok(Change::Changed)));
-                        exported.outcomes.extend(maybe);
+                        // If it is found as it should be next time, it was this that wrote it.
+                        note(batch, Ok(Change::Changed));
                     }
                     return Err(error);
                 }
             }
+            rest = behind;
+            alone = alone.saturating_sub(1);
         }
         Ok(())
+    }
+
+    /// How many of the steps one transaction holds; one, if not even that.
+    fn fitting(&self, steps: &[Step]) -> usize {
+        let limits = self.0.world.store.limits();
+        let mut bytes = 4096;
+        let fits = steps.iter().take_while(|step| {
+            bytes += step.write.size() + step.compare.key().len() + 1100;
+            bytes <= limits.bytes
+        });
+        // A recipient that is new is a write more, and the fence a comparison.
+        let most = (limits.operations.saturating_sub(1) / 2).max(1);
+        fits.take(most).count().max(1)
     }
 
     fn commit(&self, state: &mut State, batch: &[Step]) -> Result<Revision, Error> {

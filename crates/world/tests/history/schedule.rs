@@ -122,6 +122,16 @@ impl Run {
     }
 
     pub(crate) fn run(&mut self, steps: usize) {
+        (0..self.hosts.len()).for_each(|at| self.begin(at));
+        // In half of the runs all calls fail now and then.
+        if self.random.bool() {
+            let rate = self.random.u32(1..12);
+            let hosts = self.hosts.iter().map(|host| &host.faults);
+            hosts
+                .chain([&self.faults])
+                .for_each(|it| it.rate.store(rate, Ordering::SeqCst));
+        }
+        self.model.catch_up();
         for _ in 0..steps {
             self.step();
             self.model.catch_up();
@@ -217,14 +227,20 @@ impl Run {
         let names = self.names();
         let host = &mut self.hosts[at];
         let Some(session) = &host.session else { return };
+        let losses = session.status().losses;
         let result = session
             .declare(&exports(&names))
             .and_then(trueup_world::Exported::into_result);
         host.declared = names.clone();
+        let is_same_lease = session.status().losses == losses;
         match result {
             Ok(_) => {
-                host.exports = Some(names);
-                host.taken_note_of(self.now);
+                if !is_same_lease {
+                    host.renewed = self.now;
+                }
+                // Else the lease may end at any time.
+                let is_fresh = self.now < host.renewed + TTL;
+                host.exports = is_fresh.then_some(names);
             }
             Err(error) => host.failed(&error),
         }
@@ -406,8 +422,8 @@ impl Run {
         for at in 0..self.hosts.len() {
             self.log.push(format!("settling {}", self.hosts[at].name));
             self.begin(at);
-            self.declare(at);
             self.renew(at);
+            self.declare(at);
             let host = &self.hosts[at];
             let is_ended = host
                 .session
@@ -453,16 +469,9 @@ impl Host {
             }
             Ok(()) => {
                 self.exports = None;
-                self.taken_note_of(now);
+                self.renewed = now;
             }
             Err(error) => self.failed(&error),
-        }
-    }
-
-    /// A lease that a call has found alive may be as old as the last renewal, or new.
-    fn taken_note_of(&mut self, now: Duration) {
-        if now >= self.renewed + TTL {
-            self.renewed = now;
         }
     }
 
