@@ -468,6 +468,10 @@ impl Recorder {
         self.save("token", "unsigned", unsigned.as_bytes());
         let signed = unsigned + &"ab".repeat(64);
         self.save("token", "signed", signed.as_bytes());
+        for (at, (range, entry)) in WORLD.iter().enumerate() {
+            let entry = [&[*range], entry.as_bytes()].concat();
+            self.save("world", &format!("{at}"), &entry);
+        }
         for (at, sysctl) in SYSCTLS.iter().enumerate() {
             self.save("sysctl", &format!("{at}"), sysctl.as_bytes());
         }
@@ -517,6 +521,25 @@ const CONTROL: [(&str, &str, &str); 11] = [
         r#"{"a": {}, "b": {"fields": {}}, "a": {}}"#,
     ),
     ("token", "short", r#"trueup1.00"#),
+];
+
+/// A range of keys of the world, a key in it, and a value.
+const WORLD: [(u8, &str); 9] = [
+    (0, "b/route/pods\0via 10.0.0.1"),
+    (0, "a/route/%00%2F\0"),
+    (1, "a/%/%\0x"),
+    (2, "b/session\0{\"owner\":\"b\",\"session\":\"1\"}"),
+    (2, "b/offers/s\0"),
+    (3, "\0{\"hosts\":[\"a\"],\"last\":null}"),
+    (
+        4,
+        "00000000000000000001\0{\"number\":1,\"parent\":null,\"files\":{\"a\":{\"size\":0,\"chunks\":[]}}}",
+    ),
+    (5, "\0 5"),
+    (
+        6,
+        "\0world:deploy/1/ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad/a",
+    ),
 ];
 
 /// A key, what it is to be, and what the kernel says of it.

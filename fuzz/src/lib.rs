@@ -19,6 +19,7 @@ mod pass;
 mod script;
 mod socket;
 mod sysctl;
+mod world;
 
 pub use codec::{address, datagram, link, neighbour, nexthop, route, rule};
 pub use control::{desired, operation, token};
@@ -29,12 +30,13 @@ pub use namespace::namespace;
 pub use pass::{ledger, options, pass};
 pub use socket::{ack, batch, dump, event};
 pub use sysctl::sysctl;
+pub use world::world;
 
 /// What takes bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Target); 23] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -58,6 +60,7 @@ pub const TARGETS: [(&str, Target); 23] = [
     ("rule", rule),
     ("sysctl", sysctl),
     ("token", token),
+    ("world", world),
 ];
 
 /// Makes the `main` of a fuzz target out of one of the functions above.

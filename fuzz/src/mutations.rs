@@ -103,4 +103,5 @@ fed! {
     rule: 20_000,
     sysctl: 20_000,
     token: 20_000,
+    world: 4_000,
 }

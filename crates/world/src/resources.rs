@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Entry, Error, LeaseId, Recipient, ResourceKey, Revision, World};
+use crate::world::ATTEMPTS;
+use crate::{Entry, Error, ErrorKind, LeaseId, Recipient, ResourceKey, Revision, World};
 
 /// An export, as its host declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,7 +180,7 @@ impl World {
     ///
     /// Those of the store.
     pub fn exports(&self) -> Result<BTreeMap<ResourceKey, Resource>, Error> {
-        let entries = self.own_entries()?.1;
+        let entries = self.own_entries(&BTreeSet::new())?.1;
         let own = entries.iter().filter_map(|entry| {
             let key = self.keys.parse_resource(&entry.key).ok()?;
             Some((key, resource(entry)))
@@ -187,25 +188,42 @@ impl World {
         Ok(own.collect())
     }
 
-    /// The entries of this host's exports, and the recipients that it has written to before.
-    pub(crate) fn own_entries(&self) -> Result<(BTreeSet<String>, Vec<Entry>), Error> {
-        let recipients = self.keys.recipients(self.host());
+    /// The entries of this host's exports, and the recipients that it has on record. `also` are
+    /// recipients that may have some without being on record.
+    pub(crate) fn own_entries(
+        &self,
+        also: &BTreeSet<String>,
+    ) -> Result<(BTreeSet<String>, Vec<Entry>), Error> {
+        let mut attempt = 0;
         loop {
-            let named = self.store.read(&recipients, None)?;
-            let of = |entry: &Entry| self.keys.parse_recipient(self.host(), &entry.key);
-            let hosts: BTreeSet<String> = named.entries.iter().filter_map(of).collect();
-            let own = |to: &Recipient| self.keys.resources_of(to, self.host());
-            let mut prefixes = vec![recipients.clone(), own(&Recipient::Any)];
-            prefixes.extend(hosts.iter().map(|it| own(&Recipient::Host(it.clone()))));
-            let (_, entries) = self.read_all(&prefixes)?;
-            let (named, entries): (Vec<Entry>, Vec<Entry>) = entries
-                .into_iter()
-                .partition(|it| it.key.starts_with(&recipients));
-            // Another one may have come in between.
-            if named.iter().filter_map(of).collect::<BTreeSet<_>>() == hosts {
-                return Ok((hosts, entries));
+            attempt += 1;
+            match self.own_entries_at_once(also) {
+                Err(error) if error.kind() == ErrorKind::Compacted && attempt < ATTEMPTS => {}
+                result => return result,
             }
         }
+    }
+
+    fn own_entries_at_once(
+        &self,
+        also: &BTreeSet<String>,
+    ) -> Result<(BTreeSet<String>, Vec<Entry>), Error> {
+        let named = self.store.read(&self.keys.recipients(self.host()), None)?;
+        let of = |entry: &Entry| self.keys.parse_recipient(self.host(), &entry.key);
+        let hosts: BTreeSet<String> = named.entries.iter().filter_map(of).collect();
+        let of_any = self.keys.resources_of(&Recipient::Any, self.host());
+        let mut own = self.store.read(&of_any, Some(named.revision))?.entries;
+        for host in hosts.union(also) {
+            let recipient = Recipient::Host(host.clone());
+            let prefix = self.keys.resources_of(&recipient, self.host());
+            match self.store.read(&prefix, Some(named.revision)) {
+                Ok(snapshot) => own.extend(snapshot.entries),
+                // A recipient that is not granted, or is no more, costs what is for it alone.
+                Err(error) if error.kind() == ErrorKind::Denied => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((hosts, own))
     }
 }
 

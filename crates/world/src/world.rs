@@ -29,7 +29,7 @@ pub enum Change {
 }
 
 /// How often a write is tried anew because another writer was first.
-const ATTEMPTS: usize = 16;
+pub(crate) const ATTEMPTS: usize = 16;
 
 impl World {
     /// Makes the world of a host. `prefix` begins all keys, such as `/trueup`: hosts with the same

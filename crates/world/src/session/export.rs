@@ -243,7 +243,12 @@ impl Session {
         let mut exported = Exported::default();
         let asked = keys.clone();
         for _ in 0..ATTEMPTS {
-            let (recipients, entries) = self.0.world.own_entries()?;
+            let named = keys.iter().filter_map(|key| match &key.recipient {
+                Recipient::Host(host) => Some(host.clone()),
+                Recipient::Any => None,
+            });
+            let named = named.collect();
+            let (recipients, entries) = self.0.world.own_entries(&named)?;
             state.recipients = recipients;
             let steps = self.steps(state, &entries, &keys, &mut exported);
             match self.write(state, &steps, is_atomic, &mut exported) {

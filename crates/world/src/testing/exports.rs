@@ -34,6 +34,8 @@ pub(super) fn tests() -> Vec<Test> {
         a_host_exports_in_no_other_s_name,
         a_host_reads_nothing_that_is_for_another,
         a_recipient_that_is_not_granted_costs_only_what_is_for_it,
+        a_recipient_that_is_granted_no_more_costs_only_what_is_for_it,
+        an_export_that_is_on_no_record_is_found,
     ]
 }
 
@@ -454,4 +456,50 @@ fn a_recipient_that_is_not_granted_costs_only_what_is_for_it(fixture: &dyn Fixtu
         .into_result()
         .unwrap();
     assert!(b.collect(&[]).unwrap().incomplete.is_empty());
+}
+
+fn a_recipient_that_is_granted_no_more_costs_only_what_is_for_it(fixture: &dyn Fixture) {
+    let begin = |to: &[String]| {
+        let a = restricted(fixture, "a", to, "a")?;
+        Some(Session::begin(a, "a", fixture.ttl()).unwrap())
+    };
+    let Some(granted) = begin(&["b".into()]) else {
+        return;
+    };
+    granted
+        .declare(&[export("x", "1").to("b")])
+        .unwrap()
+        .into_result()
+        .unwrap();
+    let a = begin(&[]).unwrap();
+    let exported = a
+        .declare(&[export("x", "2").to("b"), export("x", "1")])
+        .unwrap();
+    assert!(exported.into_result().is_err());
+    assert_eq!(
+        all(&world(fixture, "b")),
+        ["a>any route x=1", "a>b route x=1"]
+    );
+}
+
+/// An operator wrote it, or deleted the record.
+fn an_export_that_is_on_no_record_is_found(fixture: &dyn Fixture) {
+    let a = session(fixture, "a");
+    let wanted = export("x", "2").to("b");
+    let writes = vec![Write::Put {
+        key: a.world().keys.resource(&wanted.key("a")),
+        value: b"1".to_vec(),
+        lease: None,
+    }];
+    let transaction = Transaction {
+        writes,
+        ..Transaction::default()
+    };
+    a.world().store().commit(&transaction).unwrap();
+    assert_eq!(
+        changes(&a, std::slice::from_ref(&wanted)),
+        [Change::Changed]
+    );
+    a.delete(&[wanted.key("a")]).unwrap().into_result().unwrap();
+    assert_eq!(all(&world(fixture, "b")), [""; 0]);
 }

@@ -1,0 +1,92 @@
+//! What another host may write into the store: keys and values that are none.
+
+use trueup_world::{
+    Embedded, Error, ErrorKind, Export, Filter, Hash, Session, Transaction, World, Write,
+};
+
+/// The ranges that keys are written into, and the longest key behind them.
+const RANGES: [&str; 7] = [
+    "/t/resources/*/",
+    "/t/resources/a/",
+    "/t/hosts/",
+    "/t/shared/choices/s",
+    "/t/cluster/deploys/",
+    "/t/cluster/size",
+    "/t/shared/strings/s",
+];
+
+/// A range, a key in it, a zero, and a value: whatever they are, a host reads all that is of others,
+/// and what it cannot read is an error of the kind malformed.
+pub fn world(data: &[u8]) {
+    let [range, rest @ ..] = data else { return };
+    let range = RANGES[usize::from(*range) % RANGES.len()];
+    let (name, value) = match rest.iter().position(|byte| *byte == 0) {
+        Some(end) => (&rest[..end], &rest[end + 1..]),
+        None => (rest, &[][..]),
+    };
+    let connect = Embedded::in_memory().connect();
+    let world = |host| World::new(connect.clone(), "/t", host).expect("a name");
+    let a = Session::begin(world("a"), "a", std::time::Duration::from_secs(60)).expect("alone");
+    a.declare(&[Export::new("route", "x", "1")]).expect("alone");
+    let key = [range.as_bytes(), name].concat();
+    let before = connect.read(&key, None).expect("it is there").entries;
+    if before.iter().any(|it| it.key == key) {
+        return;
+    }
+    let put = Write::Put {
+        key: key.clone(),
+        value: value.to_vec(),
+        lease: None,
+    };
+    let transaction = Transaction {
+        compares: Vec::new(),
+        writes: vec![put],
+    };
+    if connect.commit(&transaction).is_err() {
+        return;
+    }
+    let b = world("a");
+    let collected = b.collect(&[Filter::all()]).expect("it is there");
+    let good = Export::new("route", "x", "1").key("a");
+    assert_eq!(collected.resources[&good].data, b"1");
+    let is_resource = range.starts_with("/t/resources/");
+    if is_resource && name.split(|byte| *byte == b'/').count() == 3 {
+        let count = collected.resources.len() + collected.malformed.len();
+        assert_eq!(count, 2, "it is either a resource or malformed");
+    }
+    // A key has one name: what was read is written to the same key, and nowhere else.
+    for (key, resource) in collected.resources {
+        if key.exporter != "a" {
+            continue;
+        }
+        let mut export = Export::new(key.kind, key.name, resource.data);
+        export.to = key.recipient;
+        if resource.lease.is_none() {
+            export = export.persist();
+        }
+        match a.export(&[export]) {
+            Ok(exported) => assert!(!exported.is_changed(), "another key"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Invalid, "{error}"),
+        }
+    }
+    b.members().expect("a map");
+    b.string_map("m").expect("a map");
+    b.offers("s").expect("a set");
+    malformed_at_most(b.string("s"));
+    malformed_at_most(b.choice("s"));
+    malformed_at_most(b.ideal_size());
+    malformed_at_most(b.deploys());
+    if let Ok(text) = str::from_utf8(value) {
+        malformed_at_most(b.read_uri(text));
+        if let Ok(hash) = text.parse::<Hash>() {
+            assert_eq!(hash.to_string(), text);
+        }
+    }
+}
+
+fn malformed_at_most<T>(result: Result<T, Error>) {
+    if let Err(error) = result {
+        let kinds = [ErrorKind::Malformed, ErrorKind::Invalid];
+        assert!(kinds.contains(&error.kind()), "{error}");
+    }
+}
