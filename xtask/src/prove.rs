@@ -60,13 +60,15 @@ const STEPS: [Step; 11] = [
     },
     Step {
         name: "long-runs",
-        what: "storms, lossy dumps, damaged journals, all states of the loop, at full length; 500 cases of other writers",
+        what: "storms, lossy dumps, damaged journals, all states of the loop, at full length; 500 cases of other writers; 10,000 schedules of the world",
         run: |built| {
             for program in ["e2e/drift", "observe/kernel", "journal/journal", "loop"] {
                 built.run(program, &[("TRUEUP_LONG", "1")], passed)?;
             }
             let cases = [("TRUEUP_CASES", "500"), ("TRUEUP_SEED", "random")];
             let writers = built.run("e2e/writers", &cases, passed)?;
+            let cases = [("TRUEUP_CASES", "10000"), ("TRUEUP_SEED", "random")];
+            built.run("world/history", &cases, passed)?;
             Ok(format!("at full length; writers: {writers}"))
         },
     },

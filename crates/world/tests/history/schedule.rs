@@ -394,7 +394,7 @@ impl Run {
     }
 
     fn known(&mut self) -> &mut BTreeMap<(String, String), Vec<u8>> {
-        self.view.as_mut().expect("ready first")
+        self.view.as_mut().unwrap()
     }
 
     fn advance(&mut self, id: (String, String), revision: Revision) {
