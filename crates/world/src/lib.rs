@@ -6,6 +6,7 @@ mod access;
 mod collector;
 mod deploys;
 mod embedded;
+mod encoding;
 mod error;
 mod exporter;
 mod hash;

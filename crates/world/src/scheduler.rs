@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::keys::check_part;
+use crate::encoding::check_part;
 use crate::watch::Decoded;
 use crate::world::{fence, write};
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::keys::check_part;
+use crate::encoding::check_part;
 use crate::{Change, Entry, Error, ErrorKind, World};
 
 impl World {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::keys::{Keys, check_part};
+use crate::encoding::check_part;
+use crate::keys::Keys;
 use crate::{
     Committed, Compare, Entry, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, Transaction,
     Write,

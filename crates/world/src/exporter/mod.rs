@@ -1,14 +1,17 @@
 //! [`Exporter`]: the exports of a host as a source, with declared ones as the desired state.
 
+mod report;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use trueup_diff::two_way;
 use trueup_reconcile::{
-    Claim, Condition, ErrorClass, Ledger, LedgerError, Observation, OpKey, Outcome, PassLimits,
-    Report, ReportedOp, Source, Status,
+    Claim, Condition, Ledger, LedgerError, Observation, OpKey, PassLimits, Source, Status,
 };
+
+use report::class;
+pub use report::{Action, ExportOp, ExportOutcome, ExportReport};
 
 use crate::{
     Change, Error, ErrorKind, Export, Exported, Hash, LeaseId, Resource, ResourceKey, Session,
@@ -24,54 +27,6 @@ use crate::{
 pub struct Exporter {
     session: Session,
     statuses: BTreeMap<ResourceKey, Arc<Status>>,
-}
-
-/// The report of a pass of an [`Exporter`].
-#[derive(Debug, Default)]
-#[non_exhaustive]
-pub struct ExportReport {
-    /// The ops, each with its outcome.
-    pub ops: Vec<ExportOp>,
-    /// How many transactions were written.
-    pub transactions: usize,
-    is_converged: bool,
-    is_truncated: bool,
-    statuses: Vec<(OpKey, Option<Arc<Status>>)>,
-}
-
-/// An op on an export.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ExportOp {
-    /// The export.
-    pub key: ResourceKey,
-    /// What is to be done.
-    pub action: Action,
-    /// What became of it.
-    pub outcome: ExportOutcome,
-    op_key: OpKey,
-}
-
-/// What an op does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// It exports what is not exported.
-    Create,
-    /// It changes what an export says, or how long it lives.
-    Update,
-    /// It deletes an export.
-    Delete,
-}
-
-/// The outcome of an op.
-#[derive(Clone, Debug)]
-pub enum ExportOutcome {
-    /// It is in the store.
-    Applied,
-    /// It was refused, or it is not known.
-    Failed(Error),
-    /// It was not tried.
-    Pending,
 }
 
 /// An export as it is compared.
@@ -299,57 +254,6 @@ impl Source for Exporter {
 
     fn observe(&mut self, _: &(), _: &()) -> Result<Observation<Own>, Error> {
         Ok(Observation::Observed(self.session.world().exports()?))
-    }
-}
-
-impl Report for ExportReport {
-    fn converged(&self) -> bool {
-        self.is_converged
-    }
-
-    fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
-        for op in &self.ops {
-            let outcome = match &op.outcome {
-                ExportOutcome::Applied => Outcome::Applied,
-                ExportOutcome::Failed(error) => Outcome::Failed(class(error)),
-                ExportOutcome::Pending => Outcome::Pending,
-            };
-            let key = || op.op_key;
-            visit(ReportedOp::new("export", outcome, &key));
-        }
-    }
-
-    fn statuses(&self, visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {
-        self.statuses
-            .iter()
-            .for_each(|(key, status)| visit(*key, status.as_ref()));
-    }
-
-    fn is_truncated(&self) -> bool {
-        self.is_truncated
-    }
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Action::Create => "create",
-            Action::Update => "update",
-            Action::Delete => "delete",
-        })
-    }
-}
-
-fn class(error: &Error) -> ErrorClass {
-    match error.kind() {
-        ErrorKind::Unavailable
-        | ErrorKind::Compacted
-        | ErrorKind::LeaseEnded
-        | ErrorKind::NoSpace => ErrorClass::Busy,
-        ErrorKind::Conflict => ErrorClass::Conflict,
-        ErrorKind::Denied => ErrorClass::Permission,
-        ErrorKind::Invalid | ErrorKind::Malformed => ErrorClass::Invalid,
-        ErrorKind::Indeterminate | ErrorKind::Store => ErrorClass::Unknown,
     }
 }
 

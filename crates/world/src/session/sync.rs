@@ -1,0 +1,280 @@
+//! Writing exports: in as few transactions as hold them, each fenced by the session and by what was
+//! read, so that nothing of another owner is overwritten and nothing is written twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+use super::{ATTEMPTS, Exported, Session, State, lock};
+use crate::world::{fence, write};
+use crate::{
+    Change, Committed, Compare, Entry, Error, ErrorKind, LeaseId, Recipient, ResourceKey, Revision,
+    Transaction, Write,
+};
+
+/// One write to be made.
+struct Step {
+    key: ResourceKey,
+    compare: Compare,
+    write: Write,
+}
+
+impl Session {
+    /// Writes all exports, prunes others if all are declared, and marks that.
+    pub(super) fn sync_all(&self, state: &mut State) -> Result<Exported, Error> {
+        self.0.is_behind.store(false, Ordering::SeqCst);
+        let result = self.sync_and_mark(state);
+        self.note_behind(&result);
+        result
+    }
+
+    fn sync_and_mark(&self, state: &mut State) -> Result<Exported, Error> {
+        self.sync_offers(state)?;
+        let mut keys: BTreeSet<ResourceKey> = state.exports.keys().cloned().collect();
+        if state.is_declared {
+            let own = self.0.world.exports()?;
+            let leased = own.into_iter().filter(|(_, it)| it.lease.is_some());
+            keys.extend(leased.map(|(key, _)| key));
+        }
+        let exported = self.sync(state, keys, false)?;
+        if state.is_declared && exported.outcomes.values().all(Result::is_ok) {
+            self.mark_complete(exported.is_changed())?;
+        }
+        Ok(exported)
+    }
+
+    /// Writes the mark of a host whose exports are complete: a number that counts up.
+    pub(super) fn mark_complete(&self, is_changed: bool) -> Result<(), Error> {
+        let world = &self.0.world;
+        let key = world.keys.of_host(world.host(), "generation");
+        for _ in 0..ATTEMPTS {
+            let entry = world.entry(&key)?;
+            let lease = Some(self.lease());
+            if !is_changed && entry.as_ref().is_some_and(|it| it.lease == lease) {
+                return Ok(());
+            }
+            let number = entry
+                .as_ref()
+                .and_then(|it| str::from_utf8(&it.value).ok()?.parse().ok());
+            let next = number.unwrap_or(0_u64).saturating_add(1).to_string();
+            let transaction = Transaction {
+                compares: vec![self.fence(), fence(&key, entry.as_ref())],
+                writes: vec![write(&key, Some(next.into_bytes()), lease)],
+            };
+            if let Committed::Written(_) = world.store.commit(&transaction)? {
+                return Ok(());
+            }
+        }
+        Err(self.changes_all_the_time())
+    }
+
+    /// Notes that the store may lack an export, after an error that may pass.
+    pub(super) fn note_behind(&self, result: &Result<Exported, Error>) {
+        let is_behind = match result {
+            Ok(exported) => {
+                let mut errors = exported
+                    .outcomes
+                    .values()
+                    .filter_map(|it| it.as_ref().err());
+                errors.any(Error::is_retryable)
+            }
+            Err(error) => error.is_retryable(),
+        };
+        if is_behind {
+            self.set_behind();
+        }
+    }
+
+    pub(super) fn set_behind(&self) {
+        self.0.is_behind.store(true, Ordering::SeqCst);
+    }
+
+    /// Brings the store to what the session exports of these keys.
+    pub(super) fn sync(
+        &self,
+        state: &mut State,
+        mut keys: BTreeSet<ResourceKey>,
+        is_atomic: bool,
+    ) -> Result<Exported, Error> {
+        if let Some(ended) = lock(&self.0.status).ended.clone() {
+            return Err(ended);
+        }
+        let mut exported = Exported::default();
+        let asked = keys.clone();
+        for _ in 0..ATTEMPTS {
+            let named = keys.iter().filter_map(|key| match &key.recipient {
+                Recipient::Host(host) => Some(host.clone()),
+                Recipient::Any => None,
+            });
+            let named = named.collect();
+            let (recipients, entries) = self.0.world.own_entries(&named)?;
+            state.recipients = recipients;
+            let steps = self.steps(state, &entries, &keys, &mut exported);
+            match self.write(state, &steps, is_atomic, &mut exported) {
+                Ok(()) => {
+                    exported.outcomes.retain(|key, _| asked.contains(key));
+                    return Ok(exported);
+                }
+                Err(error) => match error.kind() {
+                    // What is written already is found to be unchanged then, and stays "changed".
+                    ErrorKind::Conflict | ErrorKind::Indeterminate => {}
+                    ErrorKind::LeaseEnded => {
+                        self.acquire_again()?;
+                        keys.extend(state.exports.keys().cloned());
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        Err(self.changes_all_the_time())
+    }
+
+    /// The writes that are needed; the outcome of all other keys is that nothing changed.
+    fn steps(
+        &self,
+        state: &State,
+        entries: &[Entry],
+        keys: &BTreeSet<ResourceKey>,
+        exported: &mut Exported,
+    ) -> Vec<Step> {
+        let stored: BTreeMap<&[u8], &Entry> = entries.iter().map(|it| (&*it.key, it)).collect();
+        let lease = self.lease();
+        let mut steps = Vec::new();
+        for key in keys {
+            let encoded = self.0.world.keys.resource(key);
+            let entry = stored.get(&*encoded).copied();
+            let wanted = state.exports.get(key);
+            let lease_of = |persist: bool| (!persist).then_some(lease);
+            let is_same = match (wanted, entry) {
+                (Some((data, persist)), Some(entry)) => {
+                    entry.value == *data && entry.lease == lease_of(*persist)
+                }
+                (None, None) => true,
+                _ => false,
+            };
+            if is_same {
+                let done = exported.outcomes.get(key).is_some_and(Result::is_ok);
+                if !done {
+                    exported.outcomes.insert(key.clone(), Ok(Change::Unchanged));
+                }
+                continue;
+            }
+            let lease: Option<LeaseId> = wanted.and_then(|(_, persist)| lease_of(*persist));
+            let data = wanted.map(|(data, _)| data.clone());
+            steps.push(Step {
+                key: key.clone(),
+                compare: fence(&encoded, entry),
+                write: write(&encoded, data, lease),
+            });
+        }
+        steps
+    }
+
+    /// Writes the steps, in as few transactions as hold them.
+    fn write(
+        &self,
+        state: &mut State,
+        steps: &[Step],
+        is_atomic: bool,
+        exported: &mut Exported,
+    ) -> Result<(), Error> {
+        let mut rest = steps;
+        // How many are to be written each by itself.
+        let mut alone = 0_usize;
+        while !rest.is_empty() {
+            let count = if alone > 0 { 1 } else { self.fitting(rest) };
+            let (batch, behind) = rest.split_at(count);
+            let mut note = |steps: &[Step], outcome: Result<Change, Error>| {
+                let all = steps.iter().map(|it| (it.key.clone(), outcome.clone()));
+                exported.outcomes.extend(all);
+            };
+            match self.commit(state, batch) {
+                Ok(revision) => {
+                    note(batch, Ok(Change::Changed));
+                    exported.transactions += 1;
+                    exported.revision = Some(revision);
+                }
+                // What is refused costs itself alone, unless all or nothing is asked for.
+                Err(error) if !error.is_retryable() && !is_atomic && count > 1 => {
+                    alone = count;
+                    continue;
+                }
+                Err(error) if !error.is_retryable() => note(batch, Err(error)),
+                Err(error)
+                    if error.kind() == ErrorKind::Unavailable && exported.transactions > 0 =>
+                {
+                    note(rest, Err(error));
+                    return Ok(());
+                }
+                Err(error) => {
+                    if error.kind() == ErrorKind::Indeterminate {
+                        // If it is found as it should be next time, it was this that wrote it.
+                        note(batch, Ok(Change::Changed));
+                    }
+                    return Err(error);
+                }
+            }
+            rest = behind;
+            alone = alone.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    /// How many of the steps one transaction holds; one, if not even that.
+    fn fitting(&self, steps: &[Step]) -> usize {
+        let limits = self.0.world.store.limits();
+        let mut bytes = 4096;
+        let fits = steps.iter().take_while(|step| {
+            bytes += step.write.size() + step.compare.key().len() + 1100;
+            bytes <= limits.bytes
+        });
+        // A recipient that is new is a write more, and the fence a comparison.
+        let most = (limits.operations.saturating_sub(1) / 2).max(1);
+        fits.take(most).count().max(1)
+    }
+
+    fn commit(&self, state: &mut State, batch: &[Step]) -> Result<Revision, Error> {
+        let world = &self.0.world;
+        let mut transaction = Transaction {
+            compares: vec![self.fence()],
+            writes: Vec::new(),
+        };
+        let mut recipients = BTreeSet::new();
+        for step in batch {
+            transaction.compares.push(step.compare.clone());
+            transaction.writes.push(step.write.clone());
+            if let Recipient::Host(host) = &step.key.recipient
+                && !state.recipients.contains(host)
+                && recipients.insert(host.clone())
+            {
+                let record = world.keys.recipient(world.host(), host);
+                transaction
+                    .writes
+                    .push(write(&record, Some(Vec::new()), None));
+            }
+        }
+        match world.store.commit(&transaction)? {
+            Committed::Written(revision) => {
+                state.recipients.extend(recipients);
+                Ok(revision)
+            }
+            Committed::Stale(_) => Err(self.stale()?),
+        }
+    }
+
+    /// Why a transaction was stale: the session has lost its key, or another writer was first.
+    pub(super) fn stale(&self) -> Result<Error, Error> {
+        let (_, value) = lock(&self.0.current).clone();
+        let entry = self.0.world.entry(&self.key())?;
+        let (kind, message) = match entry.is_some_and(|it| it.value == value) {
+            true => (ErrorKind::Conflict, "another writer was first"),
+            false => (ErrorKind::LeaseEnded, "the session's lease has ended"),
+        };
+        Ok(Error::new(kind, message))
+    }
+
+    pub(super) fn changes_all_the_time(&self) -> Error {
+        let host = self.0.world.host();
+        let message = format!("host {host}: its exports change all the time; try again");
+        Error::new(ErrorKind::Conflict, message)
+    }
+}
