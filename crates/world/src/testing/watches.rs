@@ -21,6 +21,7 @@ pub(super) fn tests() -> Vec<Test> {
         a_watch_resumes_after_a_cut,
         a_watch_resumes_after_a_restart_of_the_store,
         after_a_compaction_comes_a_resync_with_the_deletions,
+        a_deletion_alone_is_not_missed_over_a_new_list,
         a_watch_goes_on_after_many_compactions,
         a_watch_begun_while_cut_off_is_ready_later,
         a_watch_that_is_denied_ends_and_says_so,
@@ -306,6 +307,28 @@ fn after_a_compaction_comes_a_resync_with_the_deletions(fixture: &dyn Fixture) {
             // The other prefix has a list of its own.
             Event::Restored(_) | Event::Resync(_) => {}
             other => break assert_eq!(shown(other), "kept=3"),
+        }
+    }
+}
+
+/// cilium#24740: nothing but the deletion tells the new list from the old one.
+fn a_deletion_alone_is_not_missed_over_a_new_list(fixture: &dyn Fixture) {
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    a.export(&[export("kept", "1"), export("gone", "1")])
+        .unwrap();
+    let mut watch = ready(&b);
+    if !fixture.cut("b") {
+        return;
+    }
+    assert!(matches!(next(&mut watch), Event::Interrupted { .. }));
+    let deleted = a.delete(&[export("gone", "").key("a")]).unwrap();
+    fixture.compact(deleted.revision.unwrap()).unwrap();
+    fixture.heal("b");
+    loop {
+        match next(&mut watch) {
+            Event::Restored(_) => {}
+            Event::Resync(all) => break assert_eq!(view(&all), ["kept=1"]),
+            other => panic!("{other:?}"),
         }
     }
 }
