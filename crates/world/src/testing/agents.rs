@@ -9,7 +9,7 @@ use trueup_reconcile::{
     Source as _,
 };
 
-use super::{Fixture, Test, config, eventually, export, session, within, world};
+use super::{Fixture, Test, config, eventually, export, lasting_session, session, within, world};
 use crate::{
     Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportOutcome, ExportReport,
     Exporter, Filter, Holdings, Knowledge, PartitionPolicy, Session, World,
@@ -294,7 +294,7 @@ fn eventually_held(collector: &Collector, expected: &[&str]) {
 }
 
 fn a_collector_that_has_seen_nothing_knows_nothing(fixture: &dyn Fixture) {
-    let a = session(fixture, "a");
+    let a = lasting_session(fixture, "a");
     a.declare(&[export("x", "1")]).unwrap();
     if !fixture.cut("b") {
         return;

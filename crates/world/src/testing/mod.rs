@@ -98,6 +98,11 @@ fn session(fixture: &dyn Fixture, host: &str) -> Session {
     Session::begin(world(fixture, host), host, fixture.ttl()).unwrap()
 }
 
+/// A session whose lease outlasts a cut, also where time does not stand still.
+fn lasting_session(fixture: &dyn Fixture, host: &str) -> Session {
+    Session::begin(world(fixture, host), host, fixture.ttl() * 100).unwrap()
+}
+
 fn export(name: &str, data: &str) -> Export {
     Export::new("route", name, data)
 }

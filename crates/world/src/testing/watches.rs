@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Fixture, SOON, Test, config, eventually, export, next, quiet, session, world};
+use super::{
+    Fixture, SOON, Test, config, eventually, export, lasting_session, next, quiet, session, world,
+};
 use crate::{
     Access, ErrorKind, Event, Filter, Resource, ResourceKey, Revision, Session, View, Watch, World,
 };
@@ -221,7 +223,7 @@ fn what_came_and_went_in_between_is_no_event(fixture: &dyn Fixture) {
 }
 
 fn a_watch_resumes_after_a_cut(fixture: &dyn Fixture) {
-    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    let (a, b) = (lasting_session(fixture, "a"), world(fixture, "b"));
     a.export(&[export("x", "1"), export("y", "1"), export("z", "1")])
         .unwrap();
     let mut watch = ready(&b);
@@ -346,7 +348,7 @@ fn a_watch_goes_on_after_many_compactions(fixture: &dyn Fixture) {
 }
 
 fn a_watch_begun_while_cut_off_is_ready_later(fixture: &dyn Fixture) {
-    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    let (a, b) = (lasting_session(fixture, "a"), world(fixture, "b"));
     a.export(&[export("x", "1")]).unwrap();
     if !fixture.cut("b") {
         return;
