@@ -1,0 +1,234 @@
+//! How etcd is reached: endpoints, credentials, times.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
+use trueup_world::{Error, ErrorKind, TransactionLimits};
+
+/// How etcd is reached. Files are read again for each new connection, so that they can be replaced
+/// while the store is in use.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The members' addresses for clients, `http://HOST:PORT` or `https://HOST:PORT`, all of one
+    /// scheme. Calls go to one of them, and to the next one when it fails.
+    pub endpoints: Vec<String>,
+    /// The user, where etcd's access control is on.
+    pub user: Option<User>,
+    /// The certificate authorities that sign the members' certificates, in PEM. Required for
+    /// `https`.
+    pub ca_file: Option<PathBuf>,
+    /// The certificate of this client, in PEM, with `key_file`.
+    pub cert_file: Option<PathBuf>,
+    /// The key of `cert_file`, in PEM.
+    pub key_file: Option<PathBuf>,
+    /// The longest time that a call blocks. 5 s unless set.
+    pub timeout: Duration,
+    /// The longest time until a member accepts a connection. 1 s unless set.
+    pub connect_timeout: Duration,
+    /// After so long without a byte from the member, a connection with a watch or a lease on it is
+    /// asked for a sign of life (a ping of HTTP/2). 6 s unless set: etcd closes connections that
+    /// ask more often than its `--grpc-keepalive-min-time`, 5 s unless configured otherwise.
+    pub keep_alive: Duration,
+    /// A connection that gives no sign of life for so long is closed. 4 s unless set.
+    pub keep_alive_timeout: Duration,
+    /// How much one transaction can hold: 128 operations (etcd's `--max-txn-ops`) and 1,500,000
+    /// bytes (below its `--max-request-bytes`) unless set.
+    pub limits: TransactionLimits,
+}
+
+/// A user of etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Its name.
+    pub name: String,
+    /// The file with its password, up to the first end of line.
+    pub password_file: PathBuf,
+}
+
+impl Config {
+    /// Makes a configuration with these endpoints, and what is said at the fields for the rest.
+    pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Config {
+        Config {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            user: None,
+            ca_file: None,
+            cert_file: None,
+            key_file: None,
+            timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(1),
+            keep_alive: Duration::from_secs(6),
+            keep_alive_timeout: Duration::from_secs(4),
+            limits: TransactionLimits {
+                operations: 128,
+                bytes: 1_500_000,
+            },
+        }
+    }
+
+    /// Sets the user.
+    #[must_use]
+    pub fn with_user(mut self, name: impl Into<String>, password_file: impl Into<PathBuf>) -> Self {
+        self.user = Some(User {
+            name: name.into(),
+            password_file: password_file.into(),
+        });
+        self
+    }
+
+    /// Sets the file of certificate authorities.
+    #[must_use]
+    pub fn with_ca_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(file.into());
+        self
+    }
+
+    /// Sets the files of this client's certificate and of its key.
+    #[must_use]
+    pub fn with_cert_files(
+        mut self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        self.cert_file = Some(certificate.into());
+        self.key_file = Some(key.into());
+        self
+    }
+
+    /// Sets the longest time that a call blocks.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets the longest time until a member accepts a connection.
+    #[must_use]
+    pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets when a silent connection is asked for a sign of life, and how long that may take.
+    #[must_use]
+    pub fn with_keep_alive(mut self, interval: Duration, timeout: Duration) -> Self {
+        self.keep_alive = interval;
+        self.keep_alive_timeout = timeout;
+        self
+    }
+
+    /// Sets how much one transaction can hold.
+    #[must_use]
+    pub fn with_limits(mut self, limits: TransactionLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Checks all that can be checked without a connection, and that the files can be read.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
+        if self.endpoints.is_empty() {
+            return invalid("no endpoint of etcd is given: set `endpoints`".to_owned());
+        }
+        for endpoint in &self.endpoints {
+            let (http, https) = ("http://", "https://");
+            if !endpoint.starts_with(http) && !endpoint.starts_with(https) {
+                return invalid(format!(
+                    "endpoint {endpoint:?}: begin it with http:// or https://"
+                ));
+            }
+            if endpoint.starts_with(https) != self.is_https() {
+                return invalid("endpoints: use http or https for all of them".to_owned());
+            }
+        }
+        if self.is_https() && self.ca_file.is_none() {
+            return invalid("https endpoints: set `ca_file`".to_owned());
+        }
+        if !self.is_https() && (self.ca_file.is_some() || self.cert_file.is_some()) {
+            return invalid("certificates are set: use https endpoints".to_owned());
+        }
+        if self.cert_file.is_some() != self.key_file.is_some() {
+            return invalid("set both `cert_file` and `key_file`, or neither".to_owned());
+        }
+        let times = [
+            self.timeout,
+            self.connect_timeout,
+            self.keep_alive,
+            self.keep_alive_timeout,
+        ];
+        if times.contains(&Duration::ZERO) {
+            return invalid("times of a connection to etcd are longer than 0".to_owned());
+        }
+        self.options().map(drop)
+    }
+
+    fn is_https(&self) -> bool {
+        let first = self.endpoints.first();
+        first.is_some_and(|endpoint| endpoint.starts_with("https://"))
+    }
+
+    /// Reads the files, and makes the options of a connection.
+    pub(crate) fn options(&self) -> Result<ConnectOptions, Error> {
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(self.connect_timeout)
+            .with_keep_alive(self.keep_alive, self.keep_alive_timeout)
+            // etcd closes a connection that asks while nothing else is on it.
+            .with_keep_alive_while_idle(false);
+        if let Some(user) = &self.user {
+            let text = read(&user.password_file)?;
+            let text = String::from_utf8_lossy(&text);
+            let password = text.lines().next().unwrap_or_default();
+            options = options.with_user(&user.name, password);
+        }
+        if let Some(file) = &self.ca_file {
+            let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(read(file)?));
+            if let (Some(certificate), Some(key)) = (&self.cert_file, &self.key_file) {
+                tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
+            }
+            options = options.with_tls(tls);
+        }
+        Ok(options)
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Error> {
+    fs::read(file).map_err(|error| {
+        Error::new(ErrorKind::Invalid, format!("{}: {error}", file.display())).with_source(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_work_is_refused_with_its_remedy() {
+        let http = Config::new(["http://127.0.0.1:2379"]);
+        http.check().unwrap();
+        let https = Config::new(["https://127.0.0.1:2379"]);
+        for (config, remedy) in [
+            (Config::new::<String>([]), "endpoints"),
+            (Config::new(["127.0.0.1:2379"]), "http://"),
+            (Config::new(["http://a", "https://b"]), "for all"),
+            (https.clone(), "ca_file"),
+            (http.clone().with_ca_file("/x"), "https"),
+            (https.clone().with_ca_file("/no/such/file"), "/no/such/file"),
+            (
+                http.clone().with_user("a", "/no/such/password"),
+                "/no/such/password",
+            ),
+            (http.clone().with_timeout(Duration::ZERO), "longer than 0"),
+        ] {
+            let error = config.check().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
+        let mut half = https.with_ca_file("/x");
+        half.cert_file = Some("/y".into());
+        assert!(half.check().unwrap_err().to_string().contains("key_file"));
+    }
+}

@@ -1,0 +1,227 @@
+//! The endpoints of a cluster: calls go to one of them, and to the next when it fails.
+
+use std::future::Future;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use etcd_client::Client;
+use etcd_client::proto::PbResponseHeader;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use trueup_world::{Error, ErrorKind};
+
+use crate::config::Config;
+use crate::failure::{Failure, Then};
+
+/// The pause before all endpoints are tried once more, when a member answered that it cannot, as
+/// in an election.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Whether a call may be sent again when it is not known whether it took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It may: a second time makes no difference.
+    Safe,
+    /// It must not.
+    Never,
+}
+
+pub(crate) struct Endpoints {
+    pub(crate) config: Config,
+    endpoints: Vec<Endpoint>,
+    current: AtomicUsize,
+    /// The id of the cluster, of the first answer.
+    cluster: OnceLock<u64>,
+}
+
+struct Endpoint {
+    url: String,
+    /// The connected client. Another one is made after each failure of the connection, which reads
+    /// password and certificates again.
+    client: Mutex<Option<(u64, Client)>>,
+}
+
+impl Endpoints {
+    pub(crate) fn new(config: Config) -> Endpoints {
+        let endpoint = |url: &String| Endpoint {
+            url: url.clone(),
+            client: Mutex::new(None),
+        };
+        Endpoints {
+            endpoints: config.endpoints.iter().map(endpoint).collect(),
+            config,
+            current: AtomicUsize::new(0),
+            cluster: OnceLock::new(),
+        }
+    }
+
+    /// The index of the endpoint that calls go to.
+    pub(crate) fn current(&self) -> usize {
+        self.current.load(Ordering::Relaxed) % self.endpoints.len()
+    }
+
+    /// When a call that begins now ends at the latest.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.config.timeout
+    }
+
+    /// Calls the current endpoint, then the others, until one gives an answer or the time is over.
+    pub(crate) async fn call<T, F>(
+        &self,
+        repeat: Repeat,
+        deadline: Instant,
+        operation: impl Fn(Client) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let is_write = repeat == Repeat::Never;
+        let (mut failed, mut answered, mut has_authenticated) = (0, false, false);
+        loop {
+            let index = self.current();
+            let rest = deadline.saturating_duration_since(Instant::now());
+            // Time is left for another endpoint, where the call can be repeated.
+            let share = match is_write || failed + 1 >= self.endpoints.len() {
+                true => rest,
+                false => rest / 2,
+            };
+            let (generation, failure) = match self.attempt(index, share, &operation).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let may_repeat = failure.is_void || !is_write;
+            match failure.then {
+                Then::Fail => return Err(self.error(index, failure, is_write)),
+                Then::Authenticate => {
+                    self.forget(index, generation).await;
+                    if has_authenticated {
+                        return Err(self.error(index, failure, is_write));
+                    }
+                    has_authenticated = true;
+                    continue;
+                }
+                Then::NextUnreachable => self.forget(index, generation).await,
+                Then::Next => answered = true,
+            }
+            self.go_on_from(index);
+            failed += 1;
+            if !may_repeat || Instant::now() >= deadline {
+                return Err(self.error(index, failure, is_write));
+            }
+            if failed.is_multiple_of(self.endpoints.len()) {
+                if !answered || Instant::now() + PAUSE >= deadline {
+                    return Err(self.error(index, failure, is_write));
+                }
+                answered = false;
+                sleep(PAUSE).await;
+            }
+        }
+    }
+
+    async fn attempt<T, F>(
+        &self,
+        index: usize,
+        share: Duration,
+        operation: &impl Fn(Client) -> F,
+    ) -> Result<T, (u64, Failure)>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let end = Instant::now() + share;
+        let Ok(connected) = timeout_at(end, self.client(index)).await else {
+            return Err((0, Failure::timeout(true)));
+        };
+        let (generation, client) = connected.map_err(|failure| (0, failure))?;
+        let answer = timeout_at(end, operation(client)).await;
+        let answer = answer.unwrap_or_else(|_| Err(Failure::timeout(false)));
+        answer.map_err(|failure| (generation, failure))
+    }
+
+    /// Returns the client of an endpoint, and its generation.
+    async fn client(&self, index: usize) -> Result<(u64, Client), Failure> {
+        static GENERATIONS: AtomicUsize = AtomicUsize::new(1);
+        let endpoint = &self.endpoints[index];
+        let mut client = endpoint.client.lock().await;
+        if let Some(client) = &*client {
+            return Ok(client.clone());
+        }
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) as u64;
+        let made = self.connect(index, true).await?;
+        Ok(client.insert((generation, made)).clone())
+    }
+
+    /// Makes a new client of an endpoint. With `needs_leader` a member that knows no leader refuses
+    /// all calls, and ends all watches, instead of letting them wait.
+    pub(crate) async fn connect(
+        &self,
+        index: usize,
+        needs_leader: bool,
+    ) -> Result<Client, Failure> {
+        let options = self.config.options()?.with_require_leader(needs_leader);
+        let url = self.endpoints[index].url.as_str();
+        // Without a user nothing is sent yet. With one a token is fetched, which may be repeated.
+        let made = timeout(self.config.timeout, Client::connect([url], Some(options))).await;
+        let made = made.unwrap_or_else(|_| {
+            Err(etcd_client::Error::IoError(
+                std::io::ErrorKind::TimedOut.into(),
+            ))
+        });
+        made.map_err(|error| {
+            let failure = Failure::from(error);
+            Failure {
+                is_void: true,
+                ..failure
+            }
+        })
+    }
+
+    async fn forget(&self, index: usize, generation: u64) {
+        let mut client = self.endpoints[index].client.lock().await;
+        if client.as_ref().is_some_and(|client| client.0 == generation) {
+            *client = None;
+        }
+    }
+
+    /// Has the next calls go to the endpoint after this one, unless they go elsewhere already.
+    pub(crate) fn go_on_from(&self, index: usize) {
+        let next = (index + 1) % self.endpoints.len();
+        // Another call was first.
+        let _ = self
+            .current
+            .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn error(&self, index: usize, failure: Failure, is_write: bool) -> Error {
+        failure.into_error(&self.endpoints[index].url, is_write)
+    }
+
+    /// Checks that an answer is of the cluster that answered first: revisions of another one mean
+    /// something else. Returns the revision of the store as the member has it.
+    pub(crate) fn check(&self, header: Option<&PbResponseHeader>) -> Result<u64, Failure> {
+        let Some(header) = header else {
+            return Err(Failure::void(
+                ErrorKind::Store,
+                "an answer without a header",
+            ));
+        };
+        let known = *self.cluster.get_or_init(|| header.cluster_id);
+        if known == header.cluster_id {
+            return revision(header.revision);
+        }
+        Err(Failure::void(
+            ErrorKind::Store,
+            format!(
+                "it belongs to cluster {:x}, and other answers came from {known:x}: give endpoints \
+                 of one cluster, and restart if it was made anew",
+                header.cluster_id
+            ),
+        ))
+    }
+}
+
+/// A revision of etcd's as one of ours.
+pub(crate) fn revision(revision: i64) -> Result<u64, Failure> {
+    let message = || Failure::void(ErrorKind::Store, format!("a revision of {revision}"));
+    u64::try_from(revision).map_err(|_| message())
+}

@@ -1,0 +1,315 @@
+//! What an error of etcd means: its kind, whether the request took effect, and what to do next.
+
+use std::error::Error as StdError;
+
+use etcd_client::Error as ClientError;
+use tonic::{Code, ConnectError, Status};
+use trueup_world::{Error, ErrorKind};
+
+/// A request that failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The kind, if the request did not take effect.
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+    /// True if it certainly took no effect, so that it can be sent again.
+    pub(crate) is_void: bool,
+    pub(crate) then: Then,
+}
+
+/// What to do after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// It is final.
+    Fail,
+    /// Authenticate again, once.
+    Authenticate,
+    /// Go on with the next member: this one cannot be reached.
+    NextUnreachable,
+    /// Go on with the next member: this one answered that it cannot.
+    Next,
+}
+
+/// etcd's own messages (`api/v3rpc/rpctypes/error.go`), by how they begin after `etcdserver: `:
+/// those of which the code alone does not tell what to do. All of these say that the request took
+/// no effect.
+const MESSAGES: [(&str, ErrorKind, Then); 22] = [
+    ("no leader", ErrorKind::Unavailable, Then::Next),
+    ("too many requests", ErrorKind::Unavailable, Then::Next),
+    ("not capable", ErrorKind::Unavailable, Then::Next),
+    (
+        "rpc not supported for learner",
+        ErrorKind::Unavailable,
+        Then::Next,
+    ),
+    ("invalid auth token", ErrorKind::Denied, Then::Authenticate),
+    (
+        "revision of auth store is old",
+        ErrorKind::Denied,
+        Then::Authenticate,
+    ),
+    (
+        "authentication failed",
+        ErrorKind::Denied,
+        Then::Authenticate,
+    ),
+    (
+        "authentication is not enabled",
+        ErrorKind::Denied,
+        Then::Fail,
+    ),
+    ("user name is empty", ErrorKind::Denied, Then::Fail),
+    ("user name not found", ErrorKind::Denied, Then::Fail),
+    ("permission denied", ErrorKind::Denied, Then::Fail),
+    (
+        "mvcc: required revision has been compacted",
+        ErrorKind::Compacted,
+        Then::Fail,
+    ),
+    // The store was restored from an older copy.
+    (
+        "mvcc: required revision is a future revision",
+        ErrorKind::Compacted,
+        Then::Fail,
+    ),
+    (
+        "mvcc: database space exceeded",
+        ErrorKind::NoSpace,
+        Then::Fail,
+    ),
+    (
+        "requested lease not found",
+        ErrorKind::LeaseEnded,
+        Then::Fail,
+    ),
+    ("key is not provided", ErrorKind::Invalid, Then::Fail),
+    ("duplicate key", ErrorKind::Invalid, Then::Fail),
+    ("too many operations", ErrorKind::Invalid, Then::Fail),
+    ("request is too large", ErrorKind::Invalid, Then::Fail),
+    ("too large lease TTL", ErrorKind::Invalid, Then::Fail),
+    ("corrupt cluster", ErrorKind::Store, Then::Fail),
+    ("invalid auth management", ErrorKind::Denied, Then::Fail),
+];
+
+impl Failure {
+    /// A failure that is final and took no effect.
+    pub(crate) fn void(kind: ErrorKind, message: impl Into<String>) -> Failure {
+        Failure {
+            kind,
+            message: message.into(),
+            is_void: true,
+            then: Then::Fail,
+        }
+    }
+
+    /// No answer within the time.
+    pub(crate) fn timeout(is_void: bool) -> Failure {
+        Failure {
+            kind: ErrorKind::Unavailable,
+            message: "no answer in time".to_owned(),
+            is_void,
+            then: Then::NextUnreachable,
+        }
+    }
+
+    /// The connection broke.
+    pub(crate) fn broken(message: impl Into<String>) -> Failure {
+        Failure {
+            kind: ErrorKind::Unavailable,
+            message: message.into(),
+            is_void: false,
+            then: Then::NextUnreachable,
+        }
+    }
+
+    /// The failure that a message of etcd tells, as a status or as the reason of a cancelled watch
+    /// has it.
+    pub(crate) fn from_message(message: &str) -> Option<Failure> {
+        let words = message.strip_prefix("etcdserver: ").unwrap_or(message);
+        let (_, kind, then) = MESSAGES.iter().find(|(text, ..)| words.starts_with(text))?;
+        Some(Failure {
+            then: *then,
+            ..Failure::void(*kind, message)
+        })
+    }
+
+    fn from_status(status: &Status) -> Failure {
+        let message = status.message();
+        if is_unconnected(status) {
+            return Failure {
+                is_void: true,
+                ..Failure::broken(unconnected_text(status))
+            };
+        }
+        if let Some(failure) = Failure::from_message(message) {
+            return failure;
+        }
+        match status.code() {
+            Code::InvalidArgument | Code::ResourceExhausted | Code::OutOfRange => {
+                Failure::void(ErrorKind::Invalid, message)
+            }
+            Code::PermissionDenied => Failure::void(ErrorKind::Denied, message),
+            Code::Unauthenticated => Failure {
+                then: Then::Authenticate,
+                ..Failure::void(ErrorKind::Denied, message)
+            },
+            Code::Unimplemented | Code::FailedPrecondition | Code::NotFound => {
+                Failure::void(ErrorKind::Store, message)
+            }
+            // etcd answered (a leader that is gone, its own time-out, a stop): what became of the
+            // request is not known.
+            _ if message.starts_with("etcdserver: ") => Failure {
+                then: Then::Next,
+                ..Failure::broken(message)
+            },
+            _ => Failure::broken(message),
+        }
+    }
+
+    /// Makes the error of it, for a request to that endpoint.
+    pub(crate) fn into_error(self, endpoint: &str, is_write: bool) -> Error {
+        let kind = match self.kind {
+            ErrorKind::Unavailable if is_write && !self.is_void => ErrorKind::Indeterminate,
+            kind => kind,
+        };
+        Error::new(kind, format!("etcd at {endpoint}: {}", self.message))
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        match &error {
+            ClientError::GRpcStatus(status) => Failure::from_status(status),
+            // A keep-alive that is answered with no time to live.
+            ClientError::LeaseKeepAliveError(message) if message == "lease not found" => {
+                Failure::void(ErrorKind::LeaseEnded, message)
+            }
+            ClientError::InvalidArgs(_) | ClientError::InvalidUri(_) => {
+                Failure::void(ErrorKind::Invalid, error.to_string())
+            }
+            // Made before a connection: certificates that cannot be used.
+            ClientError::TransportError(cause) => Failure::void(ErrorKind::Invalid, chain(cause)),
+            _ => Failure::broken(error.to_string()),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::void(error.kind(), error.to_string())
+    }
+}
+
+/// True if there was no connection on which the request could be sent.
+fn is_unconnected(status: &Status) -> bool {
+    causes(status).any(|cause| cause.is::<ConnectError>())
+}
+
+fn unconnected_text(status: &Status) -> String {
+    let connect = causes(status).find(|cause| cause.is::<ConnectError>());
+    connect.map_or_else(|| status.message().to_owned(), chain)
+}
+
+fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// An error with its causes, each once.
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut texts: Vec<String> = causes(error).map(ToString::to_string).collect();
+    texts.dedup();
+    texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(code: Code, message: &str) -> Failure {
+        Failure::from(ClientError::GRpcStatus(Status::new(code, message)))
+    }
+
+    #[test]
+    fn a_write_whose_answer_is_lost_is_indeterminate_and_a_read_is_unavailable() {
+        for (code, message) in [
+            (Code::Unavailable, "etcdserver: request timed out"),
+            (Code::Unavailable, "etcdserver: leader changed"),
+            (Code::Unavailable, "etcdserver: server stopped"),
+            (Code::Unknown, "transport error"),
+            (Code::Unknown, "raft proposal dropped"),
+            (Code::Internal, "h2 protocol error"),
+            (Code::Cancelled, "timeout expired"),
+            (Code::Unavailable, "error reading from server: EOF"),
+        ] {
+            let lost = failure(code, message);
+            assert!(!lost.is_void && lost.then != Then::Fail, "{message}");
+            let error = lost.into_error("x", true);
+            assert_eq!(error.kind(), ErrorKind::Indeterminate, "{message}");
+            let error = failure(code, message).into_error("x", false);
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_etcd_refused_took_no_effect() {
+        for (code, message, kind, then) in [
+            (
+                Code::Unavailable,
+                "etcdserver: no leader",
+                ErrorKind::Unavailable,
+                Then::Next,
+            ),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: too many requests",
+                ErrorKind::Unavailable,
+                Then::Next,
+            ),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded",
+                ErrorKind::NoSpace,
+                Then::Fail,
+            ),
+            (
+                Code::OutOfRange,
+                "etcdserver: mvcc: required revision has been compacted",
+                ErrorKind::Compacted,
+                Then::Fail,
+            ),
+            (
+                Code::NotFound,
+                "etcdserver: requested lease not found",
+                ErrorKind::LeaseEnded,
+                Then::Fail,
+            ),
+            (
+                Code::Unauthenticated,
+                "etcdserver: invalid auth token",
+                ErrorKind::Denied,
+                Then::Authenticate,
+            ),
+            (
+                Code::PermissionDenied,
+                "etcdserver: permission denied",
+                ErrorKind::Denied,
+                Then::Fail,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: duplicate key given in txn request",
+                ErrorKind::Invalid,
+                Then::Fail,
+            ),
+        ] {
+            let refused = failure(code, message);
+            assert!(refused.is_void, "{message}");
+            assert_eq!((refused.kind, refused.then), (kind, then), "{message}");
+            assert_eq!(refused.into_error("x", true).kind(), kind);
+        }
+        let gone = ClientError::LeaseKeepAliveError("lease not found".to_owned());
+        assert_eq!(Failure::from(gone).kind, ErrorKind::LeaseEnded);
+    }
+}

@@ -1,0 +1,88 @@
+//! Renewing leases.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{Client, LeaseKeepAliveStream, LeaseKeeper};
+use tokio::time::{Instant, timeout_at};
+use trueup_world::{Error, ErrorKind, LeaseId};
+
+use crate::endpoints::{Endpoints, Repeat};
+use crate::failure::Failure;
+
+/// The streams on which leases are renewed, by lease. One is used by one call at a time, and not
+/// again after a failure: an answer that came late would be taken for the next one's.
+#[derive(Default)]
+pub(crate) struct Keepers(Mutex<HashMap<LeaseId, Keeper>>);
+
+struct Keeper {
+    requests: LeaseKeeper,
+    answers: LeaseKeepAliveStream,
+}
+
+impl Keepers {
+    /// Renews a lease. Returns the time that it has from now on.
+    pub(crate) async fn renew(
+        &self,
+        endpoints: &Endpoints,
+        lease: LeaseId,
+    ) -> Result<Duration, Error> {
+        let deadline = endpoints.deadline();
+        if let Some(keeper) = self.remove(lease) {
+            // Half of the time is for another member.
+            let end = Instant::now() + endpoints.config.timeout / 2;
+            match timeout_at(end, keeper.renew()).await {
+                Ok(Ok(renewed)) => return Ok(self.keep(lease, renewed)),
+                Ok(Err(failure)) if failure.kind == ErrorKind::LeaseEnded => {
+                    return Err(endpoints.error(endpoints.current(), failure, false));
+                }
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+        let open = |client: Client| async move {
+            let opened = client.lease_client().keep_alive(lease.0).await?;
+            let (requests, answers) = opened;
+            // The client does not tell the time of the first answer.
+            Keeper { requests, answers }.renew().await
+        };
+        let renewed = endpoints.call(Repeat::Safe, deadline, open).await?;
+        Ok(self.keep(lease, renewed))
+    }
+
+    /// Ends the stream of a lease.
+    pub(crate) fn forget(&self, lease: LeaseId) {
+        self.remove(lease);
+    }
+
+    fn remove(&self, lease: LeaseId) -> Option<Keeper> {
+        self.locked().remove(&lease)
+    }
+
+    fn keep(&self, lease: LeaseId, (keeper, rest): (Keeper, Duration)) -> Duration {
+        self.locked().insert(lease, keeper);
+        rest
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<LeaseId, Keeper>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Keeper {
+    async fn renew(mut self) -> Result<(Keeper, Duration), Failure> {
+        let sent = Instant::now();
+        self.requests.keep_alive().await?;
+        let Some(answer) = self.answers.message().await? else {
+            return Err(Failure::broken("the stream of keep-alives ended"));
+        };
+        // A lease that is gone is answered with 0, without an error.
+        match u64::try_from(answer.ttl()) {
+            Ok(seconds @ 1..) => {
+                let rest = Duration::from_secs(seconds).saturating_sub(sent.elapsed());
+                Ok((self, rest))
+            }
+            _ => Err(Failure::void(ErrorKind::LeaseEnded, "the lease has ended")),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+mod config;
+mod endpoints;
+mod failure;
+mod lease;
+mod members;
+mod runtime;
+mod store;
+#[cfg(feature = "testing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+pub mod testing;
+mod watch;
+
+pub use config::{Config, User};
+pub use store::EtcdStore;

@@ -1,0 +1,107 @@
+//! The members of the cluster, for diagnostics.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout_at;
+use trueup_world::{Error, StoreMember};
+
+use crate::endpoints::Endpoints;
+use crate::failure::Failure;
+
+/// A member's answer about itself.
+struct Status {
+    id: u64,
+    is_leader: bool,
+    size: Option<u64>,
+    faults: Vec<String>,
+}
+
+/// Asks all endpoints at once. The list of members is of the first that answers: it need not have a
+/// leader.
+pub(crate) async fn members(endpoints: Arc<Endpoints>) -> Result<Vec<StoreMember>, Error> {
+    let end = endpoints.deadline();
+    let mut tasks = JoinSet::new();
+    for index in 0..endpoints.config.endpoints.len() {
+        let endpoints = Arc::clone(&endpoints);
+        tasks.spawn(async move {
+            let asked = timeout_at(end, ask(&endpoints, index)).await;
+            (index, asked.unwrap_or_else(|_| Err(Failure::timeout(true))))
+        });
+    }
+    let mut list = None;
+    let mut statuses = HashMap::new();
+    let mut unreachable = HashMap::new();
+    let mut last = None;
+    while let Some(joined) = tasks.join_next().await {
+        match joined {
+            Ok((_, Ok((members, status)))) => {
+                list.get_or_insert(members);
+                statuses.insert(status.id, status);
+            }
+            Ok((index, Err(failure))) => {
+                let url = endpoints.config.endpoints[index].clone();
+                let error = endpoints.error(index, failure, false);
+                unreachable.insert(url, error.to_string());
+                last = Some(error);
+            }
+            // It was aborted or panicked: as if it had not answered.
+            Err(_) => {}
+        }
+    }
+    let Some(list) = list else {
+        return Err(last.unwrap_or_else(|| endpoints.error(0, Failure::timeout(true), false)));
+    };
+    Ok(list
+        .into_iter()
+        .map(|(id, mut member)| {
+            if let Some(status) = statuses.remove(&id) {
+                member.is_leader = Some(status.is_leader);
+                member.size = status.size;
+                member.faults = status.faults;
+            } else {
+                let mut faults = member
+                    .endpoints
+                    .iter()
+                    .filter_map(|url| unreachable.remove(url));
+                let unknown =
+                    || "not asked: no endpoint of the configuration is its own".to_owned();
+                member.faults = vec![faults.next().unwrap_or_else(unknown)];
+            }
+            member
+        })
+        .collect())
+}
+
+async fn ask(
+    endpoints: &Endpoints,
+    index: usize,
+) -> Result<(Vec<(u64, StoreMember)>, Status), Failure> {
+    let client = endpoints.connect(index, false).await?;
+    let answer = client.maintenance_client().status().await?.0;
+    endpoints.check(answer.header.as_ref())?;
+    let id = answer.header.map_or(0, |header| header.member_id);
+    // etcd repeats the alarms of all members at each.
+    let other = |fault: &String| fault.starts_with("memberID:") && !fault.contains(&id.to_string());
+    let mut faults = answer.errors;
+    faults.retain(|fault| !other(fault));
+    let status = Status {
+        id,
+        is_leader: answer.leader == id,
+        size: u64::try_from(answer.db_size).ok(),
+        faults: faults.iter().map(|fault| fault.trim().to_owned()).collect(),
+    };
+    let answer = client.cluster_client().member_list().await?.0;
+    let member = |member: etcd_client::proto::PbMember| {
+        let without_answer = StoreMember {
+            name: member.name,
+            endpoints: member.client_ur_ls,
+            is_leader: None,
+            size: None,
+            faults: Vec::new(),
+        };
+        (member.id, without_answer)
+    };
+    Ok((answer.members.into_iter().map(member).collect(), status))
+}

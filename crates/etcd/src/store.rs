@@ -1,0 +1,337 @@
+//! The store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::proto::PbKeyValue;
+use etcd_client::{Client, Compare as EtcdCompare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
+use trueup_world::{
+    Committed, Compare, Entry, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreMember,
+    StoreWatch, Transaction, TransactionLimits, Write,
+};
+
+use crate::config::Config;
+use crate::endpoints::{Endpoints, Repeat, revision};
+use crate::failure::Failure;
+use crate::lease::Keepers;
+use crate::members::members;
+use crate::runtime::Runtime;
+use crate::watch::EtcdWatch;
+
+/// So many entries are read at once, unless they are larger than [`ANSWER`].
+const PAGE: i64 = 1000;
+/// The largest answer to a read, in bytes. It has room for some 40 of the largest values.
+const ANSWER: usize = 64 << 20;
+
+/// A store on etcd, as one client is connected to it.
+///
+/// Its connections are served by a thread of its own, which is in the network namespace of the
+/// thread that opened the store, and ends with the last of the store and its watches.
+pub struct EtcdStore {
+    runtime: Arc<Runtime>,
+    endpoints: Arc<Endpoints>,
+    keepers: Arc<Keepers>,
+}
+
+impl EtcdStore {
+    /// Opens a store. Connections are made when they are needed, so no member has to be there yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if the configuration cannot work, or names a file that cannot
+    /// be read; [`Store`](ErrorKind::Store) if no thread can be started.
+    pub fn open(config: Config) -> Result<EtcdStore, Error> {
+        config.check()?;
+        let runtime = Runtime::start().map_err(|error| {
+            Error::new(ErrorKind::Store, format!("etcd: no thread: {error}")).with_source(error)
+        })?;
+        Ok(EtcdStore {
+            runtime: Arc::new(runtime),
+            endpoints: Arc::new(Endpoints::new(config)),
+            keepers: Arc::default(),
+        })
+    }
+
+    /// Returns the endpoint that calls go to at present.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoints.config.endpoints[self.endpoints.current()]
+    }
+
+    fn call<T, F>(
+        &self,
+        repeat: Repeat,
+        operation: impl Fn(Arc<Endpoints>, Client) -> F + Send + Sync + 'static,
+    ) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let endpoints = Arc::clone(&self.endpoints);
+        self.runtime.run(endpoints.config.timeout, async move {
+            let operation = |client| operation(Arc::clone(&endpoints), client);
+            endpoints
+                .call(repeat, endpoints.deadline(), operation)
+                .await
+        })
+    }
+}
+
+impl fmt::Debug for EtcdStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdStore")
+            .field("endpoints", &self.endpoints.config.endpoints)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for EtcdStore {
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+        let at = match at {
+            Some(at) => signed(at)?,
+            None => 0,
+        };
+        let prefix = prefix.to_vec();
+        self.call(Repeat::Safe, move |endpoints, client| {
+            let prefix = prefix.clone();
+            async move { read(&endpoints, client, prefix, at).await }
+        })
+    }
+
+    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+        check_size(transaction, self.limits())?;
+        let compares: Vec<_> = (transaction.compares.iter())
+            .map(compare)
+            .collect::<Result<_, _>>()?;
+        let writes: Vec<_> = transaction.writes.iter().map(write).collect();
+        let txn = Txn::new().when(compares).and_then(writes);
+        self.call(Repeat::Never, move |endpoints, client| {
+            let txn = txn.clone();
+            async move {
+                let answer = client.kv_client().txn(txn).await?;
+                // It has taken effect, whatever is wrong with the answer.
+                let failed = |failure| Failure {
+                    is_void: false,
+                    ..failure
+                };
+                let made = endpoints.check(answer.0.header.as_ref()).map_err(failed)?;
+                Ok(match answer.succeeded() {
+                    true => Committed::Written(Revision(made)),
+                    false => Committed::Stale(Revision(made)),
+                })
+            }
+        })
+    }
+
+    fn limits(&self) -> TransactionLimits {
+        self.endpoints.config.limits
+    }
+
+    fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error> {
+        let watch = EtcdWatch::begin(&self.runtime, &self.endpoints, prefix, after)?;
+        Ok(Box::new(watch))
+    }
+
+    fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
+        let whole = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+        let seconds = i64::try_from(whole.max(1)).unwrap_or(i64::MAX);
+        self.call(Repeat::Never, move |endpoints, client| async move {
+            let answer = client.lease_client().grant(seconds, None).await?.0;
+            endpoints.check(answer.header.as_ref())?;
+            match (answer.id, &*answer.error) {
+                (1.., "") => Ok(LeaseId(answer.id)),
+                (_, error) => Err(Failure::void(
+                    ErrorKind::Store,
+                    format!("no lease: {error}"),
+                )),
+            }
+        })
+    }
+
+    fn renew(&self, lease: LeaseId) -> Result<Duration, Error> {
+        let endpoints = Arc::clone(&self.endpoints);
+        let keepers = Arc::clone(&self.keepers);
+        self.runtime.run(endpoints.config.timeout, async move {
+            keepers.renew(&endpoints, lease).await
+        })
+    }
+
+    fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
+        self.keepers.forget(lease);
+        // A second time it is gone, which is no error.
+        self.call(Repeat::Safe, move |_, client| async move {
+            match client.lease_client().revoke(lease.0).await {
+                Ok(_) => Ok(()),
+                Err(error) => match Failure::from(error) {
+                    failure if failure.kind == ErrorKind::LeaseEnded => Ok(()),
+                    failure => Err(failure),
+                },
+            }
+        })
+    }
+
+    fn members(&self) -> Result<Vec<StoreMember>, Error> {
+        let endpoints = Arc::clone(&self.endpoints);
+        self.runtime
+            .run(endpoints.config.timeout, members(endpoints))
+    }
+}
+
+/// Reads a range, in pages of one revision.
+async fn read(
+    endpoints: &Endpoints,
+    client: Client,
+    prefix: Vec<u8>,
+    mut at: i64,
+) -> Result<Snapshot, Failure> {
+    let mut client = client.kv_client().max_decoding_message_size(ANSWER);
+    let end = range_end(&prefix);
+    let mut entries = Vec::new();
+    let mut from = match prefix.is_empty() {
+        true => vec![0],
+        false => prefix,
+    };
+    let mut page = PAGE;
+    loop {
+        // The first page is linearisable, as etcd's default is; and so are the others, so that a
+        // member that lags behind has their revision.
+        let options = GetOptions::new()
+            .with_range(end.clone())
+            .with_revision(at)
+            .with_limit(page);
+        let answer = match client.get(from.clone(), Some(options)).await {
+            Ok(answer) => answer.0,
+            Err(error) if is_too_large(&error) && page > 1 => {
+                page = (page / 8).max(1);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let newest = endpoints.check(answer.header.as_ref())?;
+        if at == 0 {
+            at = i64::try_from(newest).unwrap_or(i64::MAX);
+        }
+        for kv in answer.kvs {
+            entries.push(entry(kv)?);
+        }
+        match (answer.more, entries.last()) {
+            (true, Some(Entry { key, .. })) => from = [key, &[0][..]].concat(),
+            _ => break,
+        }
+    }
+    Ok(Snapshot {
+        revision: Revision(revision(at)?),
+        entries,
+    })
+}
+
+fn is_too_large(error: &etcd_client::Error) -> bool {
+    matches!(error, etcd_client::Error::GRpcStatus(status)
+        if status.message().contains("decoded message length too large"))
+}
+
+/// The end of the range of keys that begin with a prefix: the next key that does not. etcd's sign
+/// for all keys from the first one on is a zero byte.
+pub(crate) fn range_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}
+
+/// An entry of etcd's as one of ours.
+pub(crate) fn entry(kv: PbKeyValue) -> Result<Entry, Failure> {
+    Ok(Entry {
+        created: Revision(revision(kv.create_revision)?),
+        modified: Revision(revision(kv.mod_revision)?),
+        lease: (kv.lease != 0).then_some(LeaseId(kv.lease)),
+        key: kv.key,
+        value: kv.value,
+    })
+}
+
+fn compare(compare: &Compare) -> Result<EtcdCompare, Error> {
+    Ok(match compare {
+        Compare::Absent(key) => EtcdCompare::create_revision(key.clone(), CompareOp::Equal, 0),
+        Compare::Modified(key, at) => {
+            EtcdCompare::mod_revision(key.clone(), CompareOp::Equal, signed(*at)?)
+        }
+        Compare::Value(key, value) => {
+            EtcdCompare::value(key.clone(), CompareOp::Equal, value.clone())
+        }
+    })
+}
+
+fn write(write: &Write) -> TxnOp {
+    match write {
+        Write::Put { key, value, lease } => {
+            let options = PutOptions::new().with_lease(lease.map_or(0, |lease| lease.0));
+            TxnOp::put(key.clone(), value.clone(), Some(options))
+        }
+        Write::Delete(key) => TxnOp::delete(key.clone(), None),
+    }
+}
+
+fn signed(revision: Revision) -> Result<i64, Error> {
+    i64::try_from(revision.0)
+        .map_err(|_| Error::new(ErrorKind::Invalid, format!("a revision of {revision}")))
+}
+
+fn check_size(transaction: &Transaction, limits: TransactionLimits) -> Result<(), Error> {
+    let Transaction { compares, writes } = transaction;
+    let compared = compares.iter().map(|compare| match compare {
+        Compare::Absent(key) | Compare::Modified(key, _) => key.len(),
+        Compare::Value(key, value) => key.len() + value.len(),
+    });
+    let written = writes.iter().map(|write| match write {
+        Write::Put { key, value, .. } => key.len() + value.len(),
+        Write::Delete(key) => key.len(),
+    });
+    let bytes: usize = compared.chain(written).sum();
+    let operations = compares.len().max(writes.len());
+    if operations <= limits.operations && bytes <= limits.bytes {
+        return Ok(());
+    }
+    let message = format!(
+        "a transaction of {operations} operations and {bytes} bytes, where {} and {} are allowed: \
+         split it",
+        limits.operations, limits.bytes
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_ends_before_the_next_key_without_the_prefix() {
+        assert_eq!(range_end(b"/a"), b"/b");
+        assert_eq!(range_end(b"a\xff\xff"), b"b");
+        assert_eq!(range_end(b"\xff"), [0]);
+        assert_eq!(range_end(b""), [0]);
+    }
+
+    #[test]
+    fn a_transaction_above_the_limits_is_refused_before_it_is_sent() {
+        let limits = TransactionLimits {
+            operations: 2,
+            bytes: 10,
+        };
+        let writes = |number, length: usize| Transaction {
+            compares: vec![],
+            writes: (0..number)
+                .map(|n| Write::Delete(vec![n; length]))
+                .collect(),
+        };
+        assert!(check_size(&writes(2, 5), limits).is_ok());
+        for too_large in [writes(3, 1), writes(1, 11)] {
+            let error = check_size(&too_large, limits).map_err(|error| error.kind());
+            assert_eq!(error, Err(ErrorKind::Invalid));
+        }
+    }
+}

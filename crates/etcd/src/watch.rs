@@ -1,0 +1,271 @@
+//! Watches: what etcd sends, put together to whole revisions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use etcd_client::proto::{PbEvent, PbWatchResponse};
+use etcd_client::{Client, EventType, WatchOptions, WatchStream};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+use trueup_world::{Change, Error, ErrorKind, Revision, StoreWatch, WatchEvent};
+
+use crate::endpoints::{Endpoints, Repeat, revision};
+use crate::failure::Failure;
+use crate::runtime::Runtime;
+use crate::store::{entry, range_end};
+
+/// So many bytes of events wait for the reader; further ones wait at the member.
+const ROOM: u32 = 4 << 20;
+
+pub(crate) struct EtcdWatch {
+    events: Receiver<(Result<WatchEvent, Error>, u32)>,
+    room: Arc<Semaphore>,
+    task: AbortHandle,
+    /// The error with which it ended.
+    ended: Option<Error>,
+    /// Its thread fetches the events.
+    _runtime: Arc<Runtime>,
+}
+
+impl EtcdWatch {
+    pub(crate) fn begin(
+        runtime: &Arc<Runtime>,
+        endpoints: &Arc<Endpoints>,
+        prefix: &[u8],
+        after: Revision,
+    ) -> Result<EtcdWatch, Error> {
+        let (events, receiver) = mpsc::channel();
+        let room = Arc::new(Semaphore::new(ROOM as usize));
+        let (url, stream) = runtime.run(endpoints.config.timeout, {
+            let (endpoints, prefix) = (Arc::clone(endpoints), prefix.to_vec());
+            async move {
+                let create = |client| create(&endpoints, client, &prefix, after);
+                let deadline = endpoints.deadline();
+                let stream = endpoints.call(Repeat::Safe, deadline, create).await?;
+                Ok((
+                    endpoints.config.endpoints[endpoints.current()].clone(),
+                    stream,
+                ))
+            }
+        })?;
+        let forward = forward(stream, url, after, events, Arc::clone(&room));
+        Ok(EtcdWatch {
+            events: receiver,
+            room,
+            task: runtime.handle().spawn(forward).abort_handle(),
+            ended: None,
+            _runtime: Arc::clone(runtime),
+        })
+    }
+}
+
+impl StoreWatch for EtcdWatch {
+    fn next(&mut self, timeout: Duration) -> Result<Option<WatchEvent>, Error> {
+        if let Some(error) = &self.ended {
+            return Err(error.clone());
+        }
+        let result = match self.events.recv_timeout(timeout) {
+            Ok((result, size)) => {
+                self.room.add_permits(size as usize);
+                result
+            }
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::new(
+                ErrorKind::Unavailable,
+                "etcd: the watch ended without a reason",
+            )),
+        };
+        self.ended = result.as_ref().err().cloned();
+        result.map(Some)
+    }
+}
+
+impl Drop for EtcdWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Creates a watch at a member, and waits until it is there.
+async fn create(
+    endpoints: &Endpoints,
+    client: Client,
+    prefix: &[u8],
+    after: Revision,
+) -> Result<WatchStream, Failure> {
+    // A read first. It is refused where the token is too old, which a watch would take for a lack
+    // of permission; and it brings the member up to date.
+    let read = client.kv_client().get(some_key(prefix), None).await?.0;
+    let newest = endpoints.check(read.header.as_ref())?;
+    if newest < after.0 {
+        let message = format!(
+            "the store is at revision {newest}, and was at {after}: it was restored from an older \
+             copy; read anew"
+        );
+        return Err(Failure::void(ErrorKind::Compacted, message));
+    }
+    let start = i64::try_from(after.0 + 1)
+        .map_err(|_| Failure::void(ErrorKind::Invalid, format!("a revision of {after}")))?;
+    let options = WatchOptions::new()
+        .with_range(range_end(prefix))
+        .with_start_revision(start)
+        .with_progress_notify()
+        .with_fragment();
+    let key = some_key(prefix);
+    let mut stream = client.watch_client().watch(key, Some(options)).await?;
+    let Some(created) = stream.message().await? else {
+        return Err(Failure::broken("the watch was not created"));
+    };
+    let created = created.0;
+    if created.canceled {
+        return Err(cancelled(&created));
+    }
+    if !created.created {
+        return Err(Failure::broken("the watch was not created"));
+    }
+    endpoints.check(created.header.as_ref())?;
+    Ok(stream)
+}
+
+/// The first key of a range: etcd has no empty one.
+fn some_key(prefix: &[u8]) -> Vec<u8> {
+    match prefix {
+        [] => vec![0],
+        prefix => prefix.to_vec(),
+    }
+}
+
+fn cancelled(response: &PbWatchResponse) -> Failure {
+    if response.compact_revision > 0 {
+        let message = format!(
+            "changes before revision {} are compacted: read anew",
+            response.compact_revision
+        );
+        return Failure::void(ErrorKind::Compacted, message);
+    }
+    let reason = &response.cancel_reason;
+    let other = || Failure::broken(format!("the watch was cancelled: {reason:?}"));
+    Failure::from_message(reason).unwrap_or_else(other)
+}
+
+/// Sends what a stream brings, until it ends or the reader is gone.
+async fn forward(
+    mut stream: WatchStream,
+    url: String,
+    after: Revision,
+    events: Sender<(Result<WatchEvent, Error>, u32)>,
+    room: Arc<Semaphore>,
+) {
+    let mut assembly = Assembly::new(after);
+    let mut ready = vec![WatchEvent::Progress(after)];
+    loop {
+        for event in ready.drain(..) {
+            let size = size(&event).min(ROOM);
+            match room.acquire_many(size).await {
+                Ok(permit) => permit.forget(),
+                Err(_) => return,
+            }
+            if events.send((Ok(event), size)).is_err() {
+                return;
+            }
+        }
+        let response = match stream.message().await {
+            Ok(Some(response)) => assembly.take(response.0),
+            Ok(None) => Err(Failure::broken("the member ended the watch")),
+            Err(error) => Err(Failure::from(error)),
+        };
+        match response {
+            Ok(events) => ready = events,
+            Err(failure) => {
+                // The reader may be gone, too.
+                let _ = events.send((Err(failure.into_error(&url, false)), 0));
+                return;
+            }
+        }
+    }
+}
+
+fn size(event: &WatchEvent) -> u32 {
+    let changes = match event {
+        WatchEvent::Changes { changes, .. } => &changes[..],
+        WatchEvent::Progress(_) => &[],
+    };
+    let sizes = changes.iter().map(|change| match change {
+        Change::Put(entry) => entry.key.len() + entry.value.len(),
+        Change::Deleted(key) => key.len(),
+    });
+    u32::try_from(sizes.map(|size| size + 64).sum::<usize>() + 64).unwrap_or(u32::MAX)
+}
+
+/// Puts responses together to whole revisions: etcd sends a large one in parts.
+struct Assembly {
+    /// All changes up to here are delivered.
+    delivered: u64,
+    /// Of a response that is not whole yet.
+    parts: Vec<PbEvent>,
+}
+
+impl Assembly {
+    fn new(after: Revision) -> Assembly {
+        Assembly {
+            delivered: after.0,
+            parts: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, response: PbWatchResponse) -> Result<Vec<WatchEvent>, Failure> {
+        if response.canceled {
+            return Err(cancelled(&response));
+        }
+        let is_progress = response.events.is_empty() && self.parts.is_empty();
+        self.parts.extend(response.events);
+        if response.fragment {
+            return Ok(Vec::new());
+        }
+        if is_progress {
+            let newest = response.header.map_or(0, |header| header.revision);
+            let newest = revision(newest)?;
+            if response.created || newest < self.delivered {
+                return Ok(Vec::new());
+            }
+            self.delivered = newest;
+            return Ok(vec![WatchEvent::Progress(Revision(newest))]);
+        }
+        let mut revisions: BTreeMap<u64, BTreeMap<Vec<u8>, Change>> = BTreeMap::new();
+        for event in self.parts.drain(..) {
+            let (made_by, change) = change(event)?;
+            // Delivered before: a member may repeat itself.
+            if made_by > self.delivered {
+                let key = match &change {
+                    Change::Put(entry) => entry.key.clone(),
+                    Change::Deleted(key) => key.clone(),
+                };
+                revisions.entry(made_by).or_default().insert(key, change);
+            }
+        }
+        let last = revisions.keys().next_back().copied();
+        self.delivered = last.unwrap_or(self.delivered);
+        let event = |(made_by, changes): (u64, BTreeMap<Vec<u8>, Change>)| WatchEvent::Changes {
+            revision: Revision(made_by),
+            changes: changes.into_values().collect(),
+        };
+        Ok(revisions.into_iter().map(event).collect())
+    }
+}
+
+/// A change and the revision that made it.
+fn change(event: PbEvent) -> Result<(u64, Change), Failure> {
+    let unknown = |what: &str| Failure::void(ErrorKind::Store, format!("a watch event {what}"));
+    let kv = event.kv.ok_or_else(|| unknown("without a key"))?;
+    let made_by = revision(kv.mod_revision)?;
+    match EventType::try_from(event.r#type) {
+        Ok(EventType::Put) => Ok((made_by, Change::Put(entry(kv)?))),
+        Ok(EventType::Delete) => Ok((made_by, Change::Deleted(kv.key))),
+        Err(_) => Err(unknown(&format!("of type {}", event.r#type))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Tests of how responses are put together. No etcd is needed.
+
+#![allow(clippy::unwrap_used)]
+
+use etcd_client::proto::{PbKeyValue, PbResponseHeader};
+
+use super::*;
+
+fn put(key: &str, at: i64) -> PbEvent {
+    let kv = PbKeyValue {
+        key: key.into(),
+        value: b"v".to_vec(),
+        create_revision: at,
+        mod_revision: at,
+        ..Default::default()
+    };
+    PbEvent {
+        kv: Some(kv),
+        ..Default::default()
+    }
+}
+
+fn response(events: Vec<PbEvent>, fragment: bool, newest: i64) -> PbWatchResponse {
+    let header = PbResponseHeader {
+        revision: newest,
+        ..Default::default()
+    };
+    PbWatchResponse {
+        header: Some(header),
+        events,
+        fragment,
+        ..Default::default()
+    }
+}
+
+/// The revisions of the events, and the keys of each.
+fn shown(events: &[WatchEvent]) -> Vec<String> {
+    let change = |change: &Change| match change {
+        Change::Put(entry) => String::from_utf8_lossy(&entry.key).into_owned(),
+        Change::Deleted(key) => format!("-{}", String::from_utf8_lossy(key)),
+    };
+    let event = |event: &WatchEvent| match event {
+        WatchEvent::Changes { revision, changes } => {
+            let changes: Vec<_> = changes.iter().map(change).collect();
+            format!("{revision}: {}", changes.join(" "))
+        }
+        WatchEvent::Progress(revision) => format!("progress {revision}"),
+    };
+    events.iter().map(event).collect()
+}
+
+#[test]
+fn a_revision_in_parts_is_one_event() {
+    let mut assembly = Assembly::new(Revision(4));
+    let first = assembly.take(response(vec![put("a", 5), put("d", 6)], true, 7));
+    assert_eq!(first.unwrap(), []);
+    assert_eq!(assembly.take(response(vec![], true, 7)).unwrap(), []);
+    let second = assembly.take(response(vec![put("c", 6), put("b", 7)], false, 7));
+    assert_eq!(shown(&second.unwrap()), ["5: a", "6: c d", "7: b"]);
+}
+
+#[test]
+fn progress_moves_forward_only_and_not_while_parts_are_missing() {
+    let mut assembly = Assembly::new(Revision(4));
+    let progress = assembly.take(response(vec![], false, 9)).unwrap();
+    assert_eq!(shown(&progress), ["progress 9"]);
+    assert_eq!(assembly.take(response(vec![], false, 8)).unwrap(), []);
+    // What was delivered comes no second time.
+    let events = assembly.take(response(vec![put("a", 9), put("b", 10)], false, 10));
+    assert_eq!(shown(&events.unwrap()), ["10: b"]);
+    assert_eq!(
+        assembly
+            .take(response(vec![put("c", 11)], true, 12))
+            .unwrap(),
+        []
+    );
+    let rest = assembly.take(response(vec![], false, 12)).unwrap();
+    assert_eq!(shown(&rest), ["11: c"]);
+}
+
+#[test]
+fn a_cancelled_watch_says_why() {
+    let mut assembly = Assembly::new(Revision(4));
+    let compacted = PbWatchResponse {
+        canceled: true,
+        compact_revision: 9,
+        ..Default::default()
+    };
+    assert_eq!(
+        assembly.take(compacted).unwrap_err().kind,
+        ErrorKind::Compacted
+    );
+    for (reason, kind) in [
+        ("etcdserver: permission denied", ErrorKind::Denied),
+        ("etcdserver: no leader", ErrorKind::Unavailable),
+        ("of another kind", ErrorKind::Unavailable),
+    ] {
+        let response = PbWatchResponse {
+            canceled: true,
+            cancel_reason: reason.to_owned(),
+            ..Default::default()
+        };
+        let failure = assembly.take(response).unwrap_err();
+        assert_eq!(failure.kind, kind);
+        assert!(failure.message.contains(reason));
+    }
+}
+
+#[test]
+fn what_no_etcd_sends_is_an_error_and_no_panic() {
+    let event = |r#type, at| PbEvent {
+        r#type,
+        kv: Some(PbKeyValue {
+            mod_revision: at,
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    for events in [
+        vec![event(7, 5)],
+        vec![event(0, -1)],
+        vec![PbEvent::default()],
+    ] {
+        let mut assembly = Assembly::new(Revision(4));
+        let failure = assembly.take(response(events, false, 5)).unwrap_err();
+        assert_eq!(failure.kind, ErrorKind::Store);
+    }
+    let mut assembly = Assembly::new(Revision(4));
+    assert!(assembly.take(response(vec![], false, -1)).is_err());
+}
