@@ -53,7 +53,7 @@ pub(crate) async fn members(endpoints: Arc<Endpoints>) -> Result<Vec<StoreMember
     let Some(list) = list else {
         return Err(last.unwrap_or_else(|| endpoints.error(0, Failure::timeout(true), false)));
     };
-    Ok(list
+    let mut members: Vec<_> = list
         .into_iter()
         .map(|(id, mut member)| {
             if let Some(status) = statuses.remove(&id) {
@@ -71,7 +71,9 @@ pub(crate) async fn members(endpoints: Arc<Endpoints>) -> Result<Vec<StoreMember
             }
             member
         })
-        .collect())
+        .collect();
+    members.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(members)
 }
 
 async fn ask(

@@ -9,7 +9,7 @@ use etcd_client::proto::{PbEvent, PbWatchResponse};
 use etcd_client::{Client, EventType, WatchOptions, WatchStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
-use trueup_world::{Change, Error, ErrorKind, Revision, StoreWatch, WatchEvent};
+use trueup_world::{Error, ErrorKind, KeyChange, Revision, StoreEvent, StoreWatch};
 
 use crate::endpoints::{Endpoints, Repeat, revision};
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ use crate::store::{entry, range_end};
 const ROOM: u32 = 4 << 20;
 
 pub(crate) struct EtcdWatch {
-    events: Receiver<(Result<WatchEvent, Error>, u32)>,
+    events: Receiver<(Result<StoreEvent, Error>, u32)>,
     room: Arc<Semaphore>,
     task: AbortHandle,
     /// The error with which it ended.
@@ -62,7 +62,7 @@ impl EtcdWatch {
 }
 
 impl StoreWatch for EtcdWatch {
-    fn next(&mut self, timeout: Duration) -> Result<Option<WatchEvent>, Error> {
+    fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error> {
         if let Some(error) = &self.ended {
             return Err(error.clone());
         }
@@ -155,11 +155,11 @@ async fn forward(
     mut stream: WatchStream,
     url: String,
     after: Revision,
-    events: Sender<(Result<WatchEvent, Error>, u32)>,
+    events: Sender<(Result<StoreEvent, Error>, u32)>,
     room: Arc<Semaphore>,
 ) {
     let mut assembly = Assembly::new(after);
-    let mut ready = vec![WatchEvent::Progress(after)];
+    let mut ready = vec![StoreEvent::Progress(after)];
     loop {
         for event in ready.drain(..) {
             let size = size(&event).min(ROOM);
@@ -187,14 +187,14 @@ async fn forward(
     }
 }
 
-fn size(event: &WatchEvent) -> u32 {
+fn size(event: &StoreEvent) -> u32 {
     let changes = match event {
-        WatchEvent::Changes { changes, .. } => &changes[..],
-        WatchEvent::Progress(_) => &[],
+        StoreEvent::Changes { changes, .. } => &changes[..],
+        StoreEvent::Progress(_) => &[],
     };
     let sizes = changes.iter().map(|change| match change {
-        Change::Put(entry) => entry.key.len() + entry.value.len(),
-        Change::Deleted(key) => key.len(),
+        KeyChange::Put(entry) => entry.key.len() + entry.value.len(),
+        KeyChange::Deleted(key) => key.len(),
     });
     u32::try_from(sizes.map(|size| size + 64).sum::<usize>() + 64).unwrap_or(u32::MAX)
 }
@@ -215,7 +215,7 @@ impl Assembly {
         }
     }
 
-    fn take(&mut self, response: PbWatchResponse) -> Result<Vec<WatchEvent>, Failure> {
+    fn take(&mut self, response: PbWatchResponse) -> Result<Vec<StoreEvent>, Failure> {
         if response.canceled {
             return Err(cancelled(&response));
         }
@@ -231,23 +231,23 @@ impl Assembly {
                 return Ok(Vec::new());
             }
             self.delivered = newest;
-            return Ok(vec![WatchEvent::Progress(Revision(newest))]);
+            return Ok(vec![StoreEvent::Progress(Revision(newest))]);
         }
-        let mut revisions: BTreeMap<u64, BTreeMap<Vec<u8>, Change>> = BTreeMap::new();
+        let mut revisions: BTreeMap<u64, BTreeMap<Vec<u8>, KeyChange>> = BTreeMap::new();
         for event in self.parts.drain(..) {
             let (made_by, change) = change(event)?;
             // Delivered before: a member may repeat itself.
             if made_by > self.delivered {
                 let key = match &change {
-                    Change::Put(entry) => entry.key.clone(),
-                    Change::Deleted(key) => key.clone(),
+                    KeyChange::Put(entry) => entry.key.clone(),
+                    KeyChange::Deleted(key) => key.clone(),
                 };
                 revisions.entry(made_by).or_default().insert(key, change);
             }
         }
         let last = revisions.keys().next_back().copied();
         self.delivered = last.unwrap_or(self.delivered);
-        let event = |(made_by, changes): (u64, BTreeMap<Vec<u8>, Change>)| WatchEvent::Changes {
+        let event = |(made_by, changes): (u64, BTreeMap<Vec<u8>, KeyChange>)| StoreEvent::Changes {
             revision: Revision(made_by),
             changes: changes.into_values().collect(),
         };
@@ -256,13 +256,13 @@ impl Assembly {
 }
 
 /// A change and the revision that made it.
-fn change(event: PbEvent) -> Result<(u64, Change), Failure> {
+fn change(event: PbEvent) -> Result<(u64, KeyChange), Failure> {
     let unknown = |what: &str| Failure::void(ErrorKind::Store, format!("a watch event {what}"));
     let kv = event.kv.ok_or_else(|| unknown("without a key"))?;
     let made_by = revision(kv.mod_revision)?;
     match EventType::try_from(event.r#type) {
-        Ok(EventType::Put) => Ok((made_by, Change::Put(entry(kv)?))),
-        Ok(EventType::Delete) => Ok((made_by, Change::Deleted(kv.key))),
+        Ok(EventType::Put) => Ok((made_by, KeyChange::Put(entry(kv)?))),
+        Ok(EventType::Delete) => Ok((made_by, KeyChange::Deleted(kv.key))),
         Err(_) => Err(unknown(&format!("of type {}", event.r#type))),
     }
 }

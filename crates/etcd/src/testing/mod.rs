@@ -1,1 +1,273 @@
-//! Members.
+//! Members of etcd as processes, for tests and demonstrations. They need the program `etcd`
+//! (Debian's package etcd-server), have their data in a temporary directory, and end with the
+//! [`Cluster`].
+
+mod admin;
+mod certificates;
+mod member;
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use admin::Access;
+pub use certificates::{Authority, CertificateFiles};
+
+use crate::config::Config;
+use member::Member;
+
+/// How long a cluster has until it has a leader.
+const START: Duration = Duration::from_secs(30);
+
+/// How members are started.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ClusterOptions {
+    /// Where they run: one each.
+    pub places: Vec<Place>,
+    /// Further arguments of `etcd`.
+    pub arguments: Vec<String>,
+    /// True if clients connect with TLS, each with a certificate.
+    pub has_tls: bool,
+}
+
+/// Where a member runs.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The address on which it listens. Its ports are free ones of that address, as this process
+    /// sees it, or those given.
+    pub address: IpAddr,
+    /// The ports for clients and for the other members.
+    pub ports: Option<(u16, u16)>,
+    /// What its command line begins with, such as `ip netns exec NAME`.
+    pub launcher: Vec<String>,
+}
+
+impl ClusterOptions {
+    /// Makes options for so many members on 127.0.0.1.
+    pub fn local(members: usize) -> ClusterOptions {
+        let place = Place {
+            address: Ipv4Addr::LOCALHOST.into(),
+            ports: None,
+            launcher: Vec::new(),
+        };
+        ClusterOptions::at(vec![place; members])
+    }
+
+    /// Makes options for one member at each place.
+    pub fn at(places: Vec<Place>) -> ClusterOptions {
+        ClusterOptions {
+            places,
+            ..ClusterOptions::default()
+        }
+    }
+
+    /// Adds arguments of `etcd`.
+    #[must_use]
+    pub fn with_arguments<A: Into<String>>(mut self, words: impl IntoIterator<Item = A>) -> Self {
+        self.arguments.extend(words.into_iter().map(Into::into));
+        self
+    }
+
+    /// Has clients connect with TLS.
+    #[must_use]
+    pub fn with_tls(mut self) -> Self {
+        self.has_tls = true;
+        self
+    }
+}
+
+/// A cluster of etcd. Members are known by their index.
+#[derive(Debug)]
+pub struct Cluster {
+    folder: PathBuf,
+    members: Vec<Member>,
+    authority: Option<(Authority, CertificateFiles)>,
+    root: Option<PathBuf>,
+}
+
+impl Cluster {
+    /// Starts a cluster, and waits until it has a leader.
+    ///
+    /// # Errors
+    ///
+    /// Where `etcd` cannot be run, or has no leader in time: with what it printed.
+    pub fn start(options: &ClusterOptions) -> io::Result<Cluster> {
+        static NUMBERS: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("trueup-etcd-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&folder)?;
+        let mut arguments = vec![format!("--initial-cluster-token={name}")];
+        arguments.extend(options.arguments.iter().cloned());
+        let authority = match options.has_tls {
+            true => Some(authority(&folder, &options.places, &mut arguments)?),
+            false => None,
+        };
+        let mut cluster = Cluster {
+            members: Vec::new(),
+            folder,
+            authority,
+            root: None,
+        };
+        for (index, place) in options.places.iter().enumerate() {
+            let name = format!("m{index}");
+            let folder = cluster.folder.clone();
+            let member = Member::new(name, place, folder, arguments.clone(), options.has_tls)?;
+            cluster.members.push(member);
+        }
+        let urls: Vec<_> = cluster.members.iter().map(Member::initial).collect();
+        for member in &mut cluster.members {
+            member.start(&urls.join(","), "new")?;
+        }
+        cluster.wait_for_leader()?;
+        Ok(cluster)
+    }
+
+    /// Returns the number of members.
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Returns the configuration of a client of all members, with the certificate that is in use.
+    pub fn config(&self) -> Config {
+        self.config_of(&(0..self.size()).collect::<Vec<_>>())
+    }
+
+    /// Returns the configuration of a client of some members, in this order.
+    pub fn config_of(&self, members: &[usize]) -> Config {
+        let config = Config::new(members.iter().map(|&index| self.members[index].url()));
+        match &self.authority {
+            None => config,
+            Some((authority, files)) => config
+                .with_ca_file(authority.file())
+                .with_cert_files(&files.certificate, &files.key),
+        }
+    }
+
+    /// Returns the authority of the certificates, where clients connect with TLS.
+    pub fn authority(&self) -> Option<&Authority> {
+        self.authority.as_ref().map(|(authority, _)| authority)
+    }
+
+    /// Returns a directory for a test's own files, which ends with the cluster.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Kills a member's process (SIGKILL), and waits for its end. Its data stays.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn kill(&mut self, member: usize) -> io::Result<()> {
+        self.members[member].kill()
+    }
+
+    /// Starts a member that was killed, with the data that it had.
+    ///
+    /// # Errors
+    ///
+    /// The system's. It is not waited for.
+    pub fn restart(&mut self, member: usize) -> io::Result<()> {
+        self.members[member].start_again()
+    }
+
+    /// Stops a member's process (SIGSTOP) until [`resume`](Self::resume): its connections stay, and
+    /// nothing answers.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn pause(&self, member: usize) -> io::Result<()> {
+        self.members[member].signal(rustix::process::Signal::STOP)
+    }
+
+    /// Lets a stopped member go on (SIGCONT).
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn resume(&self, member: usize) -> io::Result<()> {
+        self.members[member].signal(rustix::process::Signal::CONT)
+    }
+
+    /// Kills a member, deletes its data, and has it join again as a new member of its name.
+    ///
+    /// # Errors
+    ///
+    /// When the others have no leader.
+    pub fn replace(&mut self, member: usize) -> io::Result<()> {
+        self.kill(member)?;
+        self.members[member].wipe()?;
+        let name = self.members[member].name().to_owned();
+        let peer = self.members[member].peer_url();
+        let through = (0..self.size()).find(|&other| other != member);
+        let through = through.ok_or_else(|| io::Error::other("there is no other member"))?;
+        self.rejoin(through, &name, &peer)?;
+        let urls: Vec<_> = self.members.iter().map(Member::initial).collect();
+        self.members[member].start(&urls.join(","), "existing")
+    }
+
+    /// Waits until some member says that it is the leader. Returns its index.
+    ///
+    /// # Errors
+    ///
+    /// When there is none in time: with what the members printed.
+    pub fn wait_for_leader(&self) -> io::Result<usize> {
+        let end = Instant::now() + START;
+        while Instant::now() < end {
+            if let Some(leader) = self.leader() {
+                return Ok(leader);
+            }
+            if self.members.iter().any(Member::has_failed) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(30));
+        }
+        let logs: Vec<_> = self.members.iter().map(Member::log_end).collect();
+        let message = format!("the cluster has no leader:\n{}", logs.join("\n"));
+        Err(io::Error::other(message))
+    }
+
+    /// Returns the index of the leader, if a member says that it is the leader.
+    pub fn leader(&self) -> Option<usize> {
+        (0..self.size()).find(|&index| {
+            let status = self.status(index);
+            status.is_ok_and(|(id, leader)| id != 0 && id == leader)
+        })
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            // It may have ended before.
+            let _ = member.kill();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Makes the certificates of the members, and of their clients.
+fn authority(
+    folder: &Path,
+    places: &[Place],
+    arguments: &mut Vec<String>,
+) -> io::Result<(Authority, CertificateFiles)> {
+    let authority = Authority::new(folder, "ca")?;
+    let addresses: Vec<_> = places.iter().map(|place| place.address).collect();
+    let server = authority.issue("server", &addresses)?;
+    let client = authority.issue("client", &[])?;
+    arguments.extend([
+        "--client-cert-auth".to_owned(),
+        format!("--trusted-ca-file={}", authority.file().display()),
+        format!("--cert-file={}", server.certificate.display()),
+        format!("--key-file={}", server.key.display()),
+    ]);
+    Ok((authority, client))
+}

@@ -34,17 +34,17 @@ fn response(events: Vec<PbEvent>, fragment: bool, newest: i64) -> PbWatchRespons
 }
 
 /// The revisions of the events, and the keys of each.
-fn shown(events: &[WatchEvent]) -> Vec<String> {
-    let change = |change: &Change| match change {
-        Change::Put(entry) => String::from_utf8_lossy(&entry.key).into_owned(),
-        Change::Deleted(key) => format!("-{}", String::from_utf8_lossy(key)),
+fn shown(events: &[StoreEvent]) -> Vec<String> {
+    let change = |change: &KeyChange| match change {
+        KeyChange::Put(entry) => String::from_utf8_lossy(&entry.key).into_owned(),
+        KeyChange::Deleted(key) => format!("-{}", String::from_utf8_lossy(key)),
     };
-    let event = |event: &WatchEvent| match event {
-        WatchEvent::Changes { revision, changes } => {
+    let event = |event: &StoreEvent| match event {
+        StoreEvent::Changes { revision, changes } => {
             let changes: Vec<_> = changes.iter().map(change).collect();
             format!("{revision}: {}", changes.join(" "))
         }
-        WatchEvent::Progress(revision) => format!("progress {revision}"),
+        StoreEvent::Progress(revision) => format!("progress {revision}"),
     };
     events.iter().map(event).collect()
 }

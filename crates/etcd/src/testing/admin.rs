@@ -1,0 +1,262 @@
+//! What an administrator of etcd does.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use etcd_client::{
+    AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, Error as ClientError,
+    MemberAddOptions, Permission, PermissionType,
+};
+use tokio::time::timeout;
+use trueup_world::{Error, ErrorKind, Revision};
+
+use super::Cluster;
+use crate::config::Config;
+use crate::endpoints::Endpoints;
+use crate::runtime::Runtime;
+
+/// The longest time of one request.
+const BOUND: Duration = Duration::from_secs(10);
+
+/// What a user may do with the keys that begin with `prefix`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The prefix.
+    pub prefix: Vec<u8>,
+    /// True if the user may read them.
+    pub can_read: bool,
+    /// True if the user may write them.
+    pub can_write: bool,
+}
+
+impl Access {
+    /// Access to read and write.
+    pub fn all(prefix: impl Into<Vec<u8>>) -> Access {
+        Access {
+            prefix: prefix.into(),
+            can_read: true,
+            can_write: true,
+        }
+    }
+
+    /// Access to read.
+    pub fn read(prefix: impl Into<Vec<u8>>) -> Access {
+        Access {
+            can_write: false,
+            ..Access::all(prefix)
+        }
+    }
+
+    /// Access to write.
+    pub fn write(prefix: impl Into<Vec<u8>>) -> Access {
+        Access {
+            can_read: false,
+            ..Access::all(prefix)
+        }
+    }
+}
+
+impl Cluster {
+    /// Compacts the history: watches and reads before `at` fail from now on.
+    ///
+    /// # Errors
+    ///
+    /// etcd's.
+    pub fn compact(&self, at: Revision) -> io::Result<()> {
+        let at = i64::try_from(at.0).map_err(io::Error::other)?;
+        self.at_any(move |client| async move {
+            let options = CompactionOptions::new().with_physical();
+            let done = client.kv_client().compact(at, Some(options)).await;
+            done.map(drop)
+        })
+    }
+
+    /// Gives the room of deleted and compacted data back to the file system, at a member.
+    ///
+    /// # Errors
+    ///
+    /// etcd's.
+    pub fn defragment(&self, member: usize) -> io::Result<()> {
+        self.at(member, |client| async move {
+            client.maintenance_client().defragment().await.map(drop)
+        })
+    }
+
+    /// Ends the alarm of a full store.
+    ///
+    /// # Errors
+    ///
+    /// etcd's.
+    pub fn disarm(&self) -> io::Result<()> {
+        self.at_any(|client| async move {
+            let mut client = client.maintenance_client();
+            let list = client
+                .alarm(AlarmAction::Get, AlarmType::Nospace, None)
+                .await?;
+            for alarm in list.alarms() {
+                let mut options = AlarmOptions::new();
+                options.with_member(alarm.member_id());
+                client
+                    .alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(options))
+                    .await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes another member the leader.
+    ///
+    /// # Errors
+    ///
+    /// etcd's, and when there is no leader.
+    pub fn move_leader(&self, to: usize) -> io::Result<()> {
+        let leader = self.wait_for_leader()?;
+        let (id, _) = self.status(to)?;
+        if leader == to {
+            return Ok(());
+        }
+        self.at(leader, move |client| async move {
+            client.maintenance_client().move_leader(id).await.map(drop)
+        })
+    }
+
+    /// Adds a user with a password, who may do this. Access control is on only after
+    /// [`enable_access_control`](Self::enable_access_control).
+    ///
+    /// # Errors
+    ///
+    /// etcd's.
+    pub fn add_user(&self, name: &str, password: &str, access: &[Access]) -> io::Result<()> {
+        let (name, password, access) = (name.to_owned(), password.to_owned(), access.to_vec());
+        self.at_any(move |client| {
+            let (name, password, access) = (name.clone(), password.clone(), access.clone());
+            async move {
+                let mut client = client.auth_client();
+                client.role_add(&*name).await?;
+                for Access {
+                    prefix,
+                    can_read,
+                    can_write,
+                } in access
+                {
+                    let kind = match (can_read, can_write) {
+                        (true, true) => PermissionType::Readwrite,
+                        (_, true) => PermissionType::Write,
+                        (_, false) => PermissionType::Read,
+                    };
+                    let permission = Permission::new(kind, prefix).with_prefix();
+                    client.role_grant_permission(&*name, permission).await?;
+                }
+                client.user_add(&*name, password, None).await?;
+                client.user_grant_role(&*name, &*name).await.map(drop)
+            }
+        })
+    }
+
+    /// Changes a user's password.
+    ///
+    /// # Errors
+    ///
+    /// etcd's.
+    pub fn change_password(&self, name: &str, password: &str) -> io::Result<()> {
+        let (name, password) = (name.to_owned(), password.to_owned());
+        self.at_any(move |client| {
+            let (name, password) = (name.clone(), password.clone());
+            async move {
+                let mut client = client.auth_client();
+                client.user_change_password(name, password).await.map(drop)
+            }
+        })
+    }
+
+    /// Turns access control on, with a user `root` for this administrator.
+    ///
+    /// # Errors
+    ///
+    /// etcd's.
+    pub fn enable_access_control(&mut self) -> io::Result<()> {
+        let password = self.folder.join("root.password");
+        std::fs::write(&password, "root")?;
+        self.at_any(|client| async move {
+            let mut client = client.auth_client();
+            client.user_add("root", "root", None).await?;
+            client.user_grant_role("root", "root").await?;
+            client.auth_enable().await.map(drop)
+        })?;
+        self.root = Some(password);
+        Ok(())
+    }
+
+    /// Returns a member's id, and the leader's as it has it.
+    pub(super) fn status(&self, member: usize) -> io::Result<(u64, u64)> {
+        self.at(member, |client| async move {
+            let status = client.maintenance_client().status().await?;
+            let id = status.header().map_or(0, |header| header.member_id());
+            Ok((id, status.leader()))
+        })
+    }
+
+    /// Removes the member of that name, and adds one with that address.
+    pub(super) fn rejoin(&self, through: usize, name: &str, peer: &str) -> io::Result<()> {
+        let (name, peer) = (name.to_owned(), peer.to_owned());
+        self.at(through, move |client| async move {
+            let mut client = client.cluster_client();
+            let list = client.member_list().await?;
+            let former = list.members().iter().find(|member| member.name() == name);
+            if let Some(former) = former {
+                client.member_remove(former.id()).await?;
+            }
+            let options = None::<MemberAddOptions>;
+            client.member_add([peer], options).await.map(drop)
+        })
+    }
+
+    /// Sends a request to the first member that does not fail.
+    fn at_any<F>(&self, request: impl Fn(Client) -> F + Clone + Send + 'static) -> io::Result<()>
+    where
+        F: Future<Output = Result<(), ClientError>> + Send + 'static,
+    {
+        let mut result = Ok(());
+        for member in 0..self.size() {
+            result = self.at(member, request.clone());
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn at<T: Send + 'static, F>(
+        &self,
+        member: usize,
+        request: impl FnOnce(Client) -> F + Send + 'static,
+    ) -> io::Result<T>
+    where
+        F: Future<Output = Result<T, ClientError>> + Send + 'static,
+    {
+        let mut config = self.config_of(&[member]);
+        if let Some(password) = &self.root {
+            config = config.with_user("root", password);
+        }
+        let done = Runtime::start()?.run(BOUND, request_to(config, request));
+        done.map_err(io::Error::other)
+    }
+}
+
+async fn request_to<T, F>(
+    config: Config,
+    request: impl FnOnce(Client) -> F + Send,
+) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, ClientError>> + Send,
+{
+    let other = |message: String| Error::new(ErrorKind::Store, message);
+    let endpoints = Endpoints::new(config);
+    let client = endpoints.connect(0, false).await;
+    let client = client.map_err(|failure| endpoints.error(0, failure, false))?;
+    match timeout(BOUND, request(client)).await {
+        Ok(done) => done.map_err(|error| other(error.to_string())),
+        Err(_) => Err(other("no answer in time".to_owned())),
+    }
+}

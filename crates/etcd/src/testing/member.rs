@@ -1,0 +1,174 @@
+//! A member's process.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Place;
+
+#[derive(Debug)]
+pub(super) struct Member {
+    name: String,
+    client: SocketAddr,
+    peer: SocketAddr,
+    has_tls: bool,
+    launcher: Vec<String>,
+    arguments: Vec<String>,
+    folder: PathBuf,
+    /// How it was started last.
+    cluster: (String, String),
+    process: Option<Child>,
+}
+
+impl Member {
+    pub(super) fn new(
+        name: String,
+        place: &Place,
+        folder: PathBuf,
+        arguments: Vec<String>,
+        has_tls: bool,
+    ) -> io::Result<Member> {
+        let (client, peer) = match place.ports {
+            Some(ports) => ports,
+            None => free_ports(place.address)?,
+        };
+        Ok(Member {
+            name,
+            client: (place.address, client).into(),
+            peer: (place.address, peer).into(),
+            has_tls,
+            launcher: place.launcher.clone(),
+            arguments,
+            folder,
+            cluster: Default::default(),
+            process: None,
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn url(&self) -> String {
+        match self.has_tls {
+            true => format!("https://{}", self.client),
+            false => format!("http://{}", self.client),
+        }
+    }
+
+    pub(super) fn peer_url(&self) -> String {
+        format!("http://{}", self.peer)
+    }
+
+    /// Its part of etcd's `--initial-cluster`.
+    pub(super) fn initial(&self) -> String {
+        format!("{}={}", self.name, self.peer_url())
+    }
+
+    pub(super) fn start(&mut self, cluster: &str, state: &str) -> io::Result<()> {
+        self.cluster = (cluster.to_owned(), state.to_owned());
+        self.start_again()
+    }
+
+    pub(super) fn start_again(&mut self) -> io::Result<()> {
+        self.kill()?;
+        let mut words = self.launcher.iter().cloned();
+        let mut command = match words.next() {
+            Some(program) => Command::new(program),
+            None => Command::new("etcd"),
+        };
+        command.args(words);
+        if !self.launcher.is_empty() {
+            command.arg("etcd");
+        }
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_file())?;
+        let (url, peer) = (self.url(), self.peer_url());
+        let (cluster, state) = &self.cluster;
+        command
+            .arg(format!("--name={}", self.name))
+            .arg(format!("--data-dir={}", self.data().display()))
+            .arg(format!("--listen-client-urls={url}"))
+            .arg(format!("--advertise-client-urls={url}"))
+            .arg(format!("--listen-peer-urls={peer}"))
+            .arg(format!("--initial-advertise-peer-urls={peer}"))
+            .arg(format!("--initial-cluster={cluster}"))
+            .arg(format!("--initial-cluster-state={state}"))
+            // It would connect to the member itself, with the member's own certificate.
+            .arg("--enable-grpc-gateway=false")
+            .args(&self.arguments)
+            // etcd runs on other processors if it is told to.
+            .env("ETCD_UNSUPPORTED_ARCH", go_arch())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let process = command.spawn().map_err(|error| {
+            let message = format!("etcd, of Debian's package etcd-server: {error}");
+            io::Error::new(error.kind(), message)
+        })?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    pub(super) fn kill(&mut self) -> io::Result<()> {
+        if let Some(mut process) = self.process.take() {
+            process.kill()?;
+            process.wait()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn wipe(&self) -> io::Result<()> {
+        fs::remove_dir_all(self.data())
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
+        let process = self.process.as_ref().map(Child::id);
+        let pid = process.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let pid = pid.ok_or_else(|| io::Error::other(format!("{} does not run", self.name)))?;
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// True if its process was not started, or has printed that it gives up.
+    pub(super) fn has_failed(&self) -> bool {
+        let log = fs::read_to_string(self.log_file()).unwrap_or_default();
+        log.contains("bind: address already in use")
+    }
+
+    /// The last lines that it printed.
+    pub(super) fn log_end(&self) -> String {
+        let log = fs::read_to_string(self.log_file()).unwrap_or_default();
+        let lines: Vec<_> = log.lines().rev().take(10).collect();
+        let lines: Vec<_> = lines.into_iter().rev().collect();
+        format!("{}:\n{}", self.name, lines.join("\n"))
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join(&self.name)
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.join(format!("{}.log", self.name))
+    }
+}
+
+/// Two ports that are free now.
+fn free_ports(address: IpAddr) -> io::Result<(u16, u16)> {
+    let client = TcpListener::bind((address, 0))?;
+    let peer = TcpListener::bind((address, 0))?;
+    Ok((client.local_addr()?.port(), peer.local_addr()?.port()))
+}
+
+fn go_arch() -> &'static str {
+    match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        "x86_64" => "amd64",
+        other => other,
+    }
+}
