@@ -1,39 +1,149 @@
-use std::time::{Duration, Instant};
-use trueup_etcd::EtcdStore;
-use trueup_etcd::testing::{Cluster, ClusterOptions};
-use trueup_world::*;
+//! Failures that clients of etcd had.
 
-pub(crate) fn a_smoke() {
-    let t = Instant::now();
-    let cluster = Cluster::start(&ClusterOptions::local(1)).unwrap();
-    println!("one {:?}", t.elapsed());
-    let three = Cluster::start(&ClusterOptions::local(3)).unwrap();
-    println!("three {:?}", t.elapsed());
-    let (_net, netted) = crate::net::three(&[]);
-    println!("netted {:?}", t.elapsed());
-    for c in [&cluster, &three, &netted] {
-        let store = EtcdStore::open(c.config()).unwrap();
-        let t = Instant::now();
-        let lease = store.grant(Duration::from_secs(5)).unwrap();
-        let w = store.commit(&Transaction {
-            compares: vec![],
-            writes: vec![Write::Put {
-                key: b"/a".to_vec(),
-                value: b"1".to_vec(),
-                lease: Some(lease),
-            }],
-        });
-        println!("{w:?} {:?}", t.elapsed());
-        let mut watch = store.watch(b"/", Revision(1)).unwrap();
-        for _ in 0..2 {
-            println!("{:?}", watch.next(Duration::from_secs(2)));
-        }
-        println!("{:?} {:?}", store.renew(lease), store.renew(lease));
-        store.revoke(lease).unwrap();
-        println!("{:?} {:?}", store.renew(lease), store.revoke(lease));
-        println!("{:?}", watch.next(Duration::from_secs(2)));
-        println!("{:?}", store.read(b"/", None));
-        println!("{:?}", store.members());
-        println!("{:?}", t.elapsed());
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_world::{ErrorKind, Revision, Store};
+
+use crate::help::{SOON, assert_kind, change, end, one, open, put, set, set_at_last};
+
+/// etcd answers it with a time to live of 0, and no error.
+pub(crate) fn a_keep_alive_of_a_lost_lease_is_no_success() {
+    let cluster = one();
+    let (store, other) = (open(cluster.config()), open(cluster.config()));
+    let lease = store.grant(Duration::from_secs(30)).unwrap();
+    store.commit(&put("/a", "1", Some(lease))).unwrap();
+    for _ in 0..3 {
+        let rest = store.renew(lease).unwrap();
+        assert!(rest > Duration::from_secs(25) && rest <= Duration::from_secs(30));
     }
+    let mut watch = store.watch(b"/", Revision(2)).unwrap();
+    other.revoke(lease).unwrap();
+    assert_eq!(change(&mut watch), "3: -/a");
+    // On the stream that was there, and on another one.
+    assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
+    assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
+    assert_kind(
+        store.commit(&put("/a", "2", Some(lease))),
+        ErrorKind::LeaseEnded,
+    );
+    assert!(store.read(b"/", None).unwrap().entries.is_empty());
+    store.revoke(lease).unwrap();
+}
+
+/// A lease of one second is granted two, by etcd's own shortest time.
+pub(crate) fn a_time_to_live_is_rounded_up_and_never_down() {
+    let cluster = one();
+    let store = open(cluster.config());
+    let mut watch = store.watch(b"/", Revision(1)).unwrap();
+    let asked = Duration::from_millis(1100);
+    let lease = store.grant(asked).unwrap();
+    store.commit(&put("/a", "1", Some(lease))).unwrap();
+    let rest = store.renew(lease).unwrap();
+    let renewed = Instant::now();
+    assert!(rest > asked && rest <= Duration::from_secs(2), "{rest:?}");
+    assert_eq!(change(&mut watch), "2: /a=1");
+    assert_eq!(change(&mut watch), "3: -/a");
+    let lived = renewed.elapsed();
+    // etcd looks for leases that ended twice a second.
+    assert!(
+        lived > rest && lived < rest + Duration::from_secs(3),
+        "{lived:?}"
+    );
+    assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
+}
+
+/// Such a watch was dead for ever, and said nothing.
+pub(crate) fn a_watch_of_compacted_changes_ends() {
+    let cluster = one();
+    let store = open(cluster.config());
+    for value in 0..5 {
+        set(&store, "/a", &value.to_string());
+    }
+    let mut early = store.watch(b"/", Revision(1)).unwrap();
+    cluster.compact(Revision(5)).unwrap();
+    let mut late = store.watch(b"/", Revision(1)).unwrap();
+    assert_eq!(end(&mut late).kind(), ErrorKind::Compacted);
+    assert_kind(store.read(b"/", Some(Revision(4))), ErrorKind::Compacted);
+    // What is kept can be watched, and read.
+    let mut kept = store.watch(b"/", Revision(5)).unwrap();
+    assert_eq!(change(&mut kept), "6: /a=4");
+    assert_eq!(change(&mut early), "2: /a=0");
+    let old = store.read(b"/", Some(Revision(5))).unwrap();
+    assert_eq!(
+        (old.revision, &*old.entries[0].value),
+        (Revision(5), &b"3"[..])
+    );
+}
+
+/// A client that sent it again would write twice.
+pub(crate) fn a_write_whose_answer_is_lost_is_not_sent_again() {
+    let cluster = Cluster::start(&ClusterOptions::local(3)).unwrap();
+    let store = open(cluster.config().with_timeout(Duration::from_secs(1)));
+    assert_eq!(set(&store, "/a", "0"), Revision(2));
+    cluster.pause(0).unwrap();
+    assert_kind(
+        store.commit(&put("/a", "1", None)),
+        ErrorKind::Indeterminate,
+    );
+    cluster.resume(0).unwrap();
+    // The next call goes to another member.
+    assert_eq!(store.endpoint(), cluster.config().endpoints[1]);
+    set_at_last(&store, "/b", "end");
+    // It takes effect once, or never: also later, when the member goes on.
+    thread::sleep(Duration::from_secs(1));
+    let now = store.read(b"/", None).unwrap();
+    let mut watch = store.watch(b"/", Revision(2)).unwrap();
+    let seen: Vec<_> = (3..=now.revision.0).map(|_| change(&mut watch)).collect();
+    let writes = |what: &str| seen.iter().filter(|seen| seen.contains(what)).count();
+    assert!(writes("/a=1") <= 1 && writes("/b=end") == 1, "{seen:?}");
+}
+
+/// Its revisions begin again: a watch from a later one would wait in silence.
+pub(crate) fn a_store_restored_from_an_older_copy_is_noticed() {
+    let mut cluster = one();
+    let store = open(cluster.config());
+    set(&store, "/a", "1");
+    cluster.kill(0).unwrap();
+    let (data, copy) = (cluster.folder().join("m0"), cluster.folder().join("copy"));
+    let copied = Command::new("cp").arg("-R").args([&data, &copy]).status();
+    assert!(copied.unwrap().success());
+    cluster.restart(0).unwrap();
+    cluster.wait_for_leader().unwrap();
+    let newest = set_at_last(&store, "/a", "2").max(set(&store, "/a", "3"));
+    cluster.kill(0).unwrap();
+    fs::remove_dir_all(&data).unwrap();
+    fs::rename(&copy, &data).unwrap();
+    cluster.restart(0).unwrap();
+    cluster.wait_for_leader().unwrap();
+    assert_kind(store.watch(b"/", newest).map(drop), ErrorKind::Compacted);
+    assert_kind(store.read(b"/", Some(newest)), ErrorKind::Compacted);
+    let now = store.read(b"/", None).unwrap();
+    assert_eq!(&*now.entries[0].value, b"1");
+    store.watch(b"/", now.revision).unwrap();
+}
+
+/// Its revisions mean something else.
+pub(crate) fn another_cluster_at_the_same_address_is_refused() {
+    let mut options = ClusterOptions::local(1);
+    options.places[0].ports = Some((2379, 2380));
+    let first = Cluster::start(&options).unwrap();
+    let store = open(first.config());
+    set(&store, "/a", "1");
+    drop(first);
+    let second = Cluster::start(&options).unwrap();
+    let error = store.read(b"/", None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store);
+    assert!(error.to_string().contains("cluster"), "{error}");
+    assert_kind(store.watch(b"/", Revision(1)).map(drop), ErrorKind::Store);
+    let store = open(second.config());
+    assert!(store.read(b"/", None).unwrap().entries.is_empty());
+    // Without a member a call is refused, and quickly.
+    drop(second);
+    let begun = Instant::now();
+    assert_kind(store.commit(&put("/a", "1", None)), ErrorKind::Unavailable);
+    assert!(begun.elapsed() < SOON / 10);
 }

@@ -3,7 +3,38 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod access;
+mod help;
 mod known;
 mod net;
+mod outages;
+mod partition;
+mod size;
 
-trueup_testkit::kernel_tests![known::a_smoke,];
+trueup_testkit::kernel_tests![
+    access::a_user_does_only_what_its_role_allows,
+    access::a_token_that_expired_is_renewed,
+    access::a_changed_password_is_read_again,
+    access::clients_without_a_certificate_are_refused,
+    access::replaced_certificates_are_read_again,
+    known::a_keep_alive_of_a_lost_lease_is_no_success,
+    known::a_time_to_live_is_rounded_up_and_never_down,
+    known::a_watch_of_compacted_changes_ends,
+    known::a_write_whose_answer_is_lost_is_not_sent_again,
+    known::a_store_restored_from_an_older_copy_is_noticed,
+    known::another_cluster_at_the_same_address_is_refused,
+    outages::every_call_ends_in_time,
+    outages::calls_go_on_with_another_member,
+    outages::without_a_leader_nothing_is_written_and_watches_end,
+    outages::a_change_of_leader_loses_and_invents_nothing,
+    outages::a_member_that_lost_its_data_joins_again,
+    outages::a_full_store_is_read_and_not_written,
+    partition::a_half_open_connection_is_noticed_by_keep_alives,
+    partition::keep_alives_are_not_too_many_for_etcd,
+    partition::a_watch_of_a_member_without_the_others_ends,
+    partition::compaction_while_cut_off_is_told,
+    size::a_large_range_is_read_in_pages_of_one_revision,
+    size::large_values_are_read_in_smaller_pages,
+    size::a_revision_larger_than_a_message_is_one_event,
+    size::a_slow_reader_misses_nothing,
+];

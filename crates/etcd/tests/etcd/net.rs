@@ -1,14 +1,18 @@
 //! A cluster whose members and clients are on a network of its own, which can be cut.
 
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use trueup_etcd::testing::{Cluster, ClusterOptions, Place};
 use trueup_testkit::{NamedNetns, bridge, ip, ip_batch, named_netns, veth_pair};
 
 /// The members' namespaces, on a bridge in the test's own, which the clients are in.
 pub(crate) struct Net {
-    _members: Vec<NamedNetns>,
+    members: Vec<NamedNetns>,
 }
 
 /// Starts three members, each in a namespace.
@@ -45,7 +49,7 @@ pub(crate) fn three(arguments: &[&str]) -> (Net, Cluster) {
     }
     let options = ClusterOptions::at(places).with_arguments(arguments.iter().copied());
     let cluster = Cluster::start(&options).unwrap();
-    (Net { _members: members }, cluster)
+    (Net { members }, cluster)
 }
 
 impl Net {
@@ -58,12 +62,33 @@ impl Net {
         ip(&["link", "set", "clients", "up"]);
     }
 
-    /// Cuts a member off, from the others and from all clients.
-    pub(crate) fn cut_member(&self, member: usize) {
-        ip(&["link", "set", &format!("member{member}"), "down"]);
+    /// Cuts a member off from the others. Clients reach it.
+    pub(crate) fn cut_peers(&self, member: usize) {
+        self.peers(member, "add");
     }
 
-    pub(crate) fn heal_member(&self, member: usize) {
-        ip(&["link", "set", &format!("member{member}"), "up"]);
+    pub(crate) fn heal_peers(&self, member: usize) {
+        self.peers(member, "delete");
+    }
+
+    fn peers(&self, member: usize, action: &str) {
+        for other in (0..3).filter(|&other| other != member) {
+            let other = format!("10.99.0.{}/32", other + 1);
+            self.members[member].ip(&["route", action, "blackhole", &other]);
+        }
+    }
+
+    /// Runs a function at a member, on a thread in its namespace.
+    pub(crate) fn inside<T: Send>(&self, member: usize, function: impl FnOnce() -> T + Send) -> T {
+        let file = format!("/run/netns/{}", self.members[member].name());
+        let file = File::open(file).unwrap();
+        thread::scope(|scope| {
+            let entered = scope.spawn(move || {
+                let kind = LinkNameSpaceType::Network;
+                move_into_link_name_space(file.as_fd(), Some(kind)).unwrap();
+                function()
+            });
+            entered.join().unwrap()
+        })
     }
 }

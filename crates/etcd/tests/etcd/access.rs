@@ -1,0 +1,141 @@
+//! Access control and TLS.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use trueup_etcd::Config;
+use trueup_etcd::testing::{Access, Authority, Cluster, ClusterOptions};
+use trueup_world::{Committed, ErrorKind, Revision, Store};
+
+use crate::help::{assert_kind, change, end, one, one_with, open, put, set, set_at_last};
+
+/// The configuration of a user whose password is in a file of the cluster's folder.
+fn user(cluster: &Cluster, name: &str, password: &str) -> Config {
+    let file = cluster.folder().join(format!("{name}.password"));
+    fs::write(&file, format!("{password}\n")).unwrap();
+    cluster.config().with_user(name, file)
+}
+
+pub(crate) fn a_user_does_only_what_its_role_allows() {
+    let mut cluster = one();
+    let access = [
+        Access::all("/t/a/"),
+        Access::read("/t/any/"),
+        Access::write("/t/in/"),
+    ];
+    cluster.add_user("a", "secret", &access).unwrap();
+    let early = open(user(&cluster, "a", "secret"));
+    assert_kind(early.read(b"/t/a/", None), ErrorKind::Denied);
+    cluster.enable_access_control().unwrap();
+    let a = open(user(&cluster, "a", "secret"));
+    set(&a, "/t/a/x", "1");
+    set(&a, "/t/in/x", "1");
+    assert_eq!(a.read(b"/t/a/", None).unwrap().entries.len(), 1);
+    assert!(a.read(b"/t/any/", None).unwrap().entries.is_empty());
+    let mut watch = a.watch(b"/t/a/", Revision(1)).unwrap();
+    assert!(change(&mut watch).ends_with(" /t/a/x=1"));
+    for key in ["/t/b/x", "/t/any/x", "/t"] {
+        assert_kind(a.commit(&put(key, "1", None)), ErrorKind::Denied);
+    }
+    for prefix in ["", "/t/", "/t/in/", "/t/b/"] {
+        assert_kind(a.read(prefix.as_bytes(), None), ErrorKind::Denied);
+        let watch = a.watch(prefix.as_bytes(), Revision(1));
+        assert_kind(watch.map(drop), ErrorKind::Denied);
+    }
+    let nobody = open(cluster.config());
+    assert_kind(nobody.read(b"/t/a/", None), ErrorKind::Denied);
+    let wrong = open(user(&cluster, "a", "wrong"));
+    assert_kind(wrong.commit(&put("/t/a/x", "2", None)), ErrorKind::Denied);
+}
+
+pub(crate) fn a_token_that_expired_is_renewed() {
+    let mut cluster = one_with(&["--auth-token-ttl=1"]);
+    cluster
+        .add_user("a", "secret", &[Access::all("/a")])
+        .unwrap();
+    cluster.enable_access_control().unwrap();
+    let store = open(user(&cluster, "a", "secret"));
+    let lease = store.grant(Duration::from_secs(60)).unwrap();
+    store.commit(&put("/a", "0", Some(lease))).unwrap();
+    let mut early = store.watch(b"/a", Revision(1)).unwrap();
+    for round in 1..3 {
+        thread::sleep(Duration::from_millis(2500));
+        // Each first call has a token that is too old.
+        if round == 1 {
+            set(&store, "/a", "1");
+        } else {
+            let mut watch = store.watch(b"/a", Revision(2)).unwrap();
+            assert_eq!(change(&mut watch), "3: /a=1");
+        }
+        store.renew(lease).unwrap();
+    }
+    assert_eq!(change(&mut early), "2: /a=0");
+    assert_eq!(change(&mut early), "3: /a=1");
+}
+
+pub(crate) fn a_changed_password_is_read_again() {
+    let mut cluster = one_with(&["--auth-token-ttl=1"]);
+    cluster
+        .add_user("a", "secret", &[Access::all("/a")])
+        .unwrap();
+    cluster.enable_access_control().unwrap();
+    let store = open(user(&cluster, "a", "secret"));
+    set(&store, "/a", "1");
+    cluster.change_password("a", "changed").unwrap();
+    thread::sleep(Duration::from_millis(2500));
+    assert_kind(store.commit(&put("/a", "2", None)), ErrorKind::Denied);
+    user(&cluster, "a", "changed");
+    set(&store, "/a", "3");
+    // A role that changes makes tokens older than the rules.
+    cluster
+        .add_user("b", "secret", &[Access::all("/b")])
+        .unwrap();
+    set(&store, "/a", "4");
+}
+
+pub(crate) fn clients_without_a_certificate_are_refused() {
+    let cluster = Cluster::start(&ClusterOptions::local(1).with_tls()).unwrap();
+    let authority = cluster.authority().unwrap();
+    set(&open(cluster.config()), "/a", "1");
+    let mut without = cluster.config();
+    (without.cert_file, without.key_file) = (None, None);
+    let without = open(without.with_timeout(Duration::from_secs(2)));
+    assert!(without.read(b"/", None).unwrap_err().is_retryable());
+    // Another authority: neither side trusts the other.
+    let other = Authority::new(cluster.folder(), "other").unwrap();
+    let files = other.issue("stranger", &[]).unwrap();
+    let untrusting = cluster.config().with_ca_file(other.file());
+    let error = open(untrusting).commit(&put("/a", "2", None)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("certificate"), "{error}");
+    let untrusted = cluster.config().with_ca_file(authority.file());
+    let untrusted = untrusted.with_cert_files(files.certificate, files.key);
+    let untrusted = open(untrusted.with_timeout(Duration::from_secs(2)));
+    assert!(untrusted.commit(&put("/a", "2", None)).is_err());
+    let now = open(cluster.config()).read(b"/", None).unwrap();
+    assert_eq!(now.revision, Revision(2));
+}
+
+pub(crate) fn replaced_certificates_are_read_again() {
+    let options = ClusterOptions::local(1).with_tls();
+    let mut cluster = Cluster::start(&options).unwrap();
+    let store = open(cluster.config());
+    assert_eq!(set(&store, "/a", "1"), Revision(2));
+    let mut watch = store.watch(b"/", Revision(2)).unwrap();
+    // Another authority with all that it issued, at the names of the former ones.
+    let authority = Authority::new(cluster.folder(), "ca").unwrap();
+    authority
+        .issue("server", &[options.places[0].address])
+        .unwrap();
+    authority.issue("client", &[]).unwrap();
+    cluster.kill(0).unwrap();
+    cluster.restart(0).unwrap();
+    assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
+    cluster.wait_for_leader().unwrap();
+    assert_eq!(set_at_last(&store, "/a", "2"), Revision(3));
+    let mut watch = store.watch(b"/", Revision(2)).unwrap();
+    assert_eq!(change(&mut watch), "3: /a=2");
+    let written = store.commit(&put("/a", "3", None)).unwrap();
+    assert_eq!(written, Committed::Written(Revision(4)));
+}

@@ -1,0 +1,97 @@
+//! What the tests have in common.
+
+use std::time::{Duration, Instant};
+
+use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_etcd::{Config, EtcdStore};
+use trueup_world::{
+    Committed, Error, ErrorKind, KeyChange, LeaseId, Revision, Store, StoreEvent, StoreWatch,
+    Transaction, Write,
+};
+
+/// Long enough for what should come.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+pub(crate) fn one() -> Cluster {
+    Cluster::start(&ClusterOptions::local(1)).unwrap()
+}
+
+pub(crate) fn one_with(arguments: &[&str]) -> Cluster {
+    let options = ClusterOptions::local(1).with_arguments(arguments.iter().copied());
+    Cluster::start(&options).unwrap()
+}
+
+pub(crate) fn open(config: Config) -> EtcdStore {
+    EtcdStore::open(config).unwrap()
+}
+
+pub(crate) fn put(key: &str, value: impl Into<Vec<u8>>, lease: Option<LeaseId>) -> Transaction {
+    Transaction {
+        compares: vec![],
+        writes: vec![Write::Put {
+            key: key.into(),
+            value: value.into(),
+            lease,
+        }],
+    }
+}
+
+/// Sets a key. Returns the revision.
+pub(crate) fn set(store: &EtcdStore, key: &str, value: &str) -> Revision {
+    match store.commit(&put(key, value, None)).unwrap() {
+        Committed::Written(revision) => revision,
+        Committed::Stale(_) => panic!("nothing was compared"),
+    }
+}
+
+/// As [`set`], again and again while the store is not available.
+pub(crate) fn set_at_last(store: &EtcdStore, key: &str, value: &str) -> Revision {
+    let end = Instant::now() + SOON;
+    loop {
+        match store.commit(&put(key, value, None)) {
+            Ok(Committed::Written(revision)) => return revision,
+            Err(error) if error.is_retryable() && Instant::now() < end => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The next change of a watch, shown as `REVISION: KEY=VALUE -KEY`.
+pub(crate) fn change(watch: &mut Box<dyn StoreWatch>) -> String {
+    let end = Instant::now() + SOON;
+    while Instant::now() < end {
+        match watch.next(SOON).unwrap() {
+            Some(StoreEvent::Changes { revision, changes }) => return shown(revision, &changes),
+            Some(StoreEvent::Progress(_)) | None => {}
+        }
+    }
+    panic!("no change came");
+}
+
+pub(crate) fn shown(revision: Revision, changes: &[KeyChange]) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let changes = changes.iter().map(|change| match change {
+        KeyChange::Put(entry) => format!(" {}={}", text(&entry.key), text(&entry.value)),
+        KeyChange::Deleted(key) => format!(" -{}", text(key)),
+    });
+    format!("{revision}:{}", changes.collect::<String>())
+}
+
+/// The error with which a watch ends.
+pub(crate) fn end(watch: &mut Box<dyn StoreWatch>) -> Error {
+    let end = Instant::now() + SOON;
+    while Instant::now() < end {
+        if let Err(error) = watch.next(SOON) {
+            // It stays ended.
+            assert_eq!(watch.next(SOON).unwrap_err().kind(), error.kind());
+            return error;
+        }
+    }
+    panic!("the watch did not end");
+}
+
+#[track_caller]
+pub(crate) fn assert_kind<T: std::fmt::Debug>(result: Result<T, Error>, kind: ErrorKind) {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+}

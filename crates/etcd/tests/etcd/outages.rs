@@ -1,0 +1,220 @@
+//! Members that end, stop, or have no room.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_world::{Committed, Error, ErrorKind, LeaseId, Revision, Store, Transaction, Write};
+
+use crate::help::{SOON, assert_kind, change, end, one, one_with, open, put, set, set_at_last};
+
+fn three() -> Cluster {
+    Cluster::start(&ClusterOptions::local(3)).unwrap()
+}
+
+pub(crate) fn every_call_ends_in_time() {
+    const TIMEOUT: Duration = Duration::from_millis(600);
+    let cluster = one();
+    let store = open(cluster.config().with_timeout(TIMEOUT));
+    let lease = store.grant(Duration::from_secs(60)).unwrap();
+    store.renew(lease).unwrap();
+    cluster.pause(0).unwrap();
+    type Call<'a> = &'a dyn Fn() -> Result<(), Error>;
+    let calls: [(Call<'_>, ErrorKind); 8] = [
+        (&|| store.read(b"/", None).map(drop), ErrorKind::Unavailable),
+        (
+            &|| store.commit(&put("/a", "1", None)).map(drop),
+            ErrorKind::Indeterminate,
+        ),
+        (
+            &|| store.watch(b"/", Revision(1)).map(drop),
+            ErrorKind::Unavailable,
+        ),
+        (&|| store.grant(SOON).map(drop), ErrorKind::Indeterminate),
+        (&|| store.renew(lease).map(drop), ErrorKind::Unavailable),
+        (&|| store.renew(lease).map(drop), ErrorKind::Unavailable),
+        (&|| store.revoke(lease), ErrorKind::Unavailable),
+        (&|| store.members().map(drop), ErrorKind::Unavailable),
+    ];
+    for (number, (call, kind)) in calls.into_iter().enumerate() {
+        let begun = Instant::now();
+        let error = call().unwrap_err();
+        assert_eq!(error.kind(), kind, "call {number}: {error}");
+        let took = begun.elapsed();
+        assert!(
+            took < TIMEOUT + Duration::from_secs(2),
+            "call {number}: {took:?}"
+        );
+    }
+    cluster.resume(0).unwrap();
+    set_at_last(&store, "/a", "2");
+    store.renew(lease).unwrap_or_else(|error| panic!("{error}"));
+}
+
+pub(crate) fn calls_go_on_with_another_member() {
+    let mut cluster = three();
+    let store = open(cluster.config());
+    set(&store, "/a", "1");
+    let lease = store.grant(Duration::from_secs(60)).unwrap();
+    store.renew(lease).unwrap();
+    let mut watch = store.watch(b"/", Revision(2)).unwrap();
+    // One that stopped: reads are repeated elsewhere, in the time of the call.
+    cluster.pause(0).unwrap();
+    store.renew(lease).unwrap();
+    let members = store.members().unwrap();
+    let silent: Vec<_> = members.iter().filter(|m| m.is_leader.is_none()).collect();
+    assert_eq!((silent.len(), &*silent[0].name), (1, "m0"));
+    assert!(silent[0].faults[0].contains("in time"), "{silent:?}");
+    assert_eq!(store.read(b"/", None).unwrap().entries.len(), 1);
+    cluster.resume(0).unwrap();
+    // One that ended refuses connections: nothing is lost, and a write goes elsewhere, too.
+    let used = (0..3).find(|&member| cluster.config().endpoints[member] == store.endpoint());
+    cluster.kill(used.unwrap()).unwrap();
+    set_at_last(&store, "/a", "2");
+    cluster.kill(0).unwrap();
+    assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
+}
+
+/// etcd lets a watch of such a member wait for ever, unless a leader is required.
+pub(crate) fn without_a_leader_nothing_is_written_and_watches_end() {
+    let mut cluster = three();
+    let mut config = cluster.config_of(&[0]);
+    config.timeout = Duration::from_secs(2);
+    let store = open(config);
+    let newest = set(&store, "/a", "1");
+    let mut watch = store.watch(b"/", newest).unwrap();
+    cluster.kill(1).unwrap();
+    cluster.kill(2).unwrap();
+    let error = end(&mut watch);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("no leader"), "{error}");
+    assert_kind(store.commit(&put("/a", "2", None)), ErrorKind::Unavailable);
+    assert_kind(store.read(b"/", None), ErrorKind::Unavailable);
+    assert_kind(store.watch(b"/", newest).map(drop), ErrorKind::Unavailable);
+    // What a person asks is answered all the same.
+    let members = store.members().unwrap();
+    assert_eq!(members.len(), 3);
+    assert_eq!(members[0].is_leader, Some(false));
+    assert!(
+        members[0]
+            .faults
+            .iter()
+            .any(|fault| fault.contains("no leader"))
+    );
+    for member in [1, 2] {
+        cluster.restart(member).unwrap();
+    }
+    cluster.wait_for_leader().unwrap();
+    set_at_last(&store, "/a", "3");
+    let mut watch = store.watch(b"/", newest).unwrap();
+    assert!(change(&mut watch).ends_with(" /a=3"));
+}
+
+/// Written values are delivered once, in order; those that are not known to be written once or
+/// never; and nothing else.
+pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
+    let mut cluster = three();
+    let (store, watcher) = (open(cluster.config()), open(cluster.config()));
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut outcomes = BTreeMap::new();
+            for value in 0.. {
+                let outcome = store.commit(&put("/a", value.to_string(), None));
+                outcomes.insert(value, outcome);
+                if ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(2));
+            }
+            outcomes
+        });
+        let leader = cluster.wait_for_leader().unwrap();
+        cluster.move_leader((leader + 1) % 3).unwrap();
+        thread::sleep(Duration::from_millis(300));
+        let leader = cluster.wait_for_leader().unwrap();
+        cluster.kill(leader).unwrap();
+        cluster.wait_for_leader().unwrap();
+        thread::sleep(Duration::from_millis(300));
+        ended.store(true, Ordering::Relaxed);
+        let outcomes = writer.join().unwrap();
+        let last = set_at_last(&store, "/b", "end");
+        let mut watch = watcher.watch(b"/", Revision(1)).unwrap();
+        let mut seen: BTreeMap<i32, u64> = BTreeMap::new();
+        loop {
+            let change = change(&mut watch);
+            let (revision, value) = change.split_once(": ").unwrap();
+            let revision = revision.parse().unwrap();
+            if revision == last.0 {
+                break;
+            }
+            let value = value.strip_prefix("/a=").unwrap().parse().unwrap();
+            assert_eq!(seen.insert(value, revision), None, "{value} came twice");
+        }
+        assert!(seen.values().is_sorted(), "a writer's order");
+        let written = |outcome: &Result<_, _>| matches!(outcome, Ok(Committed::Written(_)));
+        assert!(outcomes.values().filter(|outcome| written(outcome)).count() > 50);
+        for (value, outcome) in outcomes {
+            let delivered = seen.remove(&value);
+            match outcome {
+                Ok(Committed::Written(revision)) => {
+                    assert_eq!(delivered, Some(revision.0), "{value} was lost");
+                }
+                Err(error) if error.kind() == ErrorKind::Indeterminate => {}
+                other => assert_eq!(delivered, None, "{value}: {other:?}"),
+            }
+        }
+        assert!(seen.is_empty(), "nobody wrote {seen:?}");
+    });
+}
+
+pub(crate) fn a_member_that_lost_its_data_joins_again() {
+    let mut cluster = three();
+    let store = open(cluster.config());
+    let newest = set(&store, "/a", "1");
+    let mut watch = store.watch(b"/", newest).unwrap();
+    // The one that calls go to.
+    cluster.replace(0).unwrap();
+    set_at_last(&store, "/a", "2");
+    assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
+    let again = open(cluster.config_of(&[0]));
+    let begun = Instant::now();
+    let mut watch = loop {
+        match again.watch(b"/", newest) {
+            Ok(watch) => break watch,
+            Err(error) => assert!(error.is_retryable() && begun.elapsed() < SOON, "{error}"),
+        }
+    };
+    assert!(change(&mut watch).ends_with(" /a=2"));
+}
+
+pub(crate) fn a_full_store_is_read_and_not_written() {
+    let cluster = one_with(&["--quota-backend-bytes=2097152"]);
+    let store = open(cluster.config());
+    let lease = store.grant(Duration::from_secs(60)).unwrap();
+    let fill = |value: u8| store.commit(&put("/a", vec![value; 500_000], Some(lease)));
+    let full = (0..10).find_map(|value| fill(value).err()).unwrap();
+    assert_eq!(full.kind(), ErrorKind::NoSpace);
+    assert!(full.is_retryable());
+    assert_kind(store.grant(SOON), ErrorKind::NoSpace);
+    let snapshot = store.read(b"/", None).unwrap();
+    store.watch(b"/", snapshot.revision).unwrap();
+    store.renew(lease).unwrap();
+    let members = store.members().unwrap();
+    assert!(members[0].faults[0].contains("NOSPACE"), "{members:?}");
+    // As an administrator does it.
+    cluster.compact(snapshot.revision).unwrap();
+    let delete = Transaction {
+        compares: vec![],
+        writes: vec![Write::Delete(b"/a".to_vec())],
+    };
+    let deleted = store.commit(&delete);
+    assert!(deleted.is_ok(), "{deleted:?}");
+    cluster.defragment(0).unwrap();
+    cluster.disarm().unwrap();
+    set(&store, "/a", "1");
+    assert!(store.members().unwrap()[0].faults.is_empty());
+    assert_ne!(store.grant(SOON).unwrap(), LeaseId(0));
+}
