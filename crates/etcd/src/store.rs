@@ -99,7 +99,7 @@ impl Store for EtcdStore {
     }
 
     fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
-        check_size(transaction, self.limits())?;
+        transaction.check(self.limits())?;
         let compares: Vec<_> = (transaction.compares.iter())
             .map(compare)
             .collect::<Result<_, _>>()?;
@@ -281,29 +281,6 @@ fn signed(revision: Revision) -> Result<i64, Error> {
         .map_err(|_| Error::new(ErrorKind::Invalid, format!("a revision of {revision}")))
 }
 
-fn check_size(transaction: &Transaction, limits: TransactionLimits) -> Result<(), Error> {
-    let Transaction { compares, writes } = transaction;
-    let compared = compares.iter().map(|compare| match compare {
-        Compare::Absent(key) | Compare::Modified(key, _) => key.len(),
-        Compare::Value(key, value) => key.len() + value.len(),
-    });
-    let written = writes.iter().map(|write| match write {
-        Write::Put { key, value, .. } => key.len() + value.len(),
-        Write::Delete(key) => key.len(),
-    });
-    let bytes: usize = compared.chain(written).sum();
-    let operations = compares.len().max(writes.len());
-    if operations <= limits.operations && bytes <= limits.bytes {
-        return Ok(());
-    }
-    let message = format!(
-        "a transaction of {operations} operations and {bytes} bytes, where {} and {} are allowed: \
-         split it",
-        limits.operations, limits.bytes
-    );
-    Err(Error::new(ErrorKind::Invalid, message))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,24 +291,5 @@ mod tests {
         assert_eq!(range_end(b"a\xff\xff"), b"b");
         assert_eq!(range_end(b"\xff"), [0]);
         assert_eq!(range_end(b""), [0]);
-    }
-
-    #[test]
-    fn a_transaction_above_the_limits_is_refused_before_it_is_sent() {
-        let limits = TransactionLimits {
-            operations: 2,
-            bytes: 10,
-        };
-        let writes = |number, length: usize| Transaction {
-            compares: vec![],
-            writes: (0..number)
-                .map(|n| Write::Delete(vec![n; length]))
-                .collect(),
-        };
-        assert!(check_size(&writes(2, 5), limits).is_ok());
-        for too_large in [writes(3, 1), writes(1, 11)] {
-            let error = check_size(&too_large, limits).map_err(|error| error.kind());
-            assert_eq!(error, Err(ErrorKind::Invalid));
-        }
     }
 }

@@ -238,10 +238,7 @@ impl Assembly {
             let (made_by, change) = change(event)?;
             // Delivered before: a member may repeat itself.
             if made_by > self.delivered {
-                let key = match &change {
-                    KeyChange::Put(entry) => entry.key.clone(),
-                    KeyChange::Deleted(key) => key.clone(),
-                };
+                let key = change.key().to_vec();
                 revisions.entry(made_by).or_default().insert(key, change);
             }
         }

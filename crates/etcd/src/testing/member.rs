@@ -102,6 +102,8 @@ impl Member {
             .arg(format!("--initial-cluster-state={state}"))
             // It would connect to the member itself, with the member's own certificate.
             .arg("--enable-grpc-gateway=false")
+            // Members may be replaced before they have been connected for some seconds.
+            .arg("--strict-reconfig-check=false")
             .args(&self.arguments)
             // etcd runs on other processors if it is told to.
             .env("ETCD_UNSUPPORTED_ARCH", go_arch())

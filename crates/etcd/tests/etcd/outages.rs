@@ -19,6 +19,7 @@ pub(crate) fn every_call_ends_in_time() {
     let cluster = one();
     let store = open(cluster.config().with_timeout(TIMEOUT));
     let lease = store.grant(Duration::from_secs(60)).unwrap();
+    let other = store.grant(Duration::from_secs(60)).unwrap();
     store.renew(lease).unwrap();
     cluster.pause(0).unwrap();
     type Call<'a> = &'a dyn Fn() -> Result<(), Error>;
@@ -35,7 +36,7 @@ pub(crate) fn every_call_ends_in_time() {
         (&|| store.grant(SOON).map(drop), ErrorKind::Indeterminate),
         (&|| store.renew(lease).map(drop), ErrorKind::Unavailable),
         (&|| store.renew(lease).map(drop), ErrorKind::Unavailable),
-        (&|| store.revoke(lease), ErrorKind::Unavailable),
+        (&|| store.revoke(other), ErrorKind::Unavailable),
         (&|| store.members().map(drop), ErrorKind::Unavailable),
     ];
     for (number, (call, kind)) in calls.into_iter().enumerate() {
@@ -117,14 +118,14 @@ pub(crate) fn without_a_leader_nothing_is_written_and_watches_end() {
 pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
     let mut cluster = three();
     let (store, watcher) = (open(cluster.config()), open(cluster.config()));
-    let ended = AtomicBool::new(false);
+    let (ended, begun) = (AtomicBool::new(false), Instant::now());
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut outcomes = BTreeMap::new();
             for value in 0.. {
                 let outcome = store.commit(&put("/a", value.to_string(), None));
                 outcomes.insert(value, outcome);
-                if ended.load(Ordering::Relaxed) {
+                if ended.load(Ordering::Relaxed) || begun.elapsed() > 3 * SOON {
                     break;
                 }
                 thread::sleep(Duration::from_millis(2));
@@ -155,7 +156,7 @@ pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
         }
         assert!(seen.values().is_sorted(), "a writer's order");
         let written = |outcome: &Result<_, _>| matches!(outcome, Ok(Committed::Written(_)));
-        assert!(outcomes.values().filter(|outcome| written(outcome)).count() > 50);
+        assert!(outcomes.values().filter(|outcome| written(outcome)).count() > 10);
         for (value, outcome) in outcomes {
             let delivered = seen.remove(&value);
             match outcome {
@@ -195,7 +196,12 @@ pub(crate) fn a_full_store_is_read_and_not_written() {
     let store = open(cluster.config());
     let lease = store.grant(Duration::from_secs(60)).unwrap();
     let fill = |value: u8| store.commit(&put("/a", vec![value; 500_000], Some(lease)));
-    let full = (0..10).find_map(|value| fill(value).err()).unwrap();
+    // etcd looks at the size of its file, which is written ten times a second.
+    let full = (0..u8::MAX).find_map(|value| {
+        thread::sleep(Duration::from_millis(20));
+        fill(value).err()
+    });
+    let full = full.unwrap();
     assert_eq!(full.kind(), ErrorKind::NoSpace);
     assert!(full.is_retryable());
     assert_kind(store.grant(SOON), ErrorKind::NoSpace);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trueup_world::{Committed, Revision, Store, StoreEvent, Transaction, Write};
 
@@ -31,17 +31,21 @@ pub(crate) fn a_large_range_is_read_in_pages_of_one_revision() {
         store.commit(&transaction).unwrap();
     }
     let (first, last) = (&keys[0], &keys[KEYS - 1]);
-    let ended = AtomicBool::new(false);
+    let both = |value| {
+        let pair = [first, last].map(|key| entry(key.clone(), vec![value]));
+        let transaction = Transaction {
+            compares: vec![],
+            writes: pair.to_vec(),
+        };
+        writer.commit(&transaction).unwrap();
+    };
+    both(0);
+    let (ended, begun) = (AtomicBool::new(false), Instant::now());
     thread::scope(|scope| {
         scope.spawn(|| {
             for value in (1..=100).cycle() {
-                let pair = [first, last].map(|key| entry(key.clone(), vec![value]));
-                let transaction = Transaction {
-                    compares: vec![],
-                    writes: pair.to_vec(),
-                };
-                writer.commit(&transaction).unwrap();
-                if ended.load(Ordering::Relaxed) {
+                both(value);
+                if ended.load(Ordering::Relaxed) || begun.elapsed() > SOON {
                     break;
                 }
             }
