@@ -1,5 +1,6 @@
 //! What an administrator of etcd does.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use etcd_client::{
     MemberAddOptions, Permission, PermissionType,
 };
 use tokio::time::timeout;
-use trueup_world::{Error, ErrorKind, Revision};
+use trueup_world::{Access, Error, ErrorKind, Revision};
 
 use super::Cluster;
 use crate::config::Config;
@@ -18,44 +19,6 @@ use crate::runtime::Runtime;
 
 /// The longest time of one request.
 const BOUND: Duration = Duration::from_secs(10);
-
-/// What a user may do with the keys that begin with `prefix`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// The prefix.
-    pub prefix: Vec<u8>,
-    /// True if the user may read them.
-    pub can_read: bool,
-    /// True if the user may write them.
-    pub can_write: bool,
-}
-
-impl Access {
-    /// Access to read and write.
-    pub fn all(prefix: impl Into<Vec<u8>>) -> Access {
-        Access {
-            prefix: prefix.into(),
-            can_read: true,
-            can_write: true,
-        }
-    }
-
-    /// Access to read.
-    pub fn read(prefix: impl Into<Vec<u8>>) -> Access {
-        Access {
-            can_write: false,
-            ..Access::all(prefix)
-        }
-    }
-
-    /// Access to write.
-    pub fn write(prefix: impl Into<Vec<u8>>) -> Access {
-        Access {
-            can_read: false,
-            ..Access::all(prefix)
-        }
-    }
-}
 
 impl Cluster {
     /// Compacts the history: watches and reads before `at` fail from now on.
@@ -127,25 +90,24 @@ impl Cluster {
     /// # Errors
     ///
     /// etcd's.
-    pub fn add_user(&self, name: &str, password: &str, access: &[Access]) -> io::Result<()> {
-        let (name, password, access) = (name.to_owned(), password.to_owned(), access.to_vec());
+    pub fn add_user(&self, name: &str, password: &str, access: &Access) -> io::Result<()> {
+        let (name, password, access) = (name.to_owned(), password.to_owned(), access.clone());
         self.at_any(move |client| {
             let (name, password, access) = (name.clone(), password.clone(), access.clone());
             async move {
                 let mut client = client.auth_client();
                 client.role_add(&*name).await?;
-                for Access {
-                    prefix,
-                    can_read,
-                    can_write,
-                } in access
-                {
-                    let kind = match (can_read, can_write) {
+                // A second permission for a range replaces the first one.
+                let prefixes: BTreeSet<_> = access.read.iter().chain(&access.write).collect();
+                for prefix in prefixes {
+                    let reads_and_writes =
+                        (access.read.contains(prefix), access.write.contains(prefix));
+                    let kind = match reads_and_writes {
                         (true, true) => PermissionType::Readwrite,
                         (_, true) => PermissionType::Write,
                         (_, false) => PermissionType::Read,
                     };
-                    let permission = Permission::new(kind, prefix).with_prefix();
+                    let permission = Permission::new(kind, prefix.clone()).with_prefix();
                     client.role_grant_permission(&*name, permission).await?;
                 }
                 client.user_add(&*name, password, None).await?;

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -105,11 +106,13 @@ impl Member {
             // Members may be replaced before they have been connected for some seconds.
             .arg("--strict-reconfig-check=false")
             .args(&self.arguments)
-            // etcd runs on other processors if it is told to.
-            .env("ETCD_UNSUPPORTED_ARCH", go_arch())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
+        if cfg!(target_arch = "aarch64") {
+            // etcd runs there if it is told to.
+            command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
+        }
         let process = command.spawn().map_err(|error| {
             let message = format!("etcd, of Debian's package etcd-server: {error}");
             io::Error::new(error.kind(), message)
@@ -160,17 +163,22 @@ impl Member {
     }
 }
 
-/// Two ports that are free now.
+/// Two ports that are free now. None is among those that the system gives to outgoing connections:
+/// one of these could take it while the member does not run.
 fn free_ports(address: IpAddr) -> io::Result<(u16, u16)> {
-    let client = TcpListener::bind((address, 0))?;
-    let peer = TcpListener::bind((address, 0))?;
-    Ok((client.local_addr()?.port(), peer.local_addr()?.port()))
-}
-
-fn go_arch() -> &'static str {
-    match std::env::consts::ARCH {
-        "aarch64" => "arm64",
-        "x86_64" => "amd64",
-        other => other,
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(16);
+    let mut free = Vec::new();
+    while free.len() < 2 {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        if next > 20_000 {
+            return Err(io::Error::other(format!("{address} has no free port")));
+        }
+        let port = 10_000 + first.wrapping_add(next) % 20_000;
+        let port = u16::try_from(port).map_err(io::Error::other)?;
+        if TcpListener::bind((address, port)).is_ok() {
+            free.push(port);
+        }
     }
+    Ok((free[0], free[1]))
 }

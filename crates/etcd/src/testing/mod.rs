@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use admin::Access;
 pub use certificates::{Authority, CertificateFiles};
 
 use crate::config::Config;
@@ -91,7 +90,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster, and waits until it has a leader.
+    /// Starts a cluster, and waits until all members know its leader.
     ///
     /// # Errors
     ///
@@ -124,7 +123,10 @@ impl Cluster {
         for member in &mut cluster.members {
             member.start(&urls.join(","), "new")?;
         }
-        cluster.wait_for_leader()?;
+        cluster.wait(|cluster| {
+            let knows = |index| cluster.status(index).is_ok_and(|(_, leader)| leader != 0);
+            (0..cluster.size()).all(knows).then_some(())
+        })?;
         Ok(cluster)
     }
 
@@ -146,6 +148,14 @@ impl Cluster {
             Some((authority, files)) => config
                 .with_ca_file(authority.file())
                 .with_cert_files(&files.certificate, &files.key),
+        }
+    }
+
+    /// Returns the configuration of an administrator: of the user `root` where access control is on.
+    pub fn admin_config(&self) -> Config {
+        match &self.root {
+            None => self.config(),
+            Some(password) => self.config().with_user("root", password),
         }
     }
 
@@ -206,8 +216,7 @@ impl Cluster {
         self.members[member].wipe()?;
         let name = self.members[member].name().to_owned();
         let peer = self.members[member].peer_url();
-        let through = (0..self.size()).find(|&other| other != member);
-        let through = through.ok_or_else(|| io::Error::other("there is no other member"))?;
+        let through = self.wait_for_leader()?;
         self.rejoin(through, &name, &peer)?;
         let urls: Vec<_> = self.members.iter().map(Member::initial).collect();
         self.members[member].start(&urls.join(","), "existing")
@@ -219,10 +228,14 @@ impl Cluster {
     ///
     /// When there is none in time: with what the members printed.
     pub fn wait_for_leader(&self) -> io::Result<usize> {
+        self.wait(Cluster::leader)
+    }
+
+    fn wait<T>(&self, look: impl Fn(&Cluster) -> Option<T>) -> io::Result<T> {
         let end = Instant::now() + START;
         while Instant::now() < end {
-            if let Some(leader) = self.leader() {
-                return Ok(leader);
+            if let Some(seen) = look(self) {
+                return Ok(seen);
             }
             if self.members.iter().any(Member::has_failed) {
                 break;

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use trueup_etcd::Config;
-use trueup_etcd::testing::{Access, Authority, Cluster, ClusterOptions};
-use trueup_world::{Committed, ErrorKind, Revision, Store};
+use trueup_etcd::testing::{Authority, Cluster, ClusterOptions};
+use trueup_world::{Access, Committed, ErrorKind, Revision, Store};
 
 use crate::help::{assert_kind, change, end, one, one_with, open, put, set, set_at_last};
 
@@ -17,13 +17,20 @@ fn user(cluster: &Cluster, name: &str, password: &str) -> Config {
     cluster.config().with_user(name, file)
 }
 
+fn access(read: &[&str], write: &[&str]) -> Access {
+    let prefixes = |prefixes: &[&str]| {
+        let bytes = prefixes.iter().map(|prefix| prefix.as_bytes().to_vec());
+        bytes.collect()
+    };
+    Access {
+        read: prefixes(read),
+        write: prefixes(write),
+    }
+}
+
 pub(crate) fn a_user_does_only_what_its_role_allows() {
     let mut cluster = one();
-    let access = [
-        Access::all("/t/a/"),
-        Access::read("/t/any/"),
-        Access::write("/t/in/"),
-    ];
+    let access = access(&["/t/a/", "/t/any/"], &["/t/a/", "/t/in/"]);
     cluster.add_user("a", "secret", &access).unwrap();
     let early = open(user(&cluster, "a", "secret"));
     assert_kind(early.read(b"/t/a/", None), ErrorKind::Denied);
@@ -52,7 +59,7 @@ pub(crate) fn a_user_does_only_what_its_role_allows() {
 pub(crate) fn a_token_that_expired_is_renewed() {
     let mut cluster = one_with(&["--auth-token-ttl=1"]);
     cluster
-        .add_user("a", "secret", &[Access::all("/a")])
+        .add_user("a", "secret", &access(&["/a"], &["/a"]))
         .unwrap();
     cluster.enable_access_control().unwrap();
     let store = open(user(&cluster, "a", "secret"));
@@ -77,7 +84,7 @@ pub(crate) fn a_token_that_expired_is_renewed() {
 pub(crate) fn a_changed_password_is_read_again() {
     let mut cluster = one_with(&["--auth-token-ttl=1"]);
     cluster
-        .add_user("a", "secret", &[Access::all("/a")])
+        .add_user("a", "secret", &access(&["/a"], &["/a"]))
         .unwrap();
     cluster.enable_access_control().unwrap();
     let store = open(user(&cluster, "a", "secret"));
@@ -89,7 +96,7 @@ pub(crate) fn a_changed_password_is_read_again() {
     set(&store, "/a", "3");
     // A role that changes makes tokens older than the rules.
     cluster
-        .add_user("b", "secret", &[Access::all("/b")])
+        .add_user("b", "secret", &access(&["/b"], &["/b"]))
         .unwrap();
     set(&store, "/a", "4");
 }

@@ -36,6 +36,13 @@ pub(crate) fn put(key: &str, value: impl Into<Vec<u8>>, lease: Option<LeaseId>) 
     }
 }
 
+/// The member that calls go to.
+pub(crate) fn used(cluster: &Cluster, store: &EtcdStore) -> usize {
+    let endpoints = cluster.config().endpoints;
+    let used = endpoints.iter().position(|url| url == store.endpoint());
+    used.unwrap()
+}
+
 /// Sets a key. Returns the revision.
 pub(crate) fn set(store: &EtcdStore, key: &str, value: &str) -> Revision {
     match store.commit(&put(key, value, None)).unwrap() {

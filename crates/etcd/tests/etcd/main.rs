@@ -7,6 +7,7 @@ mod access;
 mod help;
 mod known;
 mod net;
+mod node;
 mod outages;
 mod partition;
 mod size;

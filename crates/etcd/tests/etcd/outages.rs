@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use trueup_etcd::testing::{Cluster, ClusterOptions};
 use trueup_world::{Committed, Error, ErrorKind, LeaseId, Revision, Store, Transaction, Write};
 
-use crate::help::{SOON, assert_kind, change, end, one, one_with, open, put, set, set_at_last};
+use crate::help::{
+    SOON, assert_kind, change, end, one, one_with, open, put, set, set_at_last, used,
+};
 
 fn three() -> Cluster {
     Cluster::start(&ClusterOptions::local(3)).unwrap()
@@ -62,19 +64,20 @@ pub(crate) fn calls_go_on_with_another_member() {
     store.renew(lease).unwrap();
     let mut watch = store.watch(b"/", Revision(2)).unwrap();
     // One that stopped: reads are repeated elsewhere, in the time of the call.
-    cluster.pause(0).unwrap();
+    let paused = used(&cluster, &store);
+    cluster.pause(paused).unwrap();
     store.renew(lease).unwrap();
     let members = store.members().unwrap();
     let silent: Vec<_> = members.iter().filter(|m| m.is_leader.is_none()).collect();
-    assert_eq!((silent.len(), &*silent[0].name), (1, "m0"));
+    assert_eq!(silent.len(), 1);
+    assert_eq!(silent[0].name, format!("m{paused}"));
     assert!(silent[0].faults[0].contains("in time"), "{silent:?}");
     assert_eq!(store.read(b"/", None).unwrap().entries.len(), 1);
-    cluster.resume(0).unwrap();
+    cluster.resume(paused).unwrap();
     // One that ended refuses connections: nothing is lost, and a write goes elsewhere, too.
-    let used = (0..3).find(|&member| cluster.config().endpoints[member] == store.endpoint());
-    cluster.kill(used.unwrap()).unwrap();
+    cluster.kill(used(&cluster, &store)).unwrap();
     set_at_last(&store, "/a", "2");
-    cluster.kill(0).unwrap();
+    cluster.kill(paused).unwrap();
     assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
 }
 
@@ -176,11 +179,11 @@ pub(crate) fn a_member_that_lost_its_data_joins_again() {
     let store = open(cluster.config());
     let newest = set(&store, "/a", "1");
     let mut watch = store.watch(b"/", newest).unwrap();
-    // The one that calls go to.
-    cluster.replace(0).unwrap();
+    let member = used(&cluster, &store);
+    cluster.replace(member).unwrap();
     set_at_last(&store, "/a", "2");
     assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
-    let again = open(cluster.config_of(&[0]));
+    let again = open(cluster.config_of(&[member]));
     let begun = Instant::now();
     let mut watch = loop {
         match again.watch(b"/", newest) {

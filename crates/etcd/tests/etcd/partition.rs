@@ -5,27 +5,27 @@ use std::time::{Duration, Instant};
 use trueup_world::{ErrorKind, Revision, Store};
 
 use crate::help::{SOON, change, end, open, set, set_at_last};
-use crate::net::three;
+use crate::net::cluster;
 
 /// No byte says that the connection is gone.
 pub(crate) fn a_half_open_connection_is_noticed_by_keep_alives() {
-    let (net, cluster) = three(&["--grpc-keepalive-min-time=500ms"]);
+    let (net, cluster) = cluster(3, &["--grpc-keepalive-min-time=500ms"]);
     let second = Duration::from_secs(1);
     let config = cluster.config().with_keep_alive(second, second);
-    let store = open(config.with_timeout(second));
+    let host = net.host(1);
+    let store = host.inside(|| open(config.with_timeout(second)));
     assert_eq!(set(&store, "/a", "1"), Revision(2));
     let mut watch = store.watch(b"/", Revision(2)).unwrap();
     watch.next(second).unwrap();
-    net.cut_clients();
+    host.cut();
     let cut = Instant::now();
     assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
     assert!(cut.elapsed() < 4 * second, "{:?}", cut.elapsed());
     let error = store.read(b"/", None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     // Meanwhile others write.
-    let config = cluster.config();
-    net.inside(1, move || set(&open(config), "/a", "2"));
-    net.heal_clients();
+    set(&open(cluster.config()), "/a", "2");
+    host.heal();
     let begun = Instant::now();
     let mut watch = loop {
         match store.watch(b"/", Revision(2)) {
@@ -51,7 +51,7 @@ pub(crate) fn keep_alives_are_not_too_many_for_etcd() {
 
 /// Its clients reach it, and nothing new does.
 pub(crate) fn a_watch_of_a_member_without_the_others_ends() {
-    let (net, cluster) = three(&[]);
+    let (net, cluster) = cluster(3, &[]);
     let used = (cluster.wait_for_leader().unwrap() + 1) % 3;
     let (others, alone) = (open(cluster.config()), open(cluster.config_of(&[used])));
     let newest = set(&alone, "/a", "1");
@@ -74,31 +74,26 @@ pub(crate) fn a_watch_of_a_member_without_the_others_ends() {
 }
 
 pub(crate) fn compaction_while_cut_off_is_told() {
-    let (net, cluster) = three(&["--grpc-keepalive-min-time=500ms"]);
+    let (net, cluster) = cluster(3, &["--grpc-keepalive-min-time=500ms"]);
     let second = Duration::from_secs(1);
     let config = cluster.config().with_keep_alive(second, second);
-    let store = open(config.with_timeout(second));
+    let host = net.host(1);
+    let store = host.inside(|| open(config.with_timeout(second)));
     let lease = store.grant(2 * second).unwrap();
     let newest = set(&store, "/a", "1");
     let mine = crate::help::put("/mine", "1", Some(lease));
     store.commit(&mine).unwrap();
     let mut watch = store.watch(b"/", newest).unwrap();
-    net.cut_clients();
+    host.cut();
     assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
-    let config = cluster.config();
-    let compacted = net.inside(1, move || {
-        let inside = open(config);
-        // With its lease the key of the one that was cut off goes.
-        let mut watch = inside.watch(b"/mine", newest).unwrap();
-        while !change(&mut watch).ends_with(" -/mine") {}
-        set(&inside, "/a", "2");
-        set(&inside, "/a", "3")
-    });
-    let cluster = net.inside(1, move || {
-        cluster.compact(compacted).unwrap();
-        cluster
-    });
-    net.heal_clients();
+    let other = open(cluster.config());
+    // With its lease the key of the one that was cut off goes.
+    let mut watch = other.watch(b"/mine", newest).unwrap();
+    while !change(&mut watch).ends_with(" -/mine") {}
+    set(&other, "/a", "2");
+    let compacted = set(&other, "/a", "3");
+    cluster.compact(compacted).unwrap();
+    host.heal();
     let begun = Instant::now();
     let error = loop {
         match store.watch(b"/", newest) {
@@ -115,5 +110,4 @@ pub(crate) fn compaction_while_cut_off_is_told() {
         store.renew(lease).unwrap_err().kind(),
         ErrorKind::LeaseEnded
     );
-    drop(cluster);
 }
