@@ -9,6 +9,7 @@ use std::process::Command;
 
 use public_api::{Builder, PublicApi};
 
+use crate::etcd;
 use crate::packages::{Package, public};
 use crate::tools::{Result, cargo, output, root};
 
@@ -40,6 +41,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     let libraries: Vec<Package> = public()?
         .into_iter()
         .filter(|package| package.library.is_some())
+        .filter(|package| package.name != etcd::PACKAGE || etcd::can_build())
         .collect();
     let folder = document(&libraries)?;
     let mut lines = Vec::new();

@@ -5,6 +5,7 @@ mod bench;
 mod counts;
 mod demo;
 mod deny;
+mod etcd;
 mod fuzz;
 mod kinds;
 mod mutants;

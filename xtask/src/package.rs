@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::etcd;
 use crate::nightly;
 use crate::packages::{Package, public};
 use crate::steps::Steps;
@@ -19,6 +20,10 @@ const BUILT: &str = "target/publish";
 /// Runs it.
 pub(crate) fn run() -> Result<()> {
     need_ip()?;
+    etcd::need()?;
+    if !etcd::can_build() {
+        return Err("all public crates are packaged, with trueup-etcd".to_owned());
+    }
     let packages = public()?;
     let steps = Steps::default();
     steps.run("features", || features(&packages));

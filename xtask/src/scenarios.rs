@@ -11,7 +11,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::programs::{Linked, WORKSPACE};
+use crate::programs::{Linked, workspace};
 use crate::tools::{Result, cargo, line, need_ip, root};
 
 /// What a run of all scenarios leaves in the target directory: a line of JSON for each.
@@ -149,7 +149,7 @@ impl Scenario {
 fn run_all() -> Result<bool> {
     need_ip()?;
     let mut command = cargo(&["test", "--quiet", "--test", "scenarios"]);
-    command.args(WORKSPACE);
+    command.args(workspace());
     let name = line(&command);
     let ended = command.stdout(Stdio::null()).status();
     let ended = ended.map_err(|error| format!("{name}: {error}"))?;

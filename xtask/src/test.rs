@@ -6,15 +6,15 @@
 
 use std::env;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::programs::{self, Count, Linked, Program, WORKSPACE};
+use crate::programs::{self, Count, Linked, Program, workspace};
 use crate::steps::Steps;
 use crate::tools::{
     self, QEMU, Result, cargo, need_component, need_ip, run_and_show, show_and_run,
 };
-use crate::{api, scenarios, vm};
+use crate::{api, etcd, scenarios, vm};
 
 /// Runs it; with `--kernel` on another kernel as well, in a virtual machine, at the same time.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
@@ -23,6 +23,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     if tools::can_install() {
         tools::need(&[QEMU])?;
     }
+    etcd::need()?;
     need_component("fmt", "rustfmt")?;
     need_component("clippy", "clippy")?;
     // A machine has no library that was not copied into it.
@@ -41,7 +42,12 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         show_and_run(&mut cargo(&["fmt", "--all", "--check"]))
     });
     let built = steps.run("build", || programs::build(linked, &[]));
-    let built = built.as_deref().unwrap_or_default();
+    let mut built = built.unwrap_or_default();
+    if !etcd::can_test() {
+        built.retain(|program| !etcd::is_test(program));
+        locked(&count).skipped += 1;
+    }
+    let built = &built[..];
     thread::scope(|scope| {
         scope.spawn(|| beside(&steps, linked, &count));
         if let Some(machine) = &machine {
@@ -70,22 +76,26 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
 fn beside(steps: &Steps, linked: Linked, count: &Mutex<Count>) {
     steps.run("clippy", || {
         let mut clippy = cargo(&["clippy", "--all-targets"]);
-        clippy.args(WORKSPACE).args(["--", "-Dwarnings"]);
+        clippy.args(workspace()).args(["--", "-Dwarnings"]);
         run_and_show(&mut clippy).1
     });
     steps.run("documentation", || {
         let mut docs = cargo(&["doc", "--quiet", "--no-deps"]);
-        run_and_show(docs.args(WORKSPACE).env("RUSTDOCFLAGS", "-Dwarnings")).1
+        run_and_show(docs.args(workspace()).env("RUSTDOCFLAGS", "-Dwarnings")).1
     });
     steps.run("public API", || api::run(&[]));
     steps.run("tests of the documentation", || {
         let mut tests = cargo(&["test", "--doc", "--no-fail-fast"]);
         linked.set(&mut tests);
-        let (output, ended) = run_and_show(tests.args(WORKSPACE));
-        let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
+        let (output, ended) = run_and_show(tests.args(workspace()));
+        let mut count = locked(count);
         output.lines().for_each(|line| count.add(line));
         ended
     });
+}
+
+fn locked(count: &Mutex<Count>) -> MutexGuard<'_, Count> {
+    count.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn demo(built: &[Program]) -> Result<()> {

@@ -153,11 +153,15 @@ pub(crate) fn need_ip() -> Result<()> {
 /// Makes sure that programs are there: root on Debian and its kin installs what is missing, anyone
 /// else is told what to install.
 pub(crate) fn need(tools: &[Tool]) -> Result<()> {
-    let missing = |tools: &[Tool]| -> Vec<&str> {
+    need_packages(|| {
         let missing = tools.iter().filter(|tool| find(tool.program).is_err());
         missing.map(|tool| tool.package).collect()
-    };
-    let packages = missing(tools);
+    })
+}
+
+/// As [`need`], of Debian's packages that are missing.
+pub(crate) fn need_packages(missing: impl Fn() -> Vec<&'static str>) -> Result<()> {
+    let packages = missing();
     if packages.is_empty() {
         return Ok(());
     }
@@ -171,7 +175,7 @@ pub(crate) fn need(tools: &[Tool]) -> Result<()> {
     let install = ["install", "--quiet", "--yes", "--no-install-recommends"];
     show_and_run(&mut apt_get(&["update", "--quiet"]))?;
     show_and_run(apt_get(&install).args(&packages))?;
-    match missing(tools)[..] {
+    match missing()[..] {
         [] => Ok(()),
         ref packages => Err(remedy(packages)),
     }
