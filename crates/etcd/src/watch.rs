@@ -106,7 +106,9 @@ async fn create(
         );
         return Err(Failure::void(ErrorKind::Compacted, message));
     }
-    let start = i64::try_from(after.0 + 1)
+    // From `after` itself, whose changes are left out below. From the next one on a deletion would
+    // be missing without a word if that is the compacted revision (etcd#19179).
+    let start = i64::try_from(after.0.max(1))
         .map_err(|_| Failure::void(ErrorKind::Invalid, format!("a revision of {after}")))?;
     let options = WatchOptions::new()
         .with_range(range_end(prefix))

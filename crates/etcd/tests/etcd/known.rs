@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_etcd::testing::{Cluster, ClusterOptions};
-use trueup_world::{ErrorKind, Revision, Store};
+use trueup_world::{Committed, ErrorKind, Revision, Store, Transaction, Write};
 
 use crate::help::{SOON, assert_kind, change, end, one, open, put, set, set_at_last, used};
 
@@ -80,6 +80,26 @@ pub(crate) fn a_watch_of_compacted_changes_ends() {
         (old.revision, &*old.entries[0].value),
         (Revision(5), &b"3"[..])
     );
+}
+
+/// etcd 3.4 forgets a deletion at the compacted revision itself (etcd#19179), and says nothing.
+pub(crate) fn a_deletion_at_the_compacted_revision_is_not_missed() {
+    let cluster = one();
+    let store = open(cluster.config());
+    let before = set(&store, "/a", "1");
+    let delete = Transaction {
+        compares: vec![],
+        writes: vec![Write::Delete(b"/a".to_vec())],
+    };
+    let deleted = Revision(before.0 + 1);
+    let written = Committed::Written(deleted);
+    assert_eq!(store.commit(&delete).unwrap(), written);
+    set(&store, "/b", "1");
+    cluster.compact(deleted).unwrap();
+    let mut watch = store.watch(b"/", before).unwrap();
+    assert_eq!(end(&mut watch).kind(), ErrorKind::Compacted);
+    let mut watch = store.watch(b"/", deleted).unwrap();
+    assert_eq!(change(&mut watch), "4: /b=1");
 }
 
 /// A client that sent it again would write twice.
