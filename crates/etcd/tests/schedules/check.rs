@@ -1,0 +1,145 @@
+//! The check of what writers and watchers recorded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_world::{KeyChange, LeaseId, Revision, Snapshot};
+
+use crate::hosts::{Watched, Written};
+
+/// Checks that no change is lost, none is invented, and none came twice; that watchers agree with
+/// each other and with the store; and that keys went with a lease only if it ended. Returns figures.
+pub(crate) fn check(
+    writers: &[Written],
+    watchers: &[Watched],
+    now: &Snapshot,
+) -> Result<String, String> {
+    let history = history(watchers)?;
+    let attempts = || writers.iter().flat_map(|writer| &writer.attempts);
+    let has_gap = watchers.iter().any(|it| !it.gaps.is_empty());
+    let is_gap = |at: Revision| {
+        let within = |gap: &(Revision, Revision)| at > gap.0 && at <= gap.1;
+        watchers
+            .iter()
+            .all(|watcher| watcher.gaps.iter().any(within))
+    };
+    // What was acknowledged is there.
+    for ((key, value), revision) in attempts() {
+        let Some(at) = revision else { continue };
+        let seen = history
+            .get(at)
+            .and_then(|changes| changes.iter().find(|change| change.key() == key));
+        let is_there = match (seen, value) {
+            (Some(KeyChange::Put(entry)), Some(value)) => entry.value == *value,
+            (Some(KeyChange::Deleted(_)), None) => true,
+            // A deletion of what was not there changes nothing.
+            (None, None) => {
+                let mut earlier = history.range(..=*at).flat_map(|it| it.1).rev();
+                let last = earlier.find(|change| change.key() == key);
+                has_gap || !matches!(last, Some(KeyChange::Put(_)))
+            }
+            _ => false,
+        };
+        if !is_there && !is_gap(*at) {
+            return Err(format!("lost at {at}: {} {value:?}: {seen:?}", text(key)));
+        }
+    }
+    // What is there was written, once, and by what may have written it.
+    let values: BTreeSet<_> = attempts().filter_map(|it| it.0.1.as_deref()).collect();
+    let refused: BTreeSet<_> = writers
+        .iter()
+        .flat_map(|writer| &writer.refused)
+        .filter_map(|attempt| attempt.1.as_deref())
+        .collect();
+    let ended: BTreeSet<LeaseId> = writers.iter().flat_map(|it| it.ended.clone()).collect();
+    let mut once = BTreeSet::new();
+    let mut leases: BTreeMap<&[u8], Option<LeaseId>> = BTreeMap::new();
+    let mut expired = 0;
+    for (at, changes) in &history {
+        for change in changes {
+            match change {
+                KeyChange::Put(entry) => {
+                    let value = &*entry.value;
+                    leases.insert(&entry.key, entry.lease);
+                    if value == b"end" {
+                        continue;
+                    }
+                    if !once.insert(value) {
+                        return Err(format!("twice, at {at}: {}", text(value)));
+                    }
+                    if refused.contains(value) {
+                        return Err(format!("refused, and there at {at}: {}", text(value)));
+                    }
+                    if !values.contains(value) {
+                        return Err(format!("invented at {at}: {}", text(value)));
+                    }
+                    if entry.modified != *at {
+                        return Err(format!("of {} and at {at}: {entry:?}", entry.modified));
+                    }
+                }
+                KeyChange::Deleted(key) => {
+                    let deletes = |it: &&((Vec<u8>, Option<Vec<u8>>), Option<Revision>)| {
+                        it.0.0 == *key && it.0.1.is_none() && it.1.is_none_or(|of| of == *at)
+                    };
+                    let by_lease = leases.get(&**key).copied().flatten();
+                    match by_lease {
+                        Some(lease) if ended.contains(&lease) => expired += 1,
+                        // The put with the lease is in a gap.
+                        None if has_gap => {}
+                        _ if attempts().any(|it| deletes(&it)) => {}
+                        _ => return Err(format!("deleted by none at {at}: {}", text(key))),
+                    }
+                }
+            }
+        }
+    }
+    let entries = now.entries.iter();
+    let entries: BTreeMap<_, _> = entries
+        .map(|it| (it.key.clone(), it.value.clone()))
+        .collect();
+    for watcher in watchers {
+        if watcher.entries != entries {
+            return Err(format!("known {:?}, and is {entries:?}", watcher.entries));
+        }
+    }
+    let unknown = attempts().filter(|attempt| attempt.1.is_none()).count();
+    let sum = |of: fn(&Watched) -> usize| watchers.iter().map(of).sum::<usize>();
+    Ok(format!(
+        "{} writes, {unknown} of them not known to be written, {} refused; {} revisions; {} leases, \
+         {} ended, with {expired} keys; watches began {} times again, {} times from a new read",
+        attempts().count(),
+        refused.len(),
+        history.len(),
+        writers.iter().map(|writer| writer.leases).sum::<usize>(),
+        ended.len(),
+        sum(|watcher| watcher.breaks),
+        sum(|watcher| watcher.gaps.len()),
+    ))
+}
+
+/// What all watchers saw, which has to be the same.
+fn history(watchers: &[Watched]) -> Result<BTreeMap<Revision, Vec<KeyChange>>, String> {
+    let mut history: BTreeMap<Revision, Vec<KeyChange>> = BTreeMap::new();
+    for watcher in watchers {
+        for (at, changes) in &watcher.changes {
+            let known = history.entry(*at).or_insert_with(|| changes.clone());
+            if known != changes {
+                return Err(format!("at {at} one saw {known:?}, another {changes:?}"));
+            }
+        }
+    }
+    for watcher in watchers {
+        let gap = |at: &Revision| {
+            let within = |gap: &(Revision, Revision)| *at > gap.0 && *at <= gap.1;
+            watcher.gaps.iter().any(within)
+        };
+        let lost = (history.keys()).find(|at| !watcher.changes.contains_key(at) && !gap(at));
+        if let Some(at) = lost {
+            return Err(format!("a watcher missed revision {at}"));
+        }
+    }
+    Ok(history)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

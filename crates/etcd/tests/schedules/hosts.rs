@@ -1,0 +1,213 @@
+//! Hosts that write and watch, and record what they did and saw.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use trueup_etcd::EtcdStore;
+use trueup_world::{
+    Committed, Compare, ErrorKind, KeyChange, LeaseId, Revision, Store, StoreEvent, Transaction,
+    Write,
+};
+
+use crate::SOON;
+
+/// A key and what it is set to, or that it is deleted.
+pub(crate) type Attempt = (Vec<u8>, Option<Vec<u8>>);
+
+/// What a writer did.
+#[derive(Default)]
+pub(crate) struct Written {
+    /// Each with the revision that made it; none if it is not known whether one did.
+    pub(crate) attempts: Vec<(Attempt, Option<Revision>)>,
+    /// What certainly took no effect.
+    pub(crate) refused: Vec<Attempt>,
+    /// The leases that were found to have ended.
+    pub(crate) ended: BTreeSet<LeaseId>,
+    /// How many leases were granted.
+    pub(crate) leases: usize,
+}
+
+/// Sets and deletes keys of its own, some with a lease, and a key that both writers compare.
+pub(crate) fn write(
+    store: &EtcdStore,
+    prefix: &str,
+    writer: usize,
+    mut rng: Rng,
+    ended: &AtomicBool,
+) -> Written {
+    let mut written = Written::default();
+    let (mut lease, mut renewed) = (None, Instant::now());
+    for number in 0.. {
+        if ended.load(Ordering::Relaxed) {
+            break;
+        }
+        if renewed.elapsed() > Duration::from_millis(500) || lease.is_none() {
+            lease = keep(store, lease, &mut written);
+            renewed = Instant::now();
+        }
+        let value = format!("{writer}-{number}").into_bytes();
+        let (name, value, lease, compares) = match rng.u8(0..10) {
+            0..5 => (
+                format!("{writer}/{}", rng.u8(0..4)),
+                Some(value),
+                None,
+                vec![],
+            ),
+            5..7 => (format!("{writer}/{}", rng.u8(0..4)), None, None, vec![]),
+            7 => (format!("{writer}/leased"), Some(value), lease, vec![]),
+            _ => {
+                let key = format!("{prefix}shared").into_bytes();
+                let Ok(now) = store.read(&key, None) else {
+                    continue;
+                };
+                let compare = match now.entries.first() {
+                    Some(entry) => Compare::Modified(key, entry.modified),
+                    None => Compare::Absent(key),
+                };
+                ("shared".to_owned(), Some(value), None, vec![compare])
+            }
+        };
+        let key = format!("{prefix}{name}").into_bytes();
+        let write = match value.clone() {
+            Some(value) => Write::Put {
+                key: key.clone(),
+                value,
+                lease,
+            },
+            None => Write::Delete(key.clone()),
+        };
+        let writes = vec![write];
+        let attempt = (key, value);
+        match store.commit(&Transaction { compares, writes }) {
+            Ok(Committed::Written(revision)) => written.attempts.push((attempt, Some(revision))),
+            Ok(Committed::Stale(_)) => written.refused.push(attempt),
+            Err(error) if error.kind() == ErrorKind::Indeterminate => {
+                written.attempts.push((attempt, None));
+            }
+            Err(error) => {
+                let kinds = [ErrorKind::Unavailable, ErrorKind::LeaseEnded];
+                assert!(kinds.contains(&error.kind()), "{error}");
+                written.refused.push(attempt);
+            }
+        }
+        thread::sleep(Duration::from_millis(rng.u64(0..10)));
+    }
+    // What is known of the lease at the end.
+    let begun = Instant::now();
+    while let Some(id) = lease {
+        match store.renew(id) {
+            Ok(_) => break,
+            Err(error) if error.kind() == ErrorKind::LeaseEnded => {
+                written.ended.insert(id);
+                break;
+            }
+            Err(error) => assert!(begun.elapsed() < SOON, "{error}"),
+        }
+    }
+    written
+}
+
+/// Renews a lease, or grants one.
+fn keep(store: &EtcdStore, lease: Option<LeaseId>, written: &mut Written) -> Option<LeaseId> {
+    if let Some(id) = lease {
+        match store.renew(id) {
+            Err(error) if error.kind() == ErrorKind::LeaseEnded => {
+                written.ended.insert(id);
+            }
+            Ok(_) | Err(_) => return lease,
+        }
+    }
+    let granted = store.grant(Duration::from_secs(2)).ok();
+    written.leases += usize::from(granted.is_some());
+    granted
+}
+
+/// What a watcher saw.
+#[derive(Default)]
+pub(crate) struct Watched {
+    /// The changes of each revision.
+    pub(crate) changes: BTreeMap<Revision, Vec<KeyChange>>,
+    /// From which revision to which one it read anew, as the changes between were gone.
+    pub(crate) gaps: Vec<(Revision, Revision)>,
+    /// The entries that it knows of at the end.
+    pub(crate) entries: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// How often it began again.
+    pub(crate) breaks: usize,
+}
+
+/// Watches until the last revision of the case is seen.
+pub(crate) fn watch(
+    store: &EtcdStore,
+    prefix: &str,
+    begun: Revision,
+    last: &OnceLock<Revision>,
+) -> Watched {
+    let prefix = prefix.as_bytes();
+    let (mut watched, mut seen) = (Watched::default(), begun);
+    let mut ending = None;
+    loop {
+        let result = store.watch(prefix, seen).and_then(|mut watch| {
+            loop {
+                if last.get().is_some_and(|last| seen >= *last) {
+                    return Ok(());
+                }
+                match watch.next(Duration::from_millis(100))? {
+                    Some(StoreEvent::Changes { revision, changes }) => {
+                        assert!(revision > seen, "{revision} after {seen}");
+                        watched.apply(&changes);
+                        watched.changes.insert(revision, changes);
+                        seen = revision;
+                    }
+                    Some(StoreEvent::Progress(revision)) => {
+                        assert!(revision >= seen, "{revision} after {seen}");
+                        seen = revision;
+                    }
+                    // The network is whole by then.
+                    None if last.get().is_some() => {
+                        let since = *ending.get_or_insert_with(Instant::now);
+                        assert!(since.elapsed() < SOON, "the end did not come");
+                    }
+                    None => {}
+                }
+            }
+        });
+        let Err(error) = result else {
+            return watched;
+        };
+        watched.breaks += 1;
+        match error.kind() {
+            ErrorKind::Compacted => {
+                if let Ok(now) = store.read(prefix, None) {
+                    let entries = now
+                        .entries
+                        .into_iter()
+                        .map(|entry| (entry.key, entry.value));
+                    watched.entries = entries.collect();
+                    watched.gaps.push((seen, now.revision));
+                    seen = now.revision;
+                }
+            }
+            ErrorKind::Unavailable => thread::sleep(Duration::from_millis(20)),
+            _ => panic!("{error}"),
+        }
+    }
+}
+
+impl Watched {
+    fn apply(&mut self, changes: &[KeyChange]) {
+        for change in changes {
+            match change {
+                KeyChange::Put(entry) => {
+                    self.entries.insert(entry.key.clone(), entry.value.clone());
+                }
+                KeyChange::Deleted(key) => {
+                    self.entries.remove(key);
+                }
+            }
+        }
+    }
+}
