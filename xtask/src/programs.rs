@@ -32,9 +32,10 @@ const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "116");
 const BOUND: Duration = Duration::from_secs(15 * 60);
 
 /// The programs that begin first, as they take longest.
-const LONG: [&str; 10] = [
+const LONG: [&str; 11] = [
     "etcd/etcd",
     "etcd/contract",
+    "etcd/schedules",
     "e2e/crash",
     "e2e/judges",
     "e2e/cli",

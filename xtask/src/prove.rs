@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 use crate::programs::{self, Linked, Program};
 use crate::steps::Steps;
 use crate::tools::{self, QEMU, Result, need_ip, run_and_show};
-use crate::{counts, deny, fuzz, mutants, package, plant, vm};
+use crate::{counts, deny, etcd, fuzz, mutants, package, plant, vm};
 
 /// A step, by the name that selects it.
 struct Step {
@@ -20,7 +20,7 @@ struct Step {
     run: fn(&Built) -> Result<String>,
 }
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step {
         name: "kill-points",
         what: "a kill at every point of a pass, instead of a sample of each class",
@@ -94,6 +94,15 @@ const STEPS: [Step; 11] = [
             tools::need(&[QEMU])?;
             let cases = [("TRUEUP_CASES", "200"), ("TRUEUP_SEED", "random")];
             built.run("guests/qemu", &cases, passed)
+        },
+    },
+    Step {
+        name: "etcd",
+        what: "200 random schedules of faults on three members of etcd, with writers and watchers",
+        run: |built| {
+            etcd::need()?;
+            let cases = [("TRUEUP_CASES", "200"), ("TRUEUP_SEED", "random")];
+            built.run("etcd/schedules", &cases, passed)
         },
     },
     Step {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_world::{KeyChange, LeaseId, Revision, Snapshot};
 
-use crate::hosts::{Watched, Written};
+use crate::hosts::{Sent, Watched, Written};
 
 /// Checks that no change is lost, none is invented, and none came twice; that watchers agree with
 /// each other and with the store; and that keys went with a lease only if it ended. Returns figures.
@@ -77,7 +77,7 @@ pub(crate) fn check(
                     }
                 }
                 KeyChange::Deleted(key) => {
-                    let deletes = |it: &&((Vec<u8>, Option<Vec<u8>>), Option<Revision>)| {
+                    let deletes = |it: &&Sent| {
                         it.0.0 == *key && it.0.1.is_none() && it.1.is_none_or(|of| of == *at)
                     };
                     let by_lease = leases.get(&**key).copied().flatten();

@@ -17,12 +17,13 @@ use crate::SOON;
 
 /// A key and what it is set to, or that it is deleted.
 pub(crate) type Attempt = (Vec<u8>, Option<Vec<u8>>);
+/// One that may have taken effect, with the revision that made it; none if that is not known.
+pub(crate) type Sent = (Attempt, Option<Revision>);
 
 /// What a writer did.
 #[derive(Default)]
 pub(crate) struct Written {
-    /// Each with the revision that made it; none if it is not known whether one did.
-    pub(crate) attempts: Vec<(Attempt, Option<Revision>)>,
+    pub(crate) attempts: Vec<Sent>,
     /// What certainly took no effect.
     pub(crate) refused: Vec<Attempt>,
     /// The leases that were found to have ended.
