@@ -21,13 +21,28 @@ struct Keeper {
     answers: LeaseKeepAliveStream,
 }
 
+/// A renewal.
+pub(crate) struct Renewed {
+    /// When it was asked for: the member renewed it later.
+    sent: std::time::Instant,
+    /// The time to live that it gave.
+    time: Duration,
+}
+
+impl Renewed {
+    /// Returns what is left of the time.
+    pub(crate) fn rest(&self) -> Duration {
+        self.time.saturating_sub(self.sent.elapsed())
+    }
+}
+
 impl Keepers {
-    /// Renews a lease. Returns the time that it has from now on.
+    /// Renews a lease. Returns the time that it has at least, and since when.
     pub(crate) async fn renew(
         &self,
         endpoints: &Endpoints,
         lease: LeaseId,
-    ) -> Result<Duration, Error> {
+    ) -> Result<Renewed, Error> {
         let deadline = endpoints.deadline();
         if let Some(keeper) = self.remove(lease) {
             // Half of the time is for another member.
@@ -59,9 +74,9 @@ impl Keepers {
         self.locked().remove(&lease)
     }
 
-    fn keep(&self, lease: LeaseId, (keeper, rest): (Keeper, Duration)) -> Duration {
+    fn keep(&self, lease: LeaseId, (keeper, renewed): (Keeper, Renewed)) -> Renewed {
         self.locked().insert(lease, keeper);
-        rest
+        renewed
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<LeaseId, Keeper>> {
@@ -70,8 +85,8 @@ impl Keepers {
 }
 
 impl Keeper {
-    async fn renew(mut self) -> Result<(Keeper, Duration), Failure> {
-        let sent = Instant::now();
+    async fn renew(mut self) -> Result<(Keeper, Renewed), Failure> {
+        let sent = std::time::Instant::now();
         self.requests.keep_alive().await?;
         let Some(answer) = self.answers.message().await? else {
             return Err(Failure::broken("the stream of keep-alives ended"));
@@ -79,8 +94,8 @@ impl Keeper {
         // A lease that is gone is answered with 0, without an error.
         match u64::try_from(answer.ttl()) {
             Ok(seconds @ 1..) => {
-                let rest = Duration::from_secs(seconds).saturating_sub(sent.elapsed());
-                Ok((self, rest))
+                let time = Duration::from_secs(seconds);
+                Ok((self, Renewed { sent, time }))
             }
             _ => Err(Failure::void(ErrorKind::LeaseEnded, "the lease has ended")),
         }

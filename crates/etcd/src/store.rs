@@ -151,9 +151,10 @@ impl Store for EtcdStore {
     fn renew(&self, lease: LeaseId) -> Result<Duration, Error> {
         let endpoints = Arc::clone(&self.endpoints);
         let keepers = Arc::clone(&self.keepers);
-        self.runtime.run(endpoints.config.timeout, async move {
+        let renewed = self.runtime.run(endpoints.config.timeout, async move {
             keepers.renew(&endpoints, lease).await
-        })
+        });
+        renewed.map(|renewed| renewed.rest())
     }
 
     fn revoke(&self, lease: LeaseId) -> Result<(), Error> {

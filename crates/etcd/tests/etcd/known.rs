@@ -42,8 +42,8 @@ pub(crate) fn a_time_to_live_is_rounded_up_and_never_down() {
     let asked = Duration::from_millis(1100);
     let lease = store.grant(asked).unwrap();
     store.commit(&put("/a", "1", Some(lease))).unwrap();
-    let rest = store.renew(lease).unwrap();
     let renewed = Instant::now();
+    let rest = store.renew(lease).unwrap();
     assert!(rest > asked && rest <= Duration::from_secs(2), "{rest:?}");
     assert_eq!(change(&mut watch), "2: /a=1");
     assert_eq!(change(&mut watch), "3: -/a");

@@ -1,11 +1,12 @@
 //! Members that end, stop, or have no room.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_testkit::wait_until;
 use trueup_world::{Committed, Error, ErrorKind, LeaseId, Revision, Store, Transaction, Write};
 
 use crate::help::{
@@ -20,9 +21,11 @@ pub(crate) fn every_call_ends_in_time() {
     const TIMEOUT: Duration = Duration::from_millis(600);
     let cluster = one();
     let store = open(cluster.config().with_timeout(TIMEOUT));
-    let lease = store.grant(Duration::from_secs(60)).unwrap();
-    let other = store.grant(Duration::from_secs(60)).unwrap();
-    store.renew(lease).unwrap();
+    // On a busy machine one that answers may take longer.
+    let patient = open(cluster.config());
+    let lease = patient.grant(Duration::from_secs(60)).unwrap();
+    let other = patient.grant(Duration::from_secs(60)).unwrap();
+    wait_until("the lease is renewed", || store.renew(lease).is_ok());
     cluster.pause(0).unwrap();
     type Call<'a> = &'a dyn Fn() -> Result<(), Error>;
     let calls: [(Call<'_>, ErrorKind); 8] = [
@@ -53,7 +56,7 @@ pub(crate) fn every_call_ends_in_time() {
     }
     cluster.resume(0).unwrap();
     set_at_last(&store, "/a", "2");
-    store.renew(lease).unwrap_or_else(|error| panic!("{error}"));
+    wait_until("the lease is renewed", || store.renew(lease).is_ok());
 }
 
 pub(crate) fn calls_go_on_with_another_member() {
@@ -122,11 +125,17 @@ pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
     let mut cluster = three();
     let (store, watcher) = (open(cluster.config()), open(cluster.config()));
     let (ended, begun) = (AtomicBool::new(false), Instant::now());
+    let written = AtomicUsize::new(0);
+    let wait_for = |count| {
+        let written = || written.load(Ordering::Relaxed) >= count;
+        wait_until("the writer writes", written);
+    };
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut outcomes = BTreeMap::new();
             for value in 0.. {
                 let outcome = store.commit(&put("/a", value.to_string(), None));
+                written.fetch_add(usize::from(outcome.is_ok()), Ordering::Relaxed);
                 outcomes.insert(value, outcome);
                 if ended.load(Ordering::Relaxed) || begun.elapsed() > 3 * SOON {
                     break;
@@ -135,13 +144,14 @@ pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
             }
             outcomes
         });
+        wait_for(10);
         let leader = cluster.wait_for_leader().unwrap();
         cluster.move_leader((leader + 1) % 3).unwrap();
-        thread::sleep(Duration::from_millis(300));
+        wait_for(written.load(Ordering::Relaxed) + 10);
         let leader = cluster.wait_for_leader().unwrap();
         cluster.kill(leader).unwrap();
         cluster.wait_for_leader().unwrap();
-        thread::sleep(Duration::from_millis(300));
+        wait_for(written.load(Ordering::Relaxed) + 10);
         ended.store(true, Ordering::Relaxed);
         let outcomes = writer.join().unwrap();
         let last = set_at_last(&store, "/b", "end");
@@ -158,8 +168,6 @@ pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
             assert_eq!(seen.insert(value, revision), None, "{value} came twice");
         }
         assert!(seen.values().is_sorted(), "a writer's order");
-        let written = |outcome: &Result<_, _>| matches!(outcome, Ok(Committed::Written(_)));
-        assert!(outcomes.values().filter(|outcome| written(outcome)).count() > 10);
         for (value, outcome) in outcomes {
             let delivered = seen.remove(&value);
             match outcome {
