@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use trueup_etcd::testing::{Cluster, ClusterOptions, Place};
 use trueup_etcd::{Config, EtcdStore};
+use trueup_testkit::wait_until;
 use trueup_world::testing::Fixture;
 use trueup_world::{Access, Error, ErrorKind, Revision, Store};
 
@@ -101,7 +102,7 @@ impl<'a> EtcdFixture<'a> {
 
     fn open(&self, host: &str, config: Config) -> Arc<dyn Store> {
         let second = Duration::from_secs(1);
-        let config = config.with_timeout(3 * second);
+        let config = config.with_timeout(5 * second);
         let config = config.with_keep_alive(second, second);
         let open = || EtcdStore::open(config).unwrap();
         Arc::new(self.host(host).inside(open))
@@ -119,11 +120,12 @@ impl Fixture for EtcdFixture<'_> {
     }
 
     fn restricted(&self, host: &str, access: &Access) -> Option<Arc<dyn Store>> {
+        static USERS: AtomicU32 = AtomicU32::new(0);
         if !self.shared.has_access_control {
             return None;
         }
         let cluster = self.shared.cluster();
-        let name = format!("{host}-{}", self.number);
+        let name = format!("user{}", USERS.fetch_add(1, Ordering::Relaxed));
         cluster.add_user(&name, "secret", access).unwrap();
         let file = cluster.folder().join(&name);
         fs::write(&file, "secret").unwrap();
@@ -152,7 +154,16 @@ impl Fixture for EtcdFixture<'_> {
     }
 
     fn heal(&self, host: &str) {
-        self.host(host).heal();
+        let node = self.host(host);
+        node.heal();
+        // The kernel remembers for a while that nobody answered.
+        let member = self.shared.cluster().config().endpoints[0].clone();
+        let member: SocketAddr = member.trim_start_matches("http://").parse().unwrap();
+        node.inside(|| {
+            wait_until("the host is connected", || {
+                TcpStream::connect_timeout(&member, Duration::from_secs(1)).is_ok()
+            });
+        });
     }
 
     fn restart(&self) -> bool {
