@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etcd_client::proto::{PbEvent, PbWatchResponse};
-use etcd_client::{Client, EventType, WatchOptions, WatchStream};
-use tokio::sync::Semaphore;
+use etcd_client::{Client, EventType, WatchOptions, WatchResponseStream, WatchStream};
+use tokio::sync::{Semaphore, mpsc as mpsc_async};
 use tokio::task::AbortHandle;
 use trueup_world::{Error, ErrorKind, KeyChange, Revision, StoreEvent, StoreWatch};
 
@@ -23,6 +23,8 @@ pub(crate) struct EtcdWatch {
     events: Receiver<(Result<StoreEvent, Error>, u32)>,
     room: Arc<Semaphore>,
     task: AbortHandle,
+    /// Has the member asked how far the watch is.
+    requests: mpsc_async::Sender<()>,
     /// The error with which it ended.
     ended: Option<Error>,
     /// Its thread fetches the events.
@@ -38,7 +40,7 @@ impl EtcdWatch {
     ) -> Result<EtcdWatch, Error> {
         let (events, receiver) = mpsc::channel();
         let room = Arc::new(Semaphore::new(ROOM as usize));
-        let (url, stream) = runtime.run(endpoints.config.timeout, {
+        let (url, (stream, is_ordered)) = runtime.run(endpoints.config.timeout, {
             let (endpoints, prefix) = (Arc::clone(endpoints), prefix.to_vec());
             async move {
                 let create = |client| create(&endpoints, client, &prefix, after);
@@ -50,11 +52,21 @@ impl EtcdWatch {
                 ))
             }
         })?;
-        let forward = forward(stream, url, after, events, Arc::clone(&room));
+        let (mut sender, stream) = stream.split();
+        let (requests, mut requested) = mpsc_async::channel(1);
+        runtime.handle().spawn(async move {
+            while requested.recv().await.is_some() {
+                // The other half of the stream says what is wrong.
+                let _ = sender.request_progress().await;
+            }
+        });
+        let assembly = Assembly::new(after, is_ordered);
+        let forward = forward(stream, url, assembly, events, Arc::clone(&room));
         Ok(EtcdWatch {
             events: receiver,
             room,
             task: runtime.handle().spawn(forward).abort_handle(),
+            requests,
             ended: None,
             _runtime: Arc::clone(runtime),
         })
@@ -80,6 +92,15 @@ impl StoreWatch for EtcdWatch {
         self.ended = result.as_ref().err().cloned();
         result.map(Some)
     }
+
+    fn request_progress(&mut self) -> Result<(), Error> {
+        if let Some(error) = &self.ended {
+            return Err(error.clone());
+        }
+        // One that waits already says the same.
+        let _ = self.requests.try_send(());
+        Ok(())
+    }
 }
 
 impl Drop for EtcdWatch {
@@ -94,7 +115,7 @@ async fn create(
     client: Client,
     prefix: &[u8],
     after: Revision,
-) -> Result<WatchStream, Failure> {
+) -> Result<(WatchStream, bool), Failure> {
     // A read first. It is refused where the token is too old, which a watch would take for a lack
     // of permission; and it brings the member up to date.
     let read = client.kv_client().get(some_key(prefix), None).await?.0;
@@ -128,7 +149,21 @@ async fn create(
         return Err(Failure::broken("the watch was not created"));
     }
     endpoints.check(created.header.as_ref())?;
-    Ok(stream)
+    let version = client.maintenance_client().status().await;
+    let is_ordered = version.is_ok_and(|status| tells_progress_in_order(status.version()));
+    Ok((stream, is_ordered))
+}
+
+/// True if a member of that version answers how far a watch is only after all changes up to there.
+/// Before 3.4.25 and 3.5.8 the answer may overtake them (etcd#15220).
+fn tells_progress_in_order(version: &str) -> bool {
+    let mut numbers = version.split(['.', '-']).map(|number| number.parse().ok());
+    let mut next = || numbers.next().flatten().unwrap_or(0u32);
+    match (next(), next(), next()) {
+        (3, 4, patch) => patch >= 25,
+        (3, 5, patch) => patch >= 8,
+        (major, minor, _) => (major, minor) > (3, 5),
+    }
 }
 
 /// The first key of a range: etcd has no empty one.
@@ -154,14 +189,13 @@ fn cancelled(response: &PbWatchResponse) -> Failure {
 
 /// Sends what a stream brings, until it ends or the reader is gone.
 async fn forward(
-    mut stream: WatchStream,
+    mut stream: WatchResponseStream,
     url: String,
-    after: Revision,
+    mut assembly: Assembly,
     events: Sender<(Result<StoreEvent, Error>, u32)>,
     room: Arc<Semaphore>,
 ) {
-    let mut assembly = Assembly::new(after);
-    let mut ready = vec![StoreEvent::Progress(after)];
+    let mut ready = vec![StoreEvent::Progress(Revision(assembly.delivered))];
     loop {
         for event in ready.drain(..) {
             let size = size(&event).min(ROOM);
@@ -174,7 +208,7 @@ async fn forward(
             }
         }
         let response = match stream.message().await {
-            Ok(Some(response)) => assembly.take(response.0),
+            Ok(Some(response)) => assembly.take(response.0, Instant::now()),
             Ok(None) => Err(Failure::broken("the member ended the watch")),
             Err(error) => Err(Failure::from(error)),
         };
@@ -207,19 +241,41 @@ struct Assembly {
     delivered: u64,
     /// Of a response that is not whole yet.
     parts: Vec<PbEvent>,
+    /// True if the answer to a request of progress comes after all changes up to there.
+    is_ordered: bool,
+    /// Where it is not: an answer, and when it came. No change has come since.
+    answered: Option<(u64, Instant)>,
+    /// Up to where all is delivered by such answers.
+    believed: u64,
 }
 
+/// So long no change comes until an answer is believed that may have overtaken some.
+const QUIET: Duration = Duration::from_secs(1);
+/// The id of no watch: of the answer to a request of progress.
+const ALL_WATCHES: i64 = -1;
+
 impl Assembly {
-    fn new(after: Revision) -> Assembly {
+    fn new(after: Revision, is_ordered: bool) -> Assembly {
         Assembly {
             delivered: after.0,
             parts: Vec::new(),
+            is_ordered,
+            answered: None,
+            believed: 0,
         }
     }
 
-    fn take(&mut self, response: PbWatchResponse) -> Result<Vec<StoreEvent>, Failure> {
+    fn take(
+        &mut self,
+        response: PbWatchResponse,
+        now: Instant,
+    ) -> Result<Vec<StoreEvent>, Failure> {
         if response.canceled {
             return Err(cancelled(&response));
+        }
+        if response.watch_id == ALL_WATCHES && !self.is_ordered {
+            let newest = revision(response.header.map_or(0, |header| header.revision))?;
+            return Ok(self.believe(newest, now));
         }
         let is_progress = response.events.is_empty() && self.parts.is_empty();
         self.parts.extend(response.events);
@@ -244,6 +300,17 @@ impl Assembly {
                 revisions.entry(made_by).or_default().insert(key, change);
             }
         }
+        self.answered = None;
+        if let Some((late, _)) = revisions
+            .first_key_value()
+            .filter(|it| *it.0 <= self.believed)
+        {
+            let message = format!(
+                "changes of revision {late} came after etcd said that all up to {} had: read anew",
+                self.believed
+            );
+            return Err(Failure::void(ErrorKind::Compacted, message));
+        }
         let last = revisions.keys().next_back().copied();
         self.delivered = last.unwrap_or(self.delivered);
         let event = |(made_by, changes): (u64, BTreeMap<Vec<u8>, KeyChange>)| StoreEvent::Changes {
@@ -251,6 +318,25 @@ impl Assembly {
             changes: changes.into_values().collect(),
         };
         Ok(revisions.into_iter().map(event).collect())
+    }
+}
+
+impl Assembly {
+    /// Takes an answer that may have overtaken changes: an earlier one is believed if none has come
+    /// since, for a while.
+    fn believe(&mut self, newest: u64, now: Instant) -> Vec<StoreEvent> {
+        let known = self.believed.max(self.delivered);
+        match self.answered {
+            Some((earlier, _)) if earlier <= known => self.answered = Some((newest, now)),
+            Some((earlier, at)) if now.duration_since(at) >= QUIET && self.parts.is_empty() => {
+                self.believed = earlier;
+                self.answered = Some((newest, now));
+                return vec![StoreEvent::Progress(Revision(earlier))];
+            }
+            Some(_) => {}
+            None => self.answered = Some((newest, now)),
+        }
+        Vec::new()
     }
 }
 

@@ -20,6 +20,11 @@ fn put(key: &str, at: i64) -> PbEvent {
     }
 }
 
+/// Takes a response now.
+fn take(assembly: &mut Assembly, response: PbWatchResponse) -> Result<Vec<StoreEvent>, Failure> {
+    assembly.take(response, Instant::now())
+}
+
 fn response(events: Vec<PbEvent>, fragment: bool, newest: i64) -> PbWatchResponse {
     let header = PbResponseHeader {
         revision: newest,
@@ -51,43 +56,50 @@ fn shown(events: &[StoreEvent]) -> Vec<String> {
 
 #[test]
 fn a_revision_in_parts_is_one_event() {
-    let mut assembly = Assembly::new(Revision(4));
-    let first = assembly.take(response(vec![put("a", 5), put("d", 6)], true, 7));
+    let mut assembly = Assembly::new(Revision(4), true);
+    let first = take(
+        &mut assembly,
+        response(vec![put("a", 5), put("d", 6)], true, 7),
+    );
     assert_eq!(first.unwrap(), []);
-    assert_eq!(assembly.take(response(vec![], true, 7)).unwrap(), []);
-    let second = assembly.take(response(vec![put("c", 6), put("b", 7)], false, 7));
+    assert_eq!(take(&mut assembly, response(vec![], true, 7)).unwrap(), []);
+    let second = take(
+        &mut assembly,
+        response(vec![put("c", 6), put("b", 7)], false, 7),
+    );
     assert_eq!(shown(&second.unwrap()), ["5: a", "6: c d", "7: b"]);
 }
 
 #[test]
 fn progress_moves_forward_only_and_not_while_parts_are_missing() {
-    let mut assembly = Assembly::new(Revision(4));
-    let progress = assembly.take(response(vec![], false, 9)).unwrap();
+    let mut assembly = Assembly::new(Revision(4), true);
+    let progress = take(&mut assembly, response(vec![], false, 9)).unwrap();
     assert_eq!(shown(&progress), ["progress 9"]);
-    assert_eq!(assembly.take(response(vec![], false, 8)).unwrap(), []);
+    assert_eq!(take(&mut assembly, response(vec![], false, 8)).unwrap(), []);
     // What was delivered comes no second time.
-    let events = assembly.take(response(vec![put("a", 9), put("b", 10)], false, 10));
+    let events = take(
+        &mut assembly,
+        response(vec![put("a", 9), put("b", 10)], false, 10),
+    );
     assert_eq!(shown(&events.unwrap()), ["10: b"]);
     assert_eq!(
-        assembly
-            .take(response(vec![put("c", 11)], true, 12))
-            .unwrap(),
+        take(&mut assembly, response(vec![put("c", 11)], true, 12)).unwrap(),
         []
     );
-    let rest = assembly.take(response(vec![], false, 12)).unwrap();
+    let rest = take(&mut assembly, response(vec![], false, 12)).unwrap();
     assert_eq!(shown(&rest), ["11: c"]);
 }
 
 #[test]
 fn a_cancelled_watch_says_why() {
-    let mut assembly = Assembly::new(Revision(4));
+    let mut assembly = Assembly::new(Revision(4), true);
     let compacted = PbWatchResponse {
         canceled: true,
         compact_revision: 9,
         ..Default::default()
     };
     assert_eq!(
-        assembly.take(compacted).unwrap_err().kind,
+        take(&mut assembly, compacted).unwrap_err().kind,
         ErrorKind::Compacted
     );
     for (reason, kind) in [
@@ -100,7 +112,7 @@ fn a_cancelled_watch_says_why() {
             cancel_reason: reason.to_owned(),
             ..Default::default()
         };
-        let failure = assembly.take(response).unwrap_err();
+        let failure = take(&mut assembly, response).unwrap_err();
         assert_eq!(failure.kind, kind);
         assert!(failure.message.contains(reason));
     }
@@ -121,10 +133,53 @@ fn what_no_etcd_sends_is_an_error_and_no_panic() {
         vec![event(0, -1)],
         vec![PbEvent::default()],
     ] {
-        let mut assembly = Assembly::new(Revision(4));
-        let failure = assembly.take(response(events, false, 5)).unwrap_err();
+        let mut assembly = Assembly::new(Revision(4), true);
+        let failure = take(&mut assembly, response(events, false, 5)).unwrap_err();
         assert_eq!(failure.kind, ErrorKind::Store);
     }
-    let mut assembly = Assembly::new(Revision(4));
-    assert!(assembly.take(response(vec![], false, -1)).is_err());
+    let mut assembly = Assembly::new(Revision(4), true);
+    assert!(take(&mut assembly, response(vec![], false, -1)).is_err());
+}
+
+#[test]
+fn an_answer_that_may_have_overtaken_changes_is_believed_later() {
+    let answer = |newest| PbWatchResponse {
+        watch_id: ALL_WATCHES,
+        ..response(vec![], false, newest)
+    };
+    let mut assembly = Assembly::new(Revision(4), false);
+    let begun = Instant::now();
+    let after = |times| begun + times * QUIET;
+    assert_eq!(assembly.take(answer(9), begun).unwrap(), []);
+    assert_eq!(assembly.take(answer(10), begun + QUIET / 2).unwrap(), []);
+    // A change since: it begins anew.
+    let event = response(vec![put("a", 7)], false, 10);
+    let events = assembly.take(event, after(1)).unwrap();
+    assert_eq!(shown(&events), ["7: a"]);
+    assert_eq!(assembly.take(answer(10), after(1)).unwrap(), []);
+    let told = assembly.take(answer(11), after(2)).unwrap();
+    assert_eq!(shown(&told), ["progress 10"]);
+    let told = assembly.take(answer(11), after(3)).unwrap();
+    assert_eq!(shown(&told), ["progress 11"]);
+    // Nothing new is told.
+    assert_eq!(assembly.take(answer(11), after(4)).unwrap(), []);
+    // What comes late all the same is told.
+    let late = response(vec![put("a", 11)], false, 12);
+    let failure = assembly.take(late, after(5)).unwrap_err();
+    assert_eq!(failure.kind, ErrorKind::Compacted);
+}
+
+#[test]
+fn versions_that_tell_progress_in_order() {
+    for (version, is_ordered) in [
+        ("3.4.23", false),
+        ("3.4.25", true),
+        ("3.5.7", false),
+        ("3.5.16", true),
+        ("3.6.0-rc.1", true),
+        ("3.3.27", false),
+        ("", false),
+    ] {
+        assert_eq!(tells_progress_in_order(version), is_ordered, "{version}");
+    }
 }

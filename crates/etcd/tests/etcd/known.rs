@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_etcd::testing::{Cluster, ClusterOptions};
-use trueup_world::{Committed, ErrorKind, Revision, Store, Transaction, Write};
+use trueup_world::{Committed, ErrorKind, Revision, Store, StoreEvent, Transaction, Write};
 
 use crate::help::{SOON, assert_kind, change, end, one, open, put, set, set_at_last, used};
 
@@ -80,6 +80,29 @@ pub(crate) fn a_watch_of_compacted_changes_ends() {
         (old.revision, &*old.entries[0].value),
         (Revision(5), &b"3"[..])
     );
+}
+
+/// Without it a quiet watch would stay at a revision that is compacted later.
+pub(crate) fn progress_is_told_when_asked_for() {
+    let cluster = one();
+    let store = open(cluster.config());
+    let mut watch = store.watch(b"/a", Revision(1)).unwrap();
+    assert_eq!(
+        watch.next(SOON).unwrap(),
+        Some(StoreEvent::Progress(Revision(1)))
+    );
+    let newest = set(&store, "/b", "1");
+    let begun = Instant::now();
+    let told = loop {
+        watch.request_progress().unwrap();
+        match watch.next(Duration::from_millis(200)).unwrap() {
+            Some(event) => break event,
+            None => assert!(begun.elapsed() < SOON, "no progress is told"),
+        }
+    };
+    assert_eq!(told, StoreEvent::Progress(newest));
+    assert_eq!(set(&store, "/a", "1"), Revision(3));
+    assert_eq!(change(&mut watch), "3: /a=1");
 }
 
 /// etcd 3.4 forgets a deletion at the compacted revision itself (etcd#19179), and says nothing.

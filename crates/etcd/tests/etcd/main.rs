@@ -21,6 +21,7 @@ trueup_testkit::kernel_tests![
     known::a_keep_alive_of_a_lost_lease_is_no_success,
     known::a_time_to_live_is_rounded_up_and_never_down,
     known::a_watch_of_compacted_changes_ends,
+    known::progress_is_told_when_asked_for,
     known::a_deletion_at_the_compacted_revision_is_not_missed,
     known::a_write_whose_answer_is_lost_is_not_sent_again,
     known::a_store_restored_from_an_older_copy_is_noticed,
