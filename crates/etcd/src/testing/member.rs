@@ -105,6 +105,8 @@ impl Member {
             .arg("--enable-grpc-gateway=false")
             // Members may be replaced before they have been connected for some seconds.
             .arg("--strict-reconfig-check=false")
+            // The weakest there is: a store that is opened often has other work.
+            .arg("--bcrypt-cost=4")
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
