@@ -101,6 +101,14 @@ impl Endpoints {
                     has_authenticated = true;
                     continue;
                 }
+                Then::AuthenticateAgain => {
+                    self.forget(index, generation).await;
+                    if Instant::now() + 3 * PAUSE >= deadline {
+                        return Err(self.error(index, failure, is_write));
+                    }
+                    sleep(PAUSE / 10).await;
+                    continue;
+                }
                 Then::NextUnreachable => self.forget(index, generation).await,
                 Then::Next => answered = true,
             }

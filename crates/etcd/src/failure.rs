@@ -24,6 +24,8 @@ pub(crate) enum Then {
     Fail,
     /// Authenticate again, once.
     Authenticate,
+    /// Authenticate again, until the time is over: roles have changed since, and may again.
+    AuthenticateAgain,
     /// Go on with the next member: this one cannot be reached.
     NextUnreachable,
     /// Go on with the next member: this one answered that it cannot.
@@ -45,8 +47,8 @@ const MESSAGES: [(&str, ErrorKind, Then); 22] = [
     ("invalid auth token", ErrorKind::Denied, Then::Authenticate),
     (
         "revision of auth store is old",
-        ErrorKind::Denied,
-        Then::Authenticate,
+        ErrorKind::Unavailable,
+        Then::AuthenticateAgain,
     ),
     (
         "authentication failed",
@@ -290,6 +292,12 @@ mod tests {
                 "etcdserver: invalid auth token",
                 ErrorKind::Denied,
                 Then::Authenticate,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: revision of auth store is old",
+                ErrorKind::Unavailable,
+                Then::AuthenticateAgain,
             ),
             (
                 Code::PermissionDenied,

@@ -1,6 +1,7 @@
 //! Access control and TLS.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -95,10 +96,19 @@ pub(crate) fn a_changed_password_is_read_again() {
     user(&cluster, "a", "changed");
     set(&store, "/a", "3");
     // A role that changes makes tokens older than the rules.
-    cluster
-        .add_user("b", "secret", &access(&["/b"], &["/b"]))
-        .unwrap();
-    set(&store, "/a", "4");
+    let added = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let access = access(&["/b"], &["/b"]);
+            let done = (0..20)
+                .try_for_each(|user| cluster.add_user(&format!("b{user}"), "secret", &access));
+            added.store(true, Ordering::Relaxed);
+            done.unwrap();
+        });
+        while !added.load(Ordering::Relaxed) {
+            set(&store, "/a", "4");
+        }
+    });
 }
 
 pub(crate) fn clients_without_a_certificate_are_refused() {
