@@ -1,0 +1,222 @@
+//! From vertices and edges to a checked graph.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::adjacency::Adjacency;
+use crate::error::ErrorKind;
+use crate::graph::SemaphoreCounts;
+use crate::{Error, Graph, Vertex, VertexId};
+
+/// A graph that is being built.
+#[derive(Clone, Debug, Default)]
+pub struct GraphBuilder {
+    pub(crate) vertices: Vec<Vertex>,
+    /// Parent, and child as in [`Graph::children`].
+    pub(crate) edges: Vec<(u32, u32)>,
+}
+
+impl GraphBuilder {
+    /// Adds a vertex.
+    pub fn vertex(&mut self, vertex: Vertex) -> VertexId {
+        self.vertices.push(vertex);
+        VertexId((self.vertices.len() - 1).min(u32::MAX as usize) as u32)
+    }
+
+    /// Adds an edge: `child` runs after `parent`.
+    pub fn edge(&mut self, parent: VertexId, child: VertexId) {
+        self.edges.push((parent.0, child.0.saturating_mul(2)));
+    }
+
+    /// Adds an edge along which changes of `parent` are refreshes of `child`.
+    pub fn notify(&mut self, parent: VertexId, child: VertexId) {
+        self.edges.push((parent.0, child.0.saturating_mul(2) | 1));
+    }
+
+    /// Checks and returns the graph, in time linear in vertices and edges but for sorting names.
+    ///
+    /// # Errors
+    ///
+    /// Two vertices of one name, an edge from an unknown vertex, a cycle, or a semaphore without
+    /// room or with different counts.
+    pub fn build(mut self) -> Result<Graph, Error> {
+        let own = self.vertices.len();
+        if own > (u32::MAX / 2) as usize {
+            return Err(too_large());
+        }
+        let by_name = self.names()?;
+        self.links(&by_name)?;
+        self.assemble(own, by_name)
+    }
+
+    /// Returns the vertices sorted by name.
+    fn names(&self) -> Result<Box<[u32]>, Error> {
+        let name = |at: &u32| self.vertices[*at as usize].name();
+        let mut by_name: Vec<u32> = (0..self.vertices.len() as u32).collect();
+        by_name.sort_unstable_by(|one, other| name(one).cmp(name(other)));
+        match by_name.windows(2).find(|it| name(&it[0]) == name(&it[1])) {
+            Some(twice) => Err(Error::new(
+                ErrorKind::Duplicate,
+                format!("vertex {}: declared twice; rename one", name(&twice[0])),
+            )),
+            None => Ok(by_name.into()),
+        }
+    }
+
+    /// Turns names into edges.
+    fn links(&mut self, by_name: &[u32]) -> Result<(), Error> {
+        let links: Vec<_> = self
+            .vertices
+            .iter_mut()
+            .map(|it| std::mem::take(&mut it.links))
+            .collect();
+        let mut providers = HashMap::<&str, Vec<u32>>::new();
+        for (at, links) in links.iter().enumerate() {
+            for what in &links.provides {
+                providers.entry(what).or_default().push(at as u32);
+            }
+        }
+        for (at, links) in links.iter().enumerate() {
+            for (parent, notify) in &links.after {
+                let by = |&it: &u32| self.vertices[it as usize].name().cmp(parent);
+                let Ok(found) = by_name.binary_search_by(by) else {
+                    return Err(Error::new(
+                        ErrorKind::UnknownVertex,
+                        format!(
+                            "vertex {}: runs after {parent}, which is not declared",
+                            self.vertices[at].name()
+                        ),
+                    ));
+                };
+                self.edges
+                    .push((by_name[found], 2 * at as u32 + u32::from(*notify)));
+            }
+            for what in &links.needs {
+                let found = providers.get(what.as_str()).into_iter().flatten();
+                // What provides its own need waits for nobody.
+                let others = found.filter(|&&provider| provider as usize != at);
+                self.edges
+                    .extend(others.map(|&provider| (provider, 2 * at as u32)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the graph; those behind `own` are reversals.
+    pub(crate) fn assemble(mut self, own: usize, by_name: Box<[u32]>) -> Result<Graph, Error> {
+        let count = self.vertices.len();
+        if count > (u32::MAX / 2) as usize || self.edges.len() > u32::MAX as usize {
+            return Err(too_large());
+        }
+        if self
+            .edges
+            .iter()
+            .any(|(one, other)| (*one).max(other >> 1) as usize >= count)
+        {
+            let message = "an edge leads to a vertex of another graph".to_owned();
+            return Err(Error::new(ErrorKind::UnknownVertex, message));
+        }
+        let edges = self.edges.iter().copied();
+        let parents = Adjacency::new(count, edges.clone().map(|(one, it)| (it >> 1, one)), |it| {
+            it
+        });
+        let children = Adjacency::new(count, edges, |it| it >> 1);
+        let (semaphores, holds) = self.semaphores()?;
+        let mut graph = Graph {
+            vertices: std::mem::take(&mut self.vertices).into(),
+            own,
+            by_name,
+            parents,
+            children,
+            order: Box::default(),
+            holds,
+            semaphores,
+        };
+        graph.order = order(&graph)?;
+        Ok(graph)
+    }
+
+    fn semaphores(&self) -> Result<(SemaphoreCounts, Adjacency), Error> {
+        let mut known = BTreeMap::<&Arc<str>, (u32, u32, &Vertex)>::new();
+        let mut pairs = Vec::new();
+        let wrong = |message| Err(Error::new(ErrorKind::Semaphore, message));
+        for (at, vertex) in self.vertices.iter().enumerate() {
+            for (id, count) in &vertex.semaphores {
+                let next = known.len() as u32;
+                let (number, first, other) = *known.entry(id).or_insert((next, *count, vertex));
+                if *count == 0 {
+                    let name = vertex.name();
+                    return wrong(format!("vertex {name}: semaphore {id} has the count 0"));
+                }
+                if *count != first {
+                    return wrong(format!(
+                        "semaphore {id}: count {first} at {}, {count} at {}; use one count",
+                        other.name(),
+                        vertex.name()
+                    ));
+                }
+                pairs.push((at as u32, number));
+            }
+        }
+        let holds = Adjacency::new(self.vertices.len(), pairs.into_iter(), |it| it);
+        let mut semaphores: Vec<_> = known.into_iter().collect();
+        semaphores.sort_unstable_by_key(|(_, (number, ..))| *number);
+        let semaphores = semaphores
+            .into_iter()
+            .map(|(id, (_, count, _))| (id.clone(), count));
+        Ok((semaphores.collect(), holds))
+    }
+}
+
+fn too_large() -> Error {
+    Error::new(
+        ErrorKind::TooLarge,
+        "the graph has too many vertices or edges".to_owned(),
+    )
+}
+
+/// Returns the vertices with parents before children, or an error that names a cycle.
+fn order(graph: &Graph) -> Result<Box<[u32]>, Error> {
+    let vertices = 0..graph.vertices.len() as u32;
+    let mut waits: Vec<u32> = vertices
+        .clone()
+        .map(|at| graph.parents.of(at).len() as u32)
+        .collect();
+    let mut order: Vec<u32> = vertices
+        .clone()
+        .filter(|&at| waits[at as usize] == 0)
+        .collect();
+    let mut next = 0;
+    while let Some(&at) = order.get(next) {
+        next += 1;
+        for child in graph.children.of(at) {
+            let child = child >> 1;
+            waits[child as usize] -= 1;
+            if waits[child as usize] == 0 {
+                order.push(child);
+            }
+        }
+    }
+    let Some(start) = vertices.into_iter().find(|&at| waits[at as usize] > 0) else {
+        return Ok(order.into());
+    };
+    // Each that is left has a parent that is left: going up, one comes twice.
+    let (mut path, mut place) = (Vec::new(), HashMap::new());
+    let mut at = start;
+    while !place.contains_key(&at) {
+        place.insert(at, path.len());
+        path.push(at);
+        let left = graph
+            .parents
+            .of(at)
+            .iter()
+            .find(|&&it| waits[it as usize] > 0);
+        at = *left.unwrap_or(&at);
+    }
+    let cycle = path[place[&at]..].iter().rev().chain(path.last());
+    let names: Vec<&str> = cycle.map(|&it| &**graph.name(it)).collect();
+    Err(Error::new(
+        ErrorKind::Cycle,
+        format!("cycle: {}; remove one of these edges", names.join(" -> ")),
+    ))
+}

@@ -1,0 +1,50 @@
+//! The errors of the crate.
+
+use std::fmt;
+
+/// A graph that cannot be built. The message names the vertices and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+}
+
+/// The kinds of [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Vertices wait for each other in a circle.
+    Cycle,
+    /// Two vertices have one name.
+    Duplicate,
+    /// A vertex is to run after one that is not in the graph.
+    UnknownVertex,
+    /// A semaphore has no room, or different counts at different vertices.
+    Semaphore,
+    /// There are more than 2³¹ - 1 vertices or 2³² - 1 edges.
+    TooLarge,
+}
+
+impl Error {
+    /// Returns the kind of the error.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// True if vertices wait for each other in a circle.
+    pub fn is_cycle(&self) -> bool {
+        self.kind == ErrorKind::Cycle
+    }
+
+    pub(crate) fn new(kind: ErrorKind, message: String) -> Self {
+        Error { kind, message }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

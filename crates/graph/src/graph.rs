@@ -1,0 +1,120 @@
+//! A graph without cycles.
+
+use std::sync::Arc;
+
+use crate::adjacency::Adjacency;
+use crate::{Error, GraphBuilder, Vertex};
+
+/// The number of a vertex in one graph. Another graph numbers its vertices anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VertexId(pub(crate) u32);
+
+/// The identifiers of semaphores, each with its count.
+pub(crate) type SemaphoreCounts = Box<[(Arc<str>, u32)]>;
+
+/// Vertices and edges, checked: names are unique, there is no cycle, and each semaphore has one
+/// count.
+///
+/// Within a [`State`](crate::State) the graph has, behind its own vertices, one for each vertex
+/// that left with a replacement and is to be reversed: [`is_reversal`](Self::is_reversal).
+#[derive(Clone, Debug)]
+pub struct Graph {
+    pub(crate) vertices: Box<[Vertex]>,
+    /// How many of them are no reversals.
+    pub(crate) own: usize,
+    /// The own vertices by name.
+    pub(crate) by_name: Box<[u32]>,
+    pub(crate) parents: Adjacency,
+    /// Each twice its number, and 1 more if it is notified.
+    pub(crate) children: Adjacency,
+    /// Parents before children.
+    pub(crate) order: Box<[u32]>,
+    /// The semaphores of each vertex: numbers into the next.
+    pub(crate) holds: Adjacency,
+    pub(crate) semaphores: SemaphoreCounts,
+}
+
+impl Graph {
+    /// Returns an empty graph to add to.
+    pub fn builder() -> GraphBuilder {
+        GraphBuilder::default()
+    }
+
+    /// Makes a graph of vertices alone, with the edges that they name.
+    ///
+    /// # Errors
+    ///
+    /// As [`GraphBuilder::build`].
+    pub fn new(vertices: impl IntoIterator<Item = Vertex>) -> Result<Self, Error> {
+        let mut builder = Self::builder();
+        for vertex in vertices {
+            builder.vertex(vertex);
+        }
+        builder.build()
+    }
+
+    /// Returns the number of vertices.
+    pub fn len(&self) -> usize {
+        self.vertices.len()
+    }
+
+    /// True if there is no vertex.
+    pub fn is_empty(&self) -> bool {
+        self.vertices.is_empty()
+    }
+
+    /// Returns the vertex of that name; reversals are not found.
+    pub fn find(&self, name: &str) -> Option<VertexId> {
+        let by = |&at: &u32| self.vertices[at as usize].name().cmp(name);
+        let at = self.by_name.binary_search_by(by).ok()?;
+        Some(VertexId(self.by_name[at]))
+    }
+
+    /// Returns the vertices, parents before children.
+    pub fn order(&self) -> impl Iterator<Item = VertexId> {
+        self.order.iter().map(|&at| VertexId(at))
+    }
+
+    /// Returns the declaration of a vertex, without what was turned into edges. `None` if the
+    /// number is of another graph.
+    pub fn vertex(&self, vertex: VertexId) -> Option<&Vertex> {
+        self.vertices.get(vertex.0 as usize)
+    }
+
+    /// True if the vertex has left the graph and is there to be reversed.
+    pub fn is_reversal(&self, vertex: VertexId) -> bool {
+        vertex.0 as usize >= self.own
+    }
+
+    /// Returns the parents of a vertex; none if the number is of another graph.
+    pub fn parents(&self, vertex: VertexId) -> impl Iterator<Item = VertexId> {
+        let known = self.vertex(vertex).is_some();
+        let parents = if known {
+            self.parents.of(vertex.0)
+        } else {
+            &[]
+        };
+        parents.iter().map(|&at| VertexId(at))
+    }
+
+    /// Returns the children of a vertex, each with true if it is notified; none if the number is of
+    /// another graph.
+    pub fn children(&self, vertex: VertexId) -> impl Iterator<Item = (VertexId, bool)> {
+        let known = self.vertex(vertex).is_some();
+        let children = if known {
+            self.children.of(vertex.0)
+        } else {
+            &[]
+        };
+        children.iter().map(|&it| (VertexId(it >> 1), it & 1 == 1))
+    }
+
+    pub(crate) fn name(&self, vertex: u32) -> &Arc<str> {
+        &self.vertices[vertex as usize].name
+    }
+
+    /// True if another vertex is notified of changes of this one.
+    pub(crate) fn notifies(&self, vertex: u32) -> bool {
+        self.children.of(vertex).iter().any(|it| it & 1 == 1)
+    }
+}

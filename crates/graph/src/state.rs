@@ -1,0 +1,306 @@
+//! The run of a graph as a state machine that is given time and events. It has no clock, no thread
+//! and no I/O.
+//!
+//! Three facts are kept for each vertex, and all else follows from them:
+//!
+//! - A vertex is *unsettled* while it is dirty or runs. All descendants of such a vertex are dirty.
+//! - `blocked` counts its unsettled parents. It runs when that is 0.
+//! - A dirty vertex that nothing but workers, semaphores or a pause keeps from running has a
+//!   ticket: it stands in a queue.
+//!
+//! So no vertex compares its time with another's, and an event costs what it makes run.
+
+mod action;
+mod explain;
+mod replace;
+mod runs;
+mod schedule;
+mod semaphores;
+
+#[cfg(test)]
+mod exhaustive;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use trueup_reconcile::ErrorClass;
+
+pub use self::action::{Action, Context, Record, RunId, Verdict};
+pub use self::explain::{Cause, Explanation, Wait};
+pub use self::replace::Replaced;
+use self::semaphores::Semaphores;
+use crate::{Config, Graph, VertexId};
+
+/// Records by the names of their vertices.
+type Records = BTreeMap<Arc<str>, Record>;
+
+/// The decisions of a graph's run as a state machine.
+///
+/// A driver calls [`poll_action`](Self::poll_action) until it returns `None`. Then it sleeps until
+/// [`poll_timeout`](Self::poll_timeout) or the next input, and begins again.
+#[derive(Clone, Debug)]
+pub struct State {
+    config: Config,
+    graph: Graph,
+    slots: Vec<Slot>,
+    runs: Vec<Run>,
+    last_run: u64,
+    paused: bool,
+    /// How many vertices are unsettled.
+    unsettled: usize,
+    /// Since when none is.
+    quiet_since: Option<Instant>,
+    /// What waits for nothing but a worker, by ticket.
+    ready: BTreeMap<u64, u32>,
+    last_ticket: u64,
+    semaphores: Semaphores,
+    timers: BTreeSet<(Instant, u32)>,
+    /// Of a vertex with a rate: when all of its burst is there again.
+    full_at: BTreeMap<u32, Instant>,
+    to_watch: BTreeSet<u32>,
+    /// Runs whose intent is recorded.
+    to_apply: VecDeque<RunId>,
+    unsaved: Records,
+    /// Runs that go on once what is unsaved now is saved.
+    waiting: Vec<RunId>,
+    /// The records that are being written, and the runs that wait for it.
+    writing: Option<(Records, Vec<RunId>)>,
+    /// When records may be written again after a failure.
+    persist_at: Option<Instant>,
+    /// Reversals, each with a vertex that it needs, and that must not be reversed before it.
+    needed: Vec<(u32, u32)>,
+    /// Records of vertices that are not in the graph.
+    unknown: Records,
+}
+
+/// The state of a vertex.
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    /// It has to run, or to run again.
+    dirty: bool,
+    running: bool,
+    /// Dirty, but it failed for good: it waits for an event or a run of a parent.
+    halted: bool,
+    /// Its watch is ready, or it has none.
+    watched: bool,
+    /// A reversal that is done: it counts for nothing.
+    gone: bool,
+    /// Its record says, or is about to say, that it may change something.
+    intent: bool,
+    /// It may have changed something of which no other vertex was notified.
+    doubt: bool,
+    /// It holds its semaphores, while it waits for a worker.
+    granted: bool,
+    blocked: u32,
+    pending: u32,
+    /// Runs that failed since the last success.
+    attempts: u32,
+    /// 0: none.
+    ticket: u64,
+    /// When it is looked at again: its entry in `timers`.
+    timer: Option<Instant>,
+    /// Until when a failed one waits.
+    not_before: Option<Instant>,
+    settled_since: Option<Instant>,
+    cause: Cause,
+    last: Option<Result<Verdict, ErrorClass>>,
+}
+
+impl Slot {
+    fn is_unsettled(&self) -> bool {
+        self.dirty || self.running
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Run {
+    id: RunId,
+    vertex: u32,
+    stage: Stage,
+    context: Context,
+    /// The vertex was replaced since, or left.
+    stale: bool,
+    verdict: Verdict,
+    semaphores: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    /// Looks whether something is to be changed.
+    Check,
+    /// Waits for the record that something may change.
+    Intent,
+    Apply,
+    /// Waits for the record of its refreshes.
+    Commit,
+}
+
+/// Inputs and questions of the driver.
+impl State {
+    /// Makes the state in which every vertex is dirty. `records` are all that the journal has.
+    /// Those of vertices that are not in the graph stay there, until a replacement brings the
+    /// vertex.
+    pub fn new(
+        config: Config,
+        graph: Graph,
+        records: impl IntoIterator<Item = (Arc<str>, Record)>,
+        now: Instant,
+    ) -> Self {
+        let mut state = State {
+            config,
+            slots: vec![Slot::default(); graph.len()],
+            semaphores: Semaphores::new(&graph),
+            graph,
+            runs: Vec::new(),
+            last_run: 0,
+            paused: false,
+            unsettled: 0,
+            quiet_since: Some(now),
+            ready: BTreeMap::new(),
+            last_ticket: 0,
+            timers: BTreeSet::new(),
+            full_at: BTreeMap::new(),
+            to_watch: BTreeSet::new(),
+            to_apply: VecDeque::new(),
+            unsaved: BTreeMap::new(),
+            waiting: Vec::new(),
+            writing: None,
+            persist_at: None,
+            needed: Vec::new(),
+            unknown: records.into_iter().collect(),
+        };
+        for at in 0..state.slots.len() as u32 {
+            state.adopt_record(at);
+            state.watch(at);
+            state.slots[at as usize].dirty = true;
+        }
+        state.count(now);
+        state
+    }
+
+    /// Returns the next action, if there is one now.
+    pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
+        self.fire_timers(now);
+        if let Some(at) = self.to_watch.pop_first() {
+            let vertex = VertexId(at);
+            return Some(Action::Watch { vertex });
+        }
+        while let Some(run) = self.to_apply.pop_front() {
+            if let Some(action) = self.apply(now, run) {
+                return Some(action);
+            }
+        }
+        while !self.paused && self.runs.len() < self.config.workers.get() {
+            let Some((_, vertex)) = self.ready.pop_first() else {
+                break;
+            };
+            if let Some(action) = self.start(now, vertex) {
+                return Some(action);
+            }
+        }
+        self.persist(now)
+    }
+
+    /// Returns when to call [`poll_action`](Self::poll_action) again if there is no input before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let write = self.persist_at.filter(|_| self.writing.is_none());
+        let timer = self.timers.first().map(|(at, _)| *at);
+        write.into_iter().chain(timer).min()
+    }
+
+    /// Takes note that the watch of a vertex is ready: it reports what happens from now on.
+    pub fn handle_ready(&mut self, now: Instant, vertex: VertexId) {
+        if let Some(slot) = self.slots.get_mut(vertex.0 as usize) {
+            slot.watched = true;
+            self.enqueue(now, vertex.0);
+        }
+    }
+
+    /// Takes note that something happened to what a vertex is about. It runs once for all events
+    /// that come before its run begins, and once more for those that come while it runs.
+    pub fn handle_event(&mut self, now: Instant, vertex: VertexId) {
+        if (vertex.0 as usize) < self.graph.own {
+            self.look_again(now, vertex.0, Cause::Event);
+        }
+    }
+
+    /// Takes the result of a run.
+    pub fn handle_done(&mut self, now: Instant, run: RunId, result: Result<Verdict, ErrorClass>) {
+        let by = |it: &Run| it.id == run && matches!(it.stage, Stage::Check | Stage::Apply);
+        if let Some(at) = self.runs.iter().position(by) {
+            self.finish(now, at, result);
+        }
+    }
+
+    /// Takes the result of [`Action::Persist`]: true if the records are durable. If not, they are
+    /// written again later, and what waits for them waits on.
+    pub fn handle_persisted(&mut self, now: Instant, is_durable: bool) {
+        let Some((mut records, runs)) = self.writing.take() else {
+            return;
+        };
+        if is_durable {
+            self.persist_at = None;
+            runs.into_iter().for_each(|run| self.recorded(now, run));
+        } else {
+            self.persist_at = now.checked_add(self.config.persist_delay);
+            // What was unsaved meanwhile is newer.
+            records.append(&mut self.unsaved);
+            self.unsaved = records;
+            self.waiting.extend(runs);
+        }
+    }
+
+    /// Pauses: no run begins or begins to apply. [`is_quiesced`](Self::is_quiesced) tells when the
+    /// running ones have ended. Events are kept.
+    pub fn handle_pause(&mut self, now: Instant) {
+        self.paused = true;
+        // Those that would apply next are given up.
+        while let Some(run) = self.to_apply.pop_front() {
+            self.give_up(now, run);
+        }
+    }
+
+    /// Ends a pause: what is dirty runs.
+    pub fn handle_resume(&mut self) {
+        self.paused = false;
+    }
+
+    /// True if it is paused.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// True if it is paused, no run goes on, and nothing is being written.
+    pub fn is_quiesced(&self) -> bool {
+        self.paused && self.runs.is_empty() && self.writing.is_none()
+    }
+
+    /// True if no vertex has been dirty or running for the [quiet time](Config::with_quiet).
+    pub fn is_converged(&self, now: Instant) -> bool {
+        self.converges_at().is_some_and(|at| at <= now)
+    }
+
+    /// Returns when the graph counts as converged if nothing happens before; `None` while a vertex
+    /// is dirty, waits, runs or fails.
+    pub fn converges_at(&self) -> Option<Instant> {
+        self.quiet_since?.checked_add(self.config.quiet)
+    }
+
+    /// True if the vertex has not been dirty or running for the quiet time. Asked of all vertices
+    /// of a part, it says whether the part is converged.
+    pub fn is_vertex_converged(&self, now: Instant, vertex: VertexId) -> bool {
+        let slot = self.slots.get(vertex.0 as usize);
+        let since = slot.and_then(|it| it.settled_since);
+        since
+            .and_then(|it| it.checked_add(self.config.quiet))
+            .is_some_and(|at| at <= now)
+    }
+
+    /// Returns the graph that is running.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+}

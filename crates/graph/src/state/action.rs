@@ -1,0 +1,70 @@
+//! What the driver has to do.
+
+use std::sync::Arc;
+
+#[cfg(doc)]
+use crate::State;
+use crate::VertexId;
+
+/// The number of a run, from 1 in the order of their start. A replacement does not change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(pub(crate) u64);
+
+/// What a run found or did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// All is as declared: nothing was changed.
+    InPlace,
+    /// Something was changed, and now all is as declared.
+    Changed,
+    /// Something is not as declared, and was left so because [`Context::apply`] is false.
+    WouldChange,
+}
+
+/// What a run is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// True if the run may change something.
+    pub apply: bool,
+    /// The number of refreshes pending when the run began. If it is not 0, and `apply` is true, the
+    /// vertex acts even if all is as declared.
+    pub refreshes: u32,
+    /// True if the vertex left the graph, and what it made is to be undone.
+    pub reverse: bool,
+}
+
+/// What the journal keeps of a vertex, by its name. The default is no record at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// The number of refreshes that no successful run has consumed.
+    pub refreshes: u32,
+    /// True while a run may have changed something of which no other vertex is notified yet.
+    pub intent: bool,
+}
+
+/// The driver's next action. Each is answered by an input. A driver has to know every action, so
+/// the list is exhaustive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Watch the vertex. Then call [`State::handle_ready`].
+    Watch {
+        /// The vertex.
+        vertex: VertexId,
+    },
+    /// Run the vertex. Then call [`State::handle_done`], whatever the result. One run may come
+    /// twice: to check, and, once it is recorded that something will change, to apply.
+    Run {
+        /// The run.
+        run: RunId,
+        /// The vertex.
+        vertex: VertexId,
+        /// What to do.
+        context: Context,
+    },
+    /// Write the records in one transaction. Then call [`State::handle_persisted`]. There is one
+    /// such action at a time.
+    Persist {
+        /// The records by the names of their vertices. A default one is to be deleted.
+        records: Vec<(Arc<str>, Record)>,
+    },
+}

@@ -1,0 +1,414 @@
+//! The model: the promises of the contract, and nothing of how they are kept.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trueup_reconcile::ErrorClass;
+
+use super::Edge;
+use super::world::{NAMES, Shape, verdict};
+use crate::state::{Context, Record, RunId, State, Verdict};
+
+#[derive(Clone)]
+pub(super) struct Model {
+    shape: Shape,
+    pub(super) vertices: [Promise; 4],
+    /// More than this would be runs without end.
+    runs: u32,
+}
+
+/// What is promised of a vertex.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Promise {
+    present: bool,
+    /// It is not as declared.
+    drifted: bool,
+    due: bool,
+    /// Failures since the last success, or since something new came.
+    failures: u8,
+    halted: bool,
+    run: Option<Run>,
+    /// The run that undoes it.
+    reversal: Option<RunId>,
+    leaving: bool,
+    reversal_halted: bool,
+    /// The least and the largest number of refreshes that no successful run has consumed.
+    owed: (u32, u32),
+    /// It has changed something, or may have, of which nobody was notified.
+    untold: (bool, bool),
+    /// Those that it notified before it left, if the record is not written yet.
+    unsafely_told: [bool; 4],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    id: RunId,
+    context: Context,
+    phase: Phase,
+    owed: (u32, u32),
+}
+
+impl std::hash::Hash for Run {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        let Context {
+            apply, refreshes, ..
+        } = self.context;
+        (apply, refreshes, self.phase, self.owed).hash(hasher);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Running,
+    /// It found that something is to be changed.
+    Between,
+    /// It has succeeded, and may have to be recorded. With true it has changed something; and with
+    /// those that it notified then.
+    Succeeded(bool, [bool; 4]),
+}
+
+impl Model {
+    pub(super) fn new(shape: &Shape) -> Self {
+        let promise = |at| Promise {
+            present: at < shape.vertices,
+            due: at < shape.vertices,
+            drifted: at == 0,
+            ..Promise::default()
+        };
+        Model {
+            shape: shape.clone(),
+            vertices: std::array::from_fn(promise),
+            runs: 0,
+        }
+    }
+
+    pub(super) fn runs(&self) -> u32 {
+        self.runs
+    }
+
+    fn edges(&self) -> impl Iterator<Item = (usize, usize, Edge)> + Clone {
+        let is_there = |it: usize| self.vertices[it].present;
+        let edges = self.shape.edges.iter().copied();
+        edges.filter(move |it| is_there(it.0) && is_there(it.1))
+    }
+
+    fn ancestors(&self, vertex: usize) -> Vec<usize> {
+        // Parents have lower numbers.
+        let mut found = vec![vertex];
+        for at in (0..vertex).rev() {
+            if self
+                .edges()
+                .any(|(one, other, _)| one == at && found.contains(&other))
+            {
+                found.push(at);
+            }
+        }
+        found.split_off(1)
+    }
+
+    fn descendants(&self, vertex: usize) -> impl Iterator<Item = usize> {
+        (vertex + 1..4).filter(move |&it| self.ancestors(it).contains(&vertex))
+    }
+
+    pub(super) fn running(&self) -> impl Iterator<Item = (usize, bool, Context)> {
+        let each = self.vertices.iter().enumerate();
+        each.flat_map(|(at, it)| {
+            let run = it.run.filter(|run| run.phase == Phase::Running);
+            let reversal = it.reversal.map(|_| Context {
+                apply: true,
+                refreshes: 0,
+                reverse: true,
+            });
+            let run = run.map(|run| (at, false, run.context));
+            run.into_iter().chain(reversal.map(|it| (at, true, it)))
+        })
+    }
+
+    /// A run begins, or begins to apply.
+    pub(super) fn run(&mut self, at: usize, id: RunId, context: Context) {
+        if context.reverse {
+            return self.reverse(at, id);
+        }
+        let promise = &mut self.vertices[at];
+        assert!(
+            promise.present && promise.reversal.is_none(),
+            "{at} has left"
+        );
+        let (least, most) = promise.owed;
+        let range = least..=most;
+        assert!(
+            range.contains(&context.refreshes),
+            "{at}: {} of {range:?}",
+            context.refreshes
+        );
+        if let Some(run) = &mut promise.run {
+            assert!(
+                run.id == id && run.phase == Phase::Between && context.apply,
+                "{at} runs twice"
+            );
+            (run.phase, run.context, run.owed) = (Phase::Running, context, promise.owed);
+            promise.due = false;
+            return self.check_order(at);
+        }
+        assert!(promise.due, "{at}: a surplus run");
+        self.check_order(at);
+        self.begin(at);
+        let promise = &mut self.vertices[at];
+        promise.due = false;
+        let (phase, owed) = (Phase::Running, promise.owed);
+        promise.run = Some(Run {
+            id,
+            context,
+            phase,
+            owed,
+        });
+    }
+
+    fn check_order(&self, at: usize) {
+        for ancestor in self.ancestors(at) {
+            let it = &self.vertices[ancestor];
+            assert!(!it.due && it.run.is_none(), "{at} runs before {ancestor}");
+        }
+    }
+
+    fn reverse(&mut self, at: usize, id: RunId) {
+        let promise = &self.vertices[at];
+        assert!(promise.leaving && promise.run.is_none() && promise.reversal.is_none());
+        for (_, child, _) in self.shape.edges.iter().filter(|it| it.0 == at) {
+            let it = &self.vertices[*child];
+            let is_over = !it.present || !it.due && it.run.is_none();
+            assert!(
+                is_over && !it.leaving,
+                "{at} is undone while {child} may need it"
+            );
+        }
+        self.begin(at);
+        self.vertices[at].reversal = Some(id);
+    }
+
+    /// Checks what runs at once.
+    fn begin(&mut self, at: usize) {
+        self.runs += 1;
+        assert!(self.runs < 60, "runs without end");
+        let is_active = |it: &Promise| it.run.is_some() || it.reversal.is_some();
+        let active: Vec<_> = (0..4).filter(|&it| is_active(&self.vertices[it])).collect();
+        assert!(
+            active.len() < self.shape.workers,
+            "more than there are workers"
+        );
+        for id in self.shape.semaphores[at] {
+            let holders = active
+                .iter()
+                .filter(|&&it| self.shape.semaphores[it].contains(id));
+            assert!(
+                holders.count() < if *id == "a" { 1 } else { 2 },
+                "semaphore {id}"
+            );
+        }
+    }
+
+    pub(super) fn succeed(&mut self, at: usize, reverse: bool) -> (RunId, Verdict) {
+        let notified = self.edges().filter(|it| it.0 == at && it.2 == Edge::Notify);
+        let notified: Vec<_> = notified.map(|it| it.1).collect();
+        let promise = &mut self.vertices[at];
+        if let (true, Some(id)) = (reverse, promise.reversal.take()) {
+            promise.leaving = false;
+            if promise.present {
+                return (id, Verdict::Changed);
+            }
+            // It is made anew if it comes again: nothing is to be refreshed.
+            for run in self.vertices.iter_mut().filter_map(|it| it.run.as_mut()) {
+                if let Phase::Succeeded(_, notified) = &mut run.phase {
+                    notified[at] = false;
+                }
+            }
+            return (id, Verdict::Changed);
+        }
+        let drifted = promise.drifted;
+        let told = std::array::from_fn(|it| notified.contains(&it));
+        let run = promise.run.as_mut().unwrap();
+        if !run.context.apply && drifted {
+            run.phase = Phase::Between;
+            return (run.id, Verdict::WouldChange);
+        }
+        let changed = run.context.apply && (drifted || run.context.refreshes > 0);
+        run.phase = Phase::Succeeded(changed, told);
+        (promise.drifted, promise.failures, promise.halted) = (false, 0, false);
+        (promise.run.unwrap().id, verdict(changed))
+    }
+
+    pub(super) fn fail(
+        &mut self,
+        at: usize,
+        reverse: bool,
+        class: ErrorClass,
+        effect: bool,
+    ) -> RunId {
+        let promise = &mut self.vertices[at];
+        if let (true, Some(id)) = (reverse, promise.reversal.take()) {
+            promise.reversal_halted |= class.is_permanent();
+            // What is back makes again what could not be undone.
+            promise.leaving &= !promise.present;
+            return id;
+        }
+        let run = promise.run.take().unwrap();
+        if run.context.apply {
+            promise.untold.1 = true;
+        }
+        if effect {
+            promise.untold.0 |= promise.drifted || run.context.refreshes > 0;
+            promise.drifted = false;
+        }
+        promise.failures += 1;
+        promise.halted = !promise.due && (class.is_permanent() || promise.failures > 1);
+        if promise.due {
+            promise.failures = 1;
+        }
+        promise.due |= promise.present;
+        run.id
+    }
+
+    pub(super) fn drift(&mut self, at: usize) {
+        self.vertices[at].drifted = true;
+        self.touch(at);
+    }
+
+    fn touch(&mut self, at: usize) {
+        let descendants: Vec<_> = self.descendants(at).collect();
+        for it in [at].into_iter().chain(descendants) {
+            self.vertices[it].due = true;
+        }
+        let promise = &mut self.vertices[at];
+        (promise.failures, promise.halted) = match promise.run {
+            Some(_) => (promise.failures, promise.halted),
+            None => (if promise.halted { 0 } else { promise.failures }, false),
+        };
+    }
+
+    pub(super) fn remove(&mut self, at: usize) {
+        if let Some(run) = &mut self.vertices[at].run
+            && let Phase::Succeeded(changed, notified) = run.phase
+        {
+            // Nobody waits for its record any more. A kill before it is written loses it.
+            run.phase = Phase::Succeeded(false, [false; 4]);
+            self.vertices[at].unsafely_told = notified;
+            self.tell(at, changed, notified);
+        }
+        let promise = &mut self.vertices[at];
+        (promise.present, promise.due, promise.leaving) = (false, false, true);
+        (promise.halted, promise.reversal_halted) = (false, false);
+    }
+
+    pub(super) fn add(&mut self, at: usize) {
+        let promise = &mut self.vertices[at];
+        promise.present = true;
+        promise.reversal_halted = false;
+        promise.leaving = promise.reversal.is_some();
+        // It may be gone, with its refreshes, or not yet.
+        promise.owed.0 = 0;
+        promise.untold.0 = false;
+        self.drift(at);
+    }
+
+    pub(super) fn set_present(&mut self, present: [bool; 4]) {
+        debug_assert!((0..4).all(|at| self.vertices[at].present == present[at]));
+    }
+
+    /// Takes note of runs that have ended in the state machine.
+    pub(super) fn follow(&mut self, state: &State) {
+        for at in 0..4 {
+            let Some(run) = self.vertices[at].run else {
+                continue;
+            };
+            if run.phase == Phase::Running || state.runs.iter().any(|it| it.id == run.id) {
+                continue;
+            }
+            self.vertices[at].run = None;
+            self.vertices[at].unsafely_told = [false; 4];
+            let Phase::Succeeded(changed, notified) = run.phase else {
+                // It was given up.
+                let promise = &mut self.vertices[at];
+                promise.due = promise.present;
+                continue;
+            };
+            let owed = &mut self.vertices[at].owed;
+            *owed = (owed.0.saturating_sub(run.owed.0), owed.1 - run.owed.1);
+            self.tell(at, changed, notified);
+            let children: Vec<_> = self.edges().filter(|it| it.0 == at).collect();
+            for (_, child, _) in children {
+                let promise = &mut self.vertices[child];
+                if std::mem::take(&mut promise.halted) {
+                    promise.failures = 0;
+                }
+            }
+        }
+    }
+
+    /// Counts the refreshes that follow from a success.
+    fn tell(&mut self, at: usize, changed: bool, notified: [bool; 4]) {
+        let untold = std::mem::take(&mut self.vertices[at].untold);
+        let told = changed || untold.0;
+        for child in (0..4).filter(|&it| notified[it]) {
+            let owed = &mut self.vertices[child].owed;
+            *owed = (
+                owed.0 + u32::from(told),
+                owed.1 + u32::from(told || untold.1),
+            );
+        }
+    }
+
+    pub(super) fn kill(&mut self, effects: bool, journal: &BTreeMap<Arc<str>, Record>) {
+        for told in self.vertices.map(|it| it.unsafely_told) {
+            for at in (0..4).filter(|&it| told[it]) {
+                self.vertices[at].owed.0 = 0;
+            }
+        }
+        for (at, promise) in self.vertices.iter_mut().enumerate() {
+            promise.unsafely_told = [false; 4];
+            if let Some(run) = promise.run.take() {
+                let is_acting = run.phase == Phase::Running && run.context.apply;
+                let acts = promise.drifted || run.context.refreshes > 0;
+                match run.phase {
+                    Phase::Succeeded(changed, _) => promise.untold.0 |= changed,
+                    _ if is_acting && effects && acts => {
+                        promise.untold.0 = true;
+                        promise.drifted = false;
+                    }
+                    _ => {}
+                }
+            }
+            promise.untold.1 |= journal.get(NAMES[at]).is_some_and(|it| it.intent);
+            (promise.reversal, promise.leaving) = (None, false);
+            (promise.failures, promise.halted) = (0, false);
+            promise.due = promise.present;
+        }
+    }
+
+    /// True if a vertex, or one before it, has failed for good.
+    pub(super) fn is_held(&self, at: usize) -> bool {
+        let mut all = self.ancestors(at).into_iter().chain([at]);
+        all.any(|it| self.vertices[it].halted)
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.vertices.iter().all(|it| !it.due && !it.leaving)
+    }
+
+    pub(super) fn check_rest(&self) {
+        for (at, promise) in self.vertices.iter().enumerate() {
+            let is_held = promise.present && self.is_held(at);
+            assert!(
+                promise.run.is_none() && promise.reversal.is_none(),
+                "{at} runs"
+            );
+            assert!(!promise.due || is_held, "{at} never ran");
+            if promise.present && !is_held {
+                assert!(!promise.drifted, "{at} is not as declared");
+                assert_eq!(promise.owed.0, 0, "{at}: a refresh was lost");
+            }
+        }
+        let is_held = (0..4).any(|at| self.is_held(at) || self.vertices[at].reversal_halted);
+        let leaving = self.vertices.iter().any(|it| it.leaving);
+        assert!(!leaving || is_held, "one that left is not reversed");
+    }
+}

@@ -1,0 +1,333 @@
+//! The state machine, its surroundings, and the events that may come.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::ErrorClass;
+
+use super::Edge;
+use super::model::Model;
+use crate::state::{Action, Record, State, Verdict};
+use crate::{Config, Graph, Vertex};
+
+pub(super) const NAMES: [&str; 4] = ["v0", "v1", "v2", "v3"];
+
+/// How often something may happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    pub(super) events: u8,
+    pub(super) failures: u8,
+    pub(super) pauses: u8,
+    pub(super) kills: u8,
+    pub(super) replacements: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) vertices: usize,
+    pub(super) edges: Vec<(usize, usize, Edge)>,
+    pub(super) semaphores: Vec<&'static [&'static str]>,
+    pub(super) workers: usize,
+    pub(super) budget: Budget,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    /// The run of a vertex ends, or, with true, the one that reverses it.
+    Success(usize, bool),
+    /// The run fails, with true after it had changed something.
+    Failure(usize, bool, ErrorClass, bool),
+    Persisted(bool),
+    Time,
+    /// Something changes a vertex.
+    Drift(usize),
+    Pause,
+    Resume,
+    /// What runs has had its effect; what is being written is durable.
+    Kill(bool, bool),
+    Change(usize),
+    Remove(usize),
+    Add(usize),
+}
+
+#[derive(Clone)]
+pub(super) struct World<'a> {
+    pub(super) shape: &'a Shape,
+    pub(super) state: State,
+    pub(super) model: Model,
+    pub(super) journal: BTreeMap<Arc<str>, Record>,
+    pub(super) writing: Option<Vec<(Arc<str>, Record)>>,
+    pub(super) now: Instant,
+    pub(super) paused: bool,
+    pub(super) budget: Budget,
+    pub(super) revisions: [u64; 4],
+    pub(super) present: [bool; 4],
+    /// What has happened, for the message of a failed check.
+    trail: Vec<Event>,
+}
+
+fn start() -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(Instant::now)
+}
+
+impl Shape {
+    pub(super) fn graph(&self, present: [bool; 4], revisions: [u64; 4]) -> Graph {
+        let vertices = (0..self.vertices).filter(|&at| present[at]).map(|at| {
+            let vertex = Vertex::new(NAMES[at])
+                .with_revision(revisions[at])
+                .with_retry(1, Duration::from_secs(1));
+            let count = |id| if id == "a" { 1 } else { 2 };
+            let ids = self.semaphores[at].iter();
+            let vertex = ids.fold(vertex, |it, id| it.with_semaphore(id, count(*id)));
+            let edges = self.edges.iter().filter(|it| it.1 == at && present[it.0]);
+            edges.fold(vertex, |it, (parent, _, edge)| match edge {
+                Edge::Notify => it.refreshed_by(NAMES[*parent]),
+                _ => it.after(NAMES[*parent]),
+            })
+        });
+        Graph::new(vertices).unwrap()
+    }
+
+    fn config(&self) -> Config {
+        Config::new(NonZeroUsize::new(self.workers).unwrap())
+    }
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(shape: &'a Shape) -> Self {
+        let present = std::array::from_fn(|at| at < shape.vertices);
+        let graph = shape.graph(present, [0; 4]);
+        let mut world = World {
+            state: State::new(shape.config(), graph, [], start()),
+            model: Model::new(shape),
+            journal: BTreeMap::new(),
+            writing: None,
+            now: start(),
+            paused: false,
+            budget: shape.budget,
+            revisions: [0; 4],
+            present,
+            trail: Vec::new(),
+            shape,
+        };
+        world.drive();
+        world
+    }
+
+    /// Returns what may happen next.
+    pub(super) fn events(&self) -> Vec<Event> {
+        let mut events = self.work();
+        let Budget {
+            events: drifts,
+            failures,
+            pauses,
+            kills,
+            replacements,
+        } = self.budget;
+        if failures > 0 {
+            for (vertex, reverse, context) in self.model.running() {
+                let fail = |class, effect| Event::Failure(vertex, reverse, class, effect);
+                events.push(fail(ErrorClass::Busy, false));
+                events.push(fail(ErrorClass::Invalid, false));
+                if context.apply && !reverse {
+                    events.push(fail(ErrorClass::Unknown, true));
+                }
+            }
+            events.extend(self.writing.iter().map(|_| Event::Persisted(false)));
+        }
+        let present = (0..self.shape.vertices).filter(|&at| self.present[at]);
+        if drifts > 0 {
+            events.extend(present.clone().map(Event::Drift));
+        }
+        if pauses > 0 && !self.paused {
+            events.push(Event::Pause);
+        }
+        if self.paused {
+            events.push(Event::Resume);
+        }
+        if kills > 0 {
+            events.extend([Event::Kill(false, false), Event::Kill(true, false)]);
+            if self.writing.is_some() {
+                events.extend([Event::Kill(false, true), Event::Kill(true, true)]);
+            }
+        }
+        if replacements > 0 {
+            events.extend(present.clone().map(Event::Change));
+            events.extend(present.map(Event::Remove));
+            let absent = (0..self.shape.vertices).filter(|&at| !self.present[at]);
+            events.extend(absent.map(Event::Add));
+        }
+        events
+    }
+
+    /// Returns what happens next if nothing comes from outside.
+    fn work(&self) -> Vec<Event> {
+        let runs = self.model.running();
+        let mut work: Vec<_> = runs
+            .map(|(at, reverse, _)| Event::Success(at, reverse))
+            .collect();
+        work.extend(self.writing.iter().map(|_| Event::Persisted(true)));
+        work.extend(self.state.poll_timeout().map(|_| Event::Time));
+        work
+    }
+
+    /// Has an event happen. If a check fails, tells how it came to it.
+    pub(super) fn event(&mut self, event: Event) {
+        self.trail.push(event);
+        let trail = self.trail.clone();
+        let check = std::panic::AssertUnwindSafe(|| {
+            self.try_event(event);
+            if !self.paused && self.work().is_empty() {
+                self.check_rest();
+            }
+        });
+        if let Err(panic) = std::panic::catch_unwind(check) {
+            eprintln!("{trail:?}\n{:?}", self.shape);
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    fn try_event(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Success(vertex, reverse) => {
+                let (run, verdict) = self.model.succeed(vertex, reverse);
+                self.state.handle_done(now, run, Ok(verdict));
+            }
+            Event::Failure(vertex, reverse, class, effect) => {
+                self.budget.failures -= 1;
+                let run = self.model.fail(vertex, reverse, class, effect);
+                self.state.handle_done(now, run, Err(class));
+            }
+            Event::Persisted(is_durable) => {
+                self.budget.failures -= u8::from(!is_durable);
+                self.persisted(is_durable);
+            }
+            Event::Time => self.now = self.state.poll_timeout().unwrap().max(now),
+            Event::Drift(vertex) => {
+                self.budget.events -= 1;
+                self.model.drift(vertex);
+                let id = self.state.graph().find(NAMES[vertex]).unwrap();
+                self.state.handle_event(now, id);
+            }
+            Event::Pause => {
+                self.budget.pauses -= 1;
+                self.paused = true;
+                self.state.handle_pause(now);
+            }
+            Event::Resume => {
+                self.paused = false;
+                self.state.handle_resume();
+            }
+            Event::Kill(effects, durable) => self.kill(effects, durable),
+            Event::Change(vertex) => {
+                self.revisions[vertex] += 1;
+                self.model.drift(vertex);
+                self.replace();
+            }
+            Event::Remove(vertex) => {
+                self.present[vertex] = false;
+                self.model.remove(vertex);
+                self.replace();
+            }
+            Event::Add(vertex) => {
+                self.present[vertex] = true;
+                self.model.add(vertex);
+                self.replace();
+            }
+        }
+        self.model.follow(&self.state);
+        self.drive();
+    }
+
+    fn replace(&mut self) {
+        self.budget.replacements -= 1;
+        self.model.set_present(self.present);
+        let graph = self.shape.graph(self.present, self.revisions);
+        self.state.replace(self.now, graph).unwrap();
+    }
+
+    fn persisted(&mut self, is_durable: bool) {
+        let records = self.writing.take().unwrap();
+        if is_durable {
+            for (name, record) in records {
+                match record == Record::default() {
+                    true => self.journal.remove(&name),
+                    false => self.journal.insert(name, record),
+                };
+            }
+        }
+        self.state.handle_persisted(self.now, is_durable);
+        self.model.follow(&self.state);
+    }
+
+    fn kill(&mut self, effects: bool, durable: bool) {
+        self.budget.kills -= 1;
+        if durable {
+            self.persisted(true);
+        }
+        self.writing = None;
+        self.paused = false;
+        self.model.kill(effects, &self.journal);
+        let graph = self.shape.graph(self.present, self.revisions);
+        let records = self.journal.clone();
+        self.state = State::new(self.shape.config(), graph, records, self.now);
+    }
+
+    /// Does what the state machine asks for.
+    fn drive(&mut self) {
+        while let Some(action) = self.state.poll_action(self.now) {
+            self.model.follow(&self.state);
+            match action {
+                Action::Watch { vertex } => self.state.handle_ready(self.now, vertex),
+                Action::Run {
+                    run,
+                    vertex,
+                    context,
+                } => {
+                    assert!(!self.paused, "a run while paused");
+                    let name = self.state.graph().vertex(vertex).unwrap().name();
+                    let at = NAMES.iter().position(|it| *it == name).unwrap();
+                    self.model.run(at, run, context);
+                }
+                Action::Persist { records } => {
+                    assert!(self.writing.is_none(), "one after the other");
+                    self.writing = Some(records);
+                }
+            }
+        }
+        self.model.follow(&self.state);
+        if self.state.is_quiesced() {
+            assert!(self.model.running().next().is_none(), "quiesced, and runs");
+        }
+    }
+
+    /// Checks that all is as it should be once nothing more happens by itself.
+    fn check_rest(&self) {
+        self.model.check_rest();
+        for (name, record) in &self.journal {
+            let at = NAMES.iter().position(|it| **it == **name).unwrap();
+            let is_over = !self.present[at] || self.model.is_held(at);
+            assert!(is_over, "{name}: {record:?} stays in the journal");
+        }
+        let is_held = (0..self.shape.vertices).any(|at| self.model.is_held(at));
+        let later = self.now + Duration::from_secs(1);
+        let is_settled = self.model.is_settled();
+        assert_eq!(
+            self.state.is_converged(later),
+            is_settled,
+            "held: {is_held}"
+        );
+    }
+}
+
+pub(super) fn verdict(changed: bool) -> Verdict {
+    if changed {
+        Verdict::Changed
+    } else {
+        Verdict::InPlace
+    }
+}

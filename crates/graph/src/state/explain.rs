@@ -1,0 +1,257 @@
+//! Why a vertex does what it does.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::ErrorClass;
+
+use super::{State, Verdict};
+use crate::VertexId;
+
+/// Why a vertex is dirty, or was dirty last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// It has not run since the start, or since it was added.
+    #[default]
+    New,
+    /// An event.
+    Event,
+    /// Its poll interval is over.
+    Poll,
+    /// This parent is dirty, or has run.
+    Parent(VertexId),
+    /// Its last run failed.
+    Retry,
+    /// Its settings were replaced.
+    Replaced,
+    /// It left the graph, and is to be reversed.
+    Removed,
+    /// A pause or a replacement came before it applied.
+    Interrupted,
+}
+
+/// What keeps a dirty vertex from running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wait {
+    /// Its watch is not ready.
+    Watch,
+    /// These parents run first.
+    Parents(Vec<String>),
+    /// It is skipped because these ancestors failed.
+    FailedAncestors(Vec<String>),
+    /// It failed for good, and waits for an event, a run of a parent, or a replacement.
+    Event,
+    /// It is tried again, or its rate allows a run, in so much time.
+    Time(Duration),
+    /// A semaphore that these vertices hold.
+    Semaphore {
+        /// The semaphore.
+        id: String,
+        /// The vertices that run and hold it.
+        holders: Vec<String>,
+    },
+    /// A worker.
+    Worker,
+    /// The end of a pause.
+    Pause,
+    /// The journal, while the vertex runs.
+    Journal,
+}
+
+/// The state of a vertex and the reasons for it. Its text is one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The name.
+    pub name: String,
+    /// Why it is dirty; `None` if it is not.
+    pub cause: Option<Cause>,
+    /// The name of the parent, if that is the cause.
+    pub upstream: Option<String>,
+    /// True if it runs.
+    pub running: bool,
+    /// What it waits for: nothing if it is not dirty.
+    pub waits: Vec<Wait>,
+    /// The number of refreshes that are pending.
+    pub refreshes: u32,
+    /// The number of runs that failed since the last success.
+    pub attempts: u32,
+    /// The result of the last run that ended.
+    pub last: Option<Result<Verdict, ErrorClass>>,
+    /// True if it left the graph.
+    pub reversal: bool,
+}
+
+impl State {
+    /// Explains a vertex; `None` if the graph has no such. Takes time linear in its ancestors that
+    /// are unsettled.
+    pub fn explain(&self, now: Instant, vertex: VertexId) -> Option<Explanation> {
+        let slot = self.slots.get(vertex.0 as usize)?;
+        let is_waiting = slot.dirty && !slot.running;
+        let cause = slot.dirty.then_some(slot.cause);
+        let upstream = match cause {
+            Some(Cause::Parent(parent)) => Some(self.text(parent.0)),
+            _ => None,
+        };
+        let by_journal =
+            |it: &&super::Run| matches!(it.stage, super::Stage::Intent | super::Stage::Commit);
+        let run = self.runs.iter().find(|run| run.vertex == vertex.0);
+        let waits = match run.filter(by_journal) {
+            Some(_) => vec![Wait::Journal],
+            None if is_waiting => self.waits(now, vertex.0),
+            None => Vec::new(),
+        };
+        Some(Explanation {
+            name: self.text(vertex.0),
+            cause,
+            upstream,
+            running: slot.running,
+            waits,
+            refreshes: slot.pending,
+            attempts: slot.attempts,
+            last: slot.last,
+            reversal: self.graph.is_reversal(vertex),
+        })
+    }
+
+    fn text(&self, vertex: u32) -> String {
+        self.graph.name(vertex).to_string()
+    }
+
+    fn waits(&self, now: Instant, vertex: u32) -> Vec<Wait> {
+        let slot = &self.slots[vertex as usize];
+        let mut waits = Vec::new();
+        let parents = self.graph.parents.of(vertex).iter();
+        let parents = parents.filter(|&&it| self.slots[it as usize].is_unsettled());
+        let parents: Vec<_> = parents.map(|&it| self.text(it)).collect();
+        if !parents.is_empty() {
+            waits.push(Wait::Parents(parents));
+            waits.extend(self.failed_ancestors(vertex));
+        }
+        if !slot.watched {
+            waits.push(Wait::Watch);
+        }
+        if slot.halted {
+            waits.push(Wait::Event);
+        }
+        if let Some(at) = slot.timer {
+            waits.push(Wait::Time(at.saturating_duration_since(now)));
+        }
+        if slot.ticket > 0 && !slot.granted {
+            waits.extend(self.graph.holds.of(vertex).iter().map(|&id| self.held(id)));
+        }
+        if self.paused {
+            waits.push(Wait::Pause);
+        }
+        if waits.is_empty() {
+            waits.push(Wait::Worker);
+        }
+        waits
+    }
+
+    fn held(&self, id: u32) -> Wait {
+        let holders = self.runs.iter().filter(|run| run.semaphores.contains(&id));
+        Wait::Semaphore {
+            id: self.semaphores.id(id).to_owned(),
+            holders: holders.map(|run| self.text(run.vertex)).collect(),
+        }
+    }
+
+    fn failed_ancestors(&self, vertex: u32) -> Option<Wait> {
+        let (mut stack, mut seen) = (vec![vertex], BTreeSet::new());
+        let mut failed = BTreeSet::new();
+        while let Some(at) = stack.pop() {
+            for &parent in self.graph.parents.of(at) {
+                let slot = &self.slots[parent as usize];
+                if slot.is_unsettled() && seen.insert(parent) {
+                    stack.push(parent);
+                    if slot.attempts > 0 {
+                        failed.insert(self.text(parent));
+                    }
+                }
+            }
+        }
+        (!failed.is_empty()).then(|| Wait::FailedAncestors(failed.into_iter().collect()))
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name)?;
+        if self.reversal {
+            f.write_str("to be reversed, ")?;
+        }
+        match (self.running, self.cause) {
+            (true, _) => f.write_str("running")?,
+            (false, Some(_)) => f.write_str("dirty")?,
+            (false, None) => f.write_str("settled")?,
+        }
+        match (self.cause, &self.upstream) {
+            (Some(_), Some(parent)) => write!(f, " because of {parent}")?,
+            (Some(cause), None) => write!(f, " ({cause})")?,
+            (None, _) => {}
+        }
+        for wait in &self.waits {
+            write!(f, "; {wait}")?;
+        }
+        if self.refreshes > 0 {
+            write!(f, "; {} refreshes pending", self.refreshes)?;
+        }
+        match self.last {
+            None => f.write_str("; has not run"),
+            Some(Ok(Verdict::InPlace)) => f.write_str("; last run: in place"),
+            Some(Ok(Verdict::Changed)) => f.write_str("; last run: changed"),
+            Some(Ok(Verdict::WouldChange)) => f.write_str("; last run: would change"),
+            Some(Err(class)) => {
+                write!(
+                    f,
+                    "; last run: failed ({class}), {} in a row",
+                    self.attempts
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cause::New => "new",
+            Cause::Event => "event",
+            Cause::Poll => "poll",
+            Cause::Parent(_) => "parent",
+            Cause::Retry => "failed",
+            Cause::Replaced => "replaced",
+            Cause::Removed => "removed",
+            Cause::Interrupted => "interrupted",
+        })
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wait::Watch => f.write_str("waits for its watch"),
+            Wait::Parents(names) => write!(f, "waits for {}", names.join(", ")),
+            Wait::FailedAncestors(names) => {
+                write!(f, "skipped because {} failed", names.join(", "))
+            }
+            Wait::Event => f.write_str("failed for good, waits for an event"),
+            Wait::Time(time) => write!(f, "waits for {time:?}"),
+            Wait::Semaphore { id, holders } => match holders.is_empty() {
+                true => write!(f, "waits its turn for semaphore {id}"),
+                false => write!(
+                    f,
+                    "waits for semaphore {id}, held by {}",
+                    holders.join(", ")
+                ),
+            },
+            Wait::Worker => f.write_str("waits for a worker"),
+            Wait::Pause => f.write_str("paused"),
+            Wait::Journal => f.write_str("waits for the journal"),
+        }
+    }
+}

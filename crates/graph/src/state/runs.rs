@@ -1,0 +1,263 @@
+//! From the start of a run to its end, and the records on the way.
+//!
+//! A vertex that notifies no other applies at once. One that does first *checks*. If it would
+//! change something, its *intent* is recorded before it *applies*; afterwards one transaction, the
+//! *commit*, takes the intent back and counts the refreshes of those that it notifies. After a
+//! crash in between the intent is still there, and the next run notifies in any case.
+
+use std::time::Instant;
+
+use trueup_reconcile::ErrorClass;
+
+use super::{Action, Cause, Context, Record, Run, RunId, Stage, State, Verdict};
+use crate::VertexId;
+
+impl State {
+    /// Begins the run of a vertex that was taken out of the queue. There is no action yet if its
+    /// intent is to be recorded first.
+    pub(super) fn start(&mut self, now: Instant, vertex: u32) -> Option<Action> {
+        self.take_token(now, vertex);
+        let declared = &self.graph.vertices[vertex as usize];
+        let slot = &mut self.slots[vertex as usize];
+        (slot.dirty, slot.running) = (false, true);
+        (slot.ticket, slot.granted, slot.not_before) = (0, false, None);
+        let reverse = vertex as usize >= self.graph.own;
+        let refreshes = if reverse { 0 } else { slot.pending };
+        let is_recorded = slot.intent || !self.graph.notifies(vertex);
+        let (stage, apply) = match (declared.noop, is_recorded, refreshes) {
+            (true, ..) => (Stage::Check, false),
+            (_, true, _) => (Stage::Apply, true),
+            (_, _, 0) => (Stage::Check, false),
+            _ => (Stage::Intent, true),
+        };
+        self.last_run += 1;
+        let id = RunId(self.last_run);
+        let context = Context {
+            apply,
+            refreshes,
+            reverse,
+        };
+        self.runs.push(Run {
+            id,
+            vertex,
+            stage,
+            context,
+            stale: false,
+            verdict: Verdict::InPlace,
+            semaphores: self.graph.holds.of(vertex).to_vec(),
+        });
+        if stage == Stage::Intent {
+            self.record_intent(self.runs.len() - 1);
+            return None;
+        }
+        Some(Action::Run {
+            run: id,
+            vertex: VertexId(vertex),
+            context,
+        })
+    }
+
+    fn record_intent(&mut self, index: usize) {
+        let run = &mut self.runs[index];
+        run.stage = Stage::Intent;
+        let (id, vertex) = (run.id, run.vertex);
+        self.slots[vertex as usize].intent = true;
+        self.save(vertex);
+        self.waiting.push(id);
+    }
+
+    /// True if a run that has waited may still apply. If not, it begins anew later.
+    fn may_apply(&self, run: &Run) -> bool {
+        !self.paused && !run.stale && self.slots[run.vertex as usize].blocked == 0
+    }
+
+    /// Begins to apply.
+    pub(super) fn apply(&mut self, now: Instant, id: RunId) -> Option<Action> {
+        let index = self.runs.iter().position(|run| run.id == id)?;
+        if !self.may_apply(&self.runs[index]) {
+            self.give_up(now, id);
+            return None;
+        }
+        let run = &mut self.runs[index];
+        // It sees what has happened up to now.
+        let slot = &mut self.slots[run.vertex as usize];
+        slot.dirty = false;
+        run.context.refreshes = slot.pending;
+        run.stage = Stage::Apply;
+        run.context.apply = true;
+        Some(Action::Run {
+            run: id,
+            vertex: VertexId(run.vertex),
+            context: run.context,
+        })
+    }
+
+    /// Takes the result of a run that checked or applied.
+    pub(super) fn finish(
+        &mut self,
+        now: Instant,
+        index: usize,
+        result: Result<Verdict, ErrorClass>,
+    ) {
+        let Run {
+            vertex,
+            stage,
+            context,
+            ..
+        } = self.runs[index];
+        let slot = &mut self.slots[vertex as usize];
+        let is_noop = self.graph.vertices[vertex as usize].noop && !context.apply;
+        let verdict = match result {
+            Ok(verdict) => verdict,
+            Err(ErrorClass::DoneAlready) => Verdict::InPlace,
+            Err(class) => {
+                // It may have changed something before it failed.
+                slot.doubt |= stage == Stage::Apply && slot.intent;
+                return self.fail(now, index, class);
+            }
+        };
+        self.runs[index].verdict = verdict;
+        match (stage, verdict) {
+            (Stage::Check, _) if is_noop => self.complete(now, index),
+            (Stage::Check, Verdict::WouldChange) if !self.may_apply(&self.runs[index]) => {
+                let id = self.runs[index].id;
+                self.give_up(now, id);
+            }
+            (Stage::Check, Verdict::WouldChange) => self.record_intent(index),
+            // It was to apply, and did not.
+            (_, Verdict::WouldChange) => self.fail(now, index, ErrorClass::StoredOtherwise),
+            _ => self.commit(now, index),
+        }
+    }
+
+    /// Records what follows from a run that succeeded.
+    fn commit(&mut self, now: Instant, index: usize) {
+        let run = &self.runs[index];
+        let (id, vertex, verdict) = (run.id, run.vertex, run.verdict);
+        let slot = &mut self.slots[vertex as usize];
+        let is_changed = verdict == Verdict::Changed || slot.doubt;
+        let is_recorded = slot.intent || run.context.refreshes > 0;
+        slot.pending -= run.context.refreshes.min(slot.pending);
+        (slot.intent, slot.doubt) = (false, false);
+        let mut must_save = is_recorded;
+        if is_recorded {
+            self.save(vertex);
+        }
+        for at in 0..self.graph.children.of(vertex).len() {
+            let child = self.graph.children.of(vertex)[at];
+            if is_changed && child & 1 == 1 {
+                let pending = &mut self.slots[child as usize >> 1].pending;
+                *pending = pending.saturating_add(1);
+                self.save(child >> 1);
+                must_save = true;
+            }
+        }
+        if must_save {
+            self.runs[index].stage = Stage::Commit;
+            self.waiting.push(id);
+        } else {
+            self.complete(now, index);
+        }
+    }
+
+    /// Goes on with a run that waited for records.
+    pub(super) fn recorded(&mut self, now: Instant, id: RunId) {
+        let Some(index) = self.runs.iter().position(|run| run.id == id) else {
+            return;
+        };
+        match self.runs[index].stage {
+            Stage::Intent => self.to_apply.push_back(id),
+            Stage::Commit => self.complete(now, index),
+            Stage::Check | Stage::Apply => {}
+        }
+    }
+
+    fn complete(&mut self, now: Instant, index: usize) {
+        let run = self.remove(index);
+        let slot = &mut self.slots[run.vertex as usize];
+        slot.last = Some(Ok(run.verdict));
+        slot.attempts = 0;
+        if run.context.reverse {
+            (slot.gone, slot.dirty, slot.pending) = (true, false, 0);
+            let name = self.graph.name(run.vertex).clone();
+            if self.graph.find(&name).is_none() {
+                self.unsaved.insert(name, Record::default());
+            }
+        }
+        if self.slots[run.vertex as usize].dirty {
+            self.enqueue(now, run.vertex);
+        } else {
+            self.settle(now, run.vertex);
+        }
+    }
+
+    fn fail(&mut self, now: Instant, index: usize, class: ErrorClass) {
+        let run = self.remove(index);
+        if run.context.reverse && self.graph.find(self.graph.name(run.vertex)).is_some() {
+            // A vertex of that name is back, and makes again what could not be undone.
+            let slot = &mut self.slots[run.vertex as usize];
+            (slot.gone, slot.dirty) = (true, false);
+            return self.settle(now, run.vertex);
+        }
+        let declared = &self.graph.vertices[run.vertex as usize];
+        let slot = &mut self.slots[run.vertex as usize];
+        slot.last = Some(Err(class));
+        slot.attempts = slot.attempts.saturating_add(1);
+        let is_over = slot.attempts > declared.retries && declared.retries < u32::MAX;
+        if slot.dirty {
+            // An event came meanwhile, and counts as a new beginning; but not without the delay.
+            slot.attempts = 1;
+        } else {
+            slot.halted = class.is_permanent() || is_over;
+            slot.dirty = true;
+            slot.cause = Cause::Retry;
+        }
+        slot.not_before = now.checked_add(declared.delay);
+        if slot.halted {
+            slot.not_before = None;
+        }
+        self.enqueue(now, run.vertex);
+    }
+
+    /// Ends a run that was to apply, and must not any more.
+    pub(super) fn give_up(&mut self, now: Instant, id: RunId) {
+        if let Some(index) = self.runs.iter().position(|run| run.id == id) {
+            let vertex = self.remove(index).vertex;
+            let slot = &mut self.slots[vertex as usize];
+            slot.dirty = true;
+            slot.cause = Cause::Interrupted;
+            self.enqueue(now, vertex);
+        }
+    }
+
+    fn remove(&mut self, index: usize) -> Run {
+        let run = self.runs.remove(index);
+        self.slots[run.vertex as usize].running = false;
+        self.semaphores.release(&run.semaphores);
+        self.grant(run.semaphores.clone());
+        run
+    }
+
+    /// Has the record of a vertex written.
+    pub(super) fn save(&mut self, vertex: u32) {
+        let slot = &self.slots[vertex as usize];
+        let record = Record {
+            refreshes: slot.pending,
+            intent: slot.intent,
+        };
+        self.unsaved.insert(self.graph.name(vertex).clone(), record);
+    }
+
+    /// Begins to write what is unsaved.
+    pub(super) fn persist(&mut self, now: Instant) -> Option<Action> {
+        let is_early = self.persist_at.is_some_and(|at| at > now);
+        if self.unsaved.is_empty() || self.writing.is_some() || is_early {
+            return None;
+        }
+        let records = std::mem::take(&mut self.unsaved);
+        let list = records.iter().map(|(name, record)| (name.clone(), *record));
+        let list = list.collect();
+        self.writing = Some((records, std::mem::take(&mut self.waiting)));
+        Some(Action::Persist { records: list })
+    }
+}

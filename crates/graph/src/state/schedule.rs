@@ -1,0 +1,213 @@
+//! Which vertices are dirty, and which of them may run.
+
+use std::time::Instant;
+
+use super::{Cause, Record, State};
+
+impl State {
+    /// Makes a vertex run because of something new: what failed for good is tried again.
+    pub(super) fn look_again(&mut self, now: Instant, vertex: u32, cause: Cause) {
+        let slot = &mut self.slots[vertex as usize];
+        if slot.halted {
+            (slot.halted, slot.attempts) = (false, 0);
+        }
+        self.mark_dirty(vertex, cause);
+        self.enqueue(now, vertex);
+    }
+
+    /// Makes a vertex and all its descendants dirty. Descendants of an unsettled one are.
+    pub(super) fn mark_dirty(&mut self, vertex: u32, cause: Cause) {
+        let mut stack = vec![(vertex, cause)];
+        while let Some((at, cause)) = stack.pop() {
+            let slot = &mut self.slots[at as usize];
+            if slot.dirty || slot.gone {
+                continue;
+            }
+            slot.dirty = true;
+            slot.cause = cause;
+            if slot.running {
+                continue;
+            }
+            slot.settled_since = None;
+            self.unsettled += 1;
+            self.quiet_since = None;
+            self.set_timer(at, None);
+            for index in 0..self.graph.children.of(at).len() {
+                let child = self.graph.children.of(at)[index] >> 1;
+                self.slots[child as usize].blocked += 1;
+                self.dequeue(child);
+                stack.push((child, Cause::Parent(crate::VertexId(at))));
+            }
+        }
+    }
+
+    /// Takes note that a vertex has run and is no longer dirty: its children may run.
+    pub(super) fn settle(&mut self, now: Instant, vertex: u32) {
+        self.unsettled -= 1;
+        if self.unsettled == 0 {
+            self.quiet_since = Some(now);
+        }
+        self.slots[vertex as usize].settled_since = Some(now);
+        if let Some(poll) = self.graph.vertices[vertex as usize].poll {
+            self.set_timer(vertex, now.checked_add(poll));
+        }
+        for index in 0..self.graph.children.of(vertex).len() {
+            let child = self.graph.children.of(vertex)[index] >> 1;
+            let slot = &mut self.slots[child as usize];
+            slot.blocked -= 1;
+            if slot.halted {
+                // Something is new to it.
+                (slot.halted, slot.attempts) = (false, 0);
+            }
+            self.enqueue(now, child);
+        }
+    }
+
+    /// Has a vertex wait in a queue, if nothing else keeps it from running, or for time.
+    pub(super) fn enqueue(&mut self, now: Instant, vertex: u32) {
+        let slot = &self.slots[vertex as usize];
+        let may_run = slot.dirty && !slot.running && !slot.halted && slot.watched && !slot.gone;
+        if !may_run || slot.blocked > 0 || slot.ticket > 0 {
+            return;
+        }
+        let time = slot.not_before.into_iter().chain(self.next_token(vertex));
+        let time = time.max().filter(|at| *at > now);
+        self.set_timer(vertex, time);
+        if time.is_some() {
+            return;
+        }
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        self.slots[vertex as usize].ticket = ticket;
+        let semaphores = self.graph.holds.of(vertex);
+        if semaphores.is_empty() {
+            self.ready.insert(ticket, vertex);
+        } else {
+            self.semaphores.wait(semaphores, ticket, vertex);
+            self.grant(semaphores.to_vec());
+        }
+    }
+
+    /// Takes a vertex out of its queue, and from it the semaphores that it was granted.
+    pub(super) fn dequeue(&mut self, vertex: u32) {
+        let slot = &mut self.slots[vertex as usize];
+        let ticket = std::mem::take(&mut slot.ticket);
+        if ticket == 0 {
+            return;
+        }
+        let granted = std::mem::take(&mut slot.granted);
+        self.ready.remove(&ticket);
+        let semaphores = self.graph.holds.of(vertex);
+        match granted {
+            true => self.semaphores.release(semaphores),
+            false => self.semaphores.cancel(semaphores, ticket),
+        }
+        self.grant(semaphores.to_vec());
+    }
+
+    /// Gives semaphores to those whose turn it is.
+    pub(super) fn grant(&mut self, mut changed: Vec<u32>) {
+        while let Some(id) = changed.pop() {
+            while let Some((ticket, vertex)) = self.semaphores.next(id) {
+                let semaphores = self.graph.holds.of(vertex);
+                if !self.semaphores.take(semaphores, ticket) {
+                    break;
+                }
+                self.slots[vertex as usize].granted = true;
+                self.ready.insert(ticket, vertex);
+                // Others are first in its other queues now.
+                changed.extend(semaphores);
+            }
+        }
+    }
+
+    /// Returns when the rate of a vertex allows a run, if it has one.
+    pub(super) fn next_token(&self, vertex: u32) -> Option<Instant> {
+        let (every, burst) = self.graph.vertices[vertex as usize].rate?;
+        let full_at = self.full_at.get(&vertex)?;
+        full_at.checked_sub(every.saturating_mul(burst - 1))
+    }
+
+    /// Takes a token, if the vertex has a rate.
+    pub(super) fn take_token(&mut self, now: Instant, vertex: u32) {
+        if let Some((every, _)) = self.graph.vertices[vertex as usize].rate {
+            let full_at = self.full_at.get(&vertex).map_or(now, |at| now.max(*at));
+            let full_at = full_at.checked_add(every).unwrap_or(full_at);
+            self.full_at.insert(vertex, full_at);
+        }
+    }
+
+    pub(super) fn set_timer(&mut self, vertex: u32, at: Option<Instant>) {
+        let timer = &mut self.slots[vertex as usize].timer;
+        if let Some(before) = timer.take() {
+            self.timers.remove(&(before, vertex));
+        }
+        *timer = at;
+        self.timers.extend(at.map(|at| (at, vertex)));
+    }
+
+    pub(super) fn fire_timers(&mut self, now: Instant) {
+        while let Some(&(at, vertex)) = self.timers.first()
+            && at <= now
+        {
+            self.set_timer(vertex, None);
+            self.look_at_time(now, vertex);
+        }
+    }
+
+    /// Goes on with a vertex whose time has come.
+    fn look_at_time(&mut self, now: Instant, vertex: u32) {
+        if !self.slots[vertex as usize].dirty {
+            self.mark_dirty(vertex, Cause::Poll);
+        }
+        self.enqueue(now, vertex);
+    }
+
+    /// Counts all that is unsettled anew, and lets run what may. For a new graph.
+    pub(super) fn count(&mut self, now: Instant) {
+        let order = self.graph.order.clone();
+        self.unsettled = 0;
+        self.slots.iter_mut().for_each(|slot| slot.blocked = 0);
+        for &at in &order {
+            if !self.slots[at as usize].is_unsettled() {
+                continue;
+            }
+            self.unsettled += 1;
+            self.slots[at as usize].settled_since = None;
+            for child in self.graph.children.of(at) {
+                let child = &mut self.slots[*child as usize >> 1];
+                child.blocked += 1;
+                if !child.dirty && !child.gone {
+                    child.dirty = true;
+                    child.cause = Cause::Parent(crate::VertexId(at));
+                }
+            }
+        }
+        self.quiet_since = match self.unsettled {
+            0 => self.quiet_since.or(Some(now)),
+            _ => None,
+        };
+        order.iter().for_each(|&at| self.enqueue(now, at));
+    }
+
+    /// Asks for a watch of a new vertex, if it has one.
+    pub(super) fn watch(&mut self, vertex: u32) {
+        let is_watched = self.graph.vertices[vertex as usize].watched;
+        let is_reversal = vertex as usize >= self.graph.own;
+        if is_watched && !is_reversal {
+            self.to_watch.insert(vertex);
+        } else {
+            self.slots[vertex as usize].watched = true;
+        }
+    }
+
+    /// Gives a new vertex what the journal has of one of its name.
+    pub(super) fn adopt_record(&mut self, vertex: u32) {
+        if let Some(record) = self.unknown.remove(self.graph.name(vertex)) {
+            let Record { refreshes, intent } = record;
+            let slot = &mut self.slots[vertex as usize];
+            slot.pending = refreshes;
+            (slot.intent, slot.doubt) = (intent, intent);
+        }
+    }
+}

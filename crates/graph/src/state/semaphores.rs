@@ -1,0 +1,98 @@
+//! Semaphores, taken all together, in the order of tickets.
+//!
+//! A waiter stands in the queue of each of its semaphores. It takes all of them at once, when it is
+//! first in each queue and each has room. So nobody holds one while it waits for another: what
+//! holds is running or waits for a worker alone. The waiter with the least ticket is first in all
+//! its queues, so somebody goes on once those that hold have ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Run;
+use crate::Graph;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Semaphores(Vec<Semaphore>);
+
+#[derive(Clone, Debug)]
+struct Semaphore {
+    id: Arc<str>,
+    /// Less than 0 after a replacement by a smaller count.
+    free: i64,
+    waiting: BTreeMap<u64, u32>,
+}
+
+impl Semaphores {
+    pub(super) fn new(graph: &Graph) -> Self {
+        let free = |(id, count): &(Arc<str>, u32)| Semaphore {
+            id: id.clone(),
+            free: i64::from(*count),
+            waiting: BTreeMap::new(),
+        };
+        Semaphores(graph.semaphores.iter().map(free).collect())
+    }
+
+    pub(super) fn wait(&mut self, ids: &[u32], ticket: u64, vertex: u32) {
+        for &id in ids {
+            self.0[id as usize].waiting.insert(ticket, vertex);
+        }
+    }
+
+    pub(super) fn cancel(&mut self, ids: &[u32], ticket: u64) {
+        for &id in ids {
+            self.0[id as usize].waiting.remove(&ticket);
+        }
+    }
+
+    /// Returns the first waiter, with its ticket, if there is room.
+    pub(super) fn next(&self, id: u32) -> Option<(u64, u32)> {
+        let semaphore = &self.0[id as usize];
+        let (ticket, vertex) = semaphore.waiting.first_key_value()?;
+        (semaphore.free > 0).then_some((*ticket, *vertex))
+    }
+
+    /// Takes all, if it is the turn of the ticket at each.
+    pub(super) fn take(&mut self, ids: &[u32], ticket: u64) -> bool {
+        let is_turn = |&id: &u32| self.next(id).is_some_and(|(first, _)| first == ticket);
+        let taken = ids.iter().all(is_turn);
+        if taken {
+            self.cancel(ids, ticket);
+            self.hold(ids);
+        }
+        taken
+    }
+
+    /// Takes all, whatever there is.
+    pub(super) fn hold(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|&id| self.0[id as usize].free -= 1);
+    }
+
+    /// Begins anew with those of another graph. Runs hold what they held, as far as it is in it.
+    pub(super) fn rename(&mut self, graph: &Graph, runs: &mut [Run]) {
+        let old = std::mem::replace(self, Self::new(graph));
+        for run in runs {
+            let ids = run.semaphores.iter().map(|&id| &old.0[id as usize].id);
+            let ids = ids.filter_map(|id| self.0.iter().position(|it| it.id == *id));
+            run.semaphores = ids.map(|id| id as u32).collect();
+            self.hold(&run.semaphores);
+        }
+    }
+
+    pub(super) fn id(&self, id: u32) -> &str {
+        &self.0[id as usize].id
+    }
+
+    pub(super) fn release(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|&id| self.0[id as usize].free += 1);
+    }
+}
+
+#[cfg(test)]
+impl Semaphores {
+    pub(super) fn hash_order(&self, hasher: &mut impl std::hash::Hasher) {
+        for semaphore in &self.0 {
+            let order = semaphore.waiting.values().collect::<Vec<_>>();
+            std::hash::Hash::hash(&(semaphore.free, order), hasher);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Known failures of comparable systems, and what the search of small graphs does not reach.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use super::*;
+use crate::Vertex;
+
+mod known_failures;
+mod limits;
+
+/// A driver that does at once what it is asked to.
+struct Driver {
+    state: State,
+    now: Instant,
+    journal: BTreeMap<Arc<str>, Record>,
+    /// The runs since they were last asked for.
+    ran: Vec<(String, Context)>,
+    going: Vec<(RunId, String, Context)>,
+    is_journal_broken: bool,
+}
+
+fn config(workers: usize) -> Config {
+    Config::new(NonZeroUsize::new(workers).unwrap())
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+impl Driver {
+    fn new(workers: usize, vertices: impl IntoIterator<Item = Vertex>) -> Self {
+        Self::restarted(workers, vertices, BTreeMap::new())
+    }
+
+    fn restarted(
+        workers: usize,
+        vertices: impl IntoIterator<Item = Vertex>,
+        journal: BTreeMap<Arc<str>, Record>,
+    ) -> Self {
+        let now = Instant::now();
+        let graph = Graph::new(vertices).unwrap();
+        let mut driver = Driver {
+            state: State::new(config(workers), graph, journal.clone(), now),
+            now,
+            journal,
+            ran: Vec::new(),
+            going: Vec::new(),
+            is_journal_broken: false,
+        };
+        driver.drive();
+        driver
+    }
+
+    fn drive(&mut self) {
+        while let Some(action) = self.state.poll_action(self.now) {
+            match action {
+                Action::Watch { vertex } => self.state.handle_ready(self.now, vertex),
+                Action::Run {
+                    run,
+                    vertex,
+                    context,
+                } => {
+                    let name = self.state.graph().vertex(vertex).unwrap().name().to_owned();
+                    self.ran.push((name.clone(), context));
+                    self.going.push((run, name, context));
+                }
+                Action::Persist { records } => {
+                    if !self.is_journal_broken {
+                        self.journal.extend(records);
+                        self.journal
+                            .retain(|_, record| *record != Record::default());
+                    }
+                    self.state
+                        .handle_persisted(self.now, !self.is_journal_broken);
+                }
+            }
+        }
+    }
+
+    /// Ends the run of a vertex.
+    fn end(&mut self, name: &str, result: Result<Verdict, ErrorClass>) {
+        let at = self.going.iter().position(|it| it.1 == name);
+        let (run, ..) = self
+            .going
+            .remove(at.unwrap_or_else(|| panic!("{name} does not run")));
+        self.state.handle_done(self.now, run, result);
+        self.drive();
+    }
+
+    /// Ends all runs, until none is left. Those named change something when they apply.
+    fn end_all(&mut self, changing: &[&str]) {
+        while let Some((_, name, context)) = self.going.first().cloned() {
+            let verdict = match (changing.contains(&&*name), context.apply) {
+                (true, true) => Verdict::Changed,
+                (true, false) => Verdict::WouldChange,
+                _ => Verdict::InPlace,
+            };
+            self.end(&name, Ok(verdict));
+        }
+    }
+
+    fn event(&mut self, name: &str) {
+        self.state.handle_event(self.now, self.id(name));
+        self.drive();
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+        self.drive();
+    }
+
+    fn replace(&mut self, vertices: impl IntoIterator<Item = Vertex>) -> Replaced {
+        let graph = Graph::new(vertices).unwrap();
+        let replaced = self.state.replace(self.now, graph).unwrap();
+        self.drive();
+        replaced
+    }
+
+    fn id(&self, name: &str) -> VertexId {
+        self.state.graph().find(name).unwrap()
+    }
+
+    fn explain(&self, name: &str) -> String {
+        let explained = self.state.explain(self.now, self.id(name)).unwrap();
+        explained.to_string()
+    }
+
+    /// Returns the names of the runs that began since it was asked last.
+    fn ran(&mut self) -> Vec<String> {
+        self.ran.drain(..).map(|it| it.0).collect()
+    }
+
+    /// Returns the refreshes that the runs of a vertex since then saw.
+    fn refreshes(&mut self, name: &str) -> Vec<u32> {
+        let runs = self.ran.drain(..).filter(|it| it.0 == name);
+        runs.map(|it| it.1.refreshes).collect()
+    }
+}
