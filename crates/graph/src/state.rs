@@ -31,6 +31,7 @@ use trueup_reconcile::ErrorClass;
 pub use self::action::{Action, Context, Record, RunId, Verdict};
 pub use self::explain::{Cause, Explanation, Wait};
 pub use self::replace::Replaced;
+use self::runs::{Run, Stage};
 use self::semaphores::Semaphores;
 use crate::{Config, Graph, VertexId};
 
@@ -113,29 +114,6 @@ impl Slot {
     fn is_unsettled(&self) -> bool {
         self.dirty || self.running
     }
-}
-
-#[derive(Clone, Debug)]
-struct Run {
-    id: RunId,
-    vertex: u32,
-    stage: Stage,
-    context: Context,
-    /// The vertex was replaced since, or left.
-    stale: bool,
-    verdict: Verdict,
-    semaphores: Vec<u32>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Stage {
-    /// Looks whether something is to be changed.
-    Check,
-    /// Waits for the record that something may change.
-    Intent,
-    Apply,
-    /// Waits for the record of its refreshes.
-    Commit,
 }
 
 /// Inputs and questions of the driver.

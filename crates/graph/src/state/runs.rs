@@ -9,8 +9,31 @@ use std::time::Instant;
 
 use trueup_reconcile::ErrorClass;
 
-use super::{Action, Cause, Context, Record, Run, RunId, Stage, State, Verdict};
+use super::{Action, Cause, Context, Record, RunId, State, Verdict};
 use crate::VertexId;
+
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) id: RunId,
+    pub(super) vertex: u32,
+    pub(super) stage: Stage,
+    pub(super) context: Context,
+    /// The vertex was replaced since, or left.
+    pub(super) stale: bool,
+    pub(super) verdict: Verdict,
+    pub(super) semaphores: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Stage {
+    /// Looks whether something is to be changed.
+    Check,
+    /// Waits for the record that something may change.
+    Intent,
+    Apply,
+    /// Waits for the record of its refreshes.
+    Commit,
+}
 
 impl State {
     /// Begins the run of a vertex that was taken out of the queue. There is no action yet if its

@@ -1,0 +1,64 @@
+//! What may happen next.
+
+use trueup_reconcile::ErrorClass;
+
+use super::{Budget, Event, World};
+
+impl World<'_> {
+    /// Returns what may happen next.
+    pub(in super::super) fn events(&self) -> Vec<Event> {
+        let mut events = self.work();
+        let Budget {
+            events: drifts,
+            failures,
+            pauses,
+            kills,
+            replacements,
+        } = self.budget;
+        if failures > 0 {
+            for (vertex, reverse, context) in self.model.running() {
+                let fail = |class, effect| Event::Failure(vertex, reverse, class, effect);
+                events.push(fail(ErrorClass::Busy, false));
+                events.push(fail(ErrorClass::Invalid, false));
+                if context.apply && !reverse {
+                    events.push(fail(ErrorClass::Unknown, true));
+                }
+            }
+            events.extend(self.writing.iter().map(|_| Event::Persisted(false)));
+        }
+        let present = (0..self.shape.vertices).filter(|&at| self.present[at]);
+        if drifts > 0 {
+            events.extend(present.clone().map(Event::Drift));
+        }
+        if pauses > 0 && !self.paused {
+            events.push(Event::Pause);
+        }
+        if self.paused {
+            events.push(Event::Resume);
+        }
+        if kills > 0 {
+            events.extend([Event::Kill(false, false), Event::Kill(true, false)]);
+            if self.writing.is_some() {
+                events.extend([Event::Kill(false, true), Event::Kill(true, true)]);
+            }
+        }
+        if replacements > 0 {
+            events.extend(present.clone().map(Event::Change));
+            events.extend(present.map(Event::Remove));
+            let absent = (0..self.shape.vertices).filter(|&at| !self.present[at]);
+            events.extend(absent.map(Event::Add));
+        }
+        events
+    }
+
+    /// Returns what happens next if nothing comes from outside.
+    pub(super) fn work(&self) -> Vec<Event> {
+        let runs = self.model.running();
+        let mut work: Vec<_> = runs
+            .map(|(at, reverse, _)| Event::Success(at, reverse))
+            .collect();
+        work.extend(self.writing.iter().map(|_| Event::Persisted(true)));
+        work.extend(self.state.poll_timeout().map(|_| Event::Time));
+        work
+    }
+}
