@@ -37,7 +37,7 @@ struct Group {
     tests: &'static [&'static str],
 }
 
-const GROUPS: [Group; 8] = [
+const GROUPS: [Group; 9] = [
     Group {
         name: "diff",
         files: &["crates/diff/src/**"],
@@ -61,6 +61,12 @@ const GROUPS: [Group; 8] = [
         files: &["crates/queue/src/**"],
         packages: &["trueup-queue"],
         tests: &["--test", "it", "--test", "memory", "--test", "model"],
+    },
+    Group {
+        name: "graph",
+        files: &["crates/graph/src/**"],
+        packages: &["trueup-graph"],
+        tests: &["--lib"],
     },
     Group {
         name: "control",

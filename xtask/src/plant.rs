@@ -22,7 +22,8 @@ use crate::tools::{Result, need_ip, root, run_within};
 const PLANTS: &str = "crates/e2e/plants";
 /// So begins a patch whose fault only scenarios can show, and then comes why.
 const SCENARIOS_ALONE: &str = "For the scenarios alone: ";
-/// So begins a patch whose fault a test program has to notice: its name follows.
+/// So begins a patch whose fault a test program has to notice: its name follows. That of a library's
+/// own tests is the crate's: `graph`.
 const PROGRAM: &str = "For the test program ";
 const INVARIANTS: u32 = 9;
 /// The two programs, which are all that is built of a copy.
@@ -51,7 +52,7 @@ struct Plant {
 enum NoticedBy {
     /// Scenarios that name the invariant, and the simulation.
     Scenarios(u32),
-    /// A test program, such as `queue/model`.
+    /// A test program, such as `queue/model` or `graph`.
     Program(String),
 }
 
@@ -89,8 +90,11 @@ pub(crate) fn run(only: &[&str]) -> Result<String> {
 /// Plants the faults that test programs have to notice.
 fn run_programs(tree: &Path, plants: Vec<(String, PathBuf)>) -> Result<String> {
     let passes = |program: &str| {
-        let (_, target) = program.split_once('/').unwrap_or_default();
-        let built = build(tree, &["--test", target])?;
+        let package = format!("trueup-{program}");
+        let built = match program.split_once('/') {
+            Some((_, target)) => build(tree, &["--test", target])?,
+            None => build(tree, &["-p", &package, "--lib"])?,
+        };
         let mut command = command(&built, program)?;
         Ok::<_, String>(run_within(&mut command, PROGRAM_ENDS).1.is_ok())
     };

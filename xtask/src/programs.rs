@@ -130,7 +130,7 @@ impl Program {
 }
 
 /// Builds the test programs, and those that they start; of some targets, if any are named, such as
-/// `--test`, `kernel`.
+/// `--test`, `kernel`, or of a package, named first by `-p`.
 pub(crate) fn build(linked: Linked, targets: &[&str]) -> Result<Vec<Program>> {
     build_in(&root(), None, linked, targets)
 }
@@ -147,7 +147,10 @@ pub(crate) fn build_in(
     if let Some(directory) = target_directory {
         build.arg("--target-dir").arg(directory);
     }
-    build.args(workspace()).args(targets);
+    if targets.first() != Some(&"-p") {
+        build.args(workspace());
+    }
+    build.args(targets);
     build.arg("--message-format=json-render-diagnostics");
     linked.set(&mut build);
     let line = line(&build);

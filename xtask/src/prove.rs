@@ -62,7 +62,13 @@ const STEPS: [Step; 12] = [
         name: "long-runs",
         what: "storms, lossy dumps, damaged journals, all states of the loop, graphs of four vertices, at full length; 500 cases of other writers; 10,000 schedules of the world",
         run: |built| {
-            for program in ["e2e/drift", "observe/kernel", "journal/journal", "loop", "graph"] {
+            for program in [
+                "e2e/drift",
+                "observe/kernel",
+                "journal/journal",
+                "loop",
+                "graph",
+            ] {
                 built.run(program, &[("TRUEUP_LONG", "1")], passed)?;
             }
             let cases = [("TRUEUP_CASES", "500"), ("TRUEUP_SEED", "random")];
