@@ -163,14 +163,7 @@ pub(crate) fn resolve_all_but_routes(
         adopt.extend(objects.map(Registered::object_key));
     });
     if let Some((routes, _)) = routes {
-        let positions = desired.adopt.iter();
-        let positions = positions.filter(|(kind, _)| *kind == Kind::Route);
-        // They are in order: the keys are walked once.
-        let mut keys = routes.keys().enumerate();
-        let mut key = |position| keys.find(|(at, _)| *at == position);
-        let at = positions.filter_map(|(_, position)| Some(key(*position)?.1));
-        let adopted = at.chain(routes.adopted().iter().copied());
-        adopt.extend(adopted.map(ObjectKey::Route));
+        adopt.extend(routes.adopted().iter().copied().map(ObjectKey::Route));
     }
     resolved.adopt = adopt;
     Ok(resolved)
