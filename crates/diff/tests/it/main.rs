@@ -7,6 +7,7 @@
 )]
 
 mod common;
+mod compact;
 mod domain;
 mod nexthop_assignment;
 mod objects;

@@ -51,11 +51,22 @@ fn beside<T>(
             }
         });
         written.recv().unwrap();
+        // He stops if the work fails too.
+        let stops = Stops(&stop);
         let worked = work();
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         writer.join().unwrap();
         worked
     })
+}
+
+/// Sets what it refers to when it is dropped.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Which of a list is due, and whether to add it: all of it is added, then all of it deleted, and
@@ -370,6 +381,24 @@ pub(crate) fn an_observer_opened_lazily_loses_no_rows_beside_a_writer() {
         beside(pause, toggle_routes(&toggled), || {
             for _ in 0..snapshots(200) {
                 let observer = Observer::open_lazily(&Namespace::current()).unwrap();
+                watched_by(observer, 1, &scope, &stayed, our_routes);
+            }
+        });
+    }
+}
+
+pub(crate) fn an_observer_that_stopped_listening_loses_no_rows_beside_a_writer() {
+    let stayed = (0..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
+    let stayed = added(stayed.collect());
+    let scope = of(Kind::Route, Family::Inet6);
+    let toggled: Vec<_> = (0..200)
+        .map(|n| blackhole(THEIRS, &format!("fd00:0:{:x}:1::/64", n * 9)))
+        .collect();
+    for pause in [FULL_SPEED, ONE_A_MILLISECOND] {
+        beside(pause, toggle_routes(&toggled), || {
+            for _ in 0..snapshots(200) {
+                let mut observer = Observer::open(&Namespace::current()).unwrap();
+                observer.stop_listening();
                 watched_by(observer, 1, &scope, &stayed, our_routes);
             }
         });

@@ -14,6 +14,7 @@ mod cost;
 mod facts;
 mod kinds;
 mod links;
+mod many;
 mod order;
 mod ownership;
 mod pass;
@@ -34,6 +35,7 @@ trueup_testkit::kernel_tests![
     routes::an_ipv6_source_waits_for_its_address,
     routes::a_route_deleted_between_plan_and_apply_counts_as_deleted,
     routes::a_key_taken_between_plan_and_apply_is_left_to_the_writer,
+    many::a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours,
     addresses::a_primary_with_a_foreign_secondary_is_held,
     addresses::another_first_address_of_a_subnet_and_its_routes_take_one_pass,
     addresses::an_ipv6_address_that_is_a_foreign_route_s_source_is_held,
