@@ -36,6 +36,7 @@ trueup_testkit::kernel_tests![
     routes::a_route_deleted_between_plan_and_apply_counts_as_deleted,
     routes::a_key_taken_between_plan_and_apply_is_left_to_the_writer,
     many::a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours,
+    many::a_source_that_listens_knows_very_many_routes_after_another_writer_has_changed_some,
     addresses::a_primary_with_a_foreign_secondary_is_held,
     addresses::another_first_address_of_a_subnet_and_its_routes_take_one_pass,
     addresses::an_ipv6_address_that_is_a_foreign_route_s_source_is_held,

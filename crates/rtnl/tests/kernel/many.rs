@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use trueup_diff::{Action, Desired, Item as _, NextHops, Object, Route, RouteKey};
-use trueup_rtnl::{MemoryLedger, Outcome};
+use trueup_reconcile::{Extent, Hints, PassLimits, Report as _, Source as _, Subscribed};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Rtnl};
 use trueup_testkit::fields::OURS;
 use trueup_testkit::{Kind, ip_batch, uplinks};
 
@@ -150,4 +151,65 @@ pub(crate) fn a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours() {
     assert_eq!(again.ops().count(), 0, "{}", describe(&again));
     assert_eq!(again.conflicts().len(), 2);
     assert_eq!(foreign_rows(), foreign);
+}
+
+/// A few of so many are changed, and the kernel's echo of each verifies it: what was observed in
+/// compact form is then what the next passes go by.
+pub(crate) fn a_source_that_listens_knows_very_many_routes_after_another_writer_has_changed_some() {
+    uplinks(1);
+    let (here, options) = (Namespace::current(), Options::default());
+    let (mut source, mut ledger) = (Rtnl::new(), MemoryLedger::default());
+    let Subscribed::Active(_watch) = source.subscribe(&here, Hints::new(|| {})) else {
+        panic!("no subscription");
+    };
+    let mut desired = desired(8);
+    let mut pass = |desired: &Desired, extent| {
+        let limits = PassLimits::default().with_extent(extent);
+        let report = source.reconcile_within(&here, desired, &mut ledger, &options, &limits);
+        report.unwrap()
+    };
+    for _ in 0..2 {
+        let report = pass(&desired, Extent::Everything);
+        assert!(report.converged(), "{}", describe(&report));
+    }
+
+    // The first of a dump are among them. One is more than it was, and one is another writer's.
+    ip_batch((0..100).map(|n| {
+        let (dst, via) = (dst(n), gateway(n, 7));
+        format!("route replace {dst} via {via} protocol {OURS}")
+    }));
+    let (twice, foreign) = (dst(40), dst(42));
+    ip_batch([
+        format!("route append {twice} via 10.200.0.6 protocol {OURS}"),
+        format!("route append {foreign} via 10.200.0.6 protocol bird"),
+    ]);
+    let theirs = foreign_rows();
+    let report = pass(&desired, Extent::Everything);
+    assert_eq!(report.conflicts().len(), 1, "{}", describe(&report));
+    let changed = report
+        .applied()
+        .filter(|done| done.op.action == Action::Update);
+    assert!(
+        (99..=100).contains(&changed.count()),
+        "{}",
+        describe(&report)
+    );
+    assert_eq!(foreign_rows(), theirs);
+
+    // What the next passes go by is what is there.
+    for n in [0, 1, 2, 40, 16_000] {
+        let routes = desired.routes.as_mut().unwrap();
+        routes.insert(via(&dst(n), &gateway(n, 9)));
+        let report = pass(&desired, Extent::Dirty);
+        assert_eq!(report.applied().count(), 1, "{n}: {}", describe(&report));
+        let routes = desired.routes.as_mut().unwrap();
+        routes.remove(&via(&dst(n), &gateway(n, 9)).canonical_key());
+        let report = pass(&desired, Extent::Dirty);
+        assert_eq!(report.applied().count(), 1, "{n}: {}", describe(&report));
+    }
+    let report = pass(&desired, Extent::Everything);
+    assert_eq!(report.ops().count(), 0, "{}", describe(&report));
+    assert_eq!(report.conflicts().len(), 1);
+    assert_eq!(ours(Kind::Route).len(), MANY as usize - 5);
+    assert_eq!(foreign_rows(), theirs);
 }
