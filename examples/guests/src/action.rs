@@ -14,6 +14,7 @@ use crate::backup::Backup;
 use crate::host::{Bounds, Host, Parameters, ignore_missing};
 use crate::key::Key;
 use crate::qmp::{Error, Monitor, Result};
+use crate::snapshot;
 use crate::task::{Kind, TaskId};
 
 /// How long a guest may take to power off, before its QEMU quits.
@@ -46,6 +47,9 @@ pub(crate) fn start(host: &Host, action: &Action, backup_speed: u64) -> Result<S
             }
             _ => Err(refused("a backup is made and removed, and not changed")),
         },
+        Key::Snapshot(guest, disk) => {
+            snapshot_action(host, guest, disk, &action.verb, backup_speed)
+        }
     }
 }
 
@@ -121,9 +125,10 @@ fn disk_action(host: &Host, guest: &str, disk: &str, action: &Action) -> Result<
     let known = parameters(host, guest)?.disks.get(disk).copied();
     let mut monitor = running(host, guest)?;
     let (file, size) = (host.disk_file(guest, disk), number(action, "size"));
+    let overlay = snapshot::overlay_of(&file);
     if action.verb == Verb::Destroy {
         if let Some(monitor) = &mut monitor {
-            monitor.refuse_while_backed_up(disk)?;
+            monitor.refuse_while_a_job_runs(disk)?;
         }
         // First: if the rest is cut off, no later disk of that name gets the old data.
         let deleted = file.with_extension("deleted");
@@ -134,11 +139,14 @@ fn disk_action(host: &Host, guest: &str, disk: &str, action: &Action) -> Result<
         if let Some(monitor) = &mut monitor {
             monitor.unplug_disk(disk)?;
         }
+        ignore_missing(fs::remove_file(overlay))?;
         ignore_missing(fs::remove_file(deleted))?;
         return Ok(Started::Done);
     }
     if action.verb == Verb::Create && !file.exists() {
         let size = size.ok_or_else(|| refused("it has no size"))?;
+        // Of an earlier disk of that name, whose removal was cut off.
+        ignore_missing(fs::remove_file(&overlay))?;
         let new = file.with_extension("new");
         File::create(&new)?.set_len(size)?;
         fs::rename(new, &file)?;
@@ -153,15 +161,51 @@ fn disk_action(host: &Host, guest: &str, disk: &str, action: &Action) -> Result<
         (Some(monitor), resized) => {
             monitor.plug_disk(disk, &file, bounds)?;
             if let Some(size) = resized {
+                // Of a snapshot that was cut off, and has the old size.
+                if !monitor.has_snapshot(disk)? {
+                    ignore_missing(fs::remove_file(&overlay))?;
+                }
                 monitor.resize_disk(disk, size)?;
             }
         }
+        // QEMU alone knows how to resize an overlay.
+        (None, Some(_)) if overlay.exists() => return Err(Error::Gone),
         (None, Some(size)) => OpenOptions::new().write(true).open(file)?.set_len(size)?,
         (None, None) => {}
     }
     host.change_parameters(guest, |parameters| {
         parameters.disks.insert(disk.to_owned(), bounds);
     })?;
+    Ok(Started::Done)
+}
+
+/// Takes a snapshot, or commits it. The one and the other need a QEMU: the guest has to run.
+fn snapshot_action(
+    host: &Host,
+    guest: &str,
+    disk: &str,
+    verb: &Verb,
+    speed: u64,
+) -> Result<Started> {
+    let file = host.disk_file(guest, disk);
+    let monitor = running(host, guest)?;
+    match (verb, monitor) {
+        (Verb::Create, Some(mut monitor)) => monitor.take_snapshot(disk, &file)?,
+        (Verb::Destroy, Some(mut monitor)) => {
+            let boot = monitor.boot()?;
+            if monitor.start_commit(disk, speed)? {
+                return Ok(task(guest, &boot, Kind::Commit(disk)));
+            }
+        }
+        // It went with its disk.
+        (Verb::Destroy, None) if !snapshot::overlay_of(&file).exists() => {}
+        (Verb::Create | Verb::Destroy, None) => return Err(Error::Gone),
+        _ => {
+            return Err(refused(
+                "a snapshot is taken and committed, and not changed",
+            ));
+        }
+    }
     Ok(Started::Done)
 }
 

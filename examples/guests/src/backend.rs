@@ -13,6 +13,7 @@ use crate::host::Host;
 use crate::key::Key;
 use crate::objects::{normalisers, observed, unread};
 use crate::qmp::{self, Monitor};
+use crate::snapshot;
 use crate::task::{Kind, TaskId};
 
 /// The guests of a host.
@@ -48,6 +49,10 @@ impl Guests {
         match (kind, monitor) {
             (Kind::Backup(disk, name), monitor) => {
                 return self.ask_backup(guest, &Backup::new(disk, name), monitor);
+            }
+            (Kind::Commit(disk), monitor) => {
+                let file = self.host.disk_file(guest, disk);
+                return snapshot::ask_commit(&file, disk, monitor);
             }
             (Kind::Unplug(nic), Some(mut monitor)) => {
                 let wanted = self.host.parameters(guest)?.nics.remove(nic);
@@ -86,7 +91,7 @@ impl Guests {
         let folder = self.host.guest_folder(guest);
         let job = monitor
             .as_mut()
-            .map(|monitor| monitor.job(backup))
+            .map(|monitor| monitor.job(&backup.job()))
             .transpose()?;
         Ok(match (job, &mut monitor) {
             (Some(Job::Running(done, all)), _) => Task::Running {
@@ -125,7 +130,8 @@ impl Backend for Guests {
         }
     }
 
-    /// Classes what stops a guest or takes something from it as destructive.
+    /// Classes what stops a guest or takes something from it as destructive. So is a commit: what
+    /// the disk was at the snapshot is lost.
     fn class(&self, action: &Action, observed: Option<&Object>) -> Class {
         let is_stopped = || {
             let state = observed.and_then(|object| object.run_state.as_ref());
@@ -176,15 +182,19 @@ impl Backend for Guests {
 
     fn cancel(&self, task: &str) -> Result<(), Error> {
         let id = TaskId::parse(task);
-        let Some((id, Kind::Backup(disk, name))) = id.map(|id| (id, id.kind)) else {
-            let message = format!("{task}: only a backup can be cancelled");
-            return Err(Error::new(ErrorKind::Backend, message));
+        let (id, job) = match id.map(|id| (id, id.kind)) {
+            Some((id, Kind::Backup(disk, name))) => (id, Backup::new(disk, name).job()),
+            Some((id, Kind::Commit(disk))) => (id, snapshot::commit_job(disk)),
+            _ => {
+                let message = format!("{task}: only a backup or a commit can be cancelled");
+                return Err(Error::new(ErrorKind::Backend, message));
+            }
         };
         let cancelled =
             self.host
                 .monitor(id.guest)
                 .and_then(|mut monitor| match monitor.boot()? == id.boot {
-                    true => monitor.cancel_backup(&Backup::new(disk, name)),
+                    true => monitor.cancel_job(&job),
                     false => Ok(()),
                 });
         cancelled.map_err(|error| unread(id.guest, &error))

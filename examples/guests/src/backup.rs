@@ -15,6 +15,10 @@ use crate::qmp::{Error, Monitor, Result};
 pub enum Job {
     /// It runs, and has done so much of so much.
     Running(i64, i64),
+    /// It has done all, goes on with what is written meanwhile, and can be completed.
+    Ready,
+    /// It waits to be finalized, and the disk until then.
+    Pending,
     /// It is over. QEMU keeps it until it is dismissed.
     Concluded(std::result::Result<(), String>),
     /// There is no such job in this process.
@@ -45,7 +49,7 @@ impl Backup {
 
     /// The job's id, and the name of the node that it writes to. QEMU refuses a second job with an
     /// id, and a second node with a name, so a backup cannot run twice.
-    fn job(&self) -> String {
+    pub fn job(&self) -> String {
         format!("{}.{}", self.disk, self.name)
     }
 
@@ -64,9 +68,10 @@ impl Monitor {
     /// a second; 0 for no bound.
     pub fn start_backup(&mut self, folder: &Path, backup: &Backup, speed: u64) -> Result<()> {
         let job = backup.job();
-        if self.job(backup)? != Job::Unknown {
+        if self.job(&job)? != Job::Unknown {
             return Ok(());
         }
+        self.refuse_while_committed(&backup.disk)?;
         let sizes = self.node_sizes()?;
         let size = sizes.get(&node_name(&backup.disk));
         let size = size.ok_or_else(|| Error::Refused(format!("no disk {}", backup.disk)))?;
@@ -85,13 +90,14 @@ impl Monitor {
         Ok(())
     }
 
-    /// Returns what became of a backup's job.
-    pub fn job(&mut self, backup: &Backup) -> Result<Job> {
-        let id = backup.job();
+    /// Returns what became of a job.
+    pub fn job(&mut self, id: &str) -> Result<Job> {
         let jobs = self.run::<qmp::query_jobs>(json!({}))?;
         let job = jobs.into_iter().find(|job| job.id == id);
         Ok(job.map_or(Job::Unknown, |job| match job.status {
             qmp::JobStatus::concluded => Job::Concluded(job.error.map_or(Ok(()), Err)),
+            qmp::JobStatus::ready => Job::Ready,
+            qmp::JobStatus::pending => Job::Pending,
             _ => Job::Running(job.current_progress, job.total_progress),
         }))
     }
@@ -118,9 +124,9 @@ impl Monitor {
         Ok(())
     }
 
-    /// Cancels a backup's job.
-    pub fn cancel_backup(&mut self, backup: &Backup) -> Result<()> {
-        self.run::<qmp::job_cancel>(json!({ "id": backup.job() }))?;
+    /// Cancels a job.
+    pub fn cancel_job(&mut self, id: &str) -> Result<()> {
+        self.run::<qmp::job_cancel>(json!({ "id": id }))?;
         Ok(())
     }
 }

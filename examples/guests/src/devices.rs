@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::host::{Bounds, Parameters};
+use crate::snapshot;
 
 /// The bounds of a disk: an object that outlives the disk's device.
 pub(crate) fn throttle_group(disk: &str, bounds: Bounds) -> Value {
@@ -17,12 +18,24 @@ pub(crate) fn limits(bounds: Bounds) -> Value {
     json!({ "bps-total": bounds.bps, "iops-total": bounds.iops })
 }
 
-/// The node of a disk: its file, behind its bounds.
+/// The node of a disk: its image, behind its bounds. While it has a snapshot, the overlay is between
+/// the two. The image is raw, whatever a guest writes at its beginning: it is never probed.
 pub(crate) fn disk_node(disk: &str, file: &Path) -> Value {
+    let image = json!({
+        "driver": "raw", "node-name": image_name(disk),
+        "file": { "driver": "file", "filename": file },
+    });
+    let overlay = snapshot::overlay_of(file);
+    let child = match overlay.exists() {
+        true => json!({
+            "driver": "qcow2", "node-name": overlay_name(disk),
+            "file": { "driver": "file", "filename": overlay }, "backing": image,
+        }),
+        false => image,
+    };
     json!({
         "driver": "throttle", "node-name": node_name(disk),
-        "throttle-group": format!("throttle-{disk}"),
-        "file": { "driver": "raw", "file": { "driver": "file", "filename": file } },
+        "throttle-group": format!("throttle-{disk}"), "file": child,
     })
 }
 
@@ -45,6 +58,16 @@ pub(crate) fn nic_device(nic: &str, mac: &str) -> Value {
 /// The name of a disk's node. The names of backups have a full stop in them.
 pub(crate) fn node_name(disk: &str) -> String {
     format!("node-{disk}")
+}
+
+/// The name of the node of a disk's image.
+pub(crate) fn image_name(disk: &str) -> String {
+    format!("image-{disk}")
+}
+
+/// The name of the node of a disk's overlay.
+pub(crate) fn overlay_name(disk: &str) -> String {
+    format!("overlay-{disk}")
 }
 
 /// Returns QEMU's arguments for all devices that a guest is started with. `file` returns that of a

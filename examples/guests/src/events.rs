@@ -137,7 +137,11 @@ fn matters(line: &[u8]) -> bool {
         return false;
     };
     match &*event.event {
-        "JOB_STATUS_CHANGE" => event.data.status.as_deref() == Some("concluded"),
+        "JOB_STATUS_CHANGE" => event
+            .data
+            .status
+            .as_deref()
+            .is_some_and(|status| ["ready", "pending", "concluded"].contains(&status)),
         "DEVICE_DELETED" | "DEVICE_UNPLUG_GUEST_ERROR" => true,
         "SHUTDOWN" | "STOP" | "RESUME" => true,
         _ => false,
@@ -182,6 +186,7 @@ mod tests {
         for line in [
             r#"{"timestamp": {"seconds": 1}, "event": "STOP"}"#,
             r#"{"event": "JOB_STATUS_CHANGE", "data": {"status": "concluded", "id": "a.b"}}"#,
+            r#"{"event": "JOB_STATUS_CHANGE", "data": {"status": "ready", "id": "a_commit"}}"#,
             r#"{"event": "DEVICE_DELETED", "data": {"path": "/x"}}"#,
         ] {
             assert!(matters(line.as_bytes()), "{line}");

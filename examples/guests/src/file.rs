@@ -61,6 +61,10 @@ pub struct Disk {
     /// The names of its backups: each is made once.
     #[serde(default)]
     pub backups: Vec<Name>,
+    /// Whether its image is kept as it was, and what is written goes into an overlay. The overlay
+    /// is committed into the image when this is false again.
+    #[serde(default)]
+    pub snapshot: bool,
 }
 
 /// A network interface.

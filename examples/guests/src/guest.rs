@@ -43,6 +43,8 @@ pub struct Disk {
     pub size: u64,
     /// Its bounds.
     pub bounds: Bounds,
+    /// Whether an overlay is on top of its image.
+    pub has_snapshot: bool,
 }
 
 impl Monitor {
@@ -59,7 +61,13 @@ impl Monitor {
             let (bps, iops) = (limit("bps-total"), limit("iops-total"));
             let bounds = Bounds { bps, iops };
             let size = sizes.get(&node_name(&disk)).copied().unwrap_or(0);
-            disks.insert(disk, Disk { size, bounds });
+            let has_snapshot = self.has_snapshot(&disk)?;
+            let found = Disk {
+                size,
+                bounds,
+                has_snapshot,
+            };
+            disks.insert(disk, found);
         }
         for nic in self.children(DEVICES, "nic-")? {
             // None: it was removed since.
@@ -132,13 +140,12 @@ impl Monitor {
         Ok(())
     }
 
-    /// Fails while a backup reads a disk, which QEMU would let go all the same.
-    pub fn refuse_while_backed_up(&mut self, disk: &str) -> Result<()> {
+    /// Fails while a disk is backed up or committed, which QEMU would let go all the same.
+    pub fn refuse_while_a_job_runs(&mut self, disk: &str) -> Result<()> {
         let jobs = self.run::<qmp::query_jobs>(json!({}))?;
-        let of_disk =
-            |job: &&qmp::JobInfo| job.id.split_once('.').is_some_and(|(of, _)| of == disk);
+        let of_disk = |job: &&qmp::JobInfo| job.id.split(['.', '_']).next() == Some(disk);
         match jobs.iter().find(of_disk) {
-            Some(job) => Err(Error::Refused(format!("the job {} reads the disk", job.id))),
+            Some(job) => Err(Error::Refused(format!("the job {} uses the disk", job.id))),
             None => Ok(()),
         }
     }
@@ -155,8 +162,14 @@ impl Monitor {
         Ok(())
     }
 
-    /// Grows or shrinks a disk. QEMU refuses it while a backup of it runs.
+    /// Grows or shrinks a disk, unless a job uses it.
     pub fn resize_disk(&mut self, disk: &str, size: u64) -> Result<()> {
+        self.refuse_while_a_job_runs(disk)?;
+        // An overlay has whole sectors.
+        let size = match self.has_snapshot(disk)? {
+            true => size.next_multiple_of(512),
+            false => size,
+        };
         self.run::<qmp::block_resize>(json!({ "node-name": node_name(disk), "size": size }))?;
         Ok(())
     }
@@ -217,6 +230,7 @@ impl Monitor {
                 removed => drop(removed?),
             }
         }
+        self.remove_overlay(disk)?;
         if self
             .children(OBJECTS, "throttle-")?
             .iter()

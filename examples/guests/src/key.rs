@@ -1,5 +1,6 @@
-//! The keys of objects: `web`, `web/disk/root`, `web/disk/root/backup/nightly`, `web/nic/lan`. What an
-//! object depends on comes before it, as actions begin in the order of keys.
+//! The keys of objects: `web`, `web/disk/root`, `web/disk/root/backup/nightly`,
+//! `web/disk/root/snapshot`, `web/nic/lan`. What an object depends on comes before it, as actions
+//! begin in the order of keys.
 
 use std::fmt;
 
@@ -14,6 +15,8 @@ pub enum Key<'a> {
     Nic(&'a str, &'a str),
     /// A backup of a guest's disk.
     Backup(&'a str, &'a str, &'a str),
+    /// The snapshot of a guest's disk.
+    Snapshot(&'a str, &'a str),
 }
 
 impl<'a> Key<'a> {
@@ -24,6 +27,7 @@ impl<'a> Key<'a> {
             [guest, "disk", disk] => Key::Disk(guest, disk),
             [guest, "nic", nic] => Key::Nic(guest, nic),
             [guest, "disk", disk, "backup", name] => Key::Backup(guest, disk, name),
+            [guest, "disk", disk, "snapshot"] => Key::Snapshot(guest, disk),
             _ => return None,
         })
     }
@@ -32,7 +36,7 @@ impl<'a> Key<'a> {
     pub fn guest(&self) -> &'a str {
         match self {
             Key::Guest(guest) | Key::Disk(guest, _) | Key::Nic(guest, _) => guest,
-            Key::Backup(guest, _, _) => guest,
+            Key::Backup(guest, _, _) | Key::Snapshot(guest, _) => guest,
         }
     }
 }
@@ -44,6 +48,7 @@ impl fmt::Display for Key<'_> {
             Key::Disk(guest, disk) => write!(f, "{guest}/disk/{disk}"),
             Key::Nic(guest, nic) => write!(f, "{guest}/nic/{nic}"),
             Key::Backup(guest, disk, name) => write!(f, "{guest}/disk/{disk}/backup/{name}"),
+            Key::Snapshot(guest, disk) => write!(f, "{guest}/disk/{disk}/snapshot"),
         }
     }
 }

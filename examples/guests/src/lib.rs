@@ -13,6 +13,8 @@ pub mod guest;
 pub mod host;
 pub mod key;
 pub mod objects;
+pub mod overlay;
 pub mod qmp;
+pub mod snapshot;
 mod start;
 pub mod task;

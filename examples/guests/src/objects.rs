@@ -13,7 +13,7 @@ use crate::file::{File, State};
 use crate::guest::{Disk, Guest};
 use crate::host::{Bounds, Host};
 use crate::key::Key;
-use crate::qmp;
+use crate::{overlay, qmp, snapshot};
 
 /// So many guests are asked at the same time.
 const PARALLEL: usize = 16;
@@ -51,6 +51,9 @@ pub fn desired(file: &File) -> Objects {
                     Key::Backup(guest, disk.as_str(), name.as_str()),
                     Object::new(),
                 );
+            }
+            if declared.snapshot {
+                insert(Key::Snapshot(guest, disk.as_str()), Object::new());
             }
         }
         for (nic, declared) in &declared.nics {
@@ -109,7 +112,11 @@ fn guest_objects(host: &Host, guest: &str) -> qmp::Result<Objects> {
     let (state, found) = observe(host, guest)?;
     let object = guest_object(state, found.memory).with("description", found.description);
     insert(Key::Guest(guest), object);
-    for (disk, Disk { size, bounds }) in &found.disks {
+    for (disk, found) in &found.disks {
+        let Disk { size, bounds, .. } = found;
+        if found.has_snapshot {
+            insert(Key::Snapshot(guest, disk), Object::new());
+        }
         let object = Object::new()
             .with("size", size.to_string())
             .with("bps", bounds.bps.to_string())
@@ -141,8 +148,19 @@ fn as_started(host: &Host, guest: &str) -> std::io::Result<Guest> {
     let parameters = host.parameters(guest)?;
     let disk = |(disk, bounds): (String, Bounds)| {
         // Without its file it is not there.
-        let size = fs::metadata(host.disk_file(guest, &disk)).ok()?.len();
-        Some((disk, Disk { size, bounds }))
+        let file = host.disk_file(guest, &disk);
+        let over = snapshot::overlay_of(&file);
+        let has_snapshot = over.exists();
+        let size = match has_snapshot {
+            true => overlay::size_of(&over).ok()?,
+            false => fs::metadata(file).ok()?.len(),
+        };
+        let found = Disk {
+            size,
+            bounds,
+            has_snapshot,
+        };
+        Some((disk, found))
     };
     Ok(Guest {
         memory: parameters.memory,

@@ -18,6 +18,8 @@ pub struct TaskId<'a> {
 pub enum Kind<'a> {
     /// A job copies a disk: the disk, and the name of the backup.
     Backup(&'a str, &'a str),
+    /// A job commits the snapshot of a disk.
+    Commit(&'a str),
     /// The guest is to let go of a network interface.
     Unplug(&'a str),
     /// The guest is to power off, until a time in seconds since 1970. Then its process is ended.
@@ -34,6 +36,7 @@ impl<'a> TaskId<'a> {
         };
         let kind = match *kind {
             ["backup", disk, name] => Kind::Backup(disk, name),
+            ["commit", disk] => Kind::Commit(disk),
             ["unplug", nic] => Kind::Unplug(nic),
             ["stop", until] => Kind::Stop(until.parse().ok()?),
             ["destroy", until] => Kind::Destroy(until.parse().ok()?),
@@ -48,6 +51,7 @@ impl fmt::Display for TaskId<'_> {
         write!(f, "{}:{}:", self.guest, self.boot)?;
         match self.kind {
             Kind::Backup(disk, name) => write!(f, "backup:{disk}:{name}"),
+            Kind::Commit(disk) => write!(f, "commit:{disk}"),
             Kind::Unplug(nic) => write!(f, "unplug:{nic}"),
             Kind::Stop(until) => write!(f, "stop:{until}"),
             Kind::Destroy(until) => write!(f, "destroy:{until}"),
@@ -63,6 +67,7 @@ mod tests {
     fn an_id_reads_as_it_was_written() {
         let kinds = [
             Kind::Backup("root", "nightly"),
+            Kind::Commit("root"),
             Kind::Unplug("lan"),
             Kind::Stop(7),
             Kind::Destroy(7),

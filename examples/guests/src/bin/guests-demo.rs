@@ -152,7 +152,7 @@ impl Demo {
                 println!("  interface {name}: {mac}");
             }
             let backup = Backup::new("root", "nightly");
-            if let Job::Running(done, all) = monitor.job(&backup)? {
+            if let Job::Running(done, all) = monitor.job(&backup.job())? {
                 println!("  job of the backup: {done} of {all} bytes");
             }
             let file = host.guest_folder(&guest).join(backup.file());

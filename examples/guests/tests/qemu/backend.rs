@@ -25,7 +25,7 @@ state = "running"
 memory = 20000001
 description = "odd, \"values\""
 disks.root = { size = 1000001, bps = 999999, iops = 3, backups = ["first"] }
-disks.data = { size = 512 }
+disks.data = { size = 512, snapshot = true }
 nics.lan = { mac = "52-54-00-AB-cd-EF" }
 
 [guests.db]
@@ -110,9 +110,24 @@ fn what_stops_a_guest_or_takes_something_is_destructive() {
             one("db/disk/root configure", destructive),
         ),
         (
-            "disks.data = { size = 512 }",
+            "disks.data = { size = 512, snapshot = true }",
             "",
-            one("web/disk/data destroy", destructive),
+            [
+                one("web/disk/data destroy", destructive),
+                one("web/disk/data/snapshot destroy", destructive),
+            ]
+            .concat(),
+        ),
+        (
+            "iops = 3",
+            "iops = 3, snapshot = true",
+            one("web/disk/root/snapshot create", benign),
+        ),
+        // What the disk was at the snapshot is lost.
+        (
+            "snapshot = true",
+            "snapshot = false",
+            one("web/disk/data/snapshot destroy", destructive),
         ),
         (
             "\"first\"",

@@ -150,7 +150,11 @@ fn a_throttle_keeps_what_is_not_mentioned() {
     let bounds = Bounds { bps: most, iops: 7 };
     assert_eq!(
         monitor.guest().unwrap().disks["root"],
-        Disk { size: MIB, bounds }
+        Disk {
+            size: MIB,
+            bounds,
+            has_snapshot: false,
+        }
     );
 }
 
@@ -236,10 +240,10 @@ fn a_backup_outlives_its_client_and_waits_to_be_dismissed() {
     monitor.start_backup(&folder, &backup(), 2 * MIB).unwrap();
     drop(monitor);
     assert!(
-        matches!(test.monitor("web").job(&backup()).unwrap(), Job::Running(_, total) if total == 4 * MIB as i64)
+        matches!(test.monitor("web").job(&backup().job()).unwrap(), Job::Running(_, total) if total == 4 * MIB as i64)
     );
     eventually("the job is concluded", || {
-        test.monitor("web").job(&backup()).unwrap() == Job::Concluded(Ok(()))
+        test.monitor("web").job(&backup().job()).unwrap() == Job::Concluded(Ok(()))
     });
     let done = folder.join(backup().file());
     assert!(!done.exists());
@@ -247,7 +251,10 @@ fn a_backup_outlives_its_client_and_waits_to_be_dismissed() {
         .finish_backup(&folder, &backup(), true)
         .unwrap();
     assert_eq!(fs::read(done).unwrap(), data);
-    assert_eq!(test.monitor("web").job(&backup()).unwrap(), Job::Unknown);
+    assert_eq!(
+        test.monitor("web").job(&backup().job()).unwrap(),
+        Job::Unknown
+    );
 }
 
 fn a_backup_cannot_run_twice() {
@@ -266,11 +273,11 @@ fn a_backup_cannot_run_twice() {
         "{error}"
     );
     assert_eq!(monitor.run::<qmp::query_jobs>(json!({})).unwrap().len(), 1);
-    monitor.cancel_backup(&backup()).unwrap();
+    monitor.cancel_job(&backup().job()).unwrap();
     drop(monitor);
     let mut ended = Job::Unknown;
     eventually("the job is concluded", || {
-        ended = test.monitor("web").job(&backup()).unwrap();
+        ended = test.monitor("web").job(&backup().job()).unwrap();
         matches!(ended, Job::Concluded(_))
     });
     let Job::Concluded(Err(why)) = ended else {
@@ -297,7 +304,7 @@ fn a_disk_that_is_backed_up_is_not_resized() {
     monitor.start_backup(&folder, &backup(), 1).unwrap();
     for refused in [
         monitor.resize_disk("root", 8 * MIB).unwrap_err(),
-        monitor.refuse_while_backed_up("root").unwrap_err(),
+        monitor.refuse_while_a_job_runs("root").unwrap_err(),
     ] {
         assert!(matches!(refused, Error::Refused(_)), "{refused}");
     }

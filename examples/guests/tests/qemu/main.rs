@@ -18,6 +18,7 @@ mod backend;
 mod demo;
 mod engine;
 mod facts;
+mod snapshot;
 mod states;
 mod support;
 mod trace;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
     }
     let tests = [
         facts::TESTS,
+        snapshot::TESTS,
         backend::TESTS,
         engine::TESTS,
         trace::TESTS,

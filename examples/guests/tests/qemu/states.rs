@@ -254,6 +254,7 @@ fn is_same(declared: &file::Guest, found: &Guest, backups: &BTreeSet<String>) ->
     let disks = declared.disks.iter().all(|(disk, declared)| {
         found.disks.get(disk.as_str()).is_some_and(|found| {
             found.size == round_up(declared.size.get(), 512)
+                && found.has_snapshot == declared.snapshot
                 && declared.bps.is_none_or(|bps| bps.get() == found.bounds.bps)
                 && declared
                     .iops
@@ -299,6 +300,7 @@ struct DeclaredDisk {
     bps: Option<u64>,
     iops: Option<u64>,
     backups: Vec<String>,
+    snapshot: bool,
 }
 
 fn random_state(
@@ -319,9 +321,10 @@ fn random_state(
         }
         let before = before.get(name);
         // A paused guest does not let go of a network interface: one that is waited for has none.
-        let may_have_nics = number != 0;
+        // No snapshot of a stopped guest is taken or committed, so the same holds for these.
+        let (may_have_nics, may_have_snapshots) = (number != 0, number > 1);
         let state = match rng.u8(0..8) {
-            0 => "stopped",
+            0 if !is_waited_for || !may_have_snapshots => "stopped",
             1 | 2 if !is_waited_for || !may_have_nics => "paused",
             _ => "running",
         };
@@ -349,6 +352,7 @@ fn random_state(
                     bps: [None, Some(0), Some(10_000_000)][rng.usize(..3)],
                     iops: [None, Some(0), Some(1000), Some(1001)][rng.usize(..4)],
                     backups,
+                    snapshot: may_have_snapshots && rng.bool(),
                 },
             );
         }
@@ -387,6 +391,7 @@ fn text(guests: &BTreeMap<&'static str, Declared>) -> String {
         for (disk, declared) in &guest.disks {
             line(format!("disks.{disk}.size = {}", declared.size));
             line(format!("disks.{disk}.backups = {:?}", declared.backups));
+            line(format!("disks.{disk}.snapshot = {}", declared.snapshot));
             for (key, bound) in [("bps", declared.bps), ("iops", declared.iops)] {
                 if let Some(bound) = bound {
                     line(format!("disks.{disk}.{key} = {bound}"));

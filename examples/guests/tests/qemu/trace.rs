@@ -6,7 +6,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-crate::tests![a_backup_that_runs_twice_is_noticed];
+crate::tests![
+    a_backup_that_runs_twice_is_noticed,
+    a_commit_that_runs_twice_is_noticed,
+];
 
 fn a_backup_that_runs_twice_is_noticed() {
     const BEGUN: &str = "m req: {\"execute\":\"blockdev-backup\",\"arguments\":{\"job-id\":\"a.b\"}}\n\
@@ -34,12 +37,42 @@ fn a_backup_that_runs_twice_is_noticed() {
     );
 }
 
+fn a_commit_that_runs_twice_is_noticed() {
+    const SNAPSHOT: &str = "m req: {\"execute\":\"blockdev-snapshot\",\
+                            \"arguments\":{\"overlay\":\"overlay-a\"}}\n\
+                            m resp: {\"return\":{}}\n";
+    const BEGUN: &str = "m req: {\"execute\":\"block-commit\",\"arguments\":{\"job-id\":\"a_commit\"}}\n\
+                         job_state_transition (created-->running)\nm resp: {\"return\":{}}\n";
+    const ENDED: &str = "m req: {\"execute\":\"query-jobs\"}\n\
+                         m resp: {\"return\":[{\"id\":\"a_commit\",\"status\":\"concluded\"}]}\n\
+                         m req: {\"execute\":\"job-dismiss\",\"arguments\":{\"id\":\"a_commit\"}}\n\
+                         m resp: {\"return\":{}}\n";
+    const UNPLUGGED: &str =
+        "m req: {\"execute\":\"device_del\",\"arguments\":{\"id\":\"disk-a\"}}\n";
+    let is_good = |parts: &[&str]| {
+        let judge = || judge_process(Path::new("x"), &parts.concat(), &mut Counts::default());
+        std::panic::catch_unwind(judge).is_ok()
+    };
+    // It was started with an overlay, or without one.
+    assert!(is_good(&[BEGUN, ENDED, SNAPSHOT, BEGUN, ENDED]));
+    assert!(is_good(&[SNAPSHOT, UNPLUGGED, SNAPSHOT, BEGUN, ENDED]));
+    // The answer is lacking.
+    let asked = SNAPSHOT.lines().next().unwrap().to_owned() + "\n";
+    assert!(is_good(&[BEGUN, ENDED, &asked, BEGUN, ENDED]));
+    assert!(!is_good(&[BEGUN, BEGUN]));
+    assert!(!is_good(&[BEGUN, ENDED, BEGUN, ENDED]));
+    assert!(!is_good(&[SNAPSHOT, SNAPSHOT]));
+}
+
 /// The sum over all processes.
 #[derive(Default)]
 struct Counts {
     processes: usize,
     /// Jobs that QEMU began.
     backups: usize,
+    commits: usize,
+    /// Commits that were completed.
+    committed: usize,
     /// Commands that QEMU carried out, by name.
     commands: BTreeMap<String, usize>,
 }
@@ -66,38 +99,62 @@ pub(crate) fn judge(folder: &Path) -> String {
     }
     let of = |command: &str| counts.commands.get(command).copied().unwrap_or(0);
     format!(
-        "{} processes of QEMU; {} backups begun, {} completed; {} disks and interfaces plugged in, \
-         {} unplugged; {} disks resized",
+        "{} processes of QEMU; {} backups begun, {} completed; {} snapshots taken; {} commits begun, \
+         {} completed; {} disks and interfaces plugged in, {} unplugged; {} disks resized",
         counts.processes,
         counts.backups,
         completed.len(),
+        of("blockdev-snapshot"),
+        counts.commits,
+        counts.committed,
         of("device_add"),
         of("device_del"),
         of("block_resize"),
     )
 }
 
-/// Returns the jobs that a process completed. A job has begun when QEMU says so: the answer may be
+/// Returns the backups that a process completed. A job has begun when QEMU says so: the answer may be
 /// lacking, as processes and agents are killed.
 fn judge_process(path: &Path, text: &str, counts: &mut Counts) -> Vec<String> {
-    // The last request of each monitor, and the backup that was asked for.
-    let (mut asked, mut backup) = (BTreeMap::<&str, Value>::new(), None);
+    // The last request of each monitor, and the job that was asked for.
+    let (mut asked, mut job_asked_for) = (BTreeMap::<&str, Value>::new(), None);
     // The jobs that are not dismissed, with whether they have succeeded, once they are concluded.
     let mut jobs: BTreeMap<String, Option<bool>> = BTreeMap::new();
+    // Whether a disk has an overlay, where that is known.
+    let mut overlays: BTreeMap<String, bool> = BTreeMap::new();
     let mut completed = Vec::new();
     for line in text.lines() {
         let json =
             |word: &str| -> Option<Value> { serde_json::from_str(line.split_once(word)?.1).ok() };
         if line.contains("(created-->running)") {
-            let id: Option<String> = backup.take();
+            let id: Option<String> = job_asked_for.take();
             let id =
                 id.unwrap_or_else(|| panic!("{}: a job that was not asked for", path.display()));
+            if let Some(disk) = id.strip_suffix("_commit") {
+                let known = overlays.insert(disk.to_owned(), true);
+                let is_there = known != Some(false);
+                assert!(is_there, "{}: {disk}: committed twice", path.display());
+                counts.commits += 1;
+            }
+            counts.backups += usize::from(id.contains('.'));
             let twice = jobs.insert(id, None);
             assert!(twice.is_none(), "{}: a job ran twice", path.display());
-            counts.backups += 1;
         } else if let Some(request) = json(" req: ") {
-            if request["execute"] == "blockdev-backup" {
-                backup = request["arguments"]["job-id"].as_str().map(str::to_owned);
+            let arguments = &request["arguments"];
+            let argument = |name: &str| arguments[name].as_str().unwrap_or_default();
+            match request["execute"].as_str().unwrap_or_default() {
+                "blockdev-backup" | "block-commit" => {
+                    job_asked_for = Some(argument("job-id").to_owned());
+                }
+                // The answer may be lacking.
+                "blockdev-snapshot" => overlays.retain(|disk, is_there| {
+                    *is_there || argument("overlay").strip_prefix("overlay-") != Some(disk)
+                }),
+                "device_del" => {
+                    let disk = argument("id").strip_prefix("disk-").unwrap_or_default();
+                    overlays.remove(disk);
+                }
+                _ => {}
             }
             asked.insert(monitor(line, " req: "), request);
         } else if let Some(result) = json(" resp: ").and_then(|it| it.get("return").cloned()) {
@@ -110,9 +167,20 @@ fn judge_process(path: &Path, text: &str, counts: &mut Counts) -> Vec<String> {
                     jobs.insert(id, Some(job.get("error").is_none()));
                 }
             }
-            let id = asked["arguments"]["id"].as_str().unwrap_or_default();
+            let argument = |name: &str| asked["arguments"][name].as_str().unwrap_or_default();
+            if command == "blockdev-snapshot" {
+                let disk = argument("overlay").trim_start_matches("overlay-");
+                let twice = overlays.insert(disk.to_owned(), true) == Some(true);
+                assert!(!twice, "{}: {disk}: two overlays", path.display());
+            }
+            let id = argument("id");
             if command == "job-dismiss" && jobs.remove(id) == Some(Some(true)) {
-                completed.push(id.to_owned());
+                if let Some(disk) = id.strip_suffix("_commit") {
+                    overlays.insert(disk.to_owned(), false);
+                    counts.committed += 1;
+                } else if id.contains('.') {
+                    completed.push(id.to_owned());
+                }
             }
         }
     }
