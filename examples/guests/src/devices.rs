@@ -18,8 +18,8 @@ pub(crate) fn limits(bounds: Bounds) -> Value {
     json!({ "bps-total": bounds.bps, "iops-total": bounds.iops })
 }
 
-/// The node of a disk: its image, behind its bounds. While it has a snapshot, the overlay is between
-/// the two. The image is raw, whatever a guest writes at its beginning: it is never probed.
+/// The node of a disk: its image, behind its bounds. While it has a snapshot, the overlay is
+/// between the two. The image is raw, whatever a guest writes at its beginning: it is never probed.
 pub(crate) fn disk_node(disk: &str, file: &Path) -> Value {
     let image = json!({
         "driver": "raw", "node-name": image_name(disk),

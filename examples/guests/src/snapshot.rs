@@ -71,7 +71,8 @@ impl Monitor {
     }
 
     /// Starts to commit a disk's overlay, unless its job is there already, with at most `speed`
-    /// bytes a second; 0 for no bound. Returns false if the disk has none.
+    /// bytes a second; 0 for no bound. Returns false if the disk has none. QEMU refuses it while a
+    /// backup of the disk runs.
     pub fn start_commit(&mut self, disk: &str, speed: u64) -> Result<bool> {
         let job = commit_job(disk);
         if self.job(&job)? != Job::Unknown {
@@ -80,7 +81,6 @@ impl Monitor {
         if !self.has_snapshot(disk)? {
             return Ok(false);
         }
-        self.refuse_while_a_job_runs(disk)?;
         self.run::<qmp::block_commit>(json!({
             "job-id": job, "device": node_name(disk), "top-node": overlay_name(disk),
             "base-node": image_name(disk), "speed": speed,

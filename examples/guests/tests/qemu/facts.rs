@@ -11,6 +11,7 @@ use trueup_guests::backup::{Backup, Job};
 use trueup_guests::guest::Disk;
 use trueup_guests::host::Bounds;
 use trueup_guests::qmp::{Error, Monitor, Result};
+use trueup_guests::snapshot::overlay_of;
 
 use crate::support::{MIB, TestHost, eventually};
 
@@ -298,6 +299,7 @@ fn a_backup_cannot_run_twice() {
 
 fn a_disk_that_is_backed_up_is_not_resized() {
     let test = TestHost::new();
+    let image = test.host.disk_file("web", "root");
     let folder = test.host.guest_folder("web");
     let mut monitor = test.start("web", 32 * MIB);
     test.plug(&mut monitor, "root", 4 * MIB);
@@ -305,10 +307,12 @@ fn a_disk_that_is_backed_up_is_not_resized() {
     for refused in [
         monitor.resize_disk("root", 8 * MIB).unwrap_err(),
         monitor.refuse_while_a_job_runs("root").unwrap_err(),
+        monitor.take_snapshot("root", &image).unwrap_err(),
     ] {
         assert!(matches!(refused, Error::Refused(_)), "{refused}");
     }
     assert_eq!(monitor.guest().unwrap().disks["root"].size, 4 * MIB);
+    assert!(!overlay_of(&image).exists());
 }
 
 fn a_killed_guest_is_gone_and_starts_again() {

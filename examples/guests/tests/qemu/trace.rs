@@ -41,7 +41,8 @@ fn a_commit_that_runs_twice_is_noticed() {
     const SNAPSHOT: &str = "m req: {\"execute\":\"blockdev-snapshot\",\
                             \"arguments\":{\"overlay\":\"overlay-a\"}}\n\
                             m resp: {\"return\":{}}\n";
-    const BEGUN: &str = "m req: {\"execute\":\"block-commit\",\"arguments\":{\"job-id\":\"a_commit\"}}\n\
+    const BEGUN: &str = "m req: {\"execute\":\"block-commit\",\
+                         \"arguments\":{\"job-id\":\"a_commit\"}}\n\
                          job_state_transition (created-->running)\nm resp: {\"return\":{}}\n";
     const ENDED: &str = "m req: {\"execute\":\"query-jobs\"}\n\
                          m resp: {\"return\":[{\"id\":\"a_commit\",\"status\":\"concluded\"}]}\n\
@@ -99,8 +100,8 @@ pub(crate) fn judge(folder: &Path) -> String {
     }
     let of = |command: &str| counts.commands.get(command).copied().unwrap_or(0);
     format!(
-        "{} processes of QEMU; {} backups begun, {} completed; {} snapshots taken; {} commits begun, \
-         {} completed; {} disks and interfaces plugged in, {} unplugged; {} disks resized",
+        "{} processes of QEMU; {} backups begun, {} completed; {} snapshots taken; \
+         {} commits begun, {} completed; {} disks and interfaces plugged in, {} unplugged; {} disks resized",
         counts.processes,
         counts.backups,
         completed.len(),
