@@ -194,6 +194,10 @@ impl Backend for Guests {
             self.host
                 .monitor(id.guest)
                 .and_then(|mut monitor| match monitor.boot()? == id.boot {
+                    // Its image is whole, and its overlay may have gone.
+                    true if monitor.job(&job)? == Job::Pending => {
+                        Err(qmp::Error::Refused("it is being finalized".to_owned()))
+                    }
                     true => monitor.cancel_job(&job),
                     false => Ok(()),
                 });

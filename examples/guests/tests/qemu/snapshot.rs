@@ -22,6 +22,7 @@ crate::tests![
     a_disk_that_is_committed_is_left_alone,
     a_commit_that_ends_with_its_guest_loses_nothing,
     a_commit_that_is_cancelled_keeps_the_snapshot,
+    a_commit_that_is_finalized_is_not_cancelled,
     a_commit_outlives_its_agent_and_is_finished_by_the_next_one,
 ];
 
@@ -184,11 +185,6 @@ fn a_commit_that_is_cancelled_keeps_the_snapshot() {
     let task = format!("web:{}:commit:root", monitor.boot().unwrap());
     assert!(monitor.start_commit("root", 0).unwrap());
     await_job(&mut monitor, &Job::Ready);
-    let complete = json!({ "id": commit_job("root") });
-    monitor.run::<qmp::job_complete>(complete).unwrap();
-    await_job(&mut monitor, &Job::Pending);
-    // As late as can be: an agent was killed before it said that the job is to be finalized.
-    fs::rename(overlay_of(&image), image.with_extension("committed")).unwrap();
     drop(monitor);
     let backend = backend(&test);
     backend.cancel(&task).unwrap();
@@ -203,6 +199,26 @@ fn a_commit_that_is_cancelled_keeps_the_snapshot() {
     test.kill("web");
     test.host.start("web").unwrap();
     assert_eq!(read(&test), (4 * MIB, 3, 0));
+}
+
+/// An agent was killed before it said that the job is to be finalized: the overlay has gone already.
+fn a_commit_that_is_finalized_is_not_cancelled() {
+    let test = TestHost::new();
+    let (mut monitor, image) = start(&test);
+    let task = format!("web:{}:commit:root", monitor.boot().unwrap());
+    assert!(monitor.start_commit("root", 0).unwrap());
+    await_job(&mut monitor, &Job::Ready);
+    let complete = json!({ "id": commit_job("root") });
+    monitor.run::<qmp::job_complete>(complete).unwrap();
+    await_job(&mut monitor, &Job::Pending);
+    fs::rename(overlay_of(&image), image.with_extension("committed")).unwrap();
+    drop(monitor);
+    let backend = backend(&test);
+    assert!(backend.cancel(&task).is_err());
+    eventually("the task has succeeded", || {
+        backend.task(&task).unwrap() == Task::Succeeded
+    });
+    assert!(!test.monitor("web").has_snapshot("root").unwrap());
 }
 
 struct Agent(Child);
