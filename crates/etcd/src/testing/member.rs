@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::Place;
 
@@ -135,11 +135,25 @@ impl Member {
         fs::remove_dir_all(self.data())
     }
 
-    pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
+    /// A signal alone would return while threads of the process still answer.
+    pub(super) fn pause(&self) -> io::Result<()> {
+        let process = self.pid()?;
+        kill_process(process, Signal::STOP)?;
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::Pid(process), options)? {
+            Some(status) if status.stopped() => Ok(()),
+            _ => Err(io::Error::other(format!("{} has ended", self.name))),
+        }
+    }
+
+    pub(super) fn resume(&self) -> io::Result<()> {
+        Ok(kill_process(self.pid()?, Signal::CONT)?)
+    }
+
+    fn pid(&self) -> io::Result<Pid> {
         let process = self.process.as_ref().map(Child::id);
         let pid = process.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let pid = pid.ok_or_else(|| io::Error::other(format!("{} does not run", self.name)))?;
-        Ok(kill_process(pid, signal)?)
+        pid.ok_or_else(|| io::Error::other(format!("{} does not run", self.name)))
     }
 
     /// True if its process was not started, or has printed that it gives up.

@@ -188,13 +188,13 @@ impl Cluster {
     }
 
     /// Stops a member's process (SIGSTOP) until [`resume`](Self::resume): its connections stay, and
-    /// nothing answers.
+    /// nothing answers. Returns when all its threads have stopped.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's, and when the process has ended.
     pub fn pause(&self, member: usize) -> io::Result<()> {
-        self.members[member].signal(rustix::process::Signal::STOP)
+        self.members[member].pause()
     }
 
     /// Lets a stopped member go on (SIGCONT).
@@ -203,7 +203,7 @@ impl Cluster {
     ///
     /// The system's.
     pub fn resume(&self, member: usize) -> io::Result<()> {
-        self.members[member].signal(rustix::process::Signal::CONT)
+        self.members[member].resume()
     }
 
     /// Kills a member, deletes its data, and has it join again as a new member of its name.

@@ -7,20 +7,21 @@ use trueup_world::{ErrorKind, Revision, Store};
 use crate::help::{SOON, change, end, open, set, set_at_last};
 use crate::net::cluster;
 
+/// Of keep-alives, and how long an answer may take.
+const INTERVAL: Duration = Duration::from_secs(1);
+const ANSWER: Duration = Duration::from_secs(3);
+
 /// No byte says that the connection is gone.
 pub(crate) fn a_half_open_connection_is_noticed_by_keep_alives() {
     let (net, cluster) = cluster(3, &["--grpc-keepalive-min-time=500ms"]);
-    let second = Duration::from_secs(1);
-    let config = cluster.config().with_keep_alive(second, second);
+    let config = cluster.config().with_keep_alive(INTERVAL, ANSWER);
     let host = net.host(1);
-    let store = host.inside(|| open(config.with_timeout(second)));
+    let store = host.inside(|| open(config));
     assert_eq!(set(&store, "/a", "1"), Revision(2));
     let mut watch = store.watch(b"/", Revision(2)).unwrap();
-    watch.next(second).unwrap();
+    watch.next(INTERVAL).unwrap();
     host.cut();
-    let cut = Instant::now();
     assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
-    assert!(cut.elapsed() < 4 * second, "{:?}", cut.elapsed());
     let error = store.read(b"/", None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     // Meanwhile others write.
@@ -41,7 +42,7 @@ pub(crate) fn keep_alives_are_not_too_many_for_etcd() {
     let cluster = crate::help::one_with(&["--grpc-keepalive-min-time=500ms"]);
     // In the same proportion as what is used unless set: 6 s to 5 s.
     let interval = Duration::from_millis(600);
-    let store = open(cluster.config().with_keep_alive(interval, interval));
+    let store = open(cluster.config().with_keep_alive(interval, SOON));
     let mut watch = store.watch(b"/", Revision(1)).unwrap();
     watch.next(SOON).unwrap();
     assert_eq!(watch.next(12 * interval).unwrap(), None);
@@ -75,11 +76,10 @@ pub(crate) fn a_watch_of_a_member_without_the_others_ends() {
 
 pub(crate) fn compaction_while_cut_off_is_told() {
     let (net, cluster) = cluster(3, &["--grpc-keepalive-min-time=500ms"]);
-    let second = Duration::from_secs(1);
-    let config = cluster.config().with_keep_alive(second, second);
+    let config = cluster.config().with_keep_alive(INTERVAL, ANSWER);
     let host = net.host(1);
-    let store = host.inside(|| open(config.with_timeout(second)));
-    let lease = store.grant(2 * second).unwrap();
+    let store = host.inside(|| open(config));
+    let lease = store.grant(Duration::from_secs(5)).unwrap();
     let newest = set(&store, "/a", "1");
     let mine = crate::help::put("/mine", "1", Some(lease));
     store.commit(&mine).unwrap();

@@ -98,7 +98,7 @@ fn a_guest_that_hangs_holds_up_no_other() {
         matches!(outcome, Some(Outcome::Pending(Pending::Running { .. })))
     };
     until("the backup runs", &mut it, &mut ledger, is_running);
-    test.signal("web", Signal::STOP);
+    test.stop("web");
 
     // All of the other one is changed meanwhile, and nothing of this one: also by another agent.
     let changed = backup.replace("iops = 100", "iops = 200").replace(

@@ -82,7 +82,7 @@ fn a_monitor_serves_one_client() {
 fn a_guest_that_hangs_costs_a_bounded_time() {
     let test = TestHost::new();
     drop(test.start("web", 32 * MIB));
-    test.signal("web", Signal::STOP);
+    test.stop("web");
     // After a few connections no more are accepted.
     let socket = test.host.guest_folder("web").join("qmp");
     for _ in 0..5 {
@@ -100,7 +100,7 @@ fn a_guest_that_hangs_costs_a_bounded_time() {
 fn a_guest_that_did_not_answer_is_not_asked_for_a_second() {
     let test = TestHost::new();
     drop(test.start("web", 32 * MIB));
-    test.signal("web", Signal::STOP);
+    test.stop("web");
     let ask = || {
         let begun = Instant::now();
         assert!(matches!(test.host.monitor("web"), Err(Error::NoAnswer(_))));

@@ -54,6 +54,18 @@ impl TestHost {
         kill_process(self.host.process(guest).unwrap(), signal).unwrap();
     }
 
+    /// Stops all threads of its QEMU: a signal alone returns while some still answer.
+    pub(crate) fn stop(&self, guest: &str) {
+        self.signal(guest, Signal::STOP);
+        let process = self.host.process(guest).unwrap().as_raw_nonzero();
+        eventually("all threads have stopped", || {
+            let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+            let status = threads.map(|thread| thread.unwrap().path().join("status"));
+            let mut status = status.filter_map(|status| fs::read_to_string(status).ok());
+            status.all(|status| status.contains("State:\tT"))
+        });
+    }
+
     pub(crate) fn kill(&self, guest: &str) {
         self.signal(guest, Signal::KILL);
         eventually("the process is gone", || self.host.process(guest).is_none());
