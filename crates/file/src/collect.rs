@@ -13,7 +13,6 @@ use crate::suggest::unknown;
 use crate::sysctl::Sysctls;
 use crate::tables::TableNames;
 use crate::value::{Fault, Key, Node, Result, Value, fault};
-use crate::world;
 
 /// The part of a file that was read so far.
 pub(crate) struct Collector<'a> {
@@ -25,9 +24,7 @@ pub(crate) struct Collector<'a> {
     given: Vec<&'static str>,
     /// The position of the first object with `adopt = false`.
     not_adopted: Option<usize>,
-    /// The position and the name of the first section that needs `[world]`.
-    needs_world: Option<(usize, &'static str)>,
-    sections: Vec<Box<dyn Section>>,
+    sections: Vec<Section>,
     sysctls: Option<Sysctls>,
     faults: Vec<Fault>,
 }
@@ -41,7 +38,6 @@ impl<'a> Collector<'a> {
             nexthops: NexthopMode::default(),
             given: Vec::new(),
             not_adopted: None,
-            needs_world: None,
             sections: section::all(),
             sysctls: None,
             faults: Vec::new(),
@@ -60,7 +56,7 @@ impl<'a> Collector<'a> {
             return self.file_key(name, &key, &value);
         }
         let section = self.position(&key)?;
-        let name = self.sections[section].name();
+        let name = self.sections[section].elements.name();
         let Node::List(elements) = value.node else {
             let message = format!(
                 "expected a list of {name} sections, found {}: write [[{name}]] above the keys, or \
@@ -100,27 +96,26 @@ impl<'a> Collector<'a> {
 
     /// Opens a section that is given as one list.
     pub(crate) fn list(&mut self, key: &Key<'a>) -> Result<()> {
-        self.note_world(key);
         let section = self.section(key)?;
         if section.opened().is_some() {
-            return fault(key.at, format!("`{}` is given twice", section.name()));
+            let name = section.elements.name();
+            return fault(key.at, format!("`{name}` is given twice"));
         }
-        section.open(Opened::AsList);
+        section.open(Opened::AsList, key.at);
         Ok(())
     }
 
     /// Opens a section, or goes on with it, at a `[[header]]`.
     pub(crate) fn header(&mut self, key: &Key<'a>) -> Result<()> {
-        self.note_world(key);
         let section = self.section(key)?;
         if section.opened() == Some(Opened::AsList) {
             let message = format!(
                 "`{}` was given as a list above: write all of them there, or none",
-                section.name()
+                section.elements.name()
             );
             return fault(key.at, message);
         }
-        section.open(Opened::ByHeaders);
+        section.open(Opened::ByHeaders, key.at);
         Ok(())
     }
 
@@ -131,10 +126,10 @@ impl<'a> Collector<'a> {
             return;
         }
         let mut sections = self.sections.iter_mut();
-        let Some(section) = sections.find(|known| known.name() == section) else {
+        let Some(section) = sections.find(|known| known.elements.name() == section) else {
             return;
         };
-        match section.read(&value, self.tables, &mut self.cursor) {
+        match section.elements.read(&value, self.tables, &mut self.cursor) {
             Ok(Some(false)) => _ = self.not_adopted.get_or_insert(value.at),
             Ok(_) => {}
             Err(fault) => self.faults.push(fault),
@@ -148,20 +143,13 @@ impl<'a> Collector<'a> {
     /// When there is no such section.
     pub(crate) fn section_name(&self, key: &Key<'_>) -> Result<&'static str> {
         self.position(key)
-            .map(|section| self.sections[section].name())
+            .map(|section| self.sections[section].elements.name())
     }
 
-    /// Notes the first section that needs `[world]`, which may stand below it.
-    fn note_world(&mut self, key: &Key<'_>) {
-        let mut names = world::SECTIONS.into_iter();
-        if let Some(name) = names.find(|name| key.name == *name) {
-            self.needs_world.get_or_insert((key.at, name));
-        }
-    }
-
-    fn section(&mut self, key: &Key<'_>) -> Result<&mut (dyn Section + 'static)> {
-        self.position(key)
-            .map(|section| &mut *self.sections[section])
+    /// Returns the section that `key` names.
+    fn section(&mut self, key: &Key<'_>) -> Result<&mut Section> {
+        let section = self.position(key)?;
+        Ok(&mut self.sections[section])
     }
 
     fn position(&self, key: &Key<'_>) -> Result<usize> {
@@ -169,11 +157,11 @@ impl<'a> Collector<'a> {
             let message = format!("`{name}` is no list of objects: write {example}");
             return fault(key.at, message);
         }
-        let mut names = self.sections.iter().map(|section| section.name());
+        let mut names = self.sections.iter().map(|section| section.elements.name());
         names.position(|name| name == key.name).map_or_else(
             || {
                 let mut known: Vec<_> = file_keys::ALL.map(|(name, _)| name).into();
-                known.extend(self.sections.iter().map(|section| section.name()));
+                known.extend(self.sections.iter().map(|section| section.elements.name()));
                 fault(key.at, unknown("section", &key.name, "a file", &known))
             },
             Ok,
@@ -189,18 +177,19 @@ impl<'a> Collector<'a> {
                 .to_owned();
             faults.push(Fault { at, message });
         }
-        if let Some((at, section)) = self.needs_world.filter(|_| self.settings.world.is_none()) {
-            let message =
-                format!("`{section}` needs a store: write [world] with endpoints and host");
-            faults.push(Fault { at, message });
-        }
+        let missing = self
+            .sections
+            .iter()
+            .filter_map(|it| it.missing(&self.given));
+        faults.extend(missing);
         faults
     }
 
     /// Finds the objects whose key an earlier one has.
     pub(crate) fn duplicates(&self) -> Vec<Diagnostic> {
         let each = self.sections.iter();
-        each.flat_map(|section| section.duplicates()).collect()
+        each.flat_map(|section| section.elements.duplicates())
+            .collect()
     }
 
     /// Returns what was declared, with the locations.

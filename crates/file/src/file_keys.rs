@@ -22,7 +22,7 @@ pub(crate) const ALL: [(&str, &str); 11] = [
     (NEXTHOPS, "nexthops = \"objects\""),
     (OWNERSHIP, "[ownership]"),
     (DOMAIN, "[domain]"),
-    (WORLD, "[world]"),
+    (WORLD, "[world] with endpoints and host"),
     (SYSCTL, "[sysctl]"),
     (SYSCTL_REVERT, "sysctl_revert = true"),
 ];

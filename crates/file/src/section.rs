@@ -1,13 +1,15 @@
-//! A section of a file: a list of tables of one sort.
+//! A section of a file: a list of tables of one sort. How it was opened is the same for every
+//! section; the elements are of one sort or another.
 
 use trueup_diff::Desired;
 
 use crate::error::Diagnostic;
 use crate::file::File;
+use crate::file_keys;
 use crate::kinds::{self, Output};
 use crate::location::{Cursor, Location};
 use crate::tables::TableNames;
-use crate::value::{Result, Value};
+use crate::value::{Fault, Result, Value};
 use crate::world;
 
 /// How a section was opened, which says whether more may be added to it.
@@ -20,22 +22,64 @@ pub(crate) enum Opened {
 }
 
 /// Returns an empty section of each sort, in the order in which they are written.
-pub(crate) fn all() -> Vec<Box<dyn Section>> {
-    let mut sections = kinds::sections();
-    sections.extend(world::sections());
-    sections
+pub(crate) fn all() -> Vec<Section> {
+    let mut elements = kinds::sections();
+    elements.extend(world::sections());
+    let sections = elements.into_iter().map(|elements| Section {
+        opened: None,
+        elements,
+    });
+    sections.collect()
 }
 
 /// A section of a file.
-pub(crate) trait Section {
-    /// Returns its name, as in `[[route]]`.
+pub(crate) struct Section {
+    /// How it was opened, and the byte at which it was first; `None` if it is not in the file.
+    opened: Option<(Opened, usize)>,
+    pub(crate) elements: Box<dyn Elements>,
+}
+
+impl Section {
+    /// Returns how the section was opened; `None` if it is not in the file.
+    pub(crate) fn opened(&self) -> Option<Opened> {
+        self.opened.map(|(how, _)| how)
+    }
+
+    /// Opens the section at a byte of the file, or goes on with it.
+    pub(crate) fn open(&mut self, how: Opened, at: usize) {
+        self.opened.get_or_insert((how, at));
+    }
+
+    /// Returns the fault if the section is in the file, and the table that it needs is not among
+    /// `given`.
+    pub(crate) fn missing(&self, given: &[&str]) -> Option<Fault> {
+        let (_, at) = self.opened?;
+        let table = self.elements.needs().filter(|it| !given.contains(it))?;
+        let (_, example) = file_keys::find(table)?;
+        let message = format!(
+            "`{}` needs `{table}`: write {example}",
+            self.elements.name()
+        );
+        Some(Fault { at, message })
+    }
+
+    /// Puts the elements into the file, if the section was opened.
+    pub(crate) fn declare(self, file: &mut File) {
+        if self.opened.is_some() {
+            self.elements.declare(file);
+        }
+    }
+}
+
+/// The elements of a section.
+pub(crate) trait Elements {
+    /// Returns the name of the section, as in `[[route]]`.
     fn name(&self) -> &'static str;
 
-    /// Returns how the section was opened; `None` if it is not in the file.
-    fn opened(&self) -> Option<Opened>;
-
-    /// Opens the section.
-    fn open(&mut self, how: Opened);
+    /// Returns the table at the top of the file that the section needs, if any.
+    fn needs(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Adds an element. Returns its `adopt`, if it is given.
     fn read(

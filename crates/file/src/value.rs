@@ -65,7 +65,15 @@ pub(crate) enum Node<'a> {
     Other(&'static str),
 }
 
-impl Value<'_> {
+impl<'a> Value<'a> {
+    /// Returns the table of `what`: a word with its article.
+    pub(crate) fn table(&self, what: &str) -> Result<&Table<'a>> {
+        match &self.node {
+            Node::Table(table) => Ok(table),
+            _ => self.unexpected(format_args!("{what} as a table {{ ... }}")),
+        }
+    }
+
     /// Returns the sort of the value, for "expected ..., found ...".
     pub(crate) fn sort(&self) -> &'static str {
         match &self.node {

@@ -18,10 +18,10 @@ pub(crate) use object::FileObject;
 use section::Objects;
 pub(crate) use section::{Output, Unwritable, Written};
 
-use crate::section::Section;
+use crate::section::Elements;
 
-/// Returns an empty section for each kind, in the order in which they are written.
-pub(crate) fn sections() -> Vec<Box<dyn Section>> {
+/// Returns the elements of a section for each kind, in the order in which they are written.
+pub(crate) fn sections() -> Vec<Box<dyn Elements>> {
     let mut sections = Vec::new();
     each_kind!(K => sections.extend(<<K as Registered>::Desired as InFile<K>>::section()));
     sections
@@ -29,22 +29,22 @@ pub(crate) fn sections() -> Vec<Box<dyn Section>> {
 
 /// How a file declares what a desired state has of the kind `K`.
 trait InFile<K> {
-    /// Returns the section of the kind, if it has one.
-    fn section() -> Option<Box<dyn Section>>;
+    /// Returns the elements of the section of the kind, if it has one.
+    fn section() -> Option<Box<dyn Elements>>;
 }
 
 impl<K: ObjectKind + 'static, L: DesiredList + 'static> InFile<K> for Option<L>
 where
     Desired: OfKind<K, Cell = Option<L>>,
 {
-    fn section() -> Option<Box<dyn Section>> {
+    fn section() -> Option<Box<dyn Elements>> {
         Some(Box::new(Objects::<K, L>::default()))
     }
 }
 
 /// A key at the top of the file.
 impl<K> InFile<K> for NexthopMode {
-    fn section() -> Option<Box<dyn Section>> {
+    fn section() -> Option<Box<dyn Elements>> {
         None
     }
 }

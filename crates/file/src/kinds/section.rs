@@ -11,9 +11,9 @@ use crate::fields::Fields;
 use crate::file::File;
 use crate::location::Cursor;
 use crate::parse;
-use crate::section::{Opened, Section, duplicates};
+use crate::section::{Elements, duplicates};
 use crate::tables::TableNames;
-use crate::value::{Node, Result, Table, Value};
+use crate::value::{Result, Table, Value};
 
 /// A writer of sections: TOML or JSON.
 pub(crate) trait Output {
@@ -32,10 +32,9 @@ pub(crate) struct Unwritable {
     pub(crate) why: String,
 }
 
-/// The section of the kind `K`, which a desired state holds as `Option<L>`.
+/// The objects of the kind `K`, which a desired state holds as `Option<L>`.
 pub(crate) struct Objects<K, L: DesiredList> {
     kind: PhantomData<K>,
-    opened: Option<Opened>,
     declared: Declared<L::Object>,
 }
 
@@ -43,26 +42,17 @@ impl<K, L: DesiredList> Default for Objects<K, L> {
     fn default() -> Objects<K, L> {
         Objects {
             kind: PhantomData,
-            opened: None,
             declared: Declared::default(),
         }
     }
 }
 
-impl<K: ObjectKind, L: DesiredList> Section for Objects<K, L>
+impl<K: ObjectKind, L: DesiredList> Elements for Objects<K, L>
 where
     Desired: OfKind<K, Cell = Option<L>>,
 {
     fn name(&self) -> &'static str {
         K::KIND.name()
-    }
-
-    fn opened(&self) -> Option<Opened> {
-        self.opened
-    }
-
-    fn open(&mut self, how: Opened) {
-        self.opened = Some(how);
     }
 
     fn read(
@@ -85,9 +75,6 @@ where
     }
 
     fn declare(self: Box<Self>, file: &mut File) {
-        if self.opened.is_none() {
-            return;
-        }
         let desired = &mut file.desired;
         let (list, locations) = L::from_file(K::KIND, self.declared, &mut desired.adopt);
         *OfKind::<K>::of_kind_mut(desired) = Some(list);
@@ -118,10 +105,7 @@ fn fields<'t, T: FileObject>(
 
 /// Reads an object and its `adopt`.
 fn read<T: FileObject>(value: &Value<'_>, tables: &TableNames) -> Result<(T, Option<bool>)> {
-    let Node::Table(table) = &value.node else {
-        let expected = format_args!("{} as a table {{ ... }}", T::WITH_ARTICLE);
-        return value.unexpected(expected);
-    };
+    let table = value.table(T::WITH_ARTICLE)?;
     let fields = fields::<T>(value.at, table, tables)?;
     Ok((T::read(&fields)?, fields.read(ADOPT, parse::flag)?))
 }

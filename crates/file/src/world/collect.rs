@@ -6,11 +6,10 @@ use super::list::Element;
 use super::{Hosts, hosts};
 use crate::fields::Fields;
 use crate::file::File;
+use crate::file_keys::WORLD;
 use crate::parse;
 use crate::section::Keyed;
 use crate::value::{Node, Result, Value, fault};
-
-pub(super) const NAME: &str = "collect";
 
 /// The kinds that can be collected.
 const KINDS: [(&str, Kind); 1] = [("route", Kind::Route)];
@@ -41,8 +40,9 @@ pub struct Collect {
 }
 
 impl Element for Collect {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = "collect";
     const WITH_ARTICLE: &'static str = "a collection";
+    const NEEDS: &'static str = WORLD;
     const KEYS: &'static [&'static str] =
         &["kind", "from", "within", "limit", "metric", "table", "dev"];
 

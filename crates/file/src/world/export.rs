@@ -6,11 +6,10 @@ use super::list::Element;
 use super::{Hosts, hosts, route};
 use crate::fields::Fields;
 use crate::file::File;
+use crate::file_keys::WORLD;
 use crate::parse;
 use crate::section::Keyed;
 use crate::value::{Result, Value, fault};
-
-pub(super) const NAME: &str = "export";
 
 /// The length of the longest name, in bytes.
 const MAX_NAME: usize = 255;
@@ -40,8 +39,9 @@ impl Export {
 }
 
 impl Element for Export {
-    const NAME: &'static str = NAME;
+    const NAME: &'static str = "export";
     const WITH_ARTICLE: &'static str = "an export";
+    const NEEDS: &'static str = WORLD;
     const KEYS: &'static [&'static str] = &["name", "to", "route"];
 
     fn read(fields: &Fields<'_>) -> Result<Export> {

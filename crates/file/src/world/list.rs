@@ -4,9 +4,9 @@ use crate::error::Diagnostic;
 use crate::fields::Fields;
 use crate::file::File;
 use crate::location::{Cursor, Location};
-use crate::section::{Keyed, Opened, Section, duplicates};
+use crate::section::{Elements, Keyed, duplicates};
 use crate::tables::TableNames;
-use crate::value::{Node, Result, Value};
+use crate::value::{Result, Value};
 
 /// An element of such a section.
 pub(crate) trait Element: Keyed + 'static {
@@ -14,6 +14,8 @@ pub(crate) trait Element: Keyed + 'static {
     const NAME: &'static str;
     /// The word for one element, with its article.
     const WITH_ARTICLE: &'static str;
+    /// The table at the top of the file that the section needs.
+    const NEEDS: &'static str;
     /// The keys.
     const KEYS: &'static [&'static str];
 
@@ -28,9 +30,8 @@ pub(crate) trait Element: Keyed + 'static {
         Self: Sized;
 }
 
-/// The section of the elements `T`.
+/// The elements of such a section.
 pub(crate) struct List<T> {
-    opened: Option<Opened>,
     elements: Vec<T>,
     locations: Vec<Location>,
 }
@@ -38,24 +39,19 @@ pub(crate) struct List<T> {
 impl<T> Default for List<T> {
     fn default() -> List<T> {
         List {
-            opened: None,
             elements: Vec::new(),
             locations: Vec::new(),
         }
     }
 }
 
-impl<T: Element> Section for List<T> {
+impl<T: Element> Elements for List<T> {
     fn name(&self) -> &'static str {
         T::NAME
     }
 
-    fn opened(&self) -> Option<Opened> {
-        self.opened
-    }
-
-    fn open(&mut self, how: Opened) {
-        self.opened = Some(how);
+    fn needs(&self) -> Option<&'static str> {
+        Some(T::NEEDS)
     }
 
     fn read(
@@ -64,10 +60,7 @@ impl<T: Element> Section for List<T> {
         tables: &TableNames,
         cursor: &mut Cursor<'_>,
     ) -> Result<Option<bool>> {
-        let Node::Table(table) = &value.node else {
-            let expected = format_args!("{} as a table {{ ... }}", T::WITH_ARTICLE);
-            return value.unexpected(expected);
-        };
+        let table = value.table(T::WITH_ARTICLE)?;
         let fields = Fields::new(T::WITH_ARTICLE, value.at, table, &[T::KEYS], tables)?;
         self.elements.push(T::read(&fields)?);
         self.locations.push(cursor.location(value.at));
@@ -79,8 +72,6 @@ impl<T: Element> Section for List<T> {
     }
 
     fn declare(self: Box<Self>, file: &mut File) {
-        if self.opened.is_some() {
-            *T::list(file) = Some(self.elements);
-        }
+        *T::list(file) = Some(self.elements);
     }
 }

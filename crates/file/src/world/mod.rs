@@ -10,7 +10,7 @@ mod store;
 use std::fmt;
 
 use crate::parse;
-use crate::section::Section;
+use crate::section::Elements;
 use crate::value::{Node, Result, Value, fault};
 
 pub use accept::{Accepted, Origin, Overlap, Refused, Resource, accept};
@@ -20,11 +20,8 @@ use list::List;
 pub use store::{Certificate, Credentials, Partition, StoreAddress, World};
 pub(crate) use store::{read, write};
 
-/// The sections that need `[world]`.
-pub(crate) const SECTIONS: [&str; 2] = [export::NAME, collect::NAME];
-
-/// Returns an empty section of each sort.
-pub(crate) fn sections() -> Vec<Box<dyn Section>> {
+/// Returns the elements of each section.
+pub(crate) fn sections() -> Vec<Box<dyn Elements>> {
     vec![
         Box::new(List::<Export>::default()),
         Box::new(List::<Collect>::default()),
