@@ -8,6 +8,7 @@ use crate::world::{Mode, Says, Sim, SimTask};
 
 impl Backend for Sim {
     fn observe(&self) -> Result<Observed, Error> {
+        self.wait_for(|world| &mut world.observe_waits);
         self.reach("observe")?;
         let mut world = self.world();
         if world.hides_all {
@@ -36,10 +37,7 @@ impl Backend for Sim {
         let lost = || Started::Indeterminate {
             message: "596: no answer in time".into(),
         };
-        let start_waits = self.world().start_waits.take();
-        if let Some(gate) = start_waits {
-            gate.recv().unwrap();
-        }
+        self.wait_for(|world| &mut world.start_waits);
         if self.reach("start").is_err() {
             return lost();
         }
@@ -104,10 +102,7 @@ impl Backend for Sim {
     }
 
     fn task(&self, task: &str) -> Result<Task, Error> {
-        let task_waits = self.world().task_waits.take();
-        if let Some(gate) = task_waits {
-            gate.recv().unwrap();
-        }
+        self.wait_for(|world| &mut world.task_waits);
         self.reach("task")?;
         let mut world = self.world();
         world.run_tasks();

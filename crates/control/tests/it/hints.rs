@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use trueup_control::{
-    Action, Backend, BackendSubscription, Config, Engine, Error, ErrorKind, Observed, Provider,
-    Started, Task, Unset, WatchedFile,
+    Action, Backend, BackendSubscription, Config, Desired, Engine, Error, ErrorKind, Observed,
+    Provider, ProviderSubscription, Started, Task, Unset, WatchedFile,
 };
 use trueup_reconcile::{Drained, Hints, Source as _, Subscribed, Subscription};
 
@@ -37,8 +37,24 @@ impl Backend for Hinting {
     }
 }
 
-/// A subscription with a descriptor.
-struct Counter(Arc<OwnedFd>);
+/// A subscription with a descriptor, and what it drains if that is readable.
+struct Counter(Arc<OwnedFd>, Drained);
+
+/// A provider that knows nothing, and its subscription.
+struct Hinted(Option<Counter>);
+
+impl Provider for Hinted {
+    fn desired(&mut self) -> Result<Desired, Error> {
+        Ok(Desired::Unknown)
+    }
+
+    fn subscribe(&mut self, _: Hints) -> Subscribed<ProviderSubscription, Error> {
+        match self.0.take() {
+            Some(counter) => Subscribed::Active(Box::new(counter)),
+            None => Subscribed::Unsupported,
+        }
+    }
+}
 
 impl Subscription<Error> for Counter {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -47,7 +63,7 @@ impl Subscription<Error> for Counter {
 
     fn drain(&mut self) -> Result<Drained, Error> {
         match rustix::io::read(&*self.0, &mut [0; 8]) {
-            Ok(_) => Ok(Drained::Lost),
+            Ok(_) => Ok(self.1),
             Err(_) => Ok(Drained::Nothing),
         }
     }
@@ -83,7 +99,7 @@ fn the_events_of_provider_and_backend_come_by_one_descriptor() {
     let file = folder.join("desired.json");
     fs::write(&file, "{}").unwrap();
     let counter = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
-    let answer = Subscribed::Active(Box::new(Counter(Arc::clone(&counter))) as _);
+    let answer = Subscribed::Active(Box::new(Counter(Arc::clone(&counter), Drained::Lost)) as _);
     let mut both = subscribe(WatchedFile::json(&file), Some(answer)).unwrap();
     assert!(!is_readable(both.descriptor().unwrap()));
 
@@ -107,7 +123,7 @@ fn the_events_of_provider_and_backend_come_by_one_descriptor() {
 #[test]
 fn a_backend_alone_hints_and_one_that_fails_is_subscribed_to_again() {
     let counter = Arc::new(eventfd(1, EventfdFlags::NONBLOCK).unwrap());
-    let answer = Subscribed::Active(Box::new(Counter(counter)) as _);
+    let answer = Subscribed::Active(Box::new(Counter(counter, Drained::Lost)) as _);
     let mut alone = subscribe(Unset, Some(answer)).unwrap();
     assert!(is_readable(alone.descriptor().unwrap()));
     assert_eq!(alone.drain().unwrap(), Drained::Lost);
@@ -119,5 +135,22 @@ fn a_backend_alone_hints_and_one_that_fails_is_subscribed_to_again() {
     let failed = Subscribed::Failed(Error::new(ErrorKind::Backend, "no events"));
     for answer in [Some(failed), None] {
         assert_eq!(subscribe(Unset, answer).unwrap_err(), ErrorKind::Backend);
+    }
+}
+
+#[test]
+fn lost_events_of_one_part_count_more_than_a_hint_of_the_other() {
+    for parts in [
+        [Drained::Lost, Drained::Hint],
+        [Drained::Hint, Drained::Lost],
+    ] {
+        let [provider, backend] = parts.map(|drained| {
+            let readable = eventfd(1, EventfdFlags::NONBLOCK).unwrap();
+            Counter(Arc::new(readable), drained)
+        });
+        let backend = Subscribed::Active(Box::new(backend) as _);
+        let mut both = subscribe(Hinted(Some(provider)), Some(backend)).unwrap();
+        assert_eq!(both.drain().unwrap(), Drained::Lost, "{parts:?}");
+        assert_eq!(both.drain().unwrap(), Drained::Nothing);
     }
 }

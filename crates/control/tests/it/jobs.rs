@@ -179,3 +179,32 @@ fn eight_processes_with_one_key_execute_once() {
     assert_eq!(lines.lines().count(), 1, "{lines}");
     fs::remove_dir_all(&directory).unwrap();
 }
+
+/// The operation of a job is that of its first object, and waits for the lane of that one.
+#[test]
+fn a_job_that_is_submitted_for_another_object_runs_in_the_lane_of_its_own() {
+    let sim = Sim::new();
+    sim.world().mode = Mode::Task(10);
+    let config = sim.config().with_start_wait(Duration::from_millis(100));
+    let engine = Engine::new(sim.clone(), fixed([]), &sim.journal(), config).unwrap();
+    let handle = engine.handle();
+    let submit = |object: &str| handle.submit_job("k", snapshot(object, "k"));
+    let is_late = |answer: &Result<_, Error>| {
+        let error = answer.as_ref().err();
+        error.is_some_and(|error| error.kind() == ErrorKind::Timeout)
+    };
+    while is_late(&submit("a")) {}
+    let (release, gate) = std::sync::mpsc::channel();
+    sim.world().task_waits = Some(gate);
+    // The question about its task hangs in the lane of its object.
+    while sim.world().task_waits.is_some() {
+        assert!(is_late(&submit("a")));
+    }
+    assert!(is_late(&submit("b")));
+    release.send(()).unwrap();
+    let wait = Duration::from_secs(60);
+    sim.advance(10);
+    let ended = handle.wait_job("k", &snapshot("b", "k"), wait).unwrap();
+    assert_eq!(ended, JobState::Succeeded);
+    assert_eq!(sim.world().starts, 1);
+}

@@ -137,3 +137,38 @@ fn what_another_engine_still_waits_for_stops_the_recovery_of_no_other() {
         assert_eq!(ledger.owned().unwrap().len(), 2);
     }
 }
+
+/// An engine that was dropped finds no truth, only after another one has taken over.
+#[test]
+fn a_doubt_of_an_engine_that_was_dropped_is_left_to_the_operator_of_the_next() {
+    let sim = Sim::new();
+    sim.world().says = Says::Nothing;
+    sim.world().mode = Mode::Task(10);
+    let journal = sim.journal();
+    let config = sim.config().with_start_wait(Duration::from_millis(50));
+    let first = Engine::new(sim.clone(), fixed([]), &journal, config).unwrap();
+    let handle = first.handle();
+    while handle.submit_job("k", snapshot("a", "k")).is_err() {}
+    // The backend forgets the task, and the observation that would show its effect hangs.
+    sim.world().tasks.clear();
+    sim.advance(60);
+    let (release, gate) = std::sync::mpsc::channel();
+    sim.world().observe_waits = Some(gate);
+    while sim.world().observe_waits.is_some() {
+        assert!(handle.job("k").is_err());
+    }
+    drop(first);
+
+    let (mut second, mut ledger) = (sim.engine_on(&journal, fixed([])), MemoryLedger::default());
+    let starting = Outcome::Pending(Pending::Starting);
+    assert_eq!(pass(&mut second, &mut ledger).ops()[0].outcome, starting);
+    release.send(()).unwrap();
+    let is_in_doubt =
+        |outcome: &Outcome| matches!(outcome, Outcome::Pending(Pending::InDoubt { .. }));
+    while !is_in_doubt(&pass(&mut second, &mut ledger).ops()[0].outcome) {
+        std::thread::yield_now();
+    }
+    second.handle().resolve("a", Verdict::Happened).unwrap();
+    let answer = second.handle().job("k").unwrap();
+    assert_eq!(answer, Some(JobState::Succeeded));
+}

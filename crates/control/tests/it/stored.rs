@@ -1,6 +1,6 @@
 //! Objects that read back as something else than what was written.
 
-use trueup_control::{Desired, Engine, ErrorClass, Fixed, Outcome, Report};
+use trueup_control::{Desired, Engine, ErrorClass, Fixed, Object, Objects, Outcome, Report};
 use trueup_reconcile::{MemoryLedger, Report as _};
 
 use crate::engine::pass;
@@ -87,5 +87,24 @@ fn refusals_in_between_do_not_have_it_written_again_and_again() {
     sim.advance(4);
     let report = pass(&mut engine, &mut ledger);
     assert_eq!(class(&report), ErrorClass::StoredOtherwise);
+    assert_eq!(sim.world().starts, 3);
+}
+
+/// Only the same action is a repetition: another writer has changed another field meanwhile.
+#[test]
+fn another_action_on_what_read_back_otherwise_is_no_repetition() {
+    let object = |memory, cores| Object::new().with("memory", memory).with("cores", cores);
+    let all = |object| Objects::from([("a".to_owned(), object)]);
+    let sim = Sim::new();
+    sim.world().objects = all(object("1", "2"));
+    sim.world().mode = Mode::StoresOtherwise;
+    let desired = Fixed::new(all(object("2", "2")));
+    let (mut engine, mut ledger) = (sim.engine(desired), MemoryLedger::default());
+    assert_eq!(class(&pass(&mut engine, &mut ledger)), ErrorClass::Unknown);
+    sim.world().objects = all(object("1", "1"));
+    for expected in [ErrorClass::Unknown, ErrorClass::StoredOtherwise] {
+        sim.advance(1);
+        assert_eq!(class(&pass(&mut engine, &mut ledger)), expected);
+    }
     assert_eq!(sim.world().starts, 3);
 }

@@ -282,3 +282,18 @@ fn an_observation_that_fails_ends_nothing() {
     assert!(pass(&mut engine, &mut ledger).converged());
     assert_eq!((sim.world().starts, ledger.owned().unwrap().len()), (1, 1));
 }
+
+#[test]
+fn a_text_of_the_backend_that_is_cut_ends_with_an_ellipsis() {
+    let sim = Sim::new();
+    let said = |why: String| {
+        sim.world().unread.insert("a".to_owned(), why);
+        let report = pass(&mut sim.engine(fixed([])), &mut MemoryLedger::default());
+        report.unread()[0].why.clone()
+    };
+    let longest = "a".repeat(4096);
+    assert_eq!(said(longest.clone()), longest);
+    // It is cut between two characters.
+    let cut = said(format!("a{}", "ä".repeat(2048)));
+    assert_eq!(cut, format!("a{}…", "ä".repeat(2047)));
+}

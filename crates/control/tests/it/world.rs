@@ -43,6 +43,9 @@ pub(crate) enum Mode {
     Panics,
 }
 
+/// What a call of the backend waits for.
+pub(crate) type Waits = Option<std::sync::mpsc::Receiver<()>>;
+
 pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) objects: Objects,
@@ -60,9 +63,11 @@ pub(crate) struct World {
     /// True if tasks are forgotten once they have ended.
     pub(crate) forgets_tasks: bool,
     /// What the next start waits for.
-    pub(crate) start_waits: Option<std::sync::mpsc::Receiver<()>>,
+    pub(crate) start_waits: Waits,
     /// What the next question about a task waits for.
-    pub(crate) task_waits: Option<std::sync::mpsc::Receiver<()>>,
+    pub(crate) task_waits: Waits,
+    /// What the next observation waits for.
+    pub(crate) observe_waits: Waits,
     /// True if memory is rounded up to 1024.
     pub(crate) rounds: bool,
     /// What cannot be read.
@@ -122,6 +127,7 @@ impl Sim {
             rounds: false,
             start_waits: None,
             task_waits: None,
+            observe_waits: None,
             steps: Vec::new(),
             fails_at: None,
             is_off: false,
@@ -188,6 +194,14 @@ impl Sim {
         world.steps.push(name);
         world.is_off = world.fails_at == Some(world.steps.len());
         !world.is_off
+    }
+
+    /// Waits for what the next such call waits for, if there is something.
+    pub(crate) fn wait_for(&self, call: impl FnOnce(&mut World) -> &mut Waits) {
+        let gate = call(&mut self.world()).take();
+        if let Some(gate) = gate {
+            gate.recv().unwrap();
+        }
     }
 
     pub(crate) fn reach(&self, name: &'static str) -> Result<(), Error> {
