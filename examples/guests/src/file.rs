@@ -5,9 +5,13 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::Deserialize;
-use toml::{Spanned, Value};
+use toml::Spanned;
 
-use crate::host::MAX_NAME;
+mod error;
+mod values;
+
+pub use error::Error;
+pub use values::{Bound, Mac, Name, Size};
 
 /// The guests of a file: all that there are to be, and no others.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -75,37 +79,6 @@ pub struct Nic {
     pub mac: Spanned<Mac>,
 }
 
-/// A name: of a guest, a disk, a network interface or a backup.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Name(String);
-
-/// A number, of bytes as a rule: `1073741824`, `"1GiB"` or `"1GB"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Value")]
-pub struct Size(u64);
-
-/// A bound of a disk, of bytes or requests in a second; 0 for none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Value")]
-pub struct Bound(u64);
-
-/// A MAC address, as it was written.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Mac(String);
-
-/// A file that declares no guests, and where the problem is.
-#[derive(Clone, Debug)]
-pub struct Error {
-    line: usize,
-    text: String,
-    problem: String,
-}
-
-/// QEMU takes no larger bound of a throttle.
-const MAX_BOUND: u64 = 1_000_000_000_000_000;
-
 impl File {
     /// Reads the text of a file.
     ///
@@ -133,153 +106,6 @@ impl File {
     }
 }
 
-impl Name {
-    /// Returns the text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for Name {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Name, String> {
-        let is_letter = |c: char| c.is_ascii_lowercase();
-        let is_known = |c: char| is_letter(c) || c.is_ascii_digit() || c == '-';
-        match name.starts_with(is_letter) && name.chars().all(is_known) && name.len() <= MAX_NAME {
-            true => Ok(Name(name)),
-            false => Err(format!(
-                "{name:?} is no name: use at most {MAX_NAME} of a to z, 0 to 9 and '-', \
-                 a letter first"
-            )),
-        }
-    }
-}
-
-impl Size {
-    /// Returns the number.
-    pub fn get(self) -> u64 {
-        self.0
-    }
-}
-
-impl TryFrom<Value> for Size {
-    type Error = String;
-
-    fn try_from(value: Value) -> Result<Size, String> {
-        let bytes = match &value {
-            Value::Integer(bytes) => u64::try_from(*bytes).ok(),
-            Value::String(text) => bytes(text),
-            _ => None,
-        };
-        // QEMU counts with a sign.
-        let bytes = bytes.filter(|bytes| i64::try_from(*bytes).is_ok());
-        bytes.map(Size).ok_or_else(|| {
-            format!(
-                "{value} is no size: write bytes, such as 1048576, or \"1MiB\", \"1MB\", \"2GiB\""
-            )
-        })
-    }
-}
-
-impl Bound {
-    /// Returns the number.
-    pub fn get(self) -> u64 {
-        self.0
-    }
-}
-
-impl TryFrom<Value> for Bound {
-    type Error = String;
-
-    fn try_from(value: Value) -> Result<Bound, String> {
-        match Size::try_from(value)?.0 {
-            bound @ 0..=MAX_BOUND => Ok(Bound(bound)),
-            bound => Err(format!(
-                "{bound} is above {MAX_BOUND}, the most that QEMU takes: write 0 for no bound"
-            )),
-        }
-    }
-}
-
-fn bytes(text: &str) -> Option<u64> {
-    const UNITS: [(&str, u64); 8] = [
-        ("", 1),
-        ("kB", 1000),
-        ("KiB", 1 << 10),
-        ("MB", 1_000_000),
-        ("MiB", 1 << 20),
-        ("GB", 1_000_000_000),
-        ("GiB", 1 << 30),
-        ("TiB", 1 << 40),
-    ];
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let (_, factor) = UNITS.into_iter().find(|(known, _)| *known == unit.trim())?;
-    number.parse::<u64>().ok()?.checked_mul(factor)
-}
-
-impl Mac {
-    /// Returns the address, as it was written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Returns the address as QEMU reports it.
-    fn canonical(&self) -> String {
-        self.0.to_ascii_lowercase().replace('-', ":")
-    }
-}
-
-impl TryFrom<String> for Mac {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Mac, String> {
-        let octets: Vec<_> = text.split([':', '-']).collect();
-        let is_digits = |octet: &&str| octet.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let is_octet = |octet: &&str| octet.len() == 2 && is_digits(octet);
-        let first = u8::from_str_radix(octets[0], 16).unwrap_or(1);
-        match octets.len() == 6 && octets.iter().all(is_octet) && first & 1 == 0 {
-            true => Ok(Mac(text)),
-            false => Err(format!(
-                "{text:?} is no address of one interface: write six pairs of digits, \
-                 the first one even, such as 52:54:00:12:34:56"
-            )),
-        }
-    }
-}
-
-impl Error {
-    fn at(text: &str, span: Option<Range<usize>>, problem: String) -> Error {
-        let before = span
-            .and_then(|span| text.get(..span.start))
-            .unwrap_or_default();
-        let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
-        let text = text
-            .lines()
-            .nth(line - 1)
-            .unwrap_or_default()
-            .trim()
-            .to_owned();
-        Error {
-            line,
-            text,
-            problem,
-        }
-    }
-
-    /// Returns the number of the line, from 1.
-    pub fn line(&self) -> usize {
-        self.line
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -289,15 +115,6 @@ impl fmt::Display for State {
         })
     }
 }
-
-/// Formats as `3: memory = "1XB": "1XB" is no size: …`, to come after the file's name.
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.line, self.text, self.problem)
-    }
-}
-
-impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {
@@ -329,8 +146,12 @@ mac = "52:54:00:AB:CD:EF"
         assert_eq!(web.description, None);
         let root = &web.disks.first_key_value().unwrap().1;
         assert_eq!(
-            (root.size.get(), root.bps, root.iops),
-            (16 << 20, Some(Bound(10_000_000)), Some(Bound(100)))
+            (
+                root.size.get(),
+                root.bps.map(Bound::get),
+                root.iops.map(Bound::get)
+            ),
+            (16 << 20, Some(10_000_000), Some(100))
         );
         assert!(File::parse("").unwrap().guests.is_empty());
     }
