@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -182,18 +183,29 @@ fn added(routes: Vec<Route>) -> Vec<Route> {
     routes
 }
 
+/// Adds IPv6 routes of ours, of these numbers.
+fn ours(numbers: Range<usize>) -> Vec<Route> {
+    let routes = numbers.map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
+    added(routes.collect())
+}
+
+/// Returns IPv6 routes of another writer, each behind one of [`ours`]: 200 that are so many numbers
+/// apart.
+fn theirs(step: usize) -> Vec<Route> {
+    let numbers = (0..200).map(|n| n * step);
+    let routes = numbers.map(|n| blackhole(THEIRS, &format!("fd00:0:{n:x}:1::/64")));
+    routes.collect()
+}
+
 fn ipv6(pause: Duration, count: usize) -> usize {
-    let stayed = (0..20_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
-    let stayed = added(stayed.collect());
+    let stayed = ours(0..20_000);
     let scope = of(Kind::Route, Family::Inet6);
     assert_eq!(
         watched(3, &scope, &stayed, our_routes),
         3,
         "no other writer"
     );
-    let toggled: Vec<_> = (0..200)
-        .map(|n| blackhole(THEIRS, &format!("fd00:0:{:x}:1::/64", n * 97)))
-        .collect();
+    let toggled = theirs(97);
     beside(pause, toggle_routes(&toggled), || {
         watched(snapshots(count), &scope, &stayed, our_routes)
     })
@@ -276,8 +288,7 @@ fn once(kind: trueup_testkit::Kind) -> Observer {
 }
 
 pub(crate) fn a_namespace_without_writers_is_read_once_and_completely() {
-    let stayed = (0..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
-    added(stayed.collect());
+    ours(0..2_000);
     let mut observer = once(trueup_testkit::Kind::Route);
     let snapshot = observer.snapshot(&of(Kind::Route, Family::Inet6)).unwrap();
     assert!(snapshot.observed.complete.contains(Kind::Route));
@@ -315,8 +326,7 @@ pub(crate) fn a_small_table_is_complete_beside_any_writer() {
     });
     assert_eq!(complete, snapshots(500));
 
-    let stayed = (0..12).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
-    let stayed = added(stayed.collect());
+    let stayed = ours(0..12);
     let scope = of(Kind::Route, Family::Inet6);
     let toggled: Vec<_> = (0..8)
         .map(|n| blackhole(THEIRS, &format!("fd00:0:{n:x}:1::/64")))
@@ -339,16 +349,14 @@ impl Connect for Counting {
 }
 
 pub(crate) fn an_observer_opened_lazily_listens_to_large_dumps_alone() {
-    let few = (0..12).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
-    let few = added(few.collect());
+    let few = ours(0..12);
     let scope = of(Kind::Route, Family::Inet6);
     let sockets = Arc::new(Counting::default());
     let observer = Observer::open_lazily(&Namespace::through(sockets.clone())).unwrap();
     assert_eq!(watched_by(observer, 3, &scope, &few, our_routes), 3);
     assert_eq!(sockets.0.load(Ordering::Relaxed), 1);
 
-    let more = (12..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
-    let all = [few, added(more.collect())].concat();
+    let all = [few, ours(12..2_000)].concat();
     let sockets = Arc::new(Counting::default());
     let observer = Observer::open_lazily(&Namespace::through(sockets.clone())).unwrap();
     assert_eq!(watched_by(observer, 3, &scope, &all, our_routes), 3);
@@ -357,8 +365,7 @@ pub(crate) fn an_observer_opened_lazily_listens_to_large_dumps_alone() {
 }
 
 pub(crate) fn an_observer_that_stopped_listening_listens_to_the_next_large_dump() {
-    let all = (0..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
-    let all = added(all.collect());
+    let all = ours(0..2_000);
     let scope = of(Kind::Route, Family::Inet6);
     let sockets = Arc::new(Counting::default());
     let mut observer = Observer::open(&Namespace::through(sockets.clone())).unwrap();
@@ -370,37 +377,28 @@ pub(crate) fn an_observer_that_stopped_listening_listens_to_the_next_large_dump(
     assert_eq!(sockets.0.load(Ordering::Relaxed), 2);
 }
 
-pub(crate) fn an_observer_opened_lazily_loses_no_rows_beside_a_writer() {
-    let stayed = (0..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
-    let stayed = added(stayed.collect());
+/// Reads beside a writer, each time through an observer that is new.
+fn loses_no_rows(observer: impl Fn() -> Observer) {
+    let stayed = ours(0..2_000);
     let scope = of(Kind::Route, Family::Inet6);
-    let toggled: Vec<_> = (0..200)
-        .map(|n| blackhole(THEIRS, &format!("fd00:0:{:x}:1::/64", n * 9)))
-        .collect();
+    let toggled = theirs(9);
     for pause in [FULL_SPEED, ONE_A_MILLISECOND] {
         beside(pause, toggle_routes(&toggled), || {
             for _ in 0..snapshots(200) {
-                let observer = Observer::open_lazily(&Namespace::current()).unwrap();
-                watched_by(observer, 1, &scope, &stayed, our_routes);
+                watched_by(observer(), 1, &scope, &stayed, our_routes);
             }
         });
     }
 }
 
+pub(crate) fn an_observer_opened_lazily_loses_no_rows_beside_a_writer() {
+    loses_no_rows(|| Observer::open_lazily(&Namespace::current()).unwrap());
+}
+
 pub(crate) fn an_observer_that_stopped_listening_loses_no_rows_beside_a_writer() {
-    let stayed = (0..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
-    let stayed = added(stayed.collect());
-    let scope = of(Kind::Route, Family::Inet6);
-    let toggled: Vec<_> = (0..200)
-        .map(|n| blackhole(THEIRS, &format!("fd00:0:{:x}:1::/64", n * 9)))
-        .collect();
-    for pause in [FULL_SPEED, ONE_A_MILLISECOND] {
-        beside(pause, toggle_routes(&toggled), || {
-            for _ in 0..snapshots(200) {
-                let mut observer = Observer::open(&Namespace::current()).unwrap();
-                observer.stop_listening();
-                watched_by(observer, 1, &scope, &stayed, our_routes);
-            }
-        });
-    }
+    loses_no_rows(|| {
+        let mut observer = Observer::open(&Namespace::current()).unwrap();
+        observer.stop_listening();
+        observer
+    });
 }
