@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use trueup_control::{
-    ActionHash, Approval, Class, Config, Engine, ErrorClass, ErrorKind, Fixed, Gate, JobState,
-    Outcome, Pending, public_key,
+    ActionHash, Approval, ApprovalRequest, Class, Config, Engine, ErrorClass, ErrorKind, Fixed,
+    Gate, JobState, Outcome, Pending, public_key,
 };
 use trueup_reconcile::{MemoryLedger, Report as _};
 
@@ -27,6 +27,27 @@ fn token(sim: &Sim, secret: &[u8; 32], hash: ActionHash, nonce: u8, seconds: u64
     Approval::sign_with(secret, hash, [nonce; 16], expires).to_string()
 }
 
+/// An engine that is to change the object `a`, which is destructive, and its ledger.
+fn waiting() -> (Sim, Engine<Sim, Fixed>, MemoryLedger) {
+    let sim = destructive([("a", "1")]);
+    let it = engine(&sim, fixed([("a", "2")]));
+    (sim, it, MemoryLedger::default())
+}
+
+/// Runs a pass. Returns the token for the action that waits after it.
+fn pass_and_token(sim: &Sim, it: &mut Engine<Sim, Fixed>, ledger: &mut MemoryLedger) -> String {
+    pass(it, ledger);
+    let hash = it.handle().approvals()[0].hash;
+    token(sim, &SECRET, hash, 7, 60)
+}
+
+fn request_of(state: JobState) -> Box<ApprovalRequest> {
+    match state {
+        JobState::NeedsApproval(request) => request,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn destructive(objects: [(&str, &str); 1]) -> Sim {
     let sim = Sim::new();
     sim.world().objects = crate::world::objects(objects);
@@ -36,8 +57,7 @@ fn destructive(objects: [(&str, &str); 1]) -> Sim {
 
 #[test]
 fn a_destructive_action_waits_and_a_token_lets_it_pass_once() {
-    let sim = destructive([("a", "1")]);
-    let (mut it, mut ledger) = (engine(&sim, fixed([("a", "2")])), MemoryLedger::default());
+    let (sim, mut it, mut ledger) = waiting();
     let report = pass(&mut it, &mut ledger);
     let Outcome::Pending(Pending::Approval { hash, .. }) = report.ops()[0].outcome else {
         panic!("{report:?}")
@@ -73,8 +93,7 @@ fn a_destructive_action_waits_and_a_token_lets_it_pass_once() {
 
 #[test]
 fn an_action_that_was_refused_can_be_approved_before_it_is_tried_again() {
-    let sim = destructive([("a", "1")]);
-    let (mut it, mut ledger) = (engine(&sim, fixed([("a", "2")])), MemoryLedger::default());
+    let (sim, mut it, mut ledger) = waiting();
     sim.world().mode = Mode::Refuses(ErrorClass::Busy);
     let mut approve = |it: &mut Engine<Sim, Fixed>, nonce| {
         pass(it, &mut ledger);
@@ -98,11 +117,8 @@ fn an_action_that_was_refused_can_be_approved_before_it_is_tried_again() {
 
 #[test]
 fn an_approved_state_that_has_changed_is_not_approved() {
-    let sim = destructive([("a", "1")]);
-    let (mut it, mut ledger) = (engine(&sim, fixed([("a", "2")])), MemoryLedger::default());
-    pass(&mut it, &mut ledger);
-    let hash = it.handle().approvals()[0].hash;
-    let right = token(&sim, &SECRET, hash, 7, 60);
+    let (sim, mut it, mut ledger) = waiting();
+    let right = pass_and_token(&sim, &mut it, &mut ledger);
     it.handle().approve(&right).unwrap();
     sim.world().objects = objects([("a", "3")]);
     assert!(!pass(&mut it, &mut ledger).converged());
@@ -131,9 +147,7 @@ fn a_token_that_is_spent_meanwhile_is_refused_at_the_start() {
     let it = Engine::new(sim.clone(), fixed([]), &journal, config(&sim)).unwrap();
     let handle = it.handle();
     let submit = |key: &str| handle.submit_job(key, snapshot("a", "k")).unwrap();
-    let JobState::NeedsApproval(request) = submit("k") else {
-        panic!()
-    };
+    let request = request_of(submit("k"));
     let right = token(&sim, &SECRET, request.hash, 7, 60);
     handle.approve(&right).unwrap();
     let expires = sim.now() + Duration::from_secs(60);
@@ -141,20 +155,15 @@ fn a_token_that_is_spent_meanwhile_is_refused_at_the_start() {
         .nonces()
         .spend(&[7; 16], expires, sim.now())
         .unwrap();
-    let JobState::NeedsApproval(again) = submit("k") else {
-        panic!()
-    };
+    let again = request_of(submit("k"));
     assert_eq!(again.refused.as_deref(), Some("the token was used before"));
     assert_eq!(sim.world().starts, 0);
 }
 
 #[test]
 fn an_approval_that_was_not_used_ends_with_the_process_and_its_token_can_be_given_again() {
-    let sim = destructive([("a", "1")]);
-    let (mut it, mut ledger) = (engine(&sim, fixed([("a", "2")])), MemoryLedger::default());
-    pass(&mut it, &mut ledger);
-    let hash = it.handle().approvals()[0].hash;
-    let right = token(&sim, &SECRET, hash, 7, 60);
+    let (sim, mut it, mut ledger) = waiting();
+    let right = pass_and_token(&sim, &mut it, &mut ledger);
     it.handle().approve(&right).unwrap();
     drop(it);
     let mut it = engine(&sim, fixed([("a", "2")]));
@@ -169,9 +178,7 @@ fn an_approval_that_was_not_used_ends_with_the_process_and_its_token_can_be_give
 fn no_gate_lets_nothing_destructive_pass() {
     let sim = destructive([("a", "1")]);
     let (mut it, mut ledger) = (sim.engine(fixed([("a", "2")])), MemoryLedger::default());
-    pass(&mut it, &mut ledger);
-    let hash = it.handle().approvals()[0].hash;
-    let right = token(&sim, &SECRET, hash, 7, 60);
+    let right = pass_and_token(&sim, &mut it, &mut ledger);
     assert_eq!(
         it.handle().approve(&right).unwrap_err().kind(),
         ErrorKind::Signature
@@ -180,8 +187,7 @@ fn no_gate_lets_nothing_destructive_pass() {
 
 #[test]
 fn a_thousand_wrong_tokens_pass_nothing_and_spend_nothing() {
-    let sim = destructive([("a", "1")]);
-    let (mut it, mut ledger) = (engine(&sim, fixed([("a", "2")])), MemoryLedger::default());
+    let (sim, mut it, mut ledger) = waiting();
     pass(&mut it, &mut ledger);
     let handle = it.handle();
     let request = handle.approvals().remove(0);
@@ -243,9 +249,7 @@ fn a_destructive_job_waits_for_its_approval() {
     let it = engine(&sim, fixed([]));
     let handle = it.handle();
     let submit = |key: &str| handle.submit_job(key, snapshot("a", "k")).unwrap();
-    let JobState::NeedsApproval(request) = submit("k") else {
-        panic!()
-    };
+    let request = request_of(submit("k"));
     assert_eq!(handle.approvals(), [(*request).clone()]);
     handle
         .approve(&token(&sim, &SECRET, request.hash, 7, 60))
@@ -253,9 +257,7 @@ fn a_destructive_job_waits_for_its_approval() {
     assert_eq!(submit("k"), JobState::Succeeded);
     assert!(handle.approvals().is_empty());
     // Another key is another execution, and the token is used.
-    let JobState::NeedsApproval(again) = submit("k2") else {
-        panic!()
-    };
+    let again = request_of(submit("k2"));
     let used = token(&sim, &SECRET, again.hash, 7, 60);
     let error = handle.approve(&used).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Spent);

@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use trueup_control::{
-    Class, Desired, Engine, ErrorClass, ErrorKind, Fixed, Object, Objects, Outcome, Pending,
-    Provider, Report, Value,
+    Backend, Class, Desired, Engine, ErrorClass, ErrorKind, Fixed, Object, Objects, Outcome,
+    Pending, Provider, Report, Value,
 };
 use trueup_reconcile::{Ledger, MemoryLedger, Report as _, Source as _};
 
-use crate::world::{Mode, Sim, fixed, objects};
+use crate::world::{Mode, Sim, fixed, hints, objects};
 
-pub(crate) fn pass<P: Provider>(engine: &mut Engine<Sim, P>, ledger: &mut MemoryLedger) -> Report {
+pub(crate) fn pass<B: Backend, P: Provider>(
+    engine: &mut Engine<B, P>,
+    ledger: &mut MemoryLedger,
+) -> Report {
     engine.reconcile(&(), &(), ledger, &()).unwrap()
 }
 
@@ -230,13 +233,9 @@ fn a_start_that_takes_long_is_pending_and_requests_a_pass_at_its_end() {
     let desired = fixed([("a", "1")]);
     let mut engine = Engine::new(sim.clone(), desired, &sim.journal(), config).unwrap();
     let mut ledger = MemoryLedger::default();
-    let (sender, hinted) = std::sync::mpsc::channel();
-    let hints = trueup_reconcile::Hints::new(move || {
-        let _ = sender.send(());
-    });
+    let (hints, hinted) = hints();
     let _subscription = engine.subscribe(&(), hints);
-    let (release, gate) = std::sync::mpsc::channel();
-    sim.world().start_waits = Some(gate);
+    let release = sim.hold(|world| &mut world.start_waits);
     // A pass that ends before the lane's turn leaves the start to a later one.
     let starting = Outcome::Pending(Pending::Starting);
     while pass(&mut engine, &mut ledger).ops()[0].outcome != starting {}

@@ -194,8 +194,7 @@ fn a_job_that_is_submitted_for_another_object_runs_in_the_lane_of_its_own() {
         error.is_some_and(|error| error.kind() == ErrorKind::Timeout)
     };
     while is_late(&submit("a")) {}
-    let (release, gate) = std::sync::mpsc::channel();
-    sim.world().task_waits = Some(gate);
+    let release = sim.hold(|world| &mut world.task_waits);
     // The question about its task hangs in the lane of its object.
     while sim.world().task_waits.is_some() {
         assert!(is_late(&submit("a")));

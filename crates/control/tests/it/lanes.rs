@@ -6,13 +6,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use trueup_control::{
-    Action, Backend, Class, Config, Engine, Error, Fixed, Found, Object, Objects, Observed, Policy,
-    Started, Task, Verb,
+    Action, Backend, Class, Config, Desired, Engine, Error, Fixed, Found, Object, Objects,
+    Observed, Policy, Started, Task, Verb,
 };
 use trueup_journal::Journal;
 use trueup_reconcile::{MemoryLedger, Report as _, Source as _};
 
-use crate::world::{Sim, objects};
+use crate::engine::pass;
+use crate::world::{Mode, Sim, fixed, hints, objects};
 
 /// A backend that fails if two calls for one lane overlap. Each start waits until both lanes have
 /// begun one.
@@ -115,11 +116,7 @@ fn a_lane_is_served_one_call_at_a_time_in_the_order_of_keys_and_lanes_in_paralle
             })
         })
         .collect();
-    let is_converged = |engine: &mut Engine<Lanes, Fixed>, ledger: &mut MemoryLedger| {
-        let report = engine.reconcile(&(), &(), ledger, &()).unwrap();
-        report.converged()
-    };
-    let converges = (0..1000).any(|_| is_converged(&mut engine, &mut ledger));
+    let converges = (0..1000).any(|_| pass(&mut engine, &mut ledger).converged());
     assert!(converges);
     for job in jobs {
         assert!(job.join().unwrap().unwrap().is_ended());
@@ -145,40 +142,35 @@ fn a_lane_that_hangs_holds_up_no_other() {
     let sim = Sim::new();
     let wait = Duration::from_secs(1);
     let config = sim.config().with_start_wait(wait);
-    let desired = crate::world::fixed([("vm1/a", "1"), ("vm1/b", "1"), ("vm2", "1")]);
+    let desired = fixed([("vm1/a", "1"), ("vm1/b", "1"), ("vm2", "1")]);
     let mut engine = Engine::new(sim.clone(), desired.clone(), &sim.journal(), config).unwrap();
     let mut ledger = MemoryLedger::default();
     // One operation of each lane is in flight.
-    sim.world().mode = crate::world::Mode::Task(10);
-    desired.set(trueup_control::Desired::Known(objects([("vm1/b", "1")])));
-    engine.reconcile(&(), &(), &mut ledger, &()).unwrap();
-    let (release, gate) = std::sync::mpsc::channel();
-    sim.world().start_waits = Some(gate);
+    sim.world().mode = Mode::Task(10);
+    desired.set(Desired::Known(objects([("vm1/b", "1")])));
+    pass(&mut engine, &mut ledger);
+    let release = sim.hold(|world| &mut world.start_waits);
     let all = [("vm1/a", "1"), ("vm1/b", "1")];
-    desired.set(trueup_control::Desired::Known(objects(all)));
-    engine.reconcile(&(), &(), &mut ledger, &()).unwrap();
+    desired.set(Desired::Known(objects(all)));
+    pass(&mut engine, &mut ledger);
     let asked = |sim: &Sim| {
         let world = sim.world();
         world.steps.iter().filter(|step| **step == "task").count()
     };
     let before = asked(&sim);
     let all = [("vm1/a", "1"), ("vm1/b", "1"), ("vm2", "1")];
-    desired.set(trueup_control::Desired::Known(objects(all)));
+    desired.set(Desired::Known(objects(all)));
     let begun = Instant::now();
-    engine.reconcile(&(), &(), &mut ledger, &()).unwrap();
+    pass(&mut engine, &mut ledger);
     assert!(begun.elapsed() < wait);
     // The task of vm2 was asked for, after its start, and that of vm1/b was not.
     assert_eq!(asked(&sim), before + 1);
     sim.advance(10);
-    engine.reconcile(&(), &(), &mut ledger, &()).unwrap();
+    pass(&mut engine, &mut ledger);
     assert!(sim.world().objects.contains_key("vm2"));
     release.send(()).unwrap();
     drop(release);
-    while !engine
-        .reconcile(&(), &(), &mut ledger, &())
-        .unwrap()
-        .converged()
-    {
+    while !pass(&mut engine, &mut ledger).converged() {
         sim.advance(1);
     }
     assert_eq!(sim.world().starts, 3);
@@ -188,27 +180,20 @@ fn a_lane_that_hangs_holds_up_no_other() {
 #[test]
 fn a_task_that_cannot_be_asked_about_holds_up_no_other_object() {
     let sim = Sim::new();
-    sim.world().mode = crate::world::Mode::Task(10);
+    sim.world().mode = Mode::Task(10);
     let wait = Duration::from_secs(2);
     let config = sim.config().with_start_wait(wait);
-    let desired = crate::world::fixed([("a", "1")]);
+    let desired = fixed([("a", "1")]);
     let mut engine = Engine::new(sim.clone(), desired.clone(), &sim.journal(), config).unwrap();
     let mut ledger = MemoryLedger::default();
-    let (sender, hinted) = std::sync::mpsc::channel();
-    let hints = trueup_reconcile::Hints::new(move || {
-        let _ = sender.send(());
-    });
+    let (hints, hinted) = hints();
     let _subscription = engine.subscribe(&(), hints);
-    let (release, gate) = std::sync::mpsc::channel();
-    sim.world().task_waits = Some(gate);
-    engine.reconcile(&(), &(), &mut ledger, &()).unwrap();
-    desired.set(trueup_control::Desired::Known(objects([
-        ("a", "1"),
-        ("b", "1"),
-    ])));
+    let release = sim.hold(|world| &mut world.task_waits);
+    pass(&mut engine, &mut ledger);
+    desired.set(Desired::Known(objects([("a", "1"), ("b", "1")])));
     let begun = Instant::now();
     for _ in 0..3 {
-        engine.reconcile(&(), &(), &mut ledger, &()).unwrap();
+        pass(&mut engine, &mut ledger);
         sim.advance(10);
     }
     assert!(begun.elapsed() < wait);
@@ -217,11 +202,7 @@ fn a_task_that_cannot_be_asked_about_holds_up_no_other_object() {
     assert_eq!(hinted.try_iter().count(), 1);
     release.send(()).unwrap();
     hinted.recv_timeout(Duration::from_secs(60)).unwrap();
-    let is_converged = |engine: &mut Engine<Sim, Fixed>, ledger: &mut MemoryLedger| {
-        let report = engine.reconcile(&(), &(), ledger, &()).unwrap();
-        report.converged()
-    };
-    while !is_converged(&mut engine, &mut ledger) {
+    while !pass(&mut engine, &mut ledger).converged() {
         std::thread::yield_now();
     }
     assert_eq!(sim.world().starts, 2);

@@ -116,8 +116,7 @@ fn what_another_engine_still_waits_for_stops_the_recovery_of_no_other() {
         let (journal, mut ledger) = (sim.journal(), MemoryLedger::default());
         let config = sim.config().with_start_wait(Duration::from_millis(50));
         let mut first = Engine::new(sim.clone(), fixed([("a", "1")]), &journal, config).unwrap();
-        let (release, gate) = std::sync::mpsc::channel();
-        sim.world().start_waits = Some(gate);
+        let release = sim.hold(|world| &mut world.start_waits);
         let starting = Outcome::Pending(Pending::Starting);
         while pass(&mut first, &mut ledger).ops()[0].outcome != starting {}
         drop(first);
@@ -152,8 +151,7 @@ fn a_doubt_of_an_engine_that_was_dropped_is_left_to_the_operator_of_the_next() {
     // The backend forgets the task, and the observation that would show its effect hangs.
     sim.world().tasks.clear();
     sim.advance(60);
-    let (release, gate) = std::sync::mpsc::channel();
-    sim.world().observe_waits = Some(gate);
+    let release = sim.hold(|world| &mut world.observe_waits);
     while sim.world().observe_waits.is_some() {
         assert!(handle.job("k").is_err());
     }

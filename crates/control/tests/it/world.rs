@@ -2,6 +2,7 @@
 //! host that the agent runs on. The power can fail at any counted step of backend or disk.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
@@ -10,6 +11,7 @@ use trueup_control::{
     Provider, Task, Verb,
 };
 use trueup_journal::Journal;
+use trueup_reconcile::Hints;
 
 /// What the backend says of a request whose answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ pub(crate) enum Mode {
 }
 
 /// What a call of the backend waits for.
-pub(crate) type Waits = Option<std::sync::mpsc::Receiver<()>>;
+pub(crate) type Waits = Option<Receiver<()>>;
 
 pub(crate) struct World {
     pub(crate) now: u64,
@@ -196,6 +198,13 @@ impl Sim {
         !world.is_off
     }
 
+    /// Makes the next such call wait until the sender sends.
+    pub(crate) fn hold(&self, call: impl FnOnce(&mut World) -> &mut Waits) -> Sender<()> {
+        let (release, gate) = mpsc::channel();
+        *call(&mut self.world()) = Some(gate);
+        release
+    }
+
     /// Waits for what the next such call waits for, if there is something.
     pub(crate) fn wait_for(&self, call: impl FnOnce(&mut World) -> &mut Waits) {
         let gate = call(&mut self.world()).take();
@@ -281,4 +290,13 @@ pub(crate) fn snapshot(key: &str, label: &str) -> Action {
 
 pub(crate) fn fixed<const N: usize>(all: [(&str, &str); N]) -> Fixed {
     Fixed::new(objects(all))
+}
+
+/// Hints, and where each of them arrives.
+pub(crate) fn hints() -> (Hints, Receiver<()>) {
+    let (sender, hinted) = mpsc::channel();
+    let hints = Hints::new(move || {
+        let _ = sender.send(());
+    });
+    (hints, hinted)
 }
