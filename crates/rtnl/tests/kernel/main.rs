@@ -19,11 +19,13 @@ mod order;
 mod ownership;
 mod pass;
 mod routes;
+mod sockets;
 mod support;
 
 trueup_testkit::kernel_tests![
     pass::from_nothing_to_everything_and_back,
     pass::what_waits_for_a_link_that_fails_is_reported_once,
+    sockets::a_pass_without_a_socket_for_its_dump_deletes_nothing_and_says_so,
     routes::a_local_route_is_made_anew_to_lead_elsewhere,
     routes::a_changed_gateway_is_one_replace_and_no_delete,
     routes::a_changed_metric_leaves_exactly_one_route,
