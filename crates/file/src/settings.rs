@@ -54,7 +54,7 @@ pub struct Settings {
     pub domain: Domain,
     /// True if a sysctl that is no longer declared gets its former value back.
     pub sysctl_revert: bool,
-    /// The store by which hosts tell each other.
+    /// The store through which hosts exchange resources.
     pub world: Option<World>,
 }
 

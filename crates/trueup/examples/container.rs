@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let here = Namespace::current();
     // Of this container alone: what it owns, one run after the other.
     let mut ledger = journal.ledger(container, &ledger_scope(&here)?)?;
-    // Each run's objects bear the marker. What is another container's, only the ledger tells.
+    // Each run's objects bear the marker. Only the ledger distinguishes containers.
     let options = Options::default()
         .with_protocol(PROTOCOL)?
         .with_domain(Domain::default().with_ledger_only(true));

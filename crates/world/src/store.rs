@@ -81,7 +81,7 @@ pub trait StoreWatch: Send {
     fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error>;
 
     /// Asks for a [`Progress`](StoreEvent::Progress) of the newest revision, which comes as an
-    /// event. A store that tells of each revision by itself has nothing to do.
+    /// event. A store that reports each revision by itself has nothing to do.
     ///
     /// # Errors
     ///

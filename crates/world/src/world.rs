@@ -80,9 +80,9 @@ impl World {
         }
     }
 
-    /// Sets a key to what `decide` makes of its value, or deletes it; with the fence that nobody
-    /// has written in between. So it is safe to try anew when another writer was first, or when
-    /// it is not known whether the write took effect.
+    /// Sets a key to what `decide` makes of its value, or deletes it, on condition that no other
+    /// writer has written in between. So it is safe to try anew when another writer was first, or
+    /// when it is not known whether the write took effect.
     pub(crate) fn update(
         &self,
         key: &[u8],

@@ -30,7 +30,7 @@ pub enum Job {
 pub struct Backup {
     /// The disk that it is of.
     pub disk: String,
-    /// Tells it from other backups of the disk.
+    /// The name, unique among the backups of the disk.
     pub name: String,
 }
 

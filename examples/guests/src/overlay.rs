@@ -21,7 +21,7 @@ const MAX_ENTRIES: u64 = (32 << 20) / 8;
 const SIZE_AT: u64 = 24;
 
 /// Makes the file of an overlay that has nothing yet. It names no image below it, so none is ever
-/// probed: QEMU is told which one it is. No reader sees half of the file.
+/// probed: the command line of QEMU names it. No reader sees half of the file.
 ///
 /// # Errors
 ///

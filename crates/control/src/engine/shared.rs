@@ -24,7 +24,7 @@ pub(crate) struct Shared<B> {
     pub(crate) queue: Queue<String>,
     pub(super) state: Mutex<State>,
     requests: AtomicU64,
-    /// Tells the requests of this engine from those of an earlier one, whatever the clock.
+    /// Makes the names of requests differ from those of an earlier engine, whatever the clock.
     salt: u64,
 }
 

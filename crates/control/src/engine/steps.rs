@@ -198,7 +198,7 @@ fn failed_step(record: &[u8]) -> Option<(usize, String)> {
     Some((number.parse().ok()?, why.to_owned()))
 }
 
-/// Returns a hash of the steps, secrets left out, to tell others with the same key.
+/// Returns a hash of the steps, secrets left out: other steps with the same key have another one.
 fn definition(steps: &[Step]) -> Vec<u8> {
     let mut hash = Sha256::new();
     for step in steps {

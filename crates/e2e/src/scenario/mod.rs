@@ -37,7 +37,7 @@ pub const INVARIANTS: [&str; 9] = [
     "Every op has exactly one outcome",
     "What we created, we can delete later",
     "Not knowing never deletes",
-    "One failing op starves nobody",
+    "One failing op delays only what depends on it",
     "Nothing waits for ever",
     "No panic on input",
 ];

@@ -1,4 +1,4 @@
-//! What this host makes of what others told it: input, which is checked, bounded and confined.
+//! Turns what other hosts export into routes. It is untrusted input: checked, bounded and confined.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -129,20 +129,24 @@ fn make<'a>(
     taken: &mut HashMap<(usize, &'a str), u32>,
     routes: &BTreeMap<RouteKey, (Route<IfName>, Origin)>,
 ) -> Result<Vec<Route<IfName>>, String> {
-    let told = route::from_data(resource.data)?;
+    let exported = route::from_data(resource.data)?;
     let mut made = Vec::new();
     let mut reason = format!("no collection takes from host {}", resource.exporter);
     for (position, collect) in collects.iter().enumerate() {
         if !collect.from.contains(resource.exporter) {
             continue;
         }
-        if !collect.within.iter().any(|within| within.covers(told.dst)) {
-            reason = format!("{} is not within what is collected", told.dst);
+        if !collect
+            .within
+            .iter()
+            .any(|within| within.covers(exported.dst))
+        {
+            reason = format!("{} is not within what is collected", exported.dst);
             continue;
         }
-        let route = confined(&told, collect);
+        let route = confined(&exported, collect);
         if let Some((_, origin)) = routes.get(&route.canonical_key()) {
-            reason = format!("{} was exported first: {origin}", told.dst);
+            reason = format!("{} was exported first: {origin}", exported.dst);
             continue;
         }
         let count = taken.entry((position, resource.exporter)).or_default();
@@ -160,13 +164,13 @@ fn make<'a>(
 }
 
 /// Returns the route as this host has it.
-fn confined(told: &Route<IfName>, collect: &Collect) -> Route<IfName> {
-    let mut hops = told.nexthops.as_slice().to_vec();
+fn confined(exported: &Route<IfName>, collect: &Collect) -> Route<IfName> {
+    let mut hops = exported.nexthops.as_slice().to_vec();
     for hop in &mut hops {
         hop.dev = collect.dev;
     }
-    let mut route = Route::new(told.dst, NextHops::Many(hops).canonical())
-        .with_metric(collect.metric.unwrap_or(told.metric));
+    let mut route = Route::new(exported.dst, NextHops::Many(hops).canonical())
+        .with_metric(collect.metric.unwrap_or(exported.metric));
     if let Some(table) = collect.table {
         route = route.with_table(table);
     }

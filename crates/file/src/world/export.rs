@@ -1,4 +1,4 @@
-//! `[[export]]`: what this host tells others.
+//! `[[export]]`: what this host offers to others.
 
 use trueup_diff::{IfName, Kind, Route};
 
@@ -14,7 +14,7 @@ use crate::value::{Result, Value, fault};
 /// The length of the longest name, in bytes.
 const MAX_NAME: usize = 255;
 
-/// An object that this host tells others.
+/// An object that this host offers to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Export {

@@ -1,4 +1,4 @@
-//! What hosts tell each other: `[world]`, `[[export]]` and `[[collect]]`.
+//! The exchange between hosts: `[world]`, `[[export]]` and `[[collect]]`.
 
 mod accept;
 mod collect;

@@ -1,5 +1,5 @@
-//! A route as one host tells it to others: where it leads to, and through which gateways. All else
-//! is for the host to say that takes it.
+//! A route as one host exports it: its destination and gateways. The host that collects it sets all
+//! else.
 
 use trueup_diff::{IfName, NextHop, NextHops, Route};
 
@@ -15,7 +15,7 @@ const KEYS: [&str; 4] = ["dst", "via", "nexthops", "metric"];
 /// The longest text of a route, in bytes.
 const MAX_BYTES: usize = 4096;
 
-/// Reads a route that is told to others, or that another host told.
+/// Reads an exported route: of this host, or of another.
 pub(super) fn read(value: &Value<'_>) -> Result<Route<IfName>> {
     let Node::Table(table) = &value.node else {
         let example = "{ dst = \"10.20.1.0/24\", via = \"10.0.0.11\" }";
@@ -45,7 +45,7 @@ pub(super) fn to_data(route: &Route<IfName>) -> String {
     text
 }
 
-/// Reads what another host told.
+/// Reads what another host exported.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! `[world]`: the store by which hosts tell each other, and this host in it.
+//! `[world]`: the store through which hosts exchange resources, and this host in it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,7 +45,7 @@ const MAX_SECONDS: u32 = 86_400;
 const KEEP: &str = "keep";
 const DROP: &str = "drop";
 
-/// The store by which hosts tell each other, and this host in it.
+/// The store through which hosts exchange resources, and this host in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct World {
@@ -55,14 +55,14 @@ pub struct World {
     pub host: String,
     /// The beginning of all keys: `/` and a name.
     pub prefix: String,
-    /// How long exports live after their host was heard of last: 1 second to a day.
+    /// How long exports live after their host last renewed its lease: 1 second to a day.
     pub ttl: Duration,
     /// The user of etcd; `None` for an etcd without authentication.
     pub credentials: Option<Credentials>,
     /// The file of the certificates that sign those of the members, in PEM; `None` for those that
     /// the system trusts.
     pub ca_file: Option<PathBuf>,
-    /// The certificate of this host; `None` for an etcd that asks for none.
+    /// The certificate of this host; `None` for an etcd that requires none.
     pub certificate: Option<Certificate>,
     /// What becomes of what was collected while the store cannot be reached.
     pub partition: Partition,

@@ -1,4 +1,4 @@
-//! What hosts tell each other: `[world]`, `[[export]]`, `[[collect]]`, and what is accepted.
+//! The exchange between hosts: `[world]`, `[[export]]`, `[[collect]]`, and what is accepted.
 
 use std::time::Duration;
 

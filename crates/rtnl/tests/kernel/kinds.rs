@@ -93,7 +93,7 @@ pub(crate) fn what_the_kernel_can_is_reported() {
         let mut rows = rows.iter().filter(|row| row.to_string().contains(text));
         rows.any(|row| row.protocol() == Some(116))
     };
-    let given_back = |had: bool| if had { "given back" } else { "dropped" };
+    let stored = |had: bool| if had { "stored" } else { "dropped" };
     let kept = |had: bool| if had { "kept" } else { "cleared" };
     ip_batch([
         "neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev up0 proto 116",
@@ -119,7 +119,7 @@ pub(crate) fn what_the_kernel_can_is_reported() {
         ("routes", Kind::Route, "10.50.0.0"),
         ("nexthop objects", Kind::Nexthop, ""),
     ] {
-        tell(&format!("marker on {of}"), given_back(marker(kind, text)));
+        tell(&format!("marker on {of}"), stored(marker(kind, text)));
     }
     ip_batch([
         "address replace 10.9.0.1/24 dev up0",

@@ -313,7 +313,7 @@ fn after_a_compaction_comes_a_resync_with_the_deletions(fixture: &dyn Fixture) {
     }
 }
 
-/// cilium#24740: nothing but the deletion tells the new list from the old one.
+/// cilium#24740: the new list differs from the old one by the deletion alone.
 fn a_deletion_alone_is_not_missed_over_a_new_list(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
     a.export(&[export("kept", "1"), export("gone", "1")])
