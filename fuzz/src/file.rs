@@ -1,7 +1,11 @@
 //! The desired-state file.
 
+use std::collections::BTreeSet;
+
 use trueup_diff::{Desired, Route};
-use trueup_file::{File, Location, Resource, Settings, TableNames, accept, to_json, to_toml};
+use trueup_file::{
+    File, Location, NodeRef, Resource, Settings, TableNames, accept, to_json, to_toml,
+};
 
 /// Reads a desired-state file. What it declares can be written, as TOML and as JSON, and reads the
 /// same; written once more it is the same text. What is taken for TOML or JSON is that to other
@@ -36,6 +40,7 @@ pub fn file(data: &[u8]) {
             );
         }
     }
+    commands_are_in_order(&file);
     // What else is declared is not written, and a file has to say something.
     if file.desired == Desired::default() {
         return;
@@ -52,6 +57,31 @@ pub fn file(data: &[u8]) {
         );
         assert_eq!(again.settings, file.settings, "{text}");
         assert_eq!(write(&again.settings, &again.desired), text);
+    }
+}
+
+/// Checks that commands can be carried out one after the other: what each runs after is in the
+/// file, and no command runs after itself.
+fn commands_are_in_order(file: &File) {
+    let files = file.files.iter().flatten();
+    let files: BTreeSet<&str> = files.map(|it| &*it.name).collect();
+    let mut waiting: Vec<_> = file.execs.iter().flatten().collect();
+    let mut done = BTreeSet::new();
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        waiting.retain(|exec| {
+            assert!(exec.command[0].starts_with('/') && !exec.timeout.is_zero());
+            let is_ready = exec.runs_after().all(|reference| match reference {
+                NodeRef::Section(name) => name != "exec",
+                NodeRef::File(name) => files.contains(&**name),
+                NodeRef::Exec(name) => done.contains(&**name),
+            });
+            if is_ready {
+                done.insert(&*exec.name);
+            }
+            !is_ready
+        });
+        assert!(waiting.len() < before, "a cycle");
     }
 }
 

@@ -200,6 +200,8 @@ impl<'a> Collector<'a> {
             sysctl: None,
             exports: None,
             collects: None,
+            files: None,
+            execs: None,
             locations: Locations::default(),
         };
         for section in self.sections {

@@ -9,6 +9,7 @@ use trueup_sysctl as sysctl;
 
 use crate::collect::Collector;
 use crate::error::{Diagnostic, Error, ErrorKind};
+use crate::graph::{self, Exec, ManagedFile};
 use crate::location::{Cursor, Locations};
 use crate::settings::Settings;
 use crate::tables::TableNames;
@@ -34,6 +35,10 @@ pub struct File {
     pub exports: Option<Vec<Export>>,
     /// What this host takes from others.
     pub collects: Option<Vec<Collect>>,
+    /// The files that have this content, mode and path; `None` if they are unmanaged.
+    pub files: Option<Vec<ManagedFile>>,
+    /// The commands that run when something has changed; `None` without any.
+    pub execs: Option<Vec<Exec>>,
     /// The location of each object.
     pub locations: Locations,
 }
@@ -111,7 +116,11 @@ impl File {
         if !duplicates.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, name, duplicates));
         }
-        Ok(collector.finish())
+        let file = collector.finish();
+        match graph::check(&file) {
+            wrong if wrong.is_empty() => Ok(file),
+            wrong => Err(Error::new(ErrorKind::Invalid, name, wrong)),
+        }
     }
 }
 

@@ -7,8 +7,10 @@ mod error;
 mod fields;
 mod file;
 mod file_keys;
+mod graph;
 mod json;
 mod kinds;
+mod list;
 mod location;
 mod parse;
 mod section;
@@ -23,6 +25,7 @@ mod write;
 
 pub use error::{Diagnostic, Error, ErrorKind};
 pub use file::File;
+pub use graph::{Exec, FileContent, ManagedFile, NodeRef, Semaphore};
 pub use location::{Location, Locations};
 pub use settings::Settings;
 pub use tables::TableNames;

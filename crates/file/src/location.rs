@@ -25,6 +25,8 @@ impl fmt::Display for Location {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Locations {
     pub(crate) objects: BTreeMap<Kind, Vec<Location>>,
+    /// Those of elements that are no objects of the kernel, by section.
+    pub(crate) elements: BTreeMap<&'static str, Vec<Location>>,
     pub(crate) sysctls: BTreeMap<Key, Location>,
 }
 

@@ -55,6 +55,33 @@ pub(crate) fn text<'v>(value: &'v Value<'_>, expected: &str) -> Result<&'v str> 
     }
 }
 
+/// The length of the longest name of an element, in bytes.
+const MAX_NAME: usize = 255;
+
+/// Reads the name of an element of the file, which is no name of the kernel's.
+pub(crate) fn element_name(value: &Value<'_>) -> Result<String> {
+    let name = text(value, "a name, such as \"pods\"")?;
+    match name.len() {
+        1..=MAX_NAME => Ok(name.to_owned()),
+        _ => fault(
+            value.at,
+            format!("a name has 1 to {MAX_NAME} bytes: write another one, such as \"pods\""),
+        ),
+    }
+}
+
+/// Reads a list of values.
+pub(crate) fn list<T>(
+    value: &Value<'_>,
+    expected: &str,
+    read: impl Fn(&Value<'_>) -> Result<T>,
+) -> Result<Vec<T>> {
+    match &value.node {
+        Node::List(items) => items.iter().map(read).collect(),
+        _ => value.unexpected(expected),
+    }
+}
+
 /// Reads `true` or `false`.
 pub(crate) fn flag(value: &Value<'_>) -> Result<bool> {
     match value.node {

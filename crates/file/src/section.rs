@@ -6,6 +6,7 @@ use trueup_diff::Desired;
 use crate::error::Diagnostic;
 use crate::file::File;
 use crate::file_keys;
+use crate::graph;
 use crate::kinds::{self, Output};
 use crate::location::{Cursor, Location};
 use crate::tables::TableNames;
@@ -25,6 +26,7 @@ pub(crate) enum Opened {
 pub(crate) fn all() -> Vec<Section> {
     let mut elements = kinds::sections();
     elements.extend(world::sections());
+    elements.extend(graph::sections());
     let sections = elements.into_iter().map(|elements| Section {
         opened: None,
         elements,

@@ -2,11 +2,11 @@
 
 use trueup_diff::{IfName, Kind, Prefix};
 
-use super::list::Element;
 use super::{Hosts, hosts};
 use crate::fields::Fields;
 use crate::file::File;
 use crate::file_keys::WORLD;
+use crate::list::Element;
 use crate::parse;
 use crate::section::Keyed;
 use crate::value::{Node, Result, Value, fault};
@@ -42,7 +42,7 @@ pub struct Collect {
 impl Element for Collect {
     const NAME: &'static str = "collect";
     const WITH_ARTICLE: &'static str = "a collection";
-    const NEEDS: &'static str = WORLD;
+    const NEEDS: Option<&'static str> = Some(WORLD);
     const KEYS: &'static [&'static str] =
         &["kind", "from", "within", "limit", "metric", "table", "dev"];
 

@@ -2,17 +2,14 @@
 
 use trueup_diff::{IfName, Kind, Route};
 
-use super::list::Element;
 use super::{Hosts, hosts, route};
 use crate::fields::Fields;
 use crate::file::File;
 use crate::file_keys::WORLD;
+use crate::list::Element;
 use crate::parse;
 use crate::section::Keyed;
-use crate::value::{Result, Value, fault};
-
-/// The length of the longest name, in bytes.
-const MAX_NAME: usize = 255;
+use crate::value::Result;
 
 /// An object that this host offers to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,13 +38,13 @@ impl Export {
 impl Element for Export {
     const NAME: &'static str = "export";
     const WITH_ARTICLE: &'static str = "an export";
-    const NEEDS: &'static str = WORLD;
+    const NEEDS: Option<&'static str> = Some(WORLD);
     const KEYS: &'static [&'static str] = &["name", "to", "route"];
 
     fn read(fields: &Fields<'_>) -> Result<Export> {
         let example = "route = { dst = \"10.20.1.0/24\", via = \"10.0.0.11\" }";
         Ok(Export {
-            name: fields.required("name", "name = \"pods\"", name)?,
+            name: fields.required("name", "name = \"pods\"", parse::element_name)?,
             to: fields.read("to", hosts)?.unwrap_or(Hosts::Any),
             route: fields.required("route", example, route::read)?,
         })
@@ -68,16 +65,5 @@ impl Keyed for Export {
 
     fn describe(&self) -> String {
         format!("export `{}` to {}", self.name, self.to)
-    }
-}
-
-fn name(value: &Value<'_>) -> Result<String> {
-    let name = parse::text(value, "a name, such as \"pods\"")?;
-    match name.len() {
-        1..=MAX_NAME => Ok(name.to_owned()),
-        _ => fault(
-            value.at,
-            format!("a name has 1 to {MAX_NAME} bytes: write a shorter one, such as \"pods\""),
-        ),
     }
 }

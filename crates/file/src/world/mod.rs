@@ -3,12 +3,12 @@
 mod accept;
 mod collect;
 mod export;
-mod list;
 mod route;
 mod store;
 
 use std::fmt;
 
+use crate::list::List;
 use crate::parse;
 use crate::section::Elements;
 use crate::value::{Node, Result, Value, fault};
@@ -16,7 +16,6 @@ use crate::value::{Node, Result, Value, fault};
 pub use accept::{Accepted, Origin, Overlap, Refused, Resource, accept};
 pub use collect::Collect;
 pub use export::Export;
-use list::List;
 pub use store::{Certificate, Credentials, Partition, StoreAddress, World};
 pub(crate) use store::{read, write};
 

@@ -377,7 +377,7 @@ fn the_reference_is_right_and_complete() {
     };
     let mut top = known("qqqqqqqq = 1");
     let mut sections = Kind::DECLARED.map(Kind::name).to_vec();
-    sections.extend(["export", "collect"]);
+    sections.extend(["export", "collect", "file", "exec"]);
     assert!(sections.iter().all(|name| top.remove(*name)), "{top:?}");
     let section = text.split("\n## `link`\n").next().unwrap();
     top.iter().for_each(|key| has_row_and_example(section, key));

@@ -4,5 +4,6 @@
 mod arbitrary;
 mod bad;
 mod good;
+mod graph;
 mod properties;
 mod world;

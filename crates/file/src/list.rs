@@ -14,8 +14,8 @@ pub(crate) trait Element: Keyed + 'static {
     const NAME: &'static str;
     /// The word for one element, with its article.
     const WITH_ARTICLE: &'static str;
-    /// The table at the top of the file that the section needs.
-    const NEEDS: &'static str;
+    /// The table at the top of the file that the section needs, if any.
+    const NEEDS: Option<&'static str> = None;
     /// The keys.
     const KEYS: &'static [&'static str];
 
@@ -51,7 +51,7 @@ impl<T: Element> Elements for List<T> {
     }
 
     fn needs(&self) -> Option<&'static str> {
-        Some(T::NEEDS)
+        T::NEEDS
     }
 
     fn read(
@@ -73,5 +73,6 @@ impl<T: Element> Elements for List<T> {
 
     fn declare(self: Box<Self>, file: &mut File) {
         *T::list(file) = Some(self.elements);
+        file.locations.elements.insert(T::NAME, self.locations);
     }
 }

@@ -1,0 +1,219 @@
+//! `[[exec]]`: a command that runs when something has changed, or when a check fails.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{EXEC, FILE};
+use crate::fields::Fields;
+use crate::file::File;
+use crate::list::Element;
+use crate::parse;
+use crate::section::Keyed;
+use crate::value::{Result, Value, fault};
+
+const ON: &str = "on";
+const CHECK: &str = "check";
+
+/// How long a command may run, unless said otherwise, and at most: in seconds.
+const DEFAULT_TIMEOUT: u64 = 60;
+const MAX_TIMEOUT: u32 = 86_400;
+
+/// The highest count of a semaphore.
+const MAX_COUNT: u32 = 1_000_000;
+
+/// A command that runs when something has changed, or when a check fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Exec {
+    /// The name, by which other commands refer to it.
+    pub name: String,
+    /// The program, by its absolute path, and its arguments. No shell reads them.
+    pub command: Vec<String>,
+    /// What the command runs after.
+    pub after: Vec<NodeRef>,
+    /// What the command is refreshed by, and runs after. If it is not empty, the command runs only
+    /// when one of these has changed.
+    pub on: Vec<NodeRef>,
+    /// The command that succeeds if there is nothing to do, in the same form; `None` without one.
+    pub check: Option<Vec<String>>,
+    /// How long the command, and its check, may run: more than 0, at most a day.
+    pub timeout: Duration,
+    /// The semaphores that are held while it runs, each id once.
+    pub semaphores: Vec<Semaphore>,
+}
+
+/// What a command refers to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NodeRef {
+    /// All of a section of the file, such as `route`.
+    Section(String),
+    /// The file of this name.
+    File(String),
+    /// The command of this name.
+    Exec(String),
+}
+
+/// A semaphore: at most `count` commands with one id run at a time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Semaphore {
+    /// The id.
+    pub id: String,
+    /// The count: 1 to 1,000,000.
+    pub count: u32,
+}
+
+impl Exec {
+    /// Iterates over what the command runs after: by `after`, and by `on`.
+    pub fn runs_after(&self) -> impl Iterator<Item = &NodeRef> {
+        self.after.iter().chain(&self.on)
+    }
+}
+
+/// Writes the reference as in the file: `route`, `file.resolv`.
+impl fmt::Display for NodeRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeRef::Section(name) => f.write_str(name),
+            NodeRef::File(name) => write!(f, "{FILE}.{name}"),
+            NodeRef::Exec(name) => write!(f, "{EXEC}.{name}"),
+        }
+    }
+}
+
+impl Element for Exec {
+    const NAME: &'static str = EXEC;
+    const WITH_ARTICLE: &'static str = "a command";
+    const KEYS: &'static [&'static str] = &[
+        "name",
+        "command",
+        "after",
+        ON,
+        CHECK,
+        "timeout",
+        "semaphores",
+    ];
+
+    fn read(fields: &Fields<'_>) -> Result<Exec> {
+        let name = "name = \"reload-dns\"";
+        let example = "command = [ \"/usr/bin/systemctl\", \"reload\", \"dns\" ]";
+        let (on, check) = (fields.read(ON, references)?, fields.read(CHECK, command)?);
+        let on = on.unwrap_or_default();
+        if on.is_empty() && check.is_none() {
+            let message = "a command without `on` and `check` would always run: write one of them, \
+                           such as on = [ \"file.resolv\" ]";
+            return fault(fields.at, message);
+        }
+        Ok(Exec {
+            name: fields.required("name", name, parse::element_name)?,
+            command: fields.required("command", example, command)?,
+            after: fields.read("after", references)?.unwrap_or_default(),
+            on,
+            check,
+            timeout: fields
+                .read("timeout", timeout)?
+                .unwrap_or(Duration::from_secs(DEFAULT_TIMEOUT)),
+            semaphores: fields.read("semaphores", semaphores)?.unwrap_or_default(),
+        })
+    }
+
+    fn list(file: &mut File) -> &mut Option<Vec<Exec>> {
+        &mut file.execs
+    }
+}
+
+impl Keyed for Exec {
+    const REMEDY: &'static str = "another name";
+    type Key = String;
+
+    fn key(&self) -> String {
+        self.name.clone()
+    }
+
+    fn describe(&self) -> String {
+        format!("command `{}`", self.name)
+    }
+}
+
+fn command(value: &Value<'_>) -> Result<Vec<String>> {
+    let example = "[ \"/usr/bin/systemctl\", \"reload\", \"dns\" ]";
+    let expected = format!("a program and its arguments, such as {example}");
+    let word = |value: &Value<'_>| match parse::text(value, "a string")? {
+        text if text.contains('\0') => fault(value.at, "an argument has no NUL: remove it"),
+        text => Ok(text.to_owned()),
+    };
+    let words = parse::list(value, &expected, word)?;
+    match words.first() {
+        None => fault(value.at, format!("it is empty: write {example}")),
+        Some(program) if !program.starts_with('/') => fault(
+            value.at,
+            format!(
+                "the program `{}` has no absolute path: write one, as in {example}",
+                program.escape_debug()
+            ),
+        ),
+        Some(_) => Ok(words),
+    }
+}
+
+fn references(value: &Value<'_>) -> Result<Vec<NodeRef>> {
+    let expected = "a list such as [ \"route\", \"file.resolv\" ]";
+    parse::list(value, expected, |value| {
+        let text = parse::text(value, "a section or SECTION.NAME, such as \"file.resolv\"")?;
+        match text.split_once('.') {
+            None => Ok(NodeRef::Section(text.to_owned())),
+            Some((FILE, name)) => Ok(NodeRef::File(name.to_owned())),
+            Some((EXEC, name)) => Ok(NodeRef::Exec(name.to_owned())),
+            Some((section, _)) => fault(
+                value.at,
+                format!(
+                    "only files and commands are referred to by name: write \"{}\"",
+                    section.escape_debug()
+                ),
+            ),
+        }
+    })
+}
+
+fn timeout(value: &Value<'_>) -> Result<Duration> {
+    match parse::seconds(value, MAX_TIMEOUT)? {
+        Duration::ZERO => fault(
+            value.at,
+            "no command ends at once: write more than 0 seconds",
+        ),
+        timeout => Ok(timeout),
+    }
+}
+
+/// Reads semaphores, each id once.
+fn semaphores(value: &Value<'_>) -> Result<Vec<Semaphore>> {
+    let expected = "a list such as [ \"reload:1\" ]";
+    let mut semaphores = parse::list(value, expected, semaphore)?;
+    semaphores.sort();
+    semaphores.dedup();
+    Ok(semaphores)
+}
+
+fn semaphore(value: &Value<'_>) -> Result<Semaphore> {
+    let text = parse::text(value, "a semaphore as \"ID:COUNT\", such as \"reload:1\"")?;
+    let is_id = |id: &str| {
+        let is_known =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        (1..=255).contains(&id.len()) && id.bytes().all(is_known)
+    };
+    let parts = text.split_once(':');
+    let parts = parts.filter(|(_, count)| count.bytes().all(|digit| digit.is_ascii_digit()));
+    match parts.map(|(id, count)| (id, count.parse())) {
+        Some((id, Ok(count @ 1..=MAX_COUNT))) if is_id(id) => Ok(Semaphore {
+            id: id.to_owned(),
+            count,
+        }),
+        _ => fault(
+            value.at,
+            format!(
+                "`{}` is no semaphore: write letters, digits, `-`, `_` and `.`, a colon, and a \
+                 number from 1 to {MAX_COUNT}, such as \"reload:1\"",
+                text.escape_debug()
+            ),
+        ),
+    }
+}

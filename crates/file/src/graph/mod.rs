@@ -1,0 +1,45 @@
+//! What a file declares beside the network: `[[file]]` and `[[exec]]`, and the order between them.
+
+mod check;
+mod exec;
+mod managed_file;
+
+use std::path::PathBuf;
+
+use crate::list::List;
+use crate::parse;
+use crate::section::Elements;
+use crate::value::{Result, Value, fault};
+
+pub(crate) use check::check;
+pub use exec::{Exec, NodeRef, Semaphore};
+pub use managed_file::{FileContent, ManagedFile};
+
+/// The names of the two sections.
+const FILE: &str = "file";
+const EXEC: &str = "exec";
+
+/// Returns the elements of each section.
+pub(crate) fn sections() -> Vec<Box<dyn Elements>> {
+    vec![
+        Box::new(List::<ManagedFile>::default()),
+        Box::new(List::<Exec>::default()),
+    ]
+}
+
+/// Reads the absolute path of a file.
+fn path(value: &Value<'_>) -> Result<PathBuf> {
+    let text = parse::text(value, "the path of a file, such as \"/etc/resolv.conf\"")?;
+    let path = PathBuf::from(text);
+    let names_file = path.file_name().is_some() && !text.ends_with('/');
+    match path.is_absolute() && names_file && !text.contains('\0') {
+        true => Ok(path),
+        false => fault(
+            value.at,
+            format!(
+                "`{}` is no absolute path of a file: write one such as \"/etc/resolv.conf\"",
+                text.escape_debug()
+            ),
+        ),
+    }
+}
