@@ -65,6 +65,11 @@ impl Declared {
                            command yet: leave it out, with [[export]] and [[collect]]";
             return Err(file::Error::at(&name, None, message).into());
         }
+        if file.files.is_some() || file.execs.is_some() {
+            let message = "[[file]] and [[exec]] are read by the crate trueup-file, and not \
+                           carried out by this command yet: leave them out";
+            return Err(file::Error::at(&name, None, message).into());
+        }
         let options = options::options(&file.settings, grace)
             .map_err(|reserved| file::Error::at(&name, None, reserved.to_string()))?;
         Ok(Declared {
