@@ -41,7 +41,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     let libraries: Vec<Package> = public()?
         .into_iter()
         .filter(|package| package.library.is_some())
-        .filter(|package| package.name != etcd::PACKAGE || etcd::can_build())
+        .filter(etcd::can_build_all_of)
         .collect();
     let folder = document(&libraries)?;
     let mut lines = Vec::new();

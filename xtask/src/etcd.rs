@@ -1,8 +1,10 @@
 //! What `trueup-etcd` needs beside Rust: `protoc` with Google's own definitions to be built, and
-//! `etcd` for its tests. Where that is missing, the crate is left out, and named.
+//! `etcd` for tests. Where that is missing, the crate is left out, with the features of that name
+//! in others, and named.
 
 use std::process::{Command, Stdio};
 
+use crate::packages::{self, Package};
 use crate::programs::Program;
 use crate::tools::{self, Result, find};
 
@@ -16,9 +18,11 @@ pub(crate) fn need() -> Result<()> {
     }
     let missing = missing().join(" ");
     if !can_build() {
-        println!("{PACKAGE}: NOT BUILT: needs of Debian's packages: {missing}");
+        println!(
+            "{PACKAGE}, and the command's feature `etcd`: NOT BUILT: needs of Debian's packages: {missing}"
+        );
     } else if !can_test() {
-        println!("{PACKAGE}: its tests are NOT RUN: needs of Debian's packages: {missing}");
+        println!("{PACKAGE}: tests on etcd are NOT RUN: needs of Debian's packages: {missing}");
     }
     Ok(())
 }
@@ -40,17 +44,24 @@ pub(crate) fn can_test() -> bool {
     can_build() && find("etcd").is_ok()
 }
 
-/// The options with which cargo leaves it out where it cannot be built.
-pub(crate) fn exclude() -> &'static [&'static str] {
-    match can_build() {
-        true => &[],
-        false => &["--exclude", PACKAGE],
-    }
+/// Returns the options with which cargo builds all that needs no etcd, with all other features.
+pub(crate) fn left_out() -> Result<Vec<String>> {
+    let mut features = packages::features()?;
+    let of_etcd = format!("{PACKAGE}/");
+    features.retain(|it| !it.starts_with(&of_etcd) && !it.ends_with("/etcd"));
+    let words = ["--exclude", PACKAGE, "--features", &features.join(",")];
+    Ok(words.map(str::to_owned).to_vec())
 }
 
-/// True if a program is one of its tests.
+/// True if a package can be built here with all features: a feature `etcd` needs the crate.
+pub(crate) fn can_build_all_of(package: &Package) -> bool {
+    let needs_it = package.name == PACKAGE || package.features.iter().any(|it| it == "etcd");
+    !needs_it || can_build()
+}
+
+/// True if a program runs members of etcd.
 pub(crate) fn is_test(program: &Program) -> bool {
-    program.is_test && program.name.starts_with("etcd/")
+    program.is_test && (program.name.starts_with("etcd/") || program.name == "e2e/world")
 }
 
 fn missing() -> Vec<&'static str> {

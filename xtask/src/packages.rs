@@ -20,16 +20,35 @@ pub(crate) struct Package {
 
 /// Returns the workspace's public crates, by name.
 pub(crate) fn public() -> Result<Vec<Package>> {
-    let text = output(&mut cargo(&["metadata", "--no-deps", "--format-version=1"]))?;
-    let metadata: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let mut public: Vec<Package> = packages
+    let members = members()?.into_iter();
+    let mut public: Vec<Package> = members
         // `publish = false` is an empty list of registries.
-        .filter(|package| package["publish"].is_null())
-        .filter_map(package)
+        .filter(|member| member["publish"].is_null())
+        .filter_map(|member| package(&member))
         .collect();
     public.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(public)
+}
+
+/// Returns the features of all members, each as `PACKAGE/FEATURE`.
+pub(crate) fn features() -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for member in members()? {
+        let name = member["name"].as_str().unwrap_or_default();
+        let features = member["features"].as_object().into_iter().flatten();
+        all.extend(features.map(|(feature, _)| format!("{name}/{feature}")));
+    }
+    Ok(all)
+}
+
+/// Returns what cargo says of each member of the workspace.
+fn members() -> Result<Vec<Value>> {
+    let text = output(&mut cargo(&["metadata", "--no-deps", "--format-version=1"]))?;
+    let mut metadata: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    match metadata["packages"].take() {
+        Value::Array(members) => Ok(members),
+        _ => Err("cargo metadata names no packages".to_owned()),
+    }
 }
 
 fn package(package: &Value) -> Option<Package> {

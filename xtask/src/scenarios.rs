@@ -149,7 +149,7 @@ impl Scenario {
 fn run_all() -> Result<bool> {
     need_ip()?;
     let mut command = cargo(&["test", "--quiet", "--test", "scenarios"]);
-    command.args(workspace());
+    command.args(workspace()?);
     let name = line(&command);
     let ended = command.stdout(Stdio::null()).status();
     let ended = ended.map_err(|error| format!("{name}: {error}"))?;

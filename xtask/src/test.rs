@@ -76,18 +76,18 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
 fn beside(steps: &Steps, linked: Linked, count: &Mutex<Count>) {
     steps.run("clippy", || {
         let mut clippy = cargo(&["clippy", "--all-targets"]);
-        clippy.args(workspace()).args(["--", "-Dwarnings"]);
+        clippy.args(workspace()?).args(["--", "-Dwarnings"]);
         run_and_show(&mut clippy).1
     });
     steps.run("documentation", || {
         let mut docs = cargo(&["doc", "--quiet", "--no-deps"]);
-        run_and_show(docs.args(workspace()).env("RUSTDOCFLAGS", "-Dwarnings")).1
+        run_and_show(docs.args(workspace()?).env("RUSTDOCFLAGS", "-Dwarnings")).1
     });
     steps.run("public API", || api::run(&[]));
     steps.run("tests of the documentation", || {
         let mut tests = cargo(&["test", "--doc", "--no-fail-fast"]);
         linked.set(&mut tests);
-        let (output, ended) = run_and_show(tests.args(workspace()));
+        let (output, ended) = run_and_show(tests.args(workspace()?));
         let mut count = locked(count);
         output.lines().for_each(|line| count.add(line));
         ended

@@ -9,6 +9,7 @@ mod host;
 mod options;
 mod output;
 mod state;
+mod world;
 
 use std::io::ErrorKind;
 use std::path::PathBuf;

@@ -384,7 +384,7 @@ pub(crate) fn directories(given: Option<&Path>) -> Vec<PathBuf> {
 
 /// Creates a missing state directory. Every user may search it, to learn that a namespace has no
 /// journal: [`StateFile::is_in_use`]. The journal itself is readable by its owner alone.
-fn make(directory: &Path) -> io::Result<()> {
+pub(crate) fn make(directory: &Path) -> io::Result<()> {
     const MODE: u32 = 0o711;
     if let Some(parent) = directory.parent() {
         DirBuilder::new()

@@ -6,6 +6,8 @@ pub use trueup_apply as apply;
 #[cfg(feature = "control")]
 pub use trueup_control as control;
 pub use trueup_diff as diff;
+#[cfg(feature = "etcd")]
+pub use trueup_etcd as etcd;
 #[cfg(feature = "journal")]
 pub use trueup_journal as journal;
 pub use trueup_loop as driver;
@@ -15,6 +17,8 @@ pub use trueup_reconcile as reconcile;
 pub use trueup_rtnl as rtnl;
 #[cfg(feature = "sysctl")]
 pub use trueup_sysctl as sysctl;
+#[cfg(feature = "world")]
+pub use trueup_world as world;
 
 pub use trueup_diff::{
     Address, Desired, IfName, Link, LinkKind, Neighbour, NextHop, NextHops, Plan, Prefix, Route,

@@ -68,7 +68,9 @@ impl Export {
 pub struct Resource {
     /// What it says: input from another host.
     pub data: Vec<u8>,
-    /// The revision that wrote it.
+    /// The revision that made it.
+    pub created: Revision,
+    /// The revision that wrote it last.
     pub revision: Revision,
     /// The lease with which it goes; none, it outlives its exporter.
     pub lease: Option<LeaseId>,
@@ -230,6 +232,7 @@ impl World {
 pub(crate) fn resource(entry: &Entry) -> Resource {
     Resource {
         data: entry.value.clone(),
+        created: entry.created,
         revision: entry.modified,
         lease: entry.lease,
     }

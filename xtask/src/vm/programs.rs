@@ -83,7 +83,11 @@ fn targets(only: Option<&str>) -> Result<Vec<(String, String)>> {
         let tests = manifest.get("test").and_then(toml::Value::as_array);
         for test in tests.into_iter().flatten() {
             let own_main = test.get("harness").and_then(toml::Value::as_bool) == Some(false);
-            if let (true, Some(name)) = (own_main, test["name"].as_str()) {
+            let needs = test
+                .get("required-features")
+                .and_then(toml::Value::as_array);
+            let on_etcd = needs.is_some_and(|it| it.iter().any(|it| it.as_str() == Some("etcd")));
+            if let (true, false, Some(name)) = (own_main, on_etcd, test["name"].as_str()) {
                 targets.push((package.to_owned(), name.to_owned()));
             }
         }

@@ -1,0 +1,88 @@
+//! The store that a file's `[world]` names.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use trueup::journal::open_regular;
+use trueup::world::{Embedded, Store, World};
+use trueup_file::{self as file, StoreAddress};
+
+use crate::state;
+
+/// The embedded store, in the state directory. All hosts that are named in files with it, and all
+/// commands, share it.
+const EMBEDDED: &str = "world.redb";
+
+/// What a command does with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It only reads: an embedded store that does not exist is empty, and is not made.
+    Read,
+    /// It writes.
+    Write,
+}
+
+/// Opens the store, as the host of `[world]`. Members of etcd need not be there yet: each call on
+/// the world fails, in time, while none is reached. An embedded store lies in `directory`, the state
+/// directory.
+///
+/// # Errors
+///
+/// When the file of an embedded store cannot be opened, as while another process has it; when this
+/// program was built without etcd, and the file names members of it.
+pub(crate) fn open(declared: &file::World, directory: &Path, with: Use) -> Result<World> {
+    let store = match &declared.store {
+        StoreAddress::Embedded => embedded(directory, with)?,
+        StoreAddress::Etcd(endpoints) => etcd(declared, endpoints)?,
+    };
+    Ok(World::new(store, &declared.prefix, &declared.host)?)
+}
+
+/// Opens the embedded store. Who can open its file may read and write all of it.
+fn embedded(directory: &Path, with: Use) -> Result<Arc<dyn Store>> {
+    let path = directory.join(EMBEDDED);
+    let opened = match with {
+        Use::Read if !path.exists() => Embedded::in_memory(),
+        Use::Read => Embedded::open(&path)?,
+        Use::Write => {
+            state::make(directory)
+                .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+            // Readable by its owner alone, as the journal is.
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).mode(0o600);
+            open_regular(&path, &mut options)
+                .with_context(|| format!("cannot open the store {}", path.display()))?;
+            Embedded::open(&path)?
+        }
+    };
+    Ok(opened.connect())
+}
+
+#[cfg(feature = "etcd")]
+fn etcd(declared: &file::World, endpoints: &[String]) -> Result<Arc<dyn Store>> {
+    use trueup::etcd::{Config, EtcdStore};
+
+    let mut config = Config::new(endpoints.iter().cloned());
+    if let Some(credentials) = &declared.credentials {
+        config = config.with_user(&credentials.user, &credentials.password_file);
+    }
+    if let Some(ca_file) = &declared.ca_file {
+        config = config.with_ca_file(ca_file);
+    }
+    if let Some(certificate) = &declared.certificate {
+        config = config.with_cert_files(&certificate.cert_file, &certificate.key_file);
+    }
+    Ok(Arc::new(EtcdStore::open(config)?))
+}
+
+#[cfg(not(feature = "etcd"))]
+fn etcd(_: &file::World, _: &[String]) -> Result<Arc<dyn Store>> {
+    anyhow::bail!(
+        "[world] names endpoints of etcd, and this trueup was built without the feature `etcd`: \
+         build it with `cargo build --features etcd` (with Debian's packages protobuf-compiler and \
+         libprotobuf-dev), or write store = \"embedded\""
+    )
+}
