@@ -21,7 +21,7 @@ pub(crate) use lines::{changes, verdict, verdict_with};
 pub(crate) use plan::plan;
 pub(crate) use report::{News, report};
 pub(crate) use status::{StatusChanges, StatusCounts, StatusEntry, seconds, status_text};
-pub(crate) use why::{WhyContext, why};
+pub(crate) use why::{Collected, WhyContext, why};
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

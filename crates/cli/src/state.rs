@@ -252,6 +252,11 @@ impl StateFile {
 }
 
 impl State {
+    /// Returns the place of the journal.
+    pub(crate) fn place(&self) -> &StateFile {
+        &self.0.place
+    }
+
     /// Returns the ledger of a source.
     pub(crate) fn ledger(&self, of: LedgerOf) -> SharedLedger {
         SharedLedger {

@@ -21,10 +21,16 @@ pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
     let target = Target::open(common)?;
     privilege::require(&target)?;
     let state = target.claim(common, &declared.options)?;
+    let (desired, _) = declared.collect(&target, common)?;
+    if !declared.exports().is_empty() {
+        output::note(
+            "nothing is exported: exports live as long as the `trueup watch` that has them",
+        );
+    }
     let report = Host::new(Box::new(state.ledger(LedgerOf::Settings)))
         .reconcile(
             &target.namespace,
-            &declared.desired(),
+            &desired,
             &mut state.ledger(LedgerOf::Network),
             &declared.options,
         )

@@ -19,15 +19,17 @@ use anyhow::{Context as _, Error, Result};
 use trueup::Namespace;
 use trueup::diff::{Kind, Problem};
 use trueup::journal::open_regular;
-use trueup_file::{self as file, File, TableNames};
+use trueup::world::{Export, Filter};
+use trueup_file::{self as file, Accepted, File, TableNames};
 
 use crate::host::{self, Desired, Options};
+use crate::world::{self, Retained};
 use crate::{Common, options, state};
 
 pub(crate) use apply::apply;
 pub(crate) use doctor::doctor;
 pub(crate) use journal::{Task, journal};
-pub(crate) use observe::observe;
+pub(crate) use observe::{authored_routes, observe};
 pub(crate) use plan::plan;
 pub(crate) use watch::{Watch, watch};
 pub(crate) use why::{Why, why};
@@ -60,11 +62,6 @@ impl Declared {
     }
 
     fn new(name: String, file: File, grace: Duration) -> Result<Declared> {
-        if file.settings.world.is_some() {
-            let message = "`[world]` is read by the crate trueup-file, and not carried out by this \
-                           command yet: leave it out, with [[export]] and [[collect]]";
-            return Err(file::Error::at(&name, None, message).into());
-        }
         if file.files.is_some() || file.execs.is_some() {
             let message = "[[file]] and [[exec]] are read by the crate trueup-file, and not \
                            carried out by this command yet: leave them out";
@@ -85,6 +82,44 @@ impl Declared {
             network: self.file.desired.clone(),
             settings: self.file.sysctl.clone(),
         }
+    }
+
+    /// Returns the exports.
+    fn exports(&self) -> Vec<Export> {
+        world::exports(self.file.exports.as_deref().unwrap_or_default())
+    }
+
+    /// Reads the store, and returns the desired state with what is collected, for a command that
+    /// looks once. Writes nothing to the store.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read: then it is not known what is desired.
+    fn collect(&self, target: &Target, common: &Common) -> Result<(Desired, Option<Accepted>)> {
+        let mut desired = self.desired();
+        let (Some(named), Some(collects)) = (&self.file.settings.world, &self.file.collects) else {
+            return Ok((desired, None));
+        };
+        let state = target.state(common, &self.options)?;
+        let state = state.context(state::NO_STATE_DIRECTORY)?;
+        let collected = world::open(named, state.directory(), world::Use::Read)
+            .and_then(|world| Ok(world.collect(&[Filter::kind(Kind::Route.name())])?))
+            .context("cannot read what other hosts export, so nothing is done")?;
+        let retained = match collected.incomplete.is_empty() {
+            true => Retained::default(),
+            // Of those hosts it is not known yet what they export.
+            false => {
+                let options = &self.options.network;
+                Retained::read(&target.namespace, options, collects)?
+            }
+        };
+        let accepted = world::accepted(&self.file, &named.host, &collected.resources);
+        let routes = desired.network.routes.get_or_insert_default();
+        let collected = world::routes(&self.file, &accepted, &retained);
+        collected
+            .into_values()
+            .for_each(|it| drop(routes.insert(it)));
+        Ok((desired, Some(accepted)))
     }
 
     /// Returns the number of objects of each kind that the file manages.

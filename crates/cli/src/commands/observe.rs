@@ -124,6 +124,17 @@ impl AuthoredState {
     }
 }
 
+/// Returns routes of a namespace as a file declares them: those that are wanted. The second value
+/// names those that no file can express.
+pub(crate) fn authored_routes(
+    observed: &Observed,
+    wanted: impl Fn(&Route) -> bool,
+) -> (Vec<Route<IfName>>, Vec<String>) {
+    let mut extractor = Extractor::new(observed);
+    let routes = extractor.extract(&observed.routes, wanted);
+    (routes, extractor.left_out)
+}
+
 /// A link that no file can create as it is before anything is set on it. The hardware address of
 /// `lo`, which is zero, cannot be set.
 fn as_made(link: &Link) -> Link {

@@ -19,10 +19,11 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     let declared = Declared::read(file, Duration::ZERO)?;
     let target = Target::open(common)?;
     let state = find_state_file(&target, common, &declared.options)?;
+    let (desired, _) = declared.collect(&target, common)?;
     let planned = Host::new(ledger(state.as_ref(), LedgerOf::Settings)?)
         .plan(
             &target.namespace,
-            &declared.desired(),
+            &desired,
             &*ledger(state.as_ref(), LedgerOf::Network)?,
             &declared.options,
         )

@@ -3,6 +3,8 @@
 //! Other threads wait for signals, the file and the namespace, the service manager, scrapers of
 //! metrics, and the terminal.
 
+mod collecting;
+mod exporting;
 mod exposition;
 mod file_watch;
 mod reload;
@@ -12,11 +14,13 @@ mod serve;
 mod service_manager;
 mod signals;
 mod view;
+mod world_status;
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -25,6 +29,8 @@ use anyhow::{Context as _, Error, Result, bail};
 use trueup::driver::{Config, Handle, Loop};
 use trueup::reconcile::Subscribed;
 
+use self::collecting::{Collecting, follow};
+use self::exporting::Exporting;
 use self::reload::{ReloadRequest, Reloader, Stamp};
 use self::reporter::Reporter;
 use self::screen::Screen;
@@ -32,10 +38,12 @@ use self::serve::{Address, Server};
 use self::service_manager::Service;
 use self::signals::SignalHandler;
 use self::view::View;
+use self::world_status::WorldStatus;
 use super::{Declared, Target, is_stdin, privilege};
 use crate::host::{Host, PassTimer};
 use crate::output::{self, Format};
-use crate::state::LedgerOf;
+use crate::state::{LedgerOf, State};
+use crate::world::{self, Retained};
 use crate::{Common, host};
 
 /// The default grace: the time for which an undeclared object with our marker is left alone,
@@ -148,10 +156,19 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let (service, _notifier_thread) = Service::begin(Arc::clone(&pass_timer))?;
     let shared = Arc::new(Shared::default());
     let reload_request = ReloadRequest::new()?;
+    let joined = declared.file.settings.world.clone();
+    let joined = match joined {
+        Some(named) => Some(Joined::open(&named, &declared, &target, &state)?),
+        None => None,
+    };
+    let (desired, joined) = match joined {
+        Some(mut joined) => (joined.collecting.declare(&declared)?, Some(joined)),
+        None => (declared.desired(), None),
+    };
     let passes = Loop::new(
         host,
         target.namespace.clone(),
-        declared.desired(),
+        desired,
         state.ledger(LedgerOf::Network),
         declared.options.clone(),
         asked.config(),
@@ -160,6 +177,14 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let view = View::new(title(path, common));
     let reporter = Reporter::new(common.format, view, service, handle.clone());
     reporter.set_managed(&declared.managed());
+    let (exporting, collected) = match joined {
+        Some(joined) => {
+            let (exporting, changed) = joined.export(&handle, &reporter, &shared)?;
+            exporting.declare(declared.exports());
+            (Some(exporting), Some(changed))
+        }
+        None => (None, None),
+    };
     let reloader = Reloader {
         path: path.clone(),
         stamp,
@@ -175,14 +200,20 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         shared: Arc::clone(&shared),
         reporter: reporter.clone(),
         reload_request: reload_request.clone(),
+        exporting: exporting.clone(),
     };
     shared.lock().declared = Some(declared);
+    if let (Some(exporting), Some(changed)) = (exporting, collected) {
+        let shared = Arc::clone(&shared);
+        follow(changed, exporting, handle.clone(), shared, reporter.clone())?;
+    }
 
     if let Some(server) = &server {
         let (handle, reporter) = (handle.clone(), reporter.clone());
         server.serve(move || {
             let (stats, counts) = (handle.stats(), handle.exception_counts());
-            exposition::exposition(&stats, &counts, reporter.is_current()).ok()
+            let (world, is_current) = (reporter.world_status(), reporter.is_current());
+            exposition::exposition(&stats, &counts, is_current, world.as_ref()).ok()
         })?;
     }
     let screen = screen(common.format, &reporter, &handle)?;
@@ -207,6 +238,56 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         bail!("ended: the standard output has no reader any more");
     }
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// The world of a file, before it is collected from and exported to.
+struct Joined {
+    world: trueup::world::World,
+    owner: String,
+    ttl: Duration,
+    collecting: Collecting,
+    changed: Receiver<()>,
+}
+
+impl Joined {
+    fn open(
+        named: &trueup_file::World,
+        declared: &Declared,
+        target: &Target,
+        state: &State,
+    ) -> Result<Joined> {
+        let place = state.place();
+        let world = world::open(named, place.directory(), world::Use::Write)?;
+        let collects = declared.file.collects.as_deref().unwrap_or_default();
+        let options = &declared.options.network;
+        let retained = Retained::read(&target.namespace, options, collects)?;
+        let partition = world::partition(named.partition);
+        let (collecting, changed) = Collecting::new(world.clone(), partition, retained);
+        Ok(Joined {
+            world,
+            owner: world::owner(place),
+            ttl: named.ttl,
+            collecting,
+            changed,
+        })
+    }
+
+    /// Starts to export. Returns what tells when the collection has changed, too.
+    fn export(
+        self,
+        handle: &Handle<Host>,
+        reporter: &Reporter,
+        shared: &Shared,
+    ) -> Result<(Exporting, Receiver<()>)> {
+        let (handle, report) = (handle.clone(), reporter.clone());
+        let exporting = Exporting::start(self.world, self.owner, self.ttl, handle, report)?;
+        reporter.world(WorldStatus {
+            collection: self.collecting.status(),
+            exports: exporting.status(),
+        });
+        shared.lock().collecting = Some(self.collecting);
+        Ok((exporting, self.changed))
+    }
 }
 
 fn run(
@@ -271,6 +352,8 @@ struct Shared(Mutex<Inner>);
 struct Inner {
     /// The file in force.
     declared: Option<Declared>,
+    /// What is collected, if the file has `[world]`.
+    collecting: Option<Collecting>,
     /// Why the loop was stopped, if not by a signal.
     failure: Option<Error>,
 }

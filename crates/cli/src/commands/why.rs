@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow, bail};
 use trueup::diff::{Family, IpNetwork, Prefix};
 use trueup::rtnl::Query;
 use trueup::{Options, Rtnl};
-use trueup_file::TableNames;
+use trueup_file::{Accepted, TableNames};
 
 use super::{Declared, Target, plan};
 use crate::output::{self, Format};
@@ -69,7 +69,14 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
     };
     let state = plan::find_state_file(&target, common, &all)?;
     let ledger = plan::ledger(state.as_ref(), LedgerOf::Network)?;
-    let desired = declared.as_ref().map(|declared| &declared.file.desired);
+    let (desired, accepted) = match &declared {
+        Some(declared) => {
+            let (desired, accepted) = declared.collect(&target, common)?;
+            (Some(desired.network), accepted)
+        }
+        None => (None, None),
+    };
+    let desired = desired.as_ref();
     let explained = Rtnl::new().why(&target.namespace, desired, &*ledger, &options, &query);
     let explained = explained.map_err(|error| match &declared {
         Some(declared) => declared.explain(error.into()),
@@ -85,6 +92,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         marker: options.protocol(),
         has_file: declared.is_some(),
         place: &place_of,
+        collected: &collected(accepted.as_ref(), &query),
     };
     output::why(common.format, &context, &explained)?;
     for doubt in &explained.doubts {
@@ -94,6 +102,19 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         bail!("cannot tell whether there is such an object");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns what other hosts export to the destination that is asked about.
+fn collected(accepted: Option<&Accepted>, query: &Query) -> Vec<output::Collected> {
+    let (Some(accepted), Query::Route { dst, .. }) = (accepted, query) else {
+        return Vec::new();
+    };
+    let taken = accepted.routes.values();
+    let taken = taken.filter(|(route, _)| route.dst == *dst);
+    let taken = taken.map(|(_, origin)| output::Collected::new(origin, None));
+    let refused = accepted.refused.iter().filter(|it| it.dst == Some(*dst));
+    let refused = refused.map(|it| output::Collected::new(&it.origin, Some(&it.reason)));
+    taken.chain(refused).collect()
 }
 
 const LINK: &str = "link NAME";

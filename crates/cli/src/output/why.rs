@@ -23,6 +23,44 @@ pub(crate) struct WhyContext<'a> {
     pub(crate) has_file: bool,
     /// The file, and the place in it of an object of that kind, by its position.
     pub(crate) place: &'a dyn Fn(usize) -> Option<(&'a str, Location)>,
+    /// What other hosts export to the destination that it asks about.
+    pub(crate) collected: &'a [Collected],
+}
+
+/// A route that another host exports.
+#[derive(Serialize)]
+pub(crate) struct Collected {
+    exporter: String,
+    name: String,
+    /// The revision that made it.
+    revision: u64,
+    /// Why it is not taken.
+    refused: Option<String>,
+}
+
+impl Collected {
+    pub(crate) fn new(origin: &trueup_file::Origin, refused: Option<&str>) -> Collected {
+        Collected {
+            exporter: origin.exporter.clone(),
+            name: origin.name.clone(),
+            revision: origin.created,
+            refused: refused.map(str::to_owned),
+        }
+    }
+
+    fn text(&self) -> String {
+        let Collected {
+            exporter,
+            name,
+            revision,
+            refused,
+        } = self;
+        let verb = match refused {
+            Some(why) => format!("refused, as {why}"),
+            None => "collected".to_owned(),
+        };
+        format!("exported by host {exporter} as `{name}`, revision {revision}: {verb}")
+    }
 }
 
 /// Prints the explanation.
@@ -43,7 +81,8 @@ pub(crate) fn why(
             let objects = objects.iter();
             let objects = objects.map(|explained| Record::new(explained, context, devices));
             let objects = objects.collect();
-            serde_json::to_writer(&mut *out, &Records { objects })?;
+            let collected = context.collected;
+            serde_json::to_writer(&mut *out, &Records { objects, collected })?;
             writeln!(out)
         }
         Format::Text | Format::Ip if objects.is_empty() => {
@@ -56,7 +95,8 @@ pub(crate) fn why(
                 out,
                 "{}: not in the kernel{declared}, and not in the ledger",
                 clean(context.asked)
-            )
+            )?;
+            exported(out, context)
         }
         Format::Text | Format::Ip => {
             for (at, explained) in objects.iter().enumerate() {
@@ -65,9 +105,14 @@ pub(crate) fn why(
                 }
                 text(out, explained, context, devices)?;
             }
-            Ok(())
+            exported(out, context)
         }
     })
+}
+
+fn exported(out: &mut dyn Write, context: &WhyContext<'_>) -> io::Result<()> {
+    let mut lines = context.collected.iter();
+    lines.try_for_each(|it| writeln!(out, "  {}", clean(&it.text())))
 }
 
 fn text(
@@ -324,8 +369,11 @@ fn shown(name: &IfName) -> String {
 }
 
 #[derive(Serialize)]
-struct Records {
+struct Records<'a> {
     objects: Vec<Record>,
+    /// Left out where the file collects nothing.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    collected: &'a [Collected],
 }
 
 #[derive(Serialize)]

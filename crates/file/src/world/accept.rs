@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use trueup_diff::{IfName, NextHops, Prefix, Route, RouteKey};
+use trueup_diff::{IfName, NextHops, Prefix, Route, RouteKey, Routes};
 
 use super::{Collect, route};
 
@@ -50,6 +50,8 @@ pub struct Origin {
 pub struct Refused {
     /// The resource.
     pub origin: Origin,
+    /// The destination, if it is a route.
+    pub dst: Option<Prefix>,
     /// The reason.
     pub reason: String,
 }
@@ -89,6 +91,24 @@ impl Origin {
     }
 }
 
+impl Accepted {
+    /// Refuses the routes whose key this host declares itself.
+    pub fn yield_to(&mut self, declared: &Routes<IfName>) {
+        let refused = &mut self.refused;
+        self.routes.retain(|key, (route, origin)| {
+            let is_free = declared.get(key).is_none();
+            if !is_free {
+                refused.push(Refused {
+                    origin: origin.clone(),
+                    dst: Some(route.dst),
+                    reason: format!("this host declares {} itself", route.dst),
+                });
+            }
+            is_free
+        });
+    }
+}
+
 /// Makes routes of the resources that `collects` take. What `host`, this host, exported itself is
 /// left out.
 ///
@@ -107,7 +127,10 @@ pub fn accept<'a>(
     let mut accepted = Accepted::default();
     let mut taken: HashMap<(usize, &str), u32> = HashMap::new();
     for resource in &resources {
-        let made = make(collects, resource, &mut taken, &accepted.routes);
+        let exported = route::from_data(resource.data);
+        let dst = exported.as_ref().ok().map(|exported| exported.dst);
+        let made =
+            exported.and_then(|it| make(collects, resource, &it, &mut taken, &accepted.routes));
         let origin = Origin::of(resource);
         match made {
             Ok(routes) => {
@@ -115,7 +138,11 @@ pub fn accept<'a>(
                 let keyed = routes.map(|route| (route.canonical_key(), (route, origin.clone())));
                 accepted.routes.extend(keyed);
             }
-            Err(reason) => accepted.refused.push(Refused { origin, reason }),
+            Err(reason) => accepted.refused.push(Refused {
+                origin,
+                dst,
+                reason,
+            }),
         }
     }
     accepted.overlaps = overlaps(&accepted.routes);
@@ -126,10 +153,10 @@ pub fn accept<'a>(
 fn make<'a>(
     collects: &[Collect],
     resource: &Resource<'a>,
+    exported: &Route<IfName>,
     taken: &mut HashMap<(usize, &'a str), u32>,
     routes: &BTreeMap<RouteKey, (Route<IfName>, Origin)>,
 ) -> Result<Vec<Route<IfName>>, String> {
-    let exported = route::from_data(resource.data)?;
     let mut made = Vec::new();
     let mut reason = format!("no collection takes from host {}", resource.exporter);
     for (position, collect) in collects.iter().enumerate() {
@@ -144,7 +171,7 @@ fn make<'a>(
             reason = format!("{} is not within what is collected", exported.dst);
             continue;
         }
-        let route = confined(&exported, collect);
+        let route = confined(exported, collect);
         if let Some((_, origin)) = routes.get(&route.canonical_key()) {
             reason = format!("{} was exported first: {origin}", exported.dst);
             continue;

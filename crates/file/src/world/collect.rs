@@ -1,6 +1,6 @@
 //! `[[collect]]`: what this host takes from others.
 
-use trueup_diff::{IfName, Kind, Prefix};
+use trueup_diff::{IfName, Kind, Prefix, RouteKey, table};
 
 use super::{Hosts, hosts};
 use crate::fields::Fields;
@@ -37,6 +37,14 @@ pub struct Collect {
     pub table: Option<u32>,
     /// The device of each next hop; `None` for the one that leads to the gateway.
     pub dev: Option<IfName>,
+}
+
+impl Collect {
+    /// True if a route of this key can come from this collection.
+    pub fn contains(&self, key: &RouteKey) -> bool {
+        let table = self.table.unwrap_or(table::MAIN);
+        key.table == table && self.within.iter().any(|within| within.covers(key.dst))
+    }
 }
 
 impl Element for Collect {

@@ -10,8 +10,10 @@ use prometheus::{Gauge, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 use prometheus::{Registry, Result, TextEncoder};
 use trueup::driver::{Ops, Stats};
 
+use super::world_status::WorldStatus;
+
 /// Returns the page. `exceptions` are the numbers of statuses by kind and condition;
-/// `is_file_current` says whether the file in force is the one on disk.
+/// `world` is how the world stands, if the file has `[world]`; `is_file_current` says whether the file in force is the one on disk.
 ///
 /// # Errors
 ///
@@ -20,6 +22,7 @@ pub(super) fn exposition(
     stats: &Stats,
     exceptions: &BTreeMap<(&'static str, &'static str), usize>,
     is_file_current: bool,
+    world: Option<&WorldStatus>,
 ) -> Result<String> {
     // The loop keeps the counts, so each page copies them into metrics of its own.
     let page = Page(Registry::new());
@@ -95,7 +98,8 @@ pub(super) fn exposition(
         let help = "Time since the state was last seen converged; 0 while it is.";
         page.gauge("trueup_seconds_since_converged", help, since.as_secs_f64())?;
     }
-    let is_converged = stats.since_converged.is_some_and(|since| since.is_zero());
+    let is_known = world.is_none_or(|world| world.collection.is_known);
+    let is_converged = is_known && stats.since_converged.is_some_and(|since| since.is_zero());
     let help = "Whether the last look found the state converged.";
     page.flag("trueup_converged", help, is_converged)?;
     let help = "How many files came into force after the first.";
@@ -108,6 +112,9 @@ pub(super) fn exposition(
     page.flag("trueup_subscribed", help, stats.subscribed)?;
     let help = "Whether the file in force is the one on disk.";
     page.flag("trueup_file_current", help, is_file_current)?;
+    if let Some(world) = world {
+        page.world(world)?;
+    }
     TextEncoder::new().encode_to_string(&page.0.gather())
 }
 
@@ -116,6 +123,48 @@ struct Page(Registry);
 impl Page {
     fn add(&self, metric: impl Collector + 'static) -> Result<()> {
         self.0.register(Box::new(metric))
+    }
+
+    fn world(&self, world: &WorldStatus) -> Result<()> {
+        let help = "Whether there was a complete view of what other hosts export.";
+        self.flag("trueup_world_known", help, world.collection.is_known)?;
+        let help = "Time since the store was last reached; 0 while it is.";
+        let since = world.cut_off_since();
+        let cut_off = since.map(|since| since.elapsed().unwrap_or_default());
+        let seconds = cut_off.unwrap_or_default().as_secs_f64();
+        self.gauge("trueup_world_cut_off_seconds", help, seconds)?;
+        for (name, help, number) in [
+            (
+                "trueup_world_exports",
+                "Exports that the file declares.",
+                world.exports.declared,
+            ),
+            (
+                "trueup_world_collected",
+                "Routes that are taken from other hosts.",
+                world.collection.collected,
+            ),
+            (
+                "trueup_world_refused",
+                "Resources of other hosts that are not taken.",
+                world.collection.refused,
+            ),
+            (
+                "trueup_world_retained",
+                "Routes from before that stay until it is known what other hosts export.",
+                world.collection.retained,
+            ),
+        ] {
+            self.gauge(name, help, number as f64)?;
+        }
+        let help = "Whether the store has the exports as declared.";
+        self.flag("trueup_world_exported", help, world.exports.is_in_place)?;
+        let help = "Times that the lease of the exports has ended while trueup was running.";
+        self.counter(
+            "trueup_world_lease_losses_total",
+            help,
+            world.exports.losses,
+        )
     }
 
     fn counter(&self, name: &str, help: &str, value: u64) -> Result<()> {
@@ -149,8 +198,10 @@ mod tests {
         stats.last_pass = Some(std::time::Duration::from_millis(1500));
         stats.next_full_pass = Some(std::time::Duration::from_secs(150));
         stats.since_converged = Some(std::time::Duration::ZERO);
+        let mut known = WorldStatus::default();
+        known.collection.is_known = true;
         let exceptions = [(("route", "failed"), 2), (("link", "contended"), 0)].into();
-        let page = exposition(&stats, &exceptions, true).unwrap();
+        let page = exposition(&stats, &exceptions, true, Some(&known)).unwrap();
         let mut family = "";
         let mut samples = Vec::new();
         for line in page.lines() {
@@ -177,12 +228,17 @@ mod tests {
             "trueup_last_pass_seconds 1.5",
             "trueup_next_whole_pass_seconds 150",
             "trueup_converged 1",
+            "trueup_world_known 1",
+            "trueup_world_lease_losses_total 0",
             "trueup_desired_revision 0",
         ] {
             assert!(samples.contains(&sample), "{sample}: {page}");
         }
-        let page = exposition(&Stats::default(), &BTreeMap::new(), true).unwrap();
-        for absent in ["since_converged", "next_whole_pass"] {
+        known.collection.is_known = false;
+        let page = exposition(&stats, &exceptions, true, Some(&known)).unwrap();
+        assert!(page.contains("trueup_converged 0"), "{page}");
+        let page = exposition(&Stats::default(), &BTreeMap::new(), true, None).unwrap();
+        for absent in ["world", "since_converged", "next_whole_pass"] {
             assert!(!page.contains(absent), "{page}");
         }
     }

@@ -22,6 +22,7 @@ use trueup::reconcile::Ledger;
 use trueup::{Namespace, Rtnl};
 use trueup_file as file;
 
+use super::exporting::Exporting;
 use super::file_watch::FileWatch;
 use super::reporter::{Change, Reporter};
 use super::{GRACE, Shared};
@@ -110,9 +111,11 @@ fn options_error(all: &Options, were: &Options) -> Option<String> {
         ("sysctl_revert", all.settings != were.settings),
     ];
     let (key, _) = differs.into_iter().find(|(_, differs)| *differs)?;
-    Some(format!(
-        "`{key}` is changed, which a running loop cannot use: start again"
-    ))
+    Some(changed(key))
+}
+
+fn changed(key: &str) -> String {
+    format!("`{key}` is changed, which a running loop cannot use: start again")
 }
 
 /// A request to read the file again. Clones share it.
@@ -164,6 +167,8 @@ pub(super) struct Reloader {
     pub(super) shared: Arc<Shared>,
     pub(super) reporter: Reporter,
     pub(super) reload_request: ReloadRequest,
+    /// The exports, if the file has `[world]`.
+    pub(super) exporting: Option<Exporting>,
 }
 
 /// A good file of which a device is missing.
@@ -372,8 +377,16 @@ impl Reloader {
 
     fn read(&self) -> Result<Declared> {
         let declared = Declared::read(&self.path, GRACE)?;
-        match options_error(&declared.options, &self.options) {
-            Some(options_error) => bail!("{}: {options_error}", declared.name),
+        let shared = self.shared.lock();
+        let was = shared.declared.as_ref();
+        let is_same_world = was.is_none_or(|was| {
+            let world = |of: &Declared| of.file.settings.world.clone();
+            world(was) == world(&declared)
+        });
+        let error = options_error(&declared.options, &self.options)
+            .or_else(|| (!is_same_world).then(|| changed("world")));
+        match error {
+            Some(error) => bail!("{}: {error}", declared.name),
             None => Ok(declared),
         }
     }
@@ -388,10 +401,16 @@ impl Reloader {
             return Err(wrong);
         }
         self.reporter.set_managed(&declared.managed());
-        let desired = declared.desired();
+        if let Some(exporting) = &self.exporting {
+            exporting.declare(declared.exports());
+        }
         // Under the lock, because a pass in between would show places of the new file for objects
         // of the old one.
         let mut shared = self.shared.lock();
+        let desired = match &mut shared.collecting {
+            Some(collecting) => collecting.declare(&declared)?,
+            None => declared.desired(),
+        };
         shared.declared = Some(declared);
         // The loop has ended, so there is nothing to reload.
         let _ended = self.handle.set_desired(desired);

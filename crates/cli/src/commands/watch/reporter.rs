@@ -16,6 +16,7 @@ use trueup_file as file;
 use super::screen::Waker;
 use super::service_manager::Service;
 use super::view::{Line, Section, View};
+use super::world_status::WorldStatus;
 use crate::host::{Error, Host, Report};
 use crate::output::{self, Format, News, StatusChanges, StatusCounts, StatusEntry};
 
@@ -44,6 +45,8 @@ struct Inner {
     converged: Option<bool>,
     /// The last reported verdict: why the state is not converged; `None` before the first.
     verdict: Option<Option<String>>,
+    /// How the world stands, if the file has `[world]`.
+    world: Option<WorldStatus>,
     /// The last reported number of contended objects.
     contended: usize,
     /// Reports a pass.
@@ -78,6 +81,7 @@ impl Reporter {
             failure: None,
             converged: None,
             verdict: None,
+            world: None,
             contended: 0,
             is_ready: false,
             is_stopping: false,
@@ -144,7 +148,11 @@ impl Reporter {
         }
         let changes = inner.status_changes();
         let counts = StatusCounts::of(&inner.handle.exception_counts());
-        let why_not = output::verdict_with(report, counts);
+        let unknown = inner.world.as_ref().and_then(WorldStatus::unknown);
+        let is_converged = report.converged() && unknown.is_none();
+        let why_not = [output::verdict_with(report, counts), unknown];
+        let why_not: Vec<String> = why_not.into_iter().flatten().collect();
+        let why_not = (!why_not.is_empty()).then(|| why_not.join("; "));
         inner.view.pass(now, why_not.clone());
         // The end of a failure is reported as its begin was.
         let is_new = inner.failure.take().is_some()
@@ -160,7 +168,7 @@ impl Reporter {
             });
         }
         inner.verdict = Some(why_not);
-        inner.set_converged(report.converged());
+        inner.set_converged(is_converged);
         inner.set_contended(counts.contended);
         if !std::mem::replace(&mut inner.is_ready, true) {
             inner.service.ready();
@@ -183,6 +191,31 @@ impl Reporter {
         }
         inner.set_converged(false);
         inner.update_status();
+    }
+
+    /// Reports how the world stands.
+    pub(super) fn world(&self, status: WorldStatus) {
+        let mut inner = self.lock();
+        if inner.world.as_ref() == Some(&status) {
+            return;
+        }
+        let before = inner.world.as_ref().and_then(WorldStatus::trouble);
+        let trouble = status.trouble();
+        if before.is_some() && trouble.is_none() {
+            inner.write_note(&format!("the store is reached; {}", status.line()));
+        } else if let Some(trouble) = trouble.filter(|it| before.as_ref() != Some(it)) {
+            inner.write_note(&trouble);
+            inner.view.event(Instant::now(), trouble);
+        }
+        inner.event("world", &status.json());
+        inner.view.world(status.line());
+        inner.world = Some(status);
+        inner.update_status();
+    }
+
+    /// Returns how the world stands, if the file has `[world]`.
+    pub(super) fn world_status(&self) -> Option<WorldStatus> {
+        self.lock().world.clone()
     }
 
     /// Reports drift.
@@ -419,7 +452,9 @@ impl Inner {
             .is_refused()
             .then_some("; the last good file is in force, not the one that is there");
         let (_, verdict) = self.view.verdict().unwrap_or_default();
-        let status = format!("{verdict}{}", file.unwrap_or_default());
+        let world = self.world.as_ref().and_then(WorldStatus::trouble);
+        let world = world.map_or_else(String::new, |trouble| format!("; {trouble}"));
+        let status = format!("{verdict}{}{world}", file.unwrap_or_default());
         if status != self.status {
             self.service.status(status.clone());
             self.status = status;

@@ -18,6 +18,8 @@ pub(super) struct View {
     /// The number of objects of each managed kind.
     managed: String,
     verdict: Option<Verdict>,
+    /// How the world stands; empty without one.
+    world: String,
     /// Why the file on disk was refused, if it was.
     file: Option<String>,
     changes: VecDeque<(Instant, String)>,
@@ -52,6 +54,7 @@ impl View {
             title,
             managed: String::new(),
             verdict: None,
+            world: String::new(),
             file: None,
             changes: VecDeque::new(),
             events: VecDeque::new(),
@@ -66,6 +69,11 @@ impl View {
             kind => count(*number, kind, &format!("{kind}s")),
         });
         self.managed = counts.collect::<Vec<_>>().join(", ");
+    }
+
+    /// Notes how the world stands.
+    pub(super) fn world(&mut self, line: String) {
+        self.world = line;
     }
 
     /// Notes a pass; `why_not` is why the state is not converged.
@@ -165,6 +173,9 @@ impl View {
             lines.push(line(Tone::Bad, text));
         }
         lines.push(line(Tone::Plain, format!("manages {}", self.managed)));
+        if !self.world.is_empty() {
+            lines.push(line(Tone::Plain, self.world.clone()));
+        }
         lines.push(line(Tone::Plain, counts(stats)));
         lines
     }

@@ -1,4 +1,4 @@
-//! The store that a file's `[world]` names.
+//! Opens the store.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;

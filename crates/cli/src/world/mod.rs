@@ -1,0 +1,45 @@
+//! The world, as a file names it: the store of `[world]`, and the routes that `[[collect]]` makes of
+//! what other hosts export.
+
+mod collect;
+mod store;
+
+use std::fs;
+
+use trueup::world::{Export, PartitionPolicy, Recipient};
+use trueup_file::{self as file, Hosts, Partition};
+
+use crate::state::StateFile;
+
+pub(crate) use collect::{Retained, accepted, routes};
+pub(crate) use store::{Use, open};
+
+/// Returns the exports of a file.
+pub(crate) fn exports(declared: &[file::Export]) -> Vec<Export> {
+    let exports = declared.iter().map(|declared| {
+        let kind = declared.kind().name();
+        let mut export = Export::new(kind, declared.name.clone(), declared.data());
+        if let Hosts::One(host) = &declared.to {
+            export.to = Recipient::Host(host.clone());
+        }
+        export
+    });
+    exports.collect()
+}
+
+pub(crate) fn partition(declared: Partition) -> PartitionPolicy {
+    match declared {
+        Partition::Keep => PartitionPolicy::Keep,
+        Partition::For(time) => PartitionPolicy::KeepFor(time),
+        Partition::Drop => PartitionPolicy::Drop,
+    }
+}
+
+/// Returns what tells this agent from others that say they are the same host: the machine, and its
+/// journal, which one process has at a time. A process that is started again is the same owner.
+pub(crate) fn owner(state: &StateFile) -> String {
+    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let journal = state.file();
+    let journal = journal.file_name().unwrap_or_default().to_string_lossy();
+    format!("{} {journal}", machine.trim())
+}
