@@ -27,6 +27,7 @@ mod settings;
 mod stored;
 mod watch;
 mod why;
+mod world;
 
 use containers::*;
 use convergence::*;
@@ -62,6 +63,7 @@ use why::{
     what_is_somebody_elses_is_told_with_its_proof,
     what_was_adopted_or_taken_is_told_with_what_it_was,
 };
+use world::*;
 
 trueup_testkit::kernel_tests![
     a_second_container_leaves_the_first_and_each_goes_alone,
@@ -189,4 +191,8 @@ trueup_testkit::kernel_tests![
     what_is_stored_otherwise_is_written_once_until_it_changes,
     a_bridge_gives_up_its_spanning_tree_before_it_gets_a_delay_without,
     a_nearest_value_is_not_in_place,
+    what_the_embedded_store_has_is_collected,
+    a_hostile_export_costs_only_itself,
+    a_store_that_another_process_has_changes_nothing,
+    without_the_feature_endpoints_are_refused,
 ];

@@ -52,12 +52,6 @@ pub(crate) fn errors_in_the_file_change_nothing() {
         // What this command does not carry out.
         (
             "[[route]]\ndst = \"10.9.0.0/16\"\nvia = \"10.200.0.8\"\n\
-             [world]\nstore = \"embedded\"\nhost = \"a\"",
-            "f.toml: ",
-            "leave it out",
-        ),
-        (
-            "[[route]]\ndst = \"10.9.0.0/16\"\nvia = \"10.200.0.8\"\n\
              [[file]]\nname = \"a\"\npath = \"/nonexistent/a\"\ncontent = \"\"",
             "f.toml: ",
             "leave them out",

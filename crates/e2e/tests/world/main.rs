@@ -1,1 +1,28 @@
-fn main() {}
+//! Several agents that exchange routes on a real etcd, each test in a namespace of its own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests; clippy knows only those of the usual harness"
+)]
+
+#[allow(dead_code, reason = "shared with the tests of one agent")]
+#[path = "../cli/agent.rs"]
+mod agent;
+mod host;
+mod outages;
+mod routes;
+
+use outages::*;
+use routes::*;
+
+trueup_testkit::kernel_tests![
+    a_route_of_one_host_is_in_the_kernel_of_another_and_goes_with_it,
+    a_changed_file_changes_what_is_exported_and_collected,
+    what_is_not_within_is_refused_and_why_says_so,
+    while_etcd_is_stopped_routes_stay_and_it_is_said_since_when,
+    a_restart_while_etcd_is_stopped_deletes_nothing,
+    by_policy_routes_are_withdrawn_in_a_partition,
+    one_shot_commands_without_the_store_change_nothing,
+    a_lost_lease_exports_again_and_touches_no_route,
+];

@@ -10,7 +10,7 @@ use crate::value::{Fault, Node, Result, Table, Value, fault};
 use crate::{json, write};
 
 /// The keys.
-const KEYS: [&str; 4] = ["dst", "via", "nexthops", "metric"];
+const KEYS: [&str; 5] = ["dst", "family", "via", "nexthops", "metric"];
 
 /// The longest text of a route, in bytes.
 const MAX_BYTES: usize = 4096;

@@ -1,0 +1,157 @@
+//! `[world]` on the embedded store: what a process that ended left there is collected.
+
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use trueup::world::{Embedded, Export, ResourceKey, Session, World};
+use trueup_testkit::{Snapshot, assert_no_changes, uplinks, wait_until};
+
+use crate::agent::{Agent, Ran};
+use crate::metrics::{GET, ask, samples};
+
+const FILE: &str = "grace = 0\n[world]\nstore = \"embedded\"\nhost = \"a\"\n\
+    [[collect]]\nkind = \"route\"\nwithin = [\"10.20.0.0/16\"]\n";
+
+/// The store of an agent.
+fn store(agent: &Agent) -> Embedded {
+    std::fs::create_dir_all(agent.state()).unwrap();
+    Embedded::open(agent.state().join("world.redb")).unwrap()
+}
+
+/// Has a host declare all of its exports, which stay. The store is closed then.
+fn declare(agent: &Agent, host: &str, exports: &[(&str, &str)]) {
+    let store = store(agent);
+    let world = World::new(store.connect(), "/trueup", host).unwrap();
+    let session = Session::begin(world.clone(), "machine", Duration::from_secs(60)).unwrap();
+    let export = |(name, data): &(&str, &str)| Export::new("route", *name, *data).persist();
+    let exports: Vec<Export> = exports.iter().map(export).collect();
+    let before: Vec<ResourceKey> = world.exports().unwrap().into_keys().collect();
+    session.delete(&before).unwrap().into_result().unwrap();
+    session.declare(&exports).unwrap().into_result().unwrap();
+    session.end().unwrap();
+}
+
+fn data(dst: &str) -> String {
+    format!("{{\"dst\": \"{dst}\", \"via\": \"10.200.0.8\"}}")
+}
+
+fn ours() -> usize {
+    Snapshot::take().routes_with_protocol(116).len()
+}
+
+pub(crate) fn what_the_embedded_store_has_is_collected() {
+    uplinks(1);
+    let agent = Agent::new();
+    let ran = agent.plan(FILE);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!agent.state().exists(), "a plan makes no store");
+
+    declare(
+        &agent,
+        "b",
+        &[
+            ("one", &data("10.20.1.0/24")),
+            ("two", &data("10.20.2.0/24")),
+        ],
+    );
+    declare(&agent, "a", &[("own", &data("10.20.3.0/24"))]);
+    assert_eq!(agent.plan(FILE).code, 2);
+    agent.settle(FILE);
+    assert_eq!(ours(), 2, "what it exports itself is not for it");
+
+    declare(&agent, "b", &[("two", &data("10.20.2.0/24"))]);
+    agent.settle(FILE);
+    assert_eq!(ours(), 1);
+    let mut watch = agent.spawn(&["watch", "f.toml", "--metrics", "unix:metrics"]);
+    let socket = agent.directory().join("metrics");
+    let is_one = |metric: &str| {
+        let stream = UnixStream::connect(&socket);
+        stream.is_ok_and(|stream| samples(&ask(stream, GET))[metric] == 1.0)
+    };
+    let more = format!(
+        "{FILE}[[export]]\nname = \"own\"\nroute = {{ dst = \"10.20.4.0/24\", via = \"10.200.0.8\" }}\n\
+         [[route]]\ndst = \"10.30.0.0/16\"\nvia = \"10.200.0.8\"\n"
+    );
+    wait_until("it has the file", || is_one("trueup_world_known"));
+    agent.write("f.toml", &more);
+    wait_until("the route of the changed file is there", || ours() == 2);
+    wait_until("it has exported", || is_one("trueup_world_exported"));
+    watch.terminate(Signal::TERM);
+    let world = World::new(store(&agent).connect(), "/trueup", "a").unwrap();
+    let exports = world.exports().unwrap();
+    let own = exports.values().find(|it| it.lease.is_some()).unwrap();
+    let text = String::from_utf8_lossy(&own.data);
+    assert!(text.contains("10.20.4.0/24"), "{text}");
+}
+
+pub(crate) fn a_hostile_export_costs_only_itself() {
+    uplinks(1);
+    let agent = Agent::new();
+    let declared = "[[route]]\ndst = \"10.20.9.0/24\"\nvia = \"10.200.0.9\"\n";
+    let file = format!("{FILE}{declared}");
+    let deep = "[".repeat(2000);
+    declare(
+        &agent,
+        "b",
+        &[
+            ("a route", &data("10.20.1.0/24")),
+            ("a default route", &data("0.0.0.0/0")),
+            ("of this host", &data("10.20.9.0/24")),
+            ("no route", "\u{1b}[2J"),
+            ("deep", &deep),
+            ("\u{1b}[2J", "{\"dst\": \"10.20.2.0/24\", \"dev\": \"up0\"}"),
+            (
+                "of another family",
+                "{\"dst\": \"10.20.3.0/24\", \"via\": \"fd00:200::8\", \"metric\": -1}",
+            ),
+        ],
+    );
+    agent.settle(&file);
+    assert_eq!(ours(), 2);
+    let why = |dst: &str| agent.run(&["why", "route", dst, "--file", "f.toml"]);
+    let says = |ran: &Ran, words: &str| assert!(ran.out.contains(words), "{words}: {ran:?}");
+    says(
+        &why("10.20.1.0/24"),
+        "exported by host b as `a route`, revision",
+    );
+    says(&why("10.20.1.0/24"), ": collected");
+    says(
+        &why("default"),
+        "refused, as 0.0.0.0/0 is not within what is collected",
+    );
+    let own = why("10.20.9.0/24");
+    says(&own, "refused, as this host declares 10.20.9.0/24 itself");
+    says(&own, "via 10.200.0.9");
+}
+
+pub(crate) fn a_store_that_another_process_has_changes_nothing() {
+    uplinks(1);
+    let agent = Agent::new();
+    declare(&agent, "b", &[("one", &data("10.20.1.0/24"))]);
+    agent.settle(FILE);
+    let held = store(&agent);
+    assert_no_changes(|| {
+        for command in ["plan", "apply", "watch"] {
+            agent
+                .run(&[command, "f.toml"])
+                .assert_refused(&["world.redb"]);
+        }
+    });
+    drop(held);
+    agent.settle(FILE);
+}
+
+pub(crate) fn without_the_feature_endpoints_are_refused() {
+    let agent = Agent::new();
+    agent.write(
+        "f.toml",
+        "[world]\nendpoints = [\"http://127.0.0.1:1\"]\nhost = \"a\"\n[[collect]]\n\
+         kind = \"route\"\nwithin = [\"10.20.0.0/16\"]\n",
+    );
+    let words = match cfg!(feature = "etcd") {
+        true => "cannot read what other hosts export, so nothing is done",
+        false => "built without the feature `etcd`",
+    };
+    agent.run(&["plan", "f.toml"]).assert_refused(&[words]);
+}

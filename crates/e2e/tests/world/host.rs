@@ -1,0 +1,143 @@
+//! A host: an agent with a file, in the namespace of the test, with a protocol and a table of its
+//! own. All hosts share the namespace, so that etcd on 127.0.0.1 is there for each.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_testkit::{ip, uplinks, wait_until};
+
+use crate::agent::{Agent, Ran, Running};
+
+/// Makes the links, and starts an etcd of one member.
+pub(crate) fn etcd() -> Cluster {
+    ip(&["link", "set", "lo", "up"]);
+    uplinks(1);
+    // A disk that is slow must not cost the leader its place.
+    let options = ClusterOptions::local(1);
+    let options = options.with_arguments(["--heartbeat-interval=500", "--election-timeout=5000"]);
+    Cluster::start(&options).unwrap()
+}
+
+/// A host of the world.
+pub(crate) struct Host {
+    pub(crate) agent: Agent,
+    name: &'static str,
+    protocol: u8,
+    table: u32,
+    endpoints: Vec<String>,
+    /// More keys of `[world]`.
+    pub(crate) settings: &'static str,
+    /// Keys above the first header.
+    pub(crate) top: &'static str,
+}
+
+impl Host {
+    pub(crate) fn new(name: &'static str, number: u8, cluster: &Cluster) -> Host {
+        Host {
+            agent: Agent::new(),
+            name,
+            protocol: 116 + number,
+            table: 1000 + u32::from(number),
+            endpoints: cluster.config().endpoints,
+            settings: "",
+            top: "",
+        }
+    }
+
+    /// Writes the file.
+    pub(crate) fn declare(&self, sections: &str) {
+        let Host {
+            name,
+            protocol,
+            endpoints,
+            settings,
+            top,
+            ..
+        } = self;
+        let text = format!(
+            "protocol = {protocol}\n{top}\n[world]\nendpoints = {endpoints:?}\nhost = \"{name}\"\nttl = 2\n\
+             {settings}\n{sections}"
+        );
+        self.agent.write("f.toml", &text);
+    }
+
+    /// A collection of what is within a prefix, into the host's table.
+    pub(crate) fn collect(&self, within: &str) -> String {
+        let table = self.table;
+        format!("[[collect]]\nkind = \"route\"\nwithin = [\"{within}\"]\ntable = {table}\n")
+    }
+
+    pub(crate) fn watch(&self) -> Running {
+        let args = [
+            "watch",
+            "f.toml",
+            "--interval",
+            "0.5",
+            "--metrics",
+            "unix:metrics",
+        ];
+        let mut command = self.agent.command(&args);
+        let log = std::fs::File::create(self.agent.directory().join("log")).unwrap();
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        Running(command.spawn().unwrap())
+    }
+
+    /// What `watch` printed.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.agent.directory().join("log")).unwrap()
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        self.agent.run(args)
+    }
+
+    /// The metrics; none while `watch` does not serve them.
+    pub(crate) fn metrics(&self) -> BTreeMap<String, f64> {
+        let path = self.agent.directory().join("metrics");
+        let Ok(mut stream) = UnixStream::connect(path) else {
+            return BTreeMap::new();
+        };
+        let mut answer = String::new();
+        let asked = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: trueup\r\n\r\n");
+        if asked.is_err() || stream.read_to_string(&mut answer).is_err() {
+            return BTreeMap::new();
+        }
+        let samples = answer.lines().filter(|line| line.starts_with("trueup_"));
+        let sample = |line: &str| {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        samples.filter_map(sample).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for_metric(&self, name: &str, is_right: impl Fn(f64) -> bool) {
+        wait_until(name, || {
+            self.metrics()
+                .get(name)
+                .is_some_and(|value| is_right(*value))
+        });
+    }
+
+    /// True if the host's table has a route to this prefix that bears its protocol.
+    pub(crate) fn has_route(&self, dst: &str) -> bool {
+        let (table, protocol) = (self.table.to_string(), self.protocol.to_string());
+        let words = ["-4", "route", "show", "table", &table, "proto", &protocol];
+        let output = std::process::Command::new("ip").args(words).output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        text.lines().any(|line| line.split(' ').next() == Some(dst))
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for_route(&self, dst: &str, is_there: bool) {
+        let what = format!("{dst} is there: {is_there}");
+        wait_until(&what, || self.has_route(dst) == is_there);
+    }
+}
+
+/// An export of a prefix by way of a gateway that all hosts reach.
+pub(crate) fn export(name: &str, dst: &str) -> String {
+    format!("[[export]]\nname = \"{name}\"\nroute = {{ dst = \"{dst}\", via = \"10.200.0.8\" }}\n")
+}

@@ -1,0 +1,148 @@
+//! The store is away.
+
+use rustix::process::{Pid, Signal, kill_process};
+use trueup_testkit::{assert_no_changes, wait_until};
+
+use crate::host::{Host, etcd, export};
+
+const ONE: &str = "10.20.1.0/24";
+const ALL: &str = "10.20.0.0/16";
+
+/// Reads until a few passes have run since the call.
+fn passes(host: &Host) {
+    let name = "trueup_passes_total{extent=\"whole\"}";
+    let before = host.metrics().get(name).copied().unwrap_or_default();
+    host.wait_for_metric(name, |it| it >= before + 2.0);
+}
+
+pub(crate) fn while_etcd_is_stopped_routes_stay_and_it_is_said_since_when() {
+    let mut cluster = etcd();
+    let (a, b) = (Host::new("a", 1, &cluster), Host::new("b", 2, &cluster));
+    a.declare(&export("pods", ONE));
+    b.declare(&b.collect(ALL));
+    let mut on_a = a.watch();
+    let mut on_b = b.watch();
+    b.wait_for_route(ONE, true);
+
+    cluster.kill(0).unwrap();
+    let cut_off = "trueup_world_cut_off_seconds";
+    b.wait_for_metric(cut_off, |it| it > 0.0);
+    a.wait_for_metric(cut_off, |it| it > 0.0);
+    passes(&b);
+    assert!(b.has_route(ONE));
+    assert_eq!(b.metrics()["trueup_world_known"], 1.0);
+    let words = "what was collected stays";
+    wait_until("it says since when", || b.log().contains(words));
+
+    cluster.restart(0).unwrap();
+    b.wait_for_metric(cut_off, |it| it == 0.0);
+    a.wait_for_metric(cut_off, |it| it == 0.0);
+    a.declare(&export("pods", "10.20.9.0/24"));
+    b.wait_for_route("10.20.9.0/24", true);
+    b.wait_for_route(ONE, false);
+    on_a.terminate(Signal::TERM);
+    on_b.terminate(Signal::TERM);
+}
+
+pub(crate) fn a_restart_while_etcd_is_stopped_deletes_nothing() {
+    let mut cluster = etcd();
+    let (mut a, mut b) = (Host::new("a", 1, &cluster), Host::new("b", 2, &cluster));
+    a.declare(&export("pods", ONE));
+    // What is not declared is deleted at once.
+    b.top = "grace = 0";
+    b.declare(&b.collect(ALL));
+    let mut on_a = a.watch();
+    let mut on_b = b.watch();
+    b.wait_for_route(ONE, true);
+    on_b.terminate(Signal::TERM);
+
+    cluster.kill(0).unwrap();
+    let mut on_b = b.watch();
+    b.wait_for_metric("trueup_world_known", |it| it == 0.0);
+    b.wait_for_metric("trueup_world_cut_off_seconds", |it| it > 0.0);
+    passes(&b);
+    assert!(b.has_route(ONE));
+    let metrics = b.metrics();
+    assert_eq!(metrics["trueup_world_retained"], 1.0, "{metrics:?}");
+    assert_eq!(
+        metrics["trueup_converged"], 0.0,
+        "what is not known is not converged"
+    );
+    let said = "it is not known yet what to collect, and 1 route stays from before";
+    wait_until("it says so", || b.log().contains(said));
+
+    cluster.restart(0).unwrap();
+    b.wait_for_metric("trueup_world_known", |it| it == 1.0);
+    b.wait_for_metric("trueup_converged", |it| it == 1.0);
+    b.wait_for_metric("trueup_world_collected", |it| it == 1.0);
+    assert!(b.has_route(ONE));
+    // Once it is known, what is exported no more goes.
+    a.top = "export = []";
+    a.declare("");
+    b.wait_for_route(ONE, false);
+    on_a.terminate(Signal::TERM);
+    on_b.terminate(Signal::TERM);
+}
+
+pub(crate) fn by_policy_routes_are_withdrawn_in_a_partition() {
+    let mut cluster = etcd();
+    let a = Host::new("a", 1, &cluster);
+    let mut b = Host::new("b", 2, &cluster);
+    b.settings = "partition = \"drop\"";
+    a.declare(&export("pods", ONE));
+    b.declare(&b.collect(ALL));
+    let mut on_a = a.watch();
+    let mut on_b = b.watch();
+    b.wait_for_route(ONE, true);
+    cluster.kill(0).unwrap();
+    b.wait_for_route(ONE, false);
+    cluster.restart(0).unwrap();
+    b.wait_for_route(ONE, true);
+    on_a.terminate(Signal::TERM);
+    on_b.terminate(Signal::TERM);
+}
+
+pub(crate) fn one_shot_commands_without_the_store_change_nothing() {
+    let mut cluster = etcd();
+    let (a, b) = (Host::new("a", 1, &cluster), Host::new("b", 2, &cluster));
+    a.declare(&export("pods", ONE));
+    b.declare(&b.collect(ALL));
+    let mut on_a = a.watch();
+    a.wait_for_metric("trueup_world_exported", |it| it == 1.0);
+    assert_eq!(b.run(&["apply", "f.toml"]).code, 0);
+    assert!(b.has_route(ONE));
+    on_a.terminate(Signal::TERM);
+    cluster.kill(0).unwrap();
+    assert_no_changes(|| {
+        for command in ["plan", "apply"] {
+            let ran = b.run(&[command, "f.toml"]);
+            ran.assert_refused(&["cannot read what other hosts export, so nothing is done"]);
+        }
+    });
+    assert!(b.has_route(ONE));
+}
+
+pub(crate) fn a_lost_lease_exports_again_and_touches_no_route() {
+    let cluster = etcd();
+    let (a, b) = (Host::new("a", 1, &cluster), Host::new("b", 2, &cluster));
+    a.declare(&(export("pods", ONE) + &a.collect(ALL)));
+    b.declare(&(export("pods", "10.20.2.0/24") + &b.collect(ALL)));
+    let mut on_a = a.watch();
+    let mut on_b = b.watch();
+    b.wait_for_route(ONE, true);
+    a.wait_for_route("10.20.2.0/24", true);
+    let pid = Pid::from_child(&on_a.0);
+    kill_process(pid, Signal::STOP).unwrap();
+    b.wait_for_route(ONE, false);
+    kill_process(pid, Signal::CONT).unwrap();
+    b.wait_for_route(ONE, true);
+    a.wait_for_metric("trueup_world_lease_losses_total", |it| it >= 1.0);
+    assert!(a.has_route("10.20.2.0/24"));
+    assert!(
+        a.log().contains("the lease of the exports had ended"),
+        "{}",
+        a.log()
+    );
+    on_a.terminate(Signal::TERM);
+    on_b.terminate(Signal::TERM);
+}
