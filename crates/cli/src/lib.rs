@@ -92,6 +92,11 @@ enum Command {
     ///
     /// Exits with 0, also for an object that does not exist, and with 1 when that is not known.
     Why(commands::Why),
+    /// List, watch and change what hosts exchange through the store of [world]
+    World {
+        #[command(subcommand)]
+        task: commands::WorldTask,
+    },
     /// Check, print or repair the journals, which record what trueup owns
     Journal {
         #[command(subcommand)]
@@ -127,6 +132,7 @@ pub fn main() -> ExitCode {
         Command::Observe => commands::observe(&common),
         Command::Doctor { file } => commands::doctor(&common, file.as_deref()),
         Command::Why(asked) => commands::why(&common, &asked),
+        Command::World { task } => commands::world(&common, &task),
         Command::Journal { task } => commands::journal(&common, &task),
     };
     done.unwrap_or_else(|error| {

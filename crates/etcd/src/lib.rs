@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod administrator;
 mod config;
 mod endpoints;
 mod failure;
@@ -14,5 +15,6 @@ mod store;
 pub mod testing;
 mod watch;
 
+pub use administrator::Administrator;
 pub use config::{Config, User};
 pub use store::EtcdStore;

@@ -58,7 +58,7 @@ impl EtcdStore {
         &self.endpoints.config.endpoints[self.endpoints.current()]
     }
 
-    fn call<T, F>(
+    pub(crate) fn call<T, F>(
         &self,
         repeat: Repeat,
         operation: impl Fn(Arc<Endpoints>, Client) -> F + Send + Sync + 'static,

@@ -44,10 +44,11 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Returns true if nothing was declared.
+    /// Returns true if nothing was declared, and no store is named to ask.
     pub(crate) fn is_empty(&self) -> bool {
         let mut sections = self.sections.iter();
-        self.sysctls.is_none() && sections.all(|section| section.opened().is_none())
+        let is_nothing = sections.all(|section| section.opened().is_none());
+        is_nothing && self.sysctls.is_none() && self.settings.world.is_none()
     }
 
     /// Takes a pair at the top of the file.

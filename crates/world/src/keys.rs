@@ -15,7 +15,7 @@
 
 use std::fmt;
 
-use crate::encoding::{LONGEST_PART, decode, decode_text, encode};
+use crate::encoding::{LONGEST_PART, check_part, decode, decode_text, encode};
 use crate::{Access, Error, ErrorKind};
 
 /// The host, or all hosts, that an export is for.
@@ -38,6 +38,27 @@ pub struct ResourceKey {
     pub kind: String,
     /// Its name: any bytes.
     pub name: Vec<u8>,
+}
+
+impl ResourceKey {
+    /// Checks that each part is one that can be stored.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        check_part("a kind", self.kind.as_bytes())?;
+        check_part("a name", &self.name)?;
+        match &self.recipient {
+            Recipient::Host(host) => check_part("a recipient", host.as_bytes()),
+            Recipient::Any => Ok(()),
+        }
+    }
+
+    /// Checks that it is an export of a host.
+    pub(crate) fn check_exporter(&self, host: &str) -> Result<(), Error> {
+        if self.exporter == host {
+            return Ok(());
+        }
+        let message = format!("{self}: only its exporter deletes it, and this is {host}");
+        Err(Error::new(ErrorKind::Denied, message))
+    }
 }
 
 impl fmt::Display for Recipient {
@@ -234,6 +255,19 @@ impl Access {
         access.read.extend_from_slice(&named);
         access.write.extend(named);
         Ok(access)
+    }
+
+    /// What an operator may do: read all, and write deploys and the ideal size.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_host`](Self::of_host).
+    pub fn of_operator(prefix: &str) -> Result<Access, Error> {
+        let keys = Keys::new(prefix)?;
+        Ok(Access {
+            read: vec![keys.below(&[])],
+            write: vec![keys.below(&[Part::Word("cluster")])],
+        })
     }
 }
 

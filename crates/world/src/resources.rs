@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::world::ATTEMPTS;
-use crate::{Entry, Error, ErrorKind, LeaseId, Recipient, ResourceKey, Revision, World};
+use crate::{Change, Entry, Error, ErrorKind, LeaseId, Recipient, ResourceKey, Revision, World};
 
 /// An export, as its host declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,6 +188,39 @@ impl World {
             Some((key, resource(entry)))
         });
         Ok(own.collect())
+    }
+
+    /// Exports without a session: what outlives its exporter alone, as by a command that ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if the export does not [persist](Export::persist), or its
+    /// key is too long; [`Denied`](ErrorKind::Denied) without a grant of the recipient; those of the
+    /// store.
+    pub fn put_export(&self, export: &Export) -> Result<Change, Error> {
+        if !export.persist {
+            let message = "without a session an export has to outlive its exporter: let it persist";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let key = export.key(self.host());
+        key.check()?;
+        if let Recipient::Host(recipient) = &export.to {
+            let record = self.keys.recipient(self.host(), recipient);
+            self.update(&record, None, |_| Ok(Some(Vec::new())))?;
+        }
+        let encoded = self.keys.resource(&key);
+        self.update(&encoded, None, |_| Ok(Some(export.data.clone())))
+    }
+
+    /// Deletes an export of this host without a session. A missing one is no error. A session that
+    /// still declares it exports it again.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`](ErrorKind::Denied) for a key of another host; those of the store.
+    pub fn delete_export(&self, key: &ResourceKey) -> Result<Change, Error> {
+        key.check_exporter(self.host())?;
+        self.update(&self.keys.resource(key), None, |_| Ok(None))
     }
 
     /// The entries of this host's exports, and the recipients that it has on record. `also` are

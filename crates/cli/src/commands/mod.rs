@@ -9,6 +9,7 @@ mod plan;
 mod privilege;
 mod watch;
 mod why;
+mod world;
 
 use std::fs::OpenOptions;
 use std::io;
@@ -23,7 +24,7 @@ use trueup::world::{Export, Filter};
 use trueup_file::{self as file, Accepted, File, TableNames};
 
 use crate::host::{self, Desired, Options};
-use crate::world::{self, Retained};
+use crate::world::Retained;
 use crate::{Common, options, state};
 
 pub(crate) use apply::apply;
@@ -33,6 +34,7 @@ pub(crate) use observe::{authored_routes, observe};
 pub(crate) use plan::plan;
 pub(crate) use watch::{Watch, watch};
 pub(crate) use why::{Why, why};
+pub(crate) use world::{WorldTask, world};
 
 /// A file with its options.
 struct Declared {
@@ -86,7 +88,7 @@ impl Declared {
 
     /// Returns the exports.
     fn exports(&self) -> Vec<Export> {
-        world::exports(self.file.exports.as_deref().unwrap_or_default())
+        crate::world::exports(self.file.exports.as_deref().unwrap_or_default())
     }
 
     /// Reads the store, and returns the desired state with what is collected, for a command that
@@ -102,7 +104,7 @@ impl Declared {
         };
         let state = target.state(common, &self.options)?;
         let state = state.context(state::NO_STATE_DIRECTORY)?;
-        let collected = world::open(named, state.directory(), world::Use::Read)
+        let collected = crate::world::open(named, state.directory(), crate::world::Use::Read)
             .and_then(|world| Ok(world.collect(&[Filter::kind(Kind::Route.name())])?))
             .context("cannot read what other hosts export, so nothing is done")?;
         let retained = match collected.incomplete.is_empty() {
@@ -113,9 +115,9 @@ impl Declared {
                 Retained::read(&target.namespace, options, collects)?
             }
         };
-        let accepted = world::accepted(&self.file, &named.host, &collected.resources);
+        let accepted = crate::world::accepted(&self.file, &named.host, &collected.resources);
         let routes = desired.network.routes.get_or_insert_default();
-        let collected = world::routes(&self.file, &accepted, &retained);
+        let collected = crate::world::routes(&self.file, &accepted, &retained);
         collected
             .into_values()
             .for_each(|it| drop(routes.insert(it)));

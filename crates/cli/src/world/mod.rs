@@ -12,6 +12,8 @@ use trueup_file::{self as file, Hosts, Partition};
 use crate::state::StateFile;
 
 pub(crate) use collect::{Retained, accepted, routes};
+#[cfg(feature = "etcd")]
+pub(crate) use store::etcd_config;
 pub(crate) use store::{Use, open};
 
 /// Returns the exports of a file.

@@ -63,9 +63,14 @@ fn embedded(directory: &Path, with: Use) -> Result<Arc<dyn Store>> {
 
 #[cfg(feature = "etcd")]
 fn etcd(declared: &file::World, endpoints: &[String]) -> Result<Arc<dyn Store>> {
-    use trueup::etcd::{Config, EtcdStore};
+    let config = etcd_config(declared, endpoints);
+    Ok(Arc::new(trueup::etcd::EtcdStore::open(config)?))
+}
 
-    let mut config = Config::new(endpoints.iter().cloned());
+/// Returns how to connect to the members of etcd.
+#[cfg(feature = "etcd")]
+pub(crate) fn etcd_config(declared: &file::World, endpoints: &[String]) -> trueup::etcd::Config {
+    let mut config = trueup::etcd::Config::new(endpoints.iter().cloned());
     if let Some(credentials) = &declared.credentials {
         config = config.with_user(&credentials.user, &credentials.password_file);
     }
@@ -75,7 +80,7 @@ fn etcd(declared: &file::World, endpoints: &[String]) -> Result<Arc<dyn Store>> 
     if let Some(certificate) = &declared.certificate {
         config = config.with_cert_files(&certificate.cert_file, &certificate.key_file);
     }
-    Ok(Arc::new(EtcdStore::open(config)?))
+    config
 }
 
 #[cfg(not(feature = "etcd"))]

@@ -28,7 +28,7 @@ pub(crate) struct Host {
     table: u32,
     endpoints: Vec<String>,
     /// More keys of `[world]`.
-    pub(crate) settings: &'static str,
+    pub(crate) settings: String,
     /// Keys above the first header.
     pub(crate) top: &'static str,
 }
@@ -36,14 +36,28 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(name: &'static str, number: u8, cluster: &Cluster) -> Host {
         Host {
-            agent: Agent::new(),
-            name,
+            endpoints: cluster.config().endpoints,
             protocol: 116 + number,
             table: 1000 + u32::from(number),
-            endpoints: cluster.config().endpoints,
-            settings: "",
+            ..Host::without_etcd(name)
+        }
+    }
+
+    /// A host that has a file of its own.
+    pub(crate) fn without_etcd(name: &'static str) -> Host {
+        Host {
+            agent: Agent::new(),
+            name,
+            protocol: 116,
+            table: 254,
+            endpoints: Vec::new(),
+            settings: String::new(),
             top: "",
         }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.name
     }
 
     /// Writes the file.

@@ -9,10 +9,12 @@
 #[allow(dead_code, reason = "shared with the tests of one agent")]
 #[path = "../cli/agent.rs"]
 mod agent;
+mod command;
 mod host;
 mod outages;
 mod routes;
 
+use command::*;
 use outages::*;
 use routes::*;
 
@@ -25,4 +27,8 @@ trueup_testkit::kernel_tests![
     by_policy_routes_are_withdrawn_in_a_partition,
     one_shot_commands_without_the_store_change_nothing,
     a_lost_lease_exports_again_and_touches_no_route,
+    init_makes_users_who_do_what_is_theirs,
+    deploys_are_read_as_they_were_added,
+    changes_are_printed_and_the_doctor_names_what_is_wrong,
+    what_cannot_be_asked_of_a_store_is_refused,
 ];

@@ -88,7 +88,7 @@ pub(crate) fn by_policy_routes_are_withdrawn_in_a_partition() {
     let mut cluster = etcd();
     let a = Host::new("a", 1, &cluster);
     let mut b = Host::new("b", 2, &cluster);
-    b.settings = "partition = \"drop\"";
+    b.settings = "partition = \"drop\"".to_owned();
     a.declare(&export("pods", ONE));
     b.declare(&b.collect(ALL));
     let mut on_a = a.watch();

@@ -72,7 +72,7 @@ pub(crate) fn a_changed_file_changes_what_is_exported_and_collected() {
     b.top = "";
     b.declare(&b.collect(ONE));
     b.wait_for_route(ONE, true);
-    b.settings = "partition = \"drop\"";
+    b.settings = "partition = \"drop\"".to_owned();
     b.declare(&b.collect(ONE));
     b.wait_for_metric("trueup_file_current", |it| it == 0.0);
     assert!(b.log().contains("`world` is changed"), "{}", b.log());

@@ -1,18 +1,18 @@
 //! What an administrator of etcd does.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::time::Duration;
 
 use etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, Error as ClientError,
-    MemberAddOptions, Permission, PermissionType,
+    MemberAddOptions,
 };
 use tokio::time::timeout;
 use trueup_world::{Access, Error, ErrorKind, Revision};
 
 use super::Cluster;
+use crate::Administrator;
 use crate::config::Config;
 use crate::endpoints::Endpoints;
 use crate::runtime::Runtime;
@@ -91,29 +91,13 @@ impl Cluster {
     ///
     /// etcd's.
     pub fn add_user(&self, name: &str, password: &str, access: &Access) -> io::Result<()> {
-        let (name, password, access) = (name.to_owned(), password.to_owned(), access.clone());
-        self.at_any(move |client| {
-            let (name, password, access) = (name.clone(), password.clone(), access.clone());
-            async move {
-                let mut client = client.auth_client();
-                client.role_add(&*name).await?;
-                // A second permission for a range replaces the first one.
-                let prefixes: BTreeSet<_> = access.read.iter().chain(&access.write).collect();
-                for prefix in prefixes {
-                    let reads_and_writes =
-                        (access.read.contains(prefix), access.write.contains(prefix));
-                    let kind = match reads_and_writes {
-                        (true, true) => PermissionType::Readwrite,
-                        (_, true) => PermissionType::Write,
-                        (_, false) => PermissionType::Read,
-                    };
-                    let permission = Permission::new(kind, prefix.clone()).with_prefix();
-                    client.role_grant_permission(&*name, permission).await?;
-                }
-                client.user_add(&*name, password, None).await?;
-                client.user_grant_role(&*name, &*name).await.map(drop)
-            }
-        })
+        let add = || {
+            let administrator = self.administrator()?;
+            administrator.set_role(name, access)?;
+            administrator.add_user(name, password)?;
+            administrator.add_role(name, name)
+        };
+        add().map(drop).map_err(io::Error::other)
     }
 
     /// Changes a user's password.
@@ -122,14 +106,9 @@ impl Cluster {
     ///
     /// etcd's.
     pub fn change_password(&self, name: &str, password: &str) -> io::Result<()> {
-        let (name, password) = (name.to_owned(), password.to_owned());
-        self.at_any(move |client| {
-            let (name, password) = (name.clone(), password.clone());
-            async move {
-                let mut client = client.auth_client();
-                client.user_change_password(name, password).await.map(drop)
-            }
-        })
+        let administrator = self.administrator();
+        let change = administrator.and_then(|it| it.set_password(name, password));
+        change.map_err(io::Error::other)
     }
 
     /// Turns access control on, with a user `root` for this administrator.
@@ -140,14 +119,15 @@ impl Cluster {
     pub fn enable_access_control(&mut self) -> io::Result<()> {
         let password = self.folder.join("root.password");
         std::fs::write(&password, "root")?;
-        self.at_any(|client| async move {
-            let mut client = client.auth_client();
-            client.user_add("root", "root", None).await?;
-            client.user_grant_role("root", "root").await?;
-            client.auth_enable().await.map(drop)
-        })?;
+        let administrator = self.administrator();
+        let enforce = administrator.and_then(|it| it.enforce("root"));
+        enforce.map_err(io::Error::other)?;
         self.root = Some(password);
         Ok(())
+    }
+
+    fn administrator(&self) -> Result<Administrator, Error> {
+        Administrator::connect(self.admin_config())
     }
 
     /// Returns a member's id, and the leader's as it has it.

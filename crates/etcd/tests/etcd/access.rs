@@ -12,7 +12,7 @@ use trueup_world::{Access, Committed, ErrorKind, Revision, Store};
 use crate::help::{assert_kind, change, end, one, one_with, open, put, set, set_at_last};
 
 /// The configuration of a user whose password is in a file of the cluster's folder.
-fn user(cluster: &Cluster, name: &str, password: &str) -> Config {
+pub(crate) fn user(cluster: &Cluster, name: &str, password: &str) -> Config {
     let file = cluster.folder().join(format!("{name}.password"));
     fs::write(&file, format!("{password}\n")).unwrap();
     cluster.config().with_user(name, file)

@@ -10,6 +10,7 @@ mod net;
 mod node;
 mod outages;
 mod partition;
+mod roles;
 mod size;
 
 trueup_testkit::kernel_tests![
@@ -36,6 +37,8 @@ trueup_testkit::kernel_tests![
     partition::keep_alives_are_not_too_many_for_etcd,
     partition::a_watch_of_a_member_without_the_others_ends,
     partition::compaction_while_cut_off_is_told,
+    roles::a_host_does_nothing_in_the_name_of_another,
+    roles::a_role_is_made_once_and_follows_what_is_granted,
     size::a_large_range_is_read_in_pages_of_one_revision,
     size::large_values_are_read_in_smaller_pages,
     size::a_revision_larger_than_a_message_is_one_event,

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Session, lock};
-use crate::encoding::check_part;
-use crate::{Change, Error, ErrorKind, Export, Recipient, ResourceKey, Revision};
+use crate::{Change, Error, ErrorKind, Export, ResourceKey, Revision};
 
 /// What became of a batch of exports.
 #[derive(Clone, Debug, Default)]
@@ -66,10 +65,7 @@ impl Session {
     /// As [`export`](Self::export), and [`Denied`](ErrorKind::Denied) for a key of another host.
     pub fn delete(&self, keys: &[ResourceKey]) -> Result<Exported, Error> {
         let host = self.0.world.host();
-        if let Some(key) = keys.iter().find(|it| it.exporter != host) {
-            let message = format!("{key}: only its exporter deletes it, and this is {host}");
-            return Err(Error::new(ErrorKind::Denied, message));
-        }
+        keys.iter().try_for_each(|key| key.check_exporter(host))?;
         let mut state = lock(&self.0.state);
         state.exports.retain(|key, _| !keys.contains(key));
         let result = self.sync(&mut state, keys.iter().cloned().collect(), true);
@@ -121,11 +117,7 @@ impl Session {
         let mut wanted = BTreeMap::new();
         for export in batch {
             let key = export.key(world.host());
-            check_part("a kind", key.kind.as_bytes())?;
-            check_part("a name", &key.name)?;
-            if let Recipient::Host(host) = &key.recipient {
-                check_part("a recipient", host.as_bytes())?;
-            }
+            key.check()?;
             // Twice the key: the fence has it, too; and the records beside it.
             let size = export.data.len() + 2 * world.keys.resource(&key).len() + 4096;
             let refused = if size > limits.bytes {

@@ -1,0 +1,124 @@
+//! `doctor`: what is wrong with the store, this host's rights, and its session.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde::Serialize;
+use trueup::world::{Filter, StoreMember};
+use trueup_file::Overlap;
+
+use super::{Store, WRONG, print};
+use crate::world::{Use, accepted, owner};
+use crate::{Common, output};
+
+/// What was found about one thing.
+#[derive(Serialize)]
+struct Finding {
+    about: String,
+    state: String,
+    problems: Vec<String>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Finding {
+            about,
+            state,
+            problems,
+        } = self;
+        write!(f, "{about}: {state}")?;
+        problems
+            .iter()
+            .try_for_each(|problem| write!(f, "; problem: {problem}"))
+    }
+}
+
+pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
+    let (declared, world) = store.open(common, Use::Read)?;
+    let mut findings: Vec<Finding> = world.store().members()?.iter().map(member).collect();
+
+    let collected = world.collect(&[Filter::all()]);
+    match &collected {
+        Ok(collected) => {
+            let accepted = accepted(&declared.file, world.host(), &collected.resources);
+            let overlaps = accepted.overlaps.iter().map(overlap);
+            let malformed = collected.malformed.iter().map(ToString::to_string);
+            let number = collected.resources.len();
+            findings.push(Finding {
+                about: "exports of all hosts".to_owned(),
+                state: format!(
+                    "{} readable at revision {}, {} refused",
+                    output::count(number, "export", "exports"),
+                    collected.revision.0,
+                    accepted.refused.len()
+                ),
+                problems: malformed.chain(overlaps).collect(),
+            });
+        }
+        Err(error) => findings.push(Finding {
+            about: "exports of all hosts".to_owned(),
+            state: "not readable".to_owned(),
+            problems: vec![error.to_string()],
+        }),
+    }
+    if collected.is_ok() {
+        findings.push(session(common, &declared, &world)?);
+    }
+    let is_wrong = findings.iter().any(|it| !it.problems.is_empty());
+    for finding in &findings {
+        print(common.format, finding)?;
+    }
+    Ok(ExitCode::from(if is_wrong { WRONG } else { 0 }))
+}
+
+fn overlap(overlap: &Overlap) -> String {
+    let ((outer, of), (inner, within)) = (&overlap.outer, &overlap.inner);
+    format!("{inner} ({within}) is a part of {outer} ({of}): the kernel prefers the longer one")
+}
+
+fn member(member: &StoreMember) -> Finding {
+    let size = member.size.map(|size| format!(", {size} bytes"));
+    let state = match member.is_leader {
+        Some(true) => "leader",
+        Some(false) => "follower",
+        None => "unknown",
+    };
+    Finding {
+        about: format!("member {}", member.name),
+        state: format!("{state}{}", size.unwrap_or_default()),
+        problems: member.faults.clone(),
+    }
+}
+
+/// Whose session has this host's name.
+fn session(
+    common: &Common,
+    declared: &super::Declared,
+    world: &trueup::world::World,
+) -> Result<Finding> {
+    let about = format!("session of {}", world.host());
+    let members = world.members()?;
+    let Some(of) = members.get(world.host()) else {
+        return Ok(Finding {
+            about,
+            state: "none; `trueup watch` begins one".to_owned(),
+            problems: Vec::new(),
+        });
+    };
+    let place = super::Target::open(common)?.state(common, &declared.options)?;
+    let is_own = place.is_some_and(|place| owner(&place) == *of);
+    let problem = format!(
+        "it is of another owner, {of}: give one of the two hosts another name, if both run"
+    );
+    Ok(Finding {
+        about,
+        state: if is_own {
+            "of this agent"
+        } else {
+            "of another owner"
+        }
+        .to_owned(),
+        problems: (!is_own).then_some(problem).into_iter().collect(),
+    })
+}

@@ -1,0 +1,281 @@
+//! `ls`, `watch`, `collect`, `export`, `rm`: what hosts export.
+
+use std::fmt;
+use std::io::{self, Read as _};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde::Serialize;
+use trueup::world::{Event, Export, Recipient, Resource, ResourceKey, Revision, WatchConfig};
+use trueup_file::Accepted;
+
+use super::{Exports, Name, Store, print};
+use crate::world::{Use, accepted};
+use crate::{Common, output};
+
+/// The longest data that is read from the standard input; a store takes less in one transaction.
+const LONGEST: u64 = 4 << 20;
+
+/// An export, or a change of one.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case", tag = "event")]
+enum Record {
+    /// It is there, or new, or has changed.
+    Export {
+        exporter: String,
+        to: String,
+        kind: String,
+        name: String,
+        revision: u64,
+        /// It stays when its exporter ends.
+        persists: bool,
+        data: String,
+    },
+    Deleted {
+        exporter: String,
+        to: String,
+        kind: String,
+        name: String,
+        revision: u64,
+    },
+    /// It is no export, or cannot be read as one.
+    Malformed {
+        error: String,
+    },
+    /// All there was at that revision has been printed.
+    Ready {
+        revision: u64,
+    },
+    Interrupted {
+        error: String,
+    },
+    /// The store is reached again; changes follow.
+    Restored {
+        revision: u64,
+    },
+}
+
+impl Record {
+    fn export(key: &ResourceKey, resource: &Resource) -> Record {
+        Record::Export {
+            exporter: key.exporter.clone(),
+            to: key.recipient.to_string(),
+            kind: key.kind.clone(),
+            name: text(&key.name),
+            revision: resource.revision.0,
+            persists: resource.lease.is_none(),
+            data: text(&resource.data),
+        }
+    }
+
+    fn deleted(key: &ResourceKey, revision: Revision) -> Record {
+        Record::Deleted {
+            exporter: key.exporter.clone(),
+            to: key.recipient.to_string(),
+            kind: key.kind.clone(),
+            name: text(&key.name),
+            revision: revision.0,
+        }
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Record::Export {
+                exporter,
+                to,
+                kind,
+                name,
+                revision,
+                persists,
+                data,
+            } => {
+                let persists = if *persists { " persists" } else { "" };
+                write!(
+                    f,
+                    "{kind} {name} from {exporter} to {to} revision {revision}{persists}: {data}"
+                )
+            }
+            Record::Deleted {
+                exporter,
+                to,
+                kind,
+                name,
+                revision,
+            } => write!(
+                f,
+                "{kind} {name} from {exporter} to {to} revision {revision}: deleted"
+            ),
+            Record::Malformed { error } => write!(f, "malformed: {error}"),
+            Record::Ready { revision } => write!(f, "ready at revision {revision}"),
+            Record::Interrupted { error } => write!(f, "the store is not reached: {error}"),
+            Record::Restored { revision } => {
+                write!(f, "the store is reached again, revision {revision}")
+            }
+        }
+    }
+}
+
+pub(super) fn ls(common: &Common, asked: &Exports) -> Result<()> {
+    let (_, world) = asked.store.open(common, Use::Read)?;
+    let collected = world.collect(&[asked.filter()])?;
+    for (key, resource) in &collected.resources {
+        print(common.format, &Record::export(key, resource))?;
+    }
+    for error in &collected.malformed {
+        let error = error.to_string();
+        print(common.format, &Record::Malformed { error })?;
+    }
+    for host in &collected.incomplete {
+        output::note(format_args!(
+            "host {host} has not exported all that it declares yet"
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn watch(common: &Common, asked: &Exports) -> Result<()> {
+    let (_, world) = asked.store.open(common, Use::Read)?;
+    let mut watch = world.watch_resources(&[asked.filter()], WatchConfig::default())?;
+    loop {
+        let Some(event) = watch.next(Duration::from_secs(60))? else {
+            continue;
+        };
+        for record in records(event) {
+            // A reader that went away wants no more.
+            if !print(common.format, &record)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn records(event: Event<ResourceKey, Resource>) -> Vec<Record> {
+    match event {
+        Event::Ready(view) | Event::Resync(view) => {
+            let exports = view.values.iter();
+            let exports = exports.map(|(key, (resource, _))| Record::export(key, resource));
+            let malformed = view.malformed.into_values();
+            let malformed = malformed.map(|error| Record::Malformed { error });
+            let revision = view.revision.0;
+            exports
+                .chain(malformed)
+                .chain([Record::Ready { revision }])
+                .collect()
+        }
+        Event::Changed { id, value, .. } => vec![Record::export(&id, &value)],
+        Event::Deleted { id, revision } => vec![Record::deleted(&id, revision)],
+        Event::Malformed { error, .. } => vec![Record::Malformed {
+            error: error.to_string(),
+        }],
+        Event::Interrupted { error, .. } => vec![Record::Interrupted {
+            error: error.to_string(),
+        }],
+        Event::Restored(revision) => vec![Record::Restored {
+            revision: revision.0,
+        }],
+        _ => Vec::new(),
+    }
+}
+
+/// A route that is made of an export, or an export that is refused.
+#[derive(Serialize)]
+struct Collected {
+    exporter: String,
+    name: String,
+    revision: u64,
+    /// The destination, if it has a valid one.
+    dst: Option<String>,
+    /// Why it is refused.
+    refused: Option<String>,
+}
+
+impl fmt::Display for Collected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Collected {
+            exporter,
+            name,
+            revision,
+            dst,
+            refused,
+        } = self;
+        let dst = dst.as_deref().unwrap_or("no valid destination");
+        write!(
+            f,
+            "route {dst} from {exporter} as {name}, revision {revision}"
+        )?;
+        match refused {
+            Some(why) => write!(f, ": refused, as {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn collect(common: &Common, store: &Store) -> Result<()> {
+    let (declared, world) = store.open(common, Use::Read)?;
+    let collected = world.collect(&[trueup::world::Filter::kind("route")])?;
+    let Accepted {
+        routes, refused, ..
+    } = accepted(&declared.file, world.host(), &collected.resources);
+    let taken = routes.values().map(|(route, origin)| Collected {
+        exporter: origin.exporter.clone(),
+        name: origin.name.clone(),
+        revision: origin.created,
+        dst: Some(route.dst.to_string()),
+        refused: None,
+    });
+    let refused = refused.iter().map(|it| Collected {
+        exporter: it.origin.exporter.clone(),
+        name: it.origin.name.clone(),
+        revision: it.origin.created,
+        dst: it.dst.map(|dst| dst.to_string()),
+        refused: Some(it.reason.clone()),
+    });
+    for record in taken.chain(refused) {
+        print(common.format, &record)?;
+    }
+    Ok(())
+}
+
+pub(super) fn export(common: &Common, store: &Store, name: &Name, data: &str) -> Result<()> {
+    let data = match data {
+        "-" => {
+            let mut read = Vec::new();
+            let stdin = io::stdin().take(LONGEST + 1).read_to_end(&mut read);
+            stdin.context("cannot read the standard input")?;
+            if read.len() as u64 > LONGEST {
+                bail!("the standard input has more than {LONGEST} bytes, which no store takes");
+            }
+            read
+        }
+        data => data.as_bytes().to_vec(),
+    };
+    let (_, world) = store.open(common, Use::Write)?;
+    let mut export = Export::new(&*name.kind, &*name.name, data).persist();
+    export.to = recipient(name);
+    world.put_export(&export)?;
+    Ok(())
+}
+
+pub(super) fn rm(common: &Common, store: &Store, name: &Name) -> Result<()> {
+    let (_, world) = store.open(common, Use::Write)?;
+    let key = ResourceKey {
+        exporter: world.host().to_owned(),
+        recipient: recipient(name),
+        kind: name.kind.clone(),
+        name: name.name.clone().into_bytes(),
+    };
+    if world.delete_export(&key)? == trueup::world::Change::Unchanged {
+        output::note(format_args!("there is no {key}"));
+    }
+    Ok(())
+}
+
+fn recipient(name: &Name) -> Recipient {
+    name.to.clone().map_or(Recipient::Any, Recipient::Host)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,199 @@
+//! `trueup world`: what hosts exchange through the store, a task a file.
+
+mod deploy;
+mod doctor;
+mod exports;
+#[cfg(feature = "etcd")]
+mod init;
+mod members;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde::Serialize;
+use trueup::world::{Filter, World};
+use trueup_file as file;
+
+use super::{Declared, Target};
+use crate::output::{self, Format};
+use crate::world::{Use, open};
+use crate::{Common, state};
+
+/// The task. Each but `members --watch` and `watch` takes the store's timeout, 5 s, for each of its
+/// few requests at most.
+#[derive(clap::Subcommand)]
+pub(crate) enum WorldTask {
+    /// Print the exports that this host may read
+    Ls(Exports),
+    /// Print the exports that this host may read, and each change, until it is interrupted
+    Watch(Exports),
+    /// Print the routes that the file's [[collect]] makes of what other hosts export, and what is
+    /// refused, with reasons
+    Collect(Store),
+    /// Export a resource that stays until it is removed; those of the file live as long as its
+    /// `trueup watch`
+    Export {
+        #[command(flatten)]
+        store: Store,
+        #[command(flatten)]
+        name: Name,
+        /// What it says, such as '{"dst": "10.20.1.0/24", "via": "10.0.0.11"}'; `-` is the standard
+        /// input
+        data: String,
+    },
+    /// Remove an export of this host
+    ///
+    /// What a running `trueup watch` declares it exports again.
+    Rm {
+        #[command(flatten)]
+        store: Store,
+        #[command(flatten)]
+        name: Name,
+    },
+    /// Add, list and read deploys: numbered file trees
+    Deploy {
+        #[command(subcommand)]
+        task: deploy::Task,
+    },
+    /// Print the hosts that have a session, and how many there should be
+    Members {
+        #[command(flatten)]
+        store: Store,
+        /// Set how many there should be; an operator may
+        #[arg(long, value_name = "N", conflicts_with = "watch")]
+        set_size: Option<u64>,
+        /// Print each change, until it is interrupted
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Print what the members of the store, this host's rights and its session are like
+    ///
+    /// Exits with 0 when nothing is wrong, 2 when something is, 1 when that is not known.
+    Doctor(Store),
+    /// Make the users and roles of hosts on etcd, and turn access control on
+    ///
+    /// It may be repeated: what is there stays.
+    #[cfg(feature = "etcd")]
+    Init(init::Init),
+}
+
+/// The store.
+#[derive(clap::Args)]
+pub(crate) struct Store {
+    /// The file with [world]; `-` is the standard input
+    file: PathBuf,
+    /// The user of etcd [default: the file's]
+    #[arg(long, value_name = "USER", requires = "password_file")]
+    user: Option<String>,
+    /// The file whose first line is this user's password
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+}
+
+/// Exports, by their parts.
+#[derive(clap::Args)]
+pub(crate) struct Exports {
+    #[command(flatten)]
+    store: Store,
+    /// Those of this kind only, such as `route`
+    #[arg(long)]
+    kind: Option<String>,
+    /// Those of this name only
+    #[arg(long)]
+    name: Option<String>,
+    /// Those of this host only
+    #[arg(long, value_name = "HOST")]
+    from: Option<String>,
+}
+
+/// An export of this host.
+#[derive(clap::Args)]
+pub(crate) struct Name {
+    /// The kind, such as `route`
+    kind: String,
+    /// The name
+    name: String,
+    /// The host that it is for [default: any]
+    #[arg(long, value_name = "HOST")]
+    to: Option<String>,
+}
+
+/// Something is wrong.
+const WRONG: u8 = 2;
+
+pub(crate) fn world(common: &Common, task: &WorldTask) -> Result<ExitCode> {
+    if common.format == Format::Ip {
+        bail!("`world` prints no commands for ip: --format is text or json here");
+    }
+    match task {
+        WorldTask::Ls(asked) => exports::ls(common, asked),
+        WorldTask::Watch(asked) => exports::watch(common, asked),
+        WorldTask::Collect(store) => exports::collect(common, store),
+        WorldTask::Export { store, name, data } => exports::export(common, store, name, data),
+        WorldTask::Rm { store, name } => exports::rm(common, store, name),
+        WorldTask::Deploy { task } => deploy::deploy(common, task),
+        WorldTask::Members {
+            store,
+            set_size,
+            watch,
+        } => members::members(common, store, *set_size, *watch),
+        WorldTask::Doctor(store) => return doctor::doctor(common, store),
+        #[cfg(feature = "etcd")]
+        WorldTask::Init(asked) => init::init(common, asked),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Store {
+    /// Reads the file, with the user of the command line.
+    fn read(&self) -> Result<(Declared, file::World)> {
+        let declared = Declared::read(&self.file, Duration::ZERO)?;
+        let Some(mut named) = declared.file.settings.world.clone() else {
+            let message = "the file has no [world], which names the store: write \
+                           [world] with endpoints or store = \"embedded\", and host";
+            return Err(file::Error::at(&declared.name, None, message).into());
+        };
+        if let Some((user, password_file)) = self.user.clone().zip(self.password_file.clone()) {
+            if named.store == file::StoreAddress::Embedded {
+                bail!("an embedded store has no users: leave out --user");
+            }
+            named.credentials = Some(file::Credentials {
+                user,
+                password_file,
+            });
+        }
+        Ok((declared, named))
+    }
+
+    /// Opens the store, as the host of the file.
+    fn open(&self, common: &Common, with: Use) -> Result<(Declared, World)> {
+        let (declared, named) = self.read()?;
+        let state = Target::open(common)?.state(common, &declared.options)?;
+        let state = state.context(state::NO_STATE_DIRECTORY)?;
+        let world = open(&named, state.directory(), with)?;
+        Ok((declared, world))
+    }
+}
+
+impl Exports {
+    fn filter(&self) -> Filter {
+        Filter {
+            kind: self.kind.clone(),
+            name: self.name.as_ref().map(|name| name.clone().into_bytes()),
+            exporter: self.from.clone(),
+        }
+    }
+}
+
+/// Prints a record: as text, or as a line of JSON.
+fn print(format: Format, record: &(impl Serialize + ToString)) -> Result<bool> {
+    output::print_to_reader(|out| match format {
+        Format::Json => {
+            serde_json::to_writer(&mut *out, record)?;
+            writeln!(out)
+        }
+        Format::Text | Format::Ip => writeln!(out, "{}", output::clean(&record.to_string())),
+    })
+}

@@ -1,0 +1,241 @@
+//! `trueup world`, with users and roles that `world init` makes.
+
+use std::fs;
+
+use trueup_etcd::testing::Cluster;
+use trueup_testkit::wait_until;
+
+use crate::agent::Ran;
+use crate::host::{Host, etcd, export};
+
+const DATA: &str = r#"{"dst": "10.20.9.0/24", "via": "10.200.0.8"}"#;
+
+/// Has `init` make the hosts a and b and the operator o, and returns what it printed.
+fn init(host: &Host, passwords: &str) -> Ran {
+    host.run(&[
+        "world",
+        "init",
+        "f.toml",
+        "--passwords",
+        passwords,
+        "--host",
+        "a",
+        "--host",
+        "b",
+        "--grant",
+        "a:b",
+        "--operator",
+        "o",
+        "--enforce",
+    ])
+}
+
+/// The hosts a and b with their users, and the directory of the passwords.
+fn hosts(cluster: &Cluster) -> ([Host; 2], String) {
+    let mut hosts = [Host::new("a", 1, cluster), Host::new("b", 2, cluster)];
+    hosts[0].declare("");
+    let passwords = hosts[0].agent.directory().join("passwords");
+    let passwords = passwords.to_str().unwrap().to_owned();
+    let ran = init(&hosts[0], &passwords);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for host in &mut hosts {
+        let user = format!(
+            "user = \"{0}\"\npassword_file = \"{passwords}/{0}\"",
+            host.name()
+        );
+        host.settings = user;
+        host.declare(&host.collect("10.20.0.0/16"));
+    }
+    (hosts, passwords)
+}
+
+#[track_caller]
+fn succeeds(ran: Ran) -> String {
+    assert_eq!(ran.code, 0, "{ran:?}");
+    ran.out
+}
+
+pub(crate) fn init_makes_users_who_do_what_is_theirs() {
+    let cluster = etcd();
+    let ([a, b], passwords) = hosts(&cluster);
+    let again = succeeds(init(&a, &passwords));
+    assert!(
+        again.contains("user a, role /trueup/hosts/a: was there"),
+        "{again}"
+    );
+    let mode = fs::metadata(format!("{passwords}/root"))
+        .unwrap()
+        .permissions();
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777,
+        0o600
+    );
+
+    succeeds(a.run(&["world", "export", "f.toml", "route", "any", DATA]));
+    succeeds(a.run(&["world", "export", "f.toml", "route", "b", DATA, "--to", "b"]));
+    let refused = b.run(&["world", "export", "f.toml", "route", "x", DATA, "--to", "a"]);
+    refused.assert_refused(&["permission denied"]);
+    // b's user, and a's name.
+    let user = ["--user", "b", "--password-file", &format!("{passwords}/b")];
+    let export = ["world", "export", "f.toml", "route", "any", "{}"];
+    a.run(&[&export[..], &user].concat())
+        .assert_refused(&["permission denied"]);
+    a.run(&["world", "members", "f.toml", "--set-size", "2"])
+        .assert_refused(&["permission denied"]);
+    let user = ["--user", "o", "--password-file", &format!("{passwords}/o")];
+    let size = ["world", "members", "f.toml", "--set-size", "2"];
+    succeeds(a.run(&[&size[..], &user].concat()));
+    assert!(succeeds(b.run(&["world", "members", "f.toml"])).contains("0 of 2"));
+
+    let listed = succeeds(b.run(&["world", "ls", "f.toml", "--kind", "route"]));
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines.len(), 2, "{listed}");
+    assert!(
+        lines[0].starts_with("route any from a to any revision "),
+        "{listed}"
+    );
+    assert!(
+        lines[1].starts_with("route b from a to b revision "),
+        "{listed}"
+    );
+    assert!(lines[1].ends_with(&format!("persists: {DATA}")), "{listed}");
+    assert_eq!(
+        succeeds(a.run(&["world", "ls", "f.toml"])).lines().count(),
+        1
+    );
+    let name = [
+        "world", "ls", "f.toml", "--name", "b", "--from", "a", "--format", "json",
+    ];
+    let json: serde_json::Value = serde_json::from_str(&succeeds(b.run(&name))).unwrap();
+    assert_eq!(
+        (json["to"].as_str(), json["persists"].as_bool()),
+        (Some("b"), Some(true))
+    );
+
+    let collected = succeeds(b.run(&["world", "collect", "f.toml"]));
+    assert!(
+        collected.contains("route 10.20.9.0/24 from a as any"),
+        "{collected}"
+    );
+    assert!(collected.contains("from a as b, revision"), "{collected}");
+    assert!(collected.contains("refused, as"), "{collected}");
+
+    succeeds(a.run(&["world", "rm", "f.toml", "route", "any"]));
+    succeeds(a.run(&["world", "rm", "f.toml", "route", "b", "--to", "b"]));
+    assert_eq!(succeeds(b.run(&["world", "ls", "f.toml"])), "");
+    let missing = a.run(&["world", "rm", "f.toml", "route", "any"]);
+    assert!(
+        missing.err.contains("there is no route any of a for any"),
+        "{missing:?}"
+    );
+}
+
+pub(crate) fn deploys_are_read_as_they_were_added() {
+    let cluster = etcd();
+    let host = Host::new("a", 1, &cluster);
+    host.declare("");
+    let tree = host.agent.directory().join("tree");
+    fs::create_dir_all(tree.join("etc")).unwrap();
+    fs::write(tree.join("etc/one"), [7; 300_000]).unwrap();
+    fs::write(tree.join("two"), "2").unwrap();
+    let added = succeeds(host.run(&["world", "deploy", "add", "f.toml", "tree"]));
+    assert!(added.ends_with(": 2 files, 300001 bytes\n"), "{added}");
+    fs::write(tree.join("two"), "3").unwrap();
+    succeeds(host.run(&["world", "deploy", "add", "f.toml", "tree"]));
+    let listed = succeeds(host.run(&["world", "deploy", "ls", "f.toml"]));
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    let uri = listed
+        .split([' ', '\n'])
+        .nth(1)
+        .unwrap()
+        .trim_end_matches(':');
+    let cat = |path: &str| host.run(&["world", "deploy", "cat", "f.toml", &format!("{uri}{path}")]);
+    assert_eq!(succeeds(cat("two")), "2");
+    assert_eq!(succeeds(cat("etc/one")).len(), 300_000);
+    assert_eq!(cat("three").code, 1);
+    std::os::unix::fs::symlink("two", tree.join("link")).unwrap();
+    host.run(&["world", "deploy", "add", "f.toml", "tree"])
+        .assert_refused(&["link", "no regular file"]);
+}
+
+pub(crate) fn changes_are_printed_and_the_doctor_names_what_is_wrong() {
+    let cluster = etcd();
+    let hosts = [Host::new("a", 1, &cluster), Host::new("b", 2, &cluster)];
+    hosts[0].declare(&hosts[0].collect("10.20.0.0/16"));
+    hosts[1].declare(&export("one", "10.20.1.0/24"));
+    let doctor = |host: &Host| host.run(&["world", "doctor", "f.toml"]);
+    let healthy = succeeds(doctor(&hosts[0]));
+    assert!(healthy.contains("member m0: leader"), "{healthy}");
+    assert!(healthy.contains("session of a: none"), "{healthy}");
+
+    let log = hosts[0].agent.directory().join("changes");
+    let mut command = hosts[0].agent.command(&["world", "watch", "f.toml"]);
+    command.stdout(fs::File::create(&log).unwrap());
+    let _watch = crate::agent::Running(command.spawn().unwrap());
+    let printed = |text: &str| {
+        wait_until(text, || fs::read_to_string(&log).unwrap().contains(text));
+    };
+    printed("ready at revision ");
+    let agent = hosts[1].watch();
+    printed("route one from b to any revision ");
+    let members = succeeds(hosts[0].run(&["world", "members", "f.toml"]));
+    assert!(members.starts_with("b: session of "), "{members}");
+    assert!(succeeds(doctor(&hosts[1])).contains("session of b: of this agent"));
+    // Another agent that says it is the same host.
+    let twin = Host::new("b", 3, &cluster);
+    twin.declare("");
+    let wrong = doctor(&twin);
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+    assert!(
+        wrong.out.contains("problem: it is of another owner"),
+        "{wrong:?}"
+    );
+    // A route to a part of another host's prefix.
+    let part = r#"{"dst": "10.20.1.128/25", "via": "10.200.0.8"}"#;
+    let third = Host::new("c", 4, &cluster);
+    third.declare("");
+    succeeds(third.run(&["world", "export", "f.toml", "route", "part", part]));
+    let wrong = doctor(&hosts[0]);
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+    assert!(wrong.out.contains("is a part of 10.20.1.0/24"), "{wrong:?}");
+    drop(agent);
+    printed("route one from b to any revision ");
+    wait_until("its exports are gone", || {
+        let log = fs::read_to_string(&log).unwrap();
+        log.lines()
+            .any(|line| line.starts_with("route one") && line.ends_with(": deleted"))
+    });
+}
+
+pub(crate) fn what_cannot_be_asked_of_a_store_is_refused() {
+    let host = Host::without_etcd("a");
+    host.agent.write("none.toml", "route = []\n");
+    host.run(&["world", "ls", "none.toml"])
+        .assert_refused(&["no [world]"]);
+    host.agent
+        .write("f.toml", "[world]\nstore = \"embedded\"\nhost = \"a\"\n");
+    let ls = ["world", "ls", "f.toml"];
+    host.run(&[&ls[..], &["--user", "a"]].concat())
+        .assert_refused(&["--password-file"]);
+    host.run(&[&ls[..], &["--user", "a", "--password-file", "x"]].concat())
+        .assert_refused(&["no users"]);
+    host.run(&[&ls[..], &["--format", "ip"]].concat())
+        .assert_refused(&["text or json"]);
+    let init = ["world", "init", "f.toml", "--passwords", "p"];
+    host.run(&init).assert_refused(&["no users"]);
+    // Nothing is made by reading.
+    assert_eq!(succeeds(host.run(&ls)), "");
+    assert!(!host.agent.state().exists());
+    succeeds(host.run(&["world", "export", "f.toml", "route", "one", DATA]));
+    assert!(succeeds(host.run(&ls)).contains("route one from a to any revision 1"));
+    let endpoints = "[world]\nendpoints = [\"http://127.0.0.1:1\"]\nhost = \"a\"\n";
+    host.agent.write("f.toml", endpoints);
+    host.run(&ls).assert_refused(&["127.0.0.1:1"]);
+    let init = [&init[..], &["--host"]].concat();
+    for (name, words) in [("../b", "names no file"), ("root", "etcd's own user")] {
+        host.run(&[&init[..], &[name]].concat())
+            .assert_refused(&[words]);
+    }
+    let grant = [&init[..], &["b", "--grant", "c:b"]].concat();
+    host.run(&grant).assert_refused(&["needs --host c"]);
+}

@@ -1,0 +1,265 @@
+//! Users and roles.
+
+use std::fmt;
+use std::future::Future;
+
+use etcd_client::{Client, Permission, PermissionType, RoleRevokePermissionOptions};
+use trueup_world::{Access, Change, Error, ErrorKind};
+
+use crate::config::Config;
+use crate::endpoints::Repeat;
+use crate::failure::Failure;
+use crate::store::{EtcdStore, range_end};
+
+/// The user who may do everything, and who has to be there before access control is turned on.
+const ROOT: &str = "root";
+
+/// The users and roles of a cluster, as its user `root` manages them. With access control off, any
+/// client does.
+///
+/// Each call may be repeated: what is as asked for already is not written.
+pub struct Administrator {
+    store: EtcdStore,
+    is_enforced: bool,
+}
+
+impl Administrator {
+    /// Connects, as the user of the configuration if access control is on.
+    ///
+    /// # Errors
+    ///
+    /// When no member is reached; [`Denied`](ErrorKind::Denied) if access control is on, and the
+    /// user is not `root` or has another password.
+    pub fn connect(config: Config) -> Result<Administrator, Error> {
+        let mut without = config.clone();
+        without.user = None;
+        let open = Administrator {
+            store: EtcdStore::open(without)?,
+            is_enforced: false,
+        };
+        match open.users() {
+            Ok(_) => return Ok(open),
+            Err(error) if error.kind() == ErrorKind::Denied && config.user.is_some() => {}
+            Err(error) => return Err(error),
+        }
+        let enforced = Administrator {
+            store: EtcdStore::open(config)?,
+            is_enforced: true,
+        };
+        enforced.users()?;
+        Ok(enforced)
+    }
+
+    /// True if access control was on when this was connected.
+    pub fn is_enforced(&self) -> bool {
+        self.is_enforced
+    }
+
+    /// Makes a role that grants `access` and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store. A part may be granted then: repeat the call.
+    pub fn set_role(&self, role: &str, access: &Access) -> Result<Change, Error> {
+        let mut change = Change::Unchanged;
+        let roles = self.call(|client| async move {
+            let roles = client.auth_client().role_list().await?;
+            Ok(roles.roles().to_vec())
+        })?;
+        if !roles.iter().any(|it| it == role) {
+            change = Change::Changed;
+            let role = role.to_owned();
+            self.call(move |client| {
+                let role = role.clone();
+                async move { Ok(client.auth_client().role_add(role).await.map(drop)?) }
+            })?;
+        }
+        let granted = self.permissions(role)?;
+        let wanted = permissions(access);
+        let surplus = granted
+            .iter()
+            .filter(|it| !wanted.iter().any(|wanted| is_of_same_keys(it, wanted)));
+        for permission in surplus {
+            change = Change::Changed;
+            self.revoke(role, permission)?;
+        }
+        // A second permission for the same keys replaces the first one.
+        let is_granted = |wanted: &Permission| granted.iter().any(|it| is_same(it, wanted));
+        for permission in wanted.iter().filter(|it| !is_granted(it)) {
+            change = Change::Changed;
+            let (role, permission) = (role.to_owned(), permission.clone());
+            self.call(move |client| {
+                let (role, permission) = (role.clone(), permission.clone());
+                async move {
+                    let mut client = client.auth_client();
+                    let granted = client.role_grant_permission(role, permission).await;
+                    Ok(granted.map(drop)?)
+                }
+            })?;
+        }
+        Ok(change)
+    }
+
+    /// Adds a user, with a password. One who exists keeps his own.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn add_user(&self, user: &str, password: &str) -> Result<Change, Error> {
+        if self.users()?.iter().any(|it| it == user) {
+            return Ok(Change::Unchanged);
+        }
+        let (user, password) = (user.to_owned(), password.to_owned());
+        self.call(move |client| {
+            let (user, password) = (user.clone(), password.clone());
+            async move {
+                let mut client = client.auth_client();
+                Ok(client.user_add(user, password, None).await.map(drop)?)
+            }
+        })?;
+        Ok(Change::Changed)
+    }
+
+    /// Changes a user's password.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn set_password(&self, user: &str, password: &str) -> Result<(), Error> {
+        let (user, password) = (user.to_owned(), password.to_owned());
+        self.call(move |client| {
+            let (user, password) = (user.clone(), password.clone());
+            async move {
+                let mut client = client.auth_client();
+                Ok(client
+                    .user_change_password(user, password)
+                    .await
+                    .map(drop)?)
+            }
+        })
+    }
+
+    /// Gives a user a role, beside those that he has.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn add_role(&self, user: &str, role: &str) -> Result<Change, Error> {
+        let (user, role) = (user.to_owned(), role.to_owned());
+        self.call(move |client| {
+            let (user, role) = (user.clone(), role.clone());
+            async move {
+                let mut client = client.auth_client();
+                let has = client.user_get(user.clone()).await?;
+                if has.roles().contains(&role) {
+                    return Ok(Change::Unchanged);
+                }
+                client.user_grant_role(user, role).await?;
+                Ok(Change::Changed)
+            }
+        })
+    }
+
+    /// Turns access control on. Before that it gives the user `root` the password, so that it is
+    /// known. With access control on already, nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store; [`Invalid`](ErrorKind::Invalid) if the password is empty.
+    pub fn enforce(&self, password: &str) -> Result<Change, Error> {
+        if self.is_enforced {
+            return Ok(Change::Unchanged);
+        }
+        if password.is_empty() {
+            let message = "the password of the user root is empty: give it one";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if self.add_user(ROOT, password)? == Change::Unchanged {
+            self.set_password(ROOT, password)?;
+        }
+        // The role of that name is there always.
+        self.add_role(ROOT, ROOT)?;
+        self.call(|client| async move { Ok(client.auth_client().auth_enable().await.map(drop)?) })?;
+        Ok(Change::Changed)
+    }
+
+    fn users(&self) -> Result<Vec<String>, Error> {
+        self.call(|client| async move {
+            let users = client.auth_client().user_list().await?;
+            Ok(users.users().to_vec())
+        })
+    }
+
+    fn permissions(&self, role: &str) -> Result<Vec<Permission>, Error> {
+        let role = role.to_owned();
+        self.call(move |client| {
+            let role = role.clone();
+            async move {
+                let role = client.auth_client().role_get(role).await?;
+                Ok(role.permissions())
+            }
+        })
+    }
+
+    fn revoke(&self, role: &str, permission: &Permission) -> Result<(), Error> {
+        let (role, permission) = (role.to_owned(), permission.clone());
+        self.call(move |client| {
+            let (role, permission) = (role.clone(), permission.clone());
+            async move {
+                let end = permission.range_end().to_vec();
+                let options = RoleRevokePermissionOptions::new().with_range_end(end);
+                let mut client = client.auth_client();
+                let revoked = client
+                    .role_revoke_permission(role, permission.key().to_vec(), Some(options))
+                    .await;
+                Ok(revoked.map(drop)?)
+            }
+        })
+    }
+
+    fn call<T, F>(
+        &self,
+        operation: impl Fn(Client) -> F + Send + Sync + 'static,
+    ) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        self.store
+            .call(Repeat::Never, move |_, client| operation(client))
+    }
+}
+
+impl fmt::Debug for Administrator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Administrator")
+            .field("store", &self.store)
+            .field("is_enforced", &self.is_enforced)
+            .finish()
+    }
+}
+
+/// The permissions of a role with that access, one for each range of keys.
+fn permissions(access: &Access) -> Vec<Permission> {
+    let mut prefixes: Vec<&Vec<u8>> = access.read.iter().chain(&access.write).collect();
+    prefixes.sort();
+    prefixes.dedup();
+    let permissions = prefixes.into_iter().map(|prefix| {
+        let kind = match (access.read.contains(prefix), access.write.contains(prefix)) {
+            (true, true) => PermissionType::Readwrite,
+            (false, true) => PermissionType::Write,
+            (_, false) => PermissionType::Read,
+        };
+        Permission::new(kind, prefix.clone()).with_range_end(range_end(prefix))
+    });
+    permissions.collect()
+}
+
+/// etcd's type has marks of how a range was written, too.
+fn is_same(one: &Permission, other: &Permission) -> bool {
+    is_of_same_keys(one, other) && one.get_type() == other.get_type()
+}
+
+fn is_of_same_keys(one: &Permission, other: &Permission) -> bool {
+    one.key() == other.key() && one.range_end() == other.range_end()
+}

@@ -1,0 +1,124 @@
+//! The roles of hosts, as an administrator makes them, against credentials that are used for more.
+
+use trueup_etcd::testing::Cluster;
+use trueup_etcd::{Administrator, EtcdStore};
+use trueup_world::{Access, Change, ErrorKind, Export, Filter, Revision, Store, World};
+
+use crate::access::user;
+use crate::help::{assert_kind, one, open, put};
+
+const PREFIX: &str = "/trueup";
+
+/// A cluster with the hosts a, b and c, each with a user of its name. a may export to c.
+fn hosts() -> Cluster {
+    let mut cluster = one();
+    for (host, recipients) in [("a", &["c".to_owned()][..]), ("b", &[]), ("c", &[])] {
+        let access = Access::of_host(PREFIX, host, recipients).unwrap();
+        cluster.add_user(host, host, &access).unwrap();
+    }
+    cluster.enable_access_control().unwrap();
+    cluster
+}
+
+fn store(cluster: &Cluster, host: &str) -> EtcdStore {
+    open(user(cluster, host, host))
+}
+
+fn world(cluster: &Cluster, host: &str) -> World {
+    World::new(std::sync::Arc::new(store(cluster, host)), PREFIX, host).unwrap()
+}
+
+/// etcd itself refuses it, whatever the client's code is.
+pub(crate) fn a_host_does_nothing_in_the_name_of_another() {
+    let cluster = hosts();
+    let (a, b) = (world(&cluster, "a"), world(&cluster, "b"));
+    let to_any = Export::new("route", "pods", "a").persist();
+    let to_c = Export::new("route", "secret", "a").persist().to("c");
+    assert_eq!(a.put_export(&to_any).unwrap(), Change::Changed);
+    assert_eq!(a.put_export(&to_any).unwrap(), Change::Unchanged);
+    assert_eq!(a.put_export(&to_c).unwrap(), Change::Changed);
+    // Only a grant of the recipient lets a host export to it.
+    let to_a = Export::new("route", "pods", "b").persist().to("a");
+    assert_kind(b.put_export(&to_a), ErrorKind::Denied);
+
+    // b's credentials, without b's code.
+    let raw = store(&cluster, "b");
+    for key in [
+        "/trueup/resources/*/a/route/pods",
+        "/trueup/resources/c/a/route/secret",
+        "/trueup/resources/c/b/route/pods",
+        "/trueup/hosts/a/session",
+        "/trueup/hosts/a/generation",
+        "/trueup/private/a/recipients/c",
+        "/trueup/cluster/size",
+        "/trueup/cluster/deploys/1",
+        "/elsewhere",
+    ] {
+        assert_kind(raw.commit(&put(key, "b", None)), ErrorKind::Denied);
+    }
+    for prefix in [
+        "/trueup/resources/c/",
+        "/trueup/resources/",
+        "/trueup/private/a/",
+        "/trueup/",
+        "",
+    ] {
+        assert_kind(raw.read(prefix.as_bytes(), None), ErrorKind::Denied);
+        let watch = raw.watch(prefix.as_bytes(), Revision(1));
+        assert_kind(watch.map(drop), ErrorKind::Denied);
+    }
+    // Nobody else's rights are changed by a host.
+    let administrator = Administrator::connect(user(&cluster, "b", "b"));
+    assert_kind(administrator.map(drop), ErrorKind::Denied);
+
+    let names = |host: &str| {
+        let collected = world(&cluster, host).collect(&[Filter::all()]).unwrap();
+        let names = collected.resources.into_keys().map(|key| key.name);
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names("b"), [b"pods"]);
+    assert_eq!(names("c"), [&b"pods"[..], b"secret"]);
+}
+
+pub(crate) fn a_role_is_made_once_and_follows_what_is_granted() {
+    let mut cluster = one();
+    let administrator = Administrator::connect(cluster.admin_config()).unwrap();
+    assert!(!administrator.is_enforced());
+    let role = |recipients: &[String]| {
+        let access = Access::of_host(PREFIX, "a", recipients).unwrap();
+        administrator.set_role("a", &access).unwrap()
+    };
+    assert_eq!(role(&["c".to_owned()]), Change::Changed);
+    assert_eq!(role(&["c".to_owned()]), Change::Unchanged);
+    assert_eq!(administrator.add_user("a", "a").unwrap(), Change::Changed);
+    let again = administrator.add_user("a", "other").unwrap();
+    assert_eq!(again, Change::Unchanged);
+    assert_eq!(administrator.add_role("a", "a").unwrap(), Change::Changed);
+    assert_eq!(administrator.add_role("a", "a").unwrap(), Change::Unchanged);
+    // A user root of before, whose password is not known, is no way to be locked out.
+    administrator.add_user("root", "forgotten").unwrap();
+    assert_kind(administrator.enforce(""), ErrorKind::Invalid);
+    cluster.enable_access_control().unwrap();
+
+    let a = world(&cluster, "a");
+    let to_c = Export::new("route", "pods", "a").persist().to("c");
+    a.put_export(&to_c).unwrap();
+    let administrator = Administrator::connect(cluster.admin_config()).unwrap();
+    assert!(administrator.is_enforced());
+    assert_eq!(administrator.enforce("other").unwrap(), Change::Unchanged);
+    let access = Access::of_host(PREFIX, "a", &[]).unwrap();
+    let taken = administrator.set_role("a", &access).unwrap();
+    assert_eq!(taken, Change::Changed);
+    let to_c = Export::new("route", "more", "a").persist().to("c");
+    assert_kind(a.put_export(&to_c), ErrorKind::Denied);
+
+    let operator = Access::of_operator(PREFIX).unwrap();
+    administrator.set_role("operators", &operator).unwrap();
+    administrator.add_user("o", "o").unwrap();
+    administrator.add_role("o", "operators").unwrap();
+    let operator = world(&cluster, "o");
+    assert_eq!(operator.set_ideal_size(Some(3)).unwrap(), Change::Changed);
+    let export = Export::new("route", "pods", "o").persist();
+    assert_kind(operator.put_export(&export), ErrorKind::Denied);
+    assert_kind(a.set_ideal_size(None), ErrorKind::Denied);
+}
