@@ -183,7 +183,12 @@ impl Administrator {
         Ok(Change::Changed)
     }
 
-    fn users(&self) -> Result<Vec<String>, Error> {
+    /// Returns the names of the users.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn users(&self) -> Result<Vec<String>, Error> {
         self.call(|client| async move {
             let users = client.auth_client().user_list().await?;
             Ok(users.users().to_vec())

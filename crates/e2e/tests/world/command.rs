@@ -1,7 +1,10 @@
 //! `trueup world`, with users and roles that `world init` makes.
 
 use std::fs;
+use std::time::Duration;
 
+use trueup::world::{Export, Session, World};
+use trueup_etcd::EtcdStore;
 use trueup_etcd::testing::Cluster;
 use trueup_testkit::wait_until;
 
@@ -59,10 +62,15 @@ pub(crate) fn init_makes_users_who_do_what_is_theirs() {
     let cluster = etcd();
     let ([a, b], passwords) = hosts(&cluster);
     let again = succeeds(init(&a, &passwords));
-    assert!(
-        again.contains("user a, role /trueup/hosts/a: was there"),
-        "{again}"
-    );
+    let expected = "role /trueup/hosts/a: was so already; user a: was there";
+    assert!(again.contains(expected), "{again}");
+    let doctor = succeeds(a.run(&["world", "doctor", "f.toml"]));
+    assert!(doctor.contains("user a: its password is right"), "{doctor}");
+    // No password is made up for a user who has one.
+    fs::rename(format!("{passwords}/b"), format!("{passwords}/kept")).unwrap();
+    succeeds(init(&a, &passwords));
+    assert!(!fs::exists(format!("{passwords}/b")).unwrap());
+    fs::rename(format!("{passwords}/kept"), format!("{passwords}/b")).unwrap();
     let mode = fs::metadata(format!("{passwords}/root"))
         .unwrap()
         .permissions();
@@ -207,6 +215,43 @@ pub(crate) fn changes_are_printed_and_the_doctor_names_what_is_wrong() {
     });
 }
 
+/// What a host exports beyond `limit` costs the others nothing.
+pub(crate) fn a_flood_of_exports_is_cut_and_others_are_collected() {
+    let cluster = etcd();
+    let (taker, other) = (Host::new("a", 1, &cluster), Host::new("b", 2, &cluster));
+    taker.declare(&format!("{}limit = 10\n", taker.collect("10.20.0.0/16")));
+    other.declare(&export("one", "10.20.1.0/24"));
+    let (_taker, _other) = (taker.watch(), other.watch());
+    taker.wait_for_route("10.20.1.0/24", true);
+    let store = std::sync::Arc::new(EtcdStore::open(cluster.config()).unwrap());
+    let world = World::new(store, "/trueup", "flood").unwrap();
+    let session = Session::begin(world, "machine", Duration::from_secs(60)).unwrap();
+    let exports: Vec<Export> = (0..20_000)
+        .map(|number: u32| {
+            let [_, _, high, low] = number.to_be_bytes();
+            let data = match number % 4 {
+                0 => "{\"a\":".repeat(1000),
+                1 => "{\"dst\": \"0.0.0.0/0\", \"via\": \"10.200.0.8\"}".to_owned(),
+                _ => format!("{{\"dst\": \"10.20.{high}.{low}/32\", \"via\": \"10.200.0.8\"}}"),
+            };
+            Export::new("route", number.to_string(), data)
+        })
+        .collect();
+    session.declare(&exports).unwrap().into_result().unwrap();
+    taker.wait_for_metric("trueup_world_refused", |refused| refused > 19_000.0);
+    let table = ["-4", "route", "show", "table", "1001", "proto", "117"];
+    let routes = || {
+        let output = std::process::Command::new("ip").args(table).output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        text.lines().count()
+    };
+    wait_until("ten of the flood, and the other's", || routes() == 11);
+    assert!(taker.has_route("10.20.1.0/24"));
+    session.end().unwrap();
+    wait_until("the flood is gone", || routes() == 1);
+    assert!(taker.has_route("10.20.1.0/24"));
+}
+
 pub(crate) fn what_cannot_be_asked_of_a_store_is_refused() {
     let host = Host::without_etcd("a");
     host.agent.write("none.toml", "route = []\n");
@@ -227,7 +272,7 @@ pub(crate) fn what_cannot_be_asked_of_a_store_is_refused() {
     assert_eq!(succeeds(host.run(&ls)), "");
     assert!(!host.agent.state().exists());
     succeeds(host.run(&["world", "export", "f.toml", "route", "one", DATA]));
-    assert!(succeeds(host.run(&ls)).contains("route one from a to any revision 1"));
+    assert!(succeeds(host.run(&ls)).starts_with("route one from a to any revision "));
     let endpoints = "[world]\nendpoints = [\"http://127.0.0.1:1\"]\nhost = \"a\"\n";
     host.agent.write("f.toml", endpoints);
     host.run(&ls).assert_refused(&["127.0.0.1:1"]);

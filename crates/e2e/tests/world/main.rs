@@ -30,5 +30,6 @@ trueup_testkit::kernel_tests![
     init_makes_users_who_do_what_is_theirs,
     deploys_are_read_as_they_were_added,
     changes_are_printed_and_the_doctor_names_what_is_wrong,
+    a_flood_of_exports_is_cut_and_others_are_collected,
     what_cannot_be_asked_of_a_store_is_refused,
 ];

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
-use trueup::world::{Filter, StoreMember};
+use trueup::world::{Filter, StoreMember, World};
 use trueup_file::Overlap;
 
 use super::{Store, WRONG, print};
@@ -62,6 +62,9 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
             problems: vec![error.to_string()],
         }),
     }
+    if let Some(user) = user_with_all_rights(&world, &store.read()?.1) {
+        findings.push(user);
+    }
     if collected.is_ok() {
         findings.push(session(common, &declared, &world)?);
     }
@@ -70,6 +73,20 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
         print(common.format, finding)?;
     }
     Ok(ExitCode::from(if is_wrong { WRONG } else { 0 }))
+}
+
+/// A user of etcd who may read what hosts keep for themselves has more rights than `init` gives.
+fn user_with_all_rights(world: &World, named: &trueup_file::World) -> Option<Finding> {
+    let user = &named.credentials.as_ref()?.user;
+    let private = format!("{}/private/", named.prefix);
+    let is_read = world.store().read(private.as_bytes(), None).is_ok();
+    let problem = "it may read what other hosts keep for themselves: `trueup world init` makes a \
+                   user who may not";
+    Some(Finding {
+        about: format!("user {user}"),
+        state: "its password is right".to_owned(),
+        problems: is_read.then(|| problem.to_owned()).into_iter().collect(),
+    })
 }
 
 fn overlap(overlap: &Overlap) -> String {
@@ -92,11 +109,7 @@ fn member(member: &StoreMember) -> Finding {
 }
 
 /// Whose session has this host's name.
-fn session(
-    common: &Common,
-    declared: &super::Declared,
-    world: &trueup::world::World,
-) -> Result<Finding> {
+fn session(common: &Common, declared: &super::Declared, world: &World) -> Result<Finding> {
     let about = format!("session of {}", world.host());
     let members = world.members()?;
     let Some(of) = members.get(world.host()) else {

@@ -33,7 +33,7 @@ pub(crate) struct Init {
     /// An operator: a user who reads all, and writes deploys and the ideal size
     #[arg(long = "operator", value_name = "USER")]
     operators: Vec<String>,
-    /// Turn access control on, with the user root
+    /// Turn access control on, with the user root: clients without a user are refused from then on
     #[arg(long)]
     enforce: bool,
 }
@@ -84,20 +84,33 @@ pub(super) fn init(_: &Common, asked: &Init) -> Result<()> {
             bail!("`{user}` is a host and an operator: give the operator another name");
         }
     }
+    let users = administrator.users()?;
     for (user, (role, access)) in roles {
-        administrator.set_role(&role, &access)?;
-        let file = asked.passwords.join(user);
-        let is_new = administrator.add_user(user, &password(&file)?)? == Change::Changed;
-        administrator.add_role(user, &role)?;
-        let password = match is_new {
-            true => format!("password in {}", file.display()),
-            false => "was there, and keeps its password".to_owned(),
+        let granted = match administrator.set_role(&role, &access)? {
+            Change::Changed => "made as asked for",
+            Change::Unchanged => "was so already",
         };
-        output::print(|out| writeln!(out, "user {user}, role {role}: {password}"))?;
+        let file = asked.passwords.join(user);
+        let known = match users.contains(user) {
+            true => "was there, and keeps its password".to_owned(),
+            false => {
+                administrator.add_user(user, &password(&file)?)?;
+                format!("password in {}", file.display())
+            }
+        };
+        administrator.add_role(user, &role)?;
+        output::print(|out| writeln!(out, "role {role}: {granted}; user {user}: {known}"))?;
     }
     if asked.enforce && !administrator.is_enforced() {
+        let shown = root.display();
+        if users.iter().any(|user| user == ROOT) && !root.exists() {
+            bail!("etcd has a user root already: write its password into {shown}");
+        }
         administrator.enforce(&password(&root)?)?;
-        let root = root.display();
+        // That it can be turned off again.
+        Administrator::connect(etcd_config(&named, endpoints).with_user(ROOT, &root))
+            .with_context(|| format!("access control is on, and the password in {shown} fails"))?;
+        let root = shown;
         output::print(|out| writeln!(out, "access control is on; user root: password in {root}"))?;
     } else if !administrator.is_enforced() {
         output::note(

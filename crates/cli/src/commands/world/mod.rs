@@ -74,7 +74,8 @@ pub(crate) enum WorldTask {
     Doctor(Store),
     /// Make the users and roles of hosts on etcd, and turn access control on
     ///
-    /// It may be repeated: what is there stays.
+    /// It may be repeated: users who are there keep their passwords, and roles become what is asked
+    /// for, without what was granted before.
     #[cfg(feature = "etcd")]
     Init(init::Init),
 }

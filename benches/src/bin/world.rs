@@ -1,0 +1,420 @@
+//! Many hosts on one etcd: how long until each knows what all export, how long a change takes to be
+//! known everywhere, and what happens when all hosts, and when the store, start again. Beside it, in
+//! the same run, what etcd alone takes from a put to its event, with one bare watch.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use etcd_client::{Client, EventType, WatchOptions};
+use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_etcd::{Config, EtcdStore};
+use trueup_world::{Event, Export, Filter, Keeper, Session, WatchConfig, World};
+
+#[allow(
+    missing_docs,
+    reason = "the macro documents the flags, not the struct that it makes"
+)]
+mod flags {
+    xflags::xflags! {
+        /// Measures many hosts on one etcd.
+        cmd world {
+            /// How many hosts; 1,000 by default.
+            optional --hosts count: usize
+            /// How many exports each has; 20 by default.
+            optional --exports count: usize
+            /// For how many seconds changes are made, ten a second; 20 by default.
+            optional --seconds count: u64
+            /// How many members etcd has; 1 by default.
+            optional --members count: usize
+        }
+    }
+}
+
+const PREFIX: &str = "/trueup";
+const TTL: Duration = Duration::from_secs(30);
+/// No phase takes longer.
+const BOUND: Duration = Duration::from_secs(300);
+/// Changes in the steady state, each after so long.
+const INTERVAL: Duration = Duration::from_millis(100);
+const STACK: usize = 128 << 10;
+
+fn main() -> Result<()> {
+    let flags = flags::World::from_env_or_exit();
+    let hosts = flags.hosts.unwrap_or(1000);
+    let exports = flags.exports.unwrap_or(20);
+    let seconds = flags.seconds.unwrap_or(20);
+    let options = ClusterOptions::local(flags.members.unwrap_or(1));
+    let mut cluster = Cluster::start(&options)?;
+    cluster.wait_for_leader()?;
+
+    let bare = bare(&cluster.config())?;
+    println!("etcd alone, from a put to its event: {}", shown(bare));
+
+    let before = Usage::now()?;
+    let world = Arc::new(Counts::new(hosts * exports));
+    let mut all = start(&cluster.config(), hosts, exports, &world)?;
+    world.wait_for_all(hosts, "all know all")?;
+    let usage = Usage::now()?.since(&before);
+    println!("{hosts} hosts with {exports} exports each: all know all after {usage}");
+    println!(
+        "memory: {:.2} MB for each host, etcd {:.0} MB",
+        usage.memory_mb / hosts as f64,
+        Usage::now()?.etcd_mb
+    );
+
+    let before = Usage::now()?;
+    let changes = steady(&all, &world, seconds, hosts)?;
+    let usage = Usage::now()?.since(&before);
+    println!(
+        "10 changes a second for {seconds} s, each known to all {hosts} hosts after {}; {usage}",
+        shown(changes)
+    );
+
+    let before = Usage::now()?;
+    let losses = all.iter().map(Host::losses).sum::<u64>();
+    cluster.kill(0)?;
+    cluster.restart(0)?;
+    world.mark();
+    cluster.wait_for_leader()?;
+    // One change that each has to see is the sign that its watch goes on.
+    let sign = Instant::now();
+    change(&all[0], 1_000_000)?;
+    world.wait_for_change(1_000_000, hosts)?;
+    let resumed = sign.elapsed();
+    let lost = all.iter().map(Host::losses).sum::<u64>() - losses;
+    println!(
+        "the store starts again: a change is known to all {:.1} s after its leader, {lost} leases \
+         lost, {} values read anew; {}",
+        resumed.as_secs_f64(),
+        world.listed.load(Ordering::Relaxed),
+        Usage::now()?.since(&before)
+    );
+
+    let before = Usage::now()?;
+    all.drain(..).for_each(Host::stop);
+    let world = Arc::new(Counts::new(hosts * exports));
+    let all = start(&cluster.config(), hosts, exports, &world)?;
+    world.wait_for_all(hosts, "all know all again")?;
+    let usage = Usage::now()?.since(&before);
+    println!("all hosts start again at once: all know all after {usage}");
+    all.into_iter().for_each(Host::stop);
+    Ok(())
+}
+
+/// What the hosts have seen.
+struct Counts {
+    /// How many exports there are.
+    expected: usize,
+    /// The hosts that know all of them.
+    complete: AtomicUsize,
+    /// The hosts that have seen each change, and when the last of them did.
+    seen: Mutex<BTreeMap<u64, (usize, Option<Instant>)>>,
+    /// Values that came with a list.
+    listed: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl Counts {
+    fn new(expected: usize) -> Counts {
+        Counts {
+            expected,
+            complete: AtomicUsize::new(0),
+            seen: Mutex::default(),
+            listed: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    fn mark(&self) {
+        self.listed.store(0, Ordering::Relaxed);
+    }
+
+    fn note(&self, change: u64) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, last) = seen.entry(change).or_default();
+        *count += 1;
+        *last = Some(Instant::now());
+    }
+
+    fn wait_for_all(&self, hosts: usize, what: &str) -> Result<()> {
+        wait(what, || self.complete.load(Ordering::Relaxed) >= hosts)
+    }
+
+    /// When the last host has seen a change.
+    fn wait_for_change(&self, change: u64, hosts: usize) -> Result<Instant> {
+        let mut at = None;
+        wait("a change is known everywhere", || {
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            at = seen
+                .get(&change)
+                .filter(|(count, _)| *count >= hosts)
+                .and_then(|(_, last)| *last);
+            at.is_some()
+        })?;
+        at.context("it was seen")
+    }
+}
+
+/// A host: a session that is kept alive, and a watch of what is for it and for any.
+struct Host {
+    session: Session,
+    _keeper: Keeper,
+    thread: JoinHandle<Result<()>>,
+    counts: Arc<Counts>,
+}
+
+impl Host {
+    fn start(config: Config, number: usize, exports: usize, counts: &Arc<Counts>) -> Result<Host> {
+        let store = Arc::new(EtcdStore::open(config)?);
+        let world = World::new(store, PREFIX, &format!("host{number}"))?;
+        let session = Session::begin(world.clone(), "benchmark", TTL)?;
+        let keeper = session.keep(|_| {})?;
+        let own: Vec<Export> = (0..exports).map(|export| data(number, export, 0)).collect();
+        session.declare(&own)?.into_result()?;
+        let seen = Arc::clone(counts);
+        let body = move || watch(&world, &seen);
+        let thread = thread::Builder::new().stack_size(STACK).spawn(body)?;
+        Ok(Host {
+            session,
+            _keeper: keeper,
+            thread,
+            counts: Arc::clone(counts),
+        })
+    }
+
+    fn losses(&self) -> u64 {
+        self.session.status().losses
+    }
+
+    fn stop(self) {
+        self.counts.ended.store(true, Ordering::Relaxed);
+        // A thread that failed has said so by the count that did not come.
+        let _ = self.thread.join();
+    }
+}
+
+fn data(host: usize, export: usize, change: u64) -> Export {
+    let (high, low) = (host / 250, host % 250);
+    let data = format!(
+        "{{\"dst\": \"10.{high}.{low}.{}/32\", \"via\": \"10.0.0.11\", \"metric\": {change}}}",
+        export % 250
+    );
+    Export::new("route", format!("export{export}"), data)
+}
+
+fn change(host: &Host, change: u64) -> Result<Instant> {
+    let number: usize = host.session.world().host()[4..].parse()?;
+    let begun = Instant::now();
+    let export = data(number, 0, change);
+    host.session.export(&[export])?.into_result()?;
+    Ok(begun)
+}
+
+/// Counts what a watch shows, until all ends.
+fn watch(world: &World, counts: &Counts) -> Result<()> {
+    let filters = [Filter::kind("route")];
+    let mut watch = world.watch_resources(&filters, WatchConfig::default())?;
+    let (mut known, mut is_complete) = (BTreeMap::new(), false);
+    let change_of = |data: &[u8]| {
+        let text = std::str::from_utf8(data).ok()?;
+        let metric = text.rsplit_once(": ")?.1.trim_end_matches('}');
+        metric.parse::<u64>().ok()
+    };
+    while !counts.ended.load(Ordering::Relaxed) {
+        let mut take = |id, data: &[u8]| {
+            let change = change_of(data).unwrap_or_default();
+            if known.insert(id, change) != Some(change) && change > 0 {
+                counts.note(change);
+            }
+        };
+        match watch.next(Duration::from_millis(500))? {
+            Some(Event::Ready(view) | Event::Resync(view)) => {
+                let listed = view.values.len() as u64;
+                counts.listed.fetch_add(listed, Ordering::Relaxed);
+                for (id, (resource, _)) in view.values {
+                    take((id.exporter, id.name), &resource.data);
+                }
+            }
+            Some(Event::Changed { id, value, .. }) => take((id.exporter, id.name), &value.data),
+            Some(Event::Deleted { id, .. }) => drop(known.remove(&(id.exporter, id.name))),
+            _ => {}
+        }
+        if !is_complete && known.len() == counts.expected {
+            is_complete = true;
+            counts.complete.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+/// Starts all hosts at once, each in a thread.
+fn start(config: &Config, hosts: usize, exports: usize, counts: &Arc<Counts>) -> Result<Vec<Host>> {
+    let starting = (0..hosts).map(|number| {
+        let (config, counts) = (config.clone(), Arc::clone(counts));
+        let body = move || {
+            // One that finds the store busy tries again, as an agent does.
+            let begun = Instant::now();
+            loop {
+                match Host::start(config.clone(), number, exports, &counts) {
+                    Ok(host) => return Ok(host),
+                    Err(error) if begun.elapsed() > BOUND => return Err(error),
+                    Err(_) => thread::sleep(Duration::from_millis(500)),
+                }
+            }
+        };
+        Ok(thread::Builder::new().stack_size(STACK).spawn(body)?)
+    });
+    let starting: Vec<JoinHandle<Result<Host>>> = starting.collect::<Result<_>>()?;
+    let joined = starting.into_iter().map(|thread| {
+        let host = thread.join().map_err(|_| anyhow!("a host panicked"))?;
+        host.context("a host did not start")
+    });
+    joined.collect()
+}
+
+/// Makes changes of one host after the other. Returns how long each took to be known everywhere.
+fn steady(all: &[Host], counts: &Counts, seconds: u64, hosts: usize) -> Result<Vec<Duration>> {
+    let rounds = seconds * 1000 / INTERVAL.as_millis() as u64;
+    let begun = Instant::now();
+    let mut made = Vec::new();
+    for round in 1..=rounds {
+        let at = INTERVAL * u32::try_from(round)?;
+        thread::sleep(at.saturating_sub(begun.elapsed()));
+        let host = &all[(round as usize * 7) % all.len()];
+        made.push((round, change(host, round)?));
+    }
+    let waited = made.into_iter().map(|(change, begun)| {
+        let known = counts.wait_for_change(change, hosts)?;
+        Ok(known.duration_since(begun))
+    });
+    waited.collect()
+}
+
+/// What etcd takes from a put to its event, with one watch of one key.
+fn bare(config: &Config) -> Result<Vec<Duration>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut client = Client::connect(&config.endpoints, None).await?;
+        let mut events = client.watch("bare", None::<WatchOptions>).await?;
+        let mut all = Vec::new();
+        for value in 0..500 {
+            let begun = Instant::now();
+            client.put("bare", value.to_string(), None).await?;
+            loop {
+                let answer = events.message().await?.context("the watch has ended")?;
+                if answer
+                    .events()
+                    .iter()
+                    .any(|it| it.event_type() == EventType::Put)
+                {
+                    break;
+                }
+            }
+            all.push(begun.elapsed());
+        }
+        Ok(all)
+    })
+}
+
+/// What was used since some moment.
+#[derive(Debug)]
+struct Usage {
+    at: Instant,
+    own: f64,
+    etcd: f64,
+    memory_mb: f64,
+    etcd_mb: f64,
+    bytes: f64,
+}
+
+impl Usage {
+    fn now() -> Result<Usage> {
+        let own = std::process::id();
+        let mut usage = Usage {
+            at: Instant::now(),
+            own: seconds_of(own)?,
+            etcd: 0.0,
+            memory_mb: memory_of(own)?,
+            etcd_mb: 0.0,
+            bytes: 0.0,
+        };
+        for entry in fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let parent = stat
+                .rsplit_once(')')
+                .and_then(|(_, rest)| rest.split(' ').nth(2));
+            if parent == Some(&own.to_string()) && stat.contains("(etcd)") {
+                usage.etcd += seconds_of(pid)?;
+                usage.etcd_mb += memory_of(pid)?;
+            }
+        }
+        let received = fs::read_to_string("/sys/class/net/lo/statistics/rx_bytes")?;
+        usage.bytes = received.trim().parse()?;
+        Ok(usage)
+    }
+
+    fn since(&self, before: &Usage) -> Usage {
+        Usage {
+            at: before.at,
+            own: self.own - before.own,
+            etcd: (self.etcd - before.etcd).max(0.0),
+            memory_mb: self.memory_mb - before.memory_mb,
+            etcd_mb: self.etcd_mb,
+            bytes: self.bytes - before.bytes,
+        }
+    }
+}
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let took = self.at.elapsed().as_secs_f64();
+        write!(
+            f,
+            "{took:.1} s; processor: hosts {:.1} s, etcd {:.1} s; {:.1} MB a second",
+            self.own,
+            self.etcd,
+            self.bytes / 1e6 / took
+        )
+    }
+}
+
+fn seconds_of(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let rest = stat.rsplit_once(')').context("no stat")?.1;
+    let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let ticks = words[11].parse::<f64>()? + words[12].parse::<f64>()?;
+    Ok(ticks / 100.0)
+}
+
+fn memory_of(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_ascii_whitespace().nth(1));
+    Ok(kilobytes.context("no VmRSS")?.parse::<f64>()? / 1000.0)
+}
+
+fn wait(what: &str, mut holds: impl FnMut() -> bool) -> Result<()> {
+    let begun = Instant::now();
+    while !holds() {
+        ensure!(begun.elapsed() < BOUND, "it did not come: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn shown(mut times: Vec<Duration>) -> String {
+    times.sort();
+    let at = |share: usize| times[(times.len() - 1) * share / 100].as_secs_f64() * 1000.0;
+    format!("p50 {:.1} ms, p99 {:.1} ms", at(50), at(99))
+}
