@@ -6,7 +6,7 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use trueup_graph::{Action, Config, Error, Graph, State, Verdict, Vertex, VertexId};
+use trueup_graph::{Action, Config, Error, Graph, State, Verdict, VertexId, VertexSpec};
 
 const EDGES: usize = 10;
 
@@ -15,7 +15,7 @@ fn main() -> Result<(), Error> {
     for vertices in [25_000, 50_000, 100_000, 200_000] {
         let mut builder = Graph::builder();
         let names: Vec<String> = (0..vertices).map(|at| format!("vertex.{at}")).collect();
-        let declared: Vec<Vertex> = names.iter().map(|name| Vertex::new(name)).collect();
+        let declared: Vec<VertexSpec> = names.iter().map(|name| VertexSpec::new(name)).collect();
         let start = Instant::now();
         let ids: Vec<VertexId> = declared.into_iter().map(|it| builder.vertex(it)).collect();
         for (at, child) in ids.iter().enumerate() {

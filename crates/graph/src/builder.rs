@@ -6,19 +6,19 @@ use std::sync::Arc;
 use crate::adjacency::Adjacency;
 use crate::error::ErrorKind;
 use crate::graph::SemaphoreCounts;
-use crate::{Error, Graph, Vertex, VertexId};
+use crate::{Error, Graph, VertexId, VertexSpec};
 
 /// A graph that is being built.
 #[derive(Clone, Debug, Default)]
 pub struct GraphBuilder {
-    pub(crate) vertices: Vec<Vertex>,
+    pub(crate) vertices: Vec<VertexSpec>,
     /// Parent, and child as in [`Graph::children`].
     pub(crate) edges: Vec<(u32, u32)>,
 }
 
 impl GraphBuilder {
     /// Adds a vertex.
-    pub fn vertex(&mut self, vertex: Vertex) -> VertexId {
+    pub fn vertex(&mut self, vertex: VertexSpec) -> VertexId {
         self.vertices.push(vertex);
         VertexId((self.vertices.len() - 1).min(u32::MAX as usize) as u32)
     }
@@ -137,7 +137,7 @@ impl GraphBuilder {
     }
 
     fn semaphores(&self) -> Result<(SemaphoreCounts, Adjacency), Error> {
-        let mut known = BTreeMap::<&Arc<str>, (u32, u32, &Vertex)>::new();
+        let mut known = BTreeMap::<&Arc<str>, (u32, u32, &VertexSpec)>::new();
         let mut pairs = Vec::new();
         let wrong = |message| Err(Error::new(ErrorKind::Semaphore, message));
         for (at, vertex) in self.vertices.iter().enumerate() {

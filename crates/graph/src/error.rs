@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A graph that cannot be built. The message names the vertices and the remedy.
+/// A graph that cannot be built, or a call of a driver that failed. The message names the vertices
+/// and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -23,6 +24,14 @@ pub enum ErrorKind {
     Semaphore,
     /// There are more than 2³¹ - 1 vertices or 2³² - 1 edges.
     TooLarge,
+    /// The records of the graph cannot be read.
+    Ledger,
+    /// The operating system refused a thread or a descriptor.
+    Os,
+    /// The time that the caller allowed is over.
+    TimedOut,
+    /// The driver has been stopped.
+    Stopped,
 }
 
 impl Error {
@@ -34,6 +43,16 @@ impl Error {
     /// True if vertices wait for each other in a circle.
     pub fn is_cycle(&self) -> bool {
         self.kind == ErrorKind::Cycle
+    }
+
+    /// True if the time that the caller allowed is over.
+    pub fn is_timed_out(&self) -> bool {
+        self.kind == ErrorKind::TimedOut
+    }
+
+    /// True if the driver has been stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.kind == ErrorKind::Stopped
     }
 
     pub(crate) fn new(kind: ErrorKind, message: String) -> Self {

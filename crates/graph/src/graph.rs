@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::adjacency::Adjacency;
-use crate::{Error, GraphBuilder, Vertex};
+use crate::{Error, GraphBuilder, VertexSpec};
 
 /// The number of a vertex in one graph. Another graph numbers its vertices anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +19,7 @@ pub(crate) type SemaphoreCounts = Box<[(Arc<str>, u32)]>;
 /// that left with a replacement and is to be reversed: [`is_reversal`](Self::is_reversal).
 #[derive(Clone, Debug)]
 pub struct Graph {
-    pub(crate) vertices: Box<[Vertex]>,
+    pub(crate) vertices: Box<[VertexSpec]>,
     /// How many of them are no reversals.
     pub(crate) own: usize,
     /// The own vertices by name.
@@ -45,7 +45,7 @@ impl Graph {
     /// # Errors
     ///
     /// As [`GraphBuilder::build`].
-    pub fn new(vertices: impl IntoIterator<Item = Vertex>) -> Result<Self, Error> {
+    pub fn new(vertices: impl IntoIterator<Item = VertexSpec>) -> Result<Self, Error> {
         let mut builder = Self::builder();
         for vertex in vertices {
             builder.vertex(vertex);
@@ -77,7 +77,7 @@ impl Graph {
 
     /// Returns the declaration of a vertex, without what was turned into edges. `None` if the
     /// number is of another graph.
-    pub fn vertex(&self, vertex: VertexId) -> Option<&Vertex> {
+    pub fn vertex(&self, vertex: VertexId) -> Option<&VertexSpec> {
         self.vertices.get(vertex.0 as usize)
     }
 

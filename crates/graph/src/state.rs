@@ -12,6 +12,7 @@
 
 mod action;
 mod explain;
+mod notify;
 mod replace;
 mod runs;
 mod schedule;
@@ -24,12 +25,13 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trueup_reconcile::ErrorClass;
 
 pub use self::action::{Action, Context, Record, RunId, Verdict};
 pub use self::explain::{Cause, Explanation, Wait};
+use self::notify::Intent;
 pub use self::replace::Replaced;
 use self::runs::{Run, Stage};
 use self::semaphores::Semaphores;
@@ -89,8 +91,9 @@ struct Slot {
     watched: bool,
     /// A reversal that is done: it counts for nothing.
     gone: bool,
-    /// Its record says, or is about to say, that it may change something.
-    intent: bool,
+    /// The vertices that are to be notified if it changes something, as its record names them, or is
+    /// about to.
+    intent: Option<Box<Intent>>,
     /// It may have changed something of which no other vertex was notified.
     doubt: bool,
     /// It holds its semaphores, while it waits for a worker.
@@ -150,6 +153,7 @@ impl State {
             needed: Vec::new(),
             unknown: records.into_iter().collect(),
         };
+        state.close_intents();
         for at in 0..state.slots.len() as u32 {
             state.adopt_record(at);
             state.watch(at);
@@ -213,6 +217,31 @@ impl State {
         }
     }
 
+    /// Ends a run that was interrupted by a pause, or by the end of the driver: it begins anew
+    /// later, and counts as no failure.
+    pub fn handle_interrupted(&mut self, now: Instant, run: RunId) {
+        let by = |it: &Run| it.id == run && matches!(it.stage, Stage::Check | Stage::Apply);
+        if let Some(at) = self.runs.iter().position(by) {
+            let run = &self.runs[at];
+            let slot = &mut self.slots[run.vertex as usize];
+            slot.doubt |= run.stage == Stage::Apply && slot.intent.is_some();
+            self.give_up(now, run.id);
+        }
+    }
+
+    /// Takes note that a vertex is not watched, or no longer. It runs once it is watched again,
+    /// which is tried after `delay`.
+    pub fn handle_unwatched(&mut self, now: Instant, vertex: VertexId, delay: Duration) {
+        let at = vertex.0;
+        if at as usize >= self.graph.own {
+            return;
+        }
+        self.slots[at as usize].watched = false;
+        self.mark_dirty(at, Cause::Unwatched);
+        self.dequeue(at);
+        self.set_timer(at, now.checked_add(delay));
+    }
+
     /// Takes the result of [`Action::Persist`]: true if the records are durable. If not, they are
     /// written again later, and what waits for them waits on.
     pub fn handle_persisted(&mut self, now: Instant, is_durable: bool) {
@@ -251,9 +280,9 @@ impl State {
         self.paused
     }
 
-    /// True if it is paused, no run goes on, and nothing is being written.
+    /// True if it is paused, no run goes on, and nothing is or will be written.
     pub fn is_quiesced(&self) -> bool {
-        self.paused && self.runs.is_empty() && self.writing.is_none()
+        self.paused && self.runs.is_empty() && self.writing.is_none() && self.unsaved.is_empty()
     }
 
     /// True if no vertex has been dirty or running for the [quiet time](Config::with_quiet).

@@ -1,149 +1,145 @@
-//! What is declared of a vertex.
+//! What a vertex does.
 
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-/// The declaration of a vertex: its name, its settings, and what it runs after.
+use trueup_reconcile::{ErrorClass, Hints, Subscription};
+
+use crate::Verdict;
+
+/// A part of a system that a [`Driver`](crate::Driver) brings into its declared state.
 ///
-/// When a graph is replaced, a vertex of the same name and settings goes on undisturbed. Edges are
-/// no settings: to run a vertex again, change its [revision](Self::with_revision).
+/// A closure `FnMut(&RunContext, bool) -> Result<Verdict, Failure>` is a vertex.
+///
+/// - Calls of one vertex never overlap. They come from several threads, unless the vertex has a
+///   [thread](crate::VertexSpec::with_thread).
+/// - A panic is a failure of the vertex of class `Unknown`.
+/// - A call ends: a vertex bounds its waits, and asks
+///   [`should_continue`](RunContext::should_continue) between two steps.
+pub trait Vertex: Send {
+    /// Compares, and if `apply` is true makes what differs as declared. If `apply` is false, it
+    /// changes nothing.
+    ///
+    /// If [`refreshes`](RunContext::refreshes) is not 0 and `apply` is true, the vertex acts even if
+    /// all is as declared.
+    ///
+    /// # Errors
+    ///
+    /// When the state could not be read, or is not as declared after all.
+    fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure>;
+
+    /// Begins to watch: from its return on, what may have changed is reported by `hints` or by the
+    /// subscription, until that is dropped. By default the vertex is not watched.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be watched. It is tried again after the vertex's delay, and does not run
+    /// before.
+    fn watch(&mut self, _hints: Hints) -> Result<Watch, Failure> {
+        Ok(Watch::Unsupported)
+    }
+
+    /// Undoes what the vertex made, because it has left the graph. By default nothing is undone.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be undone, or is kept because undoing is not safe. It is tried again as a
+    /// failed run is.
+    fn reverse(&mut self, _context: &RunContext) -> Result<Verdict, Failure> {
+        Ok(Verdict::InPlace)
+    }
+}
+
+impl<F> Vertex for F
+where
+    F: FnMut(&RunContext, bool) -> Result<Verdict, Failure> + Send,
+{
+    fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        self(context, apply)
+    }
+}
+
+/// The result of [`Vertex::watch`].
+pub enum Watch {
+    /// The vertex is watched until this is dropped.
+    Active(Box<dyn Subscription<Failure> + Send>),
+    /// The vertex reports nothing: it runs when its parents do, and by
+    /// [`Driver::event`](crate::Driver::event).
+    Unsupported,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Watch::Active(_) => "Active(..)",
+            Watch::Unsupported => "Unsupported",
+        })
+    }
+}
+
+/// What a call of a vertex is to know.
+#[derive(Clone, Debug)]
+pub struct RunContext {
+    pub(crate) refreshes: u32,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) is_interrupted: Arc<AtomicBool>,
+}
+
+impl RunContext {
+    /// Returns the number of refreshes that are pending.
+    pub fn refreshes(&self) -> u32 {
+        self.refreshes
+    }
+
+    /// Returns when the run is to end, if the vertex has a timeout.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// True if the next step may begin: false once the deadline has passed, or the driver is to
+    /// pause or stop. A run that then fails is repeated after the pause, and counts as no failure.
+    pub fn should_continue(&self) -> bool {
+        !self.is_interrupted() && self.deadline.is_none_or(|at| crate::sync::now() < at)
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.is_interrupted.load(Ordering::SeqCst)
+    }
+}
+
+/// The failure of a vertex. Its class decides whether the run is repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vertex {
-    pub(crate) name: Arc<str>,
-    pub(crate) revision: u64,
-    pub(crate) watched: bool,
-    pub(crate) poll: Option<Duration>,
-    pub(crate) noop: bool,
-    pub(crate) retries: u32,
-    pub(crate) delay: Duration,
-    /// A run in so much time, and so many at once.
-    pub(crate) rate: Option<(Duration, u32)>,
-    pub(crate) semaphores: Vec<(Arc<str>, u32)>,
-    /// What is turned into edges, and empty in a graph.
-    pub(crate) links: Links,
+pub struct Failure {
+    class: ErrorClass,
+    message: Arc<str>,
 }
 
-/// The names from which edges are made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Links {
-    /// Vertices, each with true if it notifies.
-    pub(crate) after: Vec<(String, bool)>,
-    pub(crate) needs: Vec<String>,
-    pub(crate) provides: Vec<String>,
+impl Failure {
+    /// Makes a failure. The message says what happened to which object, and the remedy.
+    pub fn new(class: ErrorClass, message: impl fmt::Display) -> Self {
+        Failure {
+            class,
+            message: message.to_string().into(),
+        }
+    }
+
+    /// Returns the class.
+    pub fn class(&self) -> ErrorClass {
+        self.class
+    }
+
+    /// Returns the message.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
 }
 
-impl Vertex {
-    /// Returns a vertex that is watched, tries 3 times again with 1 s between, and has no limits.
-    pub fn new(name: &str) -> Self {
-        Vertex {
-            name: name.into(),
-            revision: 0,
-            watched: true,
-            poll: None,
-            noop: false,
-            retries: 3,
-            delay: Duration::from_secs(1),
-            rate: None,
-            semaphores: Vec::new(),
-            links: Links::default(),
-        }
-    }
-
-    /// Returns the name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Sets the revision of what is declared: any number that changes with it, such as a hash; 0 by
-    /// default.
-    #[must_use]
-    pub fn with_revision(self, revision: u64) -> Self {
-        Vertex { revision, ..self }
-    }
-
-    /// Sets that no watch is waited for before the first run. The vertex runs when its parents do,
-    /// and on [`handle_event`](crate::State::handle_event).
-    #[must_use]
-    pub fn unwatched(self) -> Self {
-        Vertex {
-            watched: false,
-            ..self
-        }
-    }
-
-    /// Sets that the vertex runs again so long after each run, in place of a watch.
-    #[must_use]
-    pub fn with_poll(self, interval: Duration) -> Self {
-        Vertex {
-            watched: false,
-            poll: Some(interval),
-            ..self
-        }
-    }
-
-    /// Sets that the vertex changes nothing. It only reports what it would change, notifies no
-    /// other vertex, and keeps a pending refresh.
-    #[must_use]
-    pub fn with_noop(self) -> Self {
-        Vertex { noop: true, ..self }
-    }
-
-    /// Sets how often a failed run is repeated, and the time between. `u32::MAX`: without end.
-    /// Errors of a permanent class are not repeated.
-    #[must_use]
-    pub fn with_retry(self, retries: u32, delay: Duration) -> Self {
-        Vertex {
-            retries,
-            delay,
-            ..self
-        }
-    }
-
-    /// Sets that in the long run there is one run in each time `every`, and that `burst` of them
-    /// (at least 1) may follow each other at once. Unused runs beyond the burst are lost, and no
-    /// run is owed.
-    #[must_use]
-    pub fn with_rate(self, every: Duration, burst: u32) -> Self {
-        Vertex {
-            rate: Some((every, burst.max(1))),
-            ..self
-        }
-    }
-
-    /// Adds a semaphore: at most `count` vertices that name `id` run at a time. A repeated one
-    /// counts once.
-    #[must_use]
-    pub fn with_semaphore(mut self, id: &str, count: u32) -> Self {
-        self.semaphores.push((id.into(), count));
-        self
-    }
-
-    /// Adds a parent by name: the vertex runs after it.
-    #[must_use]
-    pub fn after(mut self, parent: &str) -> Self {
-        self.links.after.push((parent.to_owned(), false));
-        self
-    }
-
-    /// Adds a parent by name whose changes are refreshes of the vertex.
-    #[must_use]
-    pub fn refreshed_by(mut self, parent: &str) -> Self {
-        self.links.after.push((parent.to_owned(), true));
-        self
-    }
-
-    /// Adds something that the vertex needs: it runs after all vertices that provide it. Nothing
-    /// has to.
-    #[must_use]
-    pub fn needs(mut self, what: &str) -> Self {
-        self.links.needs.push(what.to_owned());
-        self
-    }
-
-    /// Adds something that the vertex provides.
-    #[must_use]
-    pub fn provides(mut self, what: &str) -> Self {
-        self.links.provides.push(what.to_owned());
-        self
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
+
+impl std::error::Error for Failure {}

@@ -34,12 +34,13 @@ pub struct Context {
 }
 
 /// What the journal keeps of a vertex, by its name. The default is no record at all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The number of refreshes that no successful run has consumed.
     pub refreshes: u32,
-    /// True while a run may have changed something of which no other vertex is notified yet.
-    pub intent: bool,
+    /// The names of the vertices that are to be notified if a run changes something: not empty while
+    /// one may have changed something of which they are not notified yet.
+    pub intent: Vec<Arc<str>>,
 }
 
 /// The driver's next action. Each is answered by an input. A driver has to know every action, so

@@ -30,6 +30,10 @@ pub enum Cause {
     Removed,
     /// A pause or a replacement came before it applied.
     Interrupted,
+    /// It was notified by a vertex that has left.
+    Refreshed,
+    /// Its watch ended.
+    Unwatched,
 }
 
 /// What keeps a dirty vertex from running.
@@ -81,6 +85,8 @@ pub struct Explanation {
     pub attempts: u32,
     /// The result of the last run that ended.
     pub last: Option<Result<Verdict, ErrorClass>>,
+    /// The message of the failure, if its last call failed. Only a driver knows it.
+    pub message: Option<String>,
     /// True if it left the graph.
     pub reversal: bool,
 }
@@ -113,6 +119,7 @@ impl State {
             refreshes: slot.pending,
             attempts: slot.attempts,
             last: slot.last,
+            message: None,
             reversal: self.graph.is_reversal(vertex),
         })
     }
@@ -212,6 +219,10 @@ impl fmt::Display for Explanation {
                     self.attempts
                 )
             }
+        }?;
+        match &self.message {
+            Some(message) => write!(f, ": {message}"),
+            None => Ok(()),
         }
     }
 }
@@ -227,6 +238,8 @@ impl fmt::Display for Cause {
             Cause::Replaced => "replaced",
             Cause::Removed => "removed",
             Cause::Interrupted => "interrupted",
+            Cause::Refreshed => "refreshed",
+            Cause::Unwatched => "not watched",
         })
     }
 }

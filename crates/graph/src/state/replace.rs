@@ -7,13 +7,15 @@
 
 use std::time::Instant;
 
-use super::{Cause, Record, Slot, State};
+use super::{Cause, Slot, State};
 use crate::{Error, Graph, GraphBuilder, VertexId};
 
 /// What a replacement is to each vertex, by the numbers of the new graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replaced {
+    /// Each vertex that was there before, reversals too, with its number in the new graph.
+    pub moved: Vec<(VertexId, VertexId)>,
     /// The vertices that are equal, and go on undisturbed.
     pub kept: Vec<VertexId>,
     /// The vertices of a name that was there before, with other settings: they run.
@@ -57,7 +59,13 @@ impl State {
         self.needed = self.still_needed(&fates);
         let replaced = self.move_slots(&fates, graph);
         self.move_runs(&fates);
+        self.extend_intents();
         self.count(now);
+        for at in self.graph.own as u32..self.graph.len() as u32 {
+            if !self.slots[at as usize].running {
+                self.close_intent(now, at);
+            }
+        }
         Ok(replaced)
     }
 
@@ -196,6 +204,7 @@ impl State {
                 _ => &mut replaced.removed,
             };
             list.push(VertexId(number));
+            replaced.moved.push((VertexId(at as u32), VertexId(number)));
             let cause = match fate {
                 Fate::Changed(_) => Some(Cause::Replaced),
                 Fate::Removed(_) => Some(Cause::Removed),
@@ -238,19 +247,14 @@ impl State {
         replaced
     }
 
-    /// Gives a vertex the record of one of its name that is being reversed.
+    /// Gives a vertex the refreshes of one of its name that is being reversed.
     fn inherit_record(&mut self, vertex: u32) {
         let name = self.graph.name(vertex);
         let mut reversals = self.graph.own..self.graph.len();
         if let Some(from) = reversals.find(|&at| self.graph.name(at as u32) == name) {
             let from = &mut self.slots[from];
-            let record = Record {
-                refreshes: std::mem::take(&mut from.pending),
-                intent: std::mem::take(&mut from.intent),
-            };
-            let doubt = std::mem::take(&mut from.doubt);
-            let slot = &mut self.slots[vertex as usize];
-            (slot.pending, slot.intent, slot.doubt) = (record.refreshes, record.intent, doubt);
+            let pending = std::mem::take(&mut from.pending);
+            self.slots[vertex as usize].pending = pending;
         }
     }
 

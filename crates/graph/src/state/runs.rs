@@ -46,7 +46,7 @@ impl State {
         (slot.ticket, slot.granted, slot.not_before) = (0, false, None);
         let reverse = vertex as usize >= self.graph.own;
         let refreshes = if reverse { 0 } else { slot.pending };
-        let is_recorded = slot.intent || !self.graph.notifies(vertex);
+        let is_recorded = slot.intent.is_some() || !self.graph.notifies(vertex);
         let (stage, apply) = match (declared.noop, is_recorded, refreshes) {
             (true, ..) => (Stage::Check, false),
             (_, true, _) => (Stage::Apply, true),
@@ -84,9 +84,11 @@ impl State {
         let run = &mut self.runs[index];
         run.stage = Stage::Intent;
         let (id, vertex) = (run.id, run.vertex);
-        self.slots[vertex as usize].intent = true;
-        self.save(vertex);
-        self.waiting.push(id);
+        match self.extend_intent(vertex) {
+            true => self.waiting.push(id),
+            // No vertex is notified any more.
+            false => self.to_apply.push_back(id),
+        }
     }
 
     /// True if a run that has waited may still apply. If not, it begins anew later.
@@ -135,7 +137,7 @@ impl State {
             Err(ErrorClass::DoneAlready) => Verdict::InPlace,
             Err(class) => {
                 // It may have changed something before it failed.
-                slot.doubt |= stage == Stage::Apply && slot.intent;
+                slot.doubt |= stage == Stage::Apply && slot.intent.is_some();
                 return self.fail(now, index, class);
             }
         };
@@ -159,21 +161,15 @@ impl State {
         let (id, vertex, verdict) = (run.id, run.vertex, run.verdict);
         let slot = &mut self.slots[vertex as usize];
         let is_changed = verdict == Verdict::Changed || slot.doubt;
-        let is_recorded = slot.intent || run.context.refreshes > 0;
+        slot.doubt = false;
+        let intent = slot.intent.take();
+        let mut must_save = intent.is_some() || run.context.refreshes > 0;
         slot.pending -= run.context.refreshes.min(slot.pending);
-        (slot.intent, slot.doubt) = (false, false);
-        let mut must_save = is_recorded;
-        if is_recorded {
+        if must_save {
             self.save(vertex);
         }
-        for at in 0..self.graph.children.of(vertex).len() {
-            let child = self.graph.children.of(vertex)[at];
-            if is_changed && child & 1 == 1 {
-                let pending = &mut self.slots[child as usize >> 1].pending;
-                *pending = pending.saturating_add(1);
-                self.save(child >> 1);
-                must_save = true;
-            }
+        if is_changed {
+            must_save |= self.notify(now, vertex, intent);
         }
         if must_save {
             self.runs[index].stage = Stage::Commit;
@@ -239,6 +235,7 @@ impl State {
         if slot.halted {
             slot.not_before = None;
         }
+        self.close_intent(now, run.vertex);
         self.enqueue(now, run.vertex);
     }
 
@@ -249,6 +246,7 @@ impl State {
             let slot = &mut self.slots[vertex as usize];
             slot.dirty = true;
             slot.cause = Cause::Interrupted;
+            self.close_intent(now, vertex);
             self.enqueue(now, vertex);
         }
     }
@@ -259,28 +257,5 @@ impl State {
         self.semaphores.release(&run.semaphores);
         self.grant(run.semaphores.clone());
         run
-    }
-
-    /// Has the record of a vertex written.
-    pub(super) fn save(&mut self, vertex: u32) {
-        let slot = &self.slots[vertex as usize];
-        let record = Record {
-            refreshes: slot.pending,
-            intent: slot.intent,
-        };
-        self.unsaved.insert(self.graph.name(vertex).clone(), record);
-    }
-
-    /// Begins to write what is unsaved.
-    pub(super) fn persist(&mut self, now: Instant) -> Option<Action> {
-        let is_early = self.persist_at.is_some_and(|at| at > now);
-        if self.unsaved.is_empty() || self.writing.is_some() || is_early {
-            return None;
-        }
-        let records = std::mem::take(&mut self.unsaved);
-        let list = records.iter().map(|(name, record)| (name.clone(), *record));
-        let list = list.collect();
-        self.writing = Some((records, std::mem::take(&mut self.waiting)));
-        Some(Action::Persist { records: list })
     }
 }

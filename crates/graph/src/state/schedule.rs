@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Cause, Record, State};
+use super::{Cause, State};
 
 impl State {
     /// Makes a vertex run because of something new: what failed for good is tried again.
@@ -157,6 +157,10 @@ impl State {
 
     /// Goes on with a vertex whose time has come.
     fn look_at_time(&mut self, now: Instant, vertex: u32) {
+        if !self.slots[vertex as usize].watched {
+            self.to_watch.insert(vertex);
+            return;
+        }
         if !self.slots[vertex as usize].dirty {
             self.mark_dirty(vertex, Cause::Poll);
         }
@@ -204,10 +208,7 @@ impl State {
     /// Gives a new vertex what the journal has of one of its name.
     pub(super) fn adopt_record(&mut self, vertex: u32) {
         if let Some(record) = self.unknown.remove(self.graph.name(vertex)) {
-            let Record { refreshes, intent } = record;
-            let slot = &mut self.slots[vertex as usize];
-            slot.pending = refreshes;
-            (slot.intent, slot.doubt) = (intent, intent);
+            self.slots[vertex as usize].pending = record.refreshes;
         }
     }
 }

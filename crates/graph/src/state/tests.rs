@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use super::*;
-use crate::Vertex;
+use crate::VertexSpec;
 
 mod known_failures;
 mod limits;
@@ -29,13 +29,13 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 impl Driver {
-    fn new(workers: usize, vertices: impl IntoIterator<Item = Vertex>) -> Self {
+    fn new(workers: usize, vertices: impl IntoIterator<Item = VertexSpec>) -> Self {
         Self::restarted(workers, vertices, BTreeMap::new())
     }
 
     fn restarted(
         workers: usize,
-        vertices: impl IntoIterator<Item = Vertex>,
+        vertices: impl IntoIterator<Item = VertexSpec>,
         journal: BTreeMap<Arc<str>, Record>,
     ) -> Self {
         let now = Instant::now();
@@ -110,7 +110,7 @@ impl Driver {
         self.drive();
     }
 
-    fn replace(&mut self, vertices: impl IntoIterator<Item = Vertex>) -> Replaced {
+    fn replace(&mut self, vertices: impl IntoIterator<Item = VertexSpec>) -> Replaced {
         let graph = Graph::new(vertices).unwrap();
         let replaced = self.state.replace(self.now, graph).unwrap();
         self.drive();

@@ -22,7 +22,7 @@ impl World<'_> {
                 slot.gone,
             )
                 .hash(&mut hasher);
-            (slot.intent, slot.doubt, slot.granted, slot.blocked).hash(&mut hasher);
+            (&slot.intent, slot.doubt, slot.granted, slot.blocked).hash(&mut hasher);
             (slot.pending, slot.attempts).hash(&mut hasher);
             (in_future(slot.timer), in_future(slot.not_before)).hash(&mut hasher);
         }

@@ -31,10 +31,10 @@ pub(super) struct Promise {
     reversal_halted: bool,
     /// The least and the largest number of refreshes that no successful run has consumed.
     owed: (u32, u32),
-    /// It has changed something, or may have, of which nobody was notified.
-    untold: (bool, bool),
-    /// Those that it notified before it left, if the record is not written yet.
-    unsafely_told: [bool; 4],
+    /// It has changed something, or may have, of which no other vertex was notified.
+    unnotified: (bool, bool),
+    /// Those that its intent names.
+    targets: [bool; 4],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +145,7 @@ impl Model {
             );
             (run.phase, run.context, run.owed) = (Phase::Running, context, promise.owed);
             promise.due = false;
+            self.note_targets(at);
             return self.check_order(at);
         }
         assert!(promise.due, "{at}: a surplus run");
@@ -159,6 +160,25 @@ impl Model {
             phase,
             owed,
         });
+        if context.apply {
+            self.note_targets(at);
+        }
+    }
+
+    /// Takes note of those that an intent names.
+    fn note_targets(&mut self, at: usize) {
+        let children: Vec<_> = self.notified(at).collect();
+        children
+            .iter()
+            .for_each(|&it| self.vertices[at].targets[it] = true);
+    }
+
+    /// Returns those that a vertex notifies by its edges.
+    fn notified(&self, at: usize) -> impl Iterator<Item = usize> {
+        let edges = self
+            .edges()
+            .filter(move |it| it.0 == at && it.2 == Edge::Notify);
+        edges.map(|it| it.1)
     }
 
     fn check_order(&self, at: usize) {

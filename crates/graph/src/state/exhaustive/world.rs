@@ -12,7 +12,7 @@ use trueup_reconcile::ErrorClass;
 use super::Edge;
 use super::model::Model;
 use crate::state::{Action, Record, State, Verdict};
-use crate::{Config, Graph, Vertex};
+use crate::{Config, Graph, VertexSpec};
 
 pub(super) const NAMES: [&str; 4] = ["v0", "v1", "v2", "v3"];
 
@@ -78,7 +78,7 @@ fn start() -> Instant {
 impl Shape {
     pub(super) fn graph(&self, present: [bool; 4], revisions: [u64; 4]) -> Graph {
         let vertices = (0..self.vertices).filter(|&at| present[at]).map(|at| {
-            let vertex = Vertex::new(NAMES[at])
+            let vertex = VertexSpec::new(NAMES[at])
                 .with_revision(revisions[at])
                 .with_retry(1, Duration::from_secs(1));
             let count = |id| if id == "a" { 1 } else { 2 };

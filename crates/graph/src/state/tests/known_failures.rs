@@ -2,10 +2,10 @@
 
 use super::*;
 
-fn file_and_service() -> [Vertex; 2] {
+fn file_and_service() -> [VertexSpec; 2] {
     [
-        Vertex::new("file"),
-        Vertex::new("service")
+        VertexSpec::new("file"),
+        VertexSpec::new("service")
             .refreshed_by("file")
             .with_retry(0, seconds(1)),
     ]
@@ -13,7 +13,11 @@ fn file_and_service() -> [Vertex; 2] {
 
 #[test]
 fn ansible_10498_a_refresh_outlives_the_failure_of_another_vertex_and_the_exit() {
-    let vertices = || file_and_service().into_iter().chain([Vertex::new("other")]);
+    let vertices = || {
+        file_and_service()
+            .into_iter()
+            .chain([VertexSpec::new("other")])
+    };
     let mut driver = Driver::new(1, vertices());
     driver.end("file", Ok(Verdict::WouldChange));
     driver.end("file", Ok(Verdict::Changed));
@@ -71,11 +75,11 @@ fn puppet_5956_a_refresh_that_fails_stays_pending() {
 #[test]
 fn systemd_39338_a_cycle_is_found_when_the_graph_is_built_and_named_without_the_innocent() {
     let error = Graph::new([
-        Vertex::new("root"),
-        Vertex::new("a").after("root").after("c"),
-        Vertex::new("b").after("a"),
-        Vertex::new("c").after("b"),
-        Vertex::new("leaf").after("c"),
+        VertexSpec::new("root"),
+        VertexSpec::new("a").after("root").after("c"),
+        VertexSpec::new("b").after("a"),
+        VertexSpec::new("c").after("b"),
+        VertexSpec::new("leaf").after("c"),
     ])
     .unwrap_err();
     assert!(error.is_cycle());
@@ -90,14 +94,14 @@ fn terraform_36154_an_edge_that_turns_round_while_a_vertex_between_leaves_is_no_
     let mut driver = Driver::new(
         1,
         [
-            Vertex::new("a"),
-            Vertex::new("b").after("a"),
-            Vertex::new("c").after("b"),
+            VertexSpec::new("a"),
+            VertexSpec::new("b").after("a"),
+            VertexSpec::new("c").after("b"),
         ],
     );
     driver.end_all(&[]);
     driver.ran();
-    driver.replace([Vertex::new("c"), Vertex::new("a").after("c")]);
+    driver.replace([VertexSpec::new("c"), VertexSpec::new("a").after("c")]);
     driver.end_all(&[]);
     assert_eq!(
         driver.ran(),
@@ -114,7 +118,7 @@ fn terraform_2359_what_leaves_is_undone_children_first() {
     let chain = chain.map(|(name, parent)| {
         parent
             .iter()
-            .fold(Vertex::new(name), |it, parent| it.after(parent))
+            .fold(VertexSpec::new(name), |it, parent| it.after(parent))
     });
     let mut driver = Driver::new(2, chain);
     driver.end_all(&[]);
@@ -129,7 +133,7 @@ fn terraform_2359_what_leaves_is_undone_children_first() {
 
 #[test]
 fn salsa_976_a_run_that_ends_by_a_panic_gives_its_semaphores_back() {
-    let with = |name| Vertex::new(name).with_semaphore("s", 1);
+    let with = |name| VertexSpec::new(name).with_semaphore("s", 1);
     let mut driver = Driver::new(2, [with("a"), with("b")]);
     assert_eq!(driver.ran(), ["a"]);
     // The driver catches the panic.
@@ -139,7 +143,7 @@ fn salsa_976_a_run_that_ends_by_a_panic_gives_its_semaphores_back() {
 
 #[test]
 fn mgmt_one_semaphore_named_twice_by_a_vertex_is_no_deadlock() {
-    let twice = Vertex::new("a")
+    let twice = VertexSpec::new("a")
         .with_semaphore("s", 1)
         .with_semaphore("s", 1);
     let mut driver = Driver::new(2, [twice]);
@@ -161,7 +165,7 @@ fn mgmt_a_refresh_that_arrives_while_an_earlier_one_is_consumed_stays_pending() 
 
 #[test]
 fn mgmt_a_rate_leaves_no_debt() {
-    let mut driver = Driver::new(1, [Vertex::new("a").with_rate(seconds(10), 2)]);
+    let mut driver = Driver::new(1, [VertexSpec::new("a").with_rate(seconds(10), 2)]);
     driver.end_all(&[]);
     for _ in 0..100_000 {
         driver.event("a");
@@ -191,9 +195,9 @@ fn mgmt_a_rate_leaves_no_debt() {
 fn opentofu_1559_building_takes_time_linear_in_vertices_and_edges() {
     // A star is where a quadratic step shows.
     let mut builder = Graph::builder();
-    let hub = builder.vertex(Vertex::new("hub"));
+    let hub = builder.vertex(VertexSpec::new("hub"));
     let leaves: Vec<_> = (0..72_000)
-        .map(|at| builder.vertex(Vertex::new(&at.to_string())))
+        .map(|at| builder.vertex(VertexSpec::new(&at.to_string())))
         .collect();
     leaves.iter().for_each(|leaf| builder.edge(hub, *leaf));
     let begin = Instant::now();

@@ -7,11 +7,11 @@ fn a_diamond_runs_once_for_an_event_even_if_its_sides_differ_in_length() {
     let mut driver = Driver::new(
         4,
         [
-            Vertex::new("top"),
-            Vertex::new("short").after("top"),
-            Vertex::new("long").after("top"),
-            Vertex::new("longer").after("long"),
-            Vertex::new("bottom").after("short").after("longer"),
+            VertexSpec::new("top"),
+            VertexSpec::new("short").after("top"),
+            VertexSpec::new("long").after("top"),
+            VertexSpec::new("longer").after("long"),
+            VertexSpec::new("bottom").after("short").after("longer"),
         ],
     );
     driver.end_all(&[]);
@@ -24,12 +24,12 @@ fn a_diamond_runs_once_for_an_event_even_if_its_sides_differ_in_length() {
 #[test]
 fn noop_changes_nothing_notifies_nobody_and_keeps_a_refresh() {
     let vertices = |noop: bool| {
-        let service = Vertex::new("service").refreshed_by("file");
+        let service = VertexSpec::new("service").refreshed_by("file");
         let service = if noop { service.with_noop() } else { service };
         [
-            Vertex::new("file"),
+            VertexSpec::new("file"),
             service,
-            Vertex::new("after").refreshed_by("service"),
+            VertexSpec::new("after").refreshed_by("service"),
         ]
     };
     let mut driver = Driver::new(1, vertices(true));
@@ -51,7 +51,7 @@ fn noop_changes_nothing_notifies_nobody_and_keeps_a_refresh() {
 
 #[test]
 fn retries_are_counted_wait_and_end_and_a_permanent_error_is_not_repeated() {
-    let mut driver = Driver::new(1, [Vertex::new("a").with_retry(2, seconds(5))]);
+    let mut driver = Driver::new(1, [VertexSpec::new("a").with_retry(2, seconds(5))]);
     for _ in 0..3 {
         driver.end("a", Err(ErrorClass::Busy));
         driver.event("a");
@@ -74,10 +74,10 @@ fn a_failure_holds_back_its_descendants_alone_and_they_say_why() {
     let mut driver = Driver::new(
         2,
         [
-            Vertex::new("a"),
-            Vertex::new("b").after("a"),
-            Vertex::new("c").after("b"),
-            Vertex::new("other"),
+            VertexSpec::new("a"),
+            VertexSpec::new("b").after("a"),
+            VertexSpec::new("c").after("b"),
+            VertexSpec::new("other"),
         ],
     );
     driver.end("a", Err(ErrorClass::Invalid));
@@ -102,10 +102,10 @@ fn explanations_name_what_is_waited_for() {
     let mut driver = Driver::new(
         1,
         [
-            Vertex::new("a").with_semaphore("s", 1),
-            Vertex::new("b").with_semaphore("s", 1),
-            Vertex::new("c"),
-            Vertex::new("d").after("c").with_rate(seconds(9), 1),
+            VertexSpec::new("a").with_semaphore("s", 1),
+            VertexSpec::new("b").with_semaphore("s", 1),
+            VertexSpec::new("c"),
+            VertexSpec::new("d").after("c").with_rate(seconds(9), 1),
         ],
     );
     assert_eq!(driver.explain("a"), "a: running; has not run");
@@ -134,7 +134,7 @@ fn explanations_name_what_is_waited_for() {
 
 #[test]
 fn a_vertex_that_polls_runs_again_after_each_interval_and_is_quiet_between() {
-    let mut driver = Driver::new(1, [Vertex::new("a").with_poll(seconds(60))]);
+    let mut driver = Driver::new(1, [VertexSpec::new("a").with_poll(seconds(60))]);
     driver.end_all(&[]);
     assert_eq!(driver.state.poll_timeout(), Some(driver.now + seconds(60)));
     driver.wait(seconds(1));
@@ -150,7 +150,12 @@ fn a_vertex_that_polls_runs_again_after_each_interval_and_is_quiet_between() {
 #[test]
 fn nothing_runs_before_its_watch_is_ready() {
     let now = Instant::now();
-    let mut state = State::new(config(1), Graph::new([Vertex::new("a")]).unwrap(), [], now);
+    let mut state = State::new(
+        config(1),
+        Graph::new([VertexSpec::new("a")]).unwrap(),
+        [],
+        now,
+    );
     let vertex = VertexId(0);
     assert_eq!(state.poll_action(now), Some(Action::Watch { vertex }));
     state.handle_event(now, vertex);
@@ -170,11 +175,11 @@ fn nothing_runs_before_its_watch_is_ready() {
 fn equal_vertices_go_on_undisturbed_and_keep_their_retries() {
     let vertices = |revision| {
         [
-            Vertex::new("failing").with_retry(2, seconds(9)),
-            Vertex::new("running"),
-            Vertex::new("changed").with_revision(revision),
-            Vertex::new("child").after("changed"),
-            Vertex::new("idle"),
+            VertexSpec::new("failing").with_retry(2, seconds(9)),
+            VertexSpec::new("running"),
+            VertexSpec::new("changed").with_revision(revision),
+            VertexSpec::new("child").after("changed"),
+            VertexSpec::new("idle"),
         ]
     };
     let mut driver = Driver::new(5, vertices(1));
@@ -195,7 +200,7 @@ fn equal_vertices_go_on_undisturbed_and_keep_their_retries() {
 #[test]
 fn a_refresh_survives_the_replacement_of_its_edge_and_its_vertices() {
     let vertices = |is_edge: bool, revision| {
-        let service = Vertex::new("service")
+        let service = VertexSpec::new("service")
             .with_revision(revision)
             .with_retry(0, seconds(1));
         let service = if is_edge {
@@ -203,7 +208,7 @@ fn a_refresh_survives_the_replacement_of_its_edge_and_its_vertices() {
         } else {
             service
         };
-        [Vertex::new("file").with_revision(revision), service]
+        [VertexSpec::new("file").with_revision(revision), service]
     };
     let mut driver = Driver::new(1, vertices(true, 1));
     driver.end("file", Ok(Verdict::WouldChange));
@@ -220,7 +225,10 @@ fn a_refresh_survives_the_replacement_of_its_edge_and_its_vertices() {
 
 #[test]
 fn a_journal_that_fails_holds_up_what_depends_on_it_and_is_tried_again() {
-    let mut driver = Driver::new(1, [Vertex::new("a"), Vertex::new("b").refreshed_by("a")]);
+    let mut driver = Driver::new(
+        1,
+        [VertexSpec::new("a"), VertexSpec::new("b").refreshed_by("a")],
+    );
     driver.is_journal_broken = true;
     driver.end("a", Ok(Verdict::WouldChange));
     assert_eq!(
@@ -237,14 +245,14 @@ fn a_journal_that_fails_holds_up_what_depends_on_it_and_is_tried_again() {
 #[test]
 fn needs_become_edges_and_wrong_declarations_are_named() {
     let graph = Graph::new([
-        Vertex::new("b").needs("x").needs("y"),
-        Vertex::new("a").provides("x"),
+        VertexSpec::new("b").needs("x").needs("y"),
+        VertexSpec::new("a").provides("x"),
     ]);
     let graph = graph.unwrap();
     let names = graph.order().map(|it| graph.vertex(it).unwrap().name());
     assert_eq!(names.collect::<Vec<_>>(), ["a", "b"]);
-    let message = |vertices: [Vertex; 2]| Graph::new(vertices).unwrap_err().to_string();
-    let [a, b] = ["a", "b"].map(Vertex::new);
+    let message = |vertices: [VertexSpec; 2]| Graph::new(vertices).unwrap_err().to_string();
+    let [a, b] = ["a", "b"].map(VertexSpec::new);
     assert_eq!(
         message([a.clone(), b.clone().after("c")]),
         "vertex b: runs after c, which is not declared"
@@ -265,7 +273,7 @@ fn needs_become_edges_and_wrong_declarations_are_named() {
         "vertex b: semaphore s has the count 0"
     );
     assert_eq!(
-        message([a.clone().after("a"), Vertex::new("c")]),
+        message([a.clone().after("a"), VertexSpec::new("c")]),
         "cycle: a -> a; remove one of these edges"
     );
 }
@@ -275,7 +283,7 @@ fn a_vertex_costs_at_most_200_bytes_besides_its_own_with_ten_edges() {
     let count = 1_000;
     let mut builder = Graph::builder();
     let vertices: Vec<_> = (0..count)
-        .map(|at| builder.vertex(Vertex::new(&at.to_string())))
+        .map(|at| builder.vertex(VertexSpec::new(&at.to_string())))
         .collect();
     for at in 0..count {
         let children = &vertices[(at + 1).min(count)..(at + 11).min(count)];

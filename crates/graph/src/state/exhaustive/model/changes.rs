@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use trueup_reconcile::ErrorClass;
 
-use super::super::Edge;
 use super::super::world::{NAMES, verdict};
 use super::{Model, Phase};
 use crate::state::{Record, RunId, State, Verdict};
 
 impl Model {
     pub(in super::super) fn succeed(&mut self, at: usize, reverse: bool) -> (RunId, Verdict) {
-        let notified = self.edges().filter(|it| it.0 == at && it.2 == Edge::Notify);
-        let notified: Vec<_> = notified.map(|it| it.1).collect();
+        let mut notified: [bool; 4] = std::array::from_fn(|_| false);
+        self.notified(at).for_each(|it| notified[it] = true);
         let promise = &mut self.vertices[at];
         if let (true, Some(id)) = (reverse, promise.reversal.take()) {
             promise.leaving = false;
@@ -29,16 +28,19 @@ impl Model {
             return (id, Verdict::Changed);
         }
         let drifted = promise.drifted;
-        let told = std::array::from_fn(|it| notified.contains(&it));
         let run = promise.run.as_mut().unwrap();
         if !run.context.apply && drifted {
             run.phase = Phase::Between;
             return (run.id, Verdict::WouldChange);
         }
         let changed = run.context.apply && (drifted || run.context.refreshes > 0);
-        run.phase = Phase::Succeeded(changed, told);
+        run.phase = Phase::Succeeded(changed, notified);
+        let id = run.id;
         (promise.drifted, promise.failures, promise.halted) = (false, 0, false);
-        (promise.run.unwrap().id, verdict(changed))
+        if !promise.present {
+            self.notify_by_intent(at, changed);
+        }
+        (id, verdict(changed))
     }
 
     pub(in super::super) fn fail(
@@ -57,10 +59,10 @@ impl Model {
         }
         let run = promise.run.take().unwrap();
         if run.context.apply {
-            promise.untold.1 = true;
+            promise.unnotified.1 = true;
         }
         if effect {
-            promise.untold.0 |= promise.drifted || run.context.refreshes > 0;
+            promise.unnotified.0 |= promise.drifted || run.context.refreshes > 0;
             promise.drifted = false;
         }
         promise.failures += 1;
@@ -69,6 +71,9 @@ impl Model {
             promise.failures = 1;
         }
         promise.due |= promise.present;
+        if !promise.present {
+            self.notify_by_intent(at, false);
+        }
         run.id
     }
 
@@ -93,14 +98,27 @@ impl Model {
         if let Some(run) = &mut self.vertices[at].run
             && let Phase::Succeeded(changed, notified) = run.phase
         {
-            // Nobody waits for its record any more. A kill before it is written loses it.
+            // No vertex waits for its record any more.
             run.phase = Phase::Succeeded(false, [false; 4]);
-            self.vertices[at].unsafely_told = notified;
-            self.tell(at, changed, notified);
+            self.notify(at, changed, notified);
         }
         let promise = &mut self.vertices[at];
         (promise.present, promise.due, promise.leaving) = (false, false, true);
         (promise.halted, promise.reversal_halted) = (false, false);
+        if promise.run.is_none() {
+            self.notify_by_intent(at, false);
+        }
+    }
+
+    /// Counts the refreshes of a vertex that has left.
+    fn notify_by_intent(&mut self, at: usize, changed: bool) {
+        let is_notified = changed || self.vertices[at].unnotified.1;
+        let targets = self.vertices[at].targets;
+        let targets = std::array::from_fn(|it| targets[it] && self.vertices[it].present);
+        self.notify(at, changed, targets);
+        for it in (0..4).filter(|&it| is_notified && targets[it]) {
+            self.touch(it);
+        }
     }
 
     pub(in super::super) fn add(&mut self, at: usize) {
@@ -110,7 +128,7 @@ impl Model {
         promise.leaving = promise.reversal.is_some();
         // It may be gone, with its refreshes, or not yet.
         promise.owed.0 = 0;
-        promise.untold.0 = false;
+        promise.unnotified.0 = false;
         self.drift(at);
     }
 
@@ -124,16 +142,20 @@ impl Model {
                 continue;
             }
             self.vertices[at].run = None;
-            self.vertices[at].unsafely_told = [false; 4];
             let Phase::Succeeded(changed, notified) = run.phase else {
                 // It was given up.
                 let promise = &mut self.vertices[at];
                 promise.due = promise.present;
+                if !promise.present {
+                    self.notify_by_intent(at, false);
+                }
                 continue;
             };
             let owed = &mut self.vertices[at].owed;
             *owed = (owed.0.saturating_sub(run.owed.0), owed.1 - run.owed.1);
-            self.tell(at, changed, notified);
+            if self.vertices[at].present {
+                self.notify(at, changed, notified);
+            }
             let children: Vec<_> = self.edges().filter(|it| it.0 == at).collect();
             for (_, child, _) in children {
                 let promise = &mut self.vertices[child];
@@ -144,43 +166,51 @@ impl Model {
         }
     }
 
-    /// Counts the refreshes that follow from a success.
-    fn tell(&mut self, at: usize, changed: bool, notified: [bool; 4]) {
-        let untold = std::mem::take(&mut self.vertices[at].untold);
-        let told = changed || untold.0;
+    /// Counts the refreshes that follow from a success, or from an intent.
+    fn notify(&mut self, at: usize, changed: bool, notified: [bool; 4]) {
+        self.vertices[at].targets = [false; 4];
+        let unnotified = std::mem::take(&mut self.vertices[at].unnotified);
+        let is_due = changed || unnotified.0;
         for child in (0..4).filter(|&it| notified[it]) {
             let owed = &mut self.vertices[child].owed;
             *owed = (
-                owed.0 + u32::from(told),
-                owed.1 + u32::from(told || untold.1),
+                owed.0 + u32::from(is_due),
+                owed.1 + u32::from(is_due || unnotified.1),
             );
         }
     }
 
     pub(in super::super) fn kill(&mut self, effects: bool, journal: &BTreeMap<Arc<str>, Record>) {
-        for told in self.vertices.map(|it| it.unsafely_told) {
-            for at in (0..4).filter(|&it| told[it]) {
-                self.vertices[at].owed.0 = 0;
-            }
-        }
-        for (at, promise) in self.vertices.iter_mut().enumerate() {
-            promise.unsafely_told = [false; 4];
+        for at in 0..4 {
+            let promise = &mut self.vertices[at];
             if let Some(run) = promise.run.take() {
                 let is_acting = run.phase == Phase::Running && run.context.apply;
                 let acts = promise.drifted || run.context.refreshes > 0;
                 match run.phase {
-                    Phase::Succeeded(changed, _) => promise.untold.0 |= changed,
+                    Phase::Succeeded(changed, _) => promise.unnotified.0 |= changed,
                     _ if is_acting && effects && acts => {
-                        promise.untold.0 = true;
+                        promise.unnotified.0 = true;
                         promise.drifted = false;
                     }
                     _ => {}
                 }
             }
-            promise.untold.1 |= journal.get(NAMES[at]).is_some_and(|it| it.intent);
             (promise.reversal, promise.leaving) = (None, false);
             (promise.failures, promise.halted) = (0, false);
             promise.due = promise.present;
+            // All that the intent names are notified.
+            let is_changed = std::mem::take(&mut promise.unnotified).0;
+            let targets = std::mem::take(&mut promise.targets);
+            for (it, name) in NAMES.iter().enumerate() {
+                let record = journal.get(NAMES[at]);
+                let is_named =
+                    record.is_some_and(|record| record.intent.iter().any(|it| **it == **name));
+                let owed = &mut self.vertices[it].owed;
+                *owed = (
+                    owed.0 + u32::from(is_changed && targets[it]),
+                    owed.1 + u32::from(is_named || is_changed && targets[it]),
+                );
+            }
         }
     }
 }

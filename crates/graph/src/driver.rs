@@ -1,0 +1,332 @@
+//! The driver: threads that do what the state machine asks for.
+//!
+//! All decisions are those of [`State`], under one lock. No vertex is called and nothing is written
+//! under that lock.
+
+mod cell;
+mod replacing;
+mod snapshot;
+mod watcher;
+mod worker;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::Ledger;
+
+use self::cell::Cell;
+pub use self::snapshot::Snapshot;
+use self::watcher::Watcher;
+use self::worker::Job;
+use crate::error::ErrorKind;
+use crate::sync::{Condvar, Mutex, MutexGuard, after, lock, now, wait_until};
+use crate::{Config, Error, Explanation, RunId, State, Vertex, VertexId, VertexSpec};
+
+/// A running graph.
+///
+/// Its threads are one for each worker and one more, one that waits for the descriptors of watches,
+/// and those that vertices are [declared](VertexSpec::with_thread) to run on. Dropping it stops it
+/// without waiting; [`stop`](Self::stop) waits. It can be used from any thread.
+pub struct Driver {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    core: Mutex<Core>,
+    /// Wakes a worker.
+    work: Condvar,
+    /// Wakes the threads that vertices are declared to run on.
+    named_work: Condvar,
+    /// Wakes callers that wait for something of the core.
+    changed: Condvar,
+    ledger: Mutex<Box<dyn Ledger + Send>>,
+    watcher: Watcher,
+    is_interrupted: Arc<AtomicBool>,
+}
+
+/// What is under the lock.
+struct Core {
+    state: State,
+    /// By the numbers of the state's graph.
+    cells: Vec<Arc<Cell>>,
+    /// The runs that a thread executes or is about to, each with its deadline.
+    running: BTreeMap<RunId, (Arc<str>, Option<Instant>)>,
+    /// How many jobs are executed, or wait for their named thread.
+    executing: usize,
+    /// By the name of the thread.
+    named: BTreeMap<Arc<str>, VecDeque<Job>>,
+    /// Workers that sleep.
+    sleeping: usize,
+    /// Callers that wait.
+    waiting: usize,
+    threads: usize,
+    is_stopping: bool,
+    /// Why records could not be written last.
+    ledger_failure: Option<String>,
+}
+
+impl Driver {
+    /// Builds the graph and starts it. The `ledger` keeps the refreshes that are pending, and is
+    /// used for nothing else: a `JournalLedger` of its own name keeps them through a crash.
+    ///
+    /// # Errors
+    ///
+    /// The graph cannot be built, the ledger cannot be read, or a thread cannot be started.
+    pub fn start(
+        config: Config,
+        vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
+        ledger: Box<dyn Ledger + Send>,
+    ) -> Result<Driver, Error> {
+        let (graph, vertices) = replacing::build(vertices)?;
+        let names = replacing::threads(&graph);
+        let records = crate::records::read(&*ledger)?;
+        let cells = vertices.into_iter().zip(0..);
+        let cells = cells.map(|(vertex, at)| Arc::new(Cell::new(vertex, at)));
+        let core = Core {
+            cells: cells.collect(),
+            state: State::new(config, graph, records, now()),
+            running: BTreeMap::new(),
+            executing: 0,
+            named: BTreeMap::new(),
+            sleeping: 0,
+            waiting: 0,
+            threads: 0,
+            is_stopping: false,
+            ledger_failure: None,
+        };
+        let driver = Driver {
+            shared: Arc::new(Shared {
+                core: Mutex::new(core),
+                work: Condvar::new(),
+                named_work: Condvar::new(),
+                changed: Condvar::new(),
+                ledger: Mutex::new(ledger),
+                watcher: Watcher::new()?,
+                is_interrupted: Arc::default(),
+            }),
+        };
+        watcher::start(&driver.shared)?;
+        // One more than there are runs, to write records.
+        for number in 0..=config.workers.get() {
+            worker::start(&driver.shared, number)?;
+        }
+        driver.start_named(names)?;
+        Ok(driver)
+    }
+
+    /// Runs a vertex, and what comes after it, because something may have changed.
+    ///
+    /// # Errors
+    ///
+    /// The graph has no vertex of that name.
+    pub fn event(&self, name: &str) -> Result<(), Error> {
+        let mut core = lock(&self.shared.core);
+        let vertex = find(&core, name)?;
+        core.state.handle_event(now(), vertex);
+        self.shared.wake(&core);
+        Ok(())
+    }
+
+    /// Pauses, and returns once no vertex runs and nothing is written. Runs are interrupted, as
+    /// [`should_continue`](crate::RunContext::should_continue) tells them. What came meanwhile runs
+    /// after [`resume`](Self::resume).
+    ///
+    /// # Errors
+    ///
+    /// Something still runs or is still being written after the time `within`. Nothing new begins
+    /// all the same.
+    pub fn pause(&self, within: Duration) -> Result<(), Error> {
+        let mut core = lock(&self.shared.core);
+        self.shared.is_interrupted.store(true, Ordering::SeqCst);
+        core.state.handle_pause(now());
+        self.shared.wake(&core);
+        let (core, is_done) = self.wait(core, within, |core| core.state.is_quiesced());
+        match is_done {
+            true => Ok(()),
+            false => Err(timed_out(&core, "not paused")),
+        }
+    }
+
+    /// Ends a pause.
+    pub fn resume(&self) {
+        let mut core = lock(&self.shared.core);
+        if !core.is_stopping {
+            self.shared.is_interrupted.store(false, Ordering::SeqCst);
+            core.state.handle_resume();
+            self.shared.wake(&core);
+        }
+    }
+
+    /// Stops: interrupts the runs, writes the records of those that have ended, and returns once all
+    /// threads have ended.
+    ///
+    /// # Errors
+    ///
+    /// A vertex still runs after the time `within`. Its thread ends once the vertex returns.
+    pub fn stop(&self, within: Duration) -> Result<(), Error> {
+        self.shared.begin_stop();
+        let core = lock(&self.shared.core);
+        let (core, is_done) = self.wait(core, within, |core| core.threads == 0);
+        match is_done {
+            true => Ok(()),
+            false => Err(timed_out(&core, "not stopped")),
+        }
+    }
+
+    /// Waits until the graph is converged: no vertex was dirty or ran for the
+    /// [quiet time](Config::with_quiet).
+    ///
+    /// # Errors
+    ///
+    /// It is not after the time `within`; the error names vertices and says why.
+    pub fn wait_converged(&self, within: Duration) -> Result<(), Error> {
+        let core = lock(&self.shared.core);
+        let (core, is_done) = self.wait(core, within, |core| core.state.is_converged(now()));
+        match is_done {
+            true => Ok(()),
+            false => Err(timed_out(&core, "not converged")),
+        }
+    }
+
+    /// True if the graph is converged.
+    pub fn is_converged(&self) -> bool {
+        lock(&self.shared.core).state.is_converged(now())
+    }
+
+    /// True if all of these vertices are converged: a part of the graph.
+    ///
+    /// # Errors
+    ///
+    /// The graph has no vertex of a name.
+    pub fn are_converged(&self, names: &[&str]) -> Result<bool, Error> {
+        let core = lock(&self.shared.core);
+        for name in names {
+            let vertex = find(&core, name)?;
+            if !core.state.is_vertex_converged(now(), vertex) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns the vertices whose run has not ended within its
+    /// [timeout](VertexSpec::with_timeout).
+    pub fn overdue(&self) -> Vec<String> {
+        let core = lock(&self.shared.core);
+        let is_over = |at: &Option<Instant>| at.is_some_and(|at| at <= now());
+        let runs = core.running.values().filter(|(_, at)| is_over(at));
+        runs.map(|(name, _)| name.to_string()).collect()
+    }
+
+    /// Explains a vertex: why it is dirty, what it waits for, what it did last.
+    ///
+    /// # Errors
+    ///
+    /// The graph has no vertex of that name.
+    pub fn explain(&self, name: &str) -> Result<Explanation, Error> {
+        let core = lock(&self.shared.core);
+        let vertex = find(&core, name)?;
+        core.explain(vertex).ok_or_else(|| unknown(name))
+    }
+
+    /// Returns all vertices, explained, and the edges between them.
+    pub fn snapshot(&self) -> Snapshot {
+        lock(&self.shared.core).snapshot()
+    }
+
+    /// Waits for a condition, or until the time is over. Returns whether the condition holds.
+    fn wait<'a>(
+        &self,
+        mut core: MutexGuard<'a, Core>,
+        within: Duration,
+        mut is_done: impl FnMut(&Core) -> bool,
+    ) -> (MutexGuard<'a, Core>, bool)
+    where
+        Self: 'a,
+    {
+        let end = after(now(), within);
+        while !is_done(&core) {
+            if now() >= end {
+                return (core, false);
+            }
+            let next = core.state.converges_at().filter(|at| *at > now());
+            core.waiting += 1;
+            // The lock is that of the same driver.
+            core = wait_until(
+                &self.shared.changed,
+                core,
+                Some(next.map_or(end, |at| at.min(end))),
+            );
+            core.waiting -= 1;
+        }
+        (core, true)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.shared.begin_stop();
+    }
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Has workers and callers look at what has changed.
+    fn wake(&self, core: &Core) {
+        if core.sleeping > 0 {
+            self.work.notify_one();
+        }
+        if core.waiting > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    fn begin_stop(&self) {
+        let mut core = lock(&self.core);
+        core.is_stopping = true;
+        self.is_interrupted.store(true, Ordering::SeqCst);
+        core.state.handle_pause(now());
+        self.work.notify_all();
+        self.named_work.notify_all();
+        self.changed.notify_all();
+        drop(core);
+        self.watcher.wake();
+    }
+}
+
+fn find(core: &Core, name: &str) -> Result<VertexId, Error> {
+    core.state.graph().find(name).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> Error {
+    let message = format!("vertex {name}: the graph has none of that name");
+    Error::new(ErrorKind::UnknownVertex, message)
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Stopped, "the driver has been stopped".to_owned())
+}
+
+/// Returns an error that names the first vertices that are waited for.
+fn timed_out(core: &Core, what: &str) -> Error {
+    const NAMED: usize = 3;
+    let vertices = 0..core.state.graph().len() as u32;
+    let open = vertices.filter_map(|at| core.explain(VertexId(at)));
+    let open: Vec<_> = open
+        .filter(|it| it.running || it.cause.is_some())
+        .map(|it| it.to_string())
+        .take(NAMED)
+        .collect();
+    let mut message = format!("{what} in time: {}", open.join("; "));
+    if let Some(failure) = &core.ledger_failure {
+        message.push_str(&format!("; records are not written: {failure}"));
+    }
+    Error::new(ErrorKind::TimedOut, message)
+}

@@ -1,0 +1,97 @@
+//! The replacement of the graph of a driver.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::cell::Cell;
+use super::{Driver, stopped, worker};
+use crate::panics::discard;
+use crate::sync::{lock, now};
+use crate::{Error, Graph, Vertex, VertexId, VertexSpec};
+
+/// Builds a graph of declared vertices. The vertices have the numbers of their places.
+pub(super) fn build(
+    vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
+) -> Result<(Graph, Vec<Box<dyn Vertex>>), Error> {
+    let (specs, vertices): (Vec<_>, Vec<_>) = vertices.into_iter().unzip();
+    Ok((Graph::new(specs)?, vertices))
+}
+
+/// Returns the threads that vertices are declared to run on.
+pub(super) fn threads(graph: &Graph) -> BTreeSet<Arc<str>> {
+    let vertices = graph.vertices.iter();
+    vertices.filter_map(|it| it.thread.clone()).collect()
+}
+
+impl Driver {
+    /// Replaces the graph while it runs, as [`State::replace`](crate::State::replace) says. A vertex
+    /// of equal name and declaration goes on, and the new one for it is dropped: change the
+    /// [revision](VertexSpec::with_revision) with what the vertex is to do.
+    ///
+    /// # Errors
+    ///
+    /// The graph cannot be built, or a thread cannot be started. The old graph goes on.
+    pub fn replace(
+        &self,
+        vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
+    ) -> Result<(), Error> {
+        let (graph, vertices) = build(vertices)?;
+        self.start_named(threads(&graph))?;
+        let mut core = lock(&self.shared.core);
+        if core.is_stopping {
+            return Err(stopped());
+        }
+        let replaced = core.state.replace(now(), graph)?;
+        let own = core.state.graph().own;
+        let mut cells: Vec<Option<Arc<Cell>>> = vec![None; core.state.graph().len()];
+        for (from, to) in &replaced.moved {
+            let is_kept = replaced.kept.binary_search(to).is_ok();
+            if is_kept || to.0 as usize >= own {
+                cells[to.0 as usize] = Some(Arc::clone(&core.cells[from.0 as usize]));
+            }
+        }
+        let old = std::mem::take(&mut core.cells);
+        old.iter().for_each(|cell| cell.place.set(None));
+        // Vertices are dropped without the lock.
+        let mut unused = Vec::new();
+        for (vertex, at) in vertices.into_iter().zip(0u32..) {
+            match &mut cells[at as usize] {
+                Some(_) => unused.push(vertex),
+                empty => *empty = Some(Arc::new(Cell::new(vertex, at))),
+            }
+        }
+        // Each vertex is there: it is new, or moved.
+        core.cells = cells.into_iter().flatten().collect();
+        for (at, cell) in core.cells.iter().enumerate() {
+            let is_left = core.state.graph().is_reversal(VertexId(at as u32));
+            cell.place.set(Some(at as u32));
+            cell.is_watching.fetch_and(!is_left, Ordering::SeqCst);
+        }
+        let gone = old.iter().filter(|it| it.place.vertex().is_none());
+        gone.for_each(|it| it.is_watching.store(false, Ordering::SeqCst));
+        self.shared.wake(&core);
+        drop(core);
+        self.shared.watcher.wake();
+        unused.into_iter().for_each(discard);
+        old.into_iter().for_each(discard);
+        Ok(())
+    }
+
+    /// Starts those threads that do not run yet.
+    pub(super) fn start_named(&self, names: BTreeSet<Arc<str>>) -> Result<(), Error> {
+        for name in names {
+            let mut core = lock(&self.shared.core);
+            if core.named.contains_key(&name) {
+                continue;
+            }
+            core.named.insert(name.clone(), Default::default());
+            drop(core);
+            if let Err(error) = worker::start_named(&self.shared, &name) {
+                lock(&self.shared.core).named.remove(&name);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! A running graph as data, as text, and as a picture.
+
+use std::fmt;
+
+use super::Core;
+use crate::sync::{lock, now};
+use crate::{Explanation, Verdict, VertexId};
+
+/// A graph at one moment. Its text has a line for each vertex, parents before children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The vertices, parents before children.
+    pub vertices: Vec<Explanation>,
+    /// The edges: places of parent and child in `vertices`, and true if the child is notified.
+    pub edges: Vec<(usize, usize, bool)>,
+}
+
+impl Snapshot {
+    /// Returns the graph in the language of Graphviz: notifying edges are dashed; red has failed,
+    /// yellow runs or waits, green is in place.
+    pub fn to_dot(&self) -> String {
+        let mut dot = "digraph {\n  rankdir=LR; node [shape=box, style=filled];\n".to_owned();
+        for (at, vertex) in self.vertices.iter().enumerate() {
+            let color = match (vertex.last, vertex.cause.is_some() || vertex.running) {
+                (Some(Err(_)), _) => "salmon",
+                (_, true) => "khaki",
+                (Some(Ok(Verdict::WouldChange)), _) => "lightblue",
+                _ => "palegreen",
+            };
+            let (name, tip) = (quoted(&vertex.name), quoted(&vertex.to_string()));
+            dot += &format!("  {at} [label={name}, tooltip={tip}, fillcolor={color}];\n");
+        }
+        for (parent, child, is_notified) in &self.edges {
+            let style = if *is_notified { " [style=dashed]" } else { "" };
+            dot += &format!("  {parent} -> {child}{style};\n");
+        }
+        dot + "}\n"
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.vertices.iter().try_for_each(|it| writeln!(f, "{it}"))
+    }
+}
+
+impl Core {
+    /// Explains a vertex, with the message of its failure.
+    pub(super) fn explain(&self, vertex: VertexId) -> Option<Explanation> {
+        let mut explained = self.state.explain(now(), vertex)?;
+        let failure = lock(&self.cells.get(vertex.0 as usize)?.failure).clone();
+        explained.message = failure.map(|it| it.message().to_owned());
+        Some(explained)
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let graph = self.state.graph();
+        let order: Vec<VertexId> = graph.order().collect();
+        let mut places = vec![0; graph.len()];
+        for (place, vertex) in order.iter().enumerate() {
+            places[vertex.0 as usize] = place;
+        }
+        let edges = order.iter().flat_map(|parent| {
+            let children = graph.children(*parent);
+            children.map(move |(child, is_notified)| (*parent, child, is_notified))
+        });
+        let place = |vertex: VertexId| places[vertex.0 as usize];
+        Snapshot {
+            vertices: order.iter().filter_map(|it| self.explain(*it)).collect(),
+            edges: edges
+                .map(|(parent, child, is_notified)| (place(parent), place(child), is_notified))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The threads that call vertices and write records.
+
+use std::sync::Arc;
+
+use trueup_reconcile::Hints;
+
+use super::cell::{Cell, Place};
+use super::{Core, Shared};
+use crate::error::ErrorKind;
+use crate::panics::catch;
+use crate::sync::{Builder, MutexGuard, lock, now, wait_until};
+use crate::{Action, Context, Error, Failure, Record, RunContext, RunId, Verdict, Watch};
+
+/// What a thread has to do.
+pub(super) enum Job {
+    Watch(Arc<Cell>),
+    Run(RunId, Arc<Cell>, Context, RunContext),
+    Write(Vec<(Arc<str>, Record)>),
+}
+
+/// Starts a worker.
+pub(super) fn start(shared: &Arc<Shared>, number: usize) -> Result<(), Error> {
+    spawn(shared, &format!("graph-{number}"), run)
+}
+
+/// Starts a thread that vertices are declared to run on.
+pub(super) fn start_named(shared: &Arc<Shared>, name: &Arc<str>) -> Result<(), Error> {
+    let thread = Arc::clone(name);
+    spawn(shared, name, move |shared| run_named(shared, &thread))
+}
+
+fn spawn(
+    shared: &Arc<Shared>,
+    name: &str,
+    run: impl FnOnce(&Arc<Shared>) + Send + 'static,
+) -> Result<(), Error> {
+    lock(&shared.core).threads += 1;
+    let own = Arc::clone(shared);
+    let spawned = Builder::new().name(name.to_owned()).spawn(move || {
+        run(&own);
+        lock(&own.core).threads -= 1;
+        own.changed.notify_all();
+    });
+    spawned.map(drop).map_err(|error| {
+        lock(&shared.core).threads -= 1;
+        Error::new(
+            ErrorKind::Os,
+            format!("cannot start thread {name}: {error}"),
+        )
+    })
+}
+
+fn run(shared: &Arc<Shared>) {
+    let mut core = lock(&shared.core);
+    loop {
+        if let Some(job) = core.next_job(shared) {
+            core = execute(shared, core, job);
+        } else if core.is_stopping && core.executing == 0 {
+            break;
+        } else {
+            let until = core.state.poll_timeout();
+            core.sleeping += 1;
+            core = wait_until(&shared.work, core, until);
+            core.sleeping -= 1;
+        }
+    }
+    shared.work.notify_all();
+    shared.named_work.notify_all();
+}
+
+fn run_named(shared: &Arc<Shared>, name: &str) {
+    let mut core = lock(&shared.core);
+    loop {
+        if let Some(job) = core.named.get_mut(name).and_then(|jobs| jobs.pop_front()) {
+            core = execute(shared, core, job);
+        } else if core.is_stopping && core.executing == 0 {
+            break;
+        } else {
+            core = wait_until(&shared.named_work, core, None);
+        }
+    }
+}
+
+fn execute<'a>(
+    shared: &'a Arc<Shared>,
+    core: MutexGuard<'a, Core>,
+    job: Job,
+) -> MutexGuard<'a, Core> {
+    // Another one looks whether there is more to do.
+    shared.wake(&core);
+    drop(core);
+    let mut core = match job {
+        Job::Watch(cell) => watch(shared, &cell),
+        Job::Run(run, cell, context, run_context) => {
+            call(shared, run, &cell, context, &run_context)
+        }
+        Job::Write(records) => write(shared, &records),
+    };
+    core.executing -= 1;
+    shared.wake(&core);
+    if core.is_stopping {
+        shared.work.notify_all();
+        shared.named_work.notify_all();
+    }
+    core
+}
+
+impl Core {
+    /// Returns the next job for a worker. Those of named threads go to these.
+    fn next_job(&mut self, shared: &Shared) -> Option<Job> {
+        loop {
+            let action = self.state.poll_action(now())?;
+            let (vertex, job) = match action {
+                Action::Persist { records } => {
+                    self.executing += 1;
+                    return Some(Job::Write(records));
+                }
+                Action::Watch { .. } if self.is_stopping => continue,
+                Action::Watch { vertex } => {
+                    let cell = Arc::clone(&self.cells[vertex.0 as usize]);
+                    (vertex, Job::Watch(cell))
+                }
+                Action::Run {
+                    run,
+                    vertex,
+                    context,
+                } => {
+                    let cell = Arc::clone(&self.cells[vertex.0 as usize]);
+                    let declared = &self.state.graph().vertices[vertex.0 as usize];
+                    let deadline = declared.timeout.and_then(|it| now().checked_add(it));
+                    self.running.insert(run, (declared.name.clone(), deadline));
+                    let run_context = RunContext {
+                        refreshes: context.refreshes,
+                        deadline,
+                        is_interrupted: Arc::clone(&shared.is_interrupted),
+                    };
+                    (vertex, Job::Run(run, cell, context, run_context))
+                }
+            };
+            self.executing += 1;
+            let thread = &self.state.graph().vertices[vertex.0 as usize].thread;
+            match thread.as_ref().and_then(|it| self.named.get_mut(it)) {
+                Some(jobs) => {
+                    jobs.push_back(job);
+                    shared.named_work.notify_all();
+                }
+                None => return Some(job),
+            }
+        }
+    }
+}
+
+fn call<'a>(
+    shared: &'a Shared,
+    run: RunId,
+    cell: &Cell,
+    context: Context,
+    run_context: &RunContext,
+) -> MutexGuard<'a, Core> {
+    let result = {
+        let mut vertex = lock(&cell.vertex);
+        catch(|| match (context.reverse, context.apply) {
+            (true, true) => vertex.reverse(run_context),
+            (true, false) => Ok(Verdict::InPlace),
+            (false, apply) => vertex.check_apply(run_context, apply),
+        })
+    };
+    let class = result.as_ref().map(|it| *it).map_err(Failure::class);
+    *lock(&cell.failure) = result.err();
+    let mut core = lock(&shared.core);
+    core.running.remove(&run);
+    match class {
+        Err(_) if run_context.is_interrupted() => core.state.handle_interrupted(now(), run),
+        _ => core.state.handle_done(now(), run, class),
+    }
+    core
+}
+
+fn write<'a>(shared: &'a Shared, records: &[(Arc<str>, Record)]) -> MutexGuard<'a, Core> {
+    let failure = {
+        let mut ledger = lock(&shared.ledger);
+        let written = catch(|| Ok(crate::records::write(&mut **ledger, records)));
+        match written {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(panic) => Some(panic.to_string()),
+        }
+    };
+    let mut core = lock(&shared.core);
+    core.state.handle_persisted(now(), failure.is_none());
+    core.ledger_failure = failure;
+    core
+}
+
+fn watch<'a>(shared: &'a Arc<Shared>, cell: &Arc<Cell>) -> MutexGuard<'a, Core> {
+    let weak = Arc::downgrade(shared);
+    let place = cell.place.clone();
+    let hints = Hints::new(move || {
+        if let Some(shared) = weak.upgrade() {
+            shared.hint(&place);
+        }
+    });
+    let result = {
+        let mut vertex = lock(&cell.vertex);
+        catch(|| vertex.watch(hints))
+    };
+    let failure = match result {
+        Ok(Watch::Active(subscription)) => {
+            shared.watcher.add(cell, subscription);
+            None
+        }
+        Ok(Watch::Unsupported) => None,
+        Err(failure) => Some(failure),
+    };
+    let mut core = lock(&shared.core);
+    match failure {
+        Some(failure) => core.unwatched(cell, failure),
+        None => {
+            if let Some(vertex) = cell.place.vertex() {
+                core.state.handle_ready(now(), vertex);
+            }
+        }
+    }
+    core
+}
+
+impl Core {
+    /// Takes note that a vertex is not watched, or no longer.
+    pub(super) fn unwatched(&mut self, cell: &Cell, failure: Failure) {
+        *lock(&cell.failure) = Some(failure);
+        if let Some(vertex) = cell.place.vertex() {
+            let delay = self.state.graph().vertices[vertex.0 as usize].delay;
+            self.state.handle_unwatched(now(), vertex, delay);
+        }
+    }
+}
+
+impl Shared {
+    /// Takes a hint of a vertex.
+    pub(super) fn hint(&self, place: &Place) {
+        let mut core = lock(&self.core);
+        if let Some(vertex) = place.vertex() {
+            core.state.handle_event(now(), vertex);
+            self.wake(&core);
+        }
+    }
+}

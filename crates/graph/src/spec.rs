@@ -1,0 +1,177 @@
+//! What is declared of a vertex.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The declaration of a [`Vertex`](crate::Vertex): its name, its settings, and what it runs after.
+///
+/// When a graph is replaced, a vertex of the same name and settings goes on undisturbed. Edges are
+/// no settings: to run a vertex again, change its [revision](Self::with_revision).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VertexSpec {
+    pub(crate) name: Arc<str>,
+    pub(crate) revision: u64,
+    pub(crate) watched: bool,
+    pub(crate) poll: Option<Duration>,
+    pub(crate) noop: bool,
+    pub(crate) retries: u32,
+    pub(crate) delay: Duration,
+    /// A run in so much time, and so many at once.
+    pub(crate) rate: Option<(Duration, u32)>,
+    pub(crate) semaphores: Vec<(Arc<str>, u32)>,
+    pub(crate) timeout: Option<Duration>,
+    /// The thread that it runs on.
+    pub(crate) thread: Option<Arc<str>>,
+    /// What is turned into edges, and empty in a graph.
+    pub(crate) links: Links,
+}
+
+/// The names from which edges are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Links {
+    /// Vertices, each with true if it notifies.
+    pub(crate) after: Vec<(String, bool)>,
+    pub(crate) needs: Vec<String>,
+    pub(crate) provides: Vec<String>,
+}
+
+impl VertexSpec {
+    /// Returns a vertex that is watched, tries 3 times again with 1 s between, and has no limits.
+    pub fn new(name: &str) -> Self {
+        VertexSpec {
+            name: name.into(),
+            revision: 0,
+            watched: true,
+            poll: None,
+            noop: false,
+            retries: 3,
+            delay: Duration::from_secs(1),
+            rate: None,
+            semaphores: Vec::new(),
+            timeout: None,
+            thread: None,
+            links: Links::default(),
+        }
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sets the revision of what is declared: any number that changes with it, such as a hash; 0 by
+    /// default.
+    #[must_use]
+    pub fn with_revision(self, revision: u64) -> Self {
+        VertexSpec { revision, ..self }
+    }
+
+    /// Sets that no watch is waited for before the first run. The vertex runs when its parents do,
+    /// and on [`handle_event`](crate::State::handle_event).
+    #[must_use]
+    pub fn unwatched(self) -> Self {
+        VertexSpec {
+            watched: false,
+            ..self
+        }
+    }
+
+    /// Sets that the vertex runs again so long after each run, in place of a watch.
+    #[must_use]
+    pub fn with_poll(self, interval: Duration) -> Self {
+        VertexSpec {
+            watched: false,
+            poll: Some(interval),
+            ..self
+        }
+    }
+
+    /// Sets that the vertex changes nothing. It only reports what it would change, notifies no
+    /// other vertex, and keeps a pending refresh.
+    #[must_use]
+    pub fn with_noop(self) -> Self {
+        VertexSpec { noop: true, ..self }
+    }
+
+    /// Sets how often a failed run is repeated, and the time between. `u32::MAX`: without end.
+    /// Errors of a permanent class are not repeated.
+    #[must_use]
+    pub fn with_retry(self, retries: u32, delay: Duration) -> Self {
+        VertexSpec {
+            retries,
+            delay,
+            ..self
+        }
+    }
+
+    /// Sets that in the long run there is one run in each time `every`, and that `burst` of them
+    /// (at least 1) may follow each other at once. Unused runs beyond the burst are lost, and no
+    /// run is owed.
+    #[must_use]
+    pub fn with_rate(self, every: Duration, burst: u32) -> Self {
+        VertexSpec {
+            rate: Some((every, burst.max(1))),
+            ..self
+        }
+    }
+
+    /// Adds a semaphore: at most `count` vertices that name `id` run at a time. A repeated one
+    /// counts once.
+    #[must_use]
+    pub fn with_semaphore(mut self, id: &str, count: u32) -> Self {
+        self.semaphores.push((id.into(), count));
+        self
+    }
+
+    /// Sets for how long a run is to take. Then its
+    /// [`should_continue`](crate::RunContext::should_continue) turns false, and
+    /// [`Driver::overdue`](crate::Driver::overdue) names the vertex until the run ends: a thread
+    /// cannot be interrupted.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        VertexSpec {
+            timeout: Some(timeout),
+            ..self
+        }
+    }
+
+    /// Sets that the driver calls the vertex on a thread of that name alone. Vertices of one thread
+    /// run one after the other: the semaphore `thread:NAME` of count 1 is added.
+    #[must_use]
+    pub fn with_thread(self, name: &str) -> Self {
+        let vertex = self.with_semaphore(&format!("thread:{name}"), 1);
+        VertexSpec {
+            thread: Some(name.into()),
+            ..vertex
+        }
+    }
+
+    /// Adds a parent by name: the vertex runs after it.
+    #[must_use]
+    pub fn after(mut self, parent: &str) -> Self {
+        self.links.after.push((parent.to_owned(), false));
+        self
+    }
+
+    /// Adds a parent by name whose changes are refreshes of the vertex.
+    #[must_use]
+    pub fn refreshed_by(mut self, parent: &str) -> Self {
+        self.links.after.push((parent.to_owned(), true));
+        self
+    }
+
+    /// Adds something that the vertex needs: it runs after all vertices that provide it. Nothing
+    /// has to.
+    #[must_use]
+    pub fn needs(mut self, what: &str) -> Self {
+        self.links.needs.push(what.to_owned());
+        self
+    }
+
+    /// Adds something that the vertex provides.
+    #[must_use]
+    pub fn provides(mut self, what: &str) -> Self {
+        self.links.provides.push(what.to_owned());
+        self
+    }
+}

@@ -1,0 +1,9 @@
+//! The driver on real threads, with the journal.
+#![allow(clippy::unwrap_used)]
+
+mod crashes;
+mod driver;
+mod faults;
+mod source;
+mod storm;
+mod support;
