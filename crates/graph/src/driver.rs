@@ -41,7 +41,8 @@ struct Shared {
     named_work: Condvar,
     /// Wakes callers that wait for something of the core.
     changed: Condvar,
-    ledger: Mutex<Box<dyn Ledger + Send>>,
+    /// `None` once the driver has stopped.
+    ledger: Mutex<Option<Box<dyn Ledger + Send>>>,
     watcher: Watcher,
     is_interrupted: Arc<AtomicBool>,
 }
@@ -102,17 +103,17 @@ impl Driver {
                 work: Condvar::new(),
                 named_work: Condvar::new(),
                 changed: Condvar::new(),
-                ledger: Mutex::new(ledger),
+                ledger: Mutex::new(Some(ledger)),
                 watcher: Watcher::new()?,
                 is_interrupted: Arc::default(),
             }),
         };
         watcher::start(&driver.shared)?;
+        driver.start_named(names)?;
         // One more than there are runs, to write records.
         for number in 0..=config.workers.get() {
             worker::start(&driver.shared, number)?;
         }
-        driver.start_named(names)?;
         Ok(driver)
     }
 
@@ -160,7 +161,7 @@ impl Driver {
     }
 
     /// Stops: interrupts the runs, writes the records of those that have ended, and returns once all
-    /// threads have ended.
+    /// threads have ended. The ledger is dropped then.
     ///
     /// # Errors
     ///
@@ -170,7 +171,11 @@ impl Driver {
         let core = lock(&self.shared.core);
         let (core, is_done) = self.wait(core, within, |core| core.threads == 0);
         match is_done {
-            true => Ok(()),
+            true => {
+                drop(core);
+                crate::panics::discard(lock(&self.shared.ledger).take());
+                Ok(())
+            }
             false => Err(timed_out(&core, "not stopped")),
         }
     }

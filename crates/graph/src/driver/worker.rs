@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trueup_reconcile::Hints;
+use trueup_reconcile::{Hints, LedgerError};
 
 use super::cell::{Cell, Place};
 use super::{Core, Shared};
@@ -179,7 +179,10 @@ fn call<'a>(
 fn write<'a>(shared: &'a Shared, records: &[(Arc<str>, Record)]) -> MutexGuard<'a, Core> {
     let failure = {
         let mut ledger = lock(&shared.ledger);
-        let written = catch(|| Ok(crate::records::write(&mut **ledger, records)));
+        let written = match &mut *ledger {
+            Some(ledger) => catch(|| Ok(crate::records::write(&mut **ledger, records))),
+            None => Ok(Err(LedgerError::new(super::stopped()))),
+        };
         match written {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
@@ -204,20 +207,16 @@ fn watch<'a>(shared: &'a Arc<Shared>, cell: &Arc<Cell>) -> MutexGuard<'a, Core> 
         let mut vertex = lock(&cell.vertex);
         catch(|| vertex.watch(hints))
     };
-    let failure = match result {
-        Ok(Watch::Active(subscription)) => {
-            shared.watcher.add(cell, subscription);
-            None
-        }
-        Ok(Watch::Unsupported) => None,
-        Err(failure) => Some(failure),
-    };
     let mut core = lock(&shared.core);
-    match failure {
-        Some(failure) => core.unwatched(cell, failure),
-        None => {
+    match result {
+        Err(failure) => core.unwatched(cell, failure),
+        Ok(watch) => {
             if let Some(vertex) = cell.place.vertex() {
                 core.state.handle_ready(now(), vertex);
+            }
+            // Under the lock: should the watch end at once, that comes after it was ready.
+            if let Watch::Active(subscription) = watch {
+                shared.watcher.add(cell, subscription);
             }
         }
     }

@@ -1,1 +1,239 @@
+//! A process that dies at any step, with the journal.
+//!
+//! A step is what other processes can see: before and after the effect of a run, and before and
+//! after a write of the journal. From the fatal step on nothing has an effect any more. A second
+//! process then begins with what there is.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use trueup_graph::{Driver, Failure, Verdict, VertexSpec};
+use trueup_journal::{Journal, JournalLedger, LedgerScope};
+use trueup_reconcile::{Claim, ErrorClass, Ledger, LedgerError};
+
+use crate::support::{BOUND, Declared, config, until, vertex};
+
+/// What outlives a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct World {
+    /// The version of the file.
+    file: u32,
+    /// The version that the service has loaded, and how often it loaded one.
+    service: u32,
+    loads: u32,
+    /// The same of what the service notifies.
+    page: u32,
+    renders: u32,
+}
+
+#[derive(Clone)]
+struct Process {
+    world: Arc<Mutex<World>>,
+    /// How many steps it lives.
+    steps: Arc<Mutex<usize>>,
+}
+
+impl Process {
+    fn step(&self) -> bool {
+        let mut steps = self.steps.lock().unwrap();
+        *steps = steps.saturating_sub(1);
+        *steps > 0
+    }
+
+    fn is_dead(&self) -> bool {
+        *self.steps.lock().unwrap() == 0
+    }
+
+    /// Has an effect, between two steps.
+    fn act(&self, effect: impl FnOnce(&mut World)) -> Result<Verdict, Failure> {
+        let dead = || Failure::new(ErrorClass::Unknown, "the process is dead");
+        if !self.step() {
+            return Err(dead());
+        }
+        effect(&mut self.world.lock().unwrap());
+        if !self.step() {
+            return Err(dead());
+        }
+        Ok(Verdict::Changed)
+    }
+
+    /// Declares a file of version 1, a service that loads it only when refreshed, and a page that
+    /// is rendered only when the service has loaded something. Without the file only the others.
+    fn vertices(&self, has_file: bool) -> Vec<Declared> {
+        let (file, service, page) = (self.clone(), self.clone(), self.clone());
+        let spec = |name| VertexSpec::new(name).with_retry(0, Duration::ZERO);
+        let mut vertices = Vec::new();
+        let mut service_spec = spec("service");
+        if has_file {
+            service_spec = service_spec.refreshed_by("file");
+            vertices.push(vertex(spec("file"), move |_, apply| {
+                match (file.world.lock().unwrap().file, apply) {
+                    (1, _) => return Ok(Verdict::InPlace),
+                    (_, false) => return Ok(Verdict::WouldChange),
+                    (_, true) => {}
+                }
+                file.act(|world| world.file = 1)
+            }));
+        }
+        vertices.push(vertex(service_spec, move |context, _| {
+            match context.refreshes() {
+                0 => Ok(Verdict::InPlace),
+                _ => service.act(|world| {
+                    world.service = world.file;
+                    world.loads += 1;
+                }),
+            }
+        }));
+        let page_spec = spec("page").refreshed_by("service");
+        vertices.push(vertex(page_spec, move |context, _| {
+            match context.refreshes() {
+                0 => Ok(Verdict::InPlace),
+                _ => page.act(|world| {
+                    world.page = world.service;
+                    world.renders += 1;
+                }),
+            }
+        }));
+        vertices
+    }
+}
+
+/// The journal, whose writes are steps.
+struct Dying(JournalLedger, Process);
+
+impl Ledger for Dying {
+    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
+        self.0.owned()
+    }
+
+    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
+        self.0.open_intents()
+    }
+
+    fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        self.0.begin(intents)
+    }
+
+    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        let dead = || LedgerError::new("the process is dead");
+        if !self.1.step() {
+            return Err(dead());
+        }
+        self.0.commit_outcomes(claims)?;
+        match self.1.step() {
+            true => Ok(()),
+            false => Err(dead()),
+        }
+    }
+}
+
+/// Runs a process until it is converged or dead. Returns how many steps were left, and what the
+/// journal has then.
+fn live(
+    world: &Arc<Mutex<World>>,
+    journal: &Path,
+    steps: usize,
+    has_file: bool,
+) -> (usize, BTreeMap<Vec<u8>, Vec<u8>>) {
+    let journal = Journal::open(journal).unwrap();
+    let ledger = journal
+        .ledger("graph", &LedgerScope::new("host", ""))
+        .unwrap();
+    let process = Process {
+        world: Arc::clone(world),
+        steps: Arc::new(Mutex::new(steps)),
+    };
+    let dying = Box::new(Dying(ledger.clone(), process.clone()));
+    let driver = Driver::start(config(2), process.vertices(has_file), dying).unwrap();
+    until("converged or dead", || {
+        process.is_dead() || driver.is_converged()
+    });
+    driver.stop(BOUND).unwrap();
+    let left = *process.steps.lock().unwrap();
+    (left, ledger.owned().unwrap())
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("graph-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const ENOUGH: usize = 1_000;
+
+fn converged() -> World {
+    World {
+        file: 1,
+        service: 1,
+        loads: 1,
+        page: 1,
+        renders: 1,
+    }
+}
+
+/// Kills a process at a step, begins again, and checks that what was due was done, and no more.
+fn kill_at(folder: &Folder, step: usize, has_file_later: bool) -> bool {
+    let journal = folder.0.join(format!("{step}-{has_file_later}"));
+    let world = Arc::new(Mutex::new(World::default()));
+    let (left, _) = live(&world, &journal, step, true);
+    let killed = world.lock().unwrap().clone();
+    let (_, records) = live(&world, &journal, ENOUGH, has_file_later);
+    let mut end = world.lock().unwrap().clone();
+    assert!(
+        records.is_empty(),
+        "step {step}: {records:?} stays in the journal"
+    );
+    let (_, _) = live(&world, &journal, ENOUGH, has_file_later);
+    assert_eq!(
+        *world.lock().unwrap(),
+        end,
+        "step {step}: more than was due"
+    );
+    // A run whose success was not recorded is due again: once.
+    let is_once = |before: u32, after: u32| after >= 1 && after <= before + 1;
+    if has_file_later || killed.file == 1 {
+        assert!(
+            is_once(killed.loads, end.loads),
+            "step {step}: {killed:?}, {end:?}"
+        );
+        assert!(
+            is_once(killed.renders, end.renders),
+            "step {step}: {killed:?}, {end:?}"
+        );
+        (end.loads, end.renders) = (1, 1);
+        assert_eq!(end, converged(), "step {step}: {killed:?}");
+    }
+    left > 0
+}
+
+#[test]
+fn a_refresh_survives_a_kill_at_every_step_and_is_delivered_once() {
+    let folder = Folder::new("kills");
+    let steps = (1..)
+        .take_while(|step| !kill_at(&folder, *step, true))
+        .count();
+    // Six effects or writes at least: intent, file, commit, service, commit, page, commit.
+    assert!(steps >= 14, "{steps}");
+}
+
+#[test]
+fn a_refresh_survives_a_kill_at_every_step_and_its_sender_that_leaves_meanwhile() {
+    let folder = Folder::new("leaving");
+    let steps = (1..)
+        .take_while(|step| !kill_at(&folder, *step, false))
+        .count();
+    assert!(steps >= 14, "{steps}");
+}
