@@ -10,20 +10,21 @@ mod error;
 mod graph;
 mod panics;
 mod records;
-mod source_vertex;
+
 mod spec;
 mod state;
 mod sync;
 mod vertex;
+mod vertices;
 
 pub use builder::GraphBuilder;
 pub use config::Config;
 pub use driver::{Driver, Snapshot};
 pub use error::{Error, ErrorKind};
 pub use graph::{Graph, VertexId};
-pub use source_vertex::SourceVertex;
 pub use spec::VertexSpec;
 pub use state::{
     Action, Cause, Context, Explanation, Record, Replaced, RunId, State, Verdict, Wait,
 };
 pub use vertex::{Failure, RunContext, Vertex, Watch};
+pub use vertices::{Exec, File, SourceVertex};

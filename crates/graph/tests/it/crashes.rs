@@ -5,7 +5,7 @@
 //! process then begins with what there is.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use trueup_graph::{Driver, Failure, Verdict, VertexSpec};
 use trueup_journal::{Journal, JournalLedger, LedgerScope};
 use trueup_reconcile::{Claim, ErrorClass, Ledger, LedgerError};
 
-use crate::support::{BOUND, Declared, config, until, vertex};
+use crate::support::{BOUND, Declared, Folder, config, until, vertex};
 
 /// What outlives a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,23 +153,6 @@ fn live(
     driver.stop(BOUND).unwrap();
     let left = *process.steps.lock().unwrap();
     (left, ledger.owned().unwrap())
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("graph-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 const ENOUGH: usize = 1_000;

@@ -7,3 +7,4 @@ mod faults;
 mod source;
 mod storm;
 mod support;
+mod vertices;

@@ -1,1 +1,192 @@
+//! A source as a vertex.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use trueup_graph::{Driver, SourceVertex, VertexSpec};
+use trueup_reconcile::{
+    Claim, ErrorClass, EventCoverage, Extent, Hints, Ledger, LedgerError, MemoryLedger, OpKey,
+    Outcome, PassLimits, Report, ReportedOp, Source, Subscribed, Subscription,
+};
+
+use crate::support::{BOUND, start, until};
+
+/// Keys with values: a system that a source looks after.
+#[derive(Default)]
+struct System {
+    values: BTreeMap<String, u8>,
+    /// The extent of each pass, and whether it was allowed ops.
+    passes: Vec<(Extent, bool)>,
+    hints: Option<Hints>,
+    refused: bool,
+}
+
+struct Values(Arc<Mutex<System>>);
+
+struct Pass {
+    is_converged: bool,
+    outcomes: Vec<Outcome>,
+}
+
+impl Report for Pass {
+    fn converged(&self) -> bool {
+        self.is_converged
+    }
+
+    fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
+        let key = || OpKey(0);
+        let outcomes = self.outcomes.iter();
+        outcomes.for_each(|it| visit(ReportedOp::new("value", *it, &key)));
+    }
+
+    fn coverage(&self) -> EventCoverage {
+        EventCoverage::Everything
+    }
+}
+
+struct Subscribing;
+
+impl Subscription<LedgerError> for Subscribing {}
+
+impl Source for Values {
+    type Scope = ();
+    type Desired = BTreeMap<String, u8>;
+    type Options = ();
+    type Report = Pass;
+    type Observed = ();
+    type Error = LedgerError;
+    type Subscription = Subscribing;
+
+    fn reconcile(
+        &mut self,
+        scope: &(),
+        desired: &Self::Desired,
+        ledger: &mut dyn Ledger,
+        options: &(),
+    ) -> Result<Pass, LedgerError> {
+        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
+    }
+
+    fn reconcile_within(
+        &mut self,
+        _: &(),
+        desired: &Self::Desired,
+        ledger: &mut dyn Ledger,
+        _: &(),
+        limits: &PassLimits<'_>,
+    ) -> Result<Pass, LedgerError> {
+        let mut system = self.0.lock().unwrap();
+        system.passes.push((limits.extent(), limits.ops() > 0));
+        let mut outcomes = Vec::new();
+        let owned = ledger.owned()?.into_keys();
+        let owned: Vec<_> = owned.map(|it| String::from_utf8(it).unwrap()).collect();
+        let wrong = desired
+            .iter()
+            .map(|(key, value)| (key.clone(), Some(*value)));
+        let left = owned.iter().filter(|it| !desired.contains_key(*it));
+        for (key, value) in wrong.chain(left.map(|it| (it.clone(), None))) {
+            if system.values.get(&key).copied() == value {
+                continue;
+            }
+            if system.refused || limits.ops() == 0 {
+                outcomes.push(match limits.ops() {
+                    0 => Outcome::Pending,
+                    _ => Outcome::Failed(ErrorClass::Permission),
+                });
+                continue;
+            }
+            let claim = match value {
+                Some(value) => {
+                    system.values.insert(key.clone(), value);
+                    Claim::Ours(vec![value])
+                }
+                None => {
+                    system.values.remove(&key);
+                    Claim::NotOurs
+                }
+            };
+            ledger.commit_outcomes([(key.into_bytes(), claim)].into())?;
+            outcomes.push(Outcome::Applied);
+        }
+        let is_converged = outcomes.iter().all(|it| *it == Outcome::Applied);
+        Ok(Pass {
+            is_converged,
+            outcomes,
+        })
+    }
+
+    fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<Subscribing, LedgerError> {
+        self.0.lock().unwrap().hints = Some(hints);
+        Subscribed::Active(Subscribing)
+    }
+}
+
+fn run(system: &Arc<Mutex<System>>, notifies: bool) -> Driver {
+    let desired = BTreeMap::from([("a".to_owned(), 1)]);
+    let source = Values(Arc::clone(system));
+    let vertex = SourceVertex::new(source, (), desired, MemoryLedger::default(), ());
+    let vertex = vertex.with_reversed(BTreeMap::new());
+    let spec = VertexSpec::new("values").with_retry(0, BOUND);
+    let mut service = VertexSpec::new("service").after("values");
+    if notifies {
+        service = service.refreshed_by("values");
+    }
+    let count = Arc::default();
+    start(
+        2,
+        [
+            (spec, Box::new(vertex) as _),
+            crate::support::counted(service, &count),
+        ],
+    )
+}
+
+#[test]
+fn a_source_is_brought_right_looks_at_what_is_dirty_and_is_undone_when_it_leaves() {
+    let system = Arc::new(Mutex::new(System::default()));
+    system
+        .lock()
+        .unwrap()
+        .values
+        .insert("foreign".to_owned(), 7);
+    let driver = run(&system, false);
+    driver.wait_converged(BOUND).unwrap();
+    let take = || std::mem::take(&mut system.lock().unwrap().passes);
+    assert_eq!(take(), [(Extent::Everything, true)]);
+    let hints = system.lock().unwrap().hints.clone().unwrap();
+    system.lock().unwrap().values.remove("a");
+    hints.request_pass();
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(take(), [(Extent::Dirty, true)]);
+    assert_eq!(system.lock().unwrap().values["a"], 1);
+    driver.replace([]).unwrap();
+    driver.wait_converged(BOUND).unwrap();
+    let values = system.lock().unwrap().values.clone();
+    assert_eq!(values, BTreeMap::from([("foreign".to_owned(), 7)]));
+    hints.request_pass();
+    assert!(driver.is_converged() || driver.wait_converged(Duration::from_secs(9)).is_ok());
+}
+
+#[test]
+fn a_source_that_notifies_checks_first_and_fails_by_the_class_of_its_ops() {
+    let system = Arc::new(Mutex::new(System::default()));
+    system.lock().unwrap().refused = true;
+    let driver = run(&system, true);
+    until("it fails", || {
+        driver.explain("values").unwrap().attempts > 0
+    });
+    let explained = driver.explain("values").unwrap();
+    assert_eq!(explained.last, Some(Err(ErrorClass::Permission)));
+    let message = explained.message.unwrap();
+    assert!(message.contains("0 ops applied, 1 failed"), "{message}");
+    let passes = std::mem::take(&mut system.lock().unwrap().passes);
+    assert_eq!(
+        passes,
+        [(Extent::Everything, false), (Extent::Everything, true)]
+    );
+    system.lock().unwrap().refused = false;
+    driver.event("values").unwrap();
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(system.lock().unwrap().values["a"], 1);
+}

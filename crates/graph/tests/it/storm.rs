@@ -46,7 +46,7 @@ fn declare(checks: &Arc<Checks>, generation: u64) -> Vec<Declared> {
             let holders = checks.holders[class].fetch_add(1, Ordering::SeqCst);
             assert!(holders < count(class), "more than the semaphore has");
             let run = checks.runs.fetch_add(1, Ordering::SeqCst);
-            if run % 5 == 0 {
+            if run.is_multiple_of(5) {
                 std::thread::yield_now();
             }
             checks.holders[class].fetch_sub(1, Ordering::SeqCst);

@@ -1,6 +1,7 @@
 //! Vertices and waits that tests share.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -75,5 +76,23 @@ impl Gate {
         let state = self.0.0.lock().unwrap();
         let waited = self.0.1.wait_timeout_while(state, BOUND, |it| it.0 < count);
         assert!(!waited.unwrap().1.timed_out(), "no run comes to the gate");
+    }
+}
+
+/// A folder of a test, removed with it.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("graph-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

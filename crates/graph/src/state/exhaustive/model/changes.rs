@@ -181,7 +181,8 @@ impl Model {
     }
 
     pub(in super::super) fn kill(&mut self, effects: bool, journal: &BTreeMap<Arc<str>, Record>) {
-        for at in 0..4 {
+        for (at, name) in NAMES.iter().enumerate() {
+            let record = journal.get(*name);
             let promise = &mut self.vertices[at];
             if let Some(run) = promise.run.take() {
                 let is_acting = run.phase == Phase::Running && run.context.apply;
@@ -202,7 +203,6 @@ impl Model {
             let is_changed = std::mem::take(&mut promise.unnotified).0;
             let targets = std::mem::take(&mut promise.targets);
             for (it, name) in NAMES.iter().enumerate() {
-                let record = journal.get(NAMES[at]);
                 let is_named =
                     record.is_some_and(|record| record.intent.iter().any(|it| **it == **name));
                 let owed = &mut self.vertices[it].owed;

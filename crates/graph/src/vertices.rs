@@ -1,0 +1,11 @@
+//! Vertices for what most agents need.
+
+mod command;
+mod exec;
+mod file;
+mod source;
+mod watch_file;
+
+pub use exec::Exec;
+pub use file::File;
+pub use source::SourceVertex;

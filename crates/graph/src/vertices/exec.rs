@@ -1,0 +1,114 @@
+//! A vertex that runs a command.
+
+use std::ffi::OsStr;
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::ErrorClass;
+
+use super::command::{Command, ended};
+use crate::{Failure, RunContext, Verdict, Vertex};
+
+/// A vertex that runs a command, without a shell.
+///
+/// The command has no input, and its output is dropped, but for the end of its standard error: that
+/// is in the message of a failure. It runs in a process group of its own. If it does not end in
+/// time, the group is killed. A pause waits for it: a command is not killed half way.
+///
+/// | declared | the command runs |
+/// |---|---|
+/// | a check | if the check fails, or a refresh is pending |
+/// | [`only_refreshed`](Self::only_refreshed) | if a refresh is pending |
+/// | neither | at each run of the vertex |
+///
+/// Where there is a check, it has to succeed after the command.
+#[derive(Clone, Debug)]
+pub struct Exec {
+    command: Command,
+    check: Option<Command>,
+    only_refreshed: bool,
+    timeout: Duration,
+}
+
+impl Exec {
+    /// Makes a vertex that runs a program with arguments, for at most 60 s.
+    pub fn new(
+        program: impl AsRef<OsStr>,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Self {
+        Exec {
+            command: Command::new(program, arguments),
+            check: None,
+            only_refreshed: false,
+            timeout: Duration::from_secs(60),
+        }
+    }
+
+    /// Sets a command that changes nothing, and whose exit code 0 says that all is as declared.
+    #[must_use]
+    pub fn with_check(
+        self,
+        program: impl AsRef<OsStr>,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Self {
+        Exec {
+            check: Some(Command::new(program, arguments)),
+            ..self
+        }
+    }
+
+    /// Sets that the command runs only if a refresh is pending.
+    #[must_use]
+    pub fn only_refreshed(self) -> Self {
+        Exec {
+            only_refreshed: true,
+            ..self
+        }
+    }
+
+    /// Sets for how long the command may run, and for how long the check.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Exec { timeout, ..self }
+    }
+
+    fn deadline(&self, context: &RunContext) -> Instant {
+        let own = crate::sync::after(Instant::now(), self.timeout);
+        context.deadline().map_or(own, |at| at.min(own))
+    }
+
+    fn is_in_place(&self, check: &Command, context: &RunContext) -> Result<bool, Failure> {
+        Ok(check.run(self.deadline(context))?.0.success())
+    }
+}
+
+impl Vertex for Exec {
+    fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        let is_due = match (context.refreshes(), self.only_refreshed, &self.check) {
+            (1.., _, _) => true,
+            (0, true, _) => false,
+            (0, false, Some(check)) => !self.is_in_place(check, context)?,
+            (0, false, None) => true,
+        };
+        match (is_due, apply) {
+            (false, _) => return Ok(Verdict::InPlace),
+            (true, false) => return Ok(Verdict::WouldChange),
+            (true, true) => {}
+        }
+        let (status, stderr) = self.command.run(self.deadline(context))?;
+        if !status.success() {
+            let message = format!("{}: {}{stderr}", self.command.name(), ended(status));
+            return Err(Failure::new(ErrorClass::Unknown, message));
+        }
+        if let Some(check) = &self.check
+            && !self.is_in_place(check, context)?
+        {
+            let message = format!(
+                "{}: it succeeded, and yet its check {} fails; correct one of them",
+                self.command.name(),
+                check.name()
+            );
+            return Err(Failure::new(ErrorClass::Busy, message));
+        }
+        Ok(Verdict::Changed)
+    }
+}

@@ -1,0 +1,286 @@
+//! A vertex that keeps a file.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
+use trueup_reconcile::{ErrorClass, Hints};
+
+use super::watch_file;
+use crate::{Failure, RunContext, Verdict, Vertex, Watch};
+
+/// The largest file that is read.
+const MAX_LEN: u64 = 64 * 1024 * 1024;
+
+/// A vertex that keeps the content, the mode and the owner of a regular file.
+///
+/// - Content is replaced at once: it is written to `.NAME.trueup-new` beside the file, synced, and
+///   renamed. Readers see the old file or the new one, also after a loss of power. Other hard links
+///   to the file keep the old content.
+/// - A symbolic link, a directory or a device in the file's place is a conflict, and stays. Links
+///   among its parents are followed.
+/// - It is watched: another writer's change is undone.
+/// - If it leaves the graph, the file is removed if this process created it and it still has the
+///   declared content. Any other file stays.
+#[derive(Clone, Debug)]
+pub struct File {
+    path: PathBuf,
+    content: Content,
+    mode: Option<u32>,
+    user: Option<u32>,
+    group: Option<u32>,
+    is_created: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Bytes(Vec<u8>),
+    Source(PathBuf),
+}
+
+impl File {
+    /// Makes a vertex of a file with this content. A file that is created has the mode 0644 and our
+    /// owner; one that exists keeps its own.
+    pub fn new(path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
+        File {
+            path: path.into(),
+            content: Content::Bytes(content.into()),
+            mode: None,
+            user: None,
+            group: None,
+            is_created: false,
+        }
+    }
+
+    /// Makes a vertex of a file with the content of another file, which is read at each run.
+    pub fn from_source(path: impl Into<PathBuf>, source: impl Into<PathBuf>) -> Self {
+        File {
+            content: Content::Source(source.into()),
+            ..File::new(path, Vec::new())
+        }
+    }
+
+    /// Sets the mode: the lowest 12 bits count.
+    #[must_use]
+    pub fn with_mode(self, mode: u32) -> Self {
+        File {
+            mode: Some(mode & 0o7777),
+            ..self
+        }
+    }
+
+    /// Sets the user and the group by number; `None` leaves one open.
+    #[must_use]
+    pub fn with_owner(self, user: Option<u32>, group: Option<u32>) -> Self {
+        File {
+            user,
+            group,
+            ..self
+        }
+    }
+
+    fn content(&self) -> Result<Vec<u8>, Failure> {
+        match &self.content {
+            Content::Bytes(bytes) => Ok(bytes.clone()),
+            Content::Source(source) => {
+                let file =
+                    fs::File::open(source).map_err(|error| failed(source, "read", &error))?;
+                read(source, &file)
+            }
+        }
+    }
+
+    /// Opens the file, if there is one, without waiting for a FIFO or a device.
+    fn open(&self) -> Result<Option<(fs::File, fs::Metadata)>, Failure> {
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
+        let found = match fs::symlink_metadata(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            found => found.map_err(|error| failed(&self.path, "read", &error))?,
+        };
+        if !found.is_file() {
+            let what = match found.is_symlink() {
+                true => "a symbolic link",
+                false => "no regular file",
+            };
+            let path = self.path.display();
+            let message = format!("{path}: it is {what}; remove it, or declare another path");
+            return Err(Failure::new(ErrorClass::Conflict, message));
+        }
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags as i32)
+            .open(&self.path);
+        let opened = file.and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+        opened
+            .map(Some)
+            .map_err(|error| failed(&self.path, "read", &error))
+    }
+
+    fn has_owner(&self, found: &fs::Metadata) -> bool {
+        self.user.is_none_or(|it| it == found.uid())
+            && self.group.is_none_or(|it| it == found.gid())
+    }
+
+    fn has_mode(&self, found: &fs::Metadata) -> bool {
+        self.mode.is_none_or(|it| it == found.mode() & 0o7777)
+    }
+
+    /// Writes a new file beside the old one, and renames it.
+    fn write(&self, content: &[u8], old: Option<&fs::Metadata>) -> Result<(), Failure> {
+        let Some(name) = self.path.file_name() else {
+            let message = format!("{}: it is no path of a file", self.path.display());
+            return Err(Failure::new(ErrorClass::Invalid, message));
+        };
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let mut new = OsString::from(".");
+        new.push(name);
+        new.push(".trueup-new");
+        let new = folder.join(new);
+        // One that a crash has left.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failed(&new, "remove", &error));
+            }
+            _ => {}
+        }
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)
+            .map_err(|error| failed(&new, "create", &error))?;
+        let written = self
+            .finish(file, content, old)
+            .and_then(|()| fs::rename(&new, &self.path));
+        if let Err(error) = written {
+            // The next run removes what stays.
+            let _ = fs::remove_file(&new);
+            return Err(failed(&self.path, "write", &error));
+        }
+        let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| failed(folder, "sync", &error))
+    }
+
+    fn finish(
+        &self,
+        mut file: fs::File,
+        content: &[u8],
+        old: Option<&fs::Metadata>,
+    ) -> std::io::Result<()> {
+        file.write_all(content)?;
+        let user = self.user.or(old.map(|it| it.uid()));
+        let group = self.group.or(old.map(|it| it.gid()));
+        let found = file.metadata()?;
+        set_owner(&file, &found, user, group)?;
+        let mode = self
+            .mode
+            .or(old.map(|it| it.mode() & 0o7777))
+            .unwrap_or(0o644);
+        fchmod(&file, Mode::from_raw_mode(mode))?;
+        file.sync_all()
+    }
+}
+
+impl Vertex for File {
+    fn check_apply(&mut self, _: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        let content = self.content()?;
+        let found = self.open()?;
+        let is_equal = match &found {
+            Some((file, metadata)) if metadata.len() == content.len() as u64 => {
+                read(&self.path, file)? == content
+            }
+            _ => false,
+        };
+        match &found {
+            Some((_, found)) if is_equal && self.has_owner(found) && self.has_mode(found) => {
+                return Ok(Verdict::InPlace);
+            }
+            _ if !apply => return Ok(Verdict::WouldChange),
+            Some((file, found)) if is_equal => {
+                // The owner first: changing it clears bits of the mode.
+                let mode = Mode::from_raw_mode(self.mode.unwrap_or(found.mode() & 0o7777));
+                set_owner(file, found, self.user, self.group)
+                    .and_then(|()| Ok(fchmod(file, mode)?))
+                    .map_err(|error| failed(&self.path, "set mode and owner", &error))?;
+            }
+            _ => {
+                self.write(&content, found.as_ref().map(|it| &it.1))?;
+                self.is_created |= found.is_none();
+            }
+        }
+        match self.open()? {
+            Some((_, found)) if self.has_owner(&found) && self.has_mode(&found) => {
+                Ok(Verdict::Changed)
+            }
+            _ => {
+                let message = format!(
+                    "{}: its mode or owner reads back differently; does its file system keep them?",
+                    self.path.display()
+                );
+                Err(Failure::new(ErrorClass::StoredOtherwise, message))
+            }
+        }
+    }
+
+    fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {
+        watch_file::watch(&self.path)
+    }
+
+    fn reverse(&mut self, _: &RunContext) -> Result<Verdict, Failure> {
+        if !self.is_created {
+            return Ok(Verdict::InPlace);
+        }
+        let content = self.content()?;
+        match self.open()? {
+            Some((file, _)) if read(&self.path, &file)? == content => {
+                fs::remove_file(&self.path).map_err(|it| failed(&self.path, "remove", &it))?;
+                Ok(Verdict::Changed)
+            }
+            // Another writer has changed or removed it.
+            _ => Ok(Verdict::InPlace),
+        }
+    }
+}
+
+fn set_owner(
+    file: &fs::File,
+    found: &fs::Metadata,
+    user: Option<u32>,
+    group: Option<u32>,
+) -> std::io::Result<()> {
+    let user = user.filter(|it| *it != found.uid()).map(Uid::from_raw);
+    let group = group.filter(|it| *it != found.gid()).map(Gid::from_raw);
+    if user.is_some() || group.is_some() {
+        fchown(file, user, group)?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path, file: &fs::File) -> Result<Vec<u8>, Failure> {
+    let mut content = Vec::new();
+    let result = file.take(MAX_LEN + 1).read_to_end(&mut content);
+    result.map_err(|error| failed(path, "read", &error))?;
+    match content.len() as u64 > MAX_LEN {
+        true => {
+            let message = format!("{}: it is larger than {MAX_LEN} bytes", path.display());
+            Err(Failure::new(ErrorClass::Invalid, message))
+        }
+        false => Ok(content),
+    }
+}
+
+pub(super) fn failed(path: &Path, what: &str, error: &std::io::Error) -> Failure {
+    let (class, remedy) = match error.kind() {
+        std::io::ErrorKind::NotFound => (ErrorClass::Dependency, "create it or its folder"),
+        std::io::ErrorKind::PermissionDenied => (ErrorClass::Permission, "run as another user"),
+        _ => (ErrorClass::Busy, "it is tried again"),
+    };
+    let message = format!("{}: cannot {what}: {error}; {remedy}", path.display());
+    Failure::new(class, message)
+}

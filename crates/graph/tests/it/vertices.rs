@@ -1,0 +1,263 @@
+//! Commands and files.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use trueup_graph::{Driver, Exec, File, Vertex, VertexSpec};
+use trueup_reconcile::ErrorClass;
+
+use crate::support::{BOUND, Declared, Folder, counted, start, until};
+
+fn declare(spec: VertexSpec, vertex: impl Vertex + 'static) -> Declared {
+    (spec.with_retry(0, BOUND), Box::new(vertex))
+}
+
+fn failed(driver: &Driver, name: &str) -> (ErrorClass, String) {
+    until("it fails", || driver.explain(name).unwrap().attempts > 0);
+    let explained = driver.explain(name).unwrap();
+    (
+        explained.last.unwrap().unwrap_err(),
+        explained.message.unwrap(),
+    )
+}
+
+fn shell(script: String) -> [String; 2] {
+    ["-c".to_owned(), script]
+}
+
+#[test]
+fn a_file_that_changes_reloads_a_service_once() {
+    let folder = Folder::new("reload");
+    let (config, log) = (folder.0.join("resolv.conf"), folder.0.join("log"));
+    let declare_all = |content: &str, revision| {
+        let reload = VertexSpec::new("exec.reload").refreshed_by("file.resolv");
+        let file = VertexSpec::new("file.resolv").with_revision(revision);
+        [
+            declare(reload, self::reload(&log)),
+            declare(file, File::new(&config, content).with_mode(0o640)),
+        ]
+    };
+    let driver = start(2, declare_all("nameserver 10.0.0.53\n", 0));
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(
+        fs::read_to_string(&config).unwrap(),
+        "nameserver 10.0.0.53\n"
+    );
+    assert_eq!(
+        fs::metadata(&config).unwrap().permissions().mode() & 0o7777,
+        0o640
+    );
+    let reloads = || fs::read_to_string(&log).unwrap().lines().count();
+    assert_eq!(reloads(), 1);
+    // Another writer.
+    fs::write(&config, "nameserver 192.0.2.1\n").unwrap();
+    until("the file is put right, and the service reloaded", || {
+        reloads() == 2
+    });
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
+    until("the mode is put right", || reloads() == 3);
+    fs::remove_file(&config).unwrap();
+    until("the file is there again", || reloads() == 4);
+    driver.wait_converged(BOUND).unwrap();
+    driver
+        .replace(declare_all("nameserver 10.0.0.54\n", 1))
+        .unwrap();
+    until("the service is reloaded", || reloads() == 5);
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(reloads(), 5);
+    let names: Vec<_> = fs::read_dir(&folder.0)
+        .unwrap()
+        .map(|it| it.unwrap().file_name())
+        .collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}
+
+fn reload(log: &std::path::Path) -> Exec {
+    let script = shell(format!("echo reload >> {}", log.display()));
+    Exec::new("/bin/sh", script).only_refreshed()
+}
+
+#[test]
+fn a_file_that_leaves_is_removed_only_if_it_was_created_and_is_unchanged() {
+    let folder = Folder::new("leaves");
+    let path = |name: &str| folder.0.join(name);
+    fs::write(path("there"), "same").unwrap();
+    let files = ["created", "there", "changed"];
+    let count = Arc::new(AtomicUsize::new(0));
+    let vertices = files.map(|it| declare(VertexSpec::new(it), File::new(path(it), "same")));
+    let driver = start(2, vertices);
+    driver.wait_converged(BOUND).unwrap();
+    driver.pause(BOUND).unwrap();
+    fs::write(path("changed"), "by another writer").unwrap();
+    driver
+        .replace([counted(VertexSpec::new("other"), &count)])
+        .unwrap();
+    driver.resume();
+    until("the new vertex runs", || count.load(Ordering::SeqCst) == 1);
+    driver.wait_converged(BOUND).unwrap();
+    assert!(!path("created").exists());
+    assert_eq!(fs::read(path("there")).unwrap(), b"same");
+    assert_eq!(fs::read(path("changed")).unwrap(), b"by another writer");
+}
+
+#[test]
+fn what_is_no_regular_file_is_a_conflict_and_stays() {
+    let folder = Folder::new("conflict");
+    let path = |name: &str| folder.0.join(name);
+    fs::write(path("target"), "of the link").unwrap();
+    symlink(path("target"), path("link")).unwrap();
+    fs::create_dir(path("folder")).unwrap();
+    let missing = path("missing").join("file");
+    let names = ["link", "folder"];
+    let vertices = names.map(|it| declare(VertexSpec::new(it), File::new(path(it), "x")));
+    let source = File::from_source(path("copy"), path("no-source"));
+    let vertices = vertices.into_iter().chain([
+        declare(VertexSpec::new("copy"), source),
+        declare(VertexSpec::new("missing"), File::new(&missing, "x")),
+    ]);
+    let driver = start(2, vertices);
+    let (class, message) = failed(&driver, "link");
+    assert_eq!(class, ErrorClass::Conflict);
+    assert!(
+        message.contains("it is a symbolic link; remove it"),
+        "{message}"
+    );
+    assert_eq!(failed(&driver, "folder").0, ErrorClass::Conflict);
+    let (class, message) = failed(&driver, "copy");
+    assert_eq!(class, ErrorClass::Dependency);
+    assert!(message.contains("no-source: cannot read"), "{message}");
+    let is_told = || driver.explain("missing").unwrap().message.is_some();
+    until("its folder cannot be watched", is_told);
+    assert_eq!(fs::read(path("target")).unwrap(), b"of the link");
+    assert!(path("folder").is_dir() && fs::symlink_metadata(path("link")).unwrap().is_symlink());
+}
+
+#[test]
+fn a_large_file_is_never_seen_half_written_and_keeps_its_mode() {
+    let folder = Folder::new("atomic");
+    let path = folder.0.join("large");
+    let content = |byte| vec![byte; 1 << 20];
+    fs::write(&path, content(b'a')).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+    let inode = fs::metadata(&path).unwrap().ino();
+    // What a crash has left.
+    fs::write(folder.0.join(".large.trueup-new"), "half").unwrap();
+    let declared = |byte, revision| {
+        let spec = VertexSpec::new("file").with_revision(revision);
+        [declare(spec, File::new(&path, content(byte)))]
+    };
+    let driver = start(1, declared(b'b', 0));
+    for round in 1..20u8 {
+        driver
+            .replace(declared(b'a' + round, u64::from(round)))
+            .unwrap();
+        let read = fs::read(&path).unwrap();
+        assert!(read.len() == 1 << 20 && read.iter().all(|it| *it == read[0]));
+    }
+    driver.wait_converged(BOUND).unwrap();
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!(metadata.permissions().mode() & 0o7777, 0o604);
+    assert_ne!(metadata.ino(), inode);
+    assert_eq!(fs::read(&path).unwrap()[0], b'a' + 19);
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+}
+
+#[test]
+fn a_command_runs_while_its_check_fails_and_has_to_mend_it() {
+    let folder = Folder::new("check");
+    let (mark, log) = (folder.0.join("mark"), folder.0.join("log"));
+    let script = format!("echo run >> {}; touch {}", log.display(), mark.display());
+    let exec = Exec::new("/bin/sh", shell(script));
+    let useless = Exec::new("/bin/true", [""; 0]).with_check("/bin/false", [""; 0]);
+    let driver = start(
+        2,
+        [
+            declare(
+                VertexSpec::new("mark"),
+                exec.with_check("/usr/bin/test", ["-e".as_ref(), mark.as_os_str()]),
+            ),
+            declare(VertexSpec::new("useless"), useless),
+        ],
+    );
+    let (class, message) = failed(&driver, "useless");
+    assert_eq!(class, ErrorClass::Busy);
+    assert!(message.contains("its check /bin/false fails"), "{message}");
+    until("it runs", || driver.are_converged(&["mark"]).unwrap());
+    driver.event("mark").unwrap();
+    until("it is in place", || {
+        driver.are_converged(&["mark"]).unwrap()
+    });
+    assert_eq!(fs::read_to_string(&log).unwrap(), "run\n");
+    fs::remove_file(&mark).unwrap();
+    driver.event("mark").unwrap();
+    until("it runs again", || mark.exists());
+}
+
+#[test]
+fn a_command_that_fails_or_is_none_says_so() {
+    let script = "yes wrong | head -n 100000 >&2; echo last words >&2; exit 3";
+    let driver = start(
+        2,
+        [
+            declare(VertexSpec::new("none"), Exec::new("/nonexistent", [""; 0])),
+            declare(
+                VertexSpec::new("fails"),
+                Exec::new("/bin/sh", ["-c", script]),
+            ),
+            declare(VertexSpec::new("file"), Exec::new("/etc/passwd", [""; 0])),
+            declare(
+                VertexSpec::new("signal"),
+                Exec::new("/bin/sh", ["-c", "kill -9 $$"]),
+            ),
+        ],
+    );
+    let (class, message) = failed(&driver, "none");
+    assert_eq!(class, ErrorClass::Dependency);
+    assert!(
+        message.starts_with("/nonexistent: cannot be started"),
+        "{message}"
+    );
+    let (class, message) = failed(&driver, "fails");
+    assert_eq!(class, ErrorClass::Unknown);
+    assert!(message.starts_with("/bin/sh: exit code 3"), "{message}");
+    assert!(
+        message.ends_with("last words") && message.len() < 3_000,
+        "{message}"
+    );
+    assert_eq!(failed(&driver, "file").0, ErrorClass::Permission);
+    assert!(failed(&driver, "signal").1.contains("killed by signal 9"));
+}
+
+#[test]
+fn a_command_that_does_not_end_is_killed_with_its_group() {
+    let folder = Folder::new("group");
+    let pid = folder.0.join("pid");
+    let script = format!(
+        "sleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait",
+        pid.display()
+    );
+    let slow = Exec::new("/bin/sh", shell(script)).with_timeout(Duration::from_millis(500));
+    let begin = Instant::now();
+    let spec = VertexSpec::new("slow").with_retry(100, Duration::from_millis(1));
+    let driver = start(1, [(spec, Box::new(slow) as Box<dyn Vertex>)]);
+    until("it is killed", || {
+        driver.explain("slow").unwrap().attempts > 0 && pid.exists()
+    });
+    driver.stop(BOUND).unwrap();
+    let message = driver.explain("slow").unwrap().message.unwrap();
+    assert!(
+        message.contains("killed, as it did not end in time"),
+        "{message}"
+    );
+    assert!(begin.elapsed() < BOUND);
+    let process = fs::read_to_string(&pid).unwrap();
+    let stat = format!("/proc/{}/stat", process.trim());
+    // An orphan without a parent that reaps it is a zombie.
+    let is_over = || {
+        fs::read_to_string(&stat).is_ok_and(|it| it.contains(") Z ")) || !fs::exists(&stat).unwrap()
+    };
+    until("the child of the command ends", is_over);
+}
