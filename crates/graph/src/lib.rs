@@ -7,6 +7,8 @@ mod builder;
 mod config;
 mod driver;
 mod error;
+#[cfg(test)]
+mod exhaustive;
 mod graph;
 mod panics;
 mod records;
@@ -14,6 +16,8 @@ mod records;
 mod spec;
 mod state;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod vertex;
 mod vertices;
 

@@ -10,11 +10,11 @@ use super::{Action, Cause, Record, RunId, Stage, State};
 
 /// The names of those that are to be notified.
 #[derive(Clone, Debug, Default, Hash)]
-pub(super) struct Intent(Vec<Arc<str>>);
+pub(crate) struct Intent(Vec<Arc<str>>);
 
 impl State {
     /// Adds all that a vertex notifies to its intent. True if that is to be written.
-    pub(super) fn extend_intent(&mut self, vertex: u32) -> bool {
+    pub(crate) fn extend_intent(&mut self, vertex: u32) -> bool {
         let children = self.graph.children.of(vertex).iter();
         let notified = children.filter(|it| **it & 1 == 1).map(|it| it >> 1);
         let slot = &mut self.slots[vertex as usize];
@@ -33,7 +33,7 @@ impl State {
     }
 
     /// Adds one refresh to each vertex that is notified, now or by the intent. True if there is any.
-    pub(super) fn notify(
+    pub(crate) fn notify(
         &mut self,
         now: Instant,
         vertex: u32,
@@ -63,7 +63,7 @@ impl State {
     }
 
     /// Ends the intent of a vertex that has left: it does not run again to notify others.
-    pub(super) fn close_intent(&mut self, now: Instant, vertex: u32) {
+    pub(crate) fn close_intent(&mut self, now: Instant, vertex: u32) {
         let slot = &mut self.slots[vertex as usize];
         if (vertex as usize) < self.graph.own || slot.intent.is_none() {
             return;
@@ -77,7 +77,7 @@ impl State {
     }
 
     /// Turns the intents that a process has left into refreshes.
-    pub(super) fn close_intents(&mut self) {
+    pub(crate) fn close_intents(&mut self) {
         let open = self.unknown.iter_mut();
         let open = open.filter(|(_, record)| !record.intent.is_empty());
         let open: Vec<_> = open
@@ -101,7 +101,7 @@ impl State {
     }
 
     /// Adds edges that are new to the intents of what runs: it may yet change something.
-    pub(super) fn extend_intents(&mut self) {
+    pub(crate) fn extend_intents(&mut self) {
         for index in 0..self.runs.len() {
             let (id, vertex, stage) = {
                 let run = &self.runs[index];
@@ -125,7 +125,7 @@ impl State {
     }
 
     /// Has the record of a vertex written.
-    pub(super) fn save(&mut self, vertex: u32) {
+    pub(crate) fn save(&mut self, vertex: u32) {
         let slot = &self.slots[vertex as usize];
         let record = Record {
             refreshes: slot.pending,
@@ -135,7 +135,7 @@ impl State {
     }
 
     /// Begins to write what is unsaved.
-    pub(super) fn persist(&mut self, now: Instant) -> Option<Action> {
+    pub(crate) fn persist(&mut self, now: Instant) -> Option<Action> {
         let is_early = self.persist_at.is_some_and(|at| at > now);
         if self.unsaved.is_empty() || self.writing.is_some() || is_early {
             return None;

@@ -13,19 +13,19 @@ use super::{Action, Cause, Context, Record, RunId, State, Verdict};
 use crate::VertexId;
 
 #[derive(Clone, Debug)]
-pub(super) struct Run {
-    pub(super) id: RunId,
-    pub(super) vertex: u32,
-    pub(super) stage: Stage,
-    pub(super) context: Context,
+pub(crate) struct Run {
+    pub(crate) id: RunId,
+    pub(crate) vertex: u32,
+    pub(crate) stage: Stage,
+    pub(crate) context: Context,
     /// The vertex was replaced since, or left.
-    pub(super) stale: bool,
-    pub(super) verdict: Verdict,
-    pub(super) semaphores: Vec<u32>,
+    pub(crate) stale: bool,
+    pub(crate) verdict: Verdict,
+    pub(crate) semaphores: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// Looks whether something is to be changed.
     Check,
     /// Waits for the record that something may change.
@@ -38,7 +38,7 @@ pub(super) enum Stage {
 impl State {
     /// Begins the run of a vertex that was taken out of the queue. There is no action yet if its
     /// intent is to be recorded first.
-    pub(super) fn start(&mut self, now: Instant, vertex: u32) -> Option<Action> {
+    pub(crate) fn start(&mut self, now: Instant, vertex: u32) -> Option<Action> {
         self.take_token(now, vertex);
         let declared = &self.graph.vertices[vertex as usize];
         let slot = &mut self.slots[vertex as usize];
@@ -97,7 +97,7 @@ impl State {
     }
 
     /// Begins to apply.
-    pub(super) fn apply(&mut self, now: Instant, id: RunId) -> Option<Action> {
+    pub(crate) fn apply(&mut self, now: Instant, id: RunId) -> Option<Action> {
         let index = self.runs.iter().position(|run| run.id == id)?;
         if !self.may_apply(&self.runs[index]) {
             self.give_up(now, id);
@@ -118,7 +118,7 @@ impl State {
     }
 
     /// Takes the result of a run that checked or applied.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         &mut self,
         now: Instant,
         index: usize,
@@ -180,7 +180,7 @@ impl State {
     }
 
     /// Goes on with a run that waited for records.
-    pub(super) fn recorded(&mut self, now: Instant, id: RunId) {
+    pub(crate) fn recorded(&mut self, now: Instant, id: RunId) {
         let Some(index) = self.runs.iter().position(|run| run.id == id) else {
             return;
         };
@@ -240,7 +240,7 @@ impl State {
     }
 
     /// Ends a run that was to apply, and must not any more.
-    pub(super) fn give_up(&mut self, now: Instant, id: RunId) {
+    pub(crate) fn give_up(&mut self, now: Instant, id: RunId) {
         if let Some(index) = self.runs.iter().position(|run| run.id == id) {
             let vertex = self.remove(index).vertex;
             let slot = &mut self.slots[vertex as usize];

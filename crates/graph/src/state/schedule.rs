@@ -6,7 +6,7 @@ use super::{Cause, State};
 
 impl State {
     /// Makes a vertex run because of something new: what failed for good is tried again.
-    pub(super) fn look_again(&mut self, now: Instant, vertex: u32, cause: Cause) {
+    pub(crate) fn look_again(&mut self, now: Instant, vertex: u32, cause: Cause) {
         let slot = &mut self.slots[vertex as usize];
         if slot.halted {
             (slot.halted, slot.attempts) = (false, 0);
@@ -16,7 +16,7 @@ impl State {
     }
 
     /// Makes a vertex and all its descendants dirty. Descendants of an unsettled one are.
-    pub(super) fn mark_dirty(&mut self, vertex: u32, cause: Cause) {
+    pub(crate) fn mark_dirty(&mut self, vertex: u32, cause: Cause) {
         let mut stack = vec![(vertex, cause)];
         while let Some((at, cause)) = stack.pop() {
             let slot = &mut self.slots[at as usize];
@@ -42,7 +42,7 @@ impl State {
     }
 
     /// Takes note that a vertex has run and is no longer dirty: its children may run.
-    pub(super) fn settle(&mut self, now: Instant, vertex: u32) {
+    pub(crate) fn settle(&mut self, now: Instant, vertex: u32) {
         self.unsettled -= 1;
         if self.unsettled == 0 {
             self.quiet_since = Some(now);
@@ -64,7 +64,7 @@ impl State {
     }
 
     /// Has a vertex wait in a queue, if nothing else keeps it from running, or for time.
-    pub(super) fn enqueue(&mut self, now: Instant, vertex: u32) {
+    pub(crate) fn enqueue(&mut self, now: Instant, vertex: u32) {
         let slot = &self.slots[vertex as usize];
         let may_run = slot.dirty && !slot.running && !slot.halted && slot.watched && !slot.gone;
         if !may_run || slot.blocked > 0 || slot.ticket > 0 {
@@ -89,7 +89,7 @@ impl State {
     }
 
     /// Takes a vertex out of its queue, and from it the semaphores that it was granted.
-    pub(super) fn dequeue(&mut self, vertex: u32) {
+    pub(crate) fn dequeue(&mut self, vertex: u32) {
         let slot = &mut self.slots[vertex as usize];
         let ticket = std::mem::take(&mut slot.ticket);
         if ticket == 0 {
@@ -106,7 +106,7 @@ impl State {
     }
 
     /// Gives semaphores to those whose turn it is.
-    pub(super) fn grant(&mut self, mut changed: Vec<u32>) {
+    pub(crate) fn grant(&mut self, mut changed: Vec<u32>) {
         while let Some(id) = changed.pop() {
             while let Some((ticket, vertex)) = self.semaphores.next(id) {
                 let semaphores = self.graph.holds.of(vertex);
@@ -122,14 +122,14 @@ impl State {
     }
 
     /// Returns when the rate of a vertex allows a run, if it has one.
-    pub(super) fn next_token(&self, vertex: u32) -> Option<Instant> {
+    pub(crate) fn next_token(&self, vertex: u32) -> Option<Instant> {
         let (every, burst) = self.graph.vertices[vertex as usize].rate?;
         let full_at = self.full_at.get(&vertex)?;
         full_at.checked_sub(every.saturating_mul(burst - 1))
     }
 
     /// Takes a token, if the vertex has a rate.
-    pub(super) fn take_token(&mut self, now: Instant, vertex: u32) {
+    pub(crate) fn take_token(&mut self, now: Instant, vertex: u32) {
         if let Some((every, _)) = self.graph.vertices[vertex as usize].rate {
             let full_at = self.full_at.get(&vertex).map_or(now, |at| now.max(*at));
             let full_at = full_at.checked_add(every).unwrap_or(full_at);
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    pub(super) fn set_timer(&mut self, vertex: u32, at: Option<Instant>) {
+    pub(crate) fn set_timer(&mut self, vertex: u32, at: Option<Instant>) {
         let timer = &mut self.slots[vertex as usize].timer;
         if let Some(before) = timer.take() {
             self.timers.remove(&(before, vertex));
@@ -146,7 +146,7 @@ impl State {
         self.timers.extend(at.map(|at| (at, vertex)));
     }
 
-    pub(super) fn fire_timers(&mut self, now: Instant) {
+    pub(crate) fn fire_timers(&mut self, now: Instant) {
         while let Some(&(at, vertex)) = self.timers.first()
             && at <= now
         {
@@ -168,7 +168,7 @@ impl State {
     }
 
     /// Counts all that is unsettled anew, and lets run what may. For a new graph.
-    pub(super) fn count(&mut self, now: Instant) {
+    pub(crate) fn count(&mut self, now: Instant) {
         let order = self.graph.order.clone();
         self.unsettled = 0;
         self.slots.iter_mut().for_each(|slot| slot.blocked = 0);
@@ -195,7 +195,7 @@ impl State {
     }
 
     /// Asks for a watch of a new vertex, if it has one.
-    pub(super) fn watch(&mut self, vertex: u32) {
+    pub(crate) fn watch(&mut self, vertex: u32) {
         let is_watched = self.graph.vertices[vertex as usize].watched;
         let is_reversal = vertex as usize >= self.graph.own;
         if is_watched && !is_reversal {
@@ -206,7 +206,7 @@ impl State {
     }
 
     /// Gives a new vertex what the journal has of one of its name.
-    pub(super) fn adopt_record(&mut self, vertex: u32) {
+    pub(crate) fn adopt_record(&mut self, vertex: u32) {
         if let Some(record) = self.unknown.remove(self.graph.name(vertex)) {
             self.slots[vertex as usize].pending = record.refreshes;
         }

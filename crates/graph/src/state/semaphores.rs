@@ -12,7 +12,7 @@ use super::Run;
 use crate::Graph;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Semaphores(Vec<Semaphore>);
+pub(crate) struct Semaphores(Vec<Semaphore>);
 
 #[derive(Clone, Debug)]
 struct Semaphore {
@@ -23,7 +23,7 @@ struct Semaphore {
 }
 
 impl Semaphores {
-    pub(super) fn new(graph: &Graph) -> Self {
+    pub(crate) fn new(graph: &Graph) -> Self {
         let free = |(id, count): &(Arc<str>, u32)| Semaphore {
             id: id.clone(),
             free: i64::from(*count),
@@ -32,27 +32,27 @@ impl Semaphores {
         Semaphores(graph.semaphores.iter().map(free).collect())
     }
 
-    pub(super) fn wait(&mut self, ids: &[u32], ticket: u64, vertex: u32) {
+    pub(crate) fn wait(&mut self, ids: &[u32], ticket: u64, vertex: u32) {
         for &id in ids {
             self.0[id as usize].waiting.insert(ticket, vertex);
         }
     }
 
-    pub(super) fn cancel(&mut self, ids: &[u32], ticket: u64) {
+    pub(crate) fn cancel(&mut self, ids: &[u32], ticket: u64) {
         for &id in ids {
             self.0[id as usize].waiting.remove(&ticket);
         }
     }
 
     /// Returns the first waiter, with its ticket, if there is room.
-    pub(super) fn next(&self, id: u32) -> Option<(u64, u32)> {
+    pub(crate) fn next(&self, id: u32) -> Option<(u64, u32)> {
         let semaphore = &self.0[id as usize];
         let (ticket, vertex) = semaphore.waiting.first_key_value()?;
         (semaphore.free > 0).then_some((*ticket, *vertex))
     }
 
     /// Takes all, if it is the turn of the ticket at each.
-    pub(super) fn take(&mut self, ids: &[u32], ticket: u64) -> bool {
+    pub(crate) fn take(&mut self, ids: &[u32], ticket: u64) -> bool {
         let is_turn = |&id: &u32| self.next(id).is_some_and(|(first, _)| first == ticket);
         let taken = ids.iter().all(is_turn);
         if taken {
@@ -63,12 +63,12 @@ impl Semaphores {
     }
 
     /// Takes all, whatever there is.
-    pub(super) fn hold(&mut self, ids: &[u32]) {
+    pub(crate) fn hold(&mut self, ids: &[u32]) {
         ids.iter().for_each(|&id| self.0[id as usize].free -= 1);
     }
 
     /// Begins anew with those of another graph. Runs hold what they held, as far as it is in it.
-    pub(super) fn rename(&mut self, graph: &Graph, runs: &mut [Run]) {
+    pub(crate) fn rename(&mut self, graph: &Graph, runs: &mut [Run]) {
         let old = std::mem::replace(self, Self::new(graph));
         for run in runs {
             let ids = run.semaphores.iter().map(|&id| &old.0[id as usize].id);
@@ -78,18 +78,18 @@ impl Semaphores {
         }
     }
 
-    pub(super) fn id(&self, id: u32) -> &str {
+    pub(crate) fn id(&self, id: u32) -> &str {
         &self.0[id as usize].id
     }
 
-    pub(super) fn release(&mut self, ids: &[u32]) {
+    pub(crate) fn release(&mut self, ids: &[u32]) {
         ids.iter().for_each(|&id| self.0[id as usize].free += 1);
     }
 }
 
 #[cfg(test)]
 impl Semaphores {
-    pub(super) fn hash_order(&self, hasher: &mut impl std::hash::Hasher) {
+    pub(crate) fn hash_order(&self, hasher: &mut impl std::hash::Hasher) {
         for semaphore in &self.0 {
             let order = semaphore.waiting.values().collect::<Vec<_>>();
             std::hash::Hash::hash(&(semaphore.free, order), hasher);

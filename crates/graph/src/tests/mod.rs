@@ -1,10 +1,15 @@
 //! Known failures of comparable systems, and what the search of small graphs does not reach.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::*;
-use crate::VertexSpec;
+use trueup_reconcile::ErrorClass;
+
+use crate::{
+    Action, Config, Context, Graph, Record, Replaced, RunId, State, Verdict, VertexId, VertexSpec,
+};
 
 mod known_failures;
 mod limits;

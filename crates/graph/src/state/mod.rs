@@ -18,11 +18,6 @@ mod runs;
 mod schedule;
 mod semaphores;
 
-#[cfg(test)]
-mod exhaustive;
-#[cfg(test)]
-mod tests;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,14 +26,14 @@ use trueup_reconcile::ErrorClass;
 
 pub use self::action::{Action, Context, Record, RunId, Verdict};
 pub use self::explain::{Cause, Explanation, Wait};
-use self::notify::Intent;
+pub(crate) use self::notify::Intent;
 pub use self::replace::Replaced;
-use self::runs::{Run, Stage};
-use self::semaphores::Semaphores;
+pub(crate) use self::runs::{Run, Stage};
+pub(crate) use self::semaphores::Semaphores;
 use crate::{Config, Graph, VertexId};
 
 /// Records by the names of their vertices.
-type Records = BTreeMap<Arc<str>, Record>;
+pub(crate) type Records = BTreeMap<Arc<str>, Record>;
 
 /// The decisions of a graph's run as a state machine.
 ///
@@ -46,71 +41,71 @@ type Records = BTreeMap<Arc<str>, Record>;
 /// [`poll_timeout`](Self::poll_timeout) or the next input, and begins again.
 #[derive(Clone, Debug)]
 pub struct State {
-    config: Config,
-    graph: Graph,
-    slots: Vec<Slot>,
-    runs: Vec<Run>,
-    last_run: u64,
-    paused: bool,
+    pub(crate) config: Config,
+    pub(crate) graph: Graph,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) last_run: u64,
+    pub(crate) paused: bool,
     /// How many vertices are unsettled.
-    unsettled: usize,
+    pub(crate) unsettled: usize,
     /// Since when none is.
-    quiet_since: Option<Instant>,
+    pub(crate) quiet_since: Option<Instant>,
     /// What waits for nothing but a worker, by ticket.
-    ready: BTreeMap<u64, u32>,
-    last_ticket: u64,
-    semaphores: Semaphores,
-    timers: BTreeSet<(Instant, u32)>,
+    pub(crate) ready: BTreeMap<u64, u32>,
+    pub(crate) last_ticket: u64,
+    pub(crate) semaphores: Semaphores,
+    pub(crate) timers: BTreeSet<(Instant, u32)>,
     /// Of a vertex with a rate: when all of its burst is there again.
-    full_at: BTreeMap<u32, Instant>,
-    to_watch: BTreeSet<u32>,
+    pub(crate) full_at: BTreeMap<u32, Instant>,
+    pub(crate) to_watch: BTreeSet<u32>,
     /// Runs whose intent is recorded.
-    to_apply: VecDeque<RunId>,
-    unsaved: Records,
+    pub(crate) to_apply: VecDeque<RunId>,
+    pub(crate) unsaved: Records,
     /// Runs that go on once what is unsaved now is saved.
-    waiting: Vec<RunId>,
+    pub(crate) waiting: Vec<RunId>,
     /// The records that are being written, and the runs that wait for it.
-    writing: Option<(Records, Vec<RunId>)>,
+    pub(crate) writing: Option<(Records, Vec<RunId>)>,
     /// When records may be written again after a failure.
-    persist_at: Option<Instant>,
+    pub(crate) persist_at: Option<Instant>,
     /// Reversals, each with a vertex that it needs, and that must not be reversed before it.
-    needed: Vec<(u32, u32)>,
+    pub(crate) needed: Vec<(u32, u32)>,
     /// Records of vertices that are not in the graph.
-    unknown: Records,
+    pub(crate) unknown: Records,
 }
 
 /// The state of a vertex.
 #[derive(Clone, Debug, Default)]
-struct Slot {
+pub(crate) struct Slot {
     /// It has to run, or to run again.
-    dirty: bool,
-    running: bool,
+    pub(crate) dirty: bool,
+    pub(crate) running: bool,
     /// Dirty, but it failed for good: it waits for an event or a run of a parent.
-    halted: bool,
+    pub(crate) halted: bool,
     /// Its watch is ready, or it has none.
-    watched: bool,
+    pub(crate) watched: bool,
     /// A reversal that is done: it counts for nothing.
-    gone: bool,
+    pub(crate) gone: bool,
     /// The vertices that are to be notified if it changes something, as its record names them, or is
     /// about to.
-    intent: Option<Box<Intent>>,
+    pub(crate) intent: Option<Box<Intent>>,
     /// It may have changed something of which no other vertex was notified.
-    doubt: bool,
+    pub(crate) doubt: bool,
     /// It holds its semaphores, while it waits for a worker.
-    granted: bool,
-    blocked: u32,
-    pending: u32,
+    pub(crate) granted: bool,
+    pub(crate) blocked: u32,
+    pub(crate) pending: u32,
     /// Runs that failed since the last success.
-    attempts: u32,
+    pub(crate) attempts: u32,
     /// 0: none.
-    ticket: u64,
+    pub(crate) ticket: u64,
     /// When it is looked at again: its entry in `timers`.
-    timer: Option<Instant>,
+    pub(crate) timer: Option<Instant>,
     /// Until when a failed one waits.
-    not_before: Option<Instant>,
-    settled_since: Option<Instant>,
-    cause: Cause,
-    last: Option<Result<Verdict, ErrorClass>>,
+    pub(crate) not_before: Option<Instant>,
+    pub(crate) settled_since: Option<Instant>,
+    pub(crate) cause: Cause,
+    pub(crate) last: Option<Result<Verdict, ErrorClass>>,
 }
 
 impl Slot {

@@ -1,0 +1,47 @@
+//! The driver over a model checker's locks, threads and clock (`sync.rs`): the very sources of the
+//! crate, run under many orders in which its threads may meet. A thread that waits for ever is a
+//! deadlock to the checker.
+#![allow(clippy::unwrap_used)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    unused_imports,
+    reason = "the sources of a library, whose users are elsewhere"
+)]
+
+#[path = "../../src/adjacency.rs"]
+mod adjacency;
+#[path = "../../src/builder.rs"]
+mod builder;
+#[path = "../../src/config.rs"]
+mod config;
+#[path = "../../src/driver/mod.rs"]
+mod driver;
+#[path = "../../src/error.rs"]
+mod error;
+#[path = "../../src/graph.rs"]
+mod graph;
+#[path = "../../src/panics.rs"]
+mod panics;
+mod properties;
+#[path = "../../src/records.rs"]
+mod records;
+#[path = "../../src/spec.rs"]
+mod spec;
+#[path = "../../src/state/mod.rs"]
+mod state;
+mod sync;
+#[path = "../../src/vertex.rs"]
+mod vertex;
+
+pub use builder::GraphBuilder;
+pub use config::Config;
+pub use driver::{Driver, Snapshot};
+pub use error::{Error, ErrorKind};
+pub use graph::{Graph, VertexId};
+pub use spec::VertexSpec;
+pub use state::{
+    Action, Cause, Context, Explanation, Record, Replaced, RunId, State, Verdict, Wait,
+};
+pub use vertex::{Failure, RunContext, Vertex, Watch};

@@ -1,0 +1,187 @@
+//! What holds in whatever order the threads meet.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::thread;
+use trueup_reconcile::{ErrorClass, MemoryLedger};
+
+use crate::{Config, Driver, Failure, RunContext, Verdict, Vertex, VertexSpec, sync};
+
+/// Orders that each model is run under.
+const ORDERS: usize = 600;
+/// No wait of a caller ends by its time.
+const LONG: Duration = Duration::from_secs(36_000);
+
+fn check(model: fn()) {
+    run(RandomScheduler::new_from_seed(1, ORDERS / 2), model);
+    run(PctScheduler::new_from_seed(1, 3, ORDERS / 2), model);
+}
+
+fn run(scheduler: impl Scheduler + 'static, model: fn()) {
+    let mut config = shuttle::Config::new();
+    config.max_steps = shuttle::MaxSteps::FailAfter(100_000);
+    shuttle::Runner::new(scheduler, config).run(move || {
+        sync::reset();
+        model();
+    });
+}
+
+/// What vertices did. Behind locks of the standard library: they are no place where threads meet.
+#[derive(Clone, Default)]
+struct Log {
+    runs: Arc<Mutex<Vec<(&'static str, u32)>>>,
+    is_paused: Arc<AtomicBool>,
+    running: Arc<AtomicUsize>,
+}
+
+impl Log {
+    /// Declares a vertex that any other thread can interrupt. It changes something in its first
+    /// run if `changes`, and always when refreshed.
+    fn vertex(&self, spec: VertexSpec, name: &'static str, changes: bool) -> Declared {
+        let log = self.clone();
+        let mut is_drifted = changes;
+        let run = move |context: &RunContext, apply: bool| {
+            assert!(!log.is_paused.load(Ordering::SeqCst), "a run in a pause");
+            log.running.fetch_add(1, Ordering::SeqCst);
+            thread::yield_now();
+            assert!(
+                !log.is_paused.load(Ordering::SeqCst),
+                "it runs on in a pause"
+            );
+            log.running.fetch_sub(1, Ordering::SeqCst);
+            if apply {
+                log.runs.lock().unwrap().push((name, context.refreshes()));
+            }
+            let is_changed = is_drifted || context.refreshes() > 0;
+            is_drifted &= !apply;
+            Ok(match (is_changed, apply) {
+                (false, _) => Verdict::InPlace,
+                (true, false) => Verdict::WouldChange,
+                (true, true) => Verdict::Changed,
+            })
+        };
+        (spec, Box::new(run))
+    }
+
+    fn count(&self, name: &str) -> usize {
+        self.runs
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|it| it.0 == name)
+            .count()
+    }
+
+    fn refreshes(&self, name: &str) -> u32 {
+        let runs = self.runs.lock().unwrap();
+        runs.iter().filter(|it| it.0 == name).map(|it| it.1).sum()
+    }
+}
+
+type Declared = (VertexSpec, Box<dyn Vertex>);
+
+fn start(workers: usize, vertices: impl IntoIterator<Item = Declared>) -> Driver {
+    let config = Config::new(NonZeroUsize::new(workers).unwrap());
+    let config = config.with_quiet(Duration::ZERO);
+    Driver::start(config, vertices, Box::new(MemoryLedger::default())).unwrap()
+}
+
+#[test]
+fn a_change_is_delivered_once_and_all_ends_converged() {
+    check(|| {
+        let log = Log::default();
+        let driver = start(
+            2,
+            [
+                log.vertex(VertexSpec::new("file"), "file", true),
+                log.vertex(
+                    VertexSpec::new("service").refreshed_by("file"),
+                    "service",
+                    false,
+                ),
+            ],
+        );
+        driver.wait_converged(LONG).unwrap();
+        assert_eq!(log.refreshes("service"), 1);
+        driver.stop(LONG).unwrap();
+    });
+}
+
+#[test]
+fn no_event_is_lost_whenever_it_comes() {
+    check(|| {
+        let log = Log::default();
+        let driver = Arc::new(start(1, [log.vertex(VertexSpec::new("a"), "a", false)]));
+        let (other, seen) = (Arc::clone(&driver), log.clone());
+        let sender = thread::spawn(move || {
+            let before = seen.count("a");
+            other.event("a").unwrap();
+            before
+        });
+        let before = sender.join().unwrap();
+        driver.wait_converged(LONG).unwrap();
+        assert!(log.count("a") > before, "a run after the event");
+        driver.stop(LONG).unwrap();
+    });
+}
+
+#[test]
+fn nothing_runs_between_a_pause_and_its_end() {
+    check(|| {
+        let log = Log::default();
+        let vertices = ["a", "b"].map(|it| log.vertex(VertexSpec::new(it), it, false));
+        let driver = Arc::new(start(2, vertices));
+        let other = Arc::clone(&driver);
+        let sender = thread::spawn(move || other.event("a").unwrap());
+        driver.pause(LONG).unwrap();
+        assert_eq!(log.running.load(Ordering::SeqCst), 0);
+        log.is_paused.store(true, Ordering::SeqCst);
+        thread::yield_now();
+        thread::yield_now();
+        log.is_paused.store(false, Ordering::SeqCst);
+        driver.resume();
+        sender.join().unwrap();
+        driver.wait_converged(LONG).unwrap();
+        driver.stop(LONG).unwrap();
+    });
+}
+
+#[test]
+fn a_replacement_a_stop_and_failures_end_whenever_they_come() {
+    check(|| {
+        let log = Log::default();
+        let failing = VertexSpec::new("failing").with_retry(2, Duration::from_millis(5));
+        let mut failures = 1;
+        let run = move |_: &RunContext, _: bool| match failures {
+            0 => Ok(Verdict::InPlace),
+            _ => {
+                failures -= 1;
+                Err(Failure::new(ErrorClass::Busy, "on purpose"))
+            }
+        };
+        let named = VertexSpec::new("named")
+            .with_thread("named")
+            .after("failing");
+        let driver = Arc::new(start(
+            2,
+            [
+                (failing, Box::new(run) as _),
+                log.vertex(named, "named", true),
+            ],
+        ));
+        let (other, inner) = (Arc::clone(&driver), log.clone());
+        let replacing = thread::spawn(move || {
+            let vertices = [inner.vertex(VertexSpec::new("new"), "new", false)];
+            other.replace(vertices).unwrap();
+        });
+        replacing.join().unwrap();
+        driver.wait_converged(LONG).unwrap();
+        assert_eq!(log.count("new"), 1);
+        driver.event("new").unwrap();
+        driver.stop(LONG).unwrap();
+    });
+}
