@@ -93,7 +93,7 @@ impl GraphBuilder {
             }
             for what in &links.needs {
                 let found = providers.get(what.as_str()).into_iter().flatten();
-                // What provides its own need waits for nobody.
+                // What provides its own need waits for no other.
                 let others = found.filter(|&&provider| provider as usize != at);
                 self.edges
                     .extend(others.map(|&provider| (provider, 2 * at as u32)));

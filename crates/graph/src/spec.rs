@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use trueup_reconcile::ErrorClass;
+
 /// The declaration of a [`Vertex`](crate::Vertex): its name, its settings, and what it runs after.
 ///
 /// When a graph is replaced, a vertex of the same name and settings goes on undisturbed. Edges are
@@ -16,6 +18,8 @@ pub struct VertexSpec {
     pub(crate) noop: bool,
     pub(crate) retries: u32,
     pub(crate) delay: Duration,
+    /// The same of single classes.
+    pub(crate) class_retries: Vec<(ErrorClass, u32, Duration)>,
     /// A run in so much time, and so many at once.
     pub(crate) rate: Option<(Duration, u32)>,
     pub(crate) semaphores: Vec<(Arc<str>, u32)>,
@@ -46,6 +50,7 @@ impl VertexSpec {
             noop: false,
             retries: 3,
             delay: Duration::from_secs(1),
+            class_retries: Vec::new(),
             rate: None,
             semaphores: Vec::new(),
             timeout: None,
@@ -101,6 +106,24 @@ impl VertexSpec {
             retries,
             delay,
             ..self
+        }
+    }
+
+    /// Sets the same for errors of one class, also of a permanent one.
+    #[must_use]
+    pub fn with_class_retry(mut self, class: ErrorClass, retries: u32, delay: Duration) -> Self {
+        self.class_retries.retain(|it| it.0 != class);
+        self.class_retries.push((class, retries, delay));
+        self
+    }
+
+    /// Returns how often a run that failed is repeated, and the time between.
+    pub(crate) fn retry(&self, class: ErrorClass) -> (u32, Duration) {
+        let own = self.class_retries.iter().find(|it| it.0 == class);
+        match own {
+            Some((_, retries, delay)) => (*retries, *delay),
+            None if class.is_permanent() => (0, self.delay),
+            None => (self.retries, self.delay),
         }
     }
 

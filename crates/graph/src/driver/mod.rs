@@ -5,24 +5,24 @@
 
 mod cell;
 mod replacing;
+mod shared;
 mod snapshot;
 mod watcher;
 mod worker;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::Ledger;
 
 use self::cell::Cell;
+use self::shared::{Core, Shared, find, timed_out, unknown};
 pub use self::snapshot::Snapshot;
 use self::watcher::Watcher;
-use self::worker::Job;
-use crate::error::ErrorKind;
 use crate::sync::{Condvar, Mutex, MutexGuard, after, lock, now, wait_until};
-use crate::{Config, Error, Explanation, RunId, State, Vertex, VertexId, VertexSpec};
+use crate::{Config, Error, Explanation, State, Vertex, VertexSpec};
 
 /// A running graph.
 ///
@@ -31,41 +31,6 @@ use crate::{Config, Error, Explanation, RunId, State, Vertex, VertexId, VertexSp
 /// without waiting; [`stop`](Self::stop) waits. It can be used from any thread.
 pub struct Driver {
     shared: Arc<Shared>,
-}
-
-struct Shared {
-    core: Mutex<Core>,
-    /// Wakes a worker.
-    work: Condvar,
-    /// Wakes the threads that vertices are declared to run on.
-    named_work: Condvar,
-    /// Wakes callers that wait for something of the core.
-    changed: Condvar,
-    /// `None` once the driver has stopped.
-    ledger: Mutex<Option<Box<dyn Ledger + Send>>>,
-    watcher: Watcher,
-    is_interrupted: Arc<AtomicBool>,
-}
-
-/// What is under the lock.
-struct Core {
-    state: State,
-    /// By the numbers of the state's graph.
-    cells: Vec<Arc<Cell>>,
-    /// The runs that a thread executes or is about to, each with its deadline.
-    running: BTreeMap<RunId, (Arc<str>, Option<Instant>)>,
-    /// How many jobs are executed, or wait for their named thread.
-    executing: usize,
-    /// By the name of the thread.
-    named: BTreeMap<Arc<str>, VecDeque<Job>>,
-    /// Workers that sleep.
-    sleeping: usize,
-    /// Callers that wait.
-    waiting: usize,
-    threads: usize,
-    is_stopping: bool,
-    /// Why records could not be written last.
-    ledger_failure: Option<String>,
 }
 
 impl Driver {
@@ -130,9 +95,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Pauses, and returns once no vertex runs and nothing is written. Runs are interrupted, as
-    /// [`should_continue`](crate::RunContext::should_continue) tells them. What came meanwhile runs
-    /// after [`resume`](Self::resume).
+    /// Pauses, and returns once no vertex runs and nothing is written. Runs are interrupted:
+    /// [`should_continue`](crate::RunContext::should_continue) is false for them. What came
+    /// meanwhile runs after [`resume`](Self::resume).
     ///
     /// # Errors
     ///
@@ -280,58 +245,4 @@ impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Driver").finish_non_exhaustive()
     }
-}
-
-impl Shared {
-    /// Has workers and callers look at what has changed.
-    fn wake(&self, core: &Core) {
-        if core.sleeping > 0 {
-            self.work.notify_one();
-        }
-        if core.waiting > 0 {
-            self.changed.notify_all();
-        }
-    }
-
-    fn begin_stop(&self) {
-        let mut core = lock(&self.core);
-        core.is_stopping = true;
-        self.is_interrupted.store(true, Ordering::SeqCst);
-        core.state.handle_pause(now());
-        self.work.notify_all();
-        self.named_work.notify_all();
-        self.changed.notify_all();
-        drop(core);
-        self.watcher.wake();
-    }
-}
-
-fn find(core: &Core, name: &str) -> Result<VertexId, Error> {
-    core.state.graph().find(name).ok_or_else(|| unknown(name))
-}
-
-fn unknown(name: &str) -> Error {
-    let message = format!("vertex {name}: the graph has none of that name");
-    Error::new(ErrorKind::UnknownVertex, message)
-}
-
-fn stopped() -> Error {
-    Error::new(ErrorKind::Stopped, "the driver has been stopped".to_owned())
-}
-
-/// Returns an error that names the first vertices that are waited for.
-fn timed_out(core: &Core, what: &str) -> Error {
-    const NAMED: usize = 3;
-    let vertices = 0..core.state.graph().len() as u32;
-    let open = vertices.filter_map(|at| core.explain(VertexId(at)));
-    let open: Vec<_> = open
-        .filter(|it| it.running || it.cause.is_some())
-        .map(|it| it.to_string())
-        .take(NAMED)
-        .collect();
-    let mut message = format!("{what} in time: {}", open.join("; "));
-    if let Some(failure) = &core.ledger_failure {
-        message.push_str(&format!("; records are not written: {failure}"));
-    }
-    Error::new(ErrorKind::TimedOut, message)
 }

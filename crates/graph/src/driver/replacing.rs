@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::cell::Cell;
-use super::{Driver, stopped, worker};
+use super::shared::stopped;
+use super::{Driver, worker};
 use crate::panics::discard;
 use crate::sync::{lock, now};
 use crate::{Error, Graph, Vertex, VertexId, VertexSpec};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Core;
+use super::shared::Core;
 use crate::sync::{lock, now};
 use crate::{Explanation, Verdict, VertexId};
 

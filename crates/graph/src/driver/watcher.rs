@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use trueup_reconcile::{Drained, Subscription};
 
-use super::Shared;
 use super::cell::Cell;
+use super::shared::Shared;
 use crate::error::ErrorKind;
 use crate::panics::{catch, discard};
 use crate::sync::{Builder, Mutex, Wakeup, lock};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trueup_reconcile::{Hints, LedgerError};
 
 use super::cell::{Cell, Place};
-use super::{Core, Shared};
+use super::shared::{Core, Shared, stopped};
 use crate::error::ErrorKind;
 use crate::panics::catch;
 use crate::sync::{Builder, MutexGuard, lock, now, wait_until};
@@ -181,7 +181,7 @@ fn write<'a>(shared: &'a Shared, records: &[(Arc<str>, Record)]) -> MutexGuard<'
         let mut ledger = lock(&shared.ledger);
         let written = match &mut *ledger {
             Some(ledger) => catch(|| Ok(crate::records::write(&mut **ledger, records))),
-            None => Ok(Err(LedgerError::new(super::stopped()))),
+            None => Ok(Err(LedgerError::new(stopped()))),
         };
         match written {
             Ok(Ok(())) => None,

@@ -119,7 +119,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Has an event happen. If a check fails, tells how it came to it.
+    /// Has an event happen. If a check fails, prints how it came to it.
     pub(super) fn event(&mut self, event: Event) {
         self.trail.push(event);
         let trail = self.trail.clone();

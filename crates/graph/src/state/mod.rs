@@ -20,7 +20,7 @@ mod semaphores;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use trueup_reconcile::ErrorClass;
 
@@ -212,31 +212,6 @@ impl State {
         }
     }
 
-    /// Ends a run that was interrupted by a pause, or by the end of the driver: it begins anew
-    /// later, and counts as no failure.
-    pub fn handle_interrupted(&mut self, now: Instant, run: RunId) {
-        let by = |it: &Run| it.id == run && matches!(it.stage, Stage::Check | Stage::Apply);
-        if let Some(at) = self.runs.iter().position(by) {
-            let run = &self.runs[at];
-            let slot = &mut self.slots[run.vertex as usize];
-            slot.doubt |= run.stage == Stage::Apply && slot.intent.is_some();
-            self.give_up(now, run.id);
-        }
-    }
-
-    /// Takes note that a vertex is not watched, or no longer. It runs once it is watched again,
-    /// which is tried after `delay`.
-    pub fn handle_unwatched(&mut self, now: Instant, vertex: VertexId, delay: Duration) {
-        let at = vertex.0;
-        if at as usize >= self.graph.own {
-            return;
-        }
-        self.slots[at as usize].watched = false;
-        self.mark_dirty(at, Cause::Unwatched);
-        self.dequeue(at);
-        self.set_timer(at, now.checked_add(delay));
-    }
-
     /// Takes the result of [`Action::Persist`]: true if the records are durable. If not, they are
     /// written again later, and what waits for them waits on.
     pub fn handle_persisted(&mut self, now: Instant, is_durable: bool) {
@@ -255,8 +230,8 @@ impl State {
         }
     }
 
-    /// Pauses: no run begins or begins to apply. [`is_quiesced`](Self::is_quiesced) tells when the
-    /// running ones have ended. Events are kept.
+    /// Pauses: no run begins or begins to apply. [`is_quiesced`](Self::is_quiesced) is true
+    /// once the running ones have ended. Events are kept.
     pub fn handle_pause(&mut self, now: Instant) {
         self.paused = true;
         // Those that would apply next are given up.

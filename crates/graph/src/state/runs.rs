@@ -218,20 +218,20 @@ impl State {
             (slot.gone, slot.dirty) = (true, false);
             return self.settle(now, run.vertex);
         }
-        let declared = &self.graph.vertices[run.vertex as usize];
+        let (retries, delay) = self.graph.vertices[run.vertex as usize].retry(class);
         let slot = &mut self.slots[run.vertex as usize];
         slot.last = Some(Err(class));
         slot.attempts = slot.attempts.saturating_add(1);
-        let is_over = slot.attempts > declared.retries && declared.retries < u32::MAX;
+        let is_over = slot.attempts > retries && retries < u32::MAX;
         if slot.dirty {
             // An event came meanwhile, and counts as a new beginning; but not without the delay.
             slot.attempts = 1;
         } else {
-            slot.halted = class.is_permanent() || is_over;
+            slot.halted = is_over;
             slot.dirty = true;
             slot.cause = Cause::Retry;
         }
-        slot.not_before = now.checked_add(declared.delay);
+        slot.not_before = now.checked_add(delay);
         if slot.halted {
             slot.not_before = None;
         }

@@ -1,8 +1,37 @@
 //! Which vertices are dirty, and which of them may run.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{Cause, State};
+use super::{Cause, Run, RunId, Stage, State};
+use crate::VertexId;
+
+/// Inputs of the driver.
+impl State {
+    /// Ends a run that was interrupted by a pause, or by the end of the driver: it begins anew
+    /// later, and counts as no failure.
+    pub fn handle_interrupted(&mut self, now: Instant, run: RunId) {
+        let by = |it: &Run| it.id == run && matches!(it.stage, Stage::Check | Stage::Apply);
+        if let Some(at) = self.runs.iter().position(by) {
+            let run = &self.runs[at];
+            let slot = &mut self.slots[run.vertex as usize];
+            slot.doubt |= run.stage == Stage::Apply && slot.intent.is_some();
+            self.give_up(now, run.id);
+        }
+    }
+
+    /// Takes note that a vertex is not watched, or no longer. It runs once it is watched again,
+    /// which is tried after `delay`.
+    pub fn handle_unwatched(&mut self, now: Instant, vertex: VertexId, delay: Duration) {
+        let at = vertex.0;
+        if at as usize >= self.graph.own {
+            return;
+        }
+        self.slots[at as usize].watched = false;
+        self.mark_dirty(at, Cause::Unwatched);
+        self.dequeue(at);
+        self.set_timer(at, now.checked_add(delay));
+    }
+}
 
 impl State {
     /// Makes a vertex run because of something new: what failed for good is tried again.
@@ -36,7 +65,7 @@ impl State {
                 let child = self.graph.children.of(at)[index] >> 1;
                 self.slots[child as usize].blocked += 1;
                 self.dequeue(child);
-                stack.push((child, Cause::Parent(crate::VertexId(at))));
+                stack.push((child, Cause::Parent(VertexId(at))));
             }
         }
     }
@@ -183,7 +212,7 @@ impl State {
                 child.blocked += 1;
                 if !child.dirty && !child.gone {
                     child.dirty = true;
-                    child.cause = Cause::Parent(crate::VertexId(at));
+                    child.cause = Cause::Parent(VertexId(at));
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! Semaphores, taken all together, in the order of tickets.
 //!
 //! A waiter stands in the queue of each of its semaphores. It takes all of them at once, when it is
-//! first in each queue and each has room. So nobody holds one while it waits for another: what
+//! first in each queue and each has room. So no vertex holds one while it waits for another: what
 //! holds is running or waits for a worker alone. The waiter with the least ticket is first in all
-//! its queues, so somebody goes on once those that hold have ended.
+//! its queues, so a waiter goes on once those that hold have ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

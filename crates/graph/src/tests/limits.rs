@@ -1,6 +1,8 @@
 //! Settings, order, replacement, explanations and size.
 
 use super::*;
+use crate::Wait;
+use crate::state::Slot;
 
 #[test]
 fn a_diamond_runs_once_for_an_event_even_if_its_sides_differ_in_length() {
@@ -198,32 +200,6 @@ fn equal_vertices_go_on_undisturbed_and_keep_their_retries() {
 }
 
 #[test]
-fn a_refresh_survives_the_replacement_of_its_edge_and_its_vertices() {
-    let vertices = |is_edge: bool, revision| {
-        let service = VertexSpec::new("service")
-            .with_revision(revision)
-            .with_retry(0, seconds(1));
-        let service = if is_edge {
-            service.refreshed_by("file")
-        } else {
-            service
-        };
-        [VertexSpec::new("file").with_revision(revision), service]
-    };
-    let mut driver = Driver::new(1, vertices(true, 1));
-    driver.end("file", Ok(Verdict::WouldChange));
-    driver.end("file", Ok(Verdict::Changed));
-    driver.end("service", Err(ErrorClass::Invalid));
-    driver.replace(vertices(false, 1));
-    driver.replace(vertices(true, 2));
-    driver.refreshes("");
-    driver.end_all(&["service"]);
-    driver.end_all(&["service"]);
-    assert_eq!(driver.refreshes("service"), [1]);
-    assert!(driver.journal.is_empty());
-}
-
-#[test]
 fn a_journal_that_fails_holds_up_what_depends_on_it_and_is_tried_again() {
     let mut driver = Driver::new(
         1,
@@ -295,4 +271,25 @@ fn a_vertex_costs_at_most_200_bytes_besides_its_own_with_ten_edges() {
     let lists = graph.parents.bytes() + graph.children.bytes() + graph.holds.bytes();
     let per_vertex = lists / count + 4 * 2 + size_of::<Slot>();
     assert!(per_vertex <= 200, "{per_vertex}");
+}
+
+#[test]
+fn a_class_of_errors_has_retries_and_a_delay_of_its_own() {
+    let vertex = VertexSpec::new("a")
+        .with_retry(5, seconds(100))
+        .with_class_retry(ErrorClass::Busy, 1, seconds(2))
+        .with_class_retry(ErrorClass::Permission, 9, seconds(7));
+    let mut driver = Driver::new(1, [vertex]);
+    driver.end("a", Err(ErrorClass::Permission));
+    driver.wait(seconds(6));
+    assert_eq!(driver.ran(), ["a"]);
+    driver.wait(seconds(1));
+    assert_eq!(
+        driver.ran(),
+        ["a"],
+        "also of a permanent class, if declared"
+    );
+    driver.end("a", Err(ErrorClass::Busy));
+    driver.wait(seconds(1_000));
+    assert!(driver.ran().is_empty(), "the second failure, and one retry");
 }

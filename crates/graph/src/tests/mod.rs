@@ -13,6 +13,7 @@ use crate::{
 
 mod known_failures;
 mod limits;
+mod notifications;
 
 /// A driver that does at once what it is asked to.
 struct Driver {

@@ -1,0 +1,104 @@
+//! What the threads of a driver and its callers share.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use trueup_reconcile::Ledger;
+
+use super::cell::Cell;
+use super::watcher::Watcher;
+use super::worker::Job;
+use crate::error::ErrorKind;
+use crate::sync::{Condvar, Mutex, lock, now};
+use crate::{Error, RunId, State, VertexId};
+
+pub(super) struct Shared {
+    pub(super) core: Mutex<Core>,
+    /// Wakes a worker.
+    pub(super) work: Condvar,
+    /// Wakes the threads that vertices are declared to run on.
+    pub(super) named_work: Condvar,
+    /// Wakes callers that wait for something of the core.
+    pub(super) changed: Condvar,
+    /// `None` once the driver has stopped.
+    pub(super) ledger: Mutex<Option<Box<dyn Ledger + Send>>>,
+    pub(super) watcher: Watcher,
+    pub(super) is_interrupted: Arc<AtomicBool>,
+}
+
+/// What is under the lock.
+pub(super) struct Core {
+    pub(super) state: State,
+    /// By the numbers of the state's graph.
+    pub(super) cells: Vec<Arc<Cell>>,
+    /// The runs that a thread executes or is about to, each with its deadline.
+    pub(super) running: BTreeMap<RunId, (Arc<str>, Option<Instant>)>,
+    /// How many jobs are executed, or wait for their named thread.
+    pub(super) executing: usize,
+    /// By the name of the thread.
+    pub(super) named: BTreeMap<Arc<str>, VecDeque<Job>>,
+    /// Workers that sleep.
+    pub(super) sleeping: usize,
+    /// Callers that wait.
+    pub(super) waiting: usize,
+    pub(super) threads: usize,
+    pub(super) is_stopping: bool,
+    /// Why records could not be written last.
+    pub(super) ledger_failure: Option<String>,
+}
+
+impl Shared {
+    /// Has workers and callers look at what has changed.
+    pub(super) fn wake(&self, core: &Core) {
+        if core.sleeping > 0 {
+            self.work.notify_one();
+        }
+        if core.waiting > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    pub(super) fn begin_stop(&self) {
+        let mut core = lock(&self.core);
+        core.is_stopping = true;
+        self.is_interrupted.store(true, Ordering::SeqCst);
+        core.state.handle_pause(now());
+        self.work.notify_all();
+        self.named_work.notify_all();
+        self.changed.notify_all();
+        drop(core);
+        self.watcher.wake();
+    }
+}
+
+pub(super) fn find(core: &Core, name: &str) -> Result<VertexId, Error> {
+    core.state.graph().find(name).ok_or_else(|| unknown(name))
+}
+
+pub(super) fn unknown(name: &str) -> Error {
+    let message = format!("vertex {name}: the graph has none of that name");
+    Error::new(ErrorKind::UnknownVertex, message)
+}
+
+pub(super) fn stopped() -> Error {
+    Error::new(ErrorKind::Stopped, "the driver has been stopped".to_owned())
+}
+
+/// Returns an error that names the first vertices that are waited for.
+pub(super) fn timed_out(core: &Core, what: &str) -> Error {
+    const NAMED: usize = 3;
+    let vertices = 0..core.state.graph().len() as u32;
+    let open = vertices.filter_map(|at| core.explain(VertexId(at)));
+    let open: Vec<_> = open
+        .filter(|it| it.running || it.cause.is_some())
+        .map(|it| it.to_string())
+        .take(NAMED)
+        .collect();
+    let mut message = format!("{what} in time: {}", open.join("; "));
+    if let Some(failure) = &core.ledger_failure {
+        message.push_str(&format!("; records are not written: {failure}"));
+    }
+    Error::new(ErrorKind::TimedOut, message)
+}
