@@ -3,6 +3,7 @@
 //! An *intent* names those that are to be notified. So whatever leaves between the change and its
 //! record, a vertex, an edge or the process, the others are notified.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use super::{Action, Cause, Record, RunId, Stage, State};
 
 /// The names of those that are to be notified.
 #[derive(Clone, Debug, Default, Hash)]
-pub(crate) struct Intent(Vec<Arc<str>>);
+pub(crate) struct Intent(BTreeSet<Arc<str>>);
 
 impl State {
     /// Adds all that a vertex notifies to its intent. True if that is to be written.
@@ -21,10 +22,7 @@ impl State {
         let mut must_save = false;
         for name in notified.map(|it| self.graph.name(it)) {
             let intent = slot.intent.get_or_insert_default();
-            if !intent.0.contains(name) {
-                intent.0.push(name.clone());
-                must_save = true;
-            }
+            must_save |= intent.0.insert(name.clone());
         }
         if must_save {
             self.save(vertex);
@@ -41,25 +39,24 @@ impl State {
     ) -> bool {
         let children = self.graph.children.of(vertex).iter();
         let children = children.filter(|it| **it & 1 == 1).map(|it| it >> 1);
-        let mut notified: Vec<u32> = children.collect();
-        let children = notified.len();
+        let children: BTreeSet<u32> = children.collect();
+        let mut others = Vec::new();
         for name in &intent.unwrap_or_default().0 {
             let found = self.graph.find(name).map(|it| it.0);
             // A change of its own is nothing new to a vertex.
-            let found =
-                found.filter(|it| self.graph.name(vertex) != name && !notified.contains(it));
-            notified.extend(found);
+            let is_other = |it: &u32| self.graph.name(vertex) != name && !children.contains(it);
+            others.extend(found.filter(is_other));
         }
-        for &at in &notified {
+        for &at in children.iter().chain(&others) {
             let pending = &mut self.slots[at as usize].pending;
             *pending = pending.saturating_add(1);
             self.save(at);
         }
-        for &at in &notified[children..] {
+        for &at in &others {
             // It is no child any more, and would not run by itself.
             self.look_again(now, at, Cause::Refreshed);
         }
-        !notified.is_empty()
+        !children.is_empty() || !others.is_empty()
     }
 
     /// Ends the intent of a vertex that has left: it does not run again to notify others.

@@ -74,3 +74,14 @@ fn a_refresh_survives_the_replacement_of_its_edge_and_its_vertices() {
     assert_eq!(driver.refreshes("service"), [1]);
     assert!(driver.journal.is_empty());
 }
+
+#[test]
+fn a_change_of_which_many_are_notified_takes_time_linear_in_them() {
+    let services = (0..30_000).map(|at| VertexSpec::new(&at.to_string()).refreshed_by("file"));
+    let mut driver = Driver::new(1, services.chain([VertexSpec::new("file")]));
+    let begin = Instant::now();
+    driver.end("file", Ok(Verdict::WouldChange));
+    driver.end("file", Ok(Verdict::Changed));
+    assert_eq!(driver.journal.len(), 30_000);
+    assert!(begin.elapsed() < seconds(20), "{:?}", begin.elapsed());
+}
