@@ -119,7 +119,8 @@ impl Endpoints {
             }
             if failed.is_multiple_of(self.endpoints.len()) {
                 // One that could only time out would make a refusal uncertain.
-                if !answered || Instant::now() + 3 * PAUSE >= deadline {
+                let rest = deadline.saturating_duration_since(Instant::now());
+                if !answered || rest < (3 * PAUSE).max(self.config.timeout / 5) {
                     return Err(self.error(index, failure, is_write));
                 }
                 answered = false;

@@ -24,7 +24,8 @@ pub(crate) enum Then {
     Fail,
     /// Authenticate again, once.
     Authenticate,
-    /// Authenticate again, until the time is over: roles have changed since, and may again.
+    /// Authenticate again, until the time is over: the token is too old, or roles have changed
+    /// since; both may be so again.
     AuthenticateAgain,
     /// Go on with the next member: this one cannot be reached.
     NextUnreachable,
@@ -44,7 +45,12 @@ const MESSAGES: [(&str, ErrorKind, Then); 22] = [
         ErrorKind::Unavailable,
         Then::Next,
     ),
-    ("invalid auth token", ErrorKind::Denied, Then::Authenticate),
+    // It expired; also just after it was made, at a member that lags behind.
+    (
+        "invalid auth token",
+        ErrorKind::Unavailable,
+        Then::AuthenticateAgain,
+    ),
     (
         "revision of auth store is old",
         ErrorKind::Unavailable,

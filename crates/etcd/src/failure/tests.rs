@@ -63,8 +63,8 @@ fn what_etcd_refused_took_no_effect() {
         (
             Code::Unauthenticated,
             "etcdserver: invalid auth token",
-            ErrorKind::Denied,
-            Then::Authenticate,
+            ErrorKind::Unavailable,
+            Then::AuthenticateAgain,
         ),
         (
             Code::InvalidArgument,

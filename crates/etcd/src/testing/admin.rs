@@ -17,8 +17,10 @@ use crate::config::Config;
 use crate::endpoints::Endpoints;
 use crate::runtime::Runtime;
 
-/// The longest time of one request.
-const BOUND: Duration = Duration::from_secs(10);
+/// The longest time of a change.
+const BOUND: Duration = Duration::from_secs(60);
+/// The longest time of a question that is repeated: a member that has stopped does not answer.
+const STATUS: Duration = Duration::from_secs(5);
 
 impl Cluster {
     /// Compacts the history: watches and reads before `at` fail from now on.
@@ -132,20 +134,23 @@ impl Cluster {
 
     /// Returns a member's id, and the leader's as it has it.
     pub(super) fn status(&self, member: usize) -> io::Result<(u64, u64)> {
-        self.at(member, |client| async move {
+        self.within(STATUS, member, |client| async move {
             let status = client.maintenance_client().status().await?;
             let id = status.header().map_or(0, |header| header.member_id());
             Ok((id, status.leader()))
         })
     }
 
-    /// Removes the member of that name, and adds one with that address.
-    pub(super) fn rejoin(&self, through: usize, name: &str, peer: &str) -> io::Result<()> {
-        let (name, peer) = (name.to_owned(), peer.to_owned());
+    /// Removes the member with that address, and adds one with it.
+    pub(super) fn rejoin(&self, through: usize, peer: &str) -> io::Result<()> {
+        let peer = peer.to_owned();
         self.at(through, move |client| async move {
             let mut client = client.cluster_client();
             let list = client.member_list().await?;
-            let former = list.members().iter().find(|member| member.name() == name);
+            // One that was added and has not been started yet has no name.
+            let is_former = |urls: &[String]| urls.iter().any(|url| *url == peer);
+            let mut members = list.members().iter();
+            let former = members.find(|member| is_former(member.peer_urls()));
             if let Some(former) = former {
                 client.member_remove(former.id()).await?;
             }
@@ -177,11 +182,23 @@ impl Cluster {
     where
         F: Future<Output = Result<T, ClientError>> + Send + 'static,
     {
-        let mut config = self.config_of(&[member]);
+        self.within(BOUND, member, request)
+    }
+
+    fn within<T: Send + 'static, F>(
+        &self,
+        bound: Duration,
+        member: usize,
+        request: impl FnOnce(Client) -> F + Send + 'static,
+    ) -> io::Result<T>
+    where
+        F: Future<Output = Result<T, ClientError>> + Send + 'static,
+    {
+        let mut config = self.config_of(&[member]).with_timeout(bound);
         if let Some(password) = &self.root {
             config = config.with_user("root", password);
         }
-        let done = Runtime::start()?.run(BOUND, request_to(config, request));
+        let done = Runtime::start()?.run(bound, request_to(config, request));
         done.map_err(io::Error::other)
     }
 }
@@ -194,10 +211,11 @@ where
     F: Future<Output = Result<T, ClientError>> + Send,
 {
     let other = |message: String| Error::new(ErrorKind::Store, message);
+    let bound = config.timeout;
     let endpoints = Endpoints::new(config);
     let client = endpoints.connect(0, false).await;
     let client = client.map_err(|failure| endpoints.error(0, failure, false))?;
-    match timeout(BOUND, request(client)).await {
+    match timeout(bound, request(client)).await {
         Ok(done) => done.map_err(|error| other(error.to_string())),
         Err(_) => Err(other("no answer in time".to_owned())),
     }

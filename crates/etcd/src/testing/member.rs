@@ -50,10 +50,6 @@ impl Member {
         })
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     pub(super) fn url(&self) -> String {
         match self.has_tls {
             true => format!("https://{}", self.client),

@@ -20,7 +20,7 @@ use crate::config::Config;
 use member::Member;
 
 /// How long a cluster has until it has a leader.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(60);
 
 /// How members are started.
 #[derive(Clone, Debug, Default)]
@@ -214,10 +214,9 @@ impl Cluster {
     pub fn replace(&mut self, member: usize) -> io::Result<()> {
         self.kill(member)?;
         self.members[member].wipe()?;
-        let name = self.members[member].name().to_owned();
         let peer = self.members[member].peer_url();
-        let through = self.wait_for_leader()?;
-        self.rejoin(through, &name, &peer)?;
+        // Another one may have become the leader meanwhile.
+        self.wait(|cluster| cluster.rejoin(cluster.leader()?, &peer).ok())?;
         let urls: Vec<_> = self.members.iter().map(Member::initial).collect();
         self.members[member].start(&urls.join(","), "existing")
     }

@@ -9,7 +9,7 @@ use trueup_world::{
     Transaction, Write,
 };
 
-/// Long enough for what should come, also on a busy machine.
+/// Long enough for what should come, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) fn one() -> Cluster {
@@ -21,7 +21,13 @@ pub(crate) fn one_with(arguments: &[&str]) -> Cluster {
     Cluster::start(&options).unwrap()
 }
 
+/// Opens a store whose calls end late rather than fail on a busy machine.
 pub(crate) fn open(config: Config) -> EtcdStore {
+    open_with(config.with_timeout(SOON).with_connect_timeout(SOON))
+}
+
+/// Opens a store with the times of its configuration.
+pub(crate) fn open_with(config: Config) -> EtcdStore {
     EtcdStore::open(config).unwrap()
 }
 
@@ -59,6 +65,17 @@ pub(crate) fn set_at_last(store: &EtcdStore, key: &str, value: &str) -> Revision
             Ok(Committed::Written(revision)) => return revision,
             Err(error) if error.is_retryable() && Instant::now() < end => {}
             other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Begins a watch, again and again while the store is not available.
+pub(crate) fn watch_at_last(store: &EtcdStore, after: Revision) -> Box<dyn StoreWatch> {
+    let begun = Instant::now();
+    loop {
+        match store.watch(b"/", after) {
+            Ok(watch) => return watch,
+            Err(error) => assert!(error.is_retryable() && begun.elapsed() < SOON, "{error}"),
         }
     }
 }

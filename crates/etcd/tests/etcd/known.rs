@@ -6,9 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_testkit::wait_until;
 use trueup_world::{Committed, ErrorKind, Revision, Store, StoreEvent, Transaction, Write};
 
-use crate::help::{SOON, assert_kind, change, end, one, open, put, set, set_at_last, used};
+use crate::help::{
+    SOON, assert_kind, change, end, one, open, open_with, put, set, set_at_last, used,
+    watch_at_last,
+};
 
 /// etcd answers it with a time to live of 0, and no error.
 pub(crate) fn a_keep_alive_of_a_lost_lease_is_no_success() {
@@ -17,8 +21,10 @@ pub(crate) fn a_keep_alive_of_a_lost_lease_is_no_success() {
     let lease = store.grant(Duration::from_secs(30)).unwrap();
     store.commit(&put("/a", "1", Some(lease))).unwrap();
     for _ in 0..3 {
+        let begun = Instant::now();
         let rest = store.renew(lease).unwrap();
-        assert!(rest > Duration::from_secs(25) && rest <= Duration::from_secs(30));
+        let whole = Duration::from_secs(30);
+        assert!(rest <= whole && rest + begun.elapsed() >= whole, "{rest:?}");
     }
     let mut watch = store.watch(b"/", Revision(2)).unwrap();
     other.revoke(lease).unwrap();
@@ -38,17 +44,29 @@ pub(crate) fn a_keep_alive_of_a_lost_lease_is_no_success() {
 pub(crate) fn a_time_to_live_is_rounded_up_and_never_down() {
     let cluster = one();
     let store = open(cluster.config());
-    let mut watch = store.watch(b"/", Revision(1)).unwrap();
     let asked = Duration::from_millis(1100);
-    let lease = store.grant(asked).unwrap();
-    store.commit(&put("/a", "1", Some(lease))).unwrap();
-    let renewed = Instant::now();
-    let rest = store.renew(lease).unwrap();
-    assert!(rest > asked && rest <= Duration::from_secs(2), "{rest:?}");
-    assert_eq!(change(&mut watch), "2: /a=1");
-    assert_eq!(change(&mut watch), "3: -/a");
-    let lived = renewed.elapsed();
-    assert!(lived > rest, "{lived:?}");
+    let begun = Instant::now();
+    // On a busy machine the lease may end before it is renewed.
+    let (lease, written, renewed, rest) = loop {
+        let lease = store.grant(asked).unwrap();
+        let written = store.commit(&put("/a", "1", Some(lease)));
+        let renewed = Instant::now();
+        match (written, store.renew(lease)) {
+            (Ok(Committed::Written(written)), Ok(rest)) => break (lease, written, renewed, rest),
+            (_, Err(error)) if begun.elapsed() < SOON => {
+                assert_eq!(error.kind(), ErrorKind::LeaseEnded, "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let granted = Duration::from_secs(2);
+    assert!(
+        rest <= granted && rest + renewed.elapsed() >= granted,
+        "{rest:?}"
+    );
+    let mut watch = store.watch(b"/", written).unwrap();
+    assert_eq!(change(&mut watch), format!("{}: -/a", written.0 + 1));
+    assert!(renewed.elapsed() >= granted);
     assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
 }
 
@@ -93,7 +111,7 @@ pub(crate) fn progress_is_told_when_asked_for() {
         watch.request_progress().unwrap();
         match watch.next(Duration::from_millis(200)).unwrap() {
             Some(event) => break event,
-            None => assert!(begun.elapsed() < SOON, "no progress comes"),
+            None => assert!(begun.elapsed() < SOON, "no progress is told"),
         }
     };
     assert_eq!(told, StoreEvent::Progress(newest));
@@ -124,8 +142,8 @@ pub(crate) fn a_deletion_at_the_compacted_revision_is_not_missed() {
 /// A client that sent it again would write twice.
 pub(crate) fn a_write_whose_answer_is_lost_is_not_sent_again() {
     let cluster = Cluster::start(&ClusterOptions::local(3)).unwrap();
-    let store = open(cluster.config().with_timeout(Duration::from_secs(1)));
-    let first = set_at_last(&store, "/a", "0");
+    let store = open_with(cluster.config().with_timeout(Duration::from_secs(3)));
+    let begun = set_at_last(&store, "/a", "0");
     let member = used(&cluster, &store);
     cluster.pause(member).unwrap();
     assert_kind(
@@ -140,10 +158,12 @@ pub(crate) fn a_write_whose_answer_is_lost_is_not_sent_again() {
     thread::sleep(Duration::from_secs(1));
     let patient = open(cluster.config());
     let now = patient.read(b"/", None).unwrap();
-    let mut watch = patient.watch(b"/", first).unwrap();
-    let later = first.0 + 1..=now.revision.0;
-    let seen: Vec<_> = later.map(|_| change(&mut watch)).collect();
+    let mut watch = watch_at_last(&patient, begun);
+    let seen: Vec<_> = (begun.0..now.revision.0)
+        .map(|_| change(&mut watch))
+        .collect();
     let writes = |what: &str| seen.iter().filter(|seen| seen.contains(what)).count();
+    // The end may be written more than once, as it is sent until it is known to be there.
     assert!(writes("/a=1") <= 1 && writes("/b=end") >= 1, "{seen:?}");
 }
 
@@ -158,12 +178,14 @@ pub(crate) fn a_store_restored_from_an_older_copy_is_noticed() {
     assert!(copied.unwrap().success());
     cluster.restart(0).unwrap();
     cluster.wait_for_leader().unwrap();
-    let newest = set_at_last(&store, "/a", "2").max(set(&store, "/a", "3"));
+    set_at_last(&store, "/a", "2");
+    let newest = set(&store, "/a", "3");
     cluster.kill(0).unwrap();
     fs::remove_dir_all(&data).unwrap();
     fs::rename(&copy, &data).unwrap();
     cluster.restart(0).unwrap();
     cluster.wait_for_leader().unwrap();
+    wait_until("the store is read", || store.read(b"/", None).is_ok());
     assert_kind(store.watch(b"/", newest).map(drop), ErrorKind::Compacted);
     assert_kind(store.read(b"/", Some(newest)), ErrorKind::Compacted);
     let now = store.read(b"/", None).unwrap();
@@ -180,16 +202,19 @@ pub(crate) fn another_cluster_at_the_same_address_is_refused() {
     set(&store, "/a", "1");
     drop(first);
     let second = Cluster::start(&options).unwrap();
-    let error = store.read(b"/", None).unwrap_err();
+    let mut error = store.read(b"/", None).unwrap_err();
+    // The first call may find the connection to the former one.
+    if error.is_retryable() {
+        error = store.read(b"/", None).unwrap_err();
+    }
     assert_eq!(error.kind(), ErrorKind::Store);
     assert!(error.to_string().contains("cluster"), "{error}");
     assert_kind(store.watch(b"/", Revision(1)).map(drop), ErrorKind::Store);
     let store = open(second.config());
     assert!(store.read(b"/", None).unwrap().entries.is_empty());
-    // Without a member a call is refused, and does not use up its time.
-    let store = open(second.config().with_timeout(2 * SOON));
+    // Without a member a call is refused, and quickly.
     drop(second);
     let begun = Instant::now();
     assert_kind(store.commit(&put("/a", "1", None)), ErrorKind::Unavailable);
-    assert!(begun.elapsed() < SOON);
+    assert!(begun.elapsed() < SOON / 2);
 }

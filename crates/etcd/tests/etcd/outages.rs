@@ -10,17 +10,31 @@ use trueup_testkit::wait_until;
 use trueup_world::{Committed, Error, ErrorKind, LeaseId, Revision, Store, Transaction, Write};
 
 use crate::help::{
-    SOON, assert_kind, change, end, one, one_with, open, put, set, set_at_last, used,
+    SOON, assert_kind, change, end, one, one_with, open, open_with, put, set, set_at_last, used,
+    watch_at_last,
 };
 
 fn three() -> Cluster {
     Cluster::start(&ClusterOptions::local(3)).unwrap()
 }
 
+/// Has another member lead than this one.
+fn lead_elsewhere(cluster: &Cluster, member: usize) {
+    let to = (member + 1) % cluster.size();
+    wait_until("another member leads", || {
+        let leader = cluster.leader();
+        if leader == Some(member) {
+            // It may fail on a busy machine.
+            let _ = cluster.move_leader(to);
+        }
+        leader.is_some_and(|leader| leader != member)
+    });
+}
+
 pub(crate) fn every_call_ends_in_time() {
-    const TIMEOUT: Duration = Duration::from_millis(600);
+    const TIMEOUT: Duration = Duration::from_secs(1);
     let cluster = one();
-    let store = open(cluster.config().with_timeout(TIMEOUT));
+    let store = open_with(cluster.config().with_timeout(TIMEOUT));
     // On a busy machine one that answers may take longer.
     let patient = open(cluster.config());
     let lease = patient.grant(Duration::from_secs(60)).unwrap();
@@ -58,13 +72,16 @@ pub(crate) fn every_call_ends_in_time() {
 
 pub(crate) fn calls_go_on_with_another_member() {
     let mut cluster = three();
-    let store = open(cluster.config());
-    set(&store, "/a", "1");
-    let lease = store.grant(Duration::from_secs(60)).unwrap();
-    store.renew(lease).unwrap();
-    let mut watch = store.watch(b"/", Revision(2)).unwrap();
-    // One that stopped: reads are repeated elsewhere, in the time of the call.
+    let config = cluster.config().with_timeout(Duration::from_secs(12));
+    let store = open_with(config.with_keep_alive(SOON, SOON));
+    let newest = set_at_last(&store, "/a", "1");
+    let lease = open(cluster.config()).grant(10 * SOON).unwrap();
+    wait_until("the lease is renewed", || store.renew(lease).is_ok());
+    let mut watch = watch_at_last(&store, newest);
+    // One that stopped: reads are repeated elsewhere, in the time of the call. It does not lead, as
+    // an election takes time, too.
     let paused = used(&cluster, &store);
+    lead_elsewhere(&cluster, paused);
     cluster.pause(paused).unwrap();
     store.renew(lease).unwrap();
     let members = store.members().unwrap();
@@ -84,11 +101,9 @@ pub(crate) fn calls_go_on_with_another_member() {
 /// etcd lets a watch of such a member wait for ever, unless a leader is required.
 pub(crate) fn without_a_leader_nothing_is_written_and_watches_end() {
     let mut cluster = three();
-    let mut config = cluster.config_of(&[0]);
-    config.timeout = Duration::from_secs(2);
-    let store = open(config);
+    let store = open_with(cluster.config_of(&[0]));
     let newest = set_at_last(&store, "/a", "1");
-    let mut watch = store.watch(b"/", newest).unwrap();
+    let mut watch = watch_at_last(&store, newest);
     cluster.kill(1).unwrap();
     cluster.kill(2).unwrap();
     let error = end(&mut watch);
@@ -112,7 +127,7 @@ pub(crate) fn without_a_leader_nothing_is_written_and_watches_end() {
     }
     cluster.wait_for_leader().unwrap();
     set_at_last(&store, "/a", "3");
-    let mut watch = store.watch(b"/", newest).unwrap();
+    let mut watch = watch_at_last(&store, newest);
     assert!(change(&mut watch).ends_with(" /a=3"));
 }
 
@@ -120,7 +135,7 @@ pub(crate) fn without_a_leader_nothing_is_written_and_watches_end() {
 /// never; and nothing else.
 pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
     let mut cluster = three();
-    let (store, watcher) = (open(cluster.config()), open(cluster.config()));
+    let (store, watcher) = (open_with(cluster.config()), open(cluster.config()));
     let (ended, begun) = (AtomicBool::new(false), Instant::now());
     let written = AtomicUsize::new(0);
     let wait_for = |count| {
@@ -142,8 +157,7 @@ pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
             outcomes
         });
         wait_for(10);
-        let leader = cluster.wait_for_leader().unwrap();
-        cluster.move_leader((leader + 1) % 3).unwrap();
+        lead_elsewhere(&cluster, cluster.wait_for_leader().unwrap());
         wait_for(written.load(Ordering::Relaxed) + 10);
         let leader = cluster.wait_for_leader().unwrap();
         cluster.kill(leader).unwrap();
@@ -152,7 +166,7 @@ pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
         ended.store(true, Ordering::Relaxed);
         let outcomes = writer.join().unwrap();
         let last = set_at_last(&store, "/b", "end");
-        let mut watch = watcher.watch(b"/", Revision(1)).unwrap();
+        let mut watch = watch_at_last(&watcher, Revision(1));
         let mut seen: BTreeMap<i32, u64> = BTreeMap::new();
         loop {
             let change = change(&mut watch);
@@ -161,7 +175,11 @@ pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
             if revision == last.0 {
                 break;
             }
-            let value = value.strip_prefix("/a=").unwrap().parse().unwrap();
+            // The end may be written more than once.
+            let Some(value) = value.strip_prefix("/a=") else {
+                continue;
+            };
+            let value = value.parse().unwrap();
             assert_eq!(seen.insert(value, revision), None, "{value} came twice");
         }
         assert!(seen.values().is_sorted(), "a writer's order");
@@ -175,27 +193,21 @@ pub(crate) fn a_change_of_leader_loses_and_invents_nothing() {
                 other => assert_eq!(delivered, None, "{value}: {other:?}"),
             }
         }
-        assert!(seen.is_empty(), "nobody wrote {seen:?}");
+        assert!(seen.is_empty(), "invented: {seen:?}");
     });
 }
 
 pub(crate) fn a_member_that_lost_its_data_joins_again() {
     let mut cluster = three();
-    let store = open(cluster.config());
-    let newest = set(&store, "/a", "1");
-    let mut watch = store.watch(b"/", newest).unwrap();
+    let store = open_with(cluster.config());
+    let newest = set_at_last(&store, "/a", "1");
+    let mut watch = watch_at_last(&store, newest);
     let member = used(&cluster, &store);
     cluster.replace(member).unwrap();
     set_at_last(&store, "/a", "2");
     assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
-    let again = open(cluster.config_of(&[member]));
-    let begun = Instant::now();
-    let mut watch = loop {
-        match again.watch(b"/", newest) {
-            Ok(watch) => break watch,
-            Err(error) => assert!(error.is_retryable() && begun.elapsed() < SOON, "{error}"),
-        }
-    };
+    let again = open_with(cluster.config_of(&[member]));
+    let mut watch = watch_at_last(&again, newest);
     assert!(change(&mut watch).ends_with(" /a=2"));
 }
 
@@ -207,7 +219,10 @@ pub(crate) fn a_full_store_is_read_and_not_written() {
     // etcd looks at the size of its file, which is written ten times a second.
     let full = (0..u8::MAX).find_map(|value| {
         thread::sleep(Duration::from_millis(20));
-        fill(value).err()
+        // A busy disk may take longer than etcd waits.
+        fill(value)
+            .err()
+            .filter(|error| error.kind() != ErrorKind::Indeterminate)
     });
     let full = full.unwrap();
     assert_eq!(full.kind(), ErrorKind::NoSpace);

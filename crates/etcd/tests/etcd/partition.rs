@@ -4,37 +4,29 @@ use std::time::{Duration, Instant};
 
 use trueup_world::{ErrorKind, Revision, Store};
 
-use crate::help::{SOON, change, end, open, set, set_at_last};
+use crate::help::{SOON, change, end, open, open_with, set, set_at_last, watch_at_last};
 use crate::net::cluster;
-
-/// Of keep-alives, and how long an answer may take.
-const INTERVAL: Duration = Duration::from_secs(1);
-const ANSWER: Duration = Duration::from_secs(3);
 
 /// No byte says that the connection is gone.
 pub(crate) fn a_half_open_connection_is_noticed_by_keep_alives() {
     let (net, cluster) = cluster(3, &["--grpc-keepalive-min-time=500ms"]);
-    let config = cluster.config().with_keep_alive(INTERVAL, ANSWER);
+    let second = Duration::from_secs(1);
+    let config = cluster.config().with_keep_alive(second, 5 * second);
     let host = net.host(1);
-    let store = host.inside(|| open(config));
-    assert_eq!(set(&store, "/a", "1"), Revision(2));
-    let mut watch = store.watch(b"/", Revision(2)).unwrap();
-    watch.next(INTERVAL).unwrap();
+    let store = host.inside(|| open_with(config));
+    let newest = set_at_last(&store, "/a", "1");
+    let mut watch = watch_at_last(&store, newest);
+    watch.next(second).unwrap();
     host.cut();
+    // TCP alone would take a quarter of an hour.
     assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
     let error = store.read(b"/", None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     // Meanwhile others write.
-    set(&open(cluster.config()), "/a", "2");
+    set_at_last(&open(cluster.config()), "/a", "2");
     host.heal();
-    let begun = Instant::now();
-    let mut watch = loop {
-        match store.watch(b"/", Revision(2)) {
-            Ok(watch) => break watch,
-            Err(error) => assert!(error.is_retryable() && begun.elapsed() < SOON, "{error}"),
-        }
-    };
-    assert_eq!(change(&mut watch), "3: /a=2");
+    let mut watch = watch_at_last(&store, newest);
+    assert!(change(&mut watch).ends_with(" /a=2"));
 }
 
 /// etcd closes connections that ask too often for a sign of life.
@@ -54,9 +46,12 @@ pub(crate) fn keep_alives_are_not_too_many_for_etcd() {
 pub(crate) fn a_watch_of_a_member_without_the_others_ends() {
     let (net, cluster) = cluster(3, &[]);
     let used = (cluster.wait_for_leader().unwrap() + 1) % 3;
-    let (others, alone) = (open(cluster.config()), open(cluster.config_of(&[used])));
-    let newest = set(&alone, "/a", "1");
-    let mut watch = alone.watch(b"/", newest).unwrap();
+    let (others, alone) = (
+        open_with(cluster.config()),
+        open_with(cluster.config_of(&[used])),
+    );
+    let newest = set_at_last(&alone, "/a", "1");
+    let mut watch = watch_at_last(&alone, newest);
     net.cut_peers(used);
     let error = end(&mut watch);
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -64,34 +59,29 @@ pub(crate) fn a_watch_of_a_member_without_the_others_ends() {
     set_at_last(&others, "/a", "2");
     assert!(alone.read(b"/", None).unwrap_err().is_retryable());
     net.heal_peers(used);
-    let begun = Instant::now();
-    let mut watch = loop {
-        match alone.watch(b"/", newest) {
-            Ok(watch) => break watch,
-            Err(error) => assert!(error.is_retryable() && begun.elapsed() < SOON, "{error}"),
-        }
-    };
+    let mut watch = watch_at_last(&alone, newest);
     assert!(change(&mut watch).ends_with(" /a=2"));
 }
 
 pub(crate) fn compaction_while_cut_off_is_told() {
     let (net, cluster) = cluster(3, &["--grpc-keepalive-min-time=500ms"]);
-    let config = cluster.config().with_keep_alive(INTERVAL, ANSWER);
+    let second = Duration::from_secs(1);
+    let config = cluster.config().with_keep_alive(second, 5 * second);
     let host = net.host(1);
-    let store = host.inside(|| open(config));
-    let lease = store.grant(Duration::from_secs(5)).unwrap();
-    let newest = set(&store, "/a", "1");
+    let store = host.inside(|| open_with(config));
+    let other = open(cluster.config());
+    let newest = set_at_last(&other, "/a", "1");
+    let lease = other.grant(10 * second).unwrap();
     let mine = crate::help::put("/mine", "1", Some(lease));
-    store.commit(&mine).unwrap();
-    let mut watch = store.watch(b"/", newest).unwrap();
+    other.commit(&mine).unwrap();
+    let mut watch = watch_at_last(&store, newest);
     host.cut();
     assert_eq!(end(&mut watch).kind(), ErrorKind::Unavailable);
-    let other = open(cluster.config());
     // With its lease the key of the one that was cut off goes.
-    let mut watch = other.watch(b"/mine", newest).unwrap();
+    let mut watch = watch_at_last(&other, newest);
     while !change(&mut watch).ends_with(" -/mine") {}
-    set(&other, "/a", "2");
-    let compacted = set(&other, "/a", "3");
+    set_at_last(&other, "/a", "2");
+    let compacted = set_at_last(&other, "/a", "3");
     cluster.compact(compacted).unwrap();
     host.heal();
     let begun = Instant::now();
@@ -103,11 +93,11 @@ pub(crate) fn compaction_while_cut_off_is_told() {
     };
     assert_eq!(error.kind(), ErrorKind::Compacted);
     // What it holds by now is read anew, deletions by their absence.
-    let now = store.read(b"/", None).unwrap();
+    let now = other.read(b"/", None).unwrap();
     assert_eq!(now.entries.len(), 1);
     assert_eq!(&*now.entries[0].value, b"3");
     assert_eq!(
-        store.renew(lease).unwrap_err().kind(),
+        other.renew(lease).unwrap_err().kind(),
         ErrorKind::LeaseEnded
     );
 }

@@ -76,7 +76,7 @@ pub(crate) fn a_large_range_is_read_in_pages_of_one_revision() {
 /// More than one answer may hold.
 pub(crate) fn large_values_are_read_in_smaller_pages() {
     let cluster = one();
-    let store = open(cluster.config().with_timeout(SOON));
+    let store = open(cluster.config());
     for key in 0..50 {
         let value = vec![key; 1_400_000];
         store
