@@ -9,10 +9,12 @@ use trueup_reconcile::{
     Source as _,
 };
 
-use super::{Fixture, Test, config, eventually, export, lasting_session, session, within, world};
+use super::{
+    Fixture, Test, brief_session, config, eventually, export, session, session_of, within, world,
+};
 use crate::{
     Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportOutcome, ExportReport,
-    Exporter, Filter, Holdings, Knowledge, PartitionPolicy, Session, World,
+    Exporter, Filter, Holdings, Knowledge, PartitionPolicy, World,
 };
 
 pub(super) fn tests() -> Vec<Test> {
@@ -173,7 +175,7 @@ fn a_refused_export_costs_itself_alone(fixture: &dyn Fixture) {
         return;
     };
     let a = World::new(store, &fixture.prefix(), "a").unwrap();
-    let mut exporter = Exporter::new(Session::begin(a, "a", fixture.ttl()).unwrap());
+    let mut exporter = Exporter::new(session_of(a, fixture.ttl() * 100));
     let mut ledger = MemoryLedger::default();
     let exports = [export("x", "1"), export("x", "1").to("b")];
     for pass_number in 0..2 {
@@ -294,7 +296,7 @@ fn eventually_held(collector: &Collector, expected: &[&str]) {
 }
 
 fn a_collector_that_has_seen_nothing_knows_nothing(fixture: &dyn Fixture) {
-    let a = lasting_session(fixture, "a");
+    let a = session(fixture, "a");
     a.declare(&[export("x", "1")]).unwrap();
     if !fixture.cut("b") {
         return;
@@ -329,7 +331,7 @@ fn a_collector_has_what_is_exported_and_hints_at_changes(fixture: &dyn Fixture) 
 }
 
 fn a_dead_host_s_exports_are_withdrawn(fixture: &dyn Fixture) {
-    let (a, c) = (session(fixture, "a"), session(fixture, "c"));
+    let (a, c) = (brief_session(fixture, "a"), session(fixture, "c"));
     a.declare(&[export("x", "1")]).unwrap();
     c.declare(&[export("y", "1").persist()]).unwrap();
     let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
@@ -342,7 +344,7 @@ fn a_dead_host_s_exports_are_withdrawn(fixture: &dyn Fixture) {
 
 /// cilium#26067: entries were removed because their exporter had not finished.
 fn what_a_host_deletes_before_it_is_complete_stays_until_then(fixture: &dyn Fixture) {
-    let a = Session::begin(world(fixture, "a"), "a", fixture.ttl() * 100).unwrap();
+    let a = session(fixture, "a");
     a.export(&[export("x", "1"), export("y", "1")]).unwrap();
     let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
     eventually_held(&b, &["x", "y"]);
@@ -360,7 +362,7 @@ fn what_a_host_deletes_before_it_is_complete_stays_until_then(fixture: &dyn Fixt
 }
 
 fn partition(fixture: &dyn Fixture, policy: PartitionPolicy) -> Option<Collector> {
-    let a = Session::begin(world(fixture, "a"), "a", fixture.ttl() * 100).unwrap();
+    let a = session(fixture, "a");
     a.declare(&[export("x", "1")]).unwrap();
     let (b, _) = collector(fixture, "b", policy);
     eventually_held(&b, &["x"]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Fixture, Test, config, next, quiet, session, within, world};
+use super::{Fixture, Test, brief_session, config, next, quiet, session, within, world};
 use crate::{
     Access, Change, Deploy, Error, ErrorKind, Event, Schedule, Strategy, Transaction, World, Write,
 };
@@ -261,7 +261,7 @@ fn one_host_leads_at_a_time(fixture: &dyn Fixture) {
 }
 
 fn a_choice_stays_when_its_leader_is_lost(fixture: &dyn Fixture) {
-    let [a, b] = ["a", "b"].map(|host| session(fixture, host));
+    let (a, b) = (brief_session(fixture, "a"), session(fixture, "b"));
     b.offer("s").unwrap();
     a.lead("s", TWO).unwrap();
     let after = within(fixture, fixture.ttl() * 2, || {
@@ -287,7 +287,7 @@ fn a_restarted_leader_leads_again(fixture: &dyn Fixture) {
 }
 
 fn an_offer_goes_with_its_host(fixture: &dyn Fixture) {
-    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    let (a, b) = (brief_session(fixture, "a"), world(fixture, "b"));
     a.offer("s").unwrap();
     assert_eq!(b.offers("s").unwrap(), BTreeSet::from(["a".to_owned()]));
     within(fixture, fixture.ttl() * 2, || {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Fixture, Test, export, session, world};
+use super::{Fixture, Test, export, session, session_of, world};
 use crate::{
     Access, Change, ErrorKind, Export, Filter, Recipient, ResourceKey, Session, Transaction, World,
     Write,
@@ -132,7 +132,7 @@ fn a_batch_that_is_refused_is_not_written_in_part(fixture: &dyn Fixture) {
         return;
     };
     let a = World::new(store, &fixture.prefix(), "a").unwrap();
-    let a = Session::begin(a, "a", fixture.ttl()).unwrap();
+    let a = session_of(a, fixture.ttl() * 100);
     let exported = a
         .export(&[export("x", "1"), export("y", "1").to("b")])
         .unwrap();
@@ -433,7 +433,7 @@ fn a_recipient_that_is_not_granted_costs_only_what_is_for_it(fixture: &dyn Fixtu
     let Some(a) = restricted(fixture, "a", &["b".into()], "a") else {
         return;
     };
-    let a = Session::begin(a, "a", fixture.ttl()).unwrap();
+    let a = session_of(a, fixture.ttl() * 100);
     let exported = a.declare(&[
         export("x", "1").to("b"),
         export("x", "1").to("c"),
@@ -461,7 +461,7 @@ fn a_recipient_that_is_not_granted_costs_only_what_is_for_it(fixture: &dyn Fixtu
 fn a_recipient_that_is_granted_no_more_costs_only_what_is_for_it(fixture: &dyn Fixture) {
     let begin = |to: &[String]| {
         let a = restricted(fixture, "a", to, "a")?;
-        Some(Session::begin(a, "a", fixture.ttl()).unwrap())
+        Some(session_of(a, fixture.ttl() * 100))
     };
     let Some(granted) = begin(&["b".into()]) else {
         return;

@@ -57,6 +57,12 @@ pub trait Fixture {
     /// Lets time pass for the store: by its clock, or by waiting.
     fn pass(&self, time: Duration);
 
+    /// Returns how much later than due the store may end a lease: zero where [`pass`](Self::pass)
+    /// drives its clock.
+    fn lag(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Cuts all connections of a host off from the store, and returns when no answer of it comes
     /// any more. Returns false if the fixture cannot.
     fn cut(&self, _host: &str) -> bool {
@@ -87,20 +93,26 @@ pub fn world_contract() -> Vec<Test> {
 }
 
 /// How long a test waits for what comes at once, on a busy machine.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 fn world(fixture: &dyn Fixture, host: &str) -> World {
     World::new(fixture.store(host), &fixture.prefix(), host).unwrap()
 }
 
-/// A session of a host, whose owner is the host's name.
+/// A session of a host, whose owner is the host's name. Its lease outlasts a test that does not
+/// renew it, also where time does not stand still.
 fn session(fixture: &dyn Fixture, host: &str) -> Session {
-    Session::begin(world(fixture, host), host, fixture.ttl()).unwrap()
+    session_of(world(fixture, host), fixture.ttl() * 100)
 }
 
-/// A session whose lease outlasts a cut, also where time does not stand still.
-fn lasting_session(fixture: &dyn Fixture, host: &str) -> Session {
-    Session::begin(world(fixture, host), host, fixture.ttl() * 100).unwrap()
+/// As [`session`], for tests that let the lease end, or renew it.
+fn brief_session(fixture: &dyn Fixture, host: &str) -> Session {
+    session_of(world(fixture, host), fixture.ttl())
+}
+
+fn session_of(world: World, ttl: Duration) -> Session {
+    let owner = world.host().to_owned();
+    Session::begin(world, &owner, ttl).unwrap()
 }
 
 fn export(name: &str, data: &str) -> Export {
@@ -116,7 +128,7 @@ fn config() -> WatchConfig {
 
 /// Calls until it returns something.
 fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + SOON * 3;
+    let end = Instant::now() + SOON;
     loop {
         if let Some(it) = look() {
             return it;
@@ -129,6 +141,7 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// Lets the store's time pass until something is so, at most this long.
 fn within<T>(fixture: &dyn Fixture, most: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let (step, mut passed) = (fixture.ttl() / 4, Duration::ZERO);
+    let most = most + fixture.lag();
     loop {
         if let Some(it) = look() {
             return it;
@@ -141,7 +154,7 @@ fn within<T>(fixture: &dyn Fixture, most: Duration, mut look: impl FnMut() -> Op
 
 /// The next event of a watch.
 fn next<K: Ord, V>(watch: &mut Watch<K, V>) -> Event<K, V> {
-    watch.next(SOON * 3).unwrap().expect("an event")
+    watch.next(SOON).unwrap().expect("an event")
 }
 
 /// That a watch has no event for a while.

@@ -340,6 +340,7 @@ fn a_compacted_revision_is_not_read(fixture: &dyn Fixture) {
 /// Waits until the keys are as expected, while the store's time goes on.
 fn until(fixture: &dyn Fixture, a: &Host, expected: &[&str], most: Duration) {
     let (step, mut passed) = (fixture.ttl() / 4, Duration::ZERO);
+    let most = most + fixture.lag();
     while a.names() != expected {
         assert!(passed < most, "{:?} after {most:?}", a.names());
         fixture.pass(step);
@@ -362,7 +363,9 @@ fn a_renewed_lease_goes_on(fixture: &dyn Fixture) {
     a.put_with("x", "1", Some(lease));
     for _ in 0..8 {
         fixture.pass(fixture.ttl() / 3);
-        assert!(a.store.renew(lease).unwrap() >= fixture.ttl());
+        let begun = Instant::now();
+        // What is left when the answer is there.
+        assert!(a.store.renew(lease).unwrap() + begun.elapsed() >= fixture.ttl());
     }
     assert_eq!(a.names(), ["x=1"]);
     until(fixture, &a, &[], fixture.ttl() * 4);
@@ -554,7 +557,7 @@ fn a_broken_watch_says_so(fixture: &dyn Fixture) {
     if !fixture.cut("a") {
         return;
     }
-    let end = Instant::now() + SOON * 3;
+    let end = Instant::now() + SOON;
     let error = loop {
         match watch.next(Duration::from_millis(100)) {
             Err(error) => break error,

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{
-    Fixture, SOON, Test, config, eventually, export, lasting_session, next, quiet, session, world,
+    Fixture, SOON, Test, brief_session, config, eventually, export, next, quiet, session, world,
 };
 use crate::{
-    Access, ErrorKind, Event, Filter, Resource, ResourceKey, Revision, Session, View, Watch, World,
+    Access, ErrorKind, Event, Filter, Resource, ResourceKey, Revision, View, Watch, World,
 };
 
 pub(super) fn tests() -> Vec<Test> {
@@ -136,7 +136,7 @@ fn an_export_for_any_and_one_for_this_host_are_watched(fixture: &dyn Fixture) {
 }
 
 fn the_end_of_a_lease_is_an_event(fixture: &dyn Fixture) {
-    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    let (a, b) = (brief_session(fixture, "a"), world(fixture, "b"));
     a.export(&[export("x", "1")]).unwrap();
     let mut watch = ready(&b);
     let mut event = None;
@@ -223,7 +223,7 @@ fn what_came_and_went_in_between_is_no_event(fixture: &dyn Fixture) {
 }
 
 fn a_watch_resumes_after_a_cut(fixture: &dyn Fixture) {
-    let (a, b) = (lasting_session(fixture, "a"), world(fixture, "b"));
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
     a.export(&[export("x", "1"), export("y", "1"), export("z", "1")])
         .unwrap();
     let mut watch = ready(&b);
@@ -348,7 +348,7 @@ fn a_watch_goes_on_after_many_compactions(fixture: &dyn Fixture) {
 }
 
 fn a_watch_begun_while_cut_off_is_ready_later(fixture: &dyn Fixture) {
-    let (a, b) = (lasting_session(fixture, "a"), world(fixture, "b"));
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
     a.export(&[export("x", "1")]).unwrap();
     if !fixture.cut("b") {
         return;
@@ -383,7 +383,7 @@ fn a_watch_that_is_denied_ends_and_says_so(fixture: &dyn Fixture) {
 
 /// Calico#5173, #5211 and flannel#2539: an unreadable snapshot was taken for an empty one.
 fn a_cut_off_watch_deletes_nothing(fixture: &dyn Fixture) {
-    let a = Session::begin(world(fixture, "a"), "a", fixture.ttl() * 100).unwrap();
+    let a = session(fixture, "a");
     let b = world(fixture, "b");
     a.export(&[export("x", "1")]).unwrap();
     let mut watch = ready(&b);
