@@ -70,6 +70,23 @@ impl Cluster {
         })
     }
 
+    /// Raises the alarm of a full store at a member, as the member does: nothing is written until
+    /// [`disarm`](Self::disarm).
+    ///
+    /// # Errors
+    ///
+    /// etcd's.
+    pub fn alarm(&self, member: usize) -> io::Result<()> {
+        let (id, _) = self.status(member)?;
+        self.at(member, move |client| async move {
+            let mut options = AlarmOptions::new();
+            options.with_member(id);
+            let mut client = client.maintenance_client();
+            let raised = client.alarm(AlarmAction::Activate, AlarmType::Nospace, Some(options));
+            raised.await.map(drop)
+        })
+    }
+
     /// Makes another member the leader.
     ///
     /// # Errors

@@ -6,10 +6,12 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use super::Place;
+use super::{Place, START};
 
 #[derive(Debug)]
 pub(super) struct Member {
@@ -131,15 +133,20 @@ impl Member {
         fs::remove_dir_all(self.data())
     }
 
-    /// A signal alone would return while threads of the process still answer.
+    /// Stops its process, and waits until no thread of it runs: each of them has to take the
+    /// signal first, and on a busy machine one could still answer.
     pub(super) fn pause(&self) -> io::Result<()> {
-        let process = self.pid()?;
-        kill_process(process, Signal::STOP)?;
-        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        match waitid(WaitId::Pid(process), options)? {
-            Some(status) if status.stopped() => Ok(()),
-            _ => Err(io::Error::other(format!("{} has ended", self.name))),
+        let pid = self.pid()?;
+        kill_process(pid, Signal::STOP)?;
+        let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let end = Instant::now() + START;
+        while waitid(WaitId::Pid(pid), look)?.is_none() {
+            if Instant::now() > end {
+                return Err(io::Error::other(format!("{} does not stop", self.name)));
+            }
+            thread::sleep(Duration::from_millis(1));
         }
+        Ok(())
     }
 
     pub(super) fn resume(&self) -> io::Result<()> {
@@ -150,6 +157,11 @@ impl Member {
         let process = self.process.as_ref().map(Child::id);
         let pid = process.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         pid.ok_or_else(|| io::Error::other(format!("{} does not run", self.name)))
+    }
+
+    /// Sets what its command line begins with from its next start on.
+    pub(super) fn set_launcher(&mut self, launcher: Vec<String>) {
+        self.launcher = launcher;
     }
 
     /// True if its process was not started, or has printed that it gives up.

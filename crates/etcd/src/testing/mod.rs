@@ -86,6 +86,8 @@ pub struct Cluster {
     folder: PathBuf,
     members: Vec<Member>,
     authority: Option<(Authority, CertificateFiles)>,
+    /// Those of the members' certificates.
+    addresses: Vec<IpAddr>,
     root: Option<PathBuf>,
 }
 
@@ -103,14 +105,18 @@ impl Cluster {
         fs::create_dir_all(&folder)?;
         let mut arguments = vec![format!("--initial-cluster-token={name}")];
         arguments.extend(options.arguments.iter().cloned());
+        let mut addresses: Vec<_> = options.places.iter().map(|place| place.address).collect();
+        // For clients behind a proxy on their own host.
+        addresses.push(Ipv4Addr::LOCALHOST.into());
         let authority = match options.has_tls {
-            true => Some(authority(&folder, &options.places, &mut arguments)?),
+            true => Some(authority(&folder, &addresses, &mut arguments)?),
             false => None,
         };
         let mut cluster = Cluster {
             members: Vec::new(),
             folder,
             authority,
+            addresses,
             root: None,
         };
         for (index, place) in options.places.iter().enumerate() {
@@ -151,6 +157,20 @@ impl Cluster {
         }
     }
 
+    /// Replaces the certificates of members and clients by others of the same authority: for
+    /// connections that begin from now on.
+    ///
+    /// # Errors
+    ///
+    /// When the files cannot be written, and without TLS.
+    pub fn renew_certificates(&self) -> io::Result<()> {
+        let (authority, _) = self
+            .authority
+            .as_ref()
+            .ok_or_else(|| io::Error::other("the cluster has no TLS"))?;
+        issue(authority, &self.addresses).map(drop)
+    }
+
     /// Returns the configuration of an administrator: of the user `root` where access control is on.
     pub fn admin_config(&self) -> Config {
         match &self.root {
@@ -185,6 +205,17 @@ impl Cluster {
     /// The system's. It is not waited for.
     pub fn restart(&mut self, member: usize) -> io::Result<()> {
         self.members[member].start_again()
+    }
+
+    /// Sets what a member's command line begins with from its next start on, as
+    /// [`Place::launcher`].
+    pub fn set_launcher<W: Into<String>>(
+        &mut self,
+        member: usize,
+        words: impl IntoIterator<Item = W>,
+    ) {
+        let words = words.into_iter().map(Into::into).collect();
+        self.members[member].set_launcher(words);
     }
 
     /// Stops a member's process (SIGSTOP) until [`resume`](Self::resume): its connections stay, and
@@ -268,13 +299,11 @@ impl Drop for Cluster {
 /// Makes the certificates of the members, and of their clients.
 fn authority(
     folder: &Path,
-    places: &[Place],
+    addresses: &[IpAddr],
     arguments: &mut Vec<String>,
 ) -> io::Result<(Authority, CertificateFiles)> {
     let authority = Authority::new(folder, "ca")?;
-    let addresses: Vec<_> = places.iter().map(|place| place.address).collect();
-    let server = authority.issue("server", &addresses)?;
-    let client = authority.issue("client", &[])?;
+    let (server, client) = issue(&authority, addresses)?;
     arguments.extend([
         "--client-cert-auth".to_owned(),
         format!("--trusted-ca-file={}", authority.file().display()),
@@ -282,4 +311,15 @@ fn authority(
         format!("--key-file={}", server.key.display()),
     ]);
     Ok((authority, client))
+}
+
+/// The certificates of the members, and of their clients, in the same files each time.
+fn issue(
+    authority: &Authority,
+    addresses: &[IpAddr],
+) -> io::Result<(CertificateFiles, CertificateFiles)> {
+    Ok((
+        authority.issue("server", addresses)?,
+        authority.issue("client", &[])?,
+    ))
 }
