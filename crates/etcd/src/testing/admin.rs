@@ -19,7 +19,7 @@ use crate::runtime::Runtime;
 
 /// The longest time of a change.
 const BOUND: Duration = Duration::from_secs(60);
-/// The longest time of a question that is repeated: a member that has stopped does not answer.
+/// The longest time of what is repeated: a member that has stopped does not answer.
 const STATUS: Duration = Duration::from_secs(5);
 
 impl Cluster {
@@ -161,13 +161,13 @@ impl Cluster {
     /// Removes the member with that address, and adds one with it.
     pub(super) fn rejoin(&self, through: usize, peer: &str) -> io::Result<()> {
         let peer = peer.to_owned();
-        self.at(through, move |client| async move {
+        // etcd may drop the second change without an answer while the first is not applied.
+        self.within(STATUS, through, move |client| async move {
             let mut client = client.cluster_client();
             let list = client.member_list().await?;
             // One that was added and has not been started yet has no name.
-            let is_former = |urls: &[String]| urls.iter().any(|url| *url == peer);
             let mut members = list.members().iter();
-            let former = members.find(|member| is_former(member.peer_urls()));
+            let former = members.find(|member| member.peer_urls().contains(&peer));
             if let Some(former) = former {
                 client.member_remove(former.id()).await?;
             }

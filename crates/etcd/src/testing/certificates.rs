@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+
+use super::Place;
+use crate::config::Config;
 
 /// A certificate authority of a test.
 #[derive(Debug)]
@@ -53,6 +56,13 @@ impl Authority {
         &self.file
     }
 
+    fn files(&self, name: &str) -> CertificateFiles {
+        CertificateFiles {
+            certificate: self.folder.join(format!("{name}.pem")),
+            key: self.folder.join(format!("{name}.key")),
+        }
+    }
+
     /// Issues a certificate, for a server at these addresses or for a client of that name, in the
     /// files `NAME.pem` and `NAME.key`; what they held is replaced.
     ///
@@ -70,13 +80,67 @@ impl Authority {
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let certificate = params.signed_by(&key, &self.issuer);
         let certificate = certificate.map_err(io::Error::other)?;
-        let files = CertificateFiles {
-            certificate: self.folder.join(format!("{name}.pem")),
-            key: self.folder.join(format!("{name}.key")),
-        };
-        fs::write(&files.certificate, certificate.pem())?;
-        fs::write(&files.key, key.serialize_pem())?;
+        let files = self.files(name);
+        // Moved there whole, as they may be in use.
+        for (file, text) in [
+            (&files.certificate, certificate.pem()),
+            (&files.key, key.serialize_pem()),
+        ] {
+            let new = file.with_extension("new");
+            fs::write(&new, text)?;
+            fs::rename(&new, file)?;
+        }
         Ok(files)
+    }
+}
+
+/// The certificates of a cluster's members, and of their clients: in the same files each time.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    authority: Authority,
+    /// Those of the members.
+    addresses: Vec<IpAddr>,
+}
+
+impl Certificates {
+    pub(super) fn new(folder: &Path, places: &[Place]) -> io::Result<Certificates> {
+        let mut addresses: Vec<_> = places.iter().map(|place| place.address).collect();
+        // For clients behind a proxy on their own host.
+        addresses.push(Ipv4Addr::LOCALHOST.into());
+        let authority = Authority::new(folder, "ca")?;
+        let certificates = Certificates {
+            authority,
+            addresses,
+        };
+        certificates.issue()?;
+        Ok(certificates)
+    }
+
+    /// Makes all but the authority's own anew.
+    pub(super) fn issue(&self) -> io::Result<()> {
+        self.authority.issue("server", &self.addresses)?;
+        self.authority.issue("client", &[]).map(drop)
+    }
+
+    pub(super) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The members' arguments.
+    pub(super) fn arguments(&self) -> [String; 4] {
+        let server = self.authority.files("server");
+        [
+            "--client-cert-auth".to_owned(),
+            format!("--trusted-ca-file={}", self.authority.file().display()),
+            format!("--cert-file={}", server.certificate.display()),
+            format!("--key-file={}", server.key.display()),
+        ]
+    }
+
+    pub(super) fn client_config(&self, config: Config) -> Config {
+        let client = self.authority.files("client");
+        let config = config.with_ca_file(self.authority.file());
+        config.with_cert_files(client.certificate, client.key)
     }
 }
 

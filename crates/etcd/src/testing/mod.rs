@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 pub use certificates::{Authority, CertificateFiles};
 
 use crate::config::Config;
+use certificates::Certificates;
 use member::Member;
 
 /// How long a cluster has until it has a leader.
@@ -85,9 +86,7 @@ impl ClusterOptions {
 pub struct Cluster {
     folder: PathBuf,
     members: Vec<Member>,
-    authority: Option<(Authority, CertificateFiles)>,
-    /// Those of the members' certificates.
-    addresses: Vec<IpAddr>,
+    certificates: Option<Certificates>,
     root: Option<PathBuf>,
 }
 
@@ -105,18 +104,15 @@ impl Cluster {
         fs::create_dir_all(&folder)?;
         let mut arguments = vec![format!("--initial-cluster-token={name}")];
         arguments.extend(options.arguments.iter().cloned());
-        let mut addresses: Vec<_> = options.places.iter().map(|place| place.address).collect();
-        // For clients behind a proxy on their own host.
-        addresses.push(Ipv4Addr::LOCALHOST.into());
-        let authority = match options.has_tls {
-            true => Some(authority(&folder, &addresses, &mut arguments)?),
+        let certificates = match options.has_tls {
+            true => Some(Certificates::new(&folder, &options.places)?),
             false => None,
         };
+        arguments.extend(certificates.iter().flat_map(Certificates::arguments));
         let mut cluster = Cluster {
             members: Vec::new(),
             folder,
-            authority,
-            addresses,
+            certificates,
             root: None,
         };
         for (index, place) in options.places.iter().enumerate() {
@@ -149,11 +145,9 @@ impl Cluster {
     /// Returns the configuration of a client of some members, in this order.
     pub fn config_of(&self, members: &[usize]) -> Config {
         let config = Config::new(members.iter().map(|&index| self.members[index].url()));
-        match &self.authority {
+        match &self.certificates {
             None => config,
-            Some((authority, files)) => config
-                .with_ca_file(authority.file())
-                .with_cert_files(&files.certificate, &files.key),
+            Some(certificates) => certificates.client_config(config),
         }
     }
 
@@ -164,11 +158,8 @@ impl Cluster {
     ///
     /// When the files cannot be written, and without TLS.
     pub fn renew_certificates(&self) -> io::Result<()> {
-        let (authority, _) = self
-            .authority
-            .as_ref()
-            .ok_or_else(|| io::Error::other("the cluster has no TLS"))?;
-        issue(authority, &self.addresses).map(drop)
+        let without = || io::Error::other("the cluster has no TLS");
+        self.certificates.as_ref().ok_or_else(without)?.issue()
     }
 
     /// Returns the configuration of an administrator: of the user `root` where access control is on.
@@ -181,7 +172,7 @@ impl Cluster {
 
     /// Returns the authority of the certificates, where clients connect with TLS.
     pub fn authority(&self) -> Option<&Authority> {
-        self.authority.as_ref().map(|(authority, _)| authority)
+        self.certificates.as_ref().map(Certificates::authority)
     }
 
     /// Returns a directory for a test's own files, which ends with the cluster.
@@ -294,32 +285,4 @@ impl Drop for Cluster {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
-}
-
-/// Makes the certificates of the members, and of their clients.
-fn authority(
-    folder: &Path,
-    addresses: &[IpAddr],
-    arguments: &mut Vec<String>,
-) -> io::Result<(Authority, CertificateFiles)> {
-    let authority = Authority::new(folder, "ca")?;
-    let (server, client) = issue(&authority, addresses)?;
-    arguments.extend([
-        "--client-cert-auth".to_owned(),
-        format!("--trusted-ca-file={}", authority.file().display()),
-        format!("--cert-file={}", server.certificate.display()),
-        format!("--key-file={}", server.key.display()),
-    ]);
-    Ok((authority, client))
-}
-
-/// The certificates of the members, and of their clients, in the same files each time.
-fn issue(
-    authority: &Authority,
-    addresses: &[IpAddr],
-) -> io::Result<(CertificateFiles, CertificateFiles)> {
-    Ok((
-        authority.issue("server", addresses)?,
-        authority.issue("client", &[])?,
-    ))
 }

@@ -11,8 +11,11 @@ pub(crate) struct Net {
     pub(crate) members: Vec<Node>,
 }
 
-/// Starts members, each in a namespace.
-pub(crate) fn cluster(members: u8, arguments: &[&str]) -> (Net, Cluster) {
+/// Starts members, each in a namespace, with what `options` adds.
+pub(crate) fn cluster(
+    members: u8,
+    options: impl FnOnce(ClusterOptions) -> ClusterOptions,
+) -> (Net, Cluster) {
     bridge_at("net", Ipv4Addr::new(10, 99, 255, 254));
     let address = |member| Ipv4Addr::new(10, 99, 0, member + 1);
     let members: Vec<_> = (0..members)
@@ -21,14 +24,18 @@ pub(crate) fn cluster(members: u8, arguments: &[&str]) -> (Net, Cluster) {
     let place = |(member, node): (u8, &Node)| Place {
         address: IpAddr::V4(address(member)),
         ports: Some((2379, 2380)),
-        launcher: ["ip", "netns", "exec", node.space.name()]
-            .map(str::to_owned)
-            .to_vec(),
+        launcher: launcher(node),
     };
     let places = (0..).zip(&members).map(place).collect();
-    let options = ClusterOptions::at(places).with_arguments(arguments.iter().copied());
-    let cluster = Cluster::start(&options).unwrap();
+    let cluster = Cluster::start(&options(ClusterOptions::at(places))).unwrap();
     (Net { members }, cluster)
+}
+
+/// What the command line of a process in a node begins with.
+pub(crate) fn launcher(node: &Node) -> Vec<String> {
+    ["ip", "netns", "exec", node.space.name()]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 impl Net {

@@ -2,14 +2,20 @@
 
 use std::time::{Duration, Instant};
 
+use trueup_etcd::testing::ClusterOptions;
 use trueup_world::{ErrorKind, Revision, Store};
 
 use crate::help::{SOON, change, end, open, open_with, set, set_at_last, watch_at_last};
 use crate::net::cluster;
 
+/// Lets clients ask often for a sign of life.
+fn often(options: ClusterOptions) -> ClusterOptions {
+    options.with_arguments(["--grpc-keepalive-min-time=500ms"])
+}
+
 /// No byte says that the connection is gone.
 pub(crate) fn a_half_open_connection_is_noticed_by_keep_alives() {
-    let (net, cluster) = cluster(3, &["--grpc-keepalive-min-time=500ms"]);
+    let (net, cluster) = cluster(3, often);
     let second = Duration::from_secs(1);
     let config = cluster.config().with_keep_alive(second, 5 * second);
     let host = net.host(1);
@@ -44,7 +50,7 @@ pub(crate) fn keep_alives_are_not_too_many_for_etcd() {
 
 /// Its clients reach it, and nothing new does.
 pub(crate) fn a_watch_of_a_member_without_the_others_ends() {
-    let (net, cluster) = cluster(3, &[]);
+    let (net, cluster) = cluster(3, |options| options);
     let used = (cluster.wait_for_leader().unwrap() + 1) % 3;
     let (others, alone) = (
         open_with(cluster.config()),
@@ -64,7 +70,7 @@ pub(crate) fn a_watch_of_a_member_without_the_others_ends() {
 }
 
 pub(crate) fn compaction_while_cut_off_is_told() {
-    let (net, cluster) = cluster(3, &["--grpc-keepalive-min-time=500ms"]);
+    let (net, cluster) = cluster(3, often);
     let second = Duration::from_secs(1);
     let config = cluster.config().with_keep_alive(second, 5 * second);
     let host = net.host(1);

@@ -1,10 +1,63 @@
 //! The check of what writers and watchers recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use trueup_world::{KeyChange, LeaseId, Revision, Snapshot};
 
 use crate::hosts::{Sent, Watched, Written};
+
+/// Figures of a case, or of several.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    writes: usize,
+    unknown: usize,
+    refused: usize,
+    revisions: usize,
+    leases: usize,
+    ended: usize,
+    expired: usize,
+    breaks: usize,
+    gaps: usize,
+    /// Leases that agents lost and reported.
+    pub(crate) losses: usize,
+}
+
+impl Figures {
+    pub(crate) fn add(&mut self, other: &Figures) {
+        self.writes += other.writes;
+        self.unknown += other.unknown;
+        self.refused += other.refused;
+        self.revisions += other.revisions;
+        self.leases += other.leases;
+        self.ended += other.ended;
+        self.expired += other.expired;
+        self.breaks += other.breaks;
+        self.gaps += other.gaps;
+        self.losses += other.losses;
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} writes, {} of them not known to be written, {} refused; {} revisions; {} leases of \
+             writers, {} ended, with {} keys; {} leases lost by agents; watches began {} times \
+             again, {} times from a new read",
+            self.writes,
+            self.unknown,
+            self.refused,
+            self.revisions,
+            self.leases,
+            self.ended,
+            self.expired,
+            self.losses,
+            self.breaks,
+            self.gaps,
+        )
+    }
+}
 
 /// Checks that no change is lost, none is invented, and none came twice; that watchers agree with
 /// each other and with the store; and that keys went with a lease only if it ended. Returns figures.
@@ -12,7 +65,7 @@ pub(crate) fn check(
     writers: &[Written],
     watchers: &[Watched],
     now: &Snapshot,
-) -> Result<String, String> {
+) -> Result<Figures, String> {
     let history = history(watchers)?;
     let attempts = || writers.iter().flat_map(|writer| &writer.attempts);
     let has_gap = watchers.iter().any(|it| !it.gaps.is_empty());
@@ -97,23 +150,39 @@ pub(crate) fn check(
         .map(|it| (it.key.clone(), it.value.clone()))
         .collect();
     for watcher in watchers {
-        if watcher.entries != entries {
-            return Err(format!("known {:?}, and is {entries:?}", watcher.entries));
+        let keys: BTreeSet<_> = watcher.entries.keys().chain(entries.keys()).collect();
+        for key in keys {
+            let (known, is) = (watcher.entries.get(key), entries.get(key));
+            if known != is {
+                let changes = history.iter().flat_map(|(at, changes)| {
+                    let changes = changes.iter().filter(|it| it.key() == &**key);
+                    changes.map(move |change| format!("{at} {change:?}"))
+                });
+                let last: Vec<_> = changes.collect();
+                let last = &last[last.len().saturating_sub(3)..];
+                return Err(format!(
+                    "{}: known {known:?}, and is {is:?} at {}: {last:?}, gaps {:?}",
+                    text(key),
+                    now.revision,
+                    watcher.gaps
+                ));
+            }
         }
     }
     let unknown = attempts().filter(|attempt| attempt.1.is_none()).count();
     let sum = |of: fn(&Watched) -> usize| watchers.iter().map(of).sum::<usize>();
-    Ok(format!(
-        "{} writes, {unknown} of them not known to be written, {} refused; {} revisions; {} leases, \
-         {} ended, with {expired} keys; watches began {} times again, {} times from a new read",
-        attempts().count(),
-        refused.len(),
-        history.len(),
-        writers.iter().map(|writer| writer.leases).sum::<usize>(),
-        ended.len(),
-        sum(|watcher| watcher.breaks),
-        sum(|watcher| watcher.gaps.len()),
-    ))
+    Ok(Figures {
+        writes: attempts().count(),
+        unknown,
+        refused: refused.len(),
+        revisions: history.len(),
+        leases: writers.iter().map(|writer| writer.leases).sum(),
+        ended: ended.len(),
+        expired,
+        breaks: sum(|watcher| watcher.breaks),
+        gaps: sum(|watcher| watcher.gaps.len()),
+        losses: 0,
+    })
 }
 
 /// What all watchers saw, which has to be the same.

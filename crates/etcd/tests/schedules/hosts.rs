@@ -90,7 +90,11 @@ pub(crate) fn write(
                 written.attempts.push((attempt, None));
             }
             Err(error) => {
-                let kinds = [ErrorKind::Unavailable, ErrorKind::LeaseEnded];
+                let kinds = [
+                    ErrorKind::Unavailable,
+                    ErrorKind::LeaseEnded,
+                    ErrorKind::NoSpace,
+                ];
                 assert!(kinds.contains(&error.kind()), "{error}");
                 written.refused.push(attempt);
             }

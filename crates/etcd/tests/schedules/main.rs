@@ -1,15 +1,25 @@
-//! Random schedules of faults on three members, with writers and watchers, and a check of all that
-//! they recorded. `TRUEUP_CASES` says how many, `TRUEUP_SEED` (a number, or `random`) which.
+//! Random schedules of faults on three members, with writers, watchers and exporting hosts, and a
+//! check of all that they recorded. Clients connect with TLS, as a user whose tokens expire after
+//! two seconds. `TRUEUP_CASES` says how many, `TRUEUP_SEED` (a number, or `random`) which.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod agents;
 mod check;
+mod faults;
 mod hosts;
 #[path = "../etcd/net.rs"]
 mod net;
 #[path = "../etcd/node.rs"]
 mod node;
+mod observer;
+mod proxy;
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,18 +27,41 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use trueup_etcd::testing::Cluster;
 use trueup_etcd::{Config, EtcdStore};
-use trueup_world::{Committed, Revision, Store, Transaction, Write};
+use trueup_world::{Access, Committed, Error, Revision, Store, Transaction, Write};
 
+use agents::{Agents, config};
+use check::Figures;
+use faults::{Scene, wait_for_all};
 use hosts::{watch, write};
 use net::Net;
 use node::Node;
+use observer::Observer;
+use proxy::Proxies;
 
 /// Schedules, unless `TRUEUP_CASES` says otherwise.
 const CASES: u64 = 2;
 /// How long all is bounded that is to come back by itself.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 
-trueup_testkit::kernel_tests![random_schedules_lose_and_invent_nothing];
+fn main() -> ExitCode {
+    if let Some(agent) = agents::main() {
+        return agent;
+    }
+    let test = random_schedules_lose_and_invent_nothing;
+    trueup_testkit::main(&[(stringify!(random_schedules_lose_and_invent_nothing), test)])
+}
+
+/// All that the cases share.
+struct Stage {
+    net: Net,
+    cluster: Cluster,
+    /// Two with writers, two with watchers.
+    hosts: Vec<Node>,
+    /// Those of the hosts 1 and 3.
+    proxies: Vec<Proxies>,
+    /// Those of the agents.
+    nodes: BTreeMap<&'static str, Node>,
+}
 
 fn random_schedules_lose_and_invent_nothing() {
     let cases = std::env::var("TRUEUP_CASES").map_or(CASES, |text| text.parse().unwrap());
@@ -38,71 +71,159 @@ fn random_schedules_lose_and_invent_nothing() {
         Err(_) => 116,
     };
     println!("seed {seed}");
-    let (net, mut cluster) = net::cluster(3, &["--grpc-keepalive-min-time=500ms"]);
-    let hosts: Vec<_> = (1..=4).map(|number| net.host(number)).collect();
+    let mut stage = Stage::new();
+    let (begun, mut sum, mut faults) = (Instant::now(), Figures::default(), 0);
     for case in 0..cases {
         let mut rng = Rng::with_seed(seed.wrapping_add(case));
-        let shown = format!("case {case} of seed {seed}");
-        run(
-            &net,
-            &mut cluster,
-            &hosts,
-            &format!("/case{case:04}/"),
-            &mut rng,
-            &shown,
-        );
+        let (figures, told) = stage.run(case, &mut rng).unwrap_or_else(|error| {
+            panic!("case {case} of seed {seed}: {error}");
+        });
+        println!("case {case} of seed {seed}: {}: {figures}", told.join(", "));
+        sum.add(&figures);
+        faults += told.len();
+    }
+    let took = begun.elapsed().as_secs();
+    println!("{cases} schedules in {took} s with {faults} faults: {sum}");
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let (net, mut cluster) = net::cluster(3, |options| {
+            let arguments = ["--grpc-keepalive-min-time=500ms", "--auth-token-ttl=2"];
+            options.with_tls().with_arguments(arguments)
+        });
+        let all = || vec![b"/".to_vec()];
+        let access = Access {
+            read: all(),
+            write: all(),
+        };
+        cluster.add_user("host", "secret", &access).unwrap();
+        fs::write(cluster.folder().join("host.password"), "secret").unwrap();
+        cluster.enable_access_control().unwrap();
+        let hosts: Vec<_> = (1..=4).map(|number| net.host(number)).collect();
+        let members: Vec<_> = (1..=3)
+            .map(|member| SocketAddr::from((Ipv4Addr::new(10, 99, 0, member), 2379)))
+            .collect();
+        let proxies = [1, 3].map(|host| Proxies::start(&hosts[host], &members));
+        let nodes = ["a", "b"].into_iter().zip([net.host(5), net.host(6)]);
+        Stage {
+            nodes: nodes.collect(),
+            proxies: proxies.into(),
+            net,
+            cluster,
+            hosts,
+        }
+    }
+
+    /// The endpoints as a host has them: itself, where it has a proxy.
+    fn endpoints(&self, host: usize) -> Vec<String> {
+        let proxies = (host % 2 == 1).then(|| &self.proxies[host / 2]);
+        match proxies {
+            None => self.cluster.config().endpoints,
+            Some(proxies) => {
+                let url = |port| format!("https://127.0.0.1:{port}");
+                proxies.ports.iter().map(url).collect()
+            }
+        }
+    }
+
+    /// Two writers, two watchers and two agents, while things happen to members, networks and
+    /// hosts. Returns figures, and what happened.
+    fn run(&mut self, case: u64, rng: &mut Rng) -> Result<(Figures, Vec<String>), String> {
+        let prefix = &*format!("/case{case:04}/");
+        let mut stores = Vec::new();
+        for (number, host) in self.hosts.iter().enumerate() {
+            let mut endpoints = self.endpoints(number);
+            rng.shuffle(&mut endpoints);
+            let config = config(self.cluster.folder(), endpoints);
+            stores.push(host.inside(|| EtcdStore::open(config).unwrap()));
+        }
+        let store = Arc::new(EtcdStore::open(config_of(&self.cluster, &[0, 1, 2])).unwrap());
+        let begun = until_ok(|| store.read(prefix.as_bytes(), None)).revision;
+        let world = format!("/world{case:04}");
+        let observer = Observer::start(store.clone(), &world);
+        let nodes = std::mem::take(&mut self.nodes);
+        let mut agents = Agents::start_all(&self.cluster, &world, nodes);
+        let (ended, last) = (AtomicBool::new(false), std::sync::OnceLock::new());
+        let seeds = [rng.u64(..), rng.u64(..)];
+        let mut told = Vec::new();
+        let (writers, watchers) = thread::scope(|scope| {
+            let writers: Vec<_> = (0..2)
+                .map(|number| {
+                    let (store, ended, seed) = (&stores[number], &ended, seeds[number]);
+                    scope.spawn(move || write(store, prefix, number, Rng::with_seed(seed), ended))
+                })
+                .collect();
+            let watchers: Vec<_> = (stores[2..].iter())
+                .map(|store| scope.spawn(|| watch(store, prefix, begun, &last)))
+                .collect();
+            let mut scene = Scene {
+                net: &self.net,
+                cluster: &mut self.cluster,
+                hosts: &self.hosts,
+                proxies: &self.proxies,
+                store: &store,
+                agents: &mut agents,
+                observer: &observer,
+            };
+            for _ in 0..rng.usize(2..5) {
+                thread::sleep(Duration::from_millis(rng.u64(0..500)));
+                told.push(scene.fault(rng));
+            }
+            for member in 0..3 {
+                self.net.members[member].heal();
+            }
+            self.hosts.iter().for_each(Node::heal);
+            self.cluster.wait_for_leader().unwrap();
+            thread::sleep(Duration::from_secs(1));
+            ended.store(true, Ordering::Relaxed);
+            let writers: Vec<_> = writers.into_iter().map(|it| it.join().unwrap()).collect();
+            last.set(mark(&store, prefix)).unwrap();
+            let watchers: Vec<_> = watchers.into_iter().map(|it| it.join().unwrap()).collect();
+            (writers, watchers)
+        });
+        agents.check(&observer);
+        // The next case may compact, or take the data of a member.
+        wait_for_all(&self.cluster);
+        let last = *last.get().unwrap();
+        let members = [0, 1, 2].map(|member| {
+            let store = EtcdStore::open(config_of(&self.cluster, &[member])).unwrap();
+            until_ok(|| store.read(prefix.as_bytes(), Some(last)))
+        });
+        let [now, ..] = &members;
+        if members.iter().any(|member| member != now) {
+            return Err(format!(
+                "{}: members disagree: {members:?}",
+                told.join(", ")
+            ));
+        }
+        let figures = check::check(&writers, &watchers, now);
+        let losses = agents.losses();
+        self.nodes = agents.end();
+        match figures {
+            Ok(mut figures) => {
+                figures.losses = losses;
+                Ok((figures, told))
+            }
+            Err(error) => Err(format!("{}: {error}", told.join(", "))),
+        }
     }
 }
 
-/// Two writers and two watchers, while things happen to members and networks.
-fn run(net: &Net, cluster: &mut Cluster, hosts: &[Node], prefix: &str, rng: &mut Rng, shown: &str) {
-    let second = Duration::from_secs(1);
-    let config = cluster.config().with_keep_alive(second, second);
-    let config = config.with_timeout(second).with_connect_timeout(second / 2);
-    let connect = |host: &Node, config: Config| host.inside(|| EtcdStore::open(config).unwrap());
-    let mut stores = Vec::new();
-    for host in hosts {
-        let mut config = config.clone();
-        rng.shuffle(&mut config.endpoints);
-        stores.push(connect(host, config));
-    }
-    let store = EtcdStore::open(config.with_timeout(5 * second)).unwrap();
-    let begun = store.read(prefix.as_bytes(), None).unwrap().revision;
-    let (ended, last) = (AtomicBool::new(false), std::sync::OnceLock::new());
-    let seeds = [rng.u64(..), rng.u64(..)];
-    let mut told = Vec::new();
-    let (writers, watchers) = thread::scope(|scope| {
-        let writers: Vec<_> = (0..2)
-            .map(|number| {
-                let (store, ended, seed) = (&stores[number], &ended, seeds[number]);
-                scope.spawn(move || write(store, prefix, number, Rng::with_seed(seed), ended))
-            })
-            .collect();
-        let watchers: Vec<_> = (stores[2..].iter())
-            .map(|store| scope.spawn(|| watch(store, prefix, begun, &last)))
-            .collect();
-        for _ in 0..rng.usize(2..5) {
-            thread::sleep(Duration::from_millis(rng.u64(0..500)));
-            told.push(fault(net, cluster, hosts, &store, rng));
+/// The configuration of a host that is never cut off.
+fn config_of(cluster: &Cluster, members: &[usize]) -> Config {
+    let endpoints = cluster.config_of(members).endpoints;
+    config(cluster.folder(), endpoints).with_timeout(Duration::from_secs(5))
+}
+
+/// Calls until it succeeds.
+fn until_ok<T: std::fmt::Debug>(mut call: impl FnMut() -> Result<T, Error>) -> T {
+    let begun = Instant::now();
+    loop {
+        match call() {
+            Ok(done) => return done,
+            Err(error) => assert!(begun.elapsed() < SOON, "{error}"),
         }
-        for member in 0..3 {
-            net.members[member].heal();
-        }
-        hosts.iter().for_each(Node::heal);
-        cluster.wait_for_leader().unwrap();
-        thread::sleep(second);
-        ended.store(true, Ordering::Relaxed);
-        let writers: Vec<_> = writers.into_iter().map(|it| it.join().unwrap()).collect();
-        last.set(mark(&store, prefix)).unwrap();
-        let watchers: Vec<_> = watchers.into_iter().map(|it| it.join().unwrap()).collect();
-        (writers, watchers)
-    });
-    let last = *last.get().unwrap();
-    let now = store.read(prefix.as_bytes(), Some(last)).unwrap();
-    let figures = check::check(&writers, &watchers, &now);
-    match figures {
-        Ok(figures) => println!("{shown}: {}: {figures}", told.join(", ")),
-        Err(error) => panic!("{shown}: {}: {error}", told.join(", ")),
     }
 }
 
@@ -116,85 +237,8 @@ fn mark(store: &EtcdStore, prefix: &str) -> Revision {
             lease: None,
         }],
     };
-    let begun = Instant::now();
-    loop {
-        match store.commit(&transaction) {
-            Ok(Committed::Written(revision)) => return revision,
-            other => assert!(begun.elapsed() < SOON, "{other:?}"),
-        }
-    }
-}
-
-/// Does something to a member or a network, waits, and undoes it. Returns what it was.
-fn fault(
-    net: &Net,
-    cluster: &mut Cluster,
-    hosts: &[Node],
-    store: &EtcdStore,
-    rng: &mut Rng,
-) -> String {
-    let member = rng.usize(0..3);
-    let time = Duration::from_millis(rng.u64(200..2500));
-    let leader = cluster.wait_for_leader().unwrap();
-    match rng.u8(0..8) {
-        0 => {
-            cluster.kill(leader).unwrap();
-            thread::sleep(time);
-            cluster.restart(leader).unwrap();
-            format!("leader {leader} killed for {time:?}")
-        }
-        1 => {
-            cluster.pause(member).unwrap();
-            thread::sleep(time);
-            cluster.resume(member).unwrap();
-            format!("member {member} stopped for {time:?}")
-        }
-        2 => {
-            let host = rng.usize(0..hosts.len());
-            hosts[host].cut();
-            thread::sleep(time);
-            hosts[host].heal();
-            format!("host {host} cut off for {time:?}")
-        }
-        3 => {
-            net.members[member].cut();
-            thread::sleep(time);
-            net.members[member].heal();
-            format!("member {member} cut off for {time:?}")
-        }
-        4 => {
-            net.cut_peers(member);
-            thread::sleep(time);
-            net.heal_peers(member);
-            format!("member {member} cut from the others for {time:?}")
-        }
-        5 => {
-            let to = (leader + 1) % 3;
-            let moved = cluster.move_leader(to).is_ok();
-            format!("leader moved to {to}: {moved}")
-        }
-        6 => {
-            let newest = store.read(b"/", None).map(|snapshot| snapshot.revision);
-            let compacted = newest.is_ok_and(|newest| cluster.compact(newest).is_ok());
-            format!("compacted: {compacted}")
-        }
-        _ => {
-            let joined = cluster.replace(member).is_ok();
-            // It has nothing to restart from if it did not join.
-            assert!(joined, "member {member} does not join again");
-            wait_for_all(cluster);
-            format!("member {member} replaced")
-        }
-    }
-}
-
-/// Waits until all members serve: two of them could lose their data together otherwise.
-fn wait_for_all(cluster: &Cluster) {
-    let begun = Instant::now();
-    for member in 0..3 {
-        let store = EtcdStore::open(cluster.config_of(&[member])).unwrap();
-        while let Err(error) = store.read(b"/none", None) {
-            assert!(begun.elapsed() < SOON, "member {member}: {error}");
-        }
+    match until_ok(|| store.commit(&transaction)) {
+        Committed::Written(revision) => revision,
+        Committed::Stale(_) => panic!("nothing was compared"),
     }
 }
