@@ -15,6 +15,7 @@ pub mod layer;
 mod mask;
 pub mod message;
 pub mod model;
+mod node;
 mod runner;
 pub mod settled;
 mod show;
@@ -31,6 +32,7 @@ pub use enter::{
 };
 pub use mask::mask;
 pub use message::{Action, Kind, RawMessage};
+pub use node::{Node, bridge_at};
 pub use runner::{
     TestWhere, example, main, main_where, may_skip, panic_text, running_version, tests_at_once,
 };

@@ -47,6 +47,19 @@ pub struct Place {
     pub launcher: Vec<String>,
 }
 
+impl Place {
+    /// Makes a member's place in the network namespace of that name, which has that address. Its
+    /// ports are etcd's own, 2379 and 2380.
+    pub fn in_namespace(name: &str, address: impl Into<IpAddr>) -> Place {
+        let launcher = ["ip", "netns", "exec", name].map(str::to_owned);
+        Place {
+            address: address.into(),
+            ports: Some((2379, 2380)),
+            launcher: launcher.to_vec(),
+        }
+    }
+}
+
 impl ClusterOptions {
     /// Makes options for so many members on 127.0.0.1.
     pub fn local(members: usize) -> ClusterOptions {

@@ -10,11 +10,9 @@ use std::time::Duration;
 
 use trueup_etcd::testing::{Cluster, ClusterOptions, Place};
 use trueup_etcd::{Config, EtcdStore};
-use trueup_testkit::wait_until;
+use trueup_testkit::{Node, bridge_at, wait_until};
 use trueup_world::testing::Fixture;
 use trueup_world::{Access, Error, ErrorKind, Revision, Store};
-
-use crate::node::{Node, bridge_at};
 
 /// The bridge between all hosts and the members, which are in the tests' own namespace.
 const BRIDGE: &str = "hosts";

@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod fixture;
-#[path = "../etcd/node.rs"]
-mod node;
 
 use std::process::ExitCode;
 use std::sync::Arc;

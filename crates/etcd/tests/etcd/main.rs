@@ -7,7 +7,6 @@ mod access;
 mod help;
 mod known;
 mod net;
-mod node;
 mod outages;
 mod partition;
 mod roles;

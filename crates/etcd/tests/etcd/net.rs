@@ -1,10 +1,9 @@
 //! A cluster whose members are nodes of a network, with hosts on it.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use trueup_etcd::testing::{Cluster, ClusterOptions, Place};
-
-use crate::node::{Node, bridge_at};
+use trueup_testkit::{Node, bridge_at};
 
 /// The members, and on their bridge `net` the test's own namespace.
 pub(crate) struct Net {
@@ -21,21 +20,11 @@ pub(crate) fn cluster(
     let members: Vec<_> = (0..members)
         .map(|member| Node::new("net", address(member)))
         .collect();
-    let place = |(member, node): (u8, &Node)| Place {
-        address: IpAddr::V4(address(member)),
-        ports: Some((2379, 2380)),
-        launcher: launcher(node),
-    };
+    let place =
+        |(member, node): (u8, &Node)| Place::in_namespace(node.space.name(), address(member));
     let places = (0..).zip(&members).map(place).collect();
     let cluster = Cluster::start(&options(ClusterOptions::at(places))).unwrap();
     (Net { members }, cluster)
-}
-
-/// What the command line of a process in a node begins with.
-pub(crate) fn launcher(node: &Node) -> Vec<String> {
-    ["ip", "netns", "exec", node.space.name()]
-        .map(str::to_owned)
-        .to_vec()
 }
 
 impl Net {

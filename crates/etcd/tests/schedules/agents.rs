@@ -16,8 +16,8 @@ use trueup_etcd::{Config, EtcdStore};
 use trueup_testkit::wait_until;
 use trueup_world::{Export, Session, World};
 
-use crate::node::Node;
 use crate::observer::Observer;
+use trueup_testkit::Node;
 
 /// The first argument of an agent's process.
 const AGENT: &str = "--agent";

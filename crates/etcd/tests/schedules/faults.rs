@@ -11,11 +11,11 @@ use trueup_testkit::wait_until;
 use trueup_world::Store;
 
 use crate::agents::Agents;
-use crate::net::{Net, launcher};
-use crate::node::Node;
+use crate::net::Net;
 use crate::observer::Observer;
 use crate::proxy::Proxies;
 use crate::{config_of, until_ok};
+use trueup_testkit::Node;
 
 /// What faults happen to.
 pub(crate) struct Scene<'a> {
@@ -114,8 +114,9 @@ impl Scene<'_> {
     fn kill(&mut self, member: usize, time: Duration, clock: &[&str]) -> String {
         self.cluster.kill(member).unwrap();
         thread::sleep(time);
-        let words = clock.iter().map(|&word| word.to_owned());
-        let words = words.chain(launcher(&self.net.members[member]));
+        let space = self.net.members[member].space.name();
+        let words = ["ip", "netns", "exec", space];
+        let words = clock.iter().copied().chain(words);
         self.cluster.set_launcher(member, words);
         self.cluster.restart(member).unwrap();
         match clock.last() {

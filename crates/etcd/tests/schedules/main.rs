@@ -10,8 +10,6 @@ mod faults;
 mod hosts;
 #[path = "../etcd/net.rs"]
 mod net;
-#[path = "../etcd/node.rs"]
-mod node;
 mod observer;
 mod proxy;
 
@@ -27,6 +25,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use trueup_etcd::testing::Cluster;
 use trueup_etcd::{Config, EtcdStore};
+use trueup_testkit::Node;
 use trueup_world::{Access, Committed, Error, Revision, Store, Transaction, Write};
 
 use agents::{Agents, config};
@@ -34,7 +33,6 @@ use check::Figures;
 use faults::{Scene, wait_for_all};
 use hosts::{watch, write};
 use net::Net;
-use node::Node;
 use observer::Observer;
 use proxy::Proxies;
 

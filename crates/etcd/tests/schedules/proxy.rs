@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::node::Node;
+use trueup_testkit::Node;
 
 /// Proxies on a host, one for each member. They end with the process.
 pub(crate) struct Proxies {
