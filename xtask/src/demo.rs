@@ -1,6 +1,7 @@
-//! `cargo xtask demo`: the programs that show trueup at work: that of `crates/e2e`, and with
-//! `--guests` that of `examples/guests`.
+//! `cargo xtask demo`: the programs that show trueup at work: those of `crates/e2e`, one host or with
+//! `--world` several of them, and with `--guests` that of `examples/guests`.
 
+use crate::etcd;
 use crate::tools::{self, QEMU, Result, cargo, need_ip, show_and_run};
 
 /// Runs one.
@@ -9,16 +10,24 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     let (package, demo, other) = match options {
         [] => {
             need_ip()?;
-            ("trueup-e2e", "demo", "trueup-under-test")
+            (&["trueup-e2e"][..], "demo", "trueup-under-test")
+        }
+        ["--world", ..] => {
+            need_ip()?;
+            etcd::need_all()?;
+            let package = &["trueup-e2e", "--features", "etcd"][..];
+            (package, "world-demo", "trueup-under-test")
         }
         ["--guests"] => {
             tools::need(&[QEMU])?;
-            ("trueup-guests", "guests-demo", "trueup-guests")
+            (&["trueup-guests"][..], "guests-demo", "trueup-guests")
         }
-        _ => return Err("demo takes --guests or nothing".to_owned()),
+        _ => return Err("demo takes --world [--short], --guests or nothing".to_owned()),
     };
-    let package = ["--quiet", "--package", package];
+    let package = [&["--quiet", "--package"], package].concat();
     let mut build = cargo(&["build", "--bin", demo, "--bin", other]);
-    show_and_run(build.args(package))?;
-    show_and_run(cargo(&["run", "--bin", demo]).args(package))
+    show_and_run(build.args(&package))?;
+    let mut run = cargo(&["run", "--bin", demo]);
+    run.args(&package).arg("--").args(options.iter().skip(1));
+    show_and_run(&mut run)
 }

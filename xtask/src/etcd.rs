@@ -14,7 +14,7 @@ pub(crate) const PACKAGE: &str = "trueup-etcd";
 /// Root installs what is missing. Prints what is left out then.
 pub(crate) fn need() -> Result<()> {
     if tools::can_install() {
-        tools::need_packages(missing)?;
+        need_all()?;
     }
     let missing = missing().join(" ");
     if !can_build() {
@@ -25,6 +25,15 @@ pub(crate) fn need() -> Result<()> {
         println!("{PACKAGE}: tests on etcd are NOT RUN: needs of Debian's packages: {missing}");
     }
     Ok(())
+}
+
+/// Root installs what is missing.
+///
+/// # Errors
+///
+/// Another user, and what it is.
+pub(crate) fn need_all() -> Result<()> {
+    tools::need_packages(missing)
 }
 
 /// True if it can be built here.

@@ -39,8 +39,8 @@ usage: cargo xtask COMMAND
   deny   licences, sources, duplicates and advisories of the dependencies; installs cargo-deny
   package  each public crate alone with each feature, on the oldest Rust, its documentation and its package,
          and a crate outside the workspace that is built on the packages
-  demo   trueup on docs/examples/edge.toml, in a throwaway network namespace; [--guests]: guests of QEMU, with
-         examples/guests
+  demo   trueup on docs/examples/edge.toml, in a throwaway network namespace; [--world [--short]]: five hosts and three
+         members of etcd, with longer or shorter outages; [--guests]: guests of QEMU, with examples/guests
   counts instructions of diff and codec, counted by valgrind and compared with benches/counts.toml [--write]
   kinds  the places that match over four and more kinds of objects by hand: [ROOT]
   vm     the kernel tests on other kernels, in virtual machines: [--kernel 6.1|6.12|local]... (6.1 and 6.12 unless

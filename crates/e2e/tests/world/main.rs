@@ -10,6 +10,7 @@
 #[path = "../cli/agent.rs"]
 mod agent;
 mod command;
+mod demo;
 mod host;
 mod mesh;
 mod outages;
@@ -33,6 +34,7 @@ trueup_testkit::kernel_tests![
     changes_are_printed_and_the_doctor_names_what_is_wrong,
     a_flood_of_exports_is_cut_and_others_are_collected,
     what_cannot_be_asked_of_a_store_is_refused,
+    demo::the_demo_ends_as_it_says,
     mesh::a_mesh_in_one_process,
     mesh::a_mesh_on_etcd_without_a_host_that_died,
 ];

@@ -1,0 +1,257 @@
+//! Five hosts that exchange routes through etcd, each in a namespace, while agents and members of
+//! etcd are killed and a host is cut off: `cargo xtask demo --world`. On each host runs the program
+//! `trueup watch`. What the hosts' kernels announce is printed as it happens, and compared with
+//! what has to happen: any other route that comes or goes ends the demo with an error.
+
+mod host;
+mod ping;
+mod routes;
+mod world;
+
+use std::env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use trueup_testkit::Action;
+
+use world::{World, say};
+
+/// What went wrong, for a person.
+type Result<T> = std::result::Result<T, String>;
+
+/// The bridge between all hosts.
+const BRIDGE: &str = "hosts";
+/// How long a host counts as alive without a sign.
+const TTL: Duration = Duration::from_secs(5);
+/// Until the exports of a dead host are gone: its time to live, and as much again for a store that
+/// ends leases late.
+const LEASE_BOUND: Duration = Duration::from_secs(2 * TTL.as_secs());
+
+/// How long is waited.
+struct Times {
+    /// After a member of etcd was killed.
+    outage: Duration,
+    /// That a host is cut off.
+    cut: Duration,
+    /// True if times are only printed: a machine with much other work may exceed a bound.
+    is_test: bool,
+}
+
+fn main() -> ExitCode {
+    let seconds = Duration::from_secs;
+    let times = match env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => Times {
+            outage: seconds(15),
+            cut: seconds(60),
+            is_test: false,
+        },
+        [option] if option == "--short" => Times {
+            outage: seconds(3),
+            cut: seconds(8),
+            is_test: true,
+        },
+        _ => {
+            eprintln!("world-demo: takes --short or nothing");
+            return ExitCode::from(64); // EX_USAGE
+        }
+    };
+    match run(&times) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("world-demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(times: &Times) -> Result<()> {
+    let begun = Instant::now();
+    // No thread exists yet.
+    trueup_testkit::enter().map_err(|error| error.to_string())?;
+    title("Five hosts on a bridge, and three members of etcd, each in a namespace of its own.");
+    let mut world = World::start()?;
+    show(&world);
+    let ended = steps(&mut world, times);
+    ended.map_err(|error| format!("{error}\n{}", world.logs()))?;
+    let seconds = begun.elapsed().as_secs();
+    title(&format!(
+        "All of it was as said, in {seconds} s. The namespaces end here."
+    ));
+    Ok(())
+}
+
+fn steps(world: &mut World, times: &Times) -> Result<()> {
+    begin(world)?;
+    host_dies(world, times)?;
+    host_comes_back(world)?;
+    member_dies(world, times)?;
+    leader_dies(world, times)?;
+    host_is_cut_off(world, times)?;
+    prefix_changes(world)
+}
+
+/// Prints the hosts, and a file.
+fn show(world: &World) {
+    for host in &world.hosts {
+        let route = host.route();
+        println!("host {}: {}, pods in {}", host.name, route.via, route.dst);
+    }
+    println!("etcd: {}", world.cluster.config().endpoints.join(", "));
+    let host = &world.hosts[0];
+    println!(
+        "\nThe file of {}. The others have their own name, prefix and address:\n",
+        host.name
+    );
+    for line in host.text().lines() {
+        println!("    {line}");
+    }
+}
+
+fn begin(world: &mut World) -> Result<()> {
+    title("On each host begins `trueup watch FILE`. Each gets the routes to the four others.");
+    let begun = Instant::now();
+    let mut expected = Vec::new();
+    for (name, route) in exports(world) {
+        world.start_agent(name)?;
+        expected.extend(world.at_others(name, Action::New, &route));
+    }
+    world.follow(begun, expected, Duration::ZERO)?;
+    world.ping_all()?;
+    world.show_why("a", "b")
+}
+
+fn host_dies(world: &mut World, times: &Times) -> Result<()> {
+    title("The agent of c is killed. Its routes go everywhere when its lease ends.");
+    let route = world.host("c")?.route();
+    let expected = world.at_others("c", Action::Del, &route);
+    let killed = Instant::now();
+    world.host("c")?.kill()?;
+    say(killed, "SIGKILL");
+    let gone = world.follow(killed, expected, Duration::ZERO)?;
+    in_time(gone, times)
+}
+
+fn host_comes_back(world: &mut World) -> Result<()> {
+    title("The agent of c begins again. What it had in the kernel stayed, and it deletes nothing.");
+    let route = world.host("c")?.route();
+    let expected = world.at_others("c", Action::New, &route);
+    let begun = Instant::now();
+    world.start_agent("c")?;
+    world.follow(begun, expected, Duration::ZERO)?;
+    world.ping_all()
+}
+
+fn member_dies(world: &mut World, times: &Times) -> Result<()> {
+    let leader = world
+        .cluster
+        .wait_for_leader()
+        .map_err(|error| error.to_string())?;
+    let member = (leader + 1) % world.cluster.size();
+    title(&format!("m{member} of etcd is killed. No route changes."));
+    member_is_down(world, member, times.outage)
+}
+
+fn leader_dies(world: &mut World, times: &Times) -> Result<()> {
+    let leader = world
+        .cluster
+        .wait_for_leader()
+        .map_err(|error| error.to_string())?;
+    title(&format!(
+        "m{leader}, the leader of etcd, is killed. No route changes."
+    ));
+    // For longer than a lease lives.
+    member_is_down(
+        world,
+        leader,
+        times.outage.max(TTL + Duration::from_secs(1)),
+    )
+}
+
+/// Kills a member for a time, in which no route may change, and starts it again.
+fn member_is_down(world: &mut World, member: usize, time: Duration) -> Result<()> {
+    let failed = |error: std::io::Error| error.to_string();
+    let killed = Instant::now();
+    world.cluster.kill(member).map_err(failed)?;
+    say(killed, "SIGKILL");
+    let leader = world.cluster.wait_for_leader().map_err(failed)?;
+    say(killed, &format!("m{leader} leads"));
+    world.follow(killed, Vec::new(), time)?;
+    say(killed, "no route has changed; it is started again");
+    world.cluster.restart(member).map_err(failed)?;
+    world.wait_for_member(member, killed)?;
+    say(killed, "it answers");
+    world.follow(killed, Vec::new(), Duration::ZERO).map(drop)
+}
+
+fn host_is_cut_off(world: &mut World, times: &Times) -> Result<()> {
+    title("The link of e to the bridge goes down. It keeps its routes, and the others lose e's.");
+    let route = world.host("e")?.route();
+    let (gone, back) = (
+        world.at_others("e", Action::Del, &route),
+        world.at_others("e", Action::New, &route),
+    );
+    let cut = Instant::now();
+    let host = world.host("e")?;
+    host.output();
+    host.node.cut();
+    say(cut, "down");
+    let last = world.follow(cut, gone, Duration::ZERO)?;
+    in_time(last, times)?;
+    world.wait_for_line("e", "cut off", cut)?;
+    world.follow(cut, Vec::new(), times.cut)?;
+    let kept = world.host("e")?.routes().len();
+    say(cut, &format!("e has kept its {kept} routes"));
+
+    title("The link comes up. e exports again.");
+    let up = Instant::now();
+    world.host("e")?.node.heal();
+    say(up, "up");
+    world.follow(up, back, Duration::ZERO)?;
+    world.wait_for_line("e", "the store is reached", up)?;
+    world.ping_all()
+}
+
+fn prefix_changes(world: &mut World) -> Result<()> {
+    title("The file of a gets another prefix. All follow.");
+    let host = world.host("a")?;
+    let before = host.route();
+    let changed = Instant::now();
+    host.set_subnet(11)?;
+    let after = host.route();
+    say(changed, &format!("{} instead of {}", after.dst, before.dst));
+    let mut expected = world.at_others("a", Action::Del, &before);
+    expected.extend(world.at_others("a", Action::New, &after));
+    world.follow(changed, expected, Duration::ZERO)?;
+    world.ping_all()
+}
+
+/// The hosts' names, and what they export.
+fn exports(world: &World) -> Vec<(&'static str, routes::Route)> {
+    let hosts = world.hosts.iter();
+    hosts.map(|host| (host.name, host.route())).collect()
+}
+
+/// Fails if the routes of a dead host went later than its lease allows.
+fn in_time(time: Duration, times: &Times) -> Result<()> {
+    let said = format!("gone after {time:.1?}, where {LEASE_BOUND:?} are allowed");
+    println!("             {said}");
+    match time <= LEASE_BOUND || times.is_test {
+        true => Ok(()),
+        false => Err(said),
+    }
+}
+
+/// The path of a program that was built with this one.
+fn beside(name: &str) -> Result<PathBuf> {
+    let this = env::current_exe().map_err(|error| format!("the path of the demo: {error}"))?;
+    let path = this.with_file_name(name);
+    match path.is_file() {
+        true => Ok(path),
+        false => Err(format!("{} was not built", path.display())),
+    }
+}
+
+fn title(text: &str) {
+    println!("\n== {text}");
+}
