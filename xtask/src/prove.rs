@@ -68,6 +68,7 @@ const STEPS: [Step; 12] = [
                 "journal/journal",
                 "loop",
                 "graph",
+                "graph/it",
             ] {
                 built.run(program, &[("TRUEUP_LONG", "1")], passed)?;
             }

@@ -123,8 +123,8 @@ impl Journal {
         ledger::scopes(&self.store)
     }
 
-    /// Forgets everything owned in other boots than `boot`: their kernel's state is gone. Returns
-    /// the number of records removed.
+    /// Forgets everything owned in other boots than `boot`: their kernel's state is gone. A scope
+    /// whose boot is empty outlives boots, and stays. Returns the number of records removed.
     ///
     /// # Errors
     ///

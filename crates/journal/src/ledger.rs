@@ -143,10 +143,13 @@ pub(crate) fn scopes(store: &Store) -> Result<Vec<(String, LedgerScope)>, Error>
     })
 }
 
-/// Removes the records of all boots but `boot`, and returns their number.
+/// Removes the records of all boots but `boot`, and returns their number. Those without a boot stay.
 pub(crate) fn forget_other_boots(store: &Store, boot: &str) -> Result<u64, Error> {
     let boot = boot.to_owned();
-    store.write(move |transaction| forget(transaction, &[], |scope| scope.boot() != boot))
+    store.write(move |transaction| {
+        let is_other = |scope: &LedgerScope| !scope.boot().is_empty() && scope.boot() != boot;
+        forget(transaction, &[], is_other)
+    })
 }
 
 /// Checks all intents before it writes the first: a refusal writes nothing.

@@ -34,8 +34,8 @@ fn main() -> Result<(), Error> {
         endpoints => Arc::new(EtcdStore::open(etcd::Config::new(endpoints.split(',')))?),
     };
     let (sender, ended) = mpsc::channel();
-    for host in hosts.iter().cloned() {
-        let (store, sender) = (Arc::clone(&store), sender.clone());
+    for host in hosts {
+        let (store, host, sender) = (Arc::clone(&store), host.clone(), sender.clone());
         thread::spawn(move || sender.send(run(store, &host)));
     }
     ended.recv()?

@@ -195,4 +195,5 @@ trueup_testkit::kernel_tests![
     a_hostile_export_costs_only_itself,
     a_store_that_another_process_has_changes_nothing,
     without_the_feature_endpoints_are_refused,
+    the_file_of_the_page_is_one,
 ];

@@ -13,6 +13,8 @@ use crate::metrics::{GET, ask, samples};
 const FILE: &str = "grace = 0\n[world]\nstore = \"embedded\"\nhost = \"a\"\n\
     [[collect]]\nkind = \"route\"\nwithin = [\"10.20.0.0/16\"]\n";
 
+const PAGE: &str = include_str!("../../../../docs/world.md");
+
 /// The store of an agent.
 fn store(agent: &Agent) -> Embedded {
     std::fs::create_dir_all(agent.state()).unwrap();
@@ -154,4 +156,20 @@ pub(crate) fn without_the_feature_endpoints_are_refused() {
         false => "built without the feature `etcd`",
     };
     agent.run(&["plan", "f.toml"]).assert_refused(&[words]);
+}
+
+pub(crate) fn the_file_of_the_page_is_one() {
+    let (_, rest) = PAGE.split_once("```toml\n").unwrap();
+    let (text, _) = rest.split_once("```").unwrap();
+    let read = trueup_file::File::parse(
+        "world.md",
+        text.as_bytes(),
+        &trueup_file::TableNames::default(),
+    )
+    .unwrap();
+    assert!(read.settings.world.is_some());
+    assert_eq!(
+        (read.exports.unwrap().len(), read.collects.unwrap().len()),
+        (1, 1)
+    );
 }

@@ -6,6 +6,7 @@
 mod access;
 mod help;
 mod known;
+mod leases;
 mod net;
 mod outages;
 mod partition;
@@ -26,6 +27,7 @@ trueup_testkit::kernel_tests![
     known::a_write_whose_answer_is_lost_is_not_sent_again,
     known::a_store_restored_from_an_older_copy_is_noticed,
     known::another_cluster_at_the_same_address_is_refused,
+    leases::a_dead_host_s_keys_go_after_a_leader_change,
     outages::every_call_ends_in_time,
     outages::calls_go_on_with_another_member,
     outages::without_a_leader_nothing_is_written_and_watches_end,

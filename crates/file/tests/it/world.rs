@@ -172,7 +172,7 @@ fn what_is_no_route_or_not_within_is_refused_with_the_reason() {
         (
             "a",
             r#"{ "dst": "10.20.1.0/24", "dev": "lo" }"#.to_owned(),
-            "unknown key `dev` of an exported route; write one of dst, via, nexthops, metric",
+            "unknown key `dev` of an exported route; write one of dst, family, via, nexthops, metric",
         ),
         (
             "a",

@@ -239,7 +239,7 @@ fn a_command_that_does_not_end_is_killed_with_its_group() {
         "sleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait",
         pid.display()
     );
-    let slow = Exec::new("/bin/sh", shell(script)).with_timeout(Duration::from_millis(500));
+    let slow = Exec::new("/bin/sh", shell(script)).with_timeout(Duration::from_secs(1));
     let begin = Instant::now();
     let spec = VertexSpec::new("slow").with_retry(100, Duration::from_millis(1));
     let driver = start(1, [(spec, Box::new(slow) as Box<dyn Vertex>)]);

@@ -219,3 +219,20 @@ fn another_namespace_boot_or_source_inherits_nothing() {
     assert_eq!(left[0].1.namespace(), "ns1");
     assert_eq!(left[0].1.boot(), "boot2");
 }
+
+#[test]
+fn what_has_no_boot_outlives_boots() {
+    let (_, journal) = opened();
+    let mut kept = journal
+        .ledger("graph", &LedgerScope::new("host", ""))
+        .unwrap();
+    let mut gone = journal
+        .ledger("graph", &LedgerScope::new("host", "boot1"))
+        .unwrap();
+    for ledger in [&mut kept, &mut gone] {
+        ledger.commit_outcomes(claims([("k", ours("v"))])).unwrap();
+    }
+    assert_eq!(journal.forget_other_boots("boot2").unwrap(), 1);
+    assert_eq!(owned(&kept), [("k".into(), "v".to_owned())]);
+    assert_eq!(owned(&gone), []);
+}
