@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use etcd_client::{Client, EventType, WatchOptions};
 use trueup_etcd::testing::{Cluster, ClusterOptions};
 use trueup_etcd::{Config, EtcdStore};
-use trueup_world::{Event, Export, Filter, Keeper, Session, WatchConfig, World};
+use trueup_world::{Event, Export, Filter, Keeper, ResourceKey, Session, WatchConfig, World};
 
 #[allow(
     missing_docs,
@@ -36,7 +36,7 @@ mod flags {
 }
 
 const PREFIX: &str = "/trueup";
-const TTL: Duration = Duration::from_secs(30);
+const TTL: Duration = Duration::from_secs(120);
 /// No phase takes longer.
 const BOUND: Duration = Duration::from_secs(300);
 /// Changes in the steady state, each after so long.
@@ -52,15 +52,20 @@ fn main() -> Result<()> {
     let mut cluster = Cluster::start(&options)?;
     cluster.wait_for_leader()?;
 
-    let bare = bare(&cluster.config())?;
+    // All hosts share this machine with etcd: what is a second on one of its own may be a minute.
+    let patient = Duration::from_secs(60);
+    let config = cluster.config().with_timeout(patient);
+    let config = config.with_keep_alive(patient / 2, patient);
+    let bare = bare(&config)?;
     println!("etcd alone, from a put to its event: {}", shown(bare));
 
     let before = Usage::now()?;
-    let world = Arc::new(Counts::new(hosts * exports));
-    let mut all = start(&cluster.config(), hosts, exports, &world)?;
+    let world = Arc::new(Counts::new(hosts, exports));
+    let mut all = start(&config, hosts, exports, &world)?;
     world.wait_for_all(hosts, "all know all")?;
     let usage = Usage::now()?.since(&before);
     println!("{hosts} hosts with {exports} exports each: all know all after {usage}");
+    println!("{}", world.shown());
     println!(
         "memory: {:.2} MB for each host, etcd {:.0} MB",
         usage.memory_mb / hosts as f64,
@@ -97,8 +102,8 @@ fn main() -> Result<()> {
 
     let before = Usage::now()?;
     all.drain(..).for_each(Host::stop);
-    let world = Arc::new(Counts::new(hosts * exports));
-    let all = start(&cluster.config(), hosts, exports, &world)?;
+    let world = Arc::new(Counts::new(hosts, exports));
+    let all = start(&config, hosts, exports, &world)?;
     world.wait_for_all(hosts, "all know all again")?;
     let usage = Usage::now()?.since(&before);
     println!("all hosts start again at once: all know all after {usage}");
@@ -108,6 +113,8 @@ fn main() -> Result<()> {
 
 /// What the hosts have seen.
 struct Counts {
+    /// How many exports a host has.
+    exports: usize,
     /// How many exports there are.
     expected: usize,
     /// The hosts that know all of them.
@@ -116,22 +123,43 @@ struct Counts {
     seen: Mutex<BTreeMap<u64, (usize, Option<Instant>)>>,
     /// Values that came with a list.
     listed: AtomicU64,
+    /// How often a watch was interrupted.
+    cuts: AtomicU64,
     ended: AtomicBool,
 }
 
 impl Counts {
-    fn new(expected: usize) -> Counts {
+    fn new(hosts: usize, exports: usize) -> Counts {
         Counts {
-            expected,
+            exports,
+            expected: hosts * exports,
             complete: AtomicUsize::new(0),
             seen: Mutex::default(),
             listed: AtomicU64::new(0),
+            cuts: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         }
     }
 
+    fn shown(&self) -> String {
+        format!(
+            "{} values came with lists, {} by events; {} watches were interrupted",
+            self.listed.load(Ordering::Relaxed),
+            (self.expected * self.expected / self.exports) as u64
+                - self.listed.load(Ordering::Relaxed),
+            self.cuts.load(Ordering::Relaxed)
+        )
+    }
+
     fn mark(&self) {
         self.listed.store(0, Ordering::Relaxed);
+    }
+
+    /// The position of an export among all.
+    fn position(&self, key: &ResourceKey) -> Option<usize> {
+        let host: usize = key.exporter.strip_prefix("host")?.parse().ok()?;
+        let name = std::str::from_utf8(&key.name).ok()?;
+        Some(host * self.exports + name.strip_prefix("export")?.parse::<usize>().ok()?)
     }
 
     fn note(&self, change: u64) {
@@ -219,37 +247,46 @@ fn change(host: &Host, change: u64) -> Result<Instant> {
 fn watch(world: &World, counts: &Counts) -> Result<()> {
     let filters = [Filter::kind("route")];
     let mut watch = world.watch_resources(&filters, WatchConfig::default())?;
-    let (mut known, mut is_complete) = (BTreeMap::new(), false);
-    let change_of = |data: &[u8]| {
-        let text = std::str::from_utf8(data).ok()?;
-        let metric = text.rsplit_once(": ")?.1.trim_end_matches('}');
-        metric.parse::<u64>().ok()
-    };
+    // The newest change of each export; `None` if it is not there.
+    let mut known = vec![None; counts.expected];
+    let (mut count, mut is_complete) = (0, false);
     while !counts.ended.load(Ordering::Relaxed) {
-        let mut take = |id, data: &[u8]| {
-            let change = change_of(data).unwrap_or_default();
-            if known.insert(id, change) != Some(change) && change > 0 {
-                counts.note(change);
+        let mut take = |key: &ResourceKey, change: Option<u64>| {
+            let position = counts.position(key)?;
+            let was = std::mem::replace(known.get_mut(position)?, change);
+            count += usize::from(change.is_some());
+            count -= usize::from(was.is_some());
+            match change {
+                Some(change) if change > 0 && was != Some(change) => counts.note(change),
+                _ => {}
             }
+            Some(())
         };
         match watch.next(Duration::from_millis(500))? {
             Some(Event::Ready(view) | Event::Resync(view)) => {
                 let listed = view.values.len() as u64;
                 counts.listed.fetch_add(listed, Ordering::Relaxed);
-                for (id, (resource, _)) in view.values {
-                    take((id.exporter, id.name), &resource.data);
+                for (key, (resource, _)) in view.values {
+                    take(&key, change_of(&resource.data));
                 }
             }
-            Some(Event::Changed { id, value, .. }) => take((id.exporter, id.name), &value.data),
-            Some(Event::Deleted { id, .. }) => drop(known.remove(&(id.exporter, id.name))),
+            Some(Event::Changed { id, value, .. }) => drop(take(&id, change_of(&value.data))),
+            Some(Event::Deleted { id, .. }) => drop(take(&id, None)),
+            Some(Event::Interrupted { .. }) => drop(counts.cuts.fetch_add(1, Ordering::Relaxed)),
             _ => {}
         }
-        if !is_complete && known.len() == counts.expected {
+        if !is_complete && count == counts.expected {
             is_complete = true;
             counts.complete.fetch_add(1, Ordering::Relaxed);
         }
     }
     Ok(())
+}
+
+fn change_of(data: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(data).ok()?;
+    let metric = text.rsplit_once(": ")?.1.trim_end_matches('}');
+    metric.parse().ok()
 }
 
 /// Starts all hosts at once, each in a thread.
