@@ -179,7 +179,7 @@ pub(crate) fn check(
         leases: writers.iter().map(|writer| writer.leases).sum(),
         ended: ended.len(),
         expired,
-        breaks: sum(|watcher| watcher.breaks),
+        breaks: sum(|watcher| watcher.breaks.len()),
         gaps: sum(|watcher| watcher.gaps.len()),
         losses: 0,
     })
@@ -203,7 +203,11 @@ fn history(watchers: &[Watched]) -> Result<BTreeMap<Revision, Vec<KeyChange>>, S
         };
         let lost = (history.keys()).find(|at| !watcher.changes.contains_key(at) && !gap(at));
         if let Some(at) = lost {
-            return Err(format!("a watcher missed revision {at}"));
+            let changes = &history[at];
+            let breaks = &watcher.breaks;
+            return Err(format!(
+                "a watcher missed revision {at}: {changes:?}; it began again at {breaks:?}"
+            ));
         }
     }
     Ok(history)

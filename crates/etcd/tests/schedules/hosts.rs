@@ -140,8 +140,8 @@ pub(crate) struct Watched {
     pub(crate) gaps: Vec<(Revision, Revision)>,
     /// The entries that it knows of at the end.
     pub(crate) entries: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// How often it began again.
-    pub(crate) breaks: usize,
+    /// Where it began again, and why.
+    pub(crate) breaks: Vec<(Revision, String)>,
 }
 
 /// Watches until the last revision of the case is seen.
@@ -183,7 +183,7 @@ pub(crate) fn watch(
         let Err(error) = result else {
             return watched;
         };
-        watched.breaks += 1;
+        watched.breaks.push((seen, error.to_string()));
         match error.kind() {
             ErrorKind::Compacted => {
                 if let Ok(now) = store.read(prefix, None) {
