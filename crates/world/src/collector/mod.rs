@@ -116,13 +116,13 @@ impl Collector {
                 let event = watch.next(wait);
                 let is_ended = event.is_err();
                 let mut state = lock(&state);
-                state.known_to = watch.revision();
+                state.know_to(watch.revision());
                 let is_changed = match event {
                     Ok(Some(event)) => state.apply(event),
                     Ok(None) => state.settle(),
                     Err(error) => state.interrupt(SystemTime::now(), error),
                 };
-                let now = (state.is_withdrawn(Instant::now()), state.incomplete());
+                let now = (state.is_withdrawn(Instant::now()), state.incomplete_changes);
                 drop(state);
                 // Also when time alone has changed something.
                 if is_changed || before.as_ref() != Some(&now) {

@@ -27,7 +27,13 @@ pub(super) struct State {
     /// The hosts that have declared all, and the revisions that said so.
     declared: BTreeMap<String, Revision>,
     /// The revision up to which all is known: of the resources, and of the hosts.
-    pub(super) known_to: Revision,
+    known_to: Revision,
+    /// The hosts that are alive and have not declared all; or have, and not all of it is here yet.
+    incomplete: BTreeSet<String>,
+    /// How often that has changed.
+    pub(super) incomplete_changes: u64,
+    /// The hosts whose declaration is of a later revision than what is known.
+    ahead: BTreeSet<(Revision, String)>,
     cut_off: Option<(SystemTime, Error)>,
     /// When that was noticed, by a clock that does not jump.
     cut_off_at: Option<Instant>,
@@ -89,17 +95,54 @@ impl State {
                     self.held.insert(key, value);
                 }
             }
-            Id::Session(host) => drop(self.alive.insert(host)),
-            Id::Generation(host) => drop(self.declared.insert(host, revision)),
+            Id::Session(host) => {
+                self.alive.insert(host.clone());
+                self.judge(host);
+            }
+            Id::Generation(host) => {
+                self.declared.insert(host.clone(), revision);
+                if revision > self.known_to {
+                    self.ahead.insert((revision, host.clone()));
+                }
+                self.judge(host);
+            }
         }
     }
 
     fn delete(&mut self, id: Id) {
         match id {
             Id::Resource(key) => drop(self.doubtful.insert(key)),
-            Id::Session(host) => drop(self.alive.remove(&host)),
-            Id::Generation(host) => drop(self.declared.remove(&host)),
+            Id::Session(host) => {
+                self.alive.remove(&host);
+                self.judge(host);
+            }
+            Id::Generation(host) => {
+                self.declared.remove(&host);
+                self.judge(host);
+            }
         }
+    }
+
+    /// Notes up to which revision all is known. It never goes back.
+    pub(super) fn know_to(&mut self, revision: Revision) {
+        self.known_to = self.known_to.max(revision);
+        while let Some((of, _)) = self.ahead.first()
+            && *of <= self.known_to
+            && let Some((_, host)) = self.ahead.pop_first()
+        {
+            self.judge(host);
+        }
+    }
+
+    /// Decides anew whether a host is incomplete.
+    fn judge(&mut self, host: String) {
+        let declared = self.declared.get(&host);
+        let is_declared = declared.is_some_and(|at| *at <= self.known_to);
+        let is_changed = match self.alive.contains(&host) && !is_declared {
+            true => self.incomplete.insert(host),
+            false => self.incomplete.remove(&host),
+        };
+        self.incomplete_changes += u64::from(is_changed);
     }
 
     fn replace(&mut self, view: View<Id, Option<Resource>>) {
@@ -108,26 +151,19 @@ impl State {
         self.revision = self.revision.max(view.revision);
         self.alive.clear();
         self.declared.clear();
+        self.ahead.clear();
+        self.incomplete.clear();
+        self.incomplete_changes += 1;
         self.doubtful = self.held.keys().cloned().collect();
         for (id, (value, revision)) in view.values {
             self.put(id, value, revision);
         }
     }
 
-    /// The hosts that are alive and have not declared all; or have, and not all of it is here yet.
-    pub(super) fn incomplete(&self) -> BTreeSet<String> {
-        let is_declared = |host: &String| {
-            let at = self.declared.get(host);
-            at.is_some_and(|at| *at <= self.known_to)
-        };
-        let alive = self.alive.iter();
-        alive.filter(|host| !is_declared(host)).cloned().collect()
-    }
-
     /// Drops what is deleted, unless its host is incomplete. Returns true if there was any.
     pub(super) fn settle(&mut self) -> bool {
-        let incomplete = self.incomplete();
         let (doubtful, held) = (&mut self.doubtful, &mut self.held);
+        let incomplete = &self.incomplete;
         let before = held.len();
         doubtful.retain(|key| {
             let is_kept = held.contains_key(key) && incomplete.contains(&key.exporter);
@@ -173,9 +209,46 @@ impl State {
                 true => BTreeMap::new(),
                 false => self.held.clone(),
             },
-            incomplete: self.incomplete(),
+            incomplete: self.incomplete.clone(),
             cut_off: self.cut_off.clone(),
             is_withdrawn,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// What is kept from event to event is what all that there is says.
+        #[test]
+        fn incomplete_is_what_was_declared_says(
+            steps in proptest::collection::vec((0..5_u8, 0..4_u8, 0..3_u64), 0..40),
+        ) {
+            let mut state = State::new(PartitionPolicy::Keep);
+            let mut revision = 1;
+            for (step, host, later) in steps {
+                let host = host.to_string();
+                revision += 1;
+                let at = Revision(revision);
+                match step {
+                    0 => state.put(Id::Session(host), None, at),
+                    1 => state.put(Id::Generation(host), None, at),
+                    2 => state.delete(Id::Session(host)),
+                    3 => state.delete(Id::Generation(host)),
+                    _ => state.know_to(Revision(revision.saturating_sub(later))),
+                }
+                let is_declared = |host: &&String| {
+                    state.declared.get(*host).is_some_and(|at| *at <= state.known_to)
+                };
+                let alive = state.alive.iter();
+                let expected: BTreeSet<String> =
+                    alive.filter(|host| !is_declared(host)).cloned().collect();
+                prop_assert_eq!(&state.incomplete, &expected);
+            }
+        }
     }
 }
