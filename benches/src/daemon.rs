@@ -3,7 +3,7 @@
 //! routes all the time; beside it the command `trueup watch` ([`watch`]), and BIRD ([`bird`]).
 //!
 //! A change takes from [`Handle::change`](trueup_loop::Handle::change) to the kernel's own event
-//! that it is there, which a socket of its own hears (`listener`).
+//! that it is there, which a socket of its own hears ([`listener`](crate::listener)).
 
 mod agent;
 pub mod bird;
@@ -11,7 +11,6 @@ pub mod day;
 mod feed;
 mod floor_routes;
 pub mod forms;
-mod listener;
 mod meter;
 pub mod table;
 pub mod watch;

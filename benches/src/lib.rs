@@ -23,6 +23,7 @@ pub mod containers;
 pub mod crowd;
 pub mod daemon;
 pub mod floor;
+pub mod listener;
 pub mod measurement;
 pub mod pass;
 pub mod prefixes;

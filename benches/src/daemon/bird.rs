@@ -17,8 +17,8 @@ use anyhow::{Context as _, Result, ensure};
 use trueup_diff::{Family, IfName, NextHops, Prefix};
 
 use super::enter_namespace;
-use super::listener::Listener;
 use super::table::{Fate, Table, next};
+use crate::listener::Listener;
 use crate::prefixes::Prefixes;
 use crate::row::Row;
 use crate::{floor, processor};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use trueup_diff::Prefix;
 
-use super::listener::Heard;
 use super::table::{Fate, Form, Table, next};
+use crate::listener::Heard;
 use crate::prefixes::Numbers;
 
 /// The most prefixes of one message.

@@ -9,9 +9,9 @@ use anyhow::{Context as _, Result};
 use trueup_diff::{Dev, Family, NextHop, NextHops, Nexthop, NexthopTarget, Object, Prefix, Route};
 use trueup_testkit::index_of;
 
-use super::listener::Listener;
 use super::table::{Form, GATEWAYS, address, next};
 use crate::floor::{self, Raw};
+use crate::listener::Listener;
 use crate::processor;
 use crate::works::FOREIGN;
 use crate::writer::{self, Verb};

@@ -8,10 +8,10 @@ use anyhow::{Result, ensure};
 
 use super::agent::{Agent, Update};
 use super::floor_routes::FloorRoutes;
-use super::listener::Listener;
 use super::meter::Meter;
 use super::table::{Exceptions, Form, Table, next};
 use super::{FLOOR, TRUEUP, enter_namespace};
+use crate::listener::Listener;
 use crate::row::Row;
 use crate::writer::{self, Verb};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::listener::Listener;
+use crate::listener::Listener;
 use crate::processor;
 
 /// What the process uses from now on, without the listener, and without what the calling thread

@@ -17,9 +17,9 @@ use trueup_file::{Settings, to_json};
 use trueup_netlink::{Namespace, Socket};
 use trueup_rtnl::DEFAULT_PROTOCOL;
 
-use super::listener::Listener;
 use super::table::{Exceptions, Form, Table};
 use super::{TRUEUP, enter_namespace};
+use crate::listener::Listener;
 use crate::row::Row;
 use crate::works::FOREIGN;
 use crate::writer::{self, Verb, encode};
@@ -156,7 +156,7 @@ fn odd_route(prefix: Prefix, beside: Beside) -> Result<Route<trueup_diff::IfName
     Ok(Route::new(prefix, NextHops::One(NextHop::via(via))))
 }
 
-fn is_restored(heard: &super::listener::Heard, prefix: Prefix) -> bool {
+fn is_restored(heard: &crate::listener::Heard, prefix: Prefix) -> bool {
     heard.prefix == prefix && heard.via.is_some()
 }
 

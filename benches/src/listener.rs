@@ -33,17 +33,17 @@ const AF_INET: u8 = 2;
 
 /// A route that came, changed or went.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard {
+pub struct Heard {
     /// When it was heard.
-    pub(super) at: Instant,
+    pub at: Instant,
     /// Its destination.
-    pub(super) prefix: Prefix,
+    pub prefix: Prefix,
     /// Its first gateway now; `None` if it went, or has none.
-    pub(super) via: Option<IpAddr>,
+    pub via: Option<IpAddr>,
 }
 
 /// The thread. Dropping it ends it.
-pub(super) struct Listener {
+pub struct Listener {
     heard: Receiver<Heard>,
     losses: Arc<AtomicUsize>,
     is_ended: Arc<AtomicBool>,
@@ -54,7 +54,7 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Listens in the calling thread's namespace from now on.
-    pub(super) fn start() -> Result<Listener> {
+    pub fn start() -> Result<Listener> {
         let groups = [Group::IPV4_ROUTE, Group::IPV6_ROUTE];
         let mut socket = Multicast::open(&Namespace::current(), &groups)?;
         socket.set_receive_buffer(QUEUE)?;
@@ -80,17 +80,13 @@ impl Listener {
 
     /// Returns when an event of a prefix was heard, and passes over the others; `None` if none came
     /// within `bound`.
-    pub(super) fn wait(&self, prefix: Prefix, bound: Duration) -> Result<Option<Instant>> {
+    pub fn wait(&self, prefix: Prefix, bound: Duration) -> Result<Option<Instant>> {
         Ok(self.wait_all(HashSet::from([prefix]), bound)?.pop())
     }
 
     /// Returns when the first event of each of these prefixes was heard. Those of which none came
     /// within `bound` are missing.
-    pub(super) fn wait_all(
-        &self,
-        mut prefixes: HashSet<Prefix>,
-        bound: Duration,
-    ) -> Result<Vec<Instant>> {
+    pub fn wait_all(&self, mut prefixes: HashSet<Prefix>, bound: Duration) -> Result<Vec<Instant>> {
         let end = Instant::now() + bound;
         let mut times = Vec::with_capacity(prefixes.len());
         while !prefixes.is_empty() {
@@ -106,12 +102,12 @@ impl Listener {
     }
 
     /// Returns what was heard so far, and not waited for.
-    pub(super) fn take(&self) -> Vec<Heard> {
+    pub fn take(&self) -> Vec<Heard> {
         self.heard.try_iter().collect()
     }
 
     /// Returns the processor time that it has used so far.
-    pub(super) fn processor(&self) -> Result<Duration> {
+    pub fn processor(&self) -> Result<Duration> {
         processor::of_thread(&self.folder)
     }
 }

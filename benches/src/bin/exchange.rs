@@ -1,0 +1,160 @@
+//! How long a route that one host exports takes to be in the kernel of another: by `trueup watch`,
+//! and, in turns with it, by a script that watches etcd with its own client and calls `ip`, as a
+//! small agent would be written.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use trueup_benches::listener::Listener;
+use trueup_diff::Prefix;
+use trueup_etcd::EtcdStore;
+use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_world::{Export, Session, Store, Transaction, World, Write};
+
+#[allow(
+    missing_docs,
+    reason = "the macro documents the flags, not the struct that it makes"
+)]
+mod flags {
+    xflags::xflags! {
+        /// Measures how long an exported route takes to be in the kernel of another host.
+        cmd exchange {
+            /// The command `trueup`, built with its feature `etcd`.
+            required --trueup path: std::path::PathBuf
+            /// How many routes each way carries, one after the other; 200 by default.
+            optional --samples count: u8
+            /// How many other routes are exported all the time; 1,000 by default.
+            optional --others count: u16
+        }
+    }
+}
+
+/// No wait is longer.
+const BOUND: Duration = Duration::from_secs(30);
+const GATEWAY: &str = "10.200.0.8";
+
+/// What the script does: a line of etcdctl for the key, and one for the value.
+const SCRIPT: &str = r#"etcdctl --endpoints "$1" watch --prefix /script/ | while read -r event; do
+    read -r key; read -r route
+    case "$event" in
+        PUT) ip route replace $route proto 99 ;;
+        DELETE) ip route delete "${key#/script/}" proto 99 ;;
+    esac
+done"#;
+
+fn main() -> Result<()> {
+    // Before the arguments are read: the kernel wants a process without threads.
+    trueup_testkit::enter()?;
+    let flags = flags::Exchange::from_env_or_exit();
+    let samples = flags.samples.unwrap_or(200);
+    let others = flags.others.unwrap_or(1000);
+    trueup_testkit::quiet_netns();
+    trueup_testkit::ip(&["link", "set", "lo", "up"]);
+    trueup_testkit::uplinks(1);
+    let cluster = Cluster::start(&ClusterOptions::local(1))?;
+    cluster.wait_for_leader()?;
+    let endpoint = cluster.config().endpoints[0].clone();
+
+    let folder = cluster.folder().join("agent");
+    fs::create_dir(&folder)?;
+    let file = folder.join("trueup.toml");
+    let text = format!(
+        "[world]\nendpoints = [\"{endpoint}\"]\nhost = \"a\"\n[[collect]]\nkind = \"route\"\n\
+         within = [\"10.0.0.0/8\"]\nlimit = 100000\n"
+    );
+    fs::write(&file, text)?;
+    let mut agent = Command::new(&flags.trueup);
+    agent.arg("watch").arg(&file).arg("--state").arg(&folder);
+    let _agent = Running::of(&mut agent)?;
+    let script = ["-c", SCRIPT, "sh", &endpoint];
+    let _script = Running::of(Command::new("sh").args(script))?;
+
+    let store = Arc::new(EtcdStore::open(cluster.config())?);
+    let session = Session::begin(
+        World::new(Arc::clone(&store) as Arc<dyn Store>, "/trueup", "b")?,
+        "bench",
+        BOUND,
+    )?;
+    let _keeper = session.keep(|_| {})?;
+    let listener = Listener::start()?;
+    let other = |number: u16| {
+        let [high, low] = number.to_be_bytes();
+        export(Ipv4Addr::new(10, 20, high, low))
+    };
+    let mut exports: Vec<Export> = (0..others).map(other).collect();
+    exports.push(export(Ipv4Addr::new(10, 21, 0, 0)));
+    session.declare(&exports)?.into_result()?;
+    let last = listener.wait(prefix(Ipv4Addr::new(10, 21, 0, 0))?, BOUND)?;
+    last.context("`trueup watch` does not collect")?;
+
+    let mut ways = [("`trueup watch`", vec![]), ("etcdctl and `ip`", vec![])];
+    for sample in 0..samples {
+        for (way, (name, times)) in ways.iter_mut().enumerate() {
+            let address = Ipv4Addr::new(10, 30 + u8::try_from(way)?, 0, sample);
+            let begun = Instant::now();
+            match way {
+                0 => session
+                    .export(&[export(address)])?
+                    .into_result()
+                    .map(drop)?,
+                _ => put(&store, address)?,
+            }
+            let heard = listener.wait(prefix(address)?, BOUND)?;
+            let heard = heard.with_context(|| format!("{name}: no route to {address}"))?;
+            times.push(heard.duration_since(begun));
+        }
+    }
+    let medians = ways.map(|(name, mut times)| {
+        times.sort();
+        let at = |share: usize| times[(times.len() - 1) * share / 100].as_secs_f64() * 1000.0;
+        println!("{name}: p50 {:.1} ms, p99 {:.1} ms", at(50), at(99));
+        at(50)
+    });
+    println!("ratio of the medians: {:.2}", medians[0] / medians[1]);
+    Ok(())
+}
+
+fn export(address: Ipv4Addr) -> Export {
+    let data = format!("{{\"dst\": \"{address}/32\", \"via\": \"{GATEWAY}\"}}");
+    Export::new("route", address.to_string(), data)
+}
+
+fn prefix(address: Ipv4Addr) -> Result<Prefix> {
+    Ok(format!("{address}/32").parse()?)
+}
+
+/// Writes what the script watches, by the client that the exports go by as well.
+fn put(store: &EtcdStore, address: Ipv4Addr) -> Result<()> {
+    let put = Write::Put {
+        key: format!("/script/{address}").into_bytes(),
+        value: format!("{address}/32 via {GATEWAY}").into_bytes(),
+        lease: None,
+    };
+    store.commit(&Transaction {
+        compares: Vec::new(),
+        writes: vec![put],
+    })?;
+    Ok(())
+}
+
+/// A process, killed when dropped.
+struct Running(Child);
+
+impl Running {
+    fn of(command: &mut Command) -> Result<Running> {
+        let command = command.env("ETCDCTL_API", "3").stdin(Stdio::null());
+        Ok(Running(command.stdout(Stdio::null()).spawn()?))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
