@@ -20,11 +20,13 @@ use trueup_world::{Export, Session, Store, Transaction, World, Write};
     reason = "the macro documents the flags, not the struct that it makes"
 )]
 mod flags {
+    use std::path::PathBuf;
+
     xflags::xflags! {
         /// Measures how long an exported route takes to be in the kernel of another host.
         cmd exchange {
             /// The command `trueup`, built with its feature `etcd`.
-            required --trueup path: std::path::PathBuf
+            required --trueup path: PathBuf
             /// How many routes each way carries, one after the other; 200 by default.
             optional --samples count: u8
             /// How many other routes are exported all the time; 1,000 by default.
