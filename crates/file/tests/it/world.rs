@@ -196,6 +196,43 @@ fn what_is_no_route_or_not_within_is_refused_with_the_reason() {
 }
 
 #[test]
+fn what_this_host_declares_itself_comes_first() {
+    let collects = collect("within = [\"10.20.0.0/16\"]");
+    let dst = "10.20.1.0/24";
+    let told = [
+        ("a", &*via(dst, "10.0.0.11")),
+        ("b", &*via("10.20.2.0/24", "10.0.0.12")),
+    ];
+    let mut accepted = accepted(&collects, &told);
+    let own = read(&format!("[[route]]\ndst = \"{dst}\"\nvia = \"10.0.0.9\"\n"));
+    accepted.yield_to(own.desired.routes.as_ref().unwrap());
+    assert_eq!(
+        reasons(&accepted),
+        ["this host declares 10.20.1.0/24 itself"]
+    );
+    assert_eq!(accepted.refused[0].dst, Some(dst.parse().unwrap()));
+    let left: Vec<String> = accepted
+        .routes
+        .keys()
+        .map(|key| key.dst.to_string())
+        .collect();
+    assert_eq!(left, ["10.20.2.0/24"]);
+}
+
+#[test]
+fn an_exported_default_route_is_read_as_it_was_written() {
+    let export = "[[export]]\nname = \"all\"\nroute = { dst = \"default\", via = \"10.0.0.9\" }\n";
+    let file = read(&format!("{EMBEDDED}{export}"));
+    let data = file.exports.unwrap()[0].data();
+    let collects = collect("within = [\"0.0.0.0/0\"]");
+    assert_eq!(
+        accepted(&collects, &[("a", &data)]).routes.len(),
+        1,
+        "{data}"
+    );
+}
+
+#[test]
 fn what_this_host_exported_itself_is_left_out() {
     let collects = collect("within = [\"10.20.0.0/16\"]");
     let accepted = accepted(&collects, &[("me", &via("10.20.1.0/24", "10.0.0.1"))]);
