@@ -4,11 +4,14 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use trueup_benches::listener::Listener;
 use trueup_diff::Prefix;
 use trueup_etcd::EtcdStore;
@@ -143,20 +146,22 @@ fn put(store: &EtcdStore, address: Ipv4Addr) -> Result<()> {
     Ok(())
 }
 
-/// A process, killed when dropped.
+/// A process with those that it starts, killed when dropped.
 struct Running(Child);
 
 impl Running {
     fn of(command: &mut Command) -> Result<Running> {
         let command = command.env("ETCDCTL_API", "3").stdin(Stdio::null());
-        Ok(Running(command.stdout(Stdio::null()).spawn()?))
+        command.stdout(Stdio::null()).process_group(0);
+        Ok(Running(command.spawn()?))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
+        // They may have ended by themselves.
+        let group = i32::try_from(self.0.id()).map(Pid::from_raw);
+        let _ = group.map(|group| killpg(group, Signal::SIGKILL));
         let _ = self.0.wait();
     }
 }
