@@ -246,10 +246,10 @@ pub(crate) fn a_flood_of_exports_is_cut_and_others_are_collected() {
         text.lines().count()
     };
     wait_until("ten of the flood, and the other's", || routes() == 11);
-    assert!(taker.has_route("10.20.1.0/24"));
+    taker.wait_for_route("10.20.1.0/24", true);
     session.end().unwrap();
     wait_until("the flood is gone", || routes() == 1);
-    assert!(taker.has_route("10.20.1.0/24"));
+    taker.wait_for_route("10.20.1.0/24", true);
 }
 
 pub(crate) fn what_cannot_be_asked_of_a_store_is_refused() {

@@ -71,7 +71,7 @@ impl Host {
             ..
         } = self;
         let text = format!(
-            "protocol = {protocol}\n{top}\n[world]\nendpoints = {endpoints:?}\nhost = \"{name}\"\nttl = 2\n\
+            "protocol = {protocol}\n{top}\n[world]\nendpoints = {endpoints:?}\nhost = \"{name}\"\nttl = 5\n\
              {settings}\n{sections}"
         );
         self.agent.write("f.toml", &text);

@@ -5,12 +5,13 @@ use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use trueup_testkit::{Changes, Node, ip_json};
 
 use crate::routes::{Change, Route};
-use crate::{BRIDGE, Result, TTL};
+use crate::{BRIDGE, Result};
 
 /// A host, whose agent is killed when this is dropped.
 pub(crate) struct Host {
@@ -21,6 +22,7 @@ pub(crate) struct Host {
     subnet: u8,
     /// Where it finds etcd, first what it connects to first.
     endpoints: Vec<String>,
+    ttl: Duration,
     changes: Changes,
     agent: Option<Child>,
     /// The length of the agent's output that was read.
@@ -29,7 +31,12 @@ pub(crate) struct Host {
 
 impl Host {
     /// Makes a host and its file. The agent does not run yet.
-    pub(crate) fn new(name: &'static str, number: u8, endpoints: Vec<String>) -> Result<Host> {
+    pub(crate) fn new(
+        name: &'static str,
+        number: u8,
+        endpoints: Vec<String>,
+        ttl: Duration,
+    ) -> Result<Host> {
         let node = Node::named(name, BRIDGE, address(number));
         node.space.ip(&["link", "add", "pods", "type", "bridge"]);
         node.space.ip(&["link", "set", "pods", "up"]);
@@ -40,6 +47,7 @@ impl Host {
             node,
             subnet: 0,
             endpoints,
+            ttl,
             changes,
             agent: None,
             read: 0,
@@ -78,7 +86,7 @@ route = {{ dst = "{dst}", via = "{via}" }}
 kind = "route"
 within = ["10.20.0.0/16"]
 "#,
-            ttl = TTL.as_secs(),
+            ttl = self.ttl.as_secs(),
             dst = route.dst,
             via = route.via,
         )

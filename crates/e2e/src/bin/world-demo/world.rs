@@ -41,7 +41,7 @@ pub(crate) struct World {
 
 impl World {
     /// Makes the namespaces, and starts the members. No agent runs yet.
-    pub(crate) fn start() -> Result<World> {
+    pub(crate) fn start(ttl: Duration, is_test: bool) -> Result<World> {
         let is_interrupted = Arc::default();
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&is_interrupted)).map_err(text)?;
@@ -51,14 +51,19 @@ impl World {
         let node = |(number, name): (u8, &&str)| Node::named(name, BRIDGE, address(number));
         let members: Vec<_> = (0..).zip(&MEMBERS).map(node).collect();
         let place = |(number, name): (u8, &&str)| Place::in_namespace(name, address(number));
-        let options = ClusterOptions::at((0..).zip(&MEMBERS).map(place).collect());
+        let mut options = ClusterOptions::at((0..).zip(&MEMBERS).map(place).collect());
+        if is_test {
+            // A disk that is slow must not cost the leader its place.
+            let patient = ["--heartbeat-interval=500", "--election-timeout=5000"];
+            options = options.with_arguments(patient);
+        }
         let cluster = Cluster::start(&options).map_err(text)?;
         let mut hosts = Vec::new();
         for (number, name) in (1..).zip(HOSTS) {
             // All know all members, and begin with different ones.
             let mut endpoints = cluster.config().endpoints;
             endpoints.rotate_left(usize::from(number) % MEMBERS.len());
-            hosts.push(Host::new(name, number, endpoints)?);
+            hosts.push(Host::new(name, number, endpoints, ttl)?);
         }
         Ok(World {
             hosts,
