@@ -49,7 +49,7 @@ impl Desired {
     }
 }
 
-/// How the kernel is told where routes lead. The routes are the same in each mode. Nexthop objects
+/// How routes refer to their next hops in the kernel. The routes are the same in each mode. Nexthop objects
 /// cost the kernel less, and a change of one changes all routes that point at it at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -65,7 +65,7 @@ impl Dump {
 
 impl Socket {
     /// Sends a GET request as a dump (`NLM_F_DUMP` is set here) and passes every message to
-    /// `each`, which hears of each new attempt first.
+    /// `each`, which is called first for each new attempt.
     ///
     /// ```no_run
     /// use trueup_netlink::wire::MessageWriter;

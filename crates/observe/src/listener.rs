@@ -1,4 +1,4 @@
-//! [`ChangeListener`]: the socket that hears of other writers' changes while a dump is read.
+//! [`ChangeListener`]: the socket that receives other writers' changes while a dump is read.
 
 mod event;
 

@@ -25,7 +25,7 @@ impl fmt::Display for SnapshotHash {
 /// against forgery, and it covers what was observed: a look at fewer tables gives another hash.
 ///
 /// It does not depend on the order of the objects, and leaves out what changes without anyone
-/// changing it: what remains of a finite lifetime, and neighbours that nobody declared.
+/// changing it: what remains of a finite lifetime, and undeclared neighbours.
 pub fn snapshot_hash(observed: &Observed) -> SnapshotHash {
     let mut sum = one(
         "",

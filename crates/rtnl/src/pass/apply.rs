@@ -98,7 +98,7 @@ impl Pass<'_> {
         let is_known = match &self.scope {
             PassScope::TrackedRoutes(tracked) => tracked.is_verified_by_echo,
             // No route takes anything else along, all else was read in this pass, and what another
-            // writer does after the echo is heard.
+            // writer does after the echo is received.
             PassScope::Everything(_) => {
                 let is_heard = self.monitor.is_some();
                 is_heard && is_whole && self.changes_inline_routes_alone(plan)

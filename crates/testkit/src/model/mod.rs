@@ -104,7 +104,7 @@ pub struct Object {
     pub origin: Origin,
 }
 
-/// A rule of the kernel that the model can be told to break, to show that tests notice.
+/// A rule of the kernel that the model can break, to show that tests notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flaw {

@@ -173,7 +173,7 @@ impl<D> Address<D> {
         }
     }
 
-    /// The same address with its device told in another way.
+    /// The same address with another type of device reference.
     ///
     /// # Errors
     ///

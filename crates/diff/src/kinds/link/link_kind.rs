@@ -45,7 +45,7 @@ pub enum LinkKind<D = Dev> {
 }
 
 impl<D> LinkKind<D> {
-    /// The same kind with the device below told in another way.
+    /// The same kind with another type of reference to the device below.
     ///
     /// # Errors
     ///

@@ -82,7 +82,7 @@ impl<D> Link<D> {
         }
     }
 
-    /// The same link with the devices that it refers to told in another way.
+    /// The same link with another type of device reference.
     ///
     /// # Errors
     ///

@@ -80,7 +80,7 @@ impl<D> Neighbour<D> {
         }
     }
 
-    /// The same neighbour with its device told in another way.
+    /// The same neighbour with another type of device reference.
     ///
     /// # Errors
     ///

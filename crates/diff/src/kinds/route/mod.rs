@@ -49,9 +49,9 @@ pub enum RouteType {
     Multicast,
     /// It is dropped without a word.
     Blackhole,
-    /// It is dropped; the sender hears "host unreachable".
+    /// It is dropped; the sender receives "host unreachable".
     Unreachable,
-    /// It is dropped; the sender hears "administratively prohibited".
+    /// It is dropped; the sender receives "administratively prohibited".
     Prohibit,
     /// The lookup goes on with the next rule.
     Throw,
@@ -201,7 +201,7 @@ pub enum NextHops<D = Dev> {
     One(NextHop<D>),
     /// Several, in the order in which they are written. In canonical form there are at least two.
     Many(Vec<NextHop<D>>),
-    /// A nexthop object, by id, and the devices that it leads to, as far as the kernel told.
+    /// A nexthop object, by id, and the devices that it leads to, as far as the kernel reports them.
     /// Observed only.
     Object(u32, Vec<D>),
 }
@@ -216,7 +216,7 @@ impl<D> NextHops<D> {
         }
     }
 
-    /// The devices that they lead to, where that is told.
+    /// The devices that they lead to, where the kernel reports them.
     pub fn devices(&self) -> impl Iterator<Item = &D> {
         let of_object = match self {
             NextHops::Object(_, devs) => devs.as_slice(),
@@ -238,7 +238,7 @@ impl<D> NextHops<D> {
         }
     }
 
-    /// The same next hops with their devices told in another way.
+    /// The same next hops with another type of device reference.
     fn try_map_dev<F, E>(
         self,
         mut translate: impl FnMut(D) -> Result<F, E>,
@@ -354,7 +354,7 @@ impl<D> Route<D> {
         }
     }
 
-    /// The same route with its devices told in another way.
+    /// The same route with another type of device reference.
     ///
     /// # Errors
     ///

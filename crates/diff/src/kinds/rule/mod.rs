@@ -26,9 +26,9 @@ pub enum RuleAction {
     Goto(u32),
     /// Drop without a word.
     Blackhole,
-    /// Drop; the sender hears "unreachable".
+    /// Drop; the sender receives "unreachable".
     Unreachable,
-    /// Drop; the sender hears "prohibited".
+    /// Drop; the sender receives "prohibited".
     Prohibit,
     /// Do nothing.
     Nop,

@@ -158,7 +158,7 @@ fn missing(found: &mut Findings, wanted: &Link, comes_with_peer: bool, taken: Op
     if comes_with_peer && (later || at_once) {
         found.op(Action::Update, wanted.clone().into(), Reason::Missing);
     } else if later {
-        // Some kinds refuse to be told again what they were created with.
+        // The kernel refuses to set some attributes of some kinds again.
         let rest = Link {
             kind: None,
             mtu: None,
