@@ -4,8 +4,8 @@
 //!
 //! - `cargo xtask bench` has programs do the same works in turn, and compares them: `README.md` of
 //!   this directory;
-//! - `cargo xtask bench --work daemon` measures a routing daemon's day, and `--work containers` many
-//!   short runs of an agent in one namespace;
+//! - `cargo xtask bench --work daemon` measures a routing daemon's day, and `--work containers`
+//!   many short runs of an agent in one namespace;
 //! - `cargo run --release -p trueup-benches --bin internet` measures whole passes against the
 //!   kernel, beside `ip -batch` on the same work;
 //! - `cargo run --release -p trueup-benches --bin latency` measures from another writer's delete to

@@ -1,5 +1,6 @@
 //! The benchmark itself, short: every work at sizes up to 1,000, once, by the floor and by trueup;
-//! and its page; a routing daemon's day and the runs of containers. It shows that all works are done and reported, and says nothing of how long they take.
+//! and its page; a routing daemon's day and the runs of containers. It shows that all works are
+//! done and reported, and says nothing of how long they take.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -330,8 +330,8 @@ impl Recorder {
             self.save("journal", &format!("changed-{name}"), &[1, a, b, c, 1]);
         }
         self.save("journal", "cut", &[1, 0, 0x20, 0, 0]);
-        // A backoff, an intent, a key, an owned value, a nonce, an operation and an expiry, emptied;
-        // then a key and an operation of each number of a state.
+        // A backoff, an intent, a key, an owned value, a nonce, an operation and an expiry,
+        // emptied; then a key and an operation of each number of a state.
         for which in [0, 1, 16, 18, 27, 28, 30] {
             self.save("record", &format!("empty-{which}"), &[which]);
         }

@@ -15,8 +15,8 @@ const RANGES: [&str; 7] = [
     "/t/shared/strings/s",
 ];
 
-/// A range, a key in it, a zero, and a value: whatever they are, a host reads all that is of others,
-/// and what it cannot read is an error of the kind malformed.
+/// A range, a key in it, a zero, and a value: whatever they are, a host reads all that is of
+/// others, and what it cannot read is an error of the kind malformed.
 pub fn world(data: &[u8]) {
     let [range, rest @ ..] = data else { return };
     let range = RANGES[usize::from(*range) % RANGES.len()];

@@ -73,7 +73,8 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     show_and_run(&mut bench)
 }
 
-/// The work among the options that is a program of its own, if one is named, and the options for it.
+/// The work among the options that is a program of its own, if one is named, and the options for
+/// it.
 fn program_of_its_own<'a>(options: &[&'a str]) -> Result<Option<(Program, Vec<&'a str>)>> {
     let place = |program: &Program| {
         let named = ["--work", program.name];

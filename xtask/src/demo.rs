@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: the programs that show trueup at work: those of `crates/e2e`, one host or with
-//! `--world` several of them, and with `--guests` that of `examples/guests`.
+//! `cargo xtask demo`: the programs that show trueup at work: those of `crates/e2e`, one host or
+//! with `--world` several of them, and with `--guests` that of `examples/guests`.
 
 use crate::etcd;
 use crate::tools::{self, QEMU, Result, cargo, need_ip, show_and_run};

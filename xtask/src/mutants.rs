@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: small changes to the code, one at a time, made by cargo-mutants; some test
-//! has to fail for each. A run takes a sample, another one each day, as all of them take days.
+//! `cargo xtask mutants`: small changes to the code, one at a time, made by cargo-mutants; some
+//! test has to fail for each. A run takes a sample, another one each day, as all of them take days.
 //!
 //! What no test notices is explained in `xtask/mutants.toml`, or is an error.
 

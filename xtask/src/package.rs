@@ -13,8 +13,8 @@ use crate::packages::{Package, public};
 use crate::steps::Steps;
 use crate::tools::{Result, cargo, need_ip, output, root, show_and_run};
 
-/// Where packages are written and built. Cargo takes a package of one version for the same, whatever
-/// is in it: no build may last.
+/// Where packages are written and built. Cargo takes a package of one version for the same,
+/// whatever is in it: no build may last.
 const BUILT: &str = "target/publish";
 
 /// Runs it.
@@ -128,8 +128,8 @@ fn publish(packages: &[Package]) -> Result<()> {
     published
 }
 
-/// Removes what cargo unpacked of earlier packages of ours, which it would take for the new ones. Its
-/// folders of registries on this machine begin with a hyphen, where others have a host's name.
+/// Removes what cargo unpacked of earlier packages of ours, which it would take for the new ones.
+/// Its folders of registries on this machine begin with a hyphen, where others have a host's name.
 fn forget(packages: &[Package]) {
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
     let Some(home) = env::var_os("CARGO_HOME").map(PathBuf::from).or(home) else {

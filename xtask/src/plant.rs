@@ -22,8 +22,8 @@ use crate::tools::{Result, need_ip, root, run_within};
 const PLANTS: &str = "crates/e2e/plants";
 /// So begins a patch whose fault only scenarios can show, and then comes why.
 const SCENARIOS_ALONE: &str = "For the scenarios alone: ";
-/// So begins a patch whose fault a test program has to notice: its name follows. That of a library's
-/// own tests is the crate's: `graph`.
+/// So begins a patch whose fault a test program has to notice: its name follows. That of a
+/// library's own tests is the crate's: `graph`.
 const PROGRAM: &str = "For the test program ";
 const INVARIANTS: u32 = 9;
 /// The two programs, which are all that is built of a copy.

@@ -1,5 +1,5 @@
-//! The command `trueup watch` with a file of many routes: what it uses at rest, and what it takes to
-//! restore a route that another writer deletes, also where other routes cannot be.
+//! The command `trueup watch` with a file of many routes: what it uses at rest, and what it takes
+//! to restore a route that another writer deletes, also where other routes cannot be.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -58,7 +58,8 @@ pub const STATES: [(&str, Form, Beside); 5] = [
 ///
 /// # Errors
 ///
-/// When there is no such state, when the command cannot be run, or when it does not restore a route.
+/// When there is no such state, when the command cannot be run, or when it does not restore a
+/// route.
 pub fn run(
     trueup: &Path,
     state: &str,

@@ -9,8 +9,8 @@ use trueup_reconcile::ErrorClass;
 
 use crate::error_class::classify;
 
-/// The outcome of one op. Every op has one of these three, so the list is exhaustive. Of a message it
-/// is [`trueup_netlink::Outcome`], and drivers see [`trueup_reconcile::Outcome`].
+/// The outcome of one op. Every op has one of these three, so the list is exhaustive. Of a message
+/// it is [`trueup_netlink::Outcome`], and drivers see [`trueup_reconcile::Outcome`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The kernel carried it out, or there was nothing left to do.

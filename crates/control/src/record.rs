@@ -135,7 +135,8 @@ impl Record {
         })
     }
 
-    /// Returns true if the action is to bring about the same. The texts of secrets are not compared.
+    /// Returns true if the action is to bring about the same. The texts of secrets are not
+    /// compared.
     pub(crate) fn is_same(&self, action: &Action) -> bool {
         fn new(action: &Action) -> impl Iterator<Item = (&str, bool, &str)> {
             action.all_changes().map(|change| {

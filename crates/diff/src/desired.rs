@@ -49,8 +49,8 @@ impl Desired {
     }
 }
 
-/// How routes refer to their next hops in the kernel. The routes are the same in each mode. Nexthop objects
-/// cost the kernel less, and a change of one changes all routes that point at it at once.
+/// How routes refer to their next hops in the kernel. The routes are the same in each mode. Nexthop
+/// objects cost the kernel less, and a change of one changes all routes that point at it at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NexthopMode {

@@ -13,9 +13,9 @@ use crate::values::{Dev, IfName, ParseError, Prefix};
 /// The part of a network namespace that an agent speaks for. [`Domain::default`] is all of it.
 ///
 /// What is outside counts as another writer's, whatever protocol it bears and whatever the ledger
-/// says: it is not deleted, overridden nor adopted, and an op that would take it along is held. What
-/// is desired outside is held, too ([`Hold::OutsideDomain`](crate::Hold::OutsideDomain)). So several
-/// agents can share a namespace, and a marker.
+/// says: it is not deleted, overridden nor adopted, and an op that would take it along is held.
+/// What is desired outside is held, too ([`Hold::OutsideDomain`](crate::Hold::OutsideDomain)). So
+/// several agents can share a namespace, and a marker.
 ///
 /// A domain has parts, each of them without limit until it is given:
 ///
@@ -114,8 +114,8 @@ impl Domain {
             || K::PARTS.iter().any(|part| part.is_given(self))
     }
 
-    /// Returns true if the ledger says of each object of the kind whether it is ours, and all may be
-    /// desired.
+    /// Returns true if the ledger says of each object of the kind whether it is ours, and all may
+    /// be desired.
     fn has_all_desired<K: ObjectKind>(&self) -> bool {
         self.ledger_only && !K::MARKER_IS_SURE
     }

@@ -25,13 +25,13 @@ pub enum Reason {
     Recreated,
     /// Ours and no longer desired.
     Undesired,
-    /// Ours, and declared by no instance that we know: an earlier run left it, or another trueup made
-    /// it.
+    /// Ours, and declared by no instance that we know: an earlier run left it, or another trueup
+    /// made it.
     Orphan,
     /// Foreign, on a key that we desire: the op's `was` says what it is.
     Overridden,
-    /// Overridden by us and no longer desired: it becomes again what it was, in place, or, where the
-    /// kernel cannot do that, by a delete and a create.
+    /// Overridden by us and no longer desired: it becomes again what it was, in place, or, where
+    /// the kernel cannot do that, by a delete and a create.
     Restored,
 }
 
@@ -49,8 +49,8 @@ pub enum Hold {
     NotCreatable,
     /// It would make a pair, and another link has the name of its other end.
     NameTaken(IfName),
-    /// It bears our marker and we have not seen it declared: another trueup may be ahead of us. It is
-    /// left alone for this long.
+    /// It bears our marker and we have not seen it declared: another trueup may be ahead of us. It
+    /// is left alone for this long.
     Grace(Duration),
     /// Another writer removes or overwrites it repeatedly.
     Contention {
@@ -63,8 +63,8 @@ pub enum Hold {
     },
     /// The intent could not be recorded beforehand, for this reason, so that a crash would lose it.
     Unrecorded(Box<str>),
-    /// It was written before, and the kernel stores this instead, or nothing: written again it would
-    /// become the same.
+    /// It was written before, and the kernel stores this instead, or nothing: written again it
+    /// would become the same.
     StoredOtherwise(Option<Box<Object>>),
     /// It failed before, and is tried again after this long.
     Backoff(Duration),

@@ -11,7 +11,8 @@ use crate::{kinds, per_kind, with_object};
 
 /// What proves objects to be ours, and what becomes of foreign ones in their place.
 ///
-/// A bare marker is a policy as well: one that goes by the marker, adopts nothing and takes nothing.
+/// A bare marker is a policy as well: one that goes by the marker, adopts nothing and takes
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
@@ -83,18 +84,18 @@ impl Policy {
 type OwnedOf<K> = <K as Registered>::Owned;
 
 per_kind! {
-    /// The ledger: what is ours by our own record. Links by their index, as the name alone would match
-    /// another writer's link after ours is gone; rules by their keys, which have the protocol in them;
-    /// all others with the protocol that they bore when they became ours. An object that bears another
-    /// by now has been written by another writer since.
+    /// The ledger: what is ours by our own record. Links by their index, as the name alone would
+    /// match another writer's link after ours is gone; rules by their keys, which have the protocol
+    /// in them; all others with the protocol that they bore when they became ours. An object that
+    /// bears another by now has been written by another writer since.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Owned[OwnedOf] {
-        /// What was on keys before we overrode it. It is restored once we no longer desire the key. A
-        /// link that is here is ours to change, and never to delete.
+        /// What was on keys before we overrode it. It is restored once we no longer desire the key.
+        /// A link that is here is ours to change, and never to delete.
         pub former: BTreeMap<ObjectKey, Object>,
-        /// What was on keys before we overrode it, where ours is deleted to restore it and nothing is
-        /// there yet. Not links.
+        /// What was on keys before we overrode it, where ours is deleted to restore it and nothing
+        /// is there yet. Not links.
         pub returning: BTreeMap<ObjectKey, Object>,
     }
 }
@@ -123,8 +124,8 @@ pub enum ProvenBy {
     Ledger,
 }
 
-/// Returns what makes an observed object ours to change, if it is: the very judgement that a plan is
-/// made by. `links` are those that are there.
+/// Returns what makes an observed object ours to change, if it is: the very judgement that a plan
+/// is made by. `links` are those that are there.
 pub fn proof(
     object: &Object,
     links: &[Link],
@@ -158,8 +159,8 @@ pub(crate) struct Proof<'a> {
 }
 
 impl<'a> Proof<'a> {
-    /// Returns true if an observed object is ours to delete: by the marker, where it counts; else by the
-    /// ledger.
+    /// Returns true if an observed object is ours to delete: by the marker, where it counts; else
+    /// by the ledger.
     pub(crate) fn is_ours<K: ObjectKind>(&self, object: &K) -> bool {
         object.can_be_ours()
             && self.domain.contains(object)
@@ -179,7 +180,8 @@ impl<'a> Proof<'a> {
             && self.domain.contains(object)
     }
 
-    /// Returns true if an object may go along with another that goes: it is ours, and of a managed kind.
+    /// Returns true if an object may go along with another that goes: it is ours, and of a managed
+    /// kind.
     pub(crate) fn may_go<K: ObjectKind>(&self, object: &K) -> bool {
         self.managed.contains(K::KIND) && self.is_ours(object)
     }

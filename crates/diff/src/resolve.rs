@@ -30,9 +30,9 @@ type ResolvedOf<K> = Option<Vec<K>>;
 per_kind! {
     /// What is desired, keyed in the space of what was observed: what the planner takes.
     ///
-    /// [`resolve`] makes it of a [`Desired`]. Who has no names to resolve begins with [`Resolved::new`] and
-    /// sets the lists: each object in canonical form, bearing the marker. A kind that is `None` is
-    /// unmanaged. Lists that come from a [`Desired`] are in its order.
+    /// [`resolve`] makes it of a [`Desired`]. Who has no names to resolve begins with
+    /// [`Resolved::new`] and sets the lists: each object in canonical form, bearing the marker. A
+    /// kind that is `None` is unmanaged. Lists that come from a [`Desired`] are in its order.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Resolved[ResolvedOf] {
         /// What proves objects to be ours.
@@ -311,8 +311,8 @@ impl ResolvedDevices {
         })
     }
 
-    /// Resolves routes that are to point at nexthop objects that are in the kernel and known. Returns
-    /// `None` if one of them needs another.
+    /// Resolves routes that are to point at nexthop objects that are in the kernel and known.
+    /// Returns `None` if one of them needs another.
     pub fn resolve_routes_on(
         &self,
         known: &NexthopAssignment,

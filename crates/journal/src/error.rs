@@ -35,7 +35,8 @@ pub enum ErrorKind {
     /// system's error is [`source`](StdError::source). The journal is read-only from then on.
     NotDurable,
     /// Nothing was written: an earlier write failed, or another opener took the journal over, which
-    /// is [`source`](StdError::source); or the journal was opened read-only, and there is no source.
+    /// is [`source`](StdError::source); or the journal was opened read-only, and there is no
+    /// source.
     ReadOnly,
     /// The step is impossible in the present state: [`Error::refusal`] says why. Nothing was
     /// written.

@@ -143,7 +143,8 @@ pub(crate) fn scopes(store: &Store) -> Result<Vec<(String, LedgerScope)>, Error>
     })
 }
 
-/// Removes the records of all boots but `boot`, and returns their number. Those without a boot stay.
+/// Removes the records of all boots but `boot`, and returns their number. Those without a boot
+/// stay.
 pub(crate) fn forget_other_boots(store: &Store, boot: &str) -> Result<u64, Error> {
     let boot = boot.to_owned();
     store.write(move |transaction| {

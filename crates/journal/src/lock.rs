@@ -127,7 +127,8 @@ fn lock(file: &File, operation: FlockOperation, path: &Path) -> Result<(), Error
                 return locked.map_err(|errno| Error::os(format!("cannot lock {shown}"), errno));
             }
         }
-        // The kernel releases the lock of a process that ends: its name is that of a previous holder.
+        // The kernel releases the lock of a process that ends: its name is that of a previous
+        // holder.
         let holder = parse_holder(file).ok().flatten();
         if holder.as_ref().is_some_and(is_running) || tries.next().is_none() {
             return Err(Error::held(shown.to_string(), holder));

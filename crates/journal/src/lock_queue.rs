@@ -1,9 +1,9 @@
 //! The wait for a lock file, in the order in which processes ask.
 //!
-//! Only a call that blocks has a place in the kernel's queue, and no such call has a time limit. So a
-//! thread makes the call, and the callers wait for the thread. One whose time is over leaves, and the
-//! thread stays until the holder releases the lock. That is why there is one thread for each lock
-//! file at most: later callers in this process share it, and its place in the kernel's queue.
+//! Only a call that blocks has a place in the kernel's queue, and no such call has a time limit. So
+//! a thread makes the call, and the callers wait for the thread. One whose time is over leaves, and
+//! the thread stays until the holder releases the lock. That is why there is one thread for each
+//! lock file at most: later callers in this process share it, and its place in the kernel's queue.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -27,16 +27,16 @@ struct Caller {
     grant: Sender<Result<Arc<File>, Errno>>,
 }
 
-/// The callers that wait, in order, for each lock file that a thread waits for. All of them may have
-/// left.
+/// The callers that wait, in order, for each lock file that a thread waits for. All of them may
+/// have left.
 static QUEUES: Mutex<BTreeMap<FileId, VecDeque<Caller>>> = Mutex::new(BTreeMap::new());
 
 /// The least time for which a caller waits for a thread that it finds: the thread may have got the
 /// lock just now, and passes it on.
 const HANDOVER: Duration = Duration::from_millis(20);
 
-/// Locks a file, and waits at most until then for another holder; without a bound if `None`. Returns
-/// the locked file, which may be that of an earlier caller; `None` if the time is over.
+/// Locks a file, and waits at most until then for another holder; without a bound if `None`.
+/// Returns the locked file, which may be that of an earlier caller; `None` if the time is over.
 pub(crate) fn lock_until(
     file: &Arc<File>,
     until: Option<Instant>,

@@ -133,8 +133,8 @@ pub enum Push {
     Full,
 }
 
-/// The outcome of one message of a batch: the kernel's answer. That of an op, which can take several
-/// messages, is `trueup_apply::Outcome`. The list is exhaustive: an answer came or did not.
+/// The outcome of one message of a batch: the kernel's answer. That of an op, which can take
+/// several messages, is `trueup_apply::Outcome`. The list is exhaustive: an answer came or did not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The kernel carried it out.

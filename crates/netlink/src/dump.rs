@@ -108,8 +108,8 @@ impl Socket {
     }
 
     /// Makes a dump as [`dump`](Self::dump) does, until `each` breaks it off: then the result is
-    /// `None`. The kernel goes on with that dump as long as the socket is read, and refuses another:
-    /// go on with a socket of its own.
+    /// `None`. The kernel goes on with that dump as long as the socket is read, and refuses
+    /// another: go on with a socket of its own.
     ///
     /// # Errors
     ///

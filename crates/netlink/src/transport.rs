@@ -1,8 +1,8 @@
 //! [`Transport`]: carries datagrams to a kernel and back.
 //!
 //! [`Socket`](crate::Socket) and [`Multicast`](crate::Multicast) reach the other side only through
-//! a transport. So the same code serves the kernel, a model kernel, and a layer between that injects
-//! faults: see [`Namespace::through`](crate::Namespace::through).
+//! a transport. So the same code serves the kernel, a model kernel, and a layer between that
+//! injects faults: see [`Namespace::through`](crate::Namespace::through).
 
 use std::fmt;
 use std::io;

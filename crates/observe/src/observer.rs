@@ -32,8 +32,8 @@ impl Observer {
     }
 
     /// Opens the socket for requests, and that which listens only where a dump comes in several
-    /// parts: the part that was read is then read once more, and [`socket`](Self::socket) is another.
-    /// That saves a third of what it costs to read few objects once.
+    /// parts: the part that was read is then read once more, and [`socket`](Self::socket) is
+    /// another. That saves a third of what it costs to read few objects once.
     ///
     /// It is not for use beside a [`Monitor`](crate::Monitor): a row may be read whose deletion has
     /// been announced already.
@@ -51,8 +51,8 @@ impl Observer {
         })
     }
 
-    /// Replaces the socket for requests: the kernel goes on with a dump that was broken off, as long
-    /// as its socket is read.
+    /// Replaces the socket for requests: the kernel goes on with a dump that was broken off, as
+    /// long as its socket is read.
     pub(crate) fn replace_socket(&mut self) -> Result<(), Error> {
         let timeout = self.socket.timeout();
         self.socket = Socket::open(&self.namespace)?;
@@ -70,9 +70,9 @@ impl Observer {
         self.listener.rest();
     }
 
-    /// Closes the socket that listens, until a read needs it again: the kernel announces each change
-    /// to each socket that listens, at the cost of the one who makes the change. For use before many
-    /// writes, by those who opened the observer [lazily](Self::open_lazily).
+    /// Closes the socket that listens, until a read needs it again: the kernel announces each
+    /// change to each socket that listens, at the cost of the one who makes the change. For use
+    /// before many writes, by those who opened the observer [lazily](Self::open_lazily).
     pub fn stop_listening(&mut self) {
         self.listener.close();
     }

@@ -77,8 +77,8 @@ impl Observer {
     }
 
     /// Matches the first routes within a scope, as many as the kernel sends at once, and returns
-    /// how many of them are ours and [differ](DumpMatcher::differing). It costs two system calls and
-    /// a socket, whatever the number of routes, and tells what to expect of the whole.
+    /// how many of them are ours and [differ](DumpMatcher::differing). It costs two system calls
+    /// and a socket, whatever the number of routes, and tells what to expect of the whole.
     ///
     /// # Errors
     ///

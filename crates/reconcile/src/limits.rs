@@ -11,10 +11,10 @@ pub enum Extent {
     /// correctness depends on these passes alone.
     #[default]
     Everything,
-    /// The objects that may have changed since the last pass by the source's own events, those whose
-    /// desired state has changed, and those that no event is about. A source that does not know
-    /// them observes everything; one that cannot compare desired states does so unless it [is the
-    /// same](PassLimits::is_same_desired).
+    /// The objects that may have changed since the last pass by the source's own events, those
+    /// whose desired state has changed, and those that no event is about. A source that does not
+    /// know them observes everything; one that cannot compare desired states does so unless it [is
+    /// the same](PassLimits::is_same_desired).
     Dirty,
 }
 

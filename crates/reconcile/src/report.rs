@@ -60,8 +60,8 @@ pub trait Report {
 }
 
 /// How much of what a pass was about is covered by the subscription: it reports every later change
-/// of that, or that events were lost. A driver's timer is needed for the rest alone. A driver has to
-/// know every case, so the list is exhaustive.
+/// of that, or that events were lost. A driver's timer is needed for the rest alone. A driver has
+/// to know every case, so the list is exhaustive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventCoverage {
     /// Nothing, or that is not known. Each interval a full pass is needed.
@@ -110,8 +110,8 @@ impl fmt::Debug for ReportedOp<'_> {
     }
 }
 
-/// The outcome of an op, as a driver sees it, whatever the source. It says less than the outcomes of
-/// a source, such as `trueup_apply::Outcome`. An op has one of these three, so the list is
+/// The outcome of an op, as a driver sees it, whatever the source. It says less than the outcomes
+/// of a source, such as `trueup_apply::Outcome`. An op has one of these three, so the list is
 /// exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -69,7 +69,8 @@ pub trait Source {
 
     /// Returns the keys of the objects that are desired otherwise than at the last call, as
     /// [`Report::statuses`](crate::Report::statuses) names them; `None` if the source does not know
-    /// them, or they are too many to name. A driver calls it after each change of the desired state.
+    /// them, or they are too many to name. A driver calls it after each change of the desired
+    /// state.
     fn changed_keys(
         &mut self,
         _desired: &Self::Desired,

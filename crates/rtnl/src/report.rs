@@ -188,8 +188,8 @@ impl trueup_reconcile::Report for Report {
         left.chain(self.requeue_after).min()
     }
 
-    /// No event reports that the namespace is gone, or that another has its name: a dirty pass finds
-    /// that.
+    /// No event reports that the namespace is gone, or that another has its name: a dirty pass
+    /// finds that.
     fn coverage(&self) -> EventCoverage {
         match self.is_covered {
             true => EventCoverage::Part,

@@ -54,8 +54,8 @@ const MAX_READS: usize = 16;
 const BEGIN: &[u8] = b"{\"execute\": \"qmp_capabilities\"}\n";
 
 impl Events {
-    /// Begins to watch all guests that [`watch`](Self::watch) is called for. An earlier subscription
-    /// has no more events.
+    /// Begins to watch all guests that [`watch`](Self::watch) is called for. An earlier
+    /// subscription has no more events.
     pub(crate) fn subscribe(&self) -> io::Result<EventSubscription> {
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let mut state = self.state();

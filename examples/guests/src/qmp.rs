@@ -98,8 +98,8 @@ impl Monitor {
     }
 }
 
-/// Connects to a socket within `bound`. A process that is stopped has a few connections accepted for
-/// it; after that connect(2) waits.
+/// Connects to a socket within `bound`. A process that is stopped has a few connections accepted
+/// for it; after that connect(2) waits.
 pub(crate) fn connect(
     socket: &Path,
     flags: SocketFlags,

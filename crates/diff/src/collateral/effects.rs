@@ -174,9 +174,9 @@ impl<'a> Effects<'a> {
         if has_spanning_tree(wanted) && !has_spanning_tree(was) {
             self.count_live_ports(index, hit);
         }
-        // With most attributes that are set the kernel looks for a carrier, and takes what goes with
-        // one from a link that has none (`netdev_state_change`); up to a second later where the
-        // link was set up (`linkwatch_do_dev`).
+        // With most attributes that are set the kernel looks for a carrier, and takes what goes
+        // with one from a link that has none (`netdev_state_change`); up to a second later where
+        // the link was set up (`linkwatch_do_dev`).
         if wanted.up.or(was.up) != Some(false) && self.lacks_carrier(index) {
             hit.push((index, Effect::CarrierLost));
         }
@@ -325,8 +325,8 @@ impl<'a> Effects<'a> {
     }
 
     /// A bridge without a live port keeps its first carrier until it counts them: where its address
-    /// changes (`br_stp_change_bridge_id`), its spanning tree protocol begins (`br_stp_start`), or a
-    /// port comes that is not up.
+    /// changes (`br_stp_change_bridge_id`), its spanning tree protocol begins (`br_stp_start`), or
+    /// a port comes that is not up.
     fn count_live_ports(&self, index: u32, hit: &mut Vec<(u32, Effect)>) {
         let live = self.ports.get(&index).map_or(0, |ports| ports.live);
         if self.is_bridge(index) && live == 0 && self.is_running(index) {

@@ -110,8 +110,8 @@ impl<'a> CollateralIndex<'a> {
         index
     }
 
-    /// Adds what was on keys before we overrode it, if it can be restored: it needs its devices, and
-    /// a route the addresses that make its gateways reachable.
+    /// Adds what was on keys before we overrode it, if it can be restored: it needs its devices,
+    /// and a route the addresses that make its gateways reachable.
     fn add_overridden(&mut self, observed: &Observed, carriers: &Carriers, proof: Proof<'_>) {
         let Owned {
             former, returning, ..

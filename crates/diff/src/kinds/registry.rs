@@ -2,9 +2,10 @@
 //!
 //! Everything that exists once for each kind is written by these macros from the one list in
 //! [`kinds!`](crate::kinds): the enumerations [`Kind`](crate::Kind), [`Object`](crate::Object) and
-//! [`ObjectKey`](crate::ObjectKey), the containers with a field a kind ([`per_kind!`](crate::per_kind)),
-//! and code that does the same for each kind ([`each_kind!`](crate::each_kind),
-//! [`with_object!`](crate::with_object)). A new kind is a new row.
+//! [`ObjectKey`](crate::ObjectKey), the containers with a field a kind
+//! ([`per_kind!`](crate::per_kind)), and code that does the same for each kind
+//! ([`each_kind!`](crate::each_kind), [`with_object!`](crate::with_object)). A new kind is a new
+//! row.
 
 use super::{Item as _, ObjectKey};
 

@@ -67,7 +67,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether there is nothing to do and nothing in the way. What is adopted is as desired already.
+    /// Whether there is nothing to do and nothing in the way. What is adopted is as desired
+    /// already.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty() && self.conflicts.is_empty()
     }
@@ -93,13 +94,15 @@ impl Plan {
         hit.map(|(index, _)| Dev::index(index)).collect()
     }
 
-    /// Whether a link that was observed is in a group (`IFLA_GROUP`). Known where the plan deletes links; always no else.
+    /// Whether a link that was observed is in a group (`IFLA_GROUP`). Known where the plan deletes
+    /// links; always no else.
     pub fn is_group_taken(&self, group: u32) -> bool {
         self.groups.contains(&group)
     }
 
-    /// The same for keys of which nobody has seen who else is on them: an IPv4 route with another gateway is not replaced, as a
-    /// replace takes the first route of its key, of whatever writer (`fib_table_insert`). It comes beside what it was, which goes then.
+    /// The same for keys of which nobody has seen who else is on them: an IPv4 route with another
+    /// gateway is not replaced, as a replace takes the first route of its key, of whatever writer
+    /// (`fib_table_insert`). It comes beside what it was, which goes then.
     #[must_use]
     pub fn append_then_delete(self) -> Plan {
         Plan {

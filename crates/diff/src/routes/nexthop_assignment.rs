@@ -1,10 +1,10 @@
 //! [`NexthopAssignment`]: which nexthop objects routes are known to point at, from one pass to the
 //! next.
 //!
-//! A route that gets the next hops of other routes is changed by itself: they have an object that is
-//! in the kernel. Where all routes with some next hops get other ones, they stay on their objects if
-//! the objects are given the new next hops. That costs the number of objects, whatever the number of
-//! routes.
+//! A route that gets the next hops of other routes is changed by itself: they have an object that
+//! is in the kernel. Where all routes with some next hops get other ones, they stay on their
+//! objects if the objects are given the new next hops. That costs the number of objects, whatever
+//! the number of routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

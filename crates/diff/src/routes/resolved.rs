@@ -88,8 +88,8 @@ impl ResolvedRoutes {
         resolved
     }
 
-    /// Resolves routes that are to point at objects that are in the kernel and known. Returns `None`
-    /// if one of them needs another.
+    /// Resolves routes that are to point at objects that are in the kernel and known. Returns
+    /// `None` if one of them needs another.
     pub(crate) fn with_known_objects<D: DeviceName>(
         routes: &Routes<D>,
         devices: &Devices,
@@ -176,8 +176,8 @@ impl ResolvedRoutes {
         outside
     }
 
-    /// Returns these for other routes, or other devices, than were resolved: they are resolved here,
-    /// and point at the same nexthop objects.
+    /// Returns these for other routes, or other devices, than were resolved: they are resolved
+    /// here, and point at the same nexthop objects.
     pub(crate) fn for_routes<D: DeviceName>(
         &self,
         routes: &Routes<D>,

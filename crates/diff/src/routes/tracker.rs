@@ -71,8 +71,8 @@ impl Tracker {
         self.assignment.as_ref()
     }
 
-    /// Returns true if [`follow`](Tracker::follow) has found that all routes with some next hops got
-    /// other ones. Then no key is dirty: the objects are what is to be planned for.
+    /// Returns true if [`follow`](Tracker::follow) has found that all routes with some next hops
+    /// got other ones. Then no key is dirty: the objects are what is to be planned for.
     pub fn has_replaced_nexthops(&self) -> bool {
         let assignment = self.assignment.as_ref();
         assignment.is_some_and(NexthopAssignment::has_replaced)
@@ -211,8 +211,8 @@ impl Tracker {
         self.parked.get(key).map(Vec::as_slice)
     }
 
-    /// Returns what the kernel holds on a key that is dirty or parked. On any other it holds what is
-    /// desired.
+    /// Returns what the kernel holds on a key that is dirty or parked. On any other it holds what
+    /// is desired.
     pub fn there(&self, key: &RouteKey) -> Option<&[Route]> {
         let there = self.dirty.get(key).or_else(|| self.parked.get(key));
         there.map(Vec::as_slice)

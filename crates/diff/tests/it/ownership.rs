@@ -555,7 +555,8 @@ fn what_is_given_back_keeps_what_it_rests_on() {
     );
 }
 
-/// One that goes with the carrier keeps the link: the kernel looks for a carrier when it is changed.
+/// One that goes with the carrier keeps the link: the kernel looks for a carrier when it is
+/// changed.
 #[test]
 fn a_link_without_a_carrier_keeps_the_neighbours_that_go_with_one() {
     let there = seen(3, "br0", LinkKind::Bridge(Default::default()));

@@ -1,6 +1,6 @@
 //! The example brought up, broken by hand and repaired, in a namespace that is gone at the end:
-//! `cargo xtask demo`. It drives the `trueup` program as a user would and checks its exit codes; that
-//! the repair is complete is judged by raw dumps, not by the program itself.
+//! `cargo xtask demo`. It drives the `trueup` program as a user would and checks its exit codes;
+//! that the repair is complete is judged by raw dumps, not by the program itself.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -247,8 +247,8 @@ impl Agent {
         self.adopted.extend(kinds);
     }
 
-    /// Returns true if it owns a row: it made the row, the row bears its marker, which is its alone,
-    /// or it reported an adopted or overridden object of the kind.
+    /// Returns true if it owns a row: it made the row, the row bears its marker, which is its
+    /// alone, or it reported an adopted or overridden object of the kind.
     pub(super) fn owns(&self, row: &RawMessage) -> bool {
         let made = match row.kind {
             Kind::Link => self.has_link(row.device()),

@@ -1,8 +1,9 @@
 //! Scenarios: behaviours written as text, one file each, in iproute2's words. `scenarios/README.md`
-//! describes the format. This module has its parser, which is pure and never panics, and its runner.
+//! describes the format. This module has its parser, which is pure and never panics, and its
+//! runner.
 //!
-//! A scenario runs in a namespace of its own of the running kernel. Other writers speak through `ip`;
-//! rows and announcements are read without the codecs under test.
+//! A scenario runs in a namespace of its own of the running kernel. Other writers speak through
+//! `ip`; rows and announcements are read without the codecs under test.
 
 mod agent;
 mod errno;

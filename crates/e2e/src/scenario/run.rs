@@ -31,8 +31,9 @@ type Result<T, E = Differs> = std::result::Result<T, E>;
 /// Kinds that bear a marker on newer kernels only.
 const MARKED: [Kind; 3] = [Kind::Address, Kind::Neighbour, Kind::Rule];
 
-/// Runs a scenario in a namespace of its own, to which the calling thread moves; `file` is its name in the error. `by_ledger`: no marker proves ownership, and
-/// the expected markers of kinds that may bear none do not count.
+/// Runs a scenario in a namespace of its own, to which the calling thread moves; `file` is its name
+/// in the error. `by_ledger`: no marker proves ownership, and the expected markers of kinds that
+/// may bear none do not count.
 pub(super) fn run(file: &str, scenario: &Scenario, by_ledger: bool) -> Result<(), String> {
     let masked = if by_ledger { &MARKED[..] } else { &[] };
     let agents = Agents::new(by_ledger).map_err(|error| format!("{file}: {error}"))?;

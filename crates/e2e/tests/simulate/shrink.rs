@@ -1,5 +1,5 @@
-//! Shrinks a failing script: fewer turns, acts, faults and desired objects, as long as it breaks the
-//! same invariant.
+//! Shrinks a failing script: fewer turns, acts, faults and desired objects, as long as it breaks
+//! the same invariant.
 
 use trueup_diff::Desired;
 

@@ -1,5 +1,5 @@
-//! Other writers: what they do is drawn from what is there, sent through trueup's codecs, and can be
-//! printed as a line of `ip`.
+//! Other writers: what they do is drawn from what is there, sent through trueup's codecs, and can
+//! be printed as a line of `ip`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

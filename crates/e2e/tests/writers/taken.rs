@@ -91,8 +91,8 @@ impl Taken {
         true
     }
 
-    /// Forgets what cannot be restored: a device that it is on, or that it leads out of, is gone, or
-    /// was recreated.
+    /// Forgets what cannot be restored: a device that it is on, or that it leads out of, is gone,
+    /// or was recreated.
     pub(crate) fn forget_stranded(&mut self, after: &World) {
         self.0.retain(|_, former| {
             let devices = former.devices();
@@ -118,8 +118,9 @@ impl Taken {
     }
 
     /// What the other writer laid hands on meanwhile no process has to give back, nor what is on a
-    /// link that he renamed or replaced. It may where it cannot tell: a link that he set otherwise is
-    /// the same link, and a neighbour that he wrote over without a protocol still bears our mark.
+    /// link that he renamed or replaced. It may where it cannot tell: a link that he set otherwise
+    /// is the same link, and a neighbour that he wrote over without a protocol still bears our
+    /// mark.
     pub(crate) fn invaded(&mut self, before: &World, after: &World) {
         self.0.retain(|place, former| {
             let is_replaced = |device: &u32| before.link(*device) != after.link(*device);

@@ -1,5 +1,5 @@
-//! Two openers of one journal, which no lock keeps apart: the later one goes on, and the earlier one
-//! writes nothing any more.
+//! Two openers of one journal, which no lock keeps apart: the later one goes on, and the earlier
+//! one writes nothing any more.
 
 use std::error::Error as _;
 use std::fs;

@@ -82,9 +82,10 @@ impl KindCodec for Address {
         }));
     }
 
-    /// The kernel computes the expiry of the route to the subnet wrongly, so that it is in the past,
-    /// where an address that was permanent becomes finite (`modify_prefix_route`). It gives the
-    /// address a new route, rightly, or leaves that of another address, where this one has none.
+    /// The kernel computes the expiry of the route to the subnet wrongly, so that it is in the
+    /// past, where an address that was permanent becomes finite (`modify_prefix_route`). It gives
+    /// the address a new route, rightly, or leaves that of another address, where this one has
+    /// none.
     fn parts(action: Action, address: &Address, was: Option<&Address>) -> &'static [Part] {
         let is_permanent = |address: &Address| address.lifetimes.valid == FOREVER;
         let has_route = |address: &Address| {

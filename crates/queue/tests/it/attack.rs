@@ -132,7 +132,8 @@ fn no_lock_is_held_while_values_are_dropped() {
     let queue = queue(1);
     for _ in 0..3 {
         let held = hold(&queue, 1);
-        // What a job without a ticket returns, what a cancelled one owns, and a job that was not needed.
+        // What a job without a ticket returns, what a cancelled one owns, and a job that was not
+        // needed.
         let value = Submits(queue.clone());
         drop(queue.submit_once(1, "tag", move || value).unwrap());
         let value = Submits(queue.clone());

@@ -329,7 +329,8 @@ impl History {
         self.undone.values().map(|undone| undone.location)
     }
 
-    /// Returns where that is which waits for an op on one of these objects, or on what waits itself.
+    /// Returns where that is which waits for an op on one of these objects, or on what waits
+    /// itself.
     pub(crate) fn waiting_for(&self, objects: impl Iterator<Item = ObjectId>) -> Vec<Location> {
         let mut seen = HashSet::new();
         let mut locations = Vec::new();

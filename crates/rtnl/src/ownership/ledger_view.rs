@@ -149,8 +149,8 @@ impl LedgerView {
                 owned.returning.extend(former);
                 continue;
             }
-            // A link that has become another kind is another link, and one that was overridden is not
-            // ours to delete.
+            // A link that has become another kind is another link, and one that was overridden is
+            // not ours to delete.
             let is_link = key.kind() == Kind::Link;
             let is_current = !is_link || there.iter().any(|object| record.is_current(object));
             if is_current && !(is_link && record.former.is_some()) {

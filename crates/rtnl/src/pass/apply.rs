@@ -59,8 +59,8 @@ impl Pass<'_> {
             }
         }
         let due = intents.of_plan(&plan);
-        // A plan can be of a million ops of which few are recorded. An op that is held has no intent:
-        // one that is open on its key is of an earlier pass, and stays open.
+        // A plan can be of a million ops of which few are recorded. An op that is held has no
+        // intent: one that is open on its key is of an earlier pass, and stays open.
         let ops = plan.ops.iter().enumerate().filter(|_| !due.is_empty());
         let recorded = ops.filter(|(_, op)| op.hold.is_none());
         let intended: BTreeMap<usize, Vec<RecordKey>> = recorded
@@ -198,8 +198,8 @@ fn is_echo_cheaper(plan: &Plan, desired: &Desired) -> bool {
     plan.ops.len() <= 64 + routes / 8
 }
 
-/// Returns what the kernel holds after a plan, if it has echoed each op as it was to be, or has done
-/// nothing of it.
+/// Returns what the kernel holds after a plan, if it has echoed each op as it was to be, or has
+/// done nothing of it.
 fn echoed(plan: &Plan, outcomes: &mut Outcomes) -> Option<Echoed> {
     let mut echoed = std::mem::take(&mut outcomes.echoed);
     let mut there = Vec::new();

@@ -170,8 +170,8 @@ impl ForeignObjects {
         })
     }
 
-    /// Reads what is on the devices, and the groups of the nexthop objects. Returns true if that can
-    /// make another plan.
+    /// Reads what is on the devices, and the groups of the nexthop objects. Returns true if that
+    /// can make another plan.
     fn read_dependants(
         &mut self,
         observer: &mut Observer,

@@ -3,7 +3,8 @@
 //! Of routes only those that bear the marker are read, filtered in the kernel: a host may hold a
 //! million that are not ours. Foreign routes are read by the conflict check, and of those only the
 //! ones in question are kept. Where many routes are desired and the first ones that the kernel
-//! dumps have to be replaced, the check needs a dump of all routes anyway: then that is the only one.
+//! dumps have to be replaced, the check needs a dump of all routes anyway: then that is the only
+//! one.
 
 use trueup_diff::{Desired, Kind, Kinds};
 use trueup_observe::ReadScope;

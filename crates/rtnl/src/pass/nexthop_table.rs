@@ -15,8 +15,8 @@ use crate::dirty_part::DirtyPart;
 pub(crate) struct NexthopTableScope {
     pub(super) keys: DirtyKeys,
     assignment: NexthopAssignment,
-    /// A route has to move to another object, or may point at one that is there at last, which only a
-    /// pass over everything can do.
+    /// A route has to move to another object, or may point at one that is there at last, which only
+    /// a pass over everything can do.
     pub(super) has_moved_routes: bool,
 }
 

@@ -135,8 +135,8 @@ impl<'a> Reader<'a> {
         differing.is_ok_and(|differing| differing > 0)
     }
 
-    /// Returns the foreign routes on desired keys, of those that were read of all writers, and drops
-    /// the others.
+    /// Returns the foreign routes on desired keys, of those that were read of all writers, and
+    /// drops the others.
     fn foreign_keys(&self, snapshot: &mut Snapshot, mismatches: &Mismatches) -> ForeignKeys {
         let routes = self.desired.routes.as_ref();
         let is_desired = |key: &RouteKey| routes.is_some_and(|routes| routes.get(key).is_some());
@@ -178,7 +178,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds the routes in these scopes to a snapshot. Returns the mismatches of those that went through a filter.
+    /// Adds the routes in these scopes to a snapshot. Returns the mismatches of those that went
+    /// through a filter.
     fn read_routes(
         &self,
         observer: &mut Observer,

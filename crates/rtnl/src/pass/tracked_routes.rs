@@ -65,7 +65,8 @@ impl TrackedRoutes {
         })
     }
 
-    /// Resolves the routes, on the nexthop objects that are known, and notes whether one is missing.
+    /// Resolves the routes, on the nexthop objects that are known, and notes whether one is
+    /// missing.
     pub(super) fn resolve_routes(
         &mut self,
         devices: &ResolvedDevices,

@@ -1,5 +1,5 @@
-//! `cargo xtask demo --guests`: two guests are started, one is throttled, and the agent is killed in
-//! the middle of a backup. The next agent finds its job, and finishes its record.
+//! `cargo xtask demo --guests`: two guests are started, one is throttled, and the agent is killed
+//! in the middle of a backup. The next agent finds its job, and finishes its record.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -201,7 +201,8 @@ fn a_commit_that_is_cancelled_keeps_the_snapshot() {
     assert_eq!(read(&test), (4 * MIB, 3, 0));
 }
 
-/// An agent was killed before it said that the job is to be finalized: the overlay has gone already.
+/// An agent was killed before it said that the job is to be finalized: the overlay has gone
+/// already.
 fn a_commit_that_is_finalized_is_not_cancelled() {
     let test = TestHost::new();
     let (mut monitor, image) = start(&test);

@@ -1,5 +1,5 @@
-//! Random desired states of five guests, one after the other, while the agent and guests are killed,
-//! and guests hang. At the end QEMU says what the file says, and nothing ran twice.
+//! Random desired states of five guests, one after the other, while the agent and guests are
+//! killed, and guests hang. At the end QEMU says what the file says, and nothing ran twice.
 //!
 //! `TRUEUP_CASES` is the number of states, and `TRUEUP_SEED` a number or `random`.
 
@@ -183,7 +183,8 @@ impl World {
         usize::from(sent)
     }
 
-    /// Approves all that waits for it. A token is lost when the agent is killed, so it is given again.
+    /// Approves all that waits for it. A token is lost when the agent is killed, so it is given
+    /// again.
     fn approve(&mut self) {
         let status = agent::status_of(&self.state()).unwrap_or_default();
         let waiting = status

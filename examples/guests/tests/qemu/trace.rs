@@ -114,8 +114,8 @@ pub(crate) fn judge(folder: &Path) -> String {
     )
 }
 
-/// Returns the backups that a process completed. A job has begun when QEMU says so: the answer may be
-/// lacking, as processes and agents are killed.
+/// Returns the backups that a process completed. A job has begun when QEMU says so: the answer may
+/// be lacking, as processes and agents are killed.
 fn judge_process(path: &Path, text: &str, counts: &mut Counts) -> Vec<String> {
     // The last request of each monitor, and the job that was asked for.
     let (mut asked, mut job_asked_for) = (BTreeMap::<&str, Value>::new(), None);

@@ -1,5 +1,5 @@
-//! Nexthop objects (Linux 5.3): where routes lead, kept apart from them under a number, so that to change one is to change
-//! all routes that point at it.
+//! Nexthop objects (Linux 5.3): where routes lead, kept apart from them under a number, so that to
+//! change one is to change all routes that point at it.
 
 use std::ops::RangeInclusive;
 
@@ -23,8 +23,8 @@ pub struct Nexthop {
     pub target: NexthopTarget,
     /// Who installed it (`nhm_protocol`): for one of ours the marker.
     pub protocol: u8,
-    /// The kernel reports configuration that this model does not hold, such as an encapsulation or a resilient group.
-    /// Never set on a desired object, so that the two never agree.
+    /// The kernel reports configuration that this model does not hold, such as an encapsulation or
+    /// a resilient group. Never set on a desired object, so that the two never agree.
     pub unmodelled: bool,
 }
 
@@ -34,13 +34,13 @@ pub struct Nexthop {
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum NexthopTarget {
-    /// To one next hop, whose weight says nothing. The family is that of the gateway; without one, that of the routes that it
-    /// is for: an IPv6 route takes none of IPv4.
+    /// To one next hop, whose weight says nothing. The family is that of the gateway; without one,
+    /// that of the routes that it is for: an IPv6 route takes none of IPv4.
     One(Family, NextHop),
     /// Nowhere (`NHA_BLACKHOLE`).
     Blackhole(Family),
-    /// To several others, each by its number and with its weight, 1 to 256. In canonical form in the order of the numbers:
-    /// the kernel balances alike whatever the order.
+    /// To several others, each by its number and with its weight, 1 to 256. In canonical form in
+    /// the order of the numbers: the kernel balances alike whatever the order.
     Group(Vec<(u32, u16)>),
 }
 
@@ -65,11 +65,13 @@ setters! { impl Nexthop {
 impl Nexthop {
     /// The numbers that objects of ours have: the marker is their uppermost byte.
     ///
-    /// The kernel gives those who ask for none the numbers from 1 up, FRR's come from below 1,800,000,000, and another agent
-    /// of our kind has another marker. Creates are exclusive all the same.
+    /// The kernel gives those who ask for none the numbers from 1 up, FRR's come from below
+    /// 1,800,000,000, and another agent of our kind has another marker. Creates are exclusive all
+    /// the same.
     pub fn ids(marker: u8) -> RangeInclusive<u32> {
         let first = u32::from(marker) << 24;
-        // Some kernels never end a dump that shows the last number of all (`rtm_dump_walk_nexthops`).
+        // Some kernels never end a dump that shows the last number of all
+        // (`rtm_dump_walk_nexthops`).
         first.max(1)..=first | 0x00ff_fffe
     }
 

@@ -201,8 +201,8 @@ pub enum NextHops<D = Dev> {
     One(NextHop<D>),
     /// Several, in the order in which they are written. In canonical form there are at least two.
     Many(Vec<NextHop<D>>),
-    /// A nexthop object, by id, and the devices that it leads to, as far as the kernel reports them.
-    /// Observed only.
+    /// A nexthop object, by id, and the devices that it leads to, as far as the kernel reports
+    /// them. Observed only.
     Object(u32, Vec<D>),
 }
 
@@ -468,8 +468,8 @@ setters! { impl Route<D> {
     with_unmodelled(unmodelled: bool);
 } }
 
-/// What identifies a route. IPv4 and IPv6 never share a key: the destination tells them apart. The order is that in which the
-/// kernel dumps a table.
+/// What identifies a route. IPv4 and IPv6 never share a key: the destination tells them apart. The
+/// order is that in which the kernel dumps a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -635,8 +635,8 @@ impl Route {
         }
     }
 
-    /// The number of the nexthop object that the route points at no more after an op that found it as
-    /// `was`.
+    /// The number of the nexthop object that the route points at no more after an op that found it
+    /// as `was`.
     pub(crate) fn nexthop_left(&self, action: Action, was: Option<&Route>) -> Option<u32> {
         match action {
             Action::Create => None,

@@ -11,8 +11,9 @@ use crate::op::{Op, Reason};
 use crate::ownership::Proof;
 use crate::values::Family;
 
-/// Holds the ops that would take along what is not ours, or what is ours and of an unmanaged kind. A
-/// link is never recreated where that would cost another writer something: resolving sees to that.
+/// Holds the ops that would take along what is not ours, or what is ours and of an unmanaged kind.
+/// A link is never recreated where that would cost another writer something: resolving sees to
+/// that.
 pub(super) fn hold(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
     let deletes = |op: &Op| op.action == Action::Delete;
     let takes_along = |op: &Op| match op.object.kind() {

@@ -122,7 +122,8 @@ impl Findings {
             let before = self.ops.len();
             let kept = match wanted {
                 Some(wanted) => self.reconcile_key(wanted, &holders, complete, policy),
-                // Beside another's, what was taken is not given back: the other has the key already.
+                // Beside another's, what was taken is not given back: the other has the key
+                // already.
                 None if complete && holders.foreign.is_empty() => {
                     let taken = holders.ours.first().copied();
                     taken.filter(|taken| self.restore(*taken, policy))
@@ -216,9 +217,10 @@ impl Findings {
         ours
     }
 
-    /// Gives an IPv6 route of ours another gateway although other writers' routes are on its key. The kernel makes one row of
-    /// routes with a gateway each (`rt6_qualify_for_ecmp`), so that those in rows of their own stay apart whatever is appended
-    /// to ours. Their protocol has to be another: that is what tells ours apart when the former gateway is deleted.
+    /// Gives an IPv6 route of ours another gateway although other writers' routes are on its key.
+    /// The kernel makes one row of routes with a gateway each (`rt6_qualify_for_ecmp`), so that
+    /// those in rows of their own stay apart whatever is appended to ours. Their protocol has to be
+    /// another: that is what tells ours apart when the former gateway is deleted.
     fn share<T: Clone + Into<Object>>(
         &mut self,
         wanted: &T,
@@ -255,7 +257,8 @@ impl Findings {
                 Object::Rule(rule) => stored && rule.protocol == 0,
                 _ => false,
             };
-            // Any other protocol may be the marker of an agent, which made the object and goes by it.
+            // Any other protocol may be the marker of an agent, which made the object and goes by
+            // it.
             let ownership = policy.proof.policy;
             let may_adopt = |protocols: Protocols| protocols.contains(foreign.protocol());
             let anothers = !may_adopt(Protocols::UNMARKED) && !may_adopt(ownership.adopt_protocols);
@@ -482,7 +485,8 @@ fn hold_outside_domain(found: &mut Findings, proof: Proof<'_>) {
     }
 }
 
-/// Creates what was on a key before us, where ours is deleted to restore it and nothing is there yet.
+/// Creates what was on a key before us, where ours is deleted to restore it and nothing is there
+/// yet.
 fn restore_missing<'l, K: ObjectKind + 'l>(
     found: &mut Findings,
     listed: impl Iterator<Item = &'l K> + Clone,

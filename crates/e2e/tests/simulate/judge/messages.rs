@@ -92,8 +92,8 @@ fn part_of(row: &RawMessage) -> Part {
     }
 }
 
-/// What a dump asks for, a family at a time: a dump of all families is read again as one of IPv4 and
-/// one of IPv6.
+/// What a dump asks for, a family at a time: a dump of all families is read again as one of IPv4
+/// and one of IPv6.
 fn questions(request: &Request<'_>) -> Vec<RawMessage> {
     let Some(asked) = &request.header else {
         return Vec::new();
@@ -197,7 +197,8 @@ impl Judge {
             .message
             .as_ref()
             .map_or(String::new(), ToString::to_string);
-        // A create that the kernel refuses is how a pass over a few keys learns of another writer's.
+        // A create that the kernel refuses is how a pass over a few keys learns of another
+        // writer's.
         if self.is_quiet && !request.is_exclusive {
             self.fail(
                 3,

@@ -124,9 +124,9 @@ impl Judge {
         self.owners.writer_acted(before, after, step);
     }
 
-    /// Whether a write of this step may have moved a dump's position past a row: a change of a rule or
-    /// a removed neighbour of the family, a change of an IPv6 route of the table, of an IPv4 route to
-    /// the destination. A new neighbour is put before all that were dumped.
+    /// Whether a write of this step may have moved a dump's position past a row: a change of a rule
+    /// or a removed neighbour of the family, a change of an IPv6 route of the table, of an IPv4
+    /// route to the destination. A new neighbour is put before all that were dumped.
     pub(crate) fn has_moved(&self, row: &RawMessage, step: u64) -> bool {
         let moves = |write: &Write| {
             let written = &write.row;

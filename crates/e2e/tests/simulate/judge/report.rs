@@ -1,5 +1,5 @@
-//! What a report says of its ops. Invariant 4: each has one outcome, and what is not converged has a
-//! reason. Invariant 7: an op waits only for what it depends on.
+//! What a report says of its ops. Invariant 4: each has one outcome, and what is not converged has
+//! a reason. Invariant 7: an op waits only for what it depends on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
