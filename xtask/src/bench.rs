@@ -113,8 +113,8 @@ fn build(what: &[&str]) -> Result<Vec<PathBuf>> {
 }
 
 /// The programs among what cargo says that it made, a JSON object a line.
-fn executables(told: &str) -> Vec<PathBuf> {
-    let messages = told
+fn executables(stdout: &str) -> Vec<PathBuf> {
+    let messages = stdout
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     messages
@@ -142,9 +142,9 @@ mod tests {
 
     #[test]
     fn programs_are_picked_out_of_what_cargo_says() {
-        let told = r#"{"reason":"compiler-artifact","target":{"name":"a"},"executable":null}
+        let stdout = r#"{"reason":"compiler-artifact","target":{"name":"a"},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"works"},"executable":"/t/release/works"}
 {"reason":"build-finished","success":true}"#;
-        assert_eq!(executables(told), [PathBuf::from("/t/release/works")]);
+        assert_eq!(executables(stdout), [PathBuf::from("/t/release/works")]);
     }
 }

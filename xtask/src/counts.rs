@@ -1,6 +1,6 @@
 //! `cargo xtask counts`: how many instructions diff and codec execute for an item, counted under
 //! valgrind and compared with `benches/counts.toml`. Unlike times they are the same from run to
-//! run, and on a busy machine: a slowdown is told by the change that brings it.
+//! run, and on a busy machine: a slowdown fails at the change that brings it.
 //!
 //! The program that is counted, `benches/counts`, does a work for so many rounds. What a round
 //! takes is what more rounds take than one.

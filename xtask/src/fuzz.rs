@@ -243,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_is_told_without_its_backtrace() {
+    fn a_finding_is_reported_without_its_backtrace() {
         let log = "INFO: Seed: 1\nthread panicked at src/socket.rs:1:1:\n   0: rust_begin_unwind\n\
                    artifact_prefix='fuzz/artifacts/'; Test unit written to fuzz/artifacts/crash-1\n";
-        let told = finding_of(log);
+        let finding = finding_of(log);
         assert!(
-            told.contains("socket.rs") && told.contains("crash-1"),
-            "{told}"
+            finding.contains("socket.rs") && finding.contains("crash-1"),
+            "{finding}"
         );
-        assert!(!told.contains("rust_begin_unwind"), "{told}");
+        assert!(!finding.contains("rust_begin_unwind"), "{finding}");
     }
 }

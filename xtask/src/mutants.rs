@@ -181,7 +181,7 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
             }
         }
     }
-    sum.told(seed)
+    sum.verdict(seed)
 }
 
 /// The number of the day: each has another sample.
@@ -206,7 +206,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn told(self, seed: usize) -> Result<String> {
+    fn verdict(self, seed: usize) -> Result<String> {
         let Sum {
             all,
             caught,
@@ -295,6 +295,6 @@ mod tests {
             ..Sum::default()
         };
         sum.missed.push("crates/a/src/b.rs:1:1: x".to_owned());
-        assert!(sum.told(1).unwrap_err().contains("b.rs"));
+        assert!(sum.verdict(1).unwrap_err().contains("b.rs"));
     }
 }

@@ -167,7 +167,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
             let begun = Instant::now();
             let ended = (step.run)(&built);
             let result = match &ended {
-                Ok(told) => format!("ok: {told}"),
+                Ok(summary) => format!("ok: {summary}"),
                 Err(error) => format!("FAILED: {error}"),
             };
             let row = table::Row::new(step.name, step.what, &result, begun.elapsed());

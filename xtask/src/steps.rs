@@ -20,13 +20,17 @@ pub(crate) struct Step {
 
 impl Steps {
     /// Runs a step, whatever became of those before it. Returns what it gives.
-    pub(crate) fn run<T: Told>(&self, name: &str, step: impl FnOnce() -> Result<T>) -> Option<T> {
+    pub(crate) fn run<T: Summary>(
+        &self,
+        name: &str,
+        step: impl FnOnce() -> Result<T>,
+    ) -> Option<T> {
         let begun = Instant::now();
         let result = step();
         let step = Step {
             name: name.to_owned(),
             seconds: begun.elapsed().as_secs(),
-            result: result.as_ref().map(Told::told).map_err(String::clone),
+            result: result.as_ref().map(Summary::summary).map_err(String::clone),
         };
         let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         steps.push(step);
@@ -63,22 +67,22 @@ impl Steps {
 }
 
 /// What a step can give.
-pub(crate) trait Told {
+pub(crate) trait Summary {
     /// One line about it.
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         String::new()
     }
 }
 
-impl Told for () {}
+impl Summary for () {}
 
-impl Told for String {
-    fn told(&self) -> String {
+impl Summary for String {
+    fn summary(&self) -> String {
         self.clone()
     }
 }
 
-impl<T> Told for Vec<T> {}
+impl<T> Summary for Vec<T> {}
 
 #[cfg(test)]
 mod tests {

@@ -151,7 +151,7 @@ pub(crate) fn need_ip() -> Result<()> {
 }
 
 /// Makes sure that programs are there: root on Debian and its kin installs what is missing, anyone
-/// else is told what to install.
+/// else gets an error with the packages to install.
 pub(crate) fn need(tools: &[Tool]) -> Result<()> {
     need_packages(|| {
         let missing = tools.iter().filter(|tool| find(tool.program).is_err());

@@ -68,11 +68,11 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
     need()?;
     let mut programs = Programs::build(asked.only.as_deref())?;
     programs.filter.clone_from(&asked.filter);
-    let told = on_each(&asked, &programs)?;
+    let summaries = on_each(&asked, &programs)?;
     if asked.write {
         table::write(&dir()?, &root().join("docs/kernels.md"))?;
     }
-    Ok(told)
+    Ok(summaries)
 }
 
 /// Runs programs that are built already, and linked statically.
@@ -97,14 +97,14 @@ fn dir() -> Result<PathBuf> {
 
 fn on_each(asked: &Asked, programs: &Programs) -> Result<String> {
     let dir = dir()?;
-    let (mut failed, mut told) = (Vec::new(), Vec::new());
+    let (mut failed, mut summaries) = (Vec::new(), Vec::new());
     for kernel in &asked.kernels {
         let start = Instant::now();
         match on(kernel, asked.accel, programs, &dir) {
             Ok(ran) => {
                 let seconds = start.elapsed().as_secs();
                 println!("{kernel} ({}), {seconds} s: {}", ran.release, ran.summary());
-                told.push(format!("{}: {}", ran.release, ran.summary()));
+                summaries.push(format!("{}: {}", ran.release, ran.summary()));
                 let json = dir.join(format!("{kernel}.json"));
                 if asked.only.is_none() {
                     fs::write(&json, ran.to_json())
@@ -116,7 +116,7 @@ fn on_each(asked: &Asked, programs: &Programs) -> Result<String> {
         }
     }
     match failed.is_empty() {
-        true => Ok(told.join("; ")),
+        true => Ok(summaries.join("; ")),
         false => Err(failed.join("\nxtask: ")),
     }
 }

@@ -46,9 +46,9 @@ impl Row {
 /// Rewrites the rows of some steps; the others stay.
 pub(super) fn write(rows: &[Row]) -> Result<()> {
     let path = root().join(PAGE);
-    let told = |error: std::io::Error| format!("{PAGE}: {error}");
-    let page = rewritten(&fs::read_to_string(&path).map_err(told)?, rows)?;
-    fs::write(&path, page).map_err(told)
+    let named = |error: std::io::Error| format!("{PAGE}: {error}");
+    let page = rewritten(&fs::read_to_string(&path).map_err(named)?, rows)?;
+    fs::write(&path, page).map_err(named)
 }
 
 fn rewritten(page: &str, rows: &[Row]) -> Result<String> {

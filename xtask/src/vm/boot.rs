@@ -75,7 +75,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// When it panicked, hung or went away. That tests failed is told by what is returned.
+    /// When it panicked, hung or went away. Failed tests are no error: the result has them.
     pub(super) fn boot(&self, programs: &Programs) -> Result<Ran> {
         let mut accels = self.accel.map_or_else(Accel::of_machine, |one| vec![one]);
         accels.reverse();

@@ -35,8 +35,8 @@ const READ: [&str; 3] = ["/etc/iproute2", "/usr/share/iproute2", "/etc/protocols
 
 pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Result<()> {
     let modules = modules(package)?;
-    let told = |error: io::Error| format!("{}: {error}", path.display());
-    let file = File::create(path).map_err(told)?;
+    let named = |error: io::Error| format!("{}: {error}", path.display());
+    let file = File::create(path).map_err(named)?;
     let mut archive = Archive::new(BufWriter::new(file));
     let mut put = || -> io::Result<()> {
         for empty in ["dev", "proc", "sys", "tmp", "run", "root"] {
@@ -55,7 +55,7 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
         }
         Ok(())
     };
-    put().map_err(told)?;
+    put().map_err(named)?;
     let tests = programs.tests.iter().map(|program| &program.path);
     let stripped = path.with_extension("stripped");
     for program in tests.chain(&programs.others) {
@@ -85,9 +85,9 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
         }
     }
     for (link, to) in [("/etc/mtab", "/proc/mounts"), ("/usr/bin", "/bin")] {
-        archive.link(Path::new(link), to).map_err(told)?;
+        archive.link(Path::new(link), to).map_err(named)?;
     }
-    archive.finish().map_err(told)
+    archive.finish().map_err(named)
 }
 
 /// The first process. What it says goes to the second serial line: the kernel has the first. Its

@@ -64,14 +64,14 @@ fn numbers(name: &str) -> Vec<u64> {
 /// By way of a folder beside it, so that what is there is whole.
 fn fetch(name: &str, dir: &Path, root: &Path) -> Result<()> {
     let parts = dir.join("fetched");
-    let told = |what: &Path| {
+    let named = |what: &Path| {
         let what = what.display().to_string();
         move |error: std::io::Error| format!("{what}: {error}")
     };
     if parts.exists() {
-        fs::remove_dir_all(&parts).map_err(told(&parts))?;
+        fs::remove_dir_all(&parts).map_err(named(&parts))?;
     }
-    fs::create_dir_all(parts.join("root")).map_err(told(&parts))?;
+    fs::create_dir_all(parts.join("root")).map_err(named(&parts))?;
     let download = || {
         let mut apt = apt_get(&["download", "--quiet", name]);
         apt.current_dir(&parts);
@@ -85,7 +85,7 @@ fn fetch(name: &str, dir: &Path, root: &Path) -> Result<()> {
         show_and_run(&mut apt_get(&["update", "--quiet"]))?;
         show_and_run(&mut download())?;
     }
-    let entries = fs::read_dir(&parts).map_err(told(&parts))?;
+    let entries = fs::read_dir(&parts).map_err(named(&parts))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let deb = files
         .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
@@ -95,8 +95,8 @@ fn fetch(name: &str, dir: &Path, root: &Path) -> Result<()> {
             .arg("-x")
             .args([&deb, &parts.join("root")]),
     )?;
-    fs::rename(parts.join("root"), root).map_err(told(root))?;
-    fs::remove_dir_all(&parts).map_err(told(&parts))
+    fs::rename(parts.join("root"), root).map_err(named(root))?;
+    fs::remove_dir_all(&parts).map_err(named(&parts))
 }
 
 #[cfg(test)]

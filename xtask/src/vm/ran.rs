@@ -129,7 +129,7 @@ impl Ran {
             } = program;
             match program.code.as_deref() {
                 None => Some(format!("{name} did not end")),
-                Some("0") if !program.summed => Some(format!("{name} told no result")),
+                Some("0") if !program.summed => Some(format!("{name} printed no result")),
                 Some("0") if *ignored == 0 => None,
                 Some("0") => Some(format!("{name}: {ignored} tests ignored")),
                 Some(code) => Some(format!("{name}: {failed} tests failed (exit code {code})")),
@@ -237,7 +237,7 @@ test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out
     }
 
     #[test]
-    fn what_ends_early_fails_or_says_nothing_is_told() {
+    fn what_ends_early_fails_or_says_nothing_is_reported() {
         for (good, bad) in [
             ("@vm done", ""),
             ("kernel 0", "kernel 101"),

@@ -22,8 +22,8 @@ pub(super) fn write(dir: &Path, page: &Path) -> Result<()> {
             format!("no results of kernel {kernel}: `cargo xtask vm --kernel {kernel}`")
         })?);
     }
-    let told = |error: std::io::Error| format!("{}: {error}", page.display());
-    let text = fs::read_to_string(page).map_err(told)?;
+    let named = |error: std::io::Error| format!("{}: {error}", page.display());
+    let text = fs::read_to_string(page).map_err(named)?;
     let parts = text
         .split_once(BEGIN)
         .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
@@ -33,7 +33,7 @@ pub(super) fn write(dir: &Path, page: &Path) -> Result<()> {
         page,
         format!("{before}{BEGIN}\n{}\n{END}{after}", tables(&columns)),
     )
-    .map_err(told)
+    .map_err(named)
 }
 
 fn tables(columns: &[Ran]) -> String {
