@@ -598,7 +598,7 @@ proptest! {
         shuffle(&mut other.observed.neighbours, &mut seed);
         shuffle(&mut other.observed.routes, &mut seed);
         shuffle(&mut other.observed.rules, &mut seed);
-        // Those that are to be adopted are told by their place.
+        // Those that are to be adopted are identified by their place.
         same.adopt.clear();
         macro_rules! shuffle_desired {
             ($list:ident, $kind:expr) => {

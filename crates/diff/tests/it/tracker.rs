@@ -76,7 +76,7 @@ proptest! {
         let mut tracker = Tracker::in_sync(&desired);
         let remove = |there: &mut Vec<Route>, key: RouteKey| there.retain(|row| row.key() != key);
         for round in events {
-            let mut heard = Vec::new();
+            let mut announced = Vec::new();
             for event in round {
                 match event {
                     Event::Desire(place, way) => drop(desired.insert(route(place, way))),
@@ -84,18 +84,18 @@ proptest! {
                     Event::Gone(place) => {
                         let key = route(place, 0).canonical_key();
                         remove(&mut there, key);
-                        heard.push((key, None));
+                        announced.push((key, None));
                     }
                     Event::Set(place, way) => {
                         let row = observed(route(place, way));
                         remove(&mut there, row.key());
                         there.push(row.clone());
-                        heard.push((row.key(), Some(row)));
+                        announced.push((row.key(), Some(row)));
                     }
                 }
             }
             prop_assert!(tracker.follow(&desired, &devices, MARKER));
-            for (key, row) in heard {
+            for (key, row) in announced {
                 match row {
                     Some(row) => tracker.mark_present(row),
                     None => tracker.mark_absent(key),

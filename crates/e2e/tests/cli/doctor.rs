@@ -20,11 +20,14 @@ fn assert_hindered(ran: &Ran, problem: &str, remedy: &str) {
     assert_eq!(ran.code, 2, "{ran:?}");
     let found = ran.json();
     assert_eq!(found["ready"], false);
-    let [told] = &found["problems"].as_array().unwrap()[..] else {
+    let [problem_found] = &found["problems"].as_array().unwrap()[..] else {
         panic!("{ran:?}");
     };
-    let has = |key: &str, words: &str| told[key].as_str().unwrap().contains(words);
-    assert!(has("problem", problem) && has("remedy", remedy), "{told}");
+    let has = |key: &str, words: &str| problem_found[key].as_str().unwrap().contains(words);
+    assert!(
+        has("problem", problem) && has("remedy", remedy),
+        "{problem_found}"
+    );
 }
 
 pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
@@ -54,7 +57,7 @@ pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
     let file = agent.state().join(format!("netns-{cookie}-116.journal"));
     let buffer = found["receive_buffer"].take();
     assert_eq!(buffer["wanted"], 1 << 20);
-    // How much anybody may have is not told in every namespace.
+    // How much anybody may have is not known in every namespace.
     let obtained = socket.set_receive_buffer(1 << 20).unwrap();
     assert_eq!(buffer["obtained"], obtained);
     assert_eq!(

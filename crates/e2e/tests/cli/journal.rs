@@ -60,10 +60,10 @@ pub(crate) fn a_damaged_journal_stops_a_pass_until_it_is_repaired() {
     assert_eq!(checked.code, 2, "{checked:?}");
     assert!(checked.out.contains(shown) && checked.out.contains("is damaged"));
     let checked = agent.run(&["journal", "check", "--format", "json"]);
-    let told = checked.json();
-    assert_eq!((checked.code, &told["whole"]), (2, &json!(false)));
-    assert_eq!(told["file"], shown);
-    assert!(told["problem"].as_str().unwrap().contains("damaged"));
+    let answer = checked.json();
+    assert_eq!((checked.code, &answer["whole"]), (2, &json!(false)));
+    assert_eq!(answer["file"], shown);
+    assert!(answer["problem"].as_str().unwrap().contains("damaged"));
     let exported = agent.run(&["journal", "export"]);
     assert_eq!(exported.code, 2, "{exported:?}");
     assert!(exported.err.contains("is damaged") && exported.err.contains("repair"));
@@ -87,13 +87,13 @@ pub(crate) fn a_damaged_journal_stops_a_pass_until_it_is_repaired() {
     ];
     let repaired = agent.run(&repair);
     assert_eq!(repaired.code, 0, "{repaired:?}");
-    let told = repaired.json();
+    let answer = repaired.json();
     let kept = format!("{shown}.damaged");
     assert_eq!(
-        (&told["file"], &told["kept"]),
+        (&answer["file"], &answer["kept"]),
         (&json!(shown), &json!(kept))
     );
-    assert_ne!(told["lost"], "nothing");
+    assert_ne!(answer["lost"], "nothing");
     assert!(repaired.err.contains("by hand"), "{repaired:?}");
     assert!(fs::read(kept).unwrap() == damaged);
     assert_eq!(agent.run(&["journal", "check"]).code, 0);
@@ -177,13 +177,13 @@ pub(crate) fn a_journal_that_is_held_can_be_read_and_not_repaired() {
     wait_until("the link is remembered", || owned() == 1);
     let exported = agent.run(&["journal", "export"]);
     assert_eq!(exported.code, 0, "{exported:?}");
-    let told = lines(&exported);
-    assert_eq!(told.len(), 1);
+    let answer = lines(&exported);
+    assert_eq!(answer.len(), 1);
     assert_eq!(
-        (&told[0]["record"], &told[0]["source"]),
+        (&answer[0]["record"], &answer[0]["source"]),
         (&json!("owned"), &json!("rtnl"))
     );
-    assert!(told[0]["value"].as_str().unwrap().contains("ours"));
+    assert!(answer[0]["value"].as_str().unwrap().contains("ours"));
     let checked = agent.run(&["journal", "check"]);
     assert!(
         checked.out.contains("whole, 1 owned, 0 open intents"),
@@ -279,7 +279,7 @@ pub(crate) fn nothing_is_made_that_could_not_be_remembered() {
     agent.write("two.toml", &format!("link = {two}"));
     fs::create_dir(agent.state()).unwrap();
     let script = "mount -t tmpfs -o size=256k none state && \"$0\" --state state apply one.toml && \
-                  dd if=/dev/zero of=state/fill bs=4k; \"$0\" --state state apply two.toml > told; \
+                  dd if=/dev/zero of=state/fill bs=4k; \"$0\" --state state apply two.toml > output; \
                   exec \"$0\" --state state watch two.toml --interval 0.1 > seen";
     let mut shell = Command::new("unshare");
     shell
@@ -291,7 +291,7 @@ pub(crate) fn nothing_is_made_that_could_not_be_remembered() {
         text.contains("could not be recorded") && text.contains("No space left on device")
     };
     wait_until("the loop tells of it", || refused(read("seen")));
-    assert!(refused(read("told")), "{}", read("told"));
+    assert!(refused(read("output")), "{}", read("output"));
     let seen = Snapshot::take();
     assert!(seen.index_of("one").is_some() && seen.index_of("two").is_none());
     // What the file says no more is not counted on, though nothing can be recorded still.

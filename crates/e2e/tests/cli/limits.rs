@@ -94,7 +94,7 @@ pub(crate) fn changes_of_the_file_are_heard_of_once_they_can_be() {
         has_said("cannot watch the file for changes")
     });
     agent.write("more", "");
-    wait_until("it is heard again", || {
+    wait_until("its events are received again", || {
         has_said("the file is watched for changes again")
     });
     assert_eq!(said.lock().unwrap().lines().count(), 2, "each once");
@@ -180,28 +180,28 @@ pub(crate) fn what_stays_unresolved_is_reported_when_it_begins_and_when_it_ends(
         agent.write("f.toml", &text);
         let mut child = watch(&agent, &["--format", format]);
         let printed = printed(&mut child);
-        let heard = || printed.lock().unwrap().clone();
+        let printed_so_far = || printed.lock().unwrap().clone();
         wait_until("it begins", || {
-            ours() == PASSES && heard().contains("10.50.49.0/24")
+            ours() == PASSES && printed_so_far().contains("10.50.49.0/24")
         });
-        let began = heard().len();
+        let began = printed_so_far().len();
         for n in 0..PASSES {
             // Each once: who takes the same again and again has to wait.
             ip(&["route", "delete", &good(n)]);
             wait_until("it is there again, and reported", || {
-                heard()[began..].contains(&good(n))
+                printed_so_far()[began..].contains(&good(n))
             });
         }
-        let churn = heard().len() - began;
+        let churn = printed_so_far().len() - began;
         assert!(
             churn < PASSES * 1500,
             "{format}: {churn} bytes for {PASSES} passes: {}",
-            &heard()[began..]
+            &printed_so_far()[began..]
         );
         ip(&["address", "add", "172.31.255.2/24", "dev", "up0"]);
         wait_until("it ends", || ours() == PASSES + FAILING);
         child.terminate(Signal::TERM);
-        let out = heard();
+        let out = printed_so_far();
         if format == "text" {
             let of = |words: &str| out.lines().filter(|line| line.contains(words)).count();
             assert_eq!(of("(failed: "), FAILING, "{out}");

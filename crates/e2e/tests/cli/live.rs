@@ -133,7 +133,7 @@ pub(crate) fn on_a_terminal_it_shows_how_things_stand() {
     );
 
     agent.write("f.toml", "[[route]]\n");
-    wait_until("a broken file is told", || {
+    wait_until("a broken file is reported", || {
         terminal.shows("the last good file stays in force: f.toml:1:1: ")
     });
     agent.write("f.toml", &via("10.98.0.0/16", "10.200.0.8"));

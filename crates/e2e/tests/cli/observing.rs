@@ -144,16 +144,16 @@ pub(crate) fn what_a_file_cannot_say_is_left_out_and_told() {
     // A rule serves whoever made it.
     assert!(toml.out.contains("priority = 77"), "{}", toml.out);
     for word in ["10.30.0.0/16", "10.200.0.77"] {
-        let told = |text: &str, mark: &str| {
+        let notes = |text: &str, mark: &str| {
             let mut lines = text.lines().filter(|line| line.starts_with(mark));
             lines.any(|line| line.contains(word))
         };
         assert!(
-            told(&toml.err, "trueup: left out: "),
+            notes(&toml.err, "trueup: left out: "),
             "{word}: {}",
             toml.err
         );
-        assert!(told(&toml.out, "# not here: "), "{word}: {}", toml.out);
+        assert!(notes(&toml.out, "# not here: "), "{word}: {}", toml.out);
     }
     agent.assert_nothing_to_do(&toml.out);
 }

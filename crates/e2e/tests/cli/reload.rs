@@ -100,7 +100,7 @@ pub(crate) fn where_changes_of_files_cannot_be_heard_of_they_are_found() {
         .current_dir(agent.directory());
     let mut child = Running::of(&mut command);
     let (said, printed) = (said(&mut child), printed(&mut child));
-    wait_until("it is told", || {
+    wait_until("it is reported", || {
         said.lock()
             .unwrap()
             .contains("cannot watch the file for changes")

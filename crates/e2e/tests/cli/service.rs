@@ -25,9 +25,9 @@ impl Manager {
 
     /// The next message that it receives.
     fn hear(&self) -> String {
-        let mut heard = [0; 4096];
-        let length = self.0.recv(&mut heard).expect("something is told");
-        String::from_utf8(heard[..length].to_vec()).unwrap()
+        let mut buffer = [0; 4096];
+        let length = self.0.recv(&mut buffer).expect("a message comes");
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
     }
 
     /// All messages up to what begins with a word.
@@ -58,10 +58,10 @@ pub(crate) fn a_service_manager_is_told_of_the_start_of_reloads_and_of_the_end()
     let path = agent.directory().join("notify");
     let manager = Manager::new(UnixDatagram::bind(&path).unwrap());
     let mut child = Running::of(&mut watch(&agent, path.to_str().unwrap(), &[]));
-    let told = manager.hear_until("READY=1");
+    let messages = manager.hear_until("READY=1");
     assert!(
-        told.iter().all(|told| !told.starts_with("RELOADING")),
-        "{told:?}"
+        messages.iter().all(|it| !it.starts_with("RELOADING")),
+        "{messages:?}"
     );
     assert_eq!(
         Snapshot::take().routes_with_protocol(116).len(),
@@ -74,9 +74,9 @@ pub(crate) fn a_service_manager_is_told_of_the_start_of_reloads_and_of_the_end()
         "f.toml",
         &(one.clone() + &via("10.98.0.0/16", "10.200.0.8")),
     );
-    let told = manager.hear_until("RELOADING=1\n");
-    let [.., reloading] = &told[..] else {
-        panic!("{told:?}")
+    let messages = manager.hear_until("RELOADING=1\n");
+    let [.., reloading] = &messages[..] else {
+        panic!("{messages:?}")
     };
     let since = reloading.split_once("MONOTONIC_USEC=").unwrap().1;
     assert!(since.parse::<u64>().unwrap() > 0);
@@ -84,8 +84,11 @@ pub(crate) fn a_service_manager_is_told_of_the_start_of_reloads_and_of_the_end()
 
     agent.write("f.toml", "[[route]]\n");
     manager.hear_until("RELOADING=1");
-    let told = manager.hear_until("READY=1").concat() + &manager.hear();
-    assert!(told.contains("the last good file is in force"), "{told}");
+    let messages = manager.hear_until("READY=1").concat() + &manager.hear();
+    assert!(
+        messages.contains("the last good file is in force"),
+        "{messages}"
+    );
 
     // As `systemctl reload` does by ExecReload.
     agent.write("f.toml", &one);
@@ -116,8 +119,8 @@ pub(crate) fn a_watchdog_is_fed_while_there_is_nothing_to_do() {
     let mut child = Running::of(&mut command);
     manager.hear_until("STATUS=");
     child.terminate(Signal::TERM);
-    let told = manager.hear_until("STOPPING=1");
-    assert!(!told.concat().contains("WATCHDOG"), "{told:?}");
+    let messages = manager.hear_until("STOPPING=1");
+    assert!(!messages.concat().contains("WATCHDOG"), "{messages:?}");
 }
 
 pub(crate) fn a_service_manager_that_cannot_be_reached_is_told_before_the_first_pass() {

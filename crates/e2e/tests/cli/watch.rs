@@ -20,15 +20,15 @@ pub(crate) fn watch(agent: &Agent, args: &[&str]) -> Running {
 
 /// What it says on the standard error, as it says it.
 pub(crate) fn said(child: &mut Running) -> Arc<Mutex<String>> {
-    heard(child.0.stderr.take().unwrap())
+    collect(child.0.stderr.take().unwrap())
 }
 
 /// What it prints, as it prints it.
 pub(crate) fn printed(child: &mut Running) -> Arc<Mutex<String>> {
-    heard(child.0.stdout.take().unwrap())
+    collect(child.0.stdout.take().unwrap())
 }
 
-/// Waits until that many passes are told of that changed something: each has then ended, which what
+/// Waits until that many passes are reported that changed something: each has then ended, which what
 /// is seen in the kernel does not show.
 fn wait_for_reports(printed: &Mutex<String>, count: usize) {
     wait_until("it is reported", || {
@@ -38,16 +38,16 @@ fn wait_for_reports(printed: &Mutex<String>, count: usize) {
     });
 }
 
-fn heard(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
-    let heard = Arc::new(Mutex::new(String::new()));
-    let into = Arc::clone(&heard);
+fn collect(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let text = Arc::new(Mutex::new(String::new()));
+    let into = Arc::clone(&text);
     thread::spawn(move || {
         for line in BufReader::new(from).lines() {
             let line = line.unwrap() + "\n";
             into.lock().unwrap().push_str(&line);
         }
     });
-    heard
+    text
 }
 
 /// What it printed, line by line.
@@ -142,14 +142,14 @@ pub(crate) fn a_pass_that_cannot_run_is_tried_again() {
     );
     let mut child = watch(&agent, &[]);
     let said = said(&mut child);
-    wait_until("the error is told", || {
+    wait_until("the error is reported", || {
         said.lock()
             .unwrap()
             .contains("the pass could not run: f.toml:1:1: no interface `later`")
     });
     ip(&["link", "add", "later", "up", "type", "ifb"]);
     wait_until("it runs", || ours() == 1);
-    assert_eq!(said.lock().unwrap().lines().count(), 1, "told once");
+    assert_eq!(said.lock().unwrap().lines().count(), 1, "reported once");
     child.terminate(Signal::TERM);
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn that_passes_run_again_is_reported_though_nothing_is_new() {
     };
     wait_until("it converges", || converged() == 1);
     ip(&["link", "set", "later", "name", "other"]);
-    wait_until("the error is told", || {
+    wait_until("the error is reported", || {
         said.lock().unwrap().contains("the pass could not run")
     });
     ip(&["link", "set", "other", "name", "later"]);
@@ -369,7 +369,7 @@ pub(crate) fn the_second_signal_ends_what_is_stuck() {
     thread::sleep(Duration::from_millis(200));
     assert!(
         child.0.try_wait().unwrap().is_none(),
-        "a pass is not over before it is told"
+        "a pass is not over before it is reported"
     );
     // Two that come before the first is taken are one.
     wait_until("it ends", || {
@@ -395,7 +395,7 @@ pub(crate) fn who_takes_the_same_again_and_again_is_told_of() {
     let mut child = agent.spawn(&args);
     let printed = printed(&mut child);
     let is_told = || printed.lock().unwrap().contains("\"event\":\"contention\"");
-    wait_until("it is told", || {
+    wait_until("it is reported", || {
         if ours() == 1 {
             ip(&["route", "delete", "10.99.0.0/16"]);
         }

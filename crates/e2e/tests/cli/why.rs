@@ -138,8 +138,8 @@ pub(crate) fn what_is_ours_is_told_with_its_proof_for_each_kind() {
             agent.settle(&none);
             for asked in &asked {
                 let ran = why(&agent, &format!("{asked} --file f.toml"));
-                let told = "not in the kernel, not declared, and not in the ledger\n";
-                assert!(ran.code == 0 && ran.out.ends_with(told), "{ran:?}");
+                let expected = "not in the kernel, not declared, and not in the ledger\n";
+                assert!(ran.code == 0 && ran.out.ends_with(expected), "{ran:?}");
                 let asked = asked.trim_end_matches([' ', '-', '4', '6']);
                 assert!(ran.out.starts_with(asked), "{ran:?}");
             }
@@ -296,8 +296,8 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
         );
         assert_short(&object, "rewritten", "conflict");
         let text = why(&agent, &format!("route {dst}")).out;
-        let told = "the ledger has it with protocol 4 (static), and another writer has changed it since, with protocol 11 (zebra)";
-        assert!(text.contains(told), "{text}");
+        let expected = "the ledger has it with protocol 4 (static), and another writer has changed it since, with protocol 11 (zebra)";
+        assert!(text.contains(expected), "{text}");
         agent.settle("route = []");
         ip_batch([format!("route del {dst}"), format!("route del {other}")]);
     }
@@ -385,9 +385,9 @@ pub(crate) fn the_text_of_a_route_that_is_ours() {
         format!("{known}  next pass: name what is declared with --file FILE\n")
     );
     let asked = why(&agent, &format!("{words} --format json"));
-    let told = &asked.json()["objects"][0];
+    let object = &asked.json()["objects"][0];
     assert_eq!(
-        (&told["declared"], &told["next"]),
+        (&object["declared"], &object["next"]),
         (&Value::Null, &Value::Null)
     );
     // Another's marker.
@@ -448,7 +448,7 @@ pub(crate) fn what_cannot_be_told_exits_with_one() {
         "broken.toml",
         "[[address]]\ndev = \"nowhere\"\naddress = \"10.1.0.1/24\"",
     );
-    for (words, told) in [
+    for (words, expected) in [
         ("tunnel x", "`tunnel` is no kind of object"),
         ("route 10.2.0.1/16", "write 10.2.0.0/16"),
         ("route default --format ip", "--format is text or json"),
@@ -465,6 +465,6 @@ pub(crate) fn what_cannot_be_told_exits_with_one() {
         ),
         ("route default -4 -6", "cannot be used with"),
     ] {
-        why(&agent, words).assert_refused(&[told]);
+        why(&agent, words).assert_refused(&[expected]);
     }
 }

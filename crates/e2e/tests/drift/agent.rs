@@ -1,4 +1,4 @@
-//! Our side: a loop on a thread of its own, and what it told.
+//! Our side: a loop on a thread of its own, and what it reported.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -31,7 +31,7 @@ pub(crate) struct Agent<S: Rtnetlink = Rtnl> {
     gate: Arc<Mutex<()>>,
 }
 
-/// What the loop has told so far.
+/// What the loop has reported so far.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) passes: Vec<Pass>,
@@ -40,7 +40,7 @@ pub(crate) struct Recorded {
     pub(crate) contentions: u64,
 }
 
-/// What a pass told.
+/// What a pass reported.
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) converged: bool,

@@ -76,11 +76,11 @@ pub(crate) fn who_deletes_without_end_is_reported_of_and_not_fought() {
     let timer = lasts.as_secs_f64() / (Config::default().interval().as_secs_f64() * 0.9);
     let most = 4 * restored + timer as usize + 4;
     assert!(during.len() <= most, "{} passes: {during:#?}", during.len());
-    assert!(record.contentions > 0, "it is told");
+    assert!(record.contentions > 0, "it is reported");
     for (absent, held) in &absences {
         assert!(
             *absent <= *held + slack(),
-            "gone for {absent:?}, told {held:?}"
+            "gone for {absent:?}, reported {held:?}"
         );
     }
     eprintln!(

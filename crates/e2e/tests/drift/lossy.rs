@@ -36,7 +36,7 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
             .reconcile(&here, &desired, &mut ledger, &options)
             .unwrap()
     };
-    assert!(pass().converged(), "while nobody writes");
+    assert!(pass().converged(), "while no writer changes anything");
 
     let quiet = AtomicBool::new(false);
     let passes = if is_long() { 300 } else { 10 };
@@ -105,7 +105,7 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
     let report = pass();
     assert!(
         report.converged() && report.ops().count() == 0,
-        "while nobody writes"
+        "while no writer changes anything"
     );
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn a_busy_namespace_costs_no_message() {
     assert!(after.full_passes > before.0.full_passes, "it does look");
     assert_eq!(after.overruns, before.0.overruns);
     let hints = after.hints - before.0.hints;
-    assert_eq!(hints, 0, "of what is foreign nothing is heard");
+    assert_eq!(hints, 0, "nothing foreign makes a hint");
     eprintln!(
         "still: {count} foreign writes, {} whole passes, {} others",
         after.full_passes - before.0.full_passes,

@@ -82,7 +82,7 @@ pub(crate) fn burst() {
     // Where the first pass was overrun by what the uplink set off, and no whole one has ended
     // since, it is of that.
     let record = 1.max(before.0.overruns)..=before.0.overruns + 1;
-    assert!(record.contains(&after.overruns), "told once: {after:?}");
+    assert!(record.contains(&after.overruns), "reported once: {after:?}");
     assert!(
         after.full_passes > before.0.full_passes + 1,
         "a whole pass follows: {after:?}"
@@ -105,7 +105,7 @@ pub(crate) fn burst() {
     let last = agent.handle().stats();
     assert!(last.overruns > after.overruns, "{last:?}");
     let numbers: Vec<u64> = (1..=last.overruns).collect();
-    assert_eq!(agent.record().overruns, numbers, "each is told");
+    assert_eq!(agent.record().overruns, numbers, "each is reported");
 
     let growth = peak() - before.1;
     assert!(growth < GROWTH, "{growth} bytes more");
@@ -182,8 +182,8 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
             thread::sleep(Duration::from_millis(300));
             done += 1;
         }
-        // A pass is told of when it is over.
-        until("each is told of", || {
+        // A pass is reported when it is over.
+        until("each is reported", || {
             let record = agent.record();
             let applied = record.passes[begin.2..].iter().map(|pass| pass.applied);
             applied.sum::<usize>() >= done as usize

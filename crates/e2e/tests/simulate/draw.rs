@@ -20,7 +20,7 @@ fn case(seed: u64, is_clean: bool) -> Case {
         .current()
 }
 
-/// The links that nobody touches: all else stands on them.
+/// The links that no writer touches: all else stands on them.
 pub(crate) const BASE: [&str; 3] = ["lo", "ext0", "ext1"];
 
 /// A state that the kernel can hold, without these links.

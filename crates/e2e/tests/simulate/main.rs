@@ -35,7 +35,7 @@ use crate::script::Script;
 use crate::world::Counts;
 
 fn main() -> ExitCode {
-    // A panic is a finding, and told as one.
+    // A panic is a finding, and reported as one.
     std::panic::set_hook(Box::new(|info| {
         let at = info.location().map_or(String::new(), ToString::to_string);
         PANICKED_AT.set(at);

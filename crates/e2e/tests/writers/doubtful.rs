@@ -117,7 +117,7 @@ impl Run {
                 self.pass(desired, Extent::Everything)?;
             }
         }
-        Err(format!("{MANY} passes, and each was heard of"))
+        Err(format!("{MANY} passes, and each was announced"))
     }
 
     /// What there is to hear. If that is nothing, and all was said to be right, it has to be.
@@ -147,7 +147,7 @@ impl Run {
             thread::sleep(PATIENCE.1);
         }
         Err(format!(
-            "nothing was heard, but there is to do:\n{}",
+            "nothing was announced, but there is to do:\n{}",
             wrong.join("\n")
         ))
     }

@@ -1,4 +1,4 @@
-//! Our side: passes, what they remember, and what they told.
+//! Our side: passes, what they remember, and what they reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl Ours {
         self
     }
 
-    /// A pass, and what it told, a line each.
+    /// A pass, and what it reported, a line each.
     pub(crate) fn pass(&mut self, desired: &Desired) -> (Option<Report>, Vec<String>) {
         match &self.journal {
             None => run(&mut self.source, desired, &mut self.ledger, &self.options),

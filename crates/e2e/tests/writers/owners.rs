@@ -1,4 +1,4 @@
-//! Whose an object is, told from what the two did and not from what either says.
+//! Whose an object is, known from what the two did and not from what either says.
 //!
 //! Where the kernel keeps no trace, no process can tell, and this is all of it:
 //! - what the other writer wrote under our marker is ours by the marker; and where the ledger is
@@ -54,7 +54,7 @@ impl Owners {
         }
     }
 
-    /// As far as it can be told from what is there: links of ours have indexes that no other links
+    /// As far as it is known from what is there: links of ours have indexes that no other links
     /// have, unless he laid hands on them, and the rest bears our marker, which he did not write.
     pub(crate) fn found(by_marker: bool, world: &World, touched: &BTreeSet<u32>) -> Owners {
         let mut owners = Owners::new(by_marker);

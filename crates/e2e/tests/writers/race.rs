@@ -70,7 +70,7 @@ fn race(run: &mut Run, case: &Case) -> Result<(), String> {
     let pass = AtomicU32::new(0);
     let over = AtomicBool::new(false);
     let (other_writer, ours, changes) = (&mut run.other_writer, &mut run.ours, &mut run.changes);
-    let (heard, describe) = thread::scope(|scope| {
+    let (announced, describe) = thread::scope(|scope| {
         let writes = scope.spawn(|| {
             for act in &acts {
                 other_writer.act(&act.clone().without_our_marker());
@@ -92,7 +92,7 @@ fn race(run: &mut Run, case: &Case) -> Result<(), String> {
     });
     run.other_writer.say("meanwhile:");
     run.other_writer.journal.extend(describe);
-    let wrong = judge(&heard, &run.base, &run.other_writer);
+    let wrong = judge(&announced, &run.base, &run.other_writer);
     if !wrong.is_empty() {
         return Err(format!("what is his was touched:\n{wrong}"));
     }
@@ -115,7 +115,7 @@ fn listen(
     pass: &AtomicU32,
     over: &AtomicBool,
 ) -> Vec<(RangeInclusive<u32>, Announcement)> {
-    let mut heard = Vec::new();
+    let mut announced = Vec::new();
     let mut from = pass.load(Ordering::SeqCst);
     loop {
         // Before the last is taken, so that none is left.
@@ -123,11 +123,11 @@ fn listen(
         let before = pass.load(Ordering::SeqCst);
         let taken = changes.announcements();
         let to = pass.load(Ordering::SeqCst);
-        heard.extend(taken.into_iter().map(|one| (from..=to, one)));
+        announced.extend(taken.into_iter().map(|one| (from..=to, one)));
         // All was taken that had happened by then.
         from = before;
         if last {
-            return heard;
+            return announced;
         }
         thread::sleep(Duration::from_micros(200));
     }
@@ -136,7 +136,7 @@ fn listen(
 /// Follows who holds which key, and tells of every write of ours over what was his before the pass
 /// began.
 fn judge(
-    heard: &[(RangeInclusive<u32>, Announcement)],
+    announced: &[(RangeInclusive<u32>, Announcement)],
     base: &World,
     other_writer: &Actor,
 ) -> String {
@@ -152,7 +152,7 @@ fn judge(
             flags,
             message,
         },
-    ) in heard
+    ) in announced
     {
         let id = Id::of(message);
         if matches!(message.kind, Kind::Link | Kind::Neighbour) || derived(message) {

@@ -425,8 +425,8 @@ pub(crate) fn a_filter_keeps_the_queue_empty_and_can_be_taken_away() {
     let remove = one(|buffer| route(buffer, RTM_DELROUTE, (0x0a00_0006, 32), BLACKHOLE, |_| {}));
     socket.request(&remove).unwrap();
     let mut kinds = Vec::new();
-    let told = |message: trueup_netlink::wire::Message<'_>| kinds.push(message.header.kind);
-    assert_eq!(events.receive(Duration::ZERO, told).unwrap(), 1);
+    let note = |message: trueup_netlink::wire::Message<'_>| kinds.push(message.header.kind);
+    assert_eq!(events.receive(Duration::ZERO, note).unwrap(), 1);
     assert_eq!(kinds, [RTM_DELROUTE]);
 
     // What is no program changes nothing; none at all lets everything pass, and is no error where

@@ -9,7 +9,7 @@ use trueup_observe::{DirtySet, Monitor};
 use trueup_testkit::{Snapshot, ip, ip_batch};
 
 use crate::hand::{Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};
-use crate::monitor::{heard, listening, scope};
+use crate::monitor::{drained, listening, scope};
 
 /// 10,000 changes of others against the smallest queue: nothing arrives, and nothing overruns.
 pub(crate) fn events_of_foreign_objects_fill_no_queue() {
@@ -169,7 +169,7 @@ pub(crate) fn a_wider_scope_passes_more_and_never_less() {
     .map(|scope| listening(&here, scope));
     let mut reported = |act: &mut dyn FnMut()| -> Vec<DirtySet> {
         act();
-        listeners.iter_mut().map(heard).collect()
+        listeners.iter_mut().map(drained).collect()
     };
 
     let is_reported =

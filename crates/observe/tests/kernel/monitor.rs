@@ -25,13 +25,13 @@ pub(crate) fn scope() -> WatchScope {
 pub(crate) fn listening(namespace: &Namespace, scope: WatchScope) -> Monitor {
     let mut monitor = Monitor::open(namespace).unwrap();
     monitor.set_scope(scope).unwrap();
-    heard(&mut monitor);
+    drained(&mut monitor);
     monitor
 }
 
 /// What became dirty, all of it read.
 #[track_caller]
-pub(crate) fn heard(monitor: &mut Monitor) -> DirtySet {
+pub(crate) fn drained(monitor: &mut Monitor) -> DirtySet {
     while monitor.drain().unwrap().events > 0 {}
     monitor.take_dirty()
 }
@@ -41,7 +41,7 @@ fn names(monitor: &mut Monitor, what: &str, is: impl FnOnce(&mut DirtySet)) {
     let mut expected = DirtySet::default();
     is(&mut expected);
     // Who removed what is another matter: see the scenarios of contention.
-    let mut found = heard(monitor);
+    let mut found = drained(monitor);
     found.removed.clear();
     assert_eq!(found, expected, "{what}");
 }
@@ -102,13 +102,13 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         hand.delete(&theirs);
         names(monitor, "theirs is gone", |_| {});
         hand.add(&ours);
-        heard(monitor);
+        drained(monitor);
         hand.replace(&theirs);
         names(monitor, "theirs for ours", shared);
         hand.replace(&ours);
         names(monitor, "ours for theirs", |it| main_table(it, family));
         hand.delete(&ours);
-        heard(monitor);
+        drained(monitor);
 
         let mut far = blackhole(OURS, dst);
         far.table = 1000;
@@ -144,7 +144,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         hand.neighbour(ONE, gateway, THEIRS);
         names(monitor, "a neighbour of theirs", neighbour);
         hand.delete_neighbour(ONE, gateway);
-        heard(monitor);
+        drained(monitor);
         hand.neighbour(OTHER, gateway, THEIRS);
         names(monitor, "a neighbour on another device", |_| {});
         hand.delete_neighbour(OTHER, gateway);
@@ -154,7 +154,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
             it.neighbours.insert(OTHER);
         });
         hand.delete_neighbour(OTHER, gateway);
-        heard(monitor);
+        drained(monitor);
     }
 
     for (family, address) in [(Family::Inet, "10.3.0.1/24"), (Family::Inet6, "fd03::1/64")] {
@@ -185,7 +185,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
     }
 
     hand.change(OTHER, |link| link.mtu = Some(1400));
-    names(monitor, "a link that was never heard of", |it| {
+    names(monitor, "a link that was never announced", |it| {
         it.links = true
     });
     hand.change(OTHER, |link| link.mtu = Some(1401));
@@ -193,7 +193,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
     hand.change(ONE, |link| link.mtu = Some(1402));
     names(monitor, "a link in scope", |it| it.links = true);
     hand.change(ONE, |link| link.mtu = Some(1000));
-    let small = heard(monitor);
+    let small = drained(monitor);
     assert!(small.routes.contains(&Family::Inet6), "{small:?}");
 }
 
@@ -208,7 +208,7 @@ pub(crate) fn what_the_kernel_removes_without_an_event_is_named_by_its_dependenc
     let mut monitor = listening(&here, scope());
     let lost = blackhole_via(&mut hand, &mut monitor);
     hand.change(ONE, |link| link.up = Some(false));
-    let down = heard(&mut monitor);
+    let down = drained(&mut monitor);
     assert_eq!(routes("10.1.0.0/24"), "", "gone without an event");
     assert!(!down.deleted_routes.contains(&lost.key()), "{down:?}");
     assert!(down.links && !down.everything, "{down:?}");
@@ -218,33 +218,33 @@ pub(crate) fn what_the_kernel_removes_without_an_event_is_named_by_its_dependenc
     assert!(down.neighbours.contains(&ONE), "{down:?}");
 
     Snapshot::settled();
-    heard(&mut monitor);
+    drained(&mut monitor);
     // What is down already takes nothing along.
     hand.change(ONE, |link| link.mtu = Some(1400));
-    let quiet = heard(&mut monitor);
+    let quiet = drained(&mut monitor);
     assert!(quiet.links && quiet.routes.is_empty(), "{quiet:?}");
 
     hand.change(ONE, |link| link.up = Some(true));
     Snapshot::settled();
-    let up = heard(&mut monitor);
+    let up = drained(&mut monitor);
     assert!(up.links, "{up:?}");
     let lost = blackhole_via(&mut hand, &mut monitor);
     hand.delete_address(ONE, "10.9.0.1/24");
-    let gone = heard(&mut monitor);
+    let gone = drained(&mut monitor);
     assert_eq!(routes("10.1.0.0/24"), "", "gone without an event");
     assert!(!gone.deleted_routes.contains(&lost.key()), "{gone:?}");
     assert!(gone.routes.contains(&Family::Inet), "{gone:?}");
 
     hand.change(OTHER, |link| link.up = Some(false));
-    let other = heard(&mut monitor);
+    let other = drained(&mut monitor);
     assert!(
         other.routes.is_empty() && other.addresses.is_empty(),
         "{other:?}"
     );
     ip(&["link", "set", "w", "name", "x"]);
-    assert!(heard(&mut monitor).links, "another name");
+    assert!(drained(&mut monitor).links, "another name");
     ip(&["link", "delete", "x"]);
-    let deleted = heard(&mut monitor);
+    let deleted = drained(&mut monitor);
     assert!(deleted.links, "{deleted:?}");
     assert_eq!(
         deleted.routes, both,
@@ -256,7 +256,7 @@ pub(crate) fn what_the_kernel_removes_without_an_event_is_named_by_its_dependenc
 fn blackhole_via(hand: &mut Hand, monitor: &mut Monitor) -> trueup_diff::Route {
     let route = via(OURS, "10.1.0.0/24", "10.9.0.8", ONE);
     hand.add(&route);
-    heard(monitor);
+    drained(monitor);
     assert_ne!(routes("10.1.0.0/24"), "");
     route
 }
@@ -275,9 +275,9 @@ pub(crate) fn a_route_that_goes_without_an_event_is_named_by_the_link() {
     let mut monitor = listening(&kernel.namespace(), scope());
     let route = via(OURS, "fd01::/64", "fd09::8", ONE);
     hand.add(&route);
-    heard(&mut monitor);
+    drained(&mut monitor);
     hand.change(ONE, |link| link.up = Some(false));
-    let down = heard(&mut monitor);
+    let down = drained(&mut monitor);
     assert!(
         hand.try_send(|it| codec::route::delete(it, &route, &existing))
             .is_err()
@@ -305,10 +305,10 @@ pub(crate) fn a_nexthop_object_names_the_routes() {
     ip(&[
         "nexthop", "replace", "id", "7", "via", "10.9.0.9", "dev", "v",
     ]);
-    assert_eq!(heard(&mut monitor).routes, both, "replaced");
+    assert_eq!(drained(&mut monitor).routes, both, "replaced");
     ip(&["nexthop", "delete", "id", "7"]);
     assert_eq!(routes("10.1.0.0/24"), "", "gone without an event");
-    let gone = heard(&mut monitor);
+    let gone = drained(&mut monitor);
     assert_eq!(gone.routes, both, "{gone:?}");
     assert!(gone.deleted_routes.is_empty(), "{gone:?}");
 

@@ -309,7 +309,7 @@ pub(crate) fn a_writers_twin_in_front_of_ours_survives_every_change() {
     assert!(!left.contains("proto 116"), "{left}");
 }
 
-/// The pass that changes the route reads our routes alone; who else is on the key it has heard.
+/// The pass that changes the route reads our routes alone; who else is on the key the events say.
 pub(crate) fn a_writers_twin_in_front_of_ours_survives_a_whole_pass() {
     let dst = "10.50.0.0/16";
     for is_heard_before in [true, false] {

@@ -135,12 +135,12 @@ fn many() -> Desired {
 pub(crate) fn many_links_go_in_one_message_and_no_writer_with_them() {
     let made = converge(&many(), &MemoryLedger::default());
     ip_batch([
-        "link add stranger group 77 type bridge",
+        "link add foreign group 77 type bridge",
         "link add other type veth peer name end",
         "link set other up",
         "link set end group 4242 up",
     ]);
-    let other_writers = ["stranger", "other", "end", "lo"];
+    let other_writers = ["foreign", "other", "end", "lo"];
     let ours: Vec<String> = rows(Kind::Link, |row, _| {
         !other_writers.contains(&row.ifname().unwrap().as_str())
     });

@@ -11,7 +11,7 @@ mod support;
 use std::fs;
 use std::process::Command;
 
-use support::{Agent, failed, key, read, told, write};
+use support::{Agent, describe, failed, key, read, write};
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_sysctl::{
     Desired, ErrorClass, ErrorKind, Finding, MemoryLedger, Namespace, Options, Reason, Sysctl,
@@ -57,7 +57,7 @@ fn values_come_and_stay_and_go_back() {
         ("net.ipv4.conf.lo.rp_filter", "2"),
     ];
     let report = agent.converge(&pairs);
-    assert_eq!(report.applied().count(), 5, "{}", told(&report));
+    assert_eq!(report.applied().count(), 5, "{}", describe(&report));
     assert_eq!(read(RANGE), "40000\t50000");
     assert_eq!(read("net.ipv4.ip_local_reserved_ports"), "6-8,41000-41002");
     agent.converge(&[]);
@@ -190,7 +190,7 @@ fn what_the_kernel_makes_something_else_of_is_told_and_written_once() {
     let report = agent.pass(&[(secret, short), (FORWARD, "1")]);
     assert!(!report.converged());
     assert_eq!(failed(&report), [(secret.to_owned(), ErrorClass::Invalid)]);
-    let text = told(&report);
+    let text = describe(&report);
     assert!(
         text.contains(long) && text.contains("\"1-2-3-4\""),
         "{text}"
@@ -238,7 +238,12 @@ fn what_the_kernel_refuses_is_refused_alone() {
         Some(ErrorClass::Dependency)
     );
     for (name, _) in &pairs[1..3] {
-        assert_eq!(class(name), Some(ErrorClass::Invalid), "{}", told(&report));
+        assert_eq!(
+            class(name),
+            Some(ErrorClass::Invalid),
+            "{}",
+            describe(&report)
+        );
     }
     assert_eq!(report.ops().len(), pairs.len());
     assert_eq!(agent.owned(), 2);
@@ -265,7 +270,7 @@ fn an_order_and_a_directory_are_no_values() {
             (order.to_owned(), ErrorClass::Invalid),
         ]
     );
-    let text = told(&report);
+    let text = describe(&report);
     assert!(
         text.contains("can only be written") && text.contains("is a directory"),
         "{text}"
@@ -290,7 +295,7 @@ fn without_the_right_it_is_told_as_that() {
             [(FORWARD.to_owned(), ErrorClass::Permission)]
         ),
     }
-    let text = told(&report);
+    let text = describe(&report);
     assert_eq!(
         text.contains("CAP_NET_ADMIN"),
         !report.converged(),
@@ -307,7 +312,7 @@ fn a_read_only_sysctl_is_invalid_and_no_matter_of_privilege() {
             failed(&report),
             [(read_only.to_owned(), ErrorClass::Invalid)]
         );
-        let text = told(&report);
+        let text = describe(&report);
         assert!(
             text.contains("read-only") && !text.contains("CAP_NET_ADMIN"),
             "{text}"

@@ -31,7 +31,7 @@ pub(crate) fn write(name: &str, value: &str) {
 }
 
 /// All that a report says, a line each.
-pub(crate) fn told(report: &Report) -> String {
+pub(crate) fn describe(report: &Report) -> String {
     let ops = report.ops().iter().map(ToString::to_string);
     let findings = report.findings().iter().map(ToString::to_string);
     let trouble = report.trouble().map(str::to_owned);
@@ -109,7 +109,7 @@ impl Agent {
     #[track_caller]
     pub(crate) fn converge(&mut self, pairs: &[(&str, &str)]) -> Report {
         let report = self.pass(pairs);
-        assert!(report.converged(), "{}", told(&report));
+        assert!(report.converged(), "{}", describe(&report));
         assert!(self.still(pairs).ops().is_empty());
         report
     }

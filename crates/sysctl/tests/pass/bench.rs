@@ -3,7 +3,7 @@
 use trueup_reconcile::{Ledger as _, PassLimits, Report as _, Source as _};
 use trueup_sysctl::{ErrorClass, Namespace, Options, Report, Sysctl};
 
-use crate::fake::{Fake, Shaky, desired, told};
+use crate::fake::{Fake, Shaky, describe, desired};
 
 pub(crate) const FORWARD: &str = "net.ipv4.ip_forward";
 pub(crate) const RANGE: &str = "net.ipv4.ip_local_port_range";
@@ -57,7 +57,7 @@ impl Bench {
     #[track_caller]
     pub(crate) fn converge(&mut self, pairs: &[(&str, &str)]) -> Report {
         let report = self.pass(pairs);
-        assert!(report.converged(), "{}", told(&report));
+        assert!(report.converged(), "{}", describe(&report));
         self.still(pairs);
         report
     }

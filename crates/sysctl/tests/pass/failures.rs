@@ -6,7 +6,7 @@ use trueup_reconcile::{Ledger as _, Outcome as Came, PassLimits, Report as _};
 use trueup_sysctl::{ErrorClass, Outcome, Reason, Report};
 
 use crate::bench::{BACKLOG, Bench, FORWARD, RANGE, failed};
-use crate::fake::{key, told};
+use crate::fake::{describe, key};
 
 #[test]
 fn one_failing_key_starves_nobody() {
@@ -89,7 +89,7 @@ fn no_error_is_dropped_whatever_it_is() {
             let failure = report.failed().next().unwrap().1;
             assert_eq!(failure.errno, Some(errno));
             let mut outcomes = Vec::new();
-            report.outcomes(&mut |told| outcomes.push((told.kind, told.outcome, told.key())));
+            report.outcomes(&mut |op| outcomes.push((op.kind, op.outcome, op.key())));
             let failed = Came::Failed(failure.class);
             assert_eq!(outcomes, [("sysctl", failed, key(FORWARD).op_key())]);
             if reading {
@@ -105,7 +105,7 @@ fn a_short_write_is_told_and_never_continued() {
     bench.fake.shorten(RANGE, 3);
     let report = bench.pass(&[(RANGE, "33 44")]);
     assert_eq!(failed(&report), [(RANGE.to_owned(), ErrorClass::Invalid)]);
-    assert!(told(&report).contains("accepted 3 of 6 bytes"));
+    assert!(describe(&report).contains("accepted 3 of 6 bytes"));
     assert!(
         bench
             .fake
@@ -126,7 +126,7 @@ fn what_the_kernel_makes_something_else_of_is_written_once() {
     bench.fake.makes(BACKLOG, "501", "504");
     let report = bench.pass(&[(BACKLOG, "501")]);
     assert_eq!(failed(&report), [(BACKLOG.to_owned(), ErrorClass::Invalid)]);
-    let text = told(&report);
+    let text = describe(&report);
     assert!(
         text.contains("\"504\"") && text.contains("\"501\""),
         "{text}"
@@ -162,7 +162,7 @@ fn what_is_not_there_is_set_once_it_comes() {
     // The driver waits, on account of a failure that was due to its absence.
     let held = |_| Some(Duration::from_secs(60));
     let report = bench.within(&pairs, &PassLimits::default().with_backoff(&held));
-    assert!(report.converged(), "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
     // It goes, and with it what was ours.
     bench.fake.remove(eth0);
     assert!(!bench.pass(&pairs).converged());
@@ -203,7 +203,7 @@ fn what_nobody_could_read_back_is_looked_at_by_the_next_pass() {
     bench.fake.accept(FORWARD);
     let writes = bench.fake.writes().len();
     let report = bench.pass(&[(FORWARD, "1"), (BACKLOG, "3")]);
-    assert!(report.converged(), "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
     assert_eq!(bench.fake.writes().len(), writes);
     bench.converge(&[]);
     assert_eq!(bench.fake.value(FORWARD), "0");

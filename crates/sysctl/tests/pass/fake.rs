@@ -17,7 +17,7 @@ pub(crate) fn desired(pairs: &[(&str, &str)]) -> Desired {
     Desired::parse(pairs.iter().copied()).unwrap()
 }
 
-pub(crate) fn told(report: &Report) -> String {
+pub(crate) fn describe(report: &Report) -> String {
     let ops = report.ops().iter().map(ToString::to_string);
     let findings = report.findings().iter().map(ToString::to_string);
     let trouble = report.trouble().map(str::to_owned);

@@ -107,9 +107,9 @@ fn the_driver_s_terms_are_kept() {
         let limits = PassLimits::default().with_ops(ops);
         let report = bench.within(&pairs, &limits.with_extent(Extent::Dirty));
         assert_eq!(bench.fake.writes().len() as u64, ops);
-        let mut told = 0;
-        report.outcomes(&mut |_| told += 1);
-        assert_eq!(told, 3);
+        let mut count = 0;
+        report.outcomes(&mut |_| count += 1);
+        assert_eq!(count, 3);
         assert_eq!(report.is_truncated(), ops < 3);
         assert_eq!(report.converged(), ops == 3);
         bench.converge(&pairs);

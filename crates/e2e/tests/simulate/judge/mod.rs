@@ -1,4 +1,4 @@
-//! The judges: what holds after each step, told from the kernel's rows and from the messages that
+//! The judges: what holds after each step, known from the kernel's rows and from the messages that
 //! the agent sends.
 
 mod converged;

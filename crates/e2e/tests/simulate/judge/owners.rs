@@ -1,4 +1,4 @@
-//! Invariant 1: whose an object is, told from whose message made it, and that no message of the
+//! Invariant 1: whose an object is, known from whose message made it, and that no message of the
 //! agent changes or loses what is another writer's.
 //!
 //! The kernel knows no guard for some messages: a replace does not look at whom it replaces. What

@@ -18,10 +18,10 @@ impl Judge {
         if ops != outcomes {
             self.fail(4, format!("{ops} ops have {outcomes} outcomes"));
         }
-        let mut told = 0;
-        report.outcomes(&mut |_| told += 1);
-        if ops != told {
-            self.fail(4, format!("{told} of {ops} ops are reported"));
+        let mut reported = 0;
+        report.outcomes(&mut |_| reported += 1);
+        if ops != reported {
+            self.fail(4, format!("{reported} of {ops} ops are reported"));
         }
         let reasons = report.failed().count() + report.pending().count();
         let reasons = reasons + report.conflicts().len() + report.doubts().len();

@@ -136,7 +136,7 @@ fn agrees(row: &Row<'_>, route: &Route) {
         && route.metrics.is_empty()
         && !route.unmodelled;
     let plain = nothing_else && !matches!(route.nexthops, NextHops::Many(_));
-    // A list of one, or metrics of nothing, cannot be told from the outside.
+    // A list of one, or metrics of nothing, cannot be seen from outside.
     assert!(plain || row.plain().is_none(), "{route:?}");
     if let Some(plain) = row.plain() {
         assert_eq!(Some(*plain), PlainRoute::of(route));
