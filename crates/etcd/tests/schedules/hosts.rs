@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use trueup_etcd::EtcdStore;
 use trueup_world::{
-    Committed, Compare, ErrorKind, KeyChange, LeaseId, Revision, Store, StoreEvent, Transaction,
-    Write,
+    Committed, Compare, Error, ErrorKind, KeyChange, LeaseId, Revision, Snapshot, Store,
+    StoreEvent, Transaction, Write,
 };
 
 use crate::SOON;
@@ -138,13 +138,13 @@ pub(crate) struct Watched {
     pub(crate) changes: BTreeMap<Revision, Vec<KeyChange>>,
     /// From which revision to which one it read anew, as the changes between were gone.
     pub(crate) gaps: Vec<(Revision, Revision)>,
-    /// The entries that it knows of at the end.
+    /// The entries that it knows of: those that it read anew last, until the end of the case.
     pub(crate) entries: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Where it began again, and why.
     pub(crate) breaks: Vec<(Revision, String)>,
 }
 
-/// Watches until the last revision of the case is seen.
+/// Watches until the last revision of the case is seen, and records what it saw up to there.
 pub(crate) fn watch(
     store: &EtcdStore,
     prefix: &str,
@@ -157,13 +157,12 @@ pub(crate) fn watch(
     loop {
         let result = store.watch(prefix, seen).and_then(|mut watch| {
             loop {
-                if last.get().is_some_and(|last| seen >= *last) {
-                    return Ok(());
+                if let Some(last) = last.get().filter(|last| seen >= **last) {
+                    return watched.end(store, prefix, *last);
                 }
                 match watch.next(Duration::from_millis(100))? {
                     Some(StoreEvent::Changes { revision, changes }) => {
                         assert!(revision > seen, "{revision} after {seen}");
-                        watched.apply(&changes);
                         watched.changes.insert(revision, changes);
                         seen = revision;
                     }
@@ -187,13 +186,9 @@ pub(crate) fn watch(
         match error.kind() {
             ErrorKind::Compacted => {
                 if let Ok(now) = store.read(prefix, None) {
-                    let entries = now
-                        .entries
-                        .into_iter()
-                        .map(|entry| (entry.key, entry.value));
-                    watched.entries = entries.collect();
                     watched.gaps.push((seen, now.revision));
                     seen = now.revision;
+                    watched.entries = keyed(now);
                 }
             }
             ErrorKind::Unavailable => thread::sleep(Duration::from_millis(20)),
@@ -203,16 +198,31 @@ pub(crate) fn watch(
 }
 
 impl Watched {
-    fn apply(&mut self, changes: &[KeyChange]) {
-        for change in changes {
-            match change {
-                KeyChange::Put(entry) => {
-                    self.entries.insert(entry.key.clone(), entry.value.clone());
-                }
-                KeyChange::Deleted(key) => {
-                    self.entries.remove(key);
+    /// Leaves out what came after the last revision: a write whose outcome is not known may take
+    /// effect so late, and not every watcher still sees it.
+    fn end(&mut self, store: &EtcdStore, prefix: &[u8], last: Revision) -> Result<(), Error> {
+        let read = self.gaps.last().map_or(Revision(0), |gap| gap.1);
+        if read > last {
+            self.entries = keyed(store.read(prefix, Some(last))?);
+        }
+        self.changes.retain(|at, _| *at <= last);
+        for (_, changes) in self.changes.range(read..) {
+            for change in changes {
+                match change {
+                    KeyChange::Put(entry) => {
+                        self.entries.insert(entry.key.clone(), entry.value.clone());
+                    }
+                    KeyChange::Deleted(key) => {
+                        self.entries.remove(key);
+                    }
                 }
             }
         }
+        Ok(())
     }
+}
+
+fn keyed(snapshot: Snapshot) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let entries = snapshot.entries.into_iter();
+    entries.map(|entry| (entry.key, entry.value)).collect()
 }

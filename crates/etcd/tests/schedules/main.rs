@@ -73,12 +73,15 @@ fn random_schedules_lose_and_invent_nothing() {
     let (begun, mut sum, mut faults) = (Instant::now(), Figures::default(), 0);
     for case in 0..cases {
         let mut rng = Rng::with_seed(seed.wrapping_add(case));
-        let (figures, told) = stage.run(case, &mut rng).unwrap_or_else(|error| {
+        let (figures, happened) = stage.run(case, &mut rng).unwrap_or_else(|error| {
             panic!("case {case} of seed {seed}: {error}");
         });
-        println!("case {case} of seed {seed}: {}: {figures}", told.join(", "));
+        println!(
+            "case {case} of seed {seed}: {}: {figures}",
+            happened.join(", ")
+        );
         sum.add(&figures);
-        faults += told.len();
+        faults += happened.len();
     }
     let took = begun.elapsed().as_secs();
     println!("{cases} schedules in {took} s with {faults} faults: {sum}");
@@ -144,7 +147,7 @@ impl Stage {
         let mut agents = Agents::start_all(&self.cluster, &world, nodes);
         let (ended, last) = (AtomicBool::new(false), std::sync::OnceLock::new());
         let seeds = [rng.u64(..), rng.u64(..)];
-        let mut told = Vec::new();
+        let mut happened = Vec::new();
         let (writers, watchers) = thread::scope(|scope| {
             let writers: Vec<_> = (0..2)
                 .map(|number| {
@@ -166,7 +169,7 @@ impl Stage {
             };
             for _ in 0..rng.usize(2..5) {
                 thread::sleep(Duration::from_millis(rng.u64(0..500)));
-                told.push(scene.fault(rng));
+                happened.push(scene.fault(rng));
             }
             for member in 0..3 {
                 self.net.members[member].heal();
@@ -176,7 +179,10 @@ impl Stage {
             thread::sleep(Duration::from_secs(1));
             ended.store(true, Ordering::Relaxed);
             let writers: Vec<_> = writers.into_iter().map(|it| it.join().unwrap()).collect();
-            last.set(mark(&store, prefix)).unwrap();
+            let end = mark(&store, prefix, "end");
+            // As a write of which it is not known whether it takes effect.
+            mark(&store, prefix, "late");
+            last.set(end).unwrap();
             let watchers: Vec<_> = watchers.into_iter().map(|it| it.join().unwrap()).collect();
             (writers, watchers)
         });
@@ -192,7 +198,7 @@ impl Stage {
         if members.iter().any(|member| member != now) {
             return Err(format!(
                 "{}: members disagree: {members:?}",
-                told.join(", ")
+                happened.join(", ")
             ));
         }
         let figures = check::check(&writers, &watchers, now);
@@ -201,9 +207,9 @@ impl Stage {
         match figures {
             Ok(mut figures) => {
                 figures.losses = losses;
-                Ok((figures, told))
+                Ok((figures, happened))
             }
-            Err(error) => Err(format!("{}: {error}", told.join(", "))),
+            Err(error) => Err(format!("{}: {error}", happened.join(", "))),
         }
     }
 }
@@ -225,13 +231,13 @@ fn until_ok<T: std::fmt::Debug>(mut call: impl FnMut() -> Result<T, Error>) -> T
     }
 }
 
-/// Writes the last revision of a case.
-fn mark(store: &EtcdStore, prefix: &str) -> Revision {
+/// Writes a revision that is none of the writers': the last one of a case.
+fn mark(store: &EtcdStore, prefix: &str, name: &str) -> Revision {
     let transaction = Transaction {
         compares: vec![],
         writes: vec![Write::Put {
-            key: format!("{prefix}end").into(),
-            value: b"end".to_vec(),
+            key: format!("{prefix}{name}").into(),
+            value: name.into(),
             lease: None,
         }],
     };
