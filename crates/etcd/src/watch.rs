@@ -1,20 +1,21 @@
-//! Watches: what etcd sends, put together to whole revisions.
+//! Watches: a stream from one member, with room for events that wait for the reader.
 
-use std::collections::BTreeMap;
+mod assembly;
+
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use etcd_client::proto::{PbEvent, PbWatchResponse};
-use etcd_client::{Client, EventType, WatchOptions, WatchResponseStream, WatchStream};
+use etcd_client::{Client, WatchOptions, WatchResponseStream, WatchStream};
 use tokio::sync::{Semaphore, mpsc as mpsc_async};
 use tokio::task::AbortHandle;
 use trueup_world::{Error, ErrorKind, KeyChange, Revision, StoreEvent, StoreWatch};
 
-use crate::endpoints::{Endpoints, Repeat, revision};
+use crate::endpoints::{Endpoints, Repeat};
 use crate::failure::Failure;
 use crate::runtime::Runtime;
-use crate::store::{entry, range_end};
+use crate::store::range_end;
+use assembly::{Assembly, cancelled, tells_progress_in_order};
 
 /// So many bytes of events wait for the reader; further ones wait at the member.
 const ROOM: u32 = 4 << 20;
@@ -154,37 +155,12 @@ async fn create(
     Ok((stream, is_ordered))
 }
 
-/// True if a member of that version answers how far a watch is only after all changes up to there.
-/// Before 3.4.25 and 3.5.8 the answer may overtake them (etcd#15220).
-fn tells_progress_in_order(version: &str) -> bool {
-    let mut numbers = version.split(['.', '-']).map(|number| number.parse().ok());
-    let mut next = || numbers.next().flatten().unwrap_or(0u32);
-    match (next(), next(), next()) {
-        (3, 4, patch) => patch >= 25,
-        (3, 5, patch) => patch >= 8,
-        (major, minor, _) => (major, minor) > (3, 5),
-    }
-}
-
 /// The first key of a range: etcd has no empty one.
 fn some_key(prefix: &[u8]) -> Vec<u8> {
     match prefix {
         [] => vec![0],
         prefix => prefix.to_vec(),
     }
-}
-
-fn cancelled(response: &PbWatchResponse) -> Failure {
-    if response.compact_revision > 0 {
-        let message = format!(
-            "changes before revision {} are compacted: read anew",
-            response.compact_revision
-        );
-        return Failure::void(ErrorKind::Compacted, message);
-    }
-    let reason = &response.cancel_reason;
-    let other = || Failure::broken(format!("the watch was cancelled: {reason:?}"));
-    Failure::from_message(reason).unwrap_or_else(other)
 }
 
 /// Sends what a stream brings, until it ends or the reader is gone.
@@ -195,7 +171,7 @@ async fn forward(
     events: Sender<(Result<StoreEvent, Error>, u32)>,
     room: Arc<Semaphore>,
 ) {
-    let mut ready = vec![StoreEvent::Progress(Revision(assembly.delivered))];
+    let mut ready = vec![StoreEvent::Progress(Revision(assembly.delivered()))];
     loop {
         for event in ready.drain(..) {
             let size = size(&event).min(ROOM);
@@ -234,123 +210,3 @@ fn size(event: &StoreEvent) -> u32 {
     });
     u32::try_from(sizes.map(|size| size + 64).sum::<usize>() + 64).unwrap_or(u32::MAX)
 }
-
-/// Puts responses together to whole revisions: etcd sends a large one in parts.
-struct Assembly {
-    /// All changes up to here are delivered.
-    delivered: u64,
-    /// Of a response that is not whole yet.
-    parts: Vec<PbEvent>,
-    /// True if the answer to a request of progress comes after all changes up to there.
-    is_ordered: bool,
-    /// Where it is not: an answer, and when it came. No change has come since.
-    answered: Option<(u64, Instant)>,
-    /// Up to where all is delivered by such answers.
-    believed: u64,
-}
-
-/// So long no change comes until an answer is believed that may have overtaken some.
-const QUIET: Duration = Duration::from_secs(1);
-/// The id of no watch: of the answer to a request of progress.
-const ALL_WATCHES: i64 = -1;
-
-impl Assembly {
-    fn new(after: Revision, is_ordered: bool) -> Assembly {
-        Assembly {
-            delivered: after.0,
-            parts: Vec::new(),
-            is_ordered,
-            answered: None,
-            believed: 0,
-        }
-    }
-
-    fn take(
-        &mut self,
-        response: PbWatchResponse,
-        now: Instant,
-    ) -> Result<Vec<StoreEvent>, Failure> {
-        if response.canceled {
-            return Err(cancelled(&response));
-        }
-        if response.watch_id == ALL_WATCHES && !self.is_ordered {
-            let newest = revision(response.header.map_or(0, |header| header.revision))?;
-            return Ok(self.believe(newest, now));
-        }
-        let is_progress = response.events.is_empty() && self.parts.is_empty();
-        self.parts.extend(response.events);
-        if response.fragment {
-            return Ok(Vec::new());
-        }
-        if is_progress {
-            let newest = response.header.map_or(0, |header| header.revision);
-            let newest = revision(newest)?;
-            if response.created || newest < self.delivered {
-                return Ok(Vec::new());
-            }
-            self.delivered = newest;
-            return Ok(vec![StoreEvent::Progress(Revision(newest))]);
-        }
-        let mut revisions: BTreeMap<u64, BTreeMap<Vec<u8>, KeyChange>> = BTreeMap::new();
-        for event in self.parts.drain(..) {
-            let (made_by, change) = change(event)?;
-            // Delivered before: a member may repeat itself.
-            if made_by > self.delivered {
-                let key = change.key().to_vec();
-                revisions.entry(made_by).or_default().insert(key, change);
-            }
-        }
-        self.answered = None;
-        if let Some((late, _)) = revisions
-            .first_key_value()
-            .filter(|it| *it.0 <= self.believed)
-        {
-            let message = format!(
-                "changes of revision {late} came after etcd said that all up to {} had: read anew",
-                self.believed
-            );
-            return Err(Failure::void(ErrorKind::Compacted, message));
-        }
-        let last = revisions.keys().next_back().copied();
-        self.delivered = last.unwrap_or(self.delivered);
-        let event = |(made_by, changes): (u64, BTreeMap<Vec<u8>, KeyChange>)| StoreEvent::Changes {
-            revision: Revision(made_by),
-            changes: changes.into_values().collect(),
-        };
-        Ok(revisions.into_iter().map(event).collect())
-    }
-}
-
-impl Assembly {
-    /// Takes an answer that may have overtaken changes: an earlier one is believed if none has come
-    /// since, for a while.
-    fn believe(&mut self, newest: u64, now: Instant) -> Vec<StoreEvent> {
-        let known = self.believed.max(self.delivered);
-        match self.answered {
-            Some((earlier, _)) if earlier <= known => self.answered = Some((newest, now)),
-            Some((earlier, at)) if now.duration_since(at) >= QUIET && self.parts.is_empty() => {
-                self.believed = earlier;
-                self.answered = Some((newest, now));
-                return vec![StoreEvent::Progress(Revision(earlier))];
-            }
-            Some(_) => {}
-            None => self.answered = Some((newest, now)),
-        }
-        Vec::new()
-    }
-}
-
-/// A change and the revision that made it.
-fn change(event: PbEvent) -> Result<(u64, KeyChange), Failure> {
-    let unknown = |what: &str| Failure::void(ErrorKind::Store, format!("a watch event {what}"));
-    let kv = event.kv.ok_or_else(|| unknown("without a key"))?;
-    let made_by = revision(kv.mod_revision)?;
-    match EventType::try_from(event.r#type) {
-        Ok(EventType::Put) => Ok((made_by, KeyChange::Put(entry(kv)?))),
-        Ok(EventType::Delete) => Ok((made_by, KeyChange::Deleted(kv.key))),
-        Err(_) => Err(unknown(&format!("of type {}", event.r#type))),
-    }
-}
-
-#[cfg(test)]
-mod tests;

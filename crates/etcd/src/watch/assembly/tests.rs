@@ -76,16 +76,16 @@ fn progress_moves_forward_only_and_not_while_parts_are_missing() {
     let progress = take(&mut assembly, response(vec![], false, 9)).unwrap();
     assert_eq!(shown(&progress), ["progress 9"]);
     assert_eq!(take(&mut assembly, response(vec![], false, 8)).unwrap(), []);
-    // What was delivered comes no second time.
-    let events = take(
-        &mut assembly,
-        response(vec![put("a", 9), put("b", 10)], false, 10),
-    );
+    let events = take(&mut assembly, response(vec![put("b", 10)], false, 10));
     assert_eq!(shown(&events.unwrap()), ["10: b"]);
-    assert_eq!(
-        take(&mut assembly, response(vec![put("c", 11)], true, 12)).unwrap(),
-        []
-    );
+    let part = take(&mut assembly, response(vec![put("c", 11)], true, 12));
+    assert_eq!(part.unwrap(), []);
+    // An answer in between is none to the parts.
+    let answer = PbWatchResponse {
+        watch_id: ALL_WATCHES,
+        ..response(vec![], false, 12)
+    };
+    assert_eq!(take(&mut assembly, answer).unwrap(), []);
     let rest = take(&mut assembly, response(vec![], false, 12)).unwrap();
     assert_eq!(shown(&rest), ["11: c"]);
 }
@@ -157,15 +157,68 @@ fn an_answer_that_may_have_overtaken_changes_is_believed_later() {
     let events = assembly.take(event, after(1)).unwrap();
     assert_eq!(shown(&events), ["7: a"]);
     assert_eq!(assembly.take(answer(10), after(1)).unwrap(), []);
-    let told = assembly.take(answer(11), after(2)).unwrap();
-    assert_eq!(shown(&told), ["progress 10"]);
-    let told = assembly.take(answer(11), after(3)).unwrap();
-    assert_eq!(shown(&told), ["progress 11"]);
-    // Nothing new is told.
+    let progress = assembly.take(answer(11), after(2)).unwrap();
+    assert_eq!(shown(&progress), ["progress 10"]);
+    let progress = assembly.take(answer(11), after(3)).unwrap();
+    assert_eq!(shown(&progress), ["progress 11"]);
+    // There is nothing new.
     assert_eq!(assembly.take(answer(11), after(4)).unwrap(), []);
-    // What comes late all the same is told.
+    // What comes late all the same ends the watch.
     let late = response(vec![put("a", 11)], false, 12);
     let failure = assembly.take(late, after(5)).unwrap_err();
+    assert_eq!(failure.kind, ErrorKind::Compacted);
+}
+
+/// After such a change the reader lists anew; without an error it would miss it.
+#[test]
+fn a_change_that_was_passed_over_ends_the_watch() {
+    let begin = || {
+        let mut assembly = Assembly::new(Revision(4), true);
+        let first = take(&mut assembly, response(vec![put("a", 6)], false, 6));
+        assert_eq!(shown(&first.unwrap()), ["6: a"]);
+        assembly
+    };
+    let assert_late = |mut assembly: Assembly, late: PbEvent| {
+        let late = response(vec![late, put("z", 20)], false, 20);
+        let failure = take(&mut assembly, late).unwrap_err();
+        assert_eq!(failure.kind, ErrorKind::Compacted);
+        assert!(failure.message.contains("revision"), "{}", failure.message);
+    };
+    // By a later change.
+    assert_late(begin(), put("b", 5));
+    // By one of the same revision: the revision was no whole one.
+    assert_late(begin(), put("b", 6));
+    // By a note of progress.
+    let mut assembly = begin();
+    take(&mut assembly, response(vec![], false, 9)).unwrap();
+    assert_late(assembly, put("b", 8));
+    // By the answer of a member that keeps the order.
+    let mut assembly = begin();
+    let answer = PbWatchResponse {
+        watch_id: ALL_WATCHES,
+        ..response(vec![], false, 9)
+    };
+    let progress = take(&mut assembly, answer).unwrap();
+    assert_eq!(shown(&progress), ["progress 9"]);
+    assert_late(assembly, put("a", 9));
+}
+
+/// As etcd before 3.4.25 does for a member that is given a copy of the leader's data (etcd#15271).
+#[test]
+fn a_change_that_comes_twice_is_delivered_once() {
+    let mut assembly = Assembly::new(Revision(4), true);
+    let both = || vec![put("a", 5), put("b", 6), put("c", 6)];
+    let first = take(&mut assembly, response(both(), false, 6)).unwrap();
+    assert_eq!(shown(&first), ["5: a", "6: b c"]);
+    assert_eq!(take(&mut assembly, response(both(), false, 6)).unwrap(), []);
+    // What was there before the watch began is none of its changes.
+    let again = [vec![put("x", 4)], both(), vec![put("d", 7)]].concat();
+    let again = take(&mut assembly, response(again, false, 7)).unwrap();
+    assert_eq!(shown(&again), ["7: d"]);
+    // One of long ago is not known to be a repetition.
+    let many = (8..=8 + REMEMBERED as i64).map(|at| put("a", at));
+    take(&mut assembly, response(many.collect(), false, 2000)).unwrap();
+    let failure = take(&mut assembly, response(vec![put("a", 5)], false, 2000)).unwrap_err();
     assert_eq!(failure.kind, ErrorKind::Compacted);
 }
 

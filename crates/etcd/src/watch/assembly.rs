@@ -1,0 +1,183 @@
+//! What etcd sends, put together to whole revisions, each once and in order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use etcd_client::EventType;
+use etcd_client::proto::{PbEvent, PbWatchResponse};
+use trueup_world::{ErrorKind, KeyChange, Revision, StoreEvent};
+
+use crate::endpoints::revision;
+use crate::failure::Failure;
+use crate::store::entry;
+
+/// Puts responses together to whole revisions: etcd sends a large one in parts.
+pub(super) struct Assembly {
+    /// The watch began after this revision.
+    begun: u64,
+    /// All changes up to here are delivered.
+    delivered: u64,
+    /// The changes that were delivered last: revisions, and hashes of keys.
+    recent: BTreeSet<(u64, u64)>,
+    /// Of a response that is not whole yet.
+    parts: Vec<PbEvent>,
+    /// True if the answer to a request of progress comes after all changes up to there.
+    is_ordered: bool,
+    /// Where it is not: an answer, and when it came. No change has come since.
+    answered: Option<(u64, Instant)>,
+}
+
+/// So long no change comes until an answer is believed that may have overtaken some.
+const QUIET: Duration = Duration::from_secs(1);
+/// The id of no watch: of the answer to a request of progress.
+const ALL_WATCHES: i64 = -1;
+/// So many delivered changes are remembered.
+const REMEMBERED: usize = 1024;
+
+impl Assembly {
+    pub(super) fn new(after: Revision, is_ordered: bool) -> Assembly {
+        Assembly {
+            begun: after.0,
+            delivered: after.0,
+            recent: BTreeSet::new(),
+            parts: Vec::new(),
+            is_ordered,
+            answered: None,
+        }
+    }
+
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    pub(super) fn take(
+        &mut self,
+        response: PbWatchResponse,
+        now: Instant,
+    ) -> Result<Vec<StoreEvent>, Failure> {
+        if response.canceled {
+            return Err(cancelled(&response));
+        }
+        let is_progress = response.events.is_empty() && self.parts.is_empty();
+        if is_progress || response.watch_id == ALL_WATCHES {
+            let newest = revision(response.header.map_or(0, |header| header.revision))?;
+            return Ok(match response.watch_id {
+                _ if response.created => Vec::new(),
+                ALL_WATCHES if !self.is_ordered => self.believe(newest, now),
+                _ => self.progress(newest),
+            });
+        }
+        self.parts.extend(response.events);
+        if response.fragment {
+            return Ok(Vec::new());
+        }
+        self.answered = None;
+        let mut revisions: BTreeMap<u64, BTreeMap<Vec<u8>, KeyChange>> = BTreeMap::new();
+        for event in std::mem::take(&mut self.parts) {
+            let (made_by, change) = change(event)?;
+            if made_by > self.delivered {
+                let key = change.key().to_vec();
+                revisions.entry(made_by).or_default().insert(key, change);
+            } else if made_by > self.begun && !self.recent.contains(&trace(made_by, &change)) {
+                return Err(self.late(made_by));
+            }
+        }
+        let event = |(made_by, changes): (u64, BTreeMap<Vec<u8>, KeyChange>)| StoreEvent::Changes {
+            revision: Revision(made_by),
+            changes: changes.into_values().collect(),
+        };
+        for (made_by, changes) in &revisions {
+            let traces = changes.values().map(|change| trace(*made_by, change));
+            self.recent.extend(traces);
+            self.delivered = *made_by;
+        }
+        while self.recent.len() > REMEMBERED {
+            self.recent.pop_first();
+        }
+        Ok(revisions.into_iter().map(event).collect())
+    }
+
+    fn progress(&mut self, newest: u64) -> Vec<StoreEvent> {
+        if newest < self.delivered || !self.parts.is_empty() {
+            return Vec::new();
+        }
+        self.delivered = newest;
+        vec![StoreEvent::Progress(Revision(newest))]
+    }
+
+    /// Takes an answer that may have overtaken changes: an earlier one is believed if none has come
+    /// since, for a while.
+    fn believe(&mut self, newest: u64, now: Instant) -> Vec<StoreEvent> {
+        match self.answered {
+            Some((earlier, at)) if earlier > self.delivered => {
+                if now.duration_since(at) < QUIET || !self.parts.is_empty() {
+                    return Vec::new();
+                }
+                self.answered = Some((newest, now));
+                self.progress(earlier)
+            }
+            _ => {
+                self.answered = Some((newest, now));
+                Vec::new()
+            }
+        }
+    }
+
+    /// A change that was passed over, and is not one that was delivered before. Were it left out,
+    /// its reader would miss it and not know.
+    fn late(&self, made_by: u64) -> Failure {
+        let message = format!(
+            "a change of revision {made_by} came after all up to {} should have: read anew",
+            self.delivered
+        );
+        Failure::void(ErrorKind::Compacted, message)
+    }
+}
+
+/// What is remembered of a delivered change: a member may repeat it (etcd#15271).
+fn trace(made_by: u64, change: &KeyChange) -> (u64, u64) {
+    let mut hasher = DefaultHasher::new();
+    change.key().hash(&mut hasher);
+    (made_by, hasher.finish())
+}
+
+/// True if a member of that version answers how far a watch is only after all changes up to there.
+/// Before 3.4.25 and 3.5.8 the answer may overtake them (etcd#15220).
+pub(super) fn tells_progress_in_order(version: &str) -> bool {
+    let mut numbers = version.split(['.', '-']).map(|number| number.parse().ok());
+    let mut next = || numbers.next().flatten().unwrap_or(0u32);
+    match (next(), next(), next()) {
+        (3, 4, patch) => patch >= 25,
+        (3, 5, patch) => patch >= 8,
+        (major, minor, _) => (major, minor) > (3, 5),
+    }
+}
+
+pub(super) fn cancelled(response: &PbWatchResponse) -> Failure {
+    if response.compact_revision > 0 {
+        let message = format!(
+            "changes before revision {} are compacted: read anew",
+            response.compact_revision
+        );
+        return Failure::void(ErrorKind::Compacted, message);
+    }
+    let reason = &response.cancel_reason;
+    let other = || Failure::broken(format!("the watch was cancelled: {reason:?}"));
+    Failure::from_message(reason).unwrap_or_else(other)
+}
+
+/// A change and the revision that made it.
+fn change(event: PbEvent) -> Result<(u64, KeyChange), Failure> {
+    let unknown = |what: &str| Failure::void(ErrorKind::Store, format!("a watch event {what}"));
+    let kv = event.kv.ok_or_else(|| unknown("without a key"))?;
+    let made_by = revision(kv.mod_revision)?;
+    match EventType::try_from(event.r#type) {
+        Ok(EventType::Put) => Ok((made_by, KeyChange::Put(entry(kv)?))),
+        Ok(EventType::Delete) => Ok((made_by, KeyChange::Deleted(kv.key))),
+        Err(_) => Err(unknown(&format!("of type {}", event.r#type))),
+    }
+}
+
+#[cfg(test)]
+mod tests;
