@@ -153,18 +153,13 @@ impl Feed {
         Instant::now() + self.config.full_interval.mul_f64(jitter)
     }
 
-    /// Compares with the store, as of the very revision that has been watched up to.
+    /// Compares with the store, as of the very revision that has been watched up to. Where that is
+    /// compacted, as after a long quiet, the error has all listed anew, which compares as well.
     fn compare(&self, at: Revision) -> Result<(), Error> {
-        match self.store.read(&self.prefix, Some(at)) {
-            Ok(snapshot) => {
-                self.mirror
-                    .compare(self.index, at, entries(snapshot.entries));
-                Ok(())
-            }
-            // Quiet for long. The next change or progress moves the position.
-            Err(error) if error.kind() == ErrorKind::Compacted => Ok(()),
-            Err(error) => Err(error),
-        }
+        let snapshot = self.store.read(&self.prefix, Some(at))?;
+        let entries = entries(snapshot.entries);
+        self.mirror.compare(self.index, at, entries);
+        Ok(())
     }
 }
 

@@ -1,24 +1,42 @@
 //! A store that skips an event without an error, as etcd has done (etcd#17529).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use trueup_world::{
     Committed, Embedded, Error, Event, LeaseId, Revision, Snapshot, Store, StoreEvent, StoreMember,
-    StoreWatch, Transaction, TransactionLimits, WatchConfig, World,
+    StoreWatch, Transaction, TransactionLimits, Watch, WatchConfig, World,
 };
 
-struct Skipping(Arc<dyn Store>, Arc<AtomicBool>);
+/// What is skipped.
+struct Skips(AtomicU8);
 
-struct SkippingWatch(Box<dyn StoreWatch>, Arc<AtomicBool>);
+const NOTHING: u8 = 0;
+const CHANGES: u8 = 1;
+const ALL: u8 = 2;
+
+impl Skips {
+    fn is(&self, what: u8) -> bool {
+        self.0.load(Ordering::SeqCst) == what
+    }
+
+    fn set(&self, what: u8) {
+        self.0.store(what, Ordering::SeqCst);
+    }
+}
+
+struct Skipping(Arc<dyn Store>, Arc<Skips>);
+
+struct SkippingWatch(Box<dyn StoreWatch>, Arc<Skips>);
 
 impl StoreWatch for SkippingWatch {
     fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error> {
         match self.0.next(timeout)? {
-            Some(StoreEvent::Changes { revision, .. }) if self.1.load(Ordering::SeqCst) => {
+            Some(StoreEvent::Changes { revision, .. }) if self.1.is(CHANGES) => {
                 Ok(Some(StoreEvent::Progress(revision)))
             }
+            Some(_) if self.1.is(ALL) => Ok(None),
             other => Ok(other),
         }
     }
@@ -59,33 +77,58 @@ impl Store for Skipping {
     }
 }
 
-#[test]
-fn an_event_that_the_store_skips_is_found_by_comparing() {
-    let skips = Arc::new(AtomicBool::new(false));
-    let store = Arc::new(Skipping(
-        Embedded::in_memory().connect(),
-        Arc::clone(&skips),
-    ));
-    let world = World::new(store, "/t", "a").unwrap();
-    world.set_own_string("gone", "1").unwrap();
+const SOON: Duration = Duration::from_secs(60);
+
+/// A store, the world on it, and what makes it skip.
+fn skipping() -> (Embedded, World, Arc<Skips>) {
+    let skips = Arc::new(Skips(AtomicU8::new(NOTHING)));
+    let store = Embedded::in_memory();
+    let skipping = Skipping(store.connect(), Arc::clone(&skips));
+    let world = World::new(Arc::new(skipping), "/t", "a").unwrap();
+    (store, world, skips)
+}
+
+fn watch(world: &World) -> Watch<String, String> {
     let mut config = WatchConfig::default();
     config.full_interval = Duration::from_millis(200);
     let mut watch = world.watch_string_map("m", config).unwrap();
-    let soon = Duration::from_secs(10);
-    assert!(matches!(watch.next(soon).unwrap(), Some(Event::Ready(_))));
-    skips.store(true, Ordering::SeqCst);
+    assert!(matches!(watch.next(SOON).unwrap(), Some(Event::Ready(_))));
+    watch
+}
+
+#[test]
+fn an_event_that_the_store_skips_is_found_by_comparing() {
+    let (_store, world, skips) = skipping();
+    world.set_own_string("gone", "1").unwrap();
+    let mut watch = watch(&world);
+    skips.set(CHANGES);
     world.set_own_string("m", "1").unwrap();
-    match watch.next(soon).unwrap() {
+    match watch.next(SOON).unwrap() {
         Some(Event::Resync(view)) => assert_eq!(view.values["a"].0, "1"),
         other => panic!("{other:?}"),
     }
     assert_eq!(watch.repaired(), 1);
     // And never again, once it agrees.
-    skips.store(false, Ordering::SeqCst);
+    skips.set(NOTHING);
     let end = Instant::now() + Duration::from_secs(1);
     while Instant::now() < end {
         let event = watch.next(Duration::from_millis(100)).unwrap();
         assert!(event.is_none(), "{event:?}");
     }
     assert_eq!(watch.repaired(), 1);
+}
+
+/// The revision that it could be compared at is gone: a quiet watch stays at it.
+#[test]
+fn an_event_that_is_skipped_and_compacted_is_found_by_a_new_list() {
+    let (store, world, skips) = skipping();
+    let mut watch = watch(&world);
+    skips.set(ALL);
+    world.set_own_string("m", "1").unwrap();
+    let newest = world.store().read(b"/", None).unwrap().revision;
+    store.compact(newest);
+    match watch.next(SOON).unwrap() {
+        Some(Event::Resync(view)) => assert_eq!(view.values["a"].0, "1"),
+        other => panic!("{other:?}"),
+    }
 }
