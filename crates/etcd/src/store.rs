@@ -135,7 +135,10 @@ impl Store for EtcdStore {
     fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
         let whole = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
         let seconds = i64::try_from(whole.max(1)).unwrap_or(i64::MAX);
+        // Many hosts may start at once.
+        let spread = (self.endpoints.config.timeout / 20).mul_f64(fastrand::f64());
         self.call(Repeat::Never, move |endpoints, client| async move {
+            tokio::time::sleep(spread).await;
             let answer = client.lease_client().grant(seconds, None).await?.0;
             endpoints.check(answer.header.as_ref())?;
             match (answer.id, &*answer.error) {

@@ -123,6 +123,9 @@ impl Collector {
                     Err(error) => state.interrupt(SystemTime::now(), error),
                 };
                 let now = (state.is_withdrawn(Instant::now()), state.incomplete_changes);
+                if let Some(revision) = state.awaited() {
+                    watch.want(revision);
+                }
                 drop(state);
                 // Also when time alone has changed something.
                 if is_changed || before.as_ref() != Some(&now) {

@@ -134,6 +134,11 @@ impl State {
         }
     }
 
+    /// The revision that has to be known to for all declarations to count; none if it is.
+    pub(super) fn awaited(&self) -> Option<Revision> {
+        self.ahead.last().map(|(revision, _)| *revision)
+    }
+
     /// Decides anew whether a host is incomplete.
     fn judge(&mut self, host: String) {
         let declared = self.declared.get(&host);

@@ -103,7 +103,7 @@ impl Session {
         let result = self.sync_offers(&state).and_then(|()| {
             let exported = self.sync(&mut state, keys, false)?;
             if is_all && exported.outcomes.values().all(Result::is_ok) {
-                self.mark_complete(exported.is_changed())?;
+                self.mark_complete()?;
             }
             Ok(exported)
         });

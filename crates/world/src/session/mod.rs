@@ -136,7 +136,12 @@ impl Session {
     ///
     /// [`Conflict`](ErrorKind::Conflict) if another session has the host now; those of the store.
     pub fn renew(&self) -> Result<Renewed, Error> {
-        let result = self.renew_once();
+        self.renew_and_check(true)
+    }
+
+    /// As [`renew`](Self::renew); the session's key is checked if this is true.
+    fn renew_and_check(&self, is_checked: bool) -> Result<Renewed, Error> {
+        let result = self.renew_once(is_checked);
         let mut status = lock(&self.0.status);
         match &result {
             Err(error) if is_cut_off(error) => {
@@ -147,20 +152,24 @@ impl Session {
         result
     }
 
-    fn renew_once(&self) -> Result<Renewed, Error> {
+    fn renew_once(&self, is_checked: bool) -> Result<Renewed, Error> {
         if let Some(ended) = lock(&self.0.status).ended.clone() {
             return Err(ended);
         }
         let (lease, value) = lock(&self.0.current).clone();
         match self.0.world.store.renew(lease) {
             Ok(ttl) => {
+                let is_behind = self.0.is_behind.load(Ordering::SeqCst);
+                if !is_checked && !is_behind {
+                    return Ok(Renewed::Alive(ttl));
+                }
                 let entry = self.0.world.entry(&self.key())?;
                 let is_ours = |it: Entry| it.value == value && it.lease == Some(lease);
                 if entry.is_some_and(is_ours) {
-                    if self.0.is_behind.load(Ordering::SeqCst) {
-                        return self.restore();
-                    }
-                    return Ok(Renewed::Alive(ttl));
+                    return match is_behind {
+                        true => self.restore(),
+                        false => Ok(Renewed::Alive(ttl)),
+                    };
                 }
             }
             Err(error) if error.kind() == ErrorKind::LeaseEnded => {}

@@ -37,28 +37,27 @@ impl Session {
         }
         let exported = self.sync(state, keys, false)?;
         if state.is_declared && exported.outcomes.values().all(Result::is_ok) {
-            self.mark_complete(exported.is_changed())?;
+            self.mark_complete()?;
         }
         Ok(exported)
     }
 
-    /// Writes the mark of a host whose exports are complete: a number that counts up.
-    pub(super) fn mark_complete(&self, is_changed: bool) -> Result<(), Error> {
+    /// Writes the mark of a host whose exports are complete, once for each lease: from then on they
+    /// are what the host declares. Its value is the lease, so that a reader who sees two marks as
+    /// one change knows that it is another one.
+    pub(super) fn mark_complete(&self) -> Result<(), Error> {
         let world = &self.0.world;
         let key = world.keys.of_host(world.host(), "generation");
         for _ in 0..ATTEMPTS {
             let entry = world.entry(&key)?;
-            let lease = Some(self.lease());
-            if !is_changed && entry.as_ref().is_some_and(|it| it.lease == lease) {
+            let lease = self.lease();
+            if entry.as_ref().is_some_and(|it| it.lease == Some(lease)) {
                 return Ok(());
             }
-            let number = entry
-                .as_ref()
-                .and_then(|it| str::from_utf8(&it.value).ok()?.parse().ok());
-            let next = number.unwrap_or(0_u64).saturating_add(1).to_string();
+            let mark = lease.0.to_string().into_bytes();
             let transaction = Transaction {
                 compares: vec![self.fence(), fence(&key, entry.as_ref())],
-                writes: vec![write(&key, Some(next.into_bytes()), lease)],
+                writes: vec![write(&key, Some(mark), Some(lease))],
             };
             if let Committed::Written(_) = world.store.commit(&transaction)? {
                 return Ok(());

@@ -18,6 +18,7 @@ pub(super) fn tests() -> Vec<Test> {
         another_owner_has_to_wait,
         nothing_of_another_owner_is_overwritten,
         an_ended_session_takes_its_exports_along_at_once,
+        a_host_is_marked_as_complete_once_for_each_lease,
         a_keeper_says_what_happens,
         a_cut_off_host_says_since_when,
         what_failed_while_cut_off_is_exported_later,
@@ -244,6 +245,22 @@ fn an_ended_session_takes_its_exports_along_at_once(fixture: &dyn Fixture) {
     assert!(a.export(&[export("x", "1")]).is_err());
     // Its name is free at once.
     Session::begin(world(fixture, "a"), "another", fixture.ttl()).unwrap();
+}
+
+/// A mark is read by all hosts. Another lease's is another value: a reader to whom the end of the
+/// one and the other mark are one change has to see it.
+fn a_host_is_marked_as_complete_once_for_each_lease(fixture: &dyn Fixture) {
+    let (a, b) = (session(fixture, "a"), world(fixture, "b"));
+    let key = a.world().keys.of_host("a", "generation");
+    let mark = || b.entry(&key).unwrap().expect("a mark");
+    a.declare(&[export("x", "1")]).unwrap();
+    let first = mark();
+    a.declare(&[export("x", "2"), export("y", "1")]).unwrap();
+    a.declare(&[]).unwrap();
+    assert_eq!(mark(), first);
+    b.store().revoke(a.lease()).unwrap();
+    assert!(matches!(a.renew().unwrap(), Renewed::Restored { .. }));
+    assert_ne!(mark().value, first.value);
 }
 
 fn a_keeper_says_what_happens(fixture: &dyn Fixture) {

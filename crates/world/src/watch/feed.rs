@@ -18,7 +18,8 @@ pub struct WatchConfig {
     /// error. 10 minutes unless said otherwise, with jitter.
     pub full_interval: Duration,
     /// The longest time between two attempts to connect. 5 seconds unless said otherwise; the first
-    /// are shorter, and all have jitter.
+    /// are shorter, and all have jitter. The first list comes within a twentieth of it, at random,
+    /// so that many hosts that start at once do not list at once.
     pub max_backoff: Duration,
 }
 
@@ -48,11 +49,51 @@ const SLICE: Duration = Duration::from_millis(500);
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 
+/// When the store is asked how far a watch is, of which a revision is wanted.
+struct Question {
+    due: Instant,
+    /// The pause after it. It doubles until there is progress.
+    pause: Duration,
+}
+
+/// A store may believe its own answer only when it has given another one, a second later.
+const FIRST_PAUSE: Duration = Duration::from_millis(1100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+impl Question {
+    fn new() -> Question {
+        Question {
+            due: Instant::now(),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// How long to wait for an event before it may be due.
+    fn wait(&self) -> Duration {
+        match self.due.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => SLICE,
+            left => left.min(SLICE),
+        }
+    }
+
+    /// True if it is to be asked now.
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = now >= self.due;
+        if is_due {
+            self.due = now + self.pause;
+            self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        }
+        is_due
+    }
+}
+
 impl Feed {
     /// Runs until it is stopped, or until an error that does not pass.
     pub(super) fn run(self) {
         let mut position = None;
         let mut backoff = self.first_backoff();
+        self.sleep(self.spread());
         while !self.is_stopped() {
             let Err(error) = self.connect(&mut position, &mut backoff) else {
                 return;
@@ -66,13 +107,20 @@ impl Feed {
             if error.kind() != ErrorKind::Compacted {
                 self.mirror.interrupt(self.index, SystemTime::now(), error);
             }
-            self.sleep(backoff.mul_f64(0.5 + fastrand::f64() / 2.0));
+            // All watches of a member that ends begin again, of all hosts.
+            let jitter = backoff.mul_f64(fastrand::f64()).max(self.spread());
+            self.sleep(backoff / 2 + jitter / 2);
             backoff = (backoff * 2).min(self.config.max_backoff);
         }
     }
 
     fn first_backoff(&self) -> Duration {
         FIRST_BACKOFF.min(self.config.max_backoff)
+    }
+
+    /// A time at random, over which what many hosts do at once is spread.
+    fn spread(&self) -> Duration {
+        (self.config.max_backoff / 20).mul_f64(fastrand::f64())
     }
 
     fn is_stopped(&self) -> bool {
@@ -102,8 +150,9 @@ impl Feed {
         };
         let mut watch = self.store.watch(&self.prefix, after)?;
         let mut next_full = self.next_full();
+        let mut question = Question::new();
         while !self.is_stopped() {
-            after = self.next(&mut *watch, after)?;
+            after = self.next(&mut *watch, after, &mut question)?;
             *position = Some(after);
             *backoff = self.first_backoff();
             if Instant::now() >= next_full {
@@ -115,8 +164,13 @@ impl Feed {
     }
 
     /// Waits for an event, and returns the revision that has been watched up to.
-    fn next(&self, watch: &mut dyn StoreWatch, after: Revision) -> Result<Revision, Error> {
-        match watch.next(SLICE)? {
+    fn next(
+        &self,
+        watch: &mut dyn StoreWatch,
+        after: Revision,
+        question: &mut Question,
+    ) -> Result<Revision, Error> {
+        match watch.next(question.wait())? {
             Some(StoreEvent::Changes { revision, changes }) => {
                 // Never back: what was delivered before a reconnect is not delivered again.
                 if revision > after {
@@ -127,11 +181,12 @@ impl Feed {
             Some(StoreEvent::Progress(revision)) => {
                 let revision = revision.max(after);
                 self.mirror.progress(self.index, revision);
+                *question = Question::new();
                 Ok(revision)
             }
             None => {
-                // The other prefixes are ahead: is there nothing in between here?
-                if self.mirror.newest() > after {
+                // Another prefix has a mark of this revision: is there nothing before it here?
+                if self.mirror.wanted() > after && question.is_due() {
                     watch.request_progress()?;
                 }
                 Ok(after)

@@ -26,6 +26,8 @@ struct State {
     interrupted: Option<(SystemTime, Error, bool)>,
     ended: Option<Error>,
     repaired: u64,
+    /// The revision that the reader wants to know to have seen all changes up to.
+    wanted: Revision,
 }
 
 struct Unseen {
@@ -124,10 +126,14 @@ impl Mirror {
         });
     }
 
-    /// The newest revision that any feed has seen.
-    pub(super) fn newest(&self) -> Revision {
-        let all = self.lock().feeds.iter().map(|it| it.revision).max();
-        all.unwrap_or_default()
+    /// Has the feeds find out whether there are changes up to a revision.
+    pub(super) fn want(&self, revision: Revision) {
+        let mut state = self.lock();
+        state.wanted = state.wanted.max(revision);
+    }
+
+    pub(super) fn wanted(&self) -> Revision {
+        self.lock().wanted
     }
 
     /// The revision up to which the reader has seen all changes, of all feeds.

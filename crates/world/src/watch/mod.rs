@@ -155,9 +155,15 @@ impl<K: Ord, V> Watch<K, V> {
         self.mirror.cut_off_since()
     }
 
-    /// Returns the revision up to which all changes of what is watched have been returned.
+    /// Returns the revision up to which all changes of what is watched have been returned. Where
+    /// nothing changes, it goes on only when the store says so by itself.
     pub fn revision(&self) -> Revision {
         self.mirror.delivered()
+    }
+
+    /// Has [`revision`](Self::revision) go on to this one, soon, if the store has it.
+    pub(crate) fn want(&self, revision: Revision) {
+        self.mirror.want(revision);
     }
 
     /// Returns how often a comparison with the store found an event that it had skipped.

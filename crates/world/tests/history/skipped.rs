@@ -1,49 +1,85 @@
-//! A store that skips an event without an error, as etcd has done (etcd#17529).
+//! A store that skips an event without an error, as etcd has done (etcd#17529), that says how far
+//! a watch is only when it is asked, and that counts its calls.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use trueup_reconcile::Hints;
 use trueup_world::{
-    Committed, Embedded, Error, Event, LeaseId, Revision, Snapshot, Store, StoreEvent, StoreMember,
-    StoreWatch, Transaction, TransactionLimits, Watch, WatchConfig, World,
+    Collector, CollectorConfig, Committed, Embedded, Error, Event, Export, Filter, Knowledge,
+    LeaseId, Revision, Session, Snapshot, Store, StoreEvent, StoreMember, StoreWatch, Transaction,
+    TransactionLimits, Watch, WatchConfig, World,
 };
 
-/// What is skipped.
-struct Skips(AtomicU8);
+/// What is skipped, and how often was called.
+#[derive(Default)]
+struct Skips {
+    what: AtomicU8,
+    questions: AtomicU32,
+    reads: AtomicU32,
+    renewals: AtomicU32,
+}
 
 const NOTHING: u8 = 0;
 const CHANGES: u8 = 1;
 const ALL: u8 = 2;
+const PROGRESS: u8 = 3;
 
 impl Skips {
     fn is(&self, what: u8) -> bool {
-        self.0.load(Ordering::SeqCst) == what
+        self.what.load(Ordering::SeqCst) == what
     }
 
     fn set(&self, what: u8) {
-        self.0.store(what, Ordering::SeqCst);
+        self.what.store(what, Ordering::SeqCst);
     }
+}
+
+fn count(counter: &AtomicU32) {
+    counter.fetch_add(1, Ordering::SeqCst);
 }
 
 struct Skipping(Arc<dyn Store>, Arc<Skips>);
 
-struct SkippingWatch(Box<dyn StoreWatch>, Arc<Skips>);
+struct SkippingWatch {
+    watch: Box<dyn StoreWatch>,
+    skips: Arc<Skips>,
+    progress: Option<Revision>,
+    is_asked: bool,
+}
 
 impl StoreWatch for SkippingWatch {
     fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error> {
-        match self.0.next(timeout)? {
-            Some(StoreEvent::Changes { revision, .. }) if self.1.is(CHANGES) => {
+        if std::mem::take(&mut self.is_asked)
+            && let Some(revision) = self.progress.take()
+        {
+            return Ok(Some(StoreEvent::Progress(revision)));
+        }
+        match self.watch.next(timeout)? {
+            Some(StoreEvent::Changes { revision, .. }) if self.skips.is(CHANGES) => {
                 Ok(Some(StoreEvent::Progress(revision)))
             }
-            Some(_) if self.1.is(ALL) => Ok(None),
+            Some(_) if self.skips.is(ALL) => Ok(None),
+            Some(StoreEvent::Progress(revision)) if self.skips.is(PROGRESS) => {
+                self.progress = Some(revision);
+                Ok(None)
+            }
             other => Ok(other),
         }
+    }
+
+    fn request_progress(&mut self) -> Result<(), Error> {
+        count(&self.skips.questions);
+        self.is_asked = true;
+        Ok(())
     }
 }
 
 impl Store for Skipping {
     fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+        count(&self.1.reads);
         self.0.read(prefix, at)
     }
 
@@ -57,7 +93,12 @@ impl Store for Skipping {
 
     fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error> {
         let watch = self.0.watch(prefix, after)?;
-        Ok(Box::new(SkippingWatch(watch, Arc::clone(&self.1))))
+        Ok(Box::new(SkippingWatch {
+            watch,
+            skips: Arc::clone(&self.1),
+            progress: None,
+            is_asked: false,
+        }))
     }
 
     fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
@@ -65,6 +106,7 @@ impl Store for Skipping {
     }
 
     fn renew(&self, lease: LeaseId) -> Result<Duration, Error> {
+        count(&self.1.renewals);
         self.0.renew(lease)
     }
 
@@ -81,8 +123,9 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// A store, the world on it, and what makes it skip.
 fn skipping() -> (Embedded, World, Arc<Skips>) {
-    let skips = Arc::new(Skips(AtomicU8::new(NOTHING)));
-    let store = Embedded::in_memory();
+    let skips = Arc::<Skips>::default();
+    // Its leases do not end while the machine is busy.
+    let store = Embedded::with_manual_clock();
     let skipping = Skipping(store.connect(), Arc::clone(&skips));
     let world = World::new(Arc::new(skipping), "/t", "a").unwrap();
     (store, world, skips)
@@ -131,4 +174,54 @@ fn an_event_that_is_skipped_and_compacted_is_found_by_a_new_list() {
         Some(Event::Resync(view)) => assert_eq!(view.values["a"].0, "1"),
         other => panic!("{other:?}"),
     }
+}
+
+/// Thousands of quiet watches that ask while another one moves are most of the work of a store.
+#[test]
+fn a_quiet_watch_asks_how_far_it_is_only_for_a_mark() {
+    let (store, world, skips) = skipping();
+    skips.set(PROGRESS);
+    let hints = Hints::new(|| {});
+    let config = CollectorConfig::default();
+    let collector = Collector::start(&world, &[Filter::all()], config, hints).unwrap();
+    let other = World::new(store.connect(), "/t", "b").unwrap();
+    let session = Session::begin(other, "b", SOON).unwrap();
+    let exported = |number: u32| session.export(&[Export::new("k", "x", number.to_string())]);
+    for number in 0..20 {
+        exported(number).unwrap().into_result().unwrap();
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(skips.questions.load(Ordering::SeqCst), 0);
+    // What declares that all is exported counts when it is known that nothing before it is missing.
+    let all = [Export::new("k", "x", "last")];
+    session.declare(&all).unwrap().into_result().unwrap();
+    let begun = Instant::now();
+    let is_complete = || match collector.knowledge() {
+        Knowledge::Known(held) => held.is_complete() && held.resources.len() == 1,
+        Knowledge::Unknown { .. } => false,
+    };
+    while !is_complete() {
+        assert!(begun.elapsed() < SOON, "{:?}", collector.knowledge());
+        thread::sleep(Duration::from_millis(10));
+    }
+    let questions = skips.questions.load(Ordering::SeqCst);
+    assert!((1..10).contains(&questions), "{questions}");
+}
+
+#[test]
+fn a_session_that_goes_on_reads_nothing_most_of_the_time() {
+    let (_store, world, skips) = skipping();
+    let session = Session::begin(world, "a", Duration::from_millis(400)).unwrap();
+    session.declare(&[]).unwrap();
+    let renewals = || skips.renewals.load(Ordering::SeqCst);
+    let reads = skips.reads.load(Ordering::SeqCst);
+    let keeper = session.keep(|event| panic!("{event:?}")).unwrap();
+    let (begun, before) = (Instant::now(), renewals());
+    while renewals() < before + 13 {
+        assert!(begun.elapsed() < SOON);
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(keeper);
+    let reads = skips.reads.load(Ordering::SeqCst) - reads;
+    assert!((1..=3).contains(&reads), "{reads}");
 }
