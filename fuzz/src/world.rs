@@ -1,4 +1,4 @@
-//! What another host may write into the store: keys and values that are none.
+//! Keys and values that another host may write into the store, malformed ones among them.
 
 use trueup_world::{
     Embedded, Error, ErrorKind, Export, Filter, Hash, Session, Transaction, World, Write,

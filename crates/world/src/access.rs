@@ -1,5 +1,8 @@
 //! What a connection may read and write.
 
+use crate::keys::{Keys, Part, name};
+use crate::{Error, Recipient};
+
 /// What a connection may read and write: keys by their prefixes. The embedded store enforces it as
 /// it stands here, etcd by roles with the same ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,6 +14,51 @@ pub struct Access {
 }
 
 impl Access {
+    /// What a host may do: read what is for it and for any, and what all may read; write what is
+    /// its own, exports for any among it, and for the hosts that are granted as `recipients`.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) for an empty prefix, or one that is too long.
+    pub fn of_host(prefix: &str, host: &str, recipients: &[String]) -> Result<Access, Error> {
+        let keys = Keys::new(prefix)?;
+        let any = Recipient::Any;
+        let below = |words: &[Part<'_>]| keys.below(words);
+        let shared = below(&[Part::Word("shared")]);
+        let private = below(&[Part::Word("private"), name(host)]);
+        let to = |recipient: &Recipient| keys.resources_of(recipient, host);
+        let named = recipients.iter().map(|it| to(&Recipient::Host(it.clone())));
+        let named: Vec<Vec<u8>> = named.collect();
+        let own = below(&[Part::Word("hosts"), name(host)]);
+        let mut access = Access {
+            read: vec![
+                shared.clone(),
+                below(&[Part::Word("cluster")]),
+                keys.hosts(),
+                private.clone(),
+                keys.resources_for(&any),
+                keys.resources_for(&Recipient::Host(host.to_owned())),
+            ],
+            write: vec![shared, own, private, to(&any)],
+        };
+        access.read.extend_from_slice(&named);
+        access.write.extend(named);
+        Ok(access)
+    }
+
+    /// What an operator may do: read all, and write deploys and the ideal size.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_host`](Self::of_host).
+    pub fn of_operator(prefix: &str) -> Result<Access, Error> {
+        let keys = Keys::new(prefix)?;
+        Ok(Access {
+            read: vec![keys.below(&[])],
+            write: vec![keys.below(&[Part::Word("cluster")])],
+        })
+    }
+
     /// True if all keys that begin with `prefix` may be read.
     pub fn can_read(&self, prefix: &[u8]) -> bool {
         self.read.iter().any(|granted| prefix.starts_with(granted))

@@ -13,73 +13,8 @@
 //! byte is `%` and two digits, and an empty part is `%`. So no part holds a slash, each byte
 //! round-trips, and a prefix that ends with a slash holds whole parts.
 
-use std::fmt;
-
-use crate::encoding::{LONGEST_PART, check_part, decode, decode_text, encode};
-use crate::{Access, Error, ErrorKind};
-
-/// The host, or all hosts, that an export is for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Recipient {
-    /// All hosts.
-    Any,
-    /// The host of this name.
-    Host(String),
-}
-
-/// The key of an exported resource.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceKey {
-    /// The host that exports it.
-    pub exporter: String,
-    /// The hosts that it is for.
-    pub recipient: Recipient,
-    /// Its kind, such as `route`.
-    pub kind: String,
-    /// Its name: any bytes.
-    pub name: Vec<u8>,
-}
-
-impl ResourceKey {
-    /// Checks that each part is one that can be stored.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        check_part("a kind", self.kind.as_bytes())?;
-        check_part("a name", &self.name)?;
-        match &self.recipient {
-            Recipient::Host(host) => check_part("a recipient", host.as_bytes()),
-            Recipient::Any => Ok(()),
-        }
-    }
-
-    /// Checks that it is an export of a host.
-    pub(crate) fn check_exporter(&self, host: &str) -> Result<(), Error> {
-        if self.exporter == host {
-            return Ok(());
-        }
-        let message = format!("{self}: only its exporter deletes it, and this is {host}");
-        Err(Error::new(ErrorKind::Denied, message))
-    }
-}
-
-impl fmt::Display for Recipient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Recipient::Any => f.write_str("any"),
-            Recipient::Host(host) => f.write_str(host),
-        }
-    }
-}
-
-impl fmt::Display for ResourceKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, name) = (&self.kind, self.name.escape_ascii());
-        write!(
-            f,
-            "{kind} {name} of {} for {}",
-            self.exporter, self.recipient
-        )
-    }
-}
+use crate::encoding::{LONGEST_PART, decode, decode_text, encode};
+use crate::{Error, ErrorKind, Recipient, ResourceKey};
 
 /// The keys below a prefix.
 #[derive(Clone, Debug)]
@@ -112,7 +47,7 @@ impl Keys {
     }
 
     /// The prefix of all keys behind these parts.
-    fn below(&self, parts: &[Part<'_>]) -> Vec<u8> {
+    pub(crate) fn below(&self, parts: &[Part<'_>]) -> Vec<u8> {
         let mut key = self.join(parts);
         key.push(b'/');
         key
@@ -224,60 +159,13 @@ impl Keys {
     }
 }
 
-impl Access {
-    /// What a host may do: read what is for it and for any, and what all may read; write what is
-    /// its own, exports for any among it, and for the hosts that are granted as `recipients`.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`](ErrorKind::Invalid) for an empty prefix, or one that is too long.
-    pub fn of_host(prefix: &str, host: &str, recipients: &[String]) -> Result<Access, Error> {
-        let keys = Keys::new(prefix)?;
-        let any = Recipient::Any;
-        let below = |words: &[Part<'_>]| keys.below(words);
-        let shared = below(&[Part::Word("shared")]);
-        let private = below(&[Part::Word("private"), name(host)]);
-        let to = |recipient: &Recipient| keys.resources_of(recipient, host);
-        let named = recipients.iter().map(|it| to(&Recipient::Host(it.clone())));
-        let named: Vec<Vec<u8>> = named.collect();
-        let own = below(&[Part::Word("hosts"), name(host)]);
-        let mut access = Access {
-            read: vec![
-                shared.clone(),
-                below(&[Part::Word("cluster")]),
-                keys.hosts(),
-                private.clone(),
-                keys.resources_for(&any),
-                keys.resources_for(&Recipient::Host(host.to_owned())),
-            ],
-            write: vec![shared, own, private, to(&any)],
-        };
-        access.read.extend_from_slice(&named);
-        access.write.extend(named);
-        Ok(access)
-    }
-
-    /// What an operator may do: read all, and write deploys and the ideal size.
-    ///
-    /// # Errors
-    ///
-    /// As [`of_host`](Self::of_host).
-    pub fn of_operator(prefix: &str) -> Result<Access, Error> {
-        let keys = Keys::new(prefix)?;
-        Ok(Access {
-            read: vec![keys.below(&[])],
-            write: vec![keys.below(&[Part::Word("cluster")])],
-        })
-    }
-}
-
 #[derive(Clone, Copy)]
-enum Part<'a> {
+pub(crate) enum Part<'a> {
     Word(&'a str),
     Name(&'a [u8]),
 }
 
-fn name(name: &str) -> Part<'_> {
+pub(crate) fn name(name: &str) -> Part<'_> {
     Part::Name(name.as_bytes())
 }
 
@@ -298,6 +186,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Access;
 
     fn recipient() -> impl Strategy<Value = Recipient> {
         prop_oneof![Just(Recipient::Any), ".*".prop_map(Recipient::Host)]

@@ -97,7 +97,7 @@ pub(crate) fn a_watch_of_compacted_changes_ends() {
 }
 
 /// Without it a quiet watch would stay at a revision that is compacted later.
-pub(crate) fn progress_is_told_when_asked_for() {
+pub(crate) fn progress_is_reported_when_asked_for() {
     let cluster = one();
     let store = open(cluster.config());
     let mut watch = store.watch(b"/a", Revision(1)).unwrap();
@@ -107,14 +107,14 @@ pub(crate) fn progress_is_told_when_asked_for() {
     );
     let newest = set(&store, "/b", "1");
     let begun = Instant::now();
-    let told = loop {
+    let progress = loop {
         watch.request_progress().unwrap();
         match watch.next(Duration::from_millis(200)).unwrap() {
             Some(event) => break event,
             None => assert!(begun.elapsed() < SOON, "no progress comes"),
         }
     };
-    assert_eq!(told, StoreEvent::Progress(newest));
+    assert_eq!(progress, StoreEvent::Progress(newest));
     assert_eq!(set(&store, "/a", "1"), Revision(3));
     assert_eq!(change(&mut watch), "3: /a=1");
 }

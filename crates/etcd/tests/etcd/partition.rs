@@ -69,7 +69,7 @@ pub(crate) fn a_watch_of_a_member_without_the_others_ends() {
     assert!(change(&mut watch).ends_with(" /a=2"));
 }
 
-pub(crate) fn compaction_while_cut_off_is_told() {
+pub(crate) fn compaction_while_cut_off_is_reported() {
     let (net, cluster) = cluster(3, often);
     let second = Duration::from_secs(1);
     let config = cluster.config().with_keep_alive(second, 5 * second);

@@ -67,7 +67,7 @@ pub(crate) fn a_host_does_nothing_in_the_name_of_another() {
         let watch = raw.watch(prefix.as_bytes(), Revision(1));
         assert_kind(watch.map(drop), ErrorKind::Denied);
     }
-    // Nobody else's rights are changed by a host.
+    // A host changes no rights, those of other users among them.
     let administrator = Administrator::connect(user(&cluster, "b", "b"));
     assert_kind(administrator.map(drop), ErrorKind::Denied);
 
