@@ -30,7 +30,7 @@ pub use location::{Location, Locations};
 pub use settings::Settings;
 pub use tables::TableNames;
 pub use world::{
-    Accepted, Certificate, Collect, Credentials, Export, Hosts, Origin, Overlap, Partition,
-    Refused, Resource, StoreAddress, World, accept,
+    Acceptance, Accepted, Certificate, Collect, Credentials, Export, Hosts, Origin, Overlap,
+    Partition, Refused, Resource, StoreAddress, World, accept,
 };
 pub use write::{to_json, to_toml};

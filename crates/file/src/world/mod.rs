@@ -1,8 +1,10 @@
 //! The exchange between hosts: `[world]`, `[[export]]` and `[[collect]]`.
 
 mod accept;
+mod acceptance;
 mod collect;
 mod export;
+mod overlaps;
 mod route;
 mod store;
 
@@ -14,6 +16,7 @@ use crate::section::Elements;
 use crate::value::{Node, Result, Value, fault};
 
 pub use accept::{Accepted, Origin, Overlap, Refused, Resource, accept};
+pub use acceptance::Acceptance;
 pub use collect::Collect;
 pub use export::Export;
 pub use store::{Certificate, Credentials, Partition, StoreAddress, World};

@@ -1,5 +1,6 @@
 //! The tests of the public API, in one program: each program more is one link more.
 
+mod acceptance;
 #[path = "../arbitrary/mod.rs"]
 mod arbitrary;
 mod bad;
