@@ -24,7 +24,7 @@ use trueup::world::{Export, Filter};
 use trueup_file::{self as file, Accepted, File, TableNames};
 
 use crate::host::{self, Desired, Options};
-use crate::world::Retained;
+use crate::world::{Collection, Retained};
 use crate::{Common, options, state};
 
 pub(crate) use apply::apply;
@@ -115,13 +115,13 @@ impl Declared {
                 Retained::read(&target.namespace, options, collects)?
             }
         };
-        let accepted = crate::world::accepted(&self.file, &named.host, &collected.resources);
+        let collection = Collection::new(&self.file, &named.host, collected.resources);
         let routes = desired.network.routes.get_or_insert_default();
-        let collected = crate::world::routes(&self.file, &accepted, &retained);
+        let collected = collection.routes(&self.file, &retained);
         collected
             .into_values()
             .for_each(|it| drop(routes.insert(it)));
-        Ok((desired, Some(accepted)))
+        Ok((desired, Some(collection.accepted(&self.file))))
     }
 
     /// Returns the number of objects of each kind that the file manages.

@@ -1,20 +1,20 @@
 //! What other hosts export, as routes of this host.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, bail};
 use trueup::diff::{Kind, RouteKey};
-use trueup::world::{Resource, ResourceKey};
+use trueup::world::{Resource, ResourceKey, Revision};
 use trueup::{IfName, Namespace, Route, Rtnl, Source as _, rtnl};
-use trueup_file::{self as file, Accepted, Collect, File};
+use trueup_file::{self as file, Acceptance, Accepted, Collect, File};
 
 use crate::commands::authored_routes;
 
 /// The routes of ours that an earlier process may have collected. They stay until it is known
 /// what other hosts export.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Retained(Vec<Route<IfName>>);
+pub(crate) struct Retained(BTreeMap<RouteKey, Route<IfName>>);
 
 impl Retained {
     /// Reads the routes that bear our marker, and which a collection could have made.
@@ -47,56 +47,164 @@ impl Retained {
                  {route}: delete it"
             );
         }
-        Ok(Retained(routes))
+        let keyed = routes.into_iter().map(|it| (it.canonical_key(), it));
+        Ok(Retained(keyed.collect()))
+    }
+
+    /// Returns the keys of the routes.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &RouteKey> {
+        self.0.keys()
     }
 }
 
-/// Makes routes of what other hosts export.
-pub(crate) fn accepted(
-    declared: &File,
-    host: &str,
-    resources: &BTreeMap<ResourceKey, Resource>,
-) -> Accepted {
-    let collects = declared.collects.as_deref().unwrap_or_default();
-    let routes = resources
-        .iter()
-        .filter(|(key, _)| key.kind == Kind::Route.name());
-    let named: Vec<(Cow<'_, str>, &str, &Resource)> = routes
-        .map(|(key, resource)| {
-            let name = String::from_utf8_lossy(&key.name);
-            (name, key.exporter.as_str(), resource)
-        })
-        .collect();
-    let resources = named.iter().map(|(name, exporter, it)| file::Resource {
-        exporter,
-        name,
-        created: it.created.0,
-        data: &it.data,
-    });
-    let mut accepted = file::accept(collects, host, resources);
-    if let Some(routes) = &declared.desired.routes {
-        accepted.yield_to(routes);
-    }
-    accepted
+/// What other hosts export, and the routes that are made of it. A change costs what it changes.
+#[derive(Debug, Default)]
+pub(crate) struct Collection {
+    resources: BTreeMap<ResourceKey, Resource>,
+    acceptance: Acceptance,
+    /// The accepted routes that this host declares itself.
+    yielded: BTreeSet<RouteKey>,
 }
 
-/// Returns the routes to have beside those of the file: the accepted ones, and what is retained.
-pub(crate) fn routes(
-    declared: &File,
-    accepted: &Accepted,
-    retained: &Retained,
-) -> BTreeMap<RouteKey, Route<IfName>> {
-    let collects = declared.collects.as_deref().unwrap_or_default();
-    let own = declared.desired.routes.as_ref();
-    let keyed = retained.0.iter().map(|it| (it.canonical_key(), it));
-    let retained = keyed.filter(|(key, _)| {
-        let is_declared = own.is_some_and(|own| own.get(key).is_some());
-        !is_declared && collects.iter().any(|collect| collect.contains(key))
-    });
-    let accepted = accepted
-        .routes
-        .iter()
-        .map(|(key, (route, _))| (*key, route));
-    let all = retained.chain(accepted);
-    all.map(|(key, route)| (key, route.clone())).collect()
+impl Collection {
+    /// Makes one of what there is.
+    pub(crate) fn new(
+        declared: &File,
+        host: &str,
+        resources: BTreeMap<ResourceKey, Resource>,
+    ) -> Collection {
+        let collects = declared.collects.as_deref().unwrap_or_default();
+        let mut collection = Collection {
+            acceptance: Acceptance::new(collects, host),
+            ..Collection::default()
+        };
+        collection.update(declared, resources);
+        collection
+    }
+
+    /// Takes in what there is now. Returns the keys of the routes that may be others than before.
+    pub(crate) fn update(
+        &mut self,
+        declared: &File,
+        resources: BTreeMap<ResourceKey, Resource>,
+    ) -> BTreeSet<RouteKey> {
+        let before = std::mem::replace(&mut self.resources, resources);
+        let (mut old, mut new) = (before.iter().peekable(), self.resources.iter().peekable());
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (Some((old, _)), Some((new, _))) => old.cmp(new),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => break,
+            };
+            let was = order.is_le().then(|| old.next()).flatten();
+            let now = order.is_ge().then(|| new.next()).flatten();
+            // A lease or a revision alone says nothing else.
+            if was.map(content) == now.map(content) {
+                continue;
+            }
+            if let Some(was) = was {
+                with_exported(was, |it| self.acceptance.remove(it));
+            }
+            if let Some(now) = now {
+                with_exported(now, |it| self.acceptance.insert(it));
+            }
+        }
+        let changed = self.acceptance.settle();
+        for key in &changed {
+            match self.acceptance.routes().contains_key(key) && is_declared(declared, key) {
+                true => self.yielded.insert(*key),
+                false => self.yielded.remove(key),
+            };
+        }
+        changed
+    }
+
+    /// Returns the route of this key to have beside those of the file: what was accepted, or what is
+    /// retained.
+    pub(crate) fn route<'a>(
+        &'a self,
+        declared: &File,
+        retained: &'a Retained,
+        key: &RouteKey,
+    ) -> Option<&'a Route<IfName>> {
+        match self.acceptance.routes().get(key) {
+            Some((route, _)) => Some(route).filter(|_| !self.yielded.contains(key)),
+            None => {
+                let mut collects = declared.collects.iter().flatten();
+                let may_stay = !is_declared(declared, key) && collects.any(|it| it.contains(key));
+                retained.0.get(key).filter(|_| may_stay)
+            }
+        }
+    }
+
+    /// Returns how many of those routes are retained.
+    pub(crate) fn retained(&self, declared: &File, retained: &Retained) -> usize {
+        let others = retained
+            .keys()
+            .filter(|key| !self.acceptance.routes().contains_key(key));
+        others
+            .filter(|key| self.route(declared, retained, key).is_some())
+            .count()
+    }
+
+    /// Returns all routes to have beside those of the file.
+    pub(crate) fn routes(
+        &self,
+        declared: &File,
+        retained: &Retained,
+    ) -> BTreeMap<RouteKey, Route<IfName>> {
+        let accepted = self.acceptance.routes().keys();
+        let keys: BTreeSet<&RouteKey> = accepted.chain(retained.keys()).collect();
+        let route = |key: &RouteKey| Some((*key, self.route(declared, retained, key)?.clone()));
+        keys.into_iter().filter_map(route).collect()
+    }
+
+    /// Returns what became of each resource.
+    pub(crate) fn accepted(&self, declared: &File) -> Accepted {
+        let mut accepted = self.acceptance.accepted();
+        if let Some(routes) = &declared.desired.routes {
+            accepted.yield_to(routes);
+        }
+        accepted
+    }
+
+    /// Returns how many routes are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.acceptance.routes().len() - self.yielded.len()
+    }
+
+    /// Returns how many resources are refused.
+    pub(crate) fn refused(&self) -> usize {
+        self.acceptance.refused() + self.yielded.len()
+    }
+
+    /// Returns how many routes are to a part of another host's prefix.
+    pub(crate) fn overlaps(&self) -> usize {
+        self.acceptance.overlaps()
+    }
+}
+
+fn is_declared(declared: &File, key: &RouteKey) -> bool {
+    let routes = declared.desired.routes.as_ref();
+    routes.is_some_and(|routes| routes.get(key).is_some())
+}
+
+fn content<'a>((_, resource): (&ResourceKey, &'a Resource)) -> (Revision, &'a [u8]) {
+    (resource.created, &resource.data)
+}
+
+/// Passes a resource on as the file's crate takes it, if it is a route.
+fn with_exported(
+    (key, resource): (&ResourceKey, &Resource),
+    with: impl FnOnce(file::Resource<'_>),
+) {
+    if key.kind == Kind::Route.name() {
+        with(file::Resource {
+            exporter: &key.exporter,
+            name: &String::from_utf8_lossy(&key.name),
+            created: resource.created.0,
+            data: &resource.data,
+        });
+    }
 }

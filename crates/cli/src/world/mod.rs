@@ -11,7 +11,7 @@ use trueup_file::{self as file, Hosts, Partition};
 
 use crate::state::StateFile;
 
-pub(crate) use collect::{Retained, accepted, routes};
+pub(crate) use collect::{Collection, Retained};
 #[cfg(feature = "etcd")]
 pub(crate) use store::etcd_config;
 pub(crate) use store::{Use, open};

@@ -1,6 +1,6 @@
 //! What is collected becomes a part of the desired state, and follows each change in the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -10,16 +10,18 @@ use anyhow::{Context as _, Result};
 use trueup::diff::RouteKey;
 use trueup::driver::Handle;
 use trueup::reconcile::Hints;
-use trueup::world::{Collector, CollectorConfig, Filter, Knowledge, PartitionPolicy, World};
+use trueup::world::{
+    Collector, CollectorConfig, Filter, Holdings, Knowledge, PartitionPolicy, World,
+};
 use trueup::{IfName, Route};
-use trueup_file::{Accepted, File};
+use trueup_file::File;
 
 use super::exporting::Exporting;
 use super::reporter::Reporter;
 use super::world_status::{Collection, WorldStatus};
 use super::{Declared, Shared};
 use crate::host::{Desired, Host};
-use crate::world::{Retained, accepted, routes};
+use crate::world::{self, Retained};
 
 /// How often the status is brought up to date when nothing changes.
 const TICK: Duration = Duration::from_millis(500);
@@ -35,10 +37,12 @@ pub(super) struct Collecting {
     collector: Option<Collector>,
     /// What an earlier process collected, until a complete view says what there is.
     retained: Retained,
+    collection: world::Collection,
     /// The routes that are in the desired state of the loop.
     desired: Routes,
-    /// The loop had no room for a change.
+    /// The loop had no room for a change, of the routes with these keys.
     is_behind: bool,
+    behind: BTreeSet<RouteKey>,
     /// The file has, or had, collections: what they made is ours to remove.
     has_collected: bool,
     status: Collection,
@@ -61,8 +65,10 @@ impl Collecting {
             }),
             collector: None,
             retained,
+            collection: world::Collection::default(),
             desired: Routes::new(),
             is_behind: false,
+            behind: BTreeSet::new(),
             has_collected: false,
             status: Collection::default(),
         };
@@ -94,8 +100,12 @@ impl Collecting {
             false => self.collector = None,
         }
         self.has_collected |= declared.file.collects.is_some();
-        self.desired = self.now(&declared.file);
+        self.collection =
+            world::Collection::new(&declared.file, self.world.host(), BTreeMap::new());
+        self.look(&declared.file);
+        self.desired = self.collection.routes(&declared.file, &self.retained);
         self.is_behind = false;
+        self.behind.clear();
         let mut desired = declared.desired();
         if self.has_collected {
             let routes = desired.network.routes.get_or_insert_default();
@@ -108,79 +118,89 @@ impl Collecting {
     /// Brings the loop's desired state up to date: only what has changed is planned.
     fn update(&mut self, declared: &Declared, handle: &Handle<Host>) {
         let was_known = self.status.is_known;
-        let now = self.now(&declared.file);
-        let gone = self.desired.keys().filter(|key| !now.contains_key(key));
-        let gone: Vec<RouteKey> = gone.copied().collect();
-        let is_new = |(key, route): &(&RouteKey, &Route<IfName>)| {
-            self.desired.get(key).is_none_or(|was| was != *route)
-        };
-        let new: Vec<Route<IfName>> = now
-            .iter()
-            .filter(is_new)
-            .map(|(_, it)| it.clone())
-            .collect();
+        let changed = self.look(&declared.file);
+        self.behind.extend(changed);
+        let (mut gone, mut new) = (Vec::new(), Vec::new());
+        for key in &self.behind {
+            let now = self.collection.route(&declared.file, &self.retained, key);
+            match now {
+                None if self.desired.contains_key(key) => gone.push(*key),
+                Some(route) if self.desired.get(key) != Some(route) => new.push(route.clone()),
+                _ => {}
+            }
+        }
         // That it is known is a change as well: the next pass can be converged.
         let is_same = gone.is_empty() && new.is_empty() && was_known == self.status.is_known;
         if is_same && !self.is_behind {
+            self.behind.clear();
             return;
         }
+        let (out, into) = (gone.clone(), new.clone());
         let change = move |desired: &mut Desired| {
             let routes = desired.network.routes.get_or_insert_default();
-            gone.iter().for_each(|key| drop(routes.remove(key)));
-            new.into_iter().for_each(|route| drop(routes.insert(route)));
+            out.iter().for_each(|key| drop(routes.remove(key)));
+            into.into_iter()
+                .for_each(|route| drop(routes.insert(route)));
         };
         self.is_behind = handle.change(change).is_err();
         if !self.is_behind {
-            self.desired = now;
+            gone.iter().for_each(|key| drop(self.desired.remove(key)));
+            let new = new.into_iter().map(|route| (route.canonical_key(), route));
+            self.desired.extend(new);
+            self.behind.clear();
         }
     }
 
-    /// Returns what is to be there beside the file's own routes, and notes how the collection
-    /// stands.
-    fn now(&mut self, declared: &File) -> Routes {
+    /// Takes in what is collected now, and notes how the collection stands. Returns the keys of the
+    /// routes that may be others than before.
+    fn look(&mut self, declared: &File) -> BTreeSet<RouteKey> {
         let Some(collector) = &self.collector else {
             self.status = Collection::none();
-            return Routes::new();
+            self.retained = Retained::default();
+            return BTreeSet::new();
         };
         match collector.knowledge() {
             Knowledge::Unknown {
                 cut_off_since,
                 error,
             } => {
-                let retained = routes(declared, &Accepted::default(), &self.retained);
                 self.status = Collection {
-                    retained: retained.len(),
+                    retained: self.collection.retained(declared, &self.retained),
                     cut_off: cut_off_since.zip(error.map(|it| it.to_string())),
                     ..Collection::default()
                 };
-                retained
+                BTreeSet::new()
             }
-            Knowledge::Known(holdings) => {
-                if holdings.is_complete() || holdings.is_withdrawn {
-                    self.retained = Retained::default();
-                }
-                let mut accepted = accepted(declared, self.world.host(), &holdings.resources);
-                let collects = declared.collects.iter().flatten();
-                accepted.refused.retain(|refused| {
-                    let exporter = &refused.origin.exporter;
-                    collects.clone().any(|it| it.from.contains(exporter))
-                });
-                let routes = routes(declared, &accepted, &self.retained);
-                self.status = Collection {
-                    is_known: true,
-                    revision: holdings.revision.0,
-                    collected: accepted.routes.len(),
-                    refused: accepted.refused.len(),
-                    overlaps: accepted.overlaps.len(),
-                    retained: routes.len() - accepted.routes.len(),
-                    is_withdrawn: holdings.is_withdrawn,
-                    cut_off: holdings
-                        .cut_off
-                        .map(|(since, error)| (since, error.to_string())),
-                };
-                routes
-            }
+            Knowledge::Known(holdings) => self.take(declared, holdings),
         }
+    }
+
+    fn take(&mut self, declared: &File, mut holdings: Holdings) -> BTreeSet<RouteKey> {
+        let mut changed = BTreeSet::new();
+        if holdings.is_complete() || holdings.is_withdrawn {
+            changed.extend(self.retained.keys());
+            self.retained = Retained::default();
+        }
+        // What nothing takes from is not refused: it is not looked at.
+        holdings.resources.retain(|key, _| {
+            let mut collects = declared.collects.iter().flatten();
+            collects.any(|it| it.from.contains(&key.exporter))
+        });
+        let collection = &mut self.collection;
+        changed.extend(collection.update(declared, holdings.resources));
+        self.status = Collection {
+            is_known: true,
+            revision: holdings.revision.0,
+            collected: collection.taken(),
+            refused: collection.refused(),
+            overlaps: collection.overlaps(),
+            retained: collection.retained(declared, &self.retained),
+            is_withdrawn: holdings.is_withdrawn,
+            cut_off: holdings
+                .cut_off
+                .map(|(since, error)| (since, error.to_string())),
+        };
+        changed
     }
 
     pub(super) fn status(&self) -> Collection {

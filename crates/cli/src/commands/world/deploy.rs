@@ -11,7 +11,7 @@ use serde::Serialize;
 use trueup::journal::open_regular;
 use trueup::world::Deploy;
 
-use super::{Store, print};
+use super::{Opened, Store, print};
 use crate::world::Use;
 use crate::{Common, output};
 
@@ -73,7 +73,7 @@ impl fmt::Display for Record {
 pub(super) fn deploy(common: &Common, task: &Task) -> Result<()> {
     match task {
         Task::Ls(store) => {
-            let (_, world) = store.open(common, Use::Read)?;
+            let Opened { world, .. } = store.open(common, Use::Read)?;
             for deploy in world.deploys()? {
                 print(common.format, &Record::new(&deploy))?;
             }
@@ -82,13 +82,13 @@ pub(super) fn deploy(common: &Common, task: &Task) -> Result<()> {
             let mut files = BTreeMap::new();
             let mut rest = LARGEST;
             read_tree(directory, directory, &mut files, &mut rest)?;
-            let (_, world) = store.open(common, Use::Write)?;
+            let Opened { world, .. } = store.open(common, Use::Write)?;
             let newest = world.deploys()?.pop().map(|deploy| deploy.hash);
             let deploy = world.add_deploy(newest, &files)?;
             print(common.format, &Record::new(&deploy))?;
         }
         Task::Cat { store, uri } => {
-            let (_, world) = store.open(common, Use::Read)?;
+            let Opened { world, .. } = store.open(common, Use::Read)?;
             let content = world.read_uri(uri)?;
             output::print(|out| out.write_all(&content))?;
         }

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
-use trueup::world::{Filter, StoreMember, World};
+use trueup::world::{Filter, StoreMember};
 use trueup_file::Overlap;
 
-use super::{Store, WRONG, print};
-use crate::world::{Use, accepted, owner};
+use super::{Opened, Store, WRONG, print};
+use crate::world::{Collection, Use, owner};
 use crate::{Common, output};
 
 /// What was found about one thing.
@@ -35,16 +35,19 @@ impl fmt::Display for Finding {
 }
 
 pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
-    let (declared, world) = store.open(common, Use::Read)?;
+    let opened = store.open(common, Use::Read)?;
+    let (declared, world) = (&opened.declared, &opened.world);
     let mut findings: Vec<Finding> = world.store().members()?.iter().map(member).collect();
 
     let collected = world.collect(&[Filter::all()]);
     match &collected {
         Ok(collected) => {
-            let accepted = accepted(&declared.file, world.host(), &collected.resources);
+            let number = collected.resources.len();
+            let resources = collected.resources.clone();
+            let collection = Collection::new(&declared.file, world.host(), resources);
+            let accepted = collection.accepted(&declared.file);
             let overlaps = accepted.overlaps.iter().map(overlap);
             let malformed = collected.malformed.iter().map(ToString::to_string);
-            let number = collected.resources.len();
             findings.push(Finding {
                 about: "exports of all hosts".to_owned(),
                 state: format!(
@@ -62,11 +65,11 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
             problems: vec![error.to_string()],
         }),
     }
-    if let Some(user) = user_with_all_rights(&world, &store.read()?.1) {
+    if let Some(user) = user_with_all_rights(&opened) {
         findings.push(user);
     }
     if collected.is_ok() {
-        findings.push(session(common, &declared, &world)?);
+        findings.push(session(&opened)?);
     }
     let is_wrong = findings.iter().any(|it| !it.problems.is_empty());
     for finding in &findings {
@@ -76,7 +79,7 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
 }
 
 /// A user of etcd who may read what hosts keep for themselves has more rights than `init` gives.
-fn user_with_all_rights(world: &World, named: &trueup_file::World) -> Option<Finding> {
+fn user_with_all_rights(Opened { named, world, .. }: &Opened) -> Option<Finding> {
     let user = &named.credentials.as_ref()?.user;
     let private = format!("{}/private/", named.prefix);
     let is_read = world.store().read(private.as_bytes(), None).is_ok();
@@ -109,7 +112,7 @@ fn member(member: &StoreMember) -> Finding {
 }
 
 /// Whose session has this host's name.
-fn session(common: &Common, declared: &super::Declared, world: &World) -> Result<Finding> {
+fn session(Opened { state, world, .. }: &Opened) -> Result<Finding> {
     let about = format!("session of {}", world.host());
     let members = world.members()?;
     let Some(of) = members.get(world.host()) else {
@@ -119,8 +122,7 @@ fn session(common: &Common, declared: &super::Declared, world: &World) -> Result
             problems: Vec::new(),
         });
     };
-    let place = super::Target::open(common)?.state(common, &declared.options)?;
-    let is_own = place.is_some_and(|place| owner(&place) == *of);
+    let is_own = owner(state) == *of;
     let problem = format!(
         "it is of another owner, {of}: give one of the two hosts another name, if both run"
     );

@@ -9,8 +9,8 @@ use serde::Serialize;
 use trueup::world::{Event, Export, Recipient, Resource, ResourceKey, Revision, WatchConfig};
 use trueup_file::Accepted;
 
-use super::{Exports, Name, Store, print};
-use crate::world::{Use, accepted};
+use super::{Exports, Name, Opened, Store, print};
+use crate::world::{Collection, Use};
 use crate::{Common, output};
 
 /// The longest data that is read from the standard input; a store takes less in one transaction.
@@ -118,7 +118,7 @@ impl fmt::Display for Record {
 }
 
 pub(super) fn ls(common: &Common, asked: &Exports) -> Result<()> {
-    let (_, world) = asked.store.open(common, Use::Read)?;
+    let Opened { world, .. } = asked.store.open(common, Use::Read)?;
     let collected = world.collect(&[asked.filter()])?;
     for (key, resource) in &collected.resources {
         print(common.format, &Record::export(key, resource))?;
@@ -136,7 +136,7 @@ pub(super) fn ls(common: &Common, asked: &Exports) -> Result<()> {
 }
 
 pub(super) fn watch(common: &Common, asked: &Exports) -> Result<()> {
-    let (_, world) = asked.store.open(common, Use::Read)?;
+    let Opened { world, .. } = asked.store.open(common, Use::Read)?;
     let mut watch = world.watch_resources(&[asked.filter()], WatchConfig::default())?;
     loop {
         let Some(event) = watch.next(Duration::from_secs(60))? else {
@@ -213,11 +213,14 @@ impl fmt::Display for Collected {
 }
 
 pub(super) fn collect(common: &Common, store: &Store) -> Result<()> {
-    let (declared, world) = store.open(common, Use::Read)?;
+    let Opened {
+        declared, world, ..
+    } = store.open(common, Use::Read)?;
     let collected = world.collect(&[trueup::world::Filter::kind("route")])?;
+    let collection = Collection::new(&declared.file, world.host(), collected.resources);
     let Accepted {
         routes, refused, ..
-    } = accepted(&declared.file, world.host(), &collected.resources);
+    } = collection.accepted(&declared.file);
     let taken = routes.values().map(|(route, origin)| Collected {
         exporter: origin.exporter.clone(),
         name: origin.name.clone(),
@@ -251,7 +254,7 @@ pub(super) fn export(common: &Common, store: &Store, name: &Name, data: &str) ->
         }
         data => data.as_bytes().to_vec(),
     };
-    let (_, world) = store.open(common, Use::Write)?;
+    let Opened { world, .. } = store.open(common, Use::Write)?;
     let mut export = Export::new(&*name.kind, &*name.name, data).persist();
     export.to = recipient(name);
     world.put_export(&export)?;
@@ -259,7 +262,7 @@ pub(super) fn export(common: &Common, store: &Store, name: &Name, data: &str) ->
 }
 
 pub(super) fn rm(common: &Common, store: &Store, name: &Name) -> Result<()> {
-    let (_, world) = store.open(common, Use::Write)?;
+    let Opened { world, .. } = store.open(common, Use::Write)?;
     let key = ResourceKey {
         exporter: world.host().to_owned(),
         recipient: recipient(name),

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 use trueup::world::{Event, WatchConfig};
 
-use super::{Store, print};
+use super::{Opened, Store, print};
 use crate::Common;
 use crate::output;
 use crate::world::Use;
@@ -44,7 +44,7 @@ pub(super) fn members(
     } else {
         Use::Read
     };
-    let (_, world) = store.open(common, with)?;
+    let Opened { world, .. } = store.open(common, with)?;
     if set_size.is_some() {
         world.set_ideal_size(set_size)?;
     }

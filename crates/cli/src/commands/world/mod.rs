@@ -17,9 +17,10 @@ use trueup::world::{Filter, World};
 use trueup_file as file;
 
 use super::{Declared, Target};
+use crate::Common;
 use crate::output::{self, Format};
+use crate::state::{self, StateFile};
 use crate::world::{Use, open};
-use crate::{Common, state};
 
 /// The task. Each but `members --watch` and `watch` takes the store's timeout, 5 s, for each of its
 /// few requests at most.
@@ -121,6 +122,15 @@ pub(crate) struct Name {
     to: Option<String>,
 }
 
+/// An open store.
+struct Opened {
+    declared: Declared,
+    /// `[world]`, with the user of the command line.
+    named: file::World,
+    state: StateFile,
+    world: World,
+}
+
 /// Something is wrong.
 const WRONG: u8 = 2;
 
@@ -168,13 +178,18 @@ impl Store {
         Ok((declared, named))
     }
 
-    /// Opens the store, as the host of the file.
-    fn open(&self, common: &Common, with: Use) -> Result<(Declared, World)> {
+    /// Reads the file, and opens the store as its host.
+    fn open(&self, common: &Common, with: Use) -> Result<Opened> {
         let (declared, named) = self.read()?;
         let state = Target::open(common)?.state(common, &declared.options)?;
         let state = state.context(state::NO_STATE_DIRECTORY)?;
         let world = open(&named, state.directory(), with)?;
-        Ok((declared, world))
+        Ok(Opened {
+            declared,
+            named,
+            state,
+            world,
+        })
     }
 }
 
