@@ -4,6 +4,7 @@
 
 mod adjacency;
 mod builder;
+mod check;
 mod config;
 mod driver;
 mod error;
@@ -15,6 +16,7 @@ mod records;
 
 mod spec;
 mod state;
+mod svg;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,7 @@ mod vertex;
 mod vertices;
 
 pub use builder::GraphBuilder;
+pub use check::check;
 pub use config::Config;
 pub use driver::{Driver, Snapshot};
 pub use error::{Error, ErrorKind};

@@ -72,10 +72,15 @@ impl Control {
         self.lock().driver = Some(driver);
     }
 
-    /// Returns the next step of the driver, which the calling thread carries out.
-    pub(crate) fn step(&self) -> Step {
+    /// Returns the next step of the driver, which the calling thread carries out. A pass that is due
+    /// and may not run is none.
+    pub(crate) fn step(&self, may_pass: bool) -> Step {
         let mut inner = self.lock();
-        let action = inner.state.poll_action(sync::now());
+        let now = sync::now();
+        let action = match may_pass || !inner.state.is_pass_due(now) {
+            true => inner.state.poll_action(now),
+            false => None,
+        };
         inner.thread = action.map(|_| thread::current().id());
         match action {
             Some(action) => {
@@ -87,6 +92,26 @@ impl Control {
                 is_listening: inner.state.is_listening(),
             }),
         }
+    }
+
+    /// Takes note that the calling thread goes on with the running pass.
+    pub(crate) fn pass_goes_on(&self) {
+        let mut inner = self.lock();
+        inner.thread = Some(thread::current().id());
+        inner.in_source = true;
+    }
+
+    /// Has a pass that is requested begin at once; or a full one, whether requested or not.
+    pub(crate) fn hurry(&self, is_forced: bool) {
+        let mut inner = self.lock();
+        inner.state.handle_hurry(sync::now());
+        if is_forced {
+            inner.state.handle_force(sync::now());
+        }
+    }
+
+    pub(crate) fn is_pass_due(&self) -> bool {
+        self.lock().state.is_pass_due(sync::now())
     }
 
     /// Takes note that the descriptor is readable.

@@ -1,17 +1,19 @@
 //! The driver: carries out the actions of the state machine, one at a time.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Instant;
 
 use trueup_reconcile::{
-    Drained, Extent, Ledger, OpKey, PassLimits, Report, Source, Subscribed, Subscription,
+    Drained, Extent, Ledger, OpKey, PassLimits, Report, Source, Status, Subscribed, Subscription,
 };
 
 use crate::control::{Control, Sleep, Step};
 use crate::handle::Shared;
-use crate::sync::Wakeup;
+use crate::sync::{Wakeup, now};
 use crate::{
     Action, Config, Error, ErrorKind, Handle, PassSummary, Revision, SubscriptionState, trace,
 };
@@ -39,6 +41,8 @@ pub struct Loop<'a, S: Source> {
     last_reported: Option<Revision>,
     /// The error that ended the scope.
     scope_error: Option<Arc<S::Error>>,
+    /// The pass that has begun and not ended, between two turns.
+    open: Option<OpenPass<S::Report>>,
     shared: Arc<Shared<S>>,
     _on_drop: OnDrop<S>,
 }
@@ -110,6 +114,7 @@ impl<'a, S: Source> Loop<'a, S> {
             },
             last_reported: None,
             scope_error: None,
+            open: None,
             shared,
             _on_drop: on_drop,
         }
@@ -174,7 +179,7 @@ impl<'a, S: Source> Loop<'a, S> {
         self.begin(Waker::from(Arc::clone(&wakeup)));
         loop {
             match self.turn() {
-                Turn::Again => {}
+                Turn::Again | Turn::Passed => {}
                 Turn::Sleep(sleep) => {
                     let polled = self.descriptor().filter(|_| sleep.is_listening);
                     if wakeup.wait(sleep.until, polled)? {
@@ -213,9 +218,9 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     /// Returns the next step. A pass gets the latest desired state of this moment.
-    fn step(&mut self) -> Step {
+    fn step(&mut self, may_pass: bool) -> Step {
         let mut mailbox = self.shared.mailbox();
-        let step = self.shared.control.step();
+        let step = self.shared.control.step(may_pass);
         let (declared, changes) = match step {
             Step::Do(Action::Pass { .. }) => {
                 (mailbox.desired.take(), mem::take(&mut mailbox.changes))
@@ -308,26 +313,33 @@ impl<'a, S: Source> Loop<'a, S> {
         }
     }
 
-    fn pass(&mut self, extent: Extent, ops: Option<u64>, revision: Revision) {
-        let span = trace::Pass::new(extent, revision);
+    /// Runs a pass. It stays open if it only looked, and would change something.
+    fn pass(&mut self, open: OpenPass<S::Report>, asked: &Asked<'_>) {
+        let OpenPass {
+            extent,
+            ops,
+            revision,
+            ..
+        } = open;
         let control = &*self.shared.control;
-        let should_continue = || control.should_continue();
+        let should_continue = || control.should_continue() && (asked.should_continue)();
         let backoff = |key: OpKey| control.backoff(key);
-        let due = control.due();
         let mut limits = PassLimits::default()
             .with_extent(extent)
-            .with_due(&due)
+            .with_due(&open.due)
             .with_should_continue(&should_continue);
         if self.last_reported.take() == Some(revision) {
             limits = limits.with_same_desired();
         }
-        if let Some(ops) = ops {
-            limits = limits.with_ops(ops);
+        match (asked.apply, ops) {
+            (false, _) => limits = limits.with_ops(0),
+            (true, Some(ops)) => limits = limits.with_ops(ops),
+            (true, None) => {}
         }
         if control.has_backoff() {
             limits = limits.with_backoff(&backoff);
         }
-        let outcome = span.within(|| {
+        let outcome = open.span.within(|| {
             self.source.reconcile_within(
                 &self.scope,
                 &self.desired,
@@ -336,36 +348,23 @@ impl<'a, S: Source> Loop<'a, S> {
                 &limits,
             )
         });
-        let would_be_drift = control.source_done();
         match outcome {
             Ok(report) => {
-                let tracked = |key: OpKey| control.is_tracked(key);
-                let tracked = control.has_backoff().then_some(&tracked as _);
-                let summary = PassSummary::of(&report, tracked);
-                span.done(&summary);
                 self.last_reported = Some(revision);
-                let mut statuses = Vec::new();
-                report.statuses(&mut |key, status| statuses.push((key, status.cloned())));
-                control.outcomes(&summary);
-                self.shared.board.update(statuses);
-                let report = Arc::new(report);
-                let replaced = self.store_report(&report, summary.converged);
-                let is_drift = would_be_drift && !summary.ops.is_empty();
-                let pass = FinishedPass {
-                    revision,
-                    extent,
-                    result: Ok(&*report),
-                };
-                span.within(|| self.call_back(pass, &report, is_drift));
-                self.shared.control.pass_done(Some(&summary), false);
-                if !summary.converged {
-                    self.shared.forget_converged();
+                let mut open = open;
+                let statuses = &mut open.statuses;
+                report.statuses(&mut |key, status| drop(statuses.insert(key, status.cloned())));
+                open.report = Some(report);
+                let is_over = |report: &S::Report| report.converged() || !report.is_truncated();
+                if !asked.apply && !open.report.as_ref().is_some_and(is_over) {
+                    self.open = Some(open);
+                } else {
+                    self.finish(open);
                 }
-                // Old reports may be large, so they are dropped when no call waits any more.
-                drop(replaced);
             }
             Err(error) => {
-                span.failed(&error);
+                control.source_done();
+                open.span.failed(&error);
                 let error = Arc::new(error);
                 let replaced = self.shared.mailbox().error.replace(Arc::clone(&error));
                 drop(replaced);
@@ -374,13 +373,44 @@ impl<'a, S: Source> Loop<'a, S> {
                     extent,
                     result: Err(&*error),
                 };
-                span.within(|| (self.callbacks.report)(pass));
+                open.span.within(|| (self.callbacks.report)(pass));
                 let is_scope_gone = S::is_scope_gone(&error);
                 self.scope_error = is_scope_gone.then_some(error);
                 self.shared.control.pass_done(None, is_scope_gone);
                 self.shared.forget_converged();
             }
         }
+    }
+
+    /// Ends a pass that gave a report.
+    fn finish(&mut self, open: OpenPass<S::Report>) {
+        let OpenPass { span, report, .. } = open;
+        let Some(report) = report else { return };
+        let control = &*self.shared.control;
+        let would_be_drift = control.source_done();
+        let tracked = |key: OpKey| control.is_tracked(key);
+        let tracked = control.has_backoff().then_some(&tracked as _);
+        let summary = PassSummary::of(&report, tracked);
+        span.done(&summary);
+        control.outcomes(&summary);
+        self.shared
+            .board
+            .update(open.statuses.into_iter().collect());
+        let report = Arc::new(report);
+        let replaced = self.store_report(&report, summary.converged);
+        let is_drift = would_be_drift && !summary.ops.is_empty();
+        let pass = FinishedPass {
+            revision: open.revision,
+            extent: open.extent,
+            result: Ok(&*report),
+        };
+        span.within(|| self.call_back(pass, &report, is_drift));
+        self.shared.control.pass_done(Some(&summary), false);
+        if !summary.converged {
+            self.shared.forget_converged();
+        }
+        // Old reports may be large, so they are dropped when no call waits any more.
+        drop(replaced);
     }
 
     fn call_back(&mut self, pass: FinishedPass<'_, S>, report: &S::Report, is_drift: bool) {
@@ -400,6 +430,105 @@ impl<'a, S: Source> Loop<'a, S> {
         let replaced = mailbox.report.replace(Arc::clone(report));
         let error = mailbox.error.take();
         (converged, replaced, error)
+    }
+}
+
+/// What a caller of a turn wants of a pass.
+pub(crate) struct Asked<'a> {
+    /// False: it changes nothing.
+    pub(crate) apply: bool,
+    /// The caller's own limit.
+    pub(crate) should_continue: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Asked<'_> {
+    /// A pass without limits of the caller.
+    pub(crate) const ALL: Asked<'static> = Asked {
+        apply: true,
+        should_continue: &|| true,
+    };
+}
+
+/// A pass that has begun.
+struct OpenPass<R> {
+    span: trace::Pass,
+    since: Instant,
+    extent: Extent,
+    ops: Option<u64>,
+    revision: Revision,
+    due: Vec<OpKey>,
+    /// The statuses that were found changed so far.
+    statuses: BTreeMap<OpKey, Option<Arc<Status>>>,
+    /// What it found, if it has only looked so far.
+    report: Option<R>,
+}
+
+/// Turns of a caller that says when a pass may run.
+impl<S: Source> Loop<'_, S> {
+    /// Carries out the next action, if there is one now: a pass only if one is asked for.
+    pub(crate) fn turn_with(&mut self, asked: Option<&Asked<'_>>) -> Turn {
+        if self.open.is_some() {
+            return self.turn_of_open(asked);
+        }
+        self.answer();
+        match self.step(asked.is_some()) {
+            Step::Do(Action::Subscribe) => self.subscribe(),
+            Step::Do(Action::Drain) => self.drain(),
+            Step::Do(Action::Pass {
+                extent,
+                ops,
+                revision,
+            }) => {
+                let open = OpenPass {
+                    span: trace::Pass::new(extent, revision),
+                    since: now(),
+                    extent,
+                    ops,
+                    revision,
+                    due: self.shared.control.due(),
+                    statuses: BTreeMap::new(),
+                    report: None,
+                };
+                self.pass(open, asked.unwrap_or(&Asked::ALL));
+                return Turn::Passed;
+            }
+            Step::Do(Action::End) => {
+                return Turn::End(match self.scope_error.take() {
+                    None => Ok(()),
+                    Some(error) => Err(Error::of_source(ErrorKind::ScopeEnded, error)),
+                });
+            }
+            Step::Sleep(sleep) => return Turn::Sleep(sleep),
+        }
+        Turn::Again
+    }
+
+    /// Goes on with the open pass, or ends it with what it found: no other action comes before.
+    fn turn_of_open(&mut self, asked: Option<&Asked<'_>>) -> Turn {
+        self.answer();
+        let control = &self.shared.control;
+        let is_wanted = control.should_continue();
+        match (self.open.take(), asked) {
+            (Some(open), Some(asked)) if is_wanted => {
+                control.pass_goes_on();
+                self.pass(open, asked);
+                return Turn::Passed;
+            }
+            (Some(open), None) if is_wanted => {
+                self.open = Some(open);
+                return Turn::Sleep(Sleep {
+                    until: None,
+                    is_listening: false,
+                });
+            }
+            (open, _) => open.into_iter().for_each(|it| self.finish(it)),
+        }
+        Turn::Again
+    }
+
+    /// Returns since when a pass is open: it has found something that it has not changed yet.
+    pub(crate) fn open_since(&self) -> Option<Instant> {
+        self.open.as_ref().map(|it| it.since)
     }
 }
 
@@ -425,6 +554,8 @@ pub(crate) trait Drive {
 pub(crate) enum Turn {
     /// Another one.
     Again,
+    /// Another one; this one ran a pass.
+    Passed,
     /// A sleep, and then another one.
     Sleep(Sleep),
     /// None: the loop is to be dropped.
@@ -438,24 +569,7 @@ impl<S: Source> Drive for Loop<'_, S> {
     }
 
     fn turn(&mut self) -> Turn {
-        self.answer();
-        match self.step() {
-            Step::Do(Action::Subscribe) => self.subscribe(),
-            Step::Do(Action::Drain) => self.drain(),
-            Step::Do(Action::Pass {
-                extent,
-                ops,
-                revision,
-            }) => self.pass(extent, ops, revision),
-            Step::Do(Action::End) => {
-                return Turn::End(match self.scope_error.take() {
-                    None => Ok(()),
-                    Some(error) => Err(Error::of_source(ErrorKind::ScopeEnded, error)),
-                });
-            }
-            Step::Sleep(sleep) => return Turn::Sleep(sleep),
-        }
-        Turn::Again
+        self.turn_with(Some(&Asked::ALL))
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -327,7 +327,7 @@ impl Pool {
             driver.turn()
         }));
         match turn {
-            Ok(Turn::Again) => self.end_turn(number, driver, None),
+            Ok(Turn::Again | Turn::Passed) => self.end_turn(number, driver, None),
             Ok(Turn::Sleep(sleep)) => {
                 let sleep = self.listen(number, &*driver, sleep);
                 self.end_turn(number, driver, Some(sleep));

@@ -230,6 +230,19 @@ impl State {
         is_due(self.next_dirty_pass()).then(|| self.begin(now, Extent::Dirty))
     }
 
+    /// True if the next action is a pass, or a new subscription before one.
+    pub fn is_pass_due(&self, now: Instant) -> bool {
+        let passes = [
+            self.schedule.next_full(self.hints_wait_until),
+            self.next_dirty_pass(),
+        ];
+        self.phase == Phase::Idle
+            && self.stopping.is_none()
+            && self.drain.is_none()
+            && !self.paused
+            && passes.into_iter().flatten().any(|at| at <= now)
+    }
+
     /// Returns when to call [`poll_action`](Self::poll_action) again if there is no input before.
     /// Not earlier than then it returns an action, or [`is_listening`](Self::is_listening) becomes
     /// true again. Returns `None` during an action, and at the end.

@@ -4,7 +4,7 @@
 //! of a model checker.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use crate::Error;
 
@@ -166,5 +169,44 @@ impl Poller {
             _ => true,
         });
         readable.collect()
+    }
+}
+
+/// An instant at which a [`Poller`] has something to return.
+#[derive(Debug)]
+pub(crate) struct Alarm(OwnedFd);
+
+impl Alarm {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        timerfd_create(TimerfdClockId::Monotonic, flags)
+            .map(Alarm)
+            .map_err(Error::os)
+    }
+
+    /// Sets the instant; `None`: never. It comes once, as `number`.
+    pub(crate) fn set(
+        &self,
+        poller: &Poller,
+        number: u64,
+        until: Option<Instant>,
+    ) -> Result<(), std::io::Error> {
+        let zero = Timespec::default();
+        // A timer of no time would never fire.
+        let soon = Timespec { tv_nsec: 1, ..zero };
+        let it_value = timeout(until).map_or(zero, |left| if left == zero { soon } else { left });
+        let time = Itimerspec {
+            it_interval: zero,
+            it_value,
+        };
+        timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &time)?;
+        poller.listen(self.0.as_fd(), number)
+    }
+}
+
+/// Readable while a wait has something to return.
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }

@@ -4,9 +4,9 @@
 //! under that lock.
 
 mod cell;
-mod replacing;
+pub(crate) mod replacing;
 mod shared;
-mod snapshot;
+pub(crate) mod snapshot;
 mod watcher;
 mod worker;
 
@@ -157,6 +157,22 @@ impl Driver {
         match is_done {
             true => Ok(()),
             false => Err(timed_out(&core, "not converged")),
+        }
+    }
+
+    /// Waits until no vertex runs, and none will before something happens: what is not settled has
+    /// failed for good, or waits for one that has.
+    ///
+    /// # Errors
+    ///
+    /// A vertex still runs, or waits for time, after the time `within`.
+    pub fn wait_idle(&self, within: Duration) -> Result<(), Error> {
+        let core = lock(&self.shared.core);
+        let is_idle = |core: &Core| core.executing == 0 && core.state.is_idle();
+        let (core, is_done) = self.wait(core, within, is_idle);
+        match is_done {
+            true => Ok(()),
+            false => Err(timed_out(&core, "not idle")),
         }
     }
 

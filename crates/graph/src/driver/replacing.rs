@@ -12,7 +12,7 @@ use crate::sync::{lock, now};
 use crate::{Error, Graph, Vertex, VertexId, VertexSpec};
 
 /// Builds a graph of declared vertices. The vertices have the numbers of their places.
-pub(super) fn build(
+pub(crate) fn build(
     vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
 ) -> Result<(Graph, Vec<Box<dyn Vertex>>), Error> {
     let (specs, vertices): (Vec<_>, Vec<_>) = vertices.into_iter().unzip();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::shared::Core;
 use crate::sync::{lock, now};
-use crate::{Explanation, Verdict, VertexId};
+use crate::{Explanation, Graph, Verdict, VertexId};
 
 /// A graph at one moment. Its text has a line for each vertex, parents before children.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,16 +18,11 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Returns the graph in the language of Graphviz: notifying edges are dashed; red has failed,
-    /// yellow runs or waits, green is in place.
+    /// yellow runs or waits, blue would change, green is in place.
     pub fn to_dot(&self) -> String {
         let mut dot = "digraph {\n  rankdir=LR; node [shape=box, style=filled];\n".to_owned();
         for (at, vertex) in self.vertices.iter().enumerate() {
-            let color = match (vertex.last, vertex.cause.is_some() || vertex.running) {
-                (Some(Err(_)), _) => "salmon",
-                (_, true) => "khaki",
-                (Some(Ok(Verdict::WouldChange)), _) => "lightblue",
-                _ => "palegreen",
-            };
+            let color = color(vertex);
             let (name, tip) = (quoted(&vertex.name), quoted(&vertex.to_string()));
             dot += &format!("  {at} [label={name}, tooltip={tip}, fillcolor={color}];\n");
         }
@@ -36,6 +31,17 @@ impl Snapshot {
             dot += &format!("  {parent} -> {child}{style};\n");
         }
         dot + "}\n"
+    }
+}
+
+/// Returns the colour of a vertex, by a name that Graphviz and SVG know.
+pub(crate) fn color(vertex: &Explanation) -> &'static str {
+    let is_waiting = vertex.cause.is_some() || !vertex.waits.is_empty();
+    match (vertex.last, is_waiting || vertex.running) {
+        (Some(Err(_)), _) => "salmon",
+        (_, true) => "khaki",
+        (Some(Ok(Verdict::WouldChange)), _) => "lightblue",
+        _ => "palegreen",
     }
 }
 
@@ -59,22 +65,29 @@ impl Core {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
-        let graph = self.state.graph();
-        let order: Vec<VertexId> = graph.order().collect();
-        let mut places = vec![0; graph.len()];
-        for (place, vertex) in order.iter().enumerate() {
-            places[vertex.0 as usize] = place;
-        }
-        let edges = order.iter().flat_map(|parent| {
-            let children = graph.children(*parent);
-            children.map(move |(child, is_notified)| (*parent, child, is_notified))
-        });
-        let place = |vertex: VertexId| places[vertex.0 as usize];
-        Snapshot {
-            vertices: order.iter().filter_map(|it| self.explain(*it)).collect(),
-            edges: edges
-                .map(|(parent, child, is_notified)| (place(parent), place(child), is_notified))
-                .collect(),
-        }
+        of(self.state.graph(), |vertex| self.explain(vertex))
+    }
+}
+
+/// Makes a snapshot of a graph of which each vertex is explained.
+pub(crate) fn of(
+    graph: &Graph,
+    mut explain: impl FnMut(VertexId) -> Option<Explanation>,
+) -> Snapshot {
+    let order: Vec<VertexId> = graph.order().collect();
+    let mut places = vec![0; graph.len()];
+    for (place, vertex) in order.iter().enumerate() {
+        places[vertex.0 as usize] = place;
+    }
+    let edges = order.iter().flat_map(|parent| {
+        let children = graph.children(*parent);
+        children.map(move |(child, is_notified)| (*parent, child, is_notified))
+    });
+    let place = |vertex: VertexId| places[vertex.0 as usize];
+    Snapshot {
+        edges: edges
+            .map(|(parent, child, is_notified)| (place(parent), place(child), is_notified))
+            .collect(),
+        vertices: order.iter().filter_map(|it| explain(*it)).collect(),
     }
 }

@@ -255,6 +255,17 @@ impl State {
         self.paused && self.runs.is_empty() && self.writing.is_none() && self.unsaved.is_empty()
     }
 
+    /// True if no vertex runs, and none will before something happens: what is not settled has failed
+    /// for good, waits for one that has, or is paused.
+    pub fn is_idle(&self) -> bool {
+        self.runs.is_empty()
+            && self.writing.is_none()
+            && self.unsaved.is_empty()
+            && self.to_watch.is_empty()
+            && self.timers.is_empty()
+            && (self.paused || self.ready.is_empty())
+    }
+
     /// True if no vertex has been dirty or running for the [quiet time](Config::with_quiet).
     pub fn is_converged(&self, now: Instant) -> bool {
         self.converges_at().is_some_and(|at| at <= now)

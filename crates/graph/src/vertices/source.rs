@@ -1,62 +1,114 @@
-//! A vertex made of a source.
+//! A vertex made of a source: its loop, which takes its steps when the graph says so.
 
-use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::os::fd::{AsFd as _, BorrowedFd};
 
-use trueup_reconcile::{
-    Drained, ErrorClass, EventCoverage, Extent, Hints, Ledger, Outcome, PassLimits, Report, Source,
-    Subscribed, Subscription,
-};
+use trueup_loop::{Config, Handle, Loop, Step, Stepped};
+use trueup_reconcile::{Drained, ErrorClass, Hints, Ledger, Outcome, Report, Source, Subscription};
 
 use crate::{Failure, RunContext, Verdict, Vertex, Watch};
 
-/// The time after which a run looks at everything again, also if all changes are reported.
-const FULL_PASS_INTERVAL: Duration = Duration::from_secs(600);
-
-/// A vertex that runs passes of any [`Source`].
+/// A vertex that runs the passes of any [`Source`], as its [`Loop`] has them due.
 ///
-/// A run is one pass. A run that only checks is a pass with no ops allowed.
-#[derive(Debug)]
-pub struct SourceVertex<S: Source, L> {
-    source: S,
-    scope: S::Scope,
-    desired: S::Desired,
+/// - A pass that is due makes the vertex run: by the loop's interval, after its debounce, to try a
+///   failed object again. Events are read, and questions answered, without a run.
+/// - A run that something else calls for, such as a run of a parent, runs a pass if hints wait for
+///   one. If the last one has not converged, or the vertex is refreshed, it runs a full one.
+/// - A run that only checks is a pass with no ops allowed. If it finds something, the next run goes
+///   on with it.
+/// - A vertex that has failed waits for the loop's own time: declare it with
+///   [`with_retry(0, ..)`](crate::VertexSpec::with_retry).
+///
+/// Clones are the same vertex.
+pub struct SourceVertex<S: Source> {
+    stepped: Stepped<S>,
     reversed: Option<S::Desired>,
-    options: S::Options,
-    ledger: L,
-    is_watched: bool,
-    /// When everything was looked at last, if all later changes are reported.
-    full_pass: Option<Instant>,
+    /// The state for it is declared.
+    is_reversing: bool,
 }
 
-impl<S: Source, L> SourceVertex<S, L> {
-    /// Makes a vertex of what each pass of the source is given.
+impl<S: Source> SourceVertex<S> {
+    /// Makes a vertex of what each pass of the source is given, and a loop of default settings.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a descriptor.
     pub fn new(
         source: S,
         scope: S::Scope,
         desired: S::Desired,
-        ledger: L,
+        ledger: impl Ledger + Send + 'static,
         options: S::Options,
-    ) -> Self {
-        SourceVertex {
-            source,
-            scope,
-            desired,
+    ) -> Result<Self, Failure> {
+        let config = Config::default();
+        Self::of_loop(Loop::new(source, scope, desired, ledger, options, config))
+    }
+
+    /// Makes a vertex of a loop. Its handles and callbacks work as in [`Loop::run`]; callbacks run
+    /// on the threads of the graph.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a descriptor.
+    pub fn of_loop(passes: Loop<'static, S>) -> Result<Self, Failure> {
+        let stepped = passes.stepped();
+        let stepped = stepped.map_err(|error| Failure::new(ErrorClass::Busy, error))?;
+        Ok(SourceVertex {
+            stepped,
             reversed: None,
-            options,
-            ledger,
-            is_watched: false,
-            full_pass: None,
-        }
+            is_reversing: false,
+        })
     }
 
     /// Sets the desired state once the vertex has left the graph: most often the empty one. Without
-    /// it nothing is undone.
+    /// it nothing is undone. A clone has none.
     #[must_use]
     pub fn with_reversed(self, desired: S::Desired) -> Self {
         SourceVertex {
             reversed: Some(desired),
             ..self
+        }
+    }
+
+    /// Returns the controls of the loop.
+    pub fn handle(&self) -> &Handle<S> {
+        self.stepped.handle()
+    }
+
+    /// Returns the result of [`Loop::run`], if the loop has ended: its scope is gone, or it was
+    /// stopped.
+    pub fn ended(&self) -> Option<Result<(), trueup_loop::Error>> {
+        self.stepped.ended()
+    }
+
+    fn pass(&self, context: &RunContext, apply: bool, is_forced: bool) -> Result<Verdict, Failure> {
+        let should_continue = || context.should_continue();
+        let step = match self.stepped.run(apply, is_forced, &should_continue) {
+            Step::Idle | Step::Due if self.verdict(false).is_err() => {
+                self.stepped.run(apply, true, &should_continue)
+            }
+            step => step,
+        };
+        match step {
+            Step::Looked => Ok(Verdict::WouldChange),
+            Step::Passed => self.verdict(true),
+            // None is due: what the last one found still holds.
+            Step::Idle | Step::Due => self.verdict(false),
+            Step::Ended(result) => Err(ended(result)),
+        }
+    }
+
+    /// Returns what the last pass has found, and whether it has changed something.
+    fn verdict(&self, has_passed: bool) -> Result<Verdict, Failure> {
+        let handle = self.handle();
+        if let Some(error) = handle.last_error() {
+            return Err(failed::<S>(&error));
+        }
+        match handle.last_report() {
+            Some(report) => verdict(&*report, has_passed),
+            None => Err(Failure::new(
+                ErrorClass::Busy,
+                "no pass has run: the loop is paused; resume it",
+            )),
         }
     }
 }
@@ -70,58 +122,7 @@ struct Ops {
     class: Option<ErrorClass>,
 }
 
-impl<S: Source, L: Ledger> SourceVertex<S, L> {
-    fn pass(
-        &mut self,
-        context: &RunContext,
-        apply: bool,
-        reverse: bool,
-    ) -> Result<Verdict, Failure> {
-        let desired = match (reverse, &self.reversed) {
-            (false, _) => &self.desired,
-            (true, Some(desired)) => desired,
-            (true, None) => return Ok(Verdict::InPlace),
-        };
-        let is_full = self
-            .full_pass
-            .is_none_or(|at| at.elapsed() > FULL_PASS_INTERVAL)
-            || context.refreshes() > 0
-            || reverse;
-        let should_continue = || context.should_continue();
-        let mut limits = PassLimits::default().with_should_continue(&should_continue);
-        if !apply {
-            limits = limits.with_ops(0);
-        }
-        if !is_full {
-            limits = limits.with_extent(Extent::Dirty).with_same_desired();
-        }
-        let begin = Instant::now();
-        let before = self.full_pass.take();
-        let report = self
-            .source
-            .reconcile_within(
-                &self.scope,
-                desired,
-                &mut self.ledger,
-                &self.options,
-                &limits,
-            )
-            .map_err(|error| {
-                let class = match S::is_scope_gone(&error) {
-                    true => ErrorClass::Dependency,
-                    false => ErrorClass::Unknown,
-                };
-                Failure::new(class, error)
-            })?;
-        let is_reported = report.coverage() != EventCoverage::Nothing && report.converged();
-        if self.is_watched && is_reported && !reverse {
-            self.full_pass = if is_full { Some(begin) } else { before };
-        }
-        verdict(&report, apply)
-    }
-}
-
-fn verdict(report: &impl Report, apply: bool) -> Result<Verdict, Failure> {
+fn verdict(report: &impl Report, has_passed: bool) -> Result<Verdict, Failure> {
     let mut ops = Ops::default();
     report.outcomes(&mut |op| match op.outcome {
         Outcome::Applied => ops.applied += 1,
@@ -129,7 +130,7 @@ fn verdict(report: &impl Report, apply: bool) -> Result<Verdict, Failure> {
         Outcome::Failed(class) if class.is_done() => ops.applied += 1,
         Outcome::Failed(class) => {
             ops.failed += 1;
-            // One that may succeed later has the vertex tried again.
+            // One that may succeed later counts first.
             if ops.class.is_none_or(ErrorClass::is_permanent) {
                 ops.class = Some(class);
             }
@@ -137,12 +138,9 @@ fn verdict(report: &impl Report, apply: bool) -> Result<Verdict, Failure> {
     });
     if report.converged() {
         return Ok(match ops.applied {
-            0 => Verdict::InPlace,
-            _ => Verdict::Changed,
+            1.. if has_passed => Verdict::Changed,
+            _ => Verdict::InPlace,
         });
-    }
-    if !apply && (ops.pending > 0 || report.is_truncated()) {
-        return Ok(Verdict::WouldChange);
     }
     let class = ops.class.unwrap_or(match ops.pending {
         0 => ErrorClass::Conflict,
@@ -161,53 +159,86 @@ fn verdict(report: &impl Report, apply: bool) -> Result<Verdict, Failure> {
     Err(Failure::new(class, message))
 }
 
-impl<S, L> Vertex for SourceVertex<S, L>
+fn failed<S: Source>(error: &S::Error) -> Failure {
+    let class = match S::is_scope_gone(error) {
+        true => ErrorClass::Dependency,
+        false => ErrorClass::Unknown,
+    };
+    Failure::new(class, error)
+}
+
+fn ended(result: Result<(), trueup_loop::Error>) -> Failure {
+    match result {
+        Ok(()) => Failure::new(ErrorClass::Dependency, "the loop was stopped"),
+        Err(error) => Failure::new(ErrorClass::Dependency, error),
+    }
+}
+
+impl<S> Vertex for SourceVertex<S>
 where
-    S: Source + Send,
-    S::Scope: Send,
+    S: Source + 'static,
     S::Desired: Send,
-    S::Options: Send,
-    S::Subscription: Send + 'static,
-    L: Ledger + Send,
+    Stepped<S>: Send,
 {
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
-        self.pass(context, apply, false)
+        let is_forced = apply && context.refreshes() > 0;
+        self.pass(context, apply, is_forced)
     }
 
-    fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
-        (self.is_watched, self.full_pass) = (false, None);
-        match self.source.subscribe(&self.scope, hints) {
-            Subscribed::Active(subscription) => {
-                self.is_watched = true;
-                let error = std::marker::PhantomData::<fn() -> S::Error>;
-                Ok(Watch::Active(Box::new(SourceSubscription {
-                    subscription,
-                    error,
-                })))
-            }
-            Subscribed::Unsupported => Ok(Watch::Unsupported),
-            Subscribed::Failed(error) => Err(Failure::new(ErrorClass::Unknown, error)),
+    fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {
+        // It subscribes before the first pass.
+        match self.stepped.poll() {
+            Step::Ended(result) => Err(ended(result)),
+            _ => Ok(Watch::Active(Box::new(LoopSubscription(
+                self.stepped.clone(),
+            )))),
         }
     }
 
     fn reverse(&mut self, context: &RunContext) -> Result<Verdict, Failure> {
-        self.pass(context, true, true)
+        if let Some(desired) = self.reversed.take() {
+            let declared = self.handle().set_desired(desired);
+            declared.map_err(|error| Failure::new(ErrorClass::Dependency, error))?;
+            self.is_reversing = true;
+        }
+        match self.is_reversing {
+            true => self.pass(context, true, true),
+            false => Ok(Verdict::InPlace),
+        }
     }
 }
 
-/// The subscription of a source, with the failures of a vertex.
-struct SourceSubscription<T, E> {
-    subscription: T,
-    error: std::marker::PhantomData<fn() -> E>,
-}
+/// The events of a loop: one for each pass that is due.
+struct LoopSubscription<S: Source>(Stepped<S>);
 
-impl<T: Subscription<E>, E: std::error::Error> Subscription<Failure> for SourceSubscription<T, E> {
+impl<S: Source> Subscription<Failure> for LoopSubscription<S> {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.subscription.descriptor()
+        Some(self.0.as_fd())
     }
 
     fn drain(&mut self) -> Result<Drained, Failure> {
-        let drained = self.subscription.drain();
-        drained.map_err(|error| Failure::new(ErrorClass::Unknown, error))
+        match self.0.poll() {
+            Step::Due => Ok(Drained::Hint),
+            Step::Ended(result) => Err(ended(result)),
+            _ => Ok(Drained::Nothing),
+        }
+    }
+}
+
+impl<S: Source> Clone for SourceVertex<S> {
+    fn clone(&self) -> Self {
+        SourceVertex {
+            stepped: self.stepped.clone(),
+            reversed: None,
+            is_reversing: false,
+        }
+    }
+}
+
+impl<S: Source> std::fmt::Debug for SourceVertex<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SourceVertex")
+            .field("stepped", &self.stepped)
+            .finish_non_exhaustive()
     }
 }

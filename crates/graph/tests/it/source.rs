@@ -1,10 +1,12 @@
 //! A source as a vertex.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trueup_graph::{Driver, SourceVertex, VertexSpec};
+use trueup_loop::{Config, Loop};
 use trueup_reconcile::{
     Claim, ErrorClass, EventCoverage, Extent, Hints, Ledger, LedgerError, MemoryLedger, OpKey,
     Outcome, PassLimits, Report, ReportedOp, Source, Subscribed, Subscription,
@@ -26,6 +28,7 @@ struct Values(Arc<Mutex<System>>);
 
 struct Pass {
     is_converged: bool,
+    is_truncated: bool,
     outcomes: Vec<Outcome>,
 }
 
@@ -38,6 +41,10 @@ impl Report for Pass {
         let key = || OpKey(0);
         let outcomes = self.outcomes.iter();
         outcomes.for_each(|it| visit(ReportedOp::new("value", *it, &key)));
+    }
+
+    fn is_truncated(&self) -> bool {
+        self.is_truncated
     }
 
     fn coverage(&self) -> EventCoverage {
@@ -112,6 +119,7 @@ impl Source for Values {
         let is_converged = outcomes.iter().all(|it| *it == Outcome::Applied);
         Ok(Pass {
             is_converged,
+            is_truncated: outcomes.contains(&Outcome::Pending),
             outcomes,
         })
     }
@@ -122,24 +130,32 @@ impl Source for Values {
     }
 }
 
-fn run(system: &Arc<Mutex<System>>, notifies: bool) -> Driver {
+fn run_counted(system: &Arc<Mutex<System>>, notifies: bool) -> (Driver, Arc<AtomicUsize>) {
     let desired = BTreeMap::from([("a".to_owned(), 1)]);
     let source = Values(Arc::clone(system));
-    let vertex = SourceVertex::new(source, (), desired, MemoryLedger::default(), ());
+    // Its timer runs no pass within a test.
+    let config = Config::default().with_interval(Duration::from_secs(3_600));
+    let passes = Loop::new(source, (), desired, MemoryLedger::default(), (), config);
+    let vertex = SourceVertex::of_loop(passes).unwrap();
     let vertex = vertex.with_reversed(BTreeMap::new());
     let spec = VertexSpec::new("values").with_retry(0, BOUND);
     let mut service = VertexSpec::new("service").after("values");
     if notifies {
         service = service.refreshed_by("values");
     }
-    let count = Arc::default();
-    start(
+    let count = Arc::new(AtomicUsize::new(0));
+    let driver = start(
         2,
         [
             (spec, Box::new(vertex) as _),
             crate::support::counted(service, &count),
         ],
-    )
+    );
+    (driver, count)
+}
+
+fn run(system: &Arc<Mutex<System>>, notifies: bool) -> Driver {
+    run_counted(system, notifies).0
 }
 
 #[test]
@@ -157,9 +173,10 @@ fn a_source_is_brought_right_looks_at_what_is_dirty_and_is_undone_when_it_leaves
     let hints = system.lock().unwrap().hints.clone().unwrap();
     system.lock().unwrap().values.remove("a");
     hints.request_pass();
-    driver.wait_converged(BOUND).unwrap();
+    until("it is restored", || {
+        system.lock().unwrap().values.contains_key("a")
+    });
     assert_eq!(take(), [(Extent::Dirty, true)]);
-    assert_eq!(system.lock().unwrap().values["a"], 1);
     driver.replace([]).unwrap();
     driver.wait_converged(BOUND).unwrap();
     let values = system.lock().unwrap().values.clone();
@@ -189,4 +206,80 @@ fn a_source_that_notifies_checks_first_and_fails_by_the_class_of_its_ops() {
     driver.event("values").unwrap();
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(system.lock().unwrap().values["a"], 1);
+}
+
+#[test]
+fn a_source_that_notifies_restores_with_a_look_before_and_refreshes_once() {
+    let system = Arc::new(Mutex::new(System::default()));
+    let (driver, count) = run_counted(&system, true);
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    let take = || std::mem::take(&mut system.lock().unwrap().passes);
+    take();
+    let hints = system.lock().unwrap().hints.clone().unwrap();
+    system.lock().unwrap().values.remove("a");
+    hints.request_pass();
+    until("it is refreshed", || count.load(Ordering::SeqCst) == 2);
+    assert_eq!(take(), [(Extent::Dirty, false), (Extent::Dirty, true)]);
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(driver.explain("service").unwrap().refreshes, 0);
+}
+
+#[test]
+fn a_source_that_fails_is_tried_again_by_its_loop_and_at_once_after_a_hint() {
+    let system = Arc::new(Mutex::new(System::default()));
+    system.lock().unwrap().refused = true;
+    let driver = run(&system, false);
+    let hints = || system.lock().unwrap().hints.clone();
+    until("it is watched", || hints().is_some());
+    for _ in 0..3 {
+        let before = system.lock().unwrap().passes.len();
+        hints().unwrap().request_pass();
+        until("it is tried again", || {
+            system.lock().unwrap().passes.len() > before
+        });
+    }
+    system.lock().unwrap().refused = false;
+    hints().unwrap().request_pass();
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(system.lock().unwrap().values["a"], 1);
+}
+
+#[test]
+fn a_pause_of_the_graph_lets_no_pass_begin() {
+    let system = Arc::new(Mutex::new(System::default()));
+    let driver = run(&system, false);
+    driver.wait_converged(BOUND).unwrap();
+    driver.pause(BOUND).unwrap();
+    let hints = system.lock().unwrap().hints.clone().unwrap();
+    system.lock().unwrap().values.remove("a");
+    hints.request_pass();
+    until("the event is there", || {
+        driver.explain("values").unwrap().cause.is_some()
+    });
+    assert!(!system.lock().unwrap().values.contains_key("a"));
+    driver.resume();
+    until("it is restored", || {
+        system.lock().unwrap().values.contains_key("a")
+    });
+}
+
+#[test]
+fn a_loop_that_is_stopped_through_its_handle_ends_in_the_graph() {
+    let system = Arc::new(Mutex::new(System::default()));
+    let source = Values(Arc::clone(&system));
+    let vertex = SourceVertex::new(source, (), BTreeMap::new(), MemoryLedger::default(), ());
+    let vertex = vertex.unwrap();
+    let driver = start(
+        1,
+        [(VertexSpec::new("values"), Box::new(vertex.clone()) as _)],
+    );
+    driver.wait_converged(BOUND).unwrap();
+    assert!(vertex.ended().is_none());
+    let asked = vertex.handle().ask(|view| view.desired.len(), BOUND);
+    assert_eq!(asked.unwrap(), 0, "a question is answered without a pass");
+    vertex.handle().stop();
+    vertex.handle().wait_ended(BOUND).unwrap();
+    assert!(vertex.ended().unwrap().is_ok());
+    driver.stop(BOUND).unwrap();
 }

@@ -68,6 +68,17 @@ impl State {
         self.started + 1
     }
 
+    /// Has a pass that hints or a new desired state have requested begin at once, and not after the
+    /// debounce.
+    pub fn handle_hurry(&mut self, now: Instant) {
+        for due in [&mut self.schedule.requested, &mut self.schedule.dirty] {
+            *due = due.map(|at| at.min(now));
+        }
+        self.hints_wait_until = self
+            .hints_wait_until
+            .filter(|_| !self.schedule.has_requests());
+    }
+
     /// Pauses: no pass starts from now on, and a running one begins no further step. Returns the
     /// number of the last pass that started: once it [`is_done`](Self::is_done), nothing is
     /// written.

@@ -8,5 +8,6 @@ mod fleet;
 mod hints;
 mod runtimes;
 mod state;
+mod stepped;
 #[cfg(feature = "tracing")]
 mod tracing;
