@@ -316,7 +316,12 @@ impl Source for Host {
             tried: 0,
             report: Report::default(),
         };
-        match pass.run() {
+        let ended = pass.run();
+        if limits.ops() == 0 {
+            // It is reported with what follows from it, later.
+            pass.host.pass_timer.end();
+        }
+        match ended {
             // What was tried has to be reported: an error says that nothing was changed.
             Err(error) if pass.tried > 0 => pass.report.aborted = Some(error),
             ended => ended?,

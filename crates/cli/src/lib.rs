@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod graph;
 mod host;
 mod options;
 mod output;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand};
 use signal_hook::consts::SIGXFSZ;
 use trueup::Namespace;
@@ -40,7 +42,7 @@ struct Common {
     /// The network namespace: a name as of `ip netns`, a path, or pid:N [default: one's own]
     #[arg(long, global = true, value_name = "NAME|PATH|pid:N")]
     netns: Option<Namespace>,
-    /// The form of the output; `ip`: commands for `ip -batch -`
+    /// The form of the output; `ip`: commands for `ip -batch -`; `dot` and `svg`: of `graph` alone
     #[arg(
         long,
         global = true,
@@ -78,6 +80,13 @@ enum Command {
     /// On a terminal it shows the current state; elsewhere it prints each change, with
     /// `--format json` as a line of JSON. On SIGHUP it reads the file and the whole state again.
     Watch(commands::Watch),
+    /// Print the graph of a file, and how each vertex stands; change nothing
+    ///
+    /// Runs the check commands of the file. Exits as `plan`.
+    Graph {
+        /// The desired state, TOML or JSON; `-` is the standard input
+        file: PathBuf,
+    },
     /// Print the namespace's state in the file's own form
     Observe,
     /// Print what this kernel and this caller can do, and the problems that would prevent a pass
@@ -125,7 +134,12 @@ pub fn main() -> ExitCode {
     // write beyond the limit for the size of files (RLIMIT_FSIZE) is an error as any other (EFBIG).
     // Where there can be none, all is as it was.
     let _unhandled = signal_hook::flag::register(SIGXFSZ, Arc::default());
+    let is_picture = matches!(common.format, Format::Dot | Format::Svg);
     let done = match command {
+        Command::Graph { file } => commands::graph(&common, &file),
+        _ if is_picture => Err(anyhow!(
+            "only `graph` is printed so: --format is text, json or ip here"
+        )),
         Command::Plan { file } => commands::plan(&common, &file),
         Command::Apply { file } => commands::apply(&common, &file),
         Command::Watch(asked) => commands::watch(&common, &asked),

@@ -6,6 +6,7 @@ mod plan;
 mod report;
 mod setting;
 mod status;
+mod vertex;
 mod why;
 
 use std::fmt::Display;
@@ -19,8 +20,12 @@ use trueup_file as file;
 
 pub(crate) use lines::{changes, verdict, verdict_with};
 pub(crate) use plan::plan;
-pub(crate) use report::{News, report};
+pub(crate) use report::{GraphReport, News, report};
 pub(crate) use status::{StatusChanges, StatusCounts, StatusEntry, seconds, status_text};
+pub(crate) use vertex::{
+    VertexRecord, VertexState, change_line, graph_verdict, is_in_place, unsettled_lines,
+    vertex_line,
+};
 pub(crate) use why::{Collected, WhyContext, why};
 
 /// The form of the output.
@@ -33,6 +38,10 @@ pub(crate) enum Format {
     Json,
     /// Commands for `ip -batch -`.
     Ip,
+    /// A graph in the language of Graphviz.
+    Dot,
+    /// A graph as a drawing.
+    Svg,
 }
 
 /// Writes a result. A reader that went away does not want the rest: that is no error.

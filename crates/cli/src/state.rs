@@ -17,7 +17,7 @@ use anyhow::{Context as _, Error, Result, anyhow};
 use rustix::fs::{Access, access};
 use trueup::journal::{self, Journal, JournalLedger};
 use trueup::netlink::boot_id;
-use trueup::reconcile::{Claim, Ledger, LedgerError};
+use trueup::reconcile::{Claim, Ledger, LedgerError, LedgerScope};
 use trueup::rtnl::{Options, ledger_scope_of};
 
 /// A source that has a ledger.
@@ -25,6 +25,8 @@ use trueup::rtnl::{Options, ledger_scope_of};
 pub(crate) enum LedgerOf {
     Network,
     Settings,
+    /// The refreshes that are pending, which outlive a boot.
+    Graph,
 }
 
 impl LedgerOf {
@@ -33,6 +35,7 @@ impl LedgerOf {
         match self {
             LedgerOf::Network => "rtnl",
             LedgerOf::Settings => "sysctl",
+            LedgerOf::Graph => "graph",
         }
     }
 }
@@ -78,6 +81,7 @@ struct Opened {
     journal: Journal,
     network: JournalLedger,
     settings: JournalLedger,
+    graph: JournalLedger,
     /// The records of other boots are deleted.
     has_forgotten_boots: bool,
 }
@@ -233,13 +237,17 @@ impl StateFile {
         Ok(Opened {
             network: self.ledger(LedgerOf::Network, &journal, boot_id)?,
             settings: self.ledger(LedgerOf::Settings, &journal, boot_id)?,
+            graph: self.ledger(LedgerOf::Graph, &journal, boot_id)?,
             journal,
             has_forgotten_boots: false,
         })
     }
 
     fn ledger(&self, of: LedgerOf, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
-        let scope = ledger_scope_of(self.cookie, boot_id);
+        let scope = match of {
+            LedgerOf::Graph => LedgerScope::of_all_boots(self.cookie.to_string()),
+            LedgerOf::Network | LedgerOf::Settings => ledger_scope_of(self.cookie, boot_id),
+        };
         Ok(journal.ledger(of.name(), &scope)?)
     }
 
@@ -291,6 +299,7 @@ impl Opened {
         match of {
             LedgerOf::Network => &mut self.network,
             LedgerOf::Settings => &mut self.settings,
+            LedgerOf::Graph => &mut self.graph,
         }
     }
 }

@@ -357,6 +357,9 @@ impl<'a, S: Source> Loop<'a, S> {
                 open.report = Some(report);
                 let is_over = |report: &S::Report| report.converged() || !report.is_truncated();
                 if !asked.apply && !open.report.as_ref().is_some_and(is_over) {
+                    // As after any pass that was cut short: the source need not know which objects
+                    // it has left.
+                    open.extent = Extent::Everything;
                     self.open = Some(open);
                 } else {
                     self.finish(open);

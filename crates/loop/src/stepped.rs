@@ -63,7 +63,7 @@ pub enum Step {
     /// A pass ran to its end: see [`Handle::last_report`] and [`Handle::last_error`].
     Passed,
     /// A pass that may change nothing would change something. It goes on in the next
-    /// [`Stepped::run`].
+    /// [`Stepped::run`], and then looks at everything.
     Looked,
     /// The loop has ended, with the result of [`Loop::run`].
     Ended(Result<(), Error>),

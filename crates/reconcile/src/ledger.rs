@@ -35,6 +35,12 @@ impl LedgerScope {
         }
     }
 
+    /// Makes the scope of what holds in all boots, such as what is owed to services of the host. Its
+    /// boot has no name.
+    pub fn of_all_boots(namespace: impl Into<String>) -> LedgerScope {
+        LedgerScope::new(namespace, "")
+    }
+
     /// Returns the namespace's name.
     pub fn namespace(&self) -> &str {
         &self.namespace

@@ -8,6 +8,8 @@ pub use trueup_control as control;
 pub use trueup_diff as diff;
 #[cfg(feature = "etcd")]
 pub use trueup_etcd as etcd;
+#[cfg(feature = "graph")]
+pub use trueup_graph as graph;
 #[cfg(feature = "journal")]
 pub use trueup_journal as journal;
 pub use trueup_loop as driver;

@@ -1,15 +1,19 @@
-//! `trueup apply`: one pass. What can be refused is refused before the kernel is touched, with exit
+//! `trueup apply`: one run of the file's graph. What can be refused is refused before the kernel is touched, with exit
 //! code 1. After a change the exit code of a failure is 2.
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Error, Result, anyhow};
-use trueup::{Report as _, Source as _};
+use anyhow::{Error, Result, anyhow, bail};
+use trueup::Report as _;
+use trueup::graph::Verdict;
 
 use super::{Declared, Target, privilege};
+use crate::graph::{self, OnResult, Once, Passed};
 use crate::host::Host;
+use crate::output::GraphReport;
 use crate::state::LedgerOf;
 use crate::{Common, output};
 
@@ -27,23 +31,74 @@ pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
             "nothing is exported: exports live as long as the `trueup watch` that has them",
         );
     }
-    let report = Host::new(Box::new(state.ledger(LedgerOf::Settings)))
-        .reconcile(
-            &target.namespace,
-            &desired,
-            &mut state.ledger(LedgerOf::Network),
-            &declared.options,
-        )
-        .map_err(|error| declared.explain(error))?;
-    let reported = output::report(common.format, &report);
+    let host = Host::new(Box::new(state.ledger(LedgerOf::Settings)));
+    let has_graph = graph::is_declared(&declared.file);
+    if has_graph {
+        // What the kernel would refuse is known before a file is written.
+        let ledger = state.ledger(LedgerOf::Network);
+        let (scope, options) = (&target.namespace, &declared.options);
+        let planned = host.plan(scope, &desired, &ledger, options);
+        planned.map_err(|error| declared.explain(error))?;
+    }
+    let passed = Passed::default();
+    let network = Once {
+        host,
+        scope: target.namespace.clone(),
+        desired,
+        ledger: Box::new(state.ledger(LedgerOf::Network)),
+        options: declared.options.clone(),
+        passed: passed.clone(),
+    };
+    let changed = Arc::new(Mutex::new(Vec::new()));
+    let ledger = Box::new(state.ledger(LedgerOf::Graph));
+    let snapshot = graph::run_once(&declared.file, network, ledger, &collect(&changed))?;
+    let changed = std::mem::take(&mut *changed.lock().unwrap_or_else(PoisonError::into_inner));
+    let changes = changed.iter().filter(|name| *name != graph::NETWORK);
+    let changes = changes.map(|name| output::change_line(&declared.file, name));
+    let ran = GraphReport {
+        changes: changes.collect(),
+        snapshot: has_graph.then_some(snapshot),
+    };
+    let report = match passed.take() {
+        Some(Ok(report)) => report,
+        Some(Err(error)) => return failed(declared.explain(error), &ran),
+        None => bail!("the pass did not run"),
+    };
+    let is_converged = report.converged() && ran.verdict().is_none();
+    let reported = output::report(common.format, &report, &ran);
     if let Err(error) = &reported {
         output::print_error(&unreported(error, output::verdict(&report)));
     }
-    Ok(if report.converged() && reported.is_ok() {
+    Ok(if is_converged && reported.is_ok() {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(NOT_CONVERGED)
     })
+}
+
+/// Notes the vertices that have changed something.
+fn collect(changed: &Arc<Mutex<Vec<String>>>) -> OnResult {
+    let changed = Arc::clone(changed);
+    Arc::new(move |name, result| {
+        if *result == Ok(Verdict::Changed) {
+            let mut changed = changed.lock().unwrap_or_else(PoisonError::into_inner);
+            changed.push(name.to_owned());
+        }
+    })
+}
+
+/// Ends after a pass that could not run: with exit code 1 if files and commands changed nothing
+/// either.
+fn failed(error: Error, ran: &GraphReport) -> Result<ExitCode> {
+    if ran.changes.is_empty() {
+        return Err(error);
+    }
+    output::print(|out| {
+        let mut changes = ran.changes.iter();
+        changes.try_for_each(|change| writeln!(out, "{}", output::clean(change)))
+    })?;
+    output::print_error(&error);
+    Ok(ExitCode::from(NOT_CONVERGED))
 }
 
 /// Returns how the pass ended whose report could not be written.

@@ -40,7 +40,7 @@ pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
             serde_json::to_writer(&mut *out, &found)?;
             writeln!(out)
         }
-        Format::Text | Format::Ip => text::write(out, &found),
+        _ => text::write(out, &found),
     })?;
     Ok(ExitCode::from(if found.ready { 0 } else { NOT_READY }))
 }

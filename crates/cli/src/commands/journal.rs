@@ -196,7 +196,7 @@ fn check(format: Format, file: &Path) -> Result<u8> {
                 problem,
             },
         ),
-        Format::Text | Format::Ip => match (records, problem) {
+        _ => match (records, problem) {
             (Some(records), _) => writeln!(
                 out,
                 "{}: whole, {}",

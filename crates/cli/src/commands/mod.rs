@@ -3,6 +3,7 @@
 
 mod apply;
 mod doctor;
+mod graph;
 mod journal;
 mod observe;
 mod plan;
@@ -29,6 +30,7 @@ use crate::{Common, options, state};
 
 pub(crate) use apply::apply;
 pub(crate) use doctor::doctor;
+pub(crate) use graph::graph;
 pub(crate) use journal::{Task, journal};
 pub(crate) use observe::{authored_routes, observe};
 pub(crate) use plan::plan;
@@ -64,11 +66,6 @@ impl Declared {
     }
 
     fn new(name: String, file: File, grace: Duration) -> Result<Declared> {
-        if file.files.is_some() || file.execs.is_some() {
-            let message = "[[file]] and [[exec]] are read by the crate trueup-file, and not \
-                           carried out by this command yet: leave them out";
-            return Err(file::Error::at(&name, None, message).into());
-        }
         let options = options::options(&file.settings, grace)
             .map_err(|reserved| file::Error::at(&name, None, reserved.to_string()))?;
         Ok(Declared {

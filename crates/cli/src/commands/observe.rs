@@ -56,7 +56,7 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
             write!(out, "{toml}")
         }
         Format::Json => write!(out, "{}", file::to_json(&settings, &shown.desired)),
-        Format::Ip => write!(out, "{}", shown.batch(&snapshot.observed)),
+        _ => write!(out, "{}", shown.batch(&snapshot.observed)),
     })?;
     if !snapshot.incomplete.is_empty() {
         // Applied as it is, it would delete what is missing in it.

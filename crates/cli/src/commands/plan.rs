@@ -5,40 +5,70 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use trueup::reconcile::{Ledger, MemoryLedger};
+use trueup::graph::{Failure, RunContext, Snapshot, Verdict};
+use trueup::reconcile::{ErrorClass, Ledger, MemoryLedger};
 
 use super::{Declared, Target};
-use crate::host::{Host, Options};
+use crate::host::{Host, Options, Planned};
 use crate::state::{self, LedgerOf};
-use crate::{Common, output};
+use crate::{Common, graph, output};
 
 /// Changes are pending.
-const PENDING: u8 = 2;
+pub(super) const PENDING: u8 = 2;
 
 pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     let declared = Declared::read(file, Duration::ZERO)?;
     let target = Target::open(common)?;
     let state = find_state_file(&target, common, &declared.options)?;
-    let (desired, _) = declared.collect(&target, common)?;
-    let planned = Host::new(ledger(state.as_ref(), LedgerOf::Settings)?)
-        .plan(
-            &target.namespace,
-            &desired,
-            &*ledger(state.as_ref(), LedgerOf::Network)?,
-            &declared.options,
-        )
-        .map_err(|error| declared.explain(error))?;
-    output::plan(common.format, &planned)?;
+    let planned = network(common, &declared, &target, state.as_ref())?;
+    let beside = match graph::is_declared(&declared.file) {
+        true => Some(check(&declared, &planned, state.as_ref())?),
+        false => None,
+    };
+    output::plan(common.format, &planned, beside.as_ref())?;
     for doubt in &planned.network.doubts {
         output::note(doubt);
     }
-    if planned.is_converged() {
+    let is_beside_in_place = beside.as_ref().is_none_or(output::is_in_place);
+    if planned.is_converged() && is_beside_in_place {
         return Ok(ExitCode::SUCCESS);
     }
-    if planned.is_empty() {
+    if planned.is_empty() && is_beside_in_place {
         bail!("cannot tell whether there is anything to do");
     }
     Ok(ExitCode::from(PENDING))
+}
+
+/// Returns what a pass over the network would do.
+pub(super) fn network(
+    common: &Common,
+    declared: &Declared,
+    target: &Target,
+    state: Option<&state::StateFile>,
+) -> Result<Planned> {
+    let (desired, _) = declared.collect(target, common)?;
+    let host = Host::new(ledger(state, LedgerOf::Settings)?);
+    let ledger = ledger(state, LedgerOf::Network)?;
+    host.plan(&target.namespace, &desired, &*ledger, &declared.options)
+        .map_err(|error| declared.explain(error))
+}
+
+/// Says what files and commands would do, if the network's plan is carried out.
+pub(super) fn check(
+    declared: &Declared,
+    planned: &Planned,
+    state: Option<&state::StateFile>,
+) -> Result<Snapshot> {
+    let verdict = match (planned.is_converged(), planned.is_empty()) {
+        (true, _) => Ok(Verdict::InPlace),
+        (false, true) => Err("it is not known whether there is anything to do"),
+        (false, false) => Ok(Verdict::WouldChange),
+    };
+    let network = move |_: &RunContext, _: bool| {
+        verdict.map_err(|message| Failure::new(ErrorClass::Unknown, message))
+    };
+    let ledger = ledger(state, LedgerOf::Graph)?;
+    graph::check(&declared.file, Box::new(network), &*ledger)
 }
 
 /// Returns the journal, for commands that only read. Where no directory is usable the ledger is

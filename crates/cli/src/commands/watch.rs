@@ -1,4 +1,4 @@
-//! `trueup watch`: the loop over both sources, until a signal ends it.
+//! `trueup watch`: the graph of the file, until a signal ends it.
 //!
 //! Other threads wait for signals, the file and the namespace, the service manager, scrapers of
 //! metrics, and the terminal.
@@ -25,8 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result, bail};
+use anyhow::{Context as _, Error, Result, anyhow, bail};
 use trueup::driver::{Config, Handle, Loop};
+use trueup::graph::SourceVertex;
 use trueup::reconcile::Subscribed;
 
 use self::collecting::{Collecting, follow};
@@ -36,10 +37,11 @@ use self::reporter::Reporter;
 use self::screen::Screen;
 use self::serve::{Address, Server};
 use self::service_manager::Service;
-use self::signals::SignalHandler;
+use self::signals::{STOP_TIMEOUT, SignalHandler};
 use self::view::View;
 use self::world_status::WorldStatus;
 use super::{Declared, Target, is_stdin, privilege};
+use crate::graph::{OnResult, RunningGraph};
 use crate::host::{Host, PassTimer};
 use crate::output::{self, Format};
 use crate::state::{LedgerOf, State};
@@ -177,6 +179,8 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let view = View::new(title(path, common));
     let reporter = Reporter::new(common.format, view, service, handle.clone());
     reporter.set_managed(&declared.managed());
+    let passes = with_reports(passes, &reporter, &shared, pass_timer);
+    let network = SourceVertex::of_loop(passes).map_err(|error| anyhow!("{error}"))?;
     let (exporting, collected) = match joined {
         Some(joined) => {
             let (exporting, changed) = joined.export(&handle, &reporter, &shared)?;
@@ -185,25 +189,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         }
         None => (None, None),
     };
-    let reloader = Reloader {
-        path: path.clone(),
-        stamp,
-        pending_stamp: None,
-        namespace_error: None,
-        is_polling: false,
-        target,
-        netns: common.netns.clone(),
-        options: declared.options.clone(),
-        ledger: Box::new(state.ledger(LedgerOf::Network)),
-        interval: asked.interval,
-        handle: handle.clone(),
-        shared: Arc::clone(&shared),
-        reporter: reporter.clone(),
-        reload_request: reload_request.clone(),
-        exporting: exporting.clone(),
-    };
-    shared.lock().declared = Some(declared);
-    if let (Some(exporting), Some(changed)) = (exporting, collected) {
+    if let (Some(exporting), Some(changed)) = (exporting.clone(), collected) {
         let shared = Arc::clone(&shared);
         follow(changed, exporting, handle.clone(), shared, reporter.clone())?;
     }
@@ -213,18 +199,59 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         server.serve(move || {
             let (stats, counts) = (handle.stats(), handle.exception_counts());
             let (world, is_current) = (reporter.world_status(), reporter.is_current());
-            exposition::exposition(&stats, &counts, is_current, world.as_ref()).ok()
+            let graph = reporter.graph();
+            let graph = graph.as_ref();
+            exposition::exposition(&stats, &counts, is_current, world.as_ref(), graph).ok()
         })?;
     }
     let screen = screen(common.format, &reporter, &handle)?;
     let waker = screen.as_ref().map(Screen::waker);
-    signals.spawn(handle, reporter.clone(), reload_request, waker)?;
+    signals.spawn(
+        handle.clone(),
+        reporter.clone(),
+        reload_request.clone(),
+        waker,
+    )?;
+    let options = declared.options.clone();
+    let running = {
+        // What is reported meanwhile is about this file.
+        let mut locked = shared.lock();
+        let ledger = Box::new(state.ledger(LedgerOf::Graph));
+        let on_result = on_result(&reporter, &shared);
+        let running = RunningGraph::start(&declared.file, network, ledger, on_result)?;
+        locked.declared = Some(declared);
+        running
+    };
+    reporter.set_graph(&running);
+    let reloader = Reloader {
+        path: path.clone(),
+        stamp,
+        pending_stamp: None,
+        namespace_error: None,
+        is_polling: false,
+        target,
+        netns: common.netns.clone(),
+        options,
+        ledger: Box::new(state.ledger(LedgerOf::Network)),
+        interval: asked.interval,
+        handle,
+        shared: Arc::clone(&shared),
+        reporter: reporter.clone(),
+        reload_request,
+        exporting,
+        running: running.clone(),
+    };
     thread::Builder::new()
         .name("reloader".into())
         .spawn(move || reloader.run())
         .context("cannot start a thread")?;
-    let ended = run(passes, &reporter, &shared, pass_timer);
+    let ended = running.wait_ended();
     reporter.stopping();
+    running.stop(STOP_TIMEOUT)?;
+    let ended = match ended {
+        Err(error) if error.is_scope_ended() => Err(error).context("the network namespace is gone"),
+        ended => ended.context("the loop ended early"),
+    };
     let verdict = screen.as_ref().and_then(|_| reporter.verdict());
     drop(screen);
     if let Some(verdict) = verdict {
@@ -290,16 +317,17 @@ impl Joined {
     }
 }
 
-fn run(
-    passes: Loop<'_, Host>,
+/// Has passes reported.
+fn with_reports(
+    passes: Loop<'static, Host>,
     reporter: &Reporter,
     shared: &Arc<Shared>,
     pass_timer: Arc<PassTimer>,
-) -> Result<()> {
+) -> Loop<'static, Host> {
     let (report, shared) = (reporter.clone(), Arc::clone(shared));
     let drift = reporter.clone();
     let (overrun, subscription) = (reporter.clone(), reporter.clone());
-    let ended = passes
+    passes
         .on_report(move |pass| {
             match pass.result {
                 Ok(done) => report.report(done),
@@ -314,11 +342,19 @@ fn run(
             Subscribed::Unsupported => {}
             Subscribed::Failed(error) => subscription.subscription(Some(error)),
         })
-        .run();
-    match ended {
-        Err(error) if error.is_scope_ended() => Err(error).context("the network namespace is gone"),
-        ended => ended.context("the loop ended early"),
-    }
+}
+
+/// Has the runs of files and commands reported.
+fn on_result(reporter: &Reporter, shared: &Arc<Shared>) -> OnResult {
+    let (reporter, shared) = (reporter.clone(), Arc::clone(shared));
+    Arc::new(move |name, result| {
+        let line = {
+            let shared = shared.lock();
+            let file = shared.declared.as_ref().map(|declared| &declared.file);
+            file.map_or_else(String::new, |file| output::change_line(file, name))
+        };
+        reporter.vertex(name, &line, result);
+    })
 }
 
 /// Returns the title of the view.

@@ -6,29 +6,33 @@ use anyhow::Result;
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 use trueup::diff::render::{ConflictRecord, OpRecord, snapshot_hash};
 use trueup::diff::{Action, Kind, Plan};
+use trueup::graph::Snapshot;
 use trueup::sysctl::{Outcome, Report as Settings, SysctlOp};
 
 use super::setting::{self, Setting};
-use super::{Format, List, clean, count, print};
+use super::{Format, List, VertexRecord, clean, count, print, unsettled_lines};
 use crate::host::Planned;
 
-/// Prints what a pass would do.
+/// Prints what a pass would do, and what files and commands would, if there are such.
 ///
 /// # Errors
 ///
 /// When the standard output cannot be written to.
-pub(crate) fn plan(format: Format, planned: &Planned) -> Result<()> {
+pub(crate) fn plan(format: Format, planned: &Planned, beside: Option<&Snapshot>) -> Result<()> {
+    let lines = beside.map(unsettled_lines).unwrap_or_default();
     print(|out| match format {
-        Format::Text => text(out, planned),
+        Format::Text => text(out, planned, &lines),
         Format::Json => {
-            serde_json::to_writer(&mut *out, &Record(planned))?;
+            serde_json::to_writer(&mut *out, &Record(planned, beside))?;
             writeln!(out)
         }
-        Format::Ip => {
+        _ => {
             for done in settings(planned) {
                 writeln!(out, "# {}", clean(&setting::command(done)))?;
             }
-            write!(out, "{}", planned.network.plan.batch())
+            write!(out, "{}", planned.network.plan.batch())?;
+            let mut lines = lines.iter();
+            lines.try_for_each(|line| writeln!(out, "# {}", clean(line)))
         }
     })
 }
@@ -43,7 +47,7 @@ fn is_due(done: &SysctlOp) -> bool {
     !matches!(done.outcome, Outcome::Failed(_))
 }
 
-fn text(out: &mut dyn Write, planned: &Planned) -> io::Result<()> {
+fn text(out: &mut dyn Write, planned: &Planned, beside: &[String]) -> io::Result<()> {
     for done in settings(planned) {
         let line = match &done.outcome {
             Outcome::Failed(why) => setting::undone(done, &why.to_string()),
@@ -53,13 +57,24 @@ fn text(out: &mut dyn Write, planned: &Planned) -> io::Result<()> {
     }
     let plan = &planned.network.plan;
     write!(out, "{}", plan.text())?;
-    if planned.is_converged() {
+    for line in beside {
+        writeln!(out, "{}", clean(line))?;
+    }
+    if planned.is_converged() && beside.is_empty() {
         return writeln!(out, "nothing to do");
     }
-    if planned.is_empty() {
+    if planned.is_empty() && beside.is_empty() {
         return writeln!(out, "not known whether there is anything to do");
     }
-    writeln!(out, "{}", counts(plan, planned))
+    let mut counts = counts(plan, planned);
+    if !beside.is_empty() {
+        let many = "files and commands to run";
+        counts = format!(
+            "{counts}, {}",
+            count(beside.len(), "file or command to run", many)
+        );
+    }
+    writeln!(out, "{counts}")
 }
 
 fn counts(plan: &Plan, planned: &Planned) -> String {
@@ -89,7 +104,7 @@ fn counts(plan: &Plan, planned: &Planned) -> String {
 }
 
 /// The plan as JSON, built while it is written: it may have a million ops.
-struct Record<'a>(&'a Planned);
+struct Record<'a>(&'a Planned, Option<&'a Snapshot>);
 
 #[derive(serde::Serialize)]
 #[serde(untagged)]
@@ -114,7 +129,8 @@ impl Serialize for Record<'_> {
             devices,
             ..
         } = &network.plan;
-        let mut out = serializer.serialize_struct("Plan", 4)?;
+        let len = 4 + usize::from(self.1.is_some());
+        let mut out = serializer.serialize_struct("Plan", len)?;
         let ops = || {
             let settings = settings(self.0).map(|done| Op::Setting(Setting::planned(done)));
             let ops = network.plan.ops.iter();
@@ -133,6 +149,10 @@ impl Serialize for Record<'_> {
         out.serialize_field("adopted", &List(adopted))?;
         let snapshot = snapshot_hash(&network.observed).to_string();
         out.serialize_field("snapshot", &snapshot)?;
+        if let Some(beside) = self.1 {
+            let vertices = || beside.vertices.iter().map(VertexRecord::of);
+            out.serialize_field("vertices", &List(vertices))?;
+        }
         out.end()
     }
 }

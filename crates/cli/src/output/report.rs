@@ -8,6 +8,7 @@ use trueup::Report as _;
 use trueup::apply::Failure;
 use trueup::diff::render::OpRecord;
 use trueup::diff::{Action, Kind};
+use trueup::graph::Snapshot;
 use trueup::reconcile::ErrorClass;
 use trueup::rtnl::{Finding, OpOutcome, OwnershipRule, Pending};
 
@@ -16,43 +17,71 @@ use super::lines::{
     pending_cause, pending_text, settings_unfinished, verdict, write_verdict,
 };
 use super::setting::{self, Found, Setting};
-use super::{Format, List, StatusChanges, StatusCounts, clean, print};
+use super::{
+    Format, List, StatusChanges, StatusCounts, VertexRecord, clean, graph_verdict, print,
+    unsettled_lines,
+};
 use crate::host::Report;
 
-/// Prints the report of a pass.
+/// What one run of files and commands did; the default where there is none.
+#[derive(Default)]
+pub(crate) struct GraphReport {
+    /// A line for each that changed something.
+    pub(crate) changes: Vec<String>,
+    /// How each vertex stands.
+    pub(crate) snapshot: Option<Snapshot>,
+}
+
+impl GraphReport {
+    /// Returns why files and commands are not converged; `None` if they are.
+    pub(crate) fn verdict(&self) -> Option<String> {
+        self.snapshot.as_ref().and_then(graph_verdict)
+    }
+
+    fn unsettled(&self) -> Vec<String> {
+        let snapshot = self.snapshot.as_ref();
+        snapshot.map(unsettled_lines).unwrap_or_default()
+    }
+}
+
+/// Prints the report of a pass, and of files and commands.
 ///
 /// # Errors
 ///
 /// When the standard output cannot be written to.
-pub(crate) fn report(format: Format, report: &Report) -> Result<()> {
+pub(crate) fn report(format: Format, report: &Report, graph: &GraphReport) -> Result<()> {
     print(|out| match format {
         Format::Text => {
-            for change in changes(report) {
+            let changes = changes(report).chain(graph.changes.iter().cloned());
+            for change in changes {
                 writeln!(out, "{}", clean(&change))?;
             }
-            text_of_the_rest(out, report)
+            text_of_the_rest(out, report, graph)
         }
         Format::Json => {
-            serde_json::to_writer(&mut *out, &Record(report))?;
+            serde_json::to_writer(&mut *out, &Record(report, graph))?;
             writeln!(out)
         }
-        Format::Ip => batch(out, report),
+        _ => batch(out, report, graph),
     })
 }
 
-fn text_of_the_rest(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+fn text_of_the_rest(out: &mut dyn Write, report: &Report, graph: &GraphReport) -> io::Result<()> {
     let failed = report.failed().map(failed_text);
     let pending = report.pending().map(pending_text);
     let conflicts = conflicts(report).map(conflict_text);
     let network = failed.chain(pending).chain(conflicts);
-    for line in settings_unfinished(report).chain(network) {
+    let network = settings_unfinished(report).chain(network);
+    for line in network.chain(graph.unsettled()) {
         writeln!(out, "{}", clean(&line))?;
     }
-    write_verdict(out, verdict(report).as_deref())
+    let verdict: Vec<String> = verdict(report).into_iter().chain(graph.verdict()).collect();
+    let verdict = (!verdict.is_empty()).then(|| verdict.join("; "));
+    write_verdict(out, verdict.as_deref())
 }
 
 /// Writes the applied ops as commands, and all else as comments; `ip` has no command for sysctls.
-fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+fn batch(out: &mut dyn Write, report: &Report, graph: &GraphReport) -> io::Result<()> {
     for set in report.set() {
         writeln!(out, "# {}", clean(&setting::command(set)))?;
     }
@@ -62,8 +91,11 @@ fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     for finding in ownership_changes(report) {
         writeln!(out, "# {}", finding_text(&finding))?;
     }
+    for change in &graph.changes {
+        writeln!(out, "# {}", clean(change))?;
+    }
     let mut rest = Vec::new();
-    text_of_the_rest(&mut rest, report)?;
+    text_of_the_rest(&mut rest, report, graph)?;
     for line in String::from_utf8_lossy(&rest).lines() {
         writeln!(out, "# {line}")?;
     }
@@ -71,7 +103,7 @@ fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 }
 
 /// The report as JSON, built while it is written: it may have a million ops.
-struct Record<'a>(&'a Report);
+struct Record<'a>(&'a Report, &'a GraphReport);
 
 /// A report of `watch`, which has only what is new.
 pub(crate) struct News<'a> {
@@ -206,9 +238,12 @@ fn findings(
 
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Record(report) = *self;
-        let mut out = serializer.serialize_struct("Report", 7)?;
-        out.serialize_field("converged", &report.converged())?;
+        let Record(report, graph) = *self;
+        let vertices = graph.snapshot.as_ref().map(|it| it.vertices.as_slice());
+        let len = 7 + usize::from(vertices.is_some());
+        let mut out = serializer.serialize_struct("Report", len)?;
+        let is_converged = report.converged() && graph.verdict().is_none();
+        out.serialize_field("converged", &is_converged)?;
         out.serialize_field("applied", &List(|| applied(report)))?;
         let failed = || {
             let settings = report.settings_failed();
@@ -227,6 +262,10 @@ impl Serialize for Record<'_> {
         out.serialize_field("conflicts", &List(|| conflicts(report)))?;
         out.serialize_field("ownership", &List(|| findings(report, |_| true)))?;
         out.serialize_field("errors", &report.errors())?;
+        if let Some(vertices) = vertices {
+            let vertices = || vertices.iter().map(VertexRecord::of);
+            out.serialize_field("vertices", &List(vertices))?;
+        }
         out.end()
     }
 }

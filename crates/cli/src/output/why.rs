@@ -85,7 +85,7 @@ pub(crate) fn why(
             serde_json::to_writer(&mut *out, &Records { objects, collected })?;
             writeln!(out)
         }
-        Format::Text | Format::Ip if objects.is_empty() => {
+        Format::Text if objects.is_empty() => {
             let declared = if context.has_file {
                 ", not declared"
             } else {
@@ -98,7 +98,7 @@ pub(crate) fn why(
             )?;
             exported(out, context)
         }
-        Format::Text | Format::Ip => {
+        _ => {
             for (at, explained) in objects.iter().enumerate() {
                 if at > 0 {
                     writeln!(out)?;

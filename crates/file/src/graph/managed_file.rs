@@ -28,6 +28,17 @@ pub struct ManagedFile {
     pub content: FileContent,
     /// The permissions, with the bits for set-user-id, set-group-id and sticky: 0 to 0o7777.
     pub mode: u32,
+    /// The owner; `None` leaves it as it is.
+    pub owner: Option<Owner>,
+}
+
+/// The owner of a file, by numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The user.
+    pub user: u32,
+    /// The group; `None` leaves it as it is.
+    pub group: Option<u32>,
 }
 
 /// The content of a file.
@@ -42,7 +53,7 @@ pub enum FileContent {
 impl Element for ManagedFile {
     const NAME: &'static str = FILE;
     const WITH_ARTICLE: &'static str = "a file";
-    const KEYS: &'static [&'static str] = &["name", "path", CONTENT, SOURCE, "mode"];
+    const KEYS: &'static [&'static str] = &["name", "path", CONTENT, SOURCE, "mode", "owner"];
 
     fn read(fields: &Fields<'_>) -> Result<ManagedFile> {
         let text = |value: &Value<'_>| {
@@ -66,6 +77,7 @@ impl Element for ManagedFile {
             path: fields.required("path", "path = \"/etc/resolv.conf\"", path)?,
             content,
             mode: fields.read("mode", mode)?.unwrap_or(DEFAULT_MODE),
+            owner: fields.read("owner", owner)?,
         })
     }
 
@@ -101,4 +113,32 @@ fn mode(value: &Value<'_>) -> Result<u32> {
             ),
         ),
     }
+}
+
+/// Reads an owner: `USER` or `USER:GROUP`, by number. Names have different numbers on each host, and
+/// their databases need not be files.
+fn owner(value: &Value<'_>) -> Result<Owner> {
+    let text = parse::text(value, "an owner as a string, such as \"0:0\"")?;
+    let (user, group) = match text.split_once(':') {
+        Some((user, group)) => (number(user), number(group).map(Some)),
+        None => (number(text), Some(None)),
+    };
+    match (user, group) {
+        (Some(user), Some(group)) => Ok(Owner { user, group }),
+        _ => fault(
+            value.at,
+            format!(
+                "`{}` is no owner: write the numbers of the user and the group, such as \"0:0\"; \
+                 `id NAME` prints them",
+                text.escape_debug()
+            ),
+        ),
+    }
+}
+
+/// Reads the number of a user or a group. The last one means none to the kernel.
+fn number(text: &str) -> Option<u32> {
+    let is_number = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
+    let number = text.parse().ok().filter(|number| *number < u32::MAX);
+    number.filter(|_| is_number)
 }

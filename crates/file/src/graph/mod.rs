@@ -13,7 +13,7 @@ use crate::value::{Result, Value, fault};
 
 pub(crate) use check::check;
 pub use exec::{Exec, NodeRef, Semaphore};
-pub use managed_file::{FileContent, ManagedFile};
+pub use managed_file::{FileContent, ManagedFile, Owner};
 
 /// The names of the two sections.
 const FILE: &str = "file";

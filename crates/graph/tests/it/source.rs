@@ -220,7 +220,7 @@ fn a_source_that_notifies_restores_with_a_look_before_and_refreshes_once() {
     system.lock().unwrap().values.remove("a");
     hints.request_pass();
     until("it is refreshed", || count.load(Ordering::SeqCst) == 2);
-    assert_eq!(take(), [(Extent::Dirty, false), (Extent::Dirty, true)]);
+    assert_eq!(take(), [(Extent::Dirty, false), (Extent::Everything, true)]);
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(driver.explain("service").unwrap().refreshes, 0);
 }

@@ -9,11 +9,14 @@ use prometheus::core::Collector;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 use prometheus::{Registry, Result, TextEncoder};
 use trueup::driver::{Ops, Stats};
+use trueup::graph::Snapshot;
 
 use super::world_status::WorldStatus;
+use crate::output::{VertexState, graph_verdict};
 
 /// Returns the page. `exceptions` are the numbers of statuses by kind and condition;
-/// `world` is how the world stands, if the file has `[world]`; `is_file_current` says whether the file in force is the one on disk.
+/// `world` is how the world stands, if the file has `[world]`; `graph` is how its files and commands
+/// stand; `is_file_current` says whether the file in force is the one on disk.
 ///
 /// # Errors
 ///
@@ -23,6 +26,7 @@ pub(super) fn exposition(
     exceptions: &BTreeMap<(&'static str, &'static str), usize>,
     is_file_current: bool,
     world: Option<&WorldStatus>,
+    graph: Option<&Snapshot>,
 ) -> Result<String> {
     // The loop keeps the counts, so each page copies them into metrics of its own.
     let page = Page(Registry::new());
@@ -99,6 +103,8 @@ pub(super) fn exposition(
         page.gauge("trueup_seconds_since_converged", help, since.as_secs_f64())?;
     }
     let is_known = world.is_none_or(|world| world.collection.is_known);
+    let is_graph_converged = graph.and_then(graph_verdict).is_none();
+    let is_known = is_known && is_graph_converged;
     let is_converged = is_known && stats.since_converged.is_some_and(|since| since.is_zero());
     let help = "Whether the last look found the state converged.";
     page.flag("trueup_converged", help, is_converged)?;
@@ -114,6 +120,16 @@ pub(super) fn exposition(
     page.flag("trueup_file_current", help, is_file_current)?;
     if let Some(world) = world {
         page.world(world)?;
+    }
+    if let Some(graph) = graph {
+        let help = "How each vertex of the graph stands: 1 with the state that it is in.";
+        let opts = Opts::new("trueup_vertex_state", help);
+        let states = IntGaugeVec::new(opts, &["vertex", "state"])?;
+        for vertex in &graph.vertices {
+            let state = VertexState::of(vertex).name();
+            states.with_label_values(&[&vertex.name, state]).set(1);
+        }
+        page.add(states)?;
     }
     TextEncoder::new().encode_to_string(&page.0.gather())
 }
@@ -201,7 +217,7 @@ mod tests {
         let mut known = WorldStatus::default();
         known.collection.is_known = true;
         let exceptions = [(("route", "failed"), 2), (("link", "contended"), 0)].into();
-        let page = exposition(&stats, &exceptions, true, Some(&known)).unwrap();
+        let page = exposition(&stats, &exceptions, true, Some(&known), None).unwrap();
         let mut family = "";
         let mut samples = Vec::new();
         for line in page.lines() {
@@ -235,9 +251,9 @@ mod tests {
             assert!(samples.contains(&sample), "{sample}: {page}");
         }
         known.collection.is_known = false;
-        let page = exposition(&stats, &exceptions, true, Some(&known)).unwrap();
+        let page = exposition(&stats, &exceptions, true, Some(&known), None).unwrap();
         assert!(page.contains("trueup_converged 0"), "{page}");
-        let page = exposition(&Stats::default(), &BTreeMap::new(), true, None).unwrap();
+        let page = exposition(&Stats::default(), &BTreeMap::new(), true, None, None).unwrap();
         for absent in ["world", "since_converged", "next_whole_pass"] {
             assert!(!page.contains(absent), "{page}");
         }

@@ -27,6 +27,7 @@ use super::file_watch::FileWatch;
 use super::reporter::{Change, Reporter};
 use super::{GRACE, Shared};
 use crate::commands::{Declared, Target};
+use crate::graph::RunningGraph;
 use crate::host::{Host, Options};
 use crate::output;
 
@@ -169,6 +170,7 @@ pub(super) struct Reloader {
     pub(super) reload_request: ReloadRequest,
     /// The exports, if the file has `[world]`.
     pub(super) exporting: Option<Exporting>,
+    pub(super) running: RunningGraph,
 }
 
 /// A good file of which a device is missing.
@@ -411,9 +413,11 @@ impl Reloader {
             Some(collecting) => collecting.declare(&declared)?,
             None => declared.desired(),
         };
+        self.running.replace(&declared.file, || {
+            // If the loop has ended, there is nothing to reload.
+            let _ended = self.handle.set_desired(desired);
+        })?;
         shared.declared = Some(declared);
-        // The loop has ended, so there is nothing to reload.
-        let _ended = self.handle.set_desired(desired);
         Ok(())
     }
 

@@ -11,12 +11,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use trueup::Report as _;
 use trueup::driver::{Event, Events, Handle};
+use trueup::graph::{Failure, Snapshot, Verdict};
 use trueup_file as file;
 
 use super::screen::Waker;
 use super::service_manager::Service;
 use super::view::{Line, Section, View};
 use super::world_status::WorldStatus;
+use crate::graph::RunningGraph;
 use crate::host::{Error, Host, Report};
 use crate::output::{self, Format, News, StatusChanges, StatusCounts, StatusEntry};
 
@@ -43,10 +45,16 @@ struct Inner {
     failure: Option<String>,
     /// The last reported convergence.
     converged: Option<bool>,
+    /// That of the last pass over the network.
+    is_network_converged: Option<bool>,
     /// The last reported verdict: why the state is not converged; `None` before the first.
     verdict: Option<Option<String>>,
     /// How the world stands, if the file has `[world]`.
     world: Option<WorldStatus>,
+    /// The files and commands that failed, each with the reason that was reported last.
+    failed_vertices: BTreeMap<String, String>,
+    /// The graph, once it runs.
+    graph: Option<RunningGraph>,
     /// The last reported number of contended objects.
     contended: usize,
     /// Reports a pass.
@@ -80,8 +88,11 @@ impl Reporter {
             has_reader: true,
             failure: None,
             converged: None,
+            is_network_converged: None,
             verdict: None,
             world: None,
+            failed_vertices: BTreeMap::new(),
+            graph: None,
             contended: 0,
             is_ready: false,
             is_stopping: false,
@@ -122,8 +133,15 @@ impl Reporter {
         let handle = self.lock().handle.clone();
         // Without the lock: they can be many.
         let (stats, exceptions) = (handle.stats(), handle.exceptions());
+        let graph = self.graph();
         let now = Instant::now();
-        let statuses = Section::of_statuses(&exceptions, now);
+        let [failed, contended, conflicts] = Section::of_statuses(&exceptions, now);
+        let statuses = [
+            Section::of_graph(graph.as_ref()),
+            failed,
+            contended,
+            conflicts,
+        ];
         self.lock().view.lines(now, &stats, statuses, height, width)
     }
 
@@ -151,6 +169,8 @@ impl Reporter {
         let unknown = inner.world.as_ref().and_then(WorldStatus::unknown);
         let is_converged = report.converged() && unknown.is_none();
         let why_not = [output::verdict_with(report, counts), unknown];
+        inner.is_network_converged = Some(is_converged);
+        let is_converged = is_converged && inner.failed_vertices.is_empty();
         let why_not: Vec<String> = why_not.into_iter().flatten().collect();
         let why_not = (!why_not.is_empty()).then(|| why_not.join("; "));
         inner.view.pass(now, why_not.clone());
@@ -190,6 +210,58 @@ impl Reporter {
             inner.failure = Some(why);
         }
         inner.set_converged(false);
+        inner.update_status();
+    }
+
+    /// Sets the graph.
+    pub(super) fn set_graph(&self, graph: &RunningGraph) {
+        self.lock().graph = Some(graph.clone());
+    }
+
+    /// Returns how the vertices stand, if there is more than the network.
+    pub(super) fn graph(&self) -> Option<Snapshot> {
+        let graph = self.lock().graph.clone()?;
+        // Without the lock: a run reports under locks of the graph.
+        Some(graph.snapshot()).filter(|it| it.vertices.len() > 1)
+    }
+
+    /// Reports the run of a file or a command; `line` is what it has changed, if it has.
+    pub(super) fn vertex(&self, name: &str, line: &str, result: &Result<Verdict, Failure>) {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let before = inner.failed_vertices.remove(name);
+        let (state, message) = match result {
+            Ok(Verdict::WouldChange) => return,
+            Ok(Verdict::InPlace) if before.is_none() => return,
+            Ok(Verdict::InPlace) => ("in_place", None),
+            Ok(Verdict::Changed) => ("changed", None),
+            Err(failure) => ("failed", Some(failure.message().to_owned())),
+        };
+        if let Some(message) = &message {
+            let failed = &mut inner.failed_vertices;
+            failed.insert(name.to_owned(), message.clone());
+        }
+        if message.is_none() || message != before {
+            let text = match &message {
+                Some(message) => format!("! {name}   (failed: {message})"),
+                None if state == "changed" => line.to_owned(),
+                None => format!("  {name}   (in place)"),
+            };
+            if inner.screen.is_some() {
+                inner.view.change(now, text.clone());
+            }
+            inner.event(
+                "vertex",
+                &json!({ "vertex": name, "state": state, "message": message }),
+            );
+            if inner.format != Format::Json && inner.screen.is_none() {
+                inner.put(|out| writeln!(out, "{}", output::clean(&text)));
+            }
+        }
+        if let Some(is_converged) = inner.is_network_converged {
+            let is_converged = is_converged && inner.failed_vertices.is_empty();
+            inner.set_converged(is_converged);
+        }
         inner.update_status();
     }
 
@@ -454,7 +526,11 @@ impl Inner {
         let (_, verdict) = self.view.verdict().unwrap_or_default();
         let world = self.world.as_ref().and_then(WorldStatus::trouble);
         let world = world.map_or_else(String::new, |trouble| format!("; {trouble}"));
-        let status = format!("{verdict}{}{world}", file.unwrap_or_default());
+        let failed = match self.failed_vertices.len() {
+            0 => String::new(),
+            failed => format!("; {failed} of files and commands failed"),
+        };
+        let status = format!("{verdict}{failed}{}{world}", file.unwrap_or_default());
         if status != self.status {
             self.service.status(status.clone());
             self.status = status;

@@ -16,8 +16,8 @@ use super::screen::Waker;
 use crate::host::Host;
 use crate::output;
 
-/// The time that a pass may take to end its step after a stop.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that a pass, or a command, may take to end its step after a stop.
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Signals whose default action is off, until they are handled.
 pub(super) struct SignalHandler(Signals);

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use trueup::driver::{ObjectStatus, Stats};
+use trueup::graph::Snapshot;
 
 use crate::output::{self, count, status_text};
 
@@ -130,7 +131,7 @@ impl View {
         &self,
         now: Instant,
         stats: &Stats,
-        statuses: [Section; 3],
+        statuses: [Section; 4],
         height: usize,
         width: usize,
     ) -> Vec<Line> {
@@ -239,6 +240,17 @@ impl Section {
         ]
     }
 
+    /// Returns the section of the graph: a line for each vertex, parents first.
+    pub(super) fn of_graph(graph: Option<&Snapshot>) -> Section {
+        let vertices = graph.map_or(&[][..], |graph| &graph.vertices);
+        let lines = vertices.iter().take(MAX_ENTRIES);
+        Section {
+            title: "graph",
+            lines: lines.map(output::vertex_line).collect(),
+            more: vertices.len().saturating_sub(MAX_ENTRIES),
+        }
+    }
+
     fn timed(title: &'static str, lines: &VecDeque<(Instant, String)>, now: Instant) -> Section {
         let lines = lines.iter().rev();
         let lines = lines.map(|(at, text)| format!("{:>8} ago  {text}", age(now, *at)));
@@ -337,15 +349,16 @@ mod tests {
     use super::*;
 
     fn texts(view: &View, now: Instant, height: usize, width: usize) -> Vec<String> {
-        let mut statuses = Section::of_statuses(&[], now);
+        let [mut failed, contended, conflicts] = Section::of_statuses(&[], now);
         if view
             .verdict()
             .is_some_and(|(is_converged, _)| !is_converged)
         {
-            let failed = (0..10).map(|n| format!("! route 10.9.{n}.0/24   (failed: no)"));
-            statuses[0].lines = failed.collect();
-            statuses[0].more = 90;
+            let lines = (0..10).map(|n| format!("! route 10.9.{n}.0/24   (failed: no)"));
+            failed.lines = lines.collect();
+            failed.more = 90;
         }
+        let statuses = [Section::of_graph(None), failed, contended, conflicts];
         let lines = view.lines(now, &Stats::default(), statuses, height, width);
         lines.into_iter().map(|line| line.text).collect()
     }

@@ -210,6 +210,6 @@ fn print(format: Format, record: &(impl Serialize + ToString)) -> Result<bool> {
             serde_json::to_writer(&mut *out, record)?;
             writeln!(out)
         }
-        Format::Text | Format::Ip => writeln!(out, "{}", output::clean(&record.to_string())),
+        _ => writeln!(out, "{}", output::clean(&record.to_string())),
     })
 }

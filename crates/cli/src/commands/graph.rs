@@ -1,0 +1,95 @@
+//! `trueup graph`: the graph of a file with the state of each vertex. Needs no privilege and changes
+//! nothing.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use trueup::graph::Snapshot;
+
+use super::{Declared, Target, plan};
+use crate::Common;
+use crate::output::{self, Format, VertexRecord, VertexState};
+
+pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
+    if common.format == Format::Ip {
+        bail!("`graph` prints no commands: --format is text, json, dot or svg here");
+    }
+    let declared = Declared::read(file, Duration::ZERO)?;
+    let target = Target::open(common)?;
+    let state = plan::find_state_file(&target, common, &declared.options)?;
+    let planned = plan::network(common, &declared, &target, state.as_ref())?;
+    let snapshot = plan::check(&declared, &planned, state.as_ref())?;
+    output::print(|out| match common.format {
+        Format::Json => {
+            serde_json::to_writer(&mut *out, &Record::of(&snapshot))?;
+            writeln!(out)
+        }
+        Format::Dot => write!(out, "{}", snapshot.to_dot()),
+        Format::Svg => write!(out, "{}", snapshot.to_svg()),
+        Format::Text | Format::Ip => {
+            for line in lines(&snapshot) {
+                writeln!(out, "{}", output::clean(&line))?;
+            }
+            Ok(())
+        }
+    })?;
+    let states = snapshot.vertices.iter().map(VertexState::of);
+    Ok(
+        match states.into_iter().all(|it| it == VertexState::InPlace) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(plan::PENDING),
+        },
+    )
+}
+
+/// Returns a line for each vertex, parents first, and under it what it runs after.
+fn lines(snapshot: &Snapshot) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (at, vertex) in snapshot.vertices.iter().enumerate() {
+        lines.push(output::vertex_line(vertex));
+        for (parent, child, is_notified) in &snapshot.edges {
+            if *child == at {
+                let name = &snapshot.vertices[*parent].name;
+                let how = if *is_notified {
+                    "refreshed by"
+                } else {
+                    "after"
+                };
+                lines.push(format!("  {how} {name}"));
+            }
+        }
+    }
+    lines
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    vertices: Vec<VertexRecord>,
+    edges: Vec<Edge<'a>>,
+}
+
+#[derive(Serialize)]
+struct Edge<'a> {
+    from: &'a str,
+    to: &'a str,
+    refreshes: bool,
+}
+
+impl Record<'_> {
+    fn of(snapshot: &Snapshot) -> Record<'_> {
+        let name = |at: usize| snapshot.vertices[at].name.as_str();
+        let edges = snapshot.edges.iter();
+        let edges = edges.map(|(from, to, refreshes)| Edge {
+            from: name(*from),
+            to: name(*to),
+            refreshes: *refreshes,
+        });
+        Record {
+            vertices: snapshot.vertices.iter().map(VertexRecord::of).collect(),
+            edges: edges.collect(),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! One run of the graph: what is due runs once.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use trueup::graph::{Config, Driver, Failure, RunContext, Snapshot, Verdict, Vertex, VertexSpec};
+use trueup::reconcile::{ErrorClass, Ledger, Outcome, PassLimits};
+use trueup::{Namespace, Report as _, Source as _};
+use trueup_file as file;
+
+use super::{Declared, OnResult, Reported, vertices};
+use crate::host::{Desired, Error, Host, Options, Report};
+use crate::output;
+
+/// How many vertices run at a time.
+const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
+/// How long each wait is: it is repeated, as each command has its own timeout.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// A pass over the network as a vertex.
+pub(crate) struct Once {
+    pub(crate) host: Host,
+    pub(crate) scope: Namespace,
+    pub(crate) desired: Desired,
+    pub(crate) ledger: Box<dyn Ledger + Send>,
+    pub(crate) options: Options,
+    pub(crate) passed: Passed,
+}
+
+/// The result of the pass, once it has run.
+#[derive(Clone, Default)]
+pub(crate) struct Passed(Arc<Mutex<Option<Result<Report, Error>>>>);
+
+impl Passed {
+    /// Takes the result; `None` if no pass has run.
+    pub(crate) fn take(&self) -> Option<Result<Report, Error>> {
+        let mut passed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        passed.take()
+    }
+
+    fn set(&self, result: Result<Report, Error>) {
+        let mut passed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *passed = Some(result);
+    }
+}
+
+impl Vertex for Once {
+    fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        let should_continue = || context.should_continue();
+        let mut limits = PassLimits::default().with_should_continue(&should_continue);
+        if !apply {
+            limits = limits.with_ops(0);
+        }
+        let Once {
+            scope,
+            desired,
+            ledger,
+            options,
+            ..
+        } = self;
+        let result = self
+            .host
+            .reconcile_within(scope, desired, &mut **ledger, options, &limits);
+        let verdict = verdict(&result, apply);
+        if verdict != Ok(Verdict::WouldChange) {
+            self.passed.set(result);
+        }
+        verdict
+    }
+}
+
+fn verdict(result: &Result<Report, Error>, apply: bool) -> Result<Verdict, Failure> {
+    let report = match result {
+        Ok(report) => report,
+        Err(error) => {
+            let message = output::with_causes(error);
+            return Err(Failure::new(ErrorClass::Unknown, message));
+        }
+    };
+    if report.converged() {
+        let mut has_changed = false;
+        report.outcomes(&mut |op| has_changed |= op.outcome == Outcome::Applied);
+        return Ok(match has_changed {
+            true => Verdict::Changed,
+            false => Verdict::InPlace,
+        });
+    }
+    if !apply && report.is_truncated() {
+        return Ok(Verdict::WouldChange);
+    }
+    let why = output::verdict(report).unwrap_or_default();
+    Err(Failure::new(ErrorClass::Unknown, why))
+}
+
+/// Runs what is due, and returns how each vertex stands then. What fails is not tried again, and a
+/// refresh that it has not consumed stays pending.
+///
+/// # Errors
+///
+/// When the graph cannot be started: nothing was changed.
+pub(crate) fn run_once(
+    declared: &file::File,
+    network: Once,
+    ledger: Box<dyn Ledger + Send>,
+    on_result: &OnResult,
+) -> Result<Snapshot> {
+    let vertices = vertices(declared, Box::new(network));
+    let config = Config::new(WORKERS).with_quiet(Duration::ZERO);
+    let vertices = vertices.into_iter().map(|it| once(it, on_result));
+    let driver = Driver::start(config, vertices, ledger).context("cannot run the graph")?;
+    while driver.wait_idle(WAIT).is_err_and(|it| it.is_timed_out()) {}
+    let snapshot = driver.snapshot();
+    // Nothing runs any more.
+    driver.stop(WAIT).context("cannot end the graph")?;
+    Ok(snapshot)
+}
+
+fn once((spec, vertex): Declared, on_result: &OnResult) -> (VertexSpec, Box<dyn Vertex>) {
+    let reported = Reported::new(spec.name(), vertex, Arc::clone(on_result));
+    let spec = spec.unwatched().with_retry(0, Duration::ZERO);
+    (spec, Box::new(reported))
+}

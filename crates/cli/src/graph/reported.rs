@@ -1,0 +1,51 @@
+//! A vertex whose results are reported.
+
+use std::sync::Arc;
+
+use trueup::graph::{Failure, RunContext, Verdict, Vertex, Watch};
+use trueup::reconcile::Hints;
+
+/// What is called with the name of a vertex and the result of a run that may change something.
+pub(crate) type OnResult = Arc<dyn Fn(&str, &Result<Verdict, Failure>) + Send + Sync>;
+
+/// Reports each run of a vertex that may change something, and each failure.
+pub(crate) struct Reported {
+    name: String,
+    vertex: Box<dyn Vertex>,
+    report: OnResult,
+}
+
+impl Reported {
+    pub(crate) fn new(name: &str, vertex: Box<dyn Vertex>, report: OnResult) -> Reported {
+        Reported {
+            name: name.to_owned(),
+            vertex,
+            report,
+        }
+    }
+
+    fn reported(&self, context: &RunContext, result: &Result<Verdict, Failure>) {
+        // A run that was interrupted is repeated.
+        if result.is_ok() || context.should_continue() || context.deadline().is_some() {
+            (self.report)(&self.name, result);
+        }
+    }
+}
+
+impl Vertex for Reported {
+    fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        let result = self.vertex.check_apply(context, apply);
+        self.reported(context, &result);
+        result
+    }
+
+    fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
+        self.vertex.watch(hints)
+    }
+
+    fn reverse(&mut self, context: &RunContext) -> Result<Verdict, Failure> {
+        let result = self.vertex.reverse(context);
+        self.reported(context, &result);
+        result
+    }
+}

@@ -1,0 +1,117 @@
+//! The graph of a running agent.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use trueup::graph::{Config, Driver, Graph, Snapshot, SourceVertex};
+use trueup::reconcile::Ledger;
+use trueup_file as file;
+
+use super::{Declared, NETWORK, OnResult, Reported, vertices};
+use crate::host::Host;
+
+/// How many vertices run at a time.
+const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
+/// The longest wait for the end of the loop before it is waited for again.
+const WAIT: Duration = Duration::from_secs(3_600);
+
+/// A running graph. Clones share it.
+#[derive(Clone)]
+pub(crate) struct RunningGraph(Arc<Inner>);
+
+struct Inner {
+    driver: Driver,
+    network: SourceVertex<Host>,
+    on_result: OnResult,
+}
+
+impl RunningGraph {
+    /// Starts the graph of a file.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started: nothing was changed.
+    pub(crate) fn start(
+        declared: &file::File,
+        network: SourceVertex<Host>,
+        ledger: Box<dyn Ledger + Send>,
+        on_result: OnResult,
+    ) -> Result<RunningGraph> {
+        let vertices = reported(declared, &network, &on_result);
+        let started = Driver::start(Config::new(WORKERS), vertices, ledger);
+        Ok(RunningGraph(Arc::new(Inner {
+            driver: started.context("cannot start the graph")?,
+            network,
+            on_result,
+        })))
+    }
+
+    /// Has the graph of another file run, whose network was declared by `declare`. What is equal
+    /// goes on. Files and commands that have changed or are new run after the network.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such graph. The old one goes on, and nothing is declared.
+    pub(crate) fn replace(&self, declared: &file::File, declare: impl FnOnce()) -> Result<()> {
+        let Inner {
+            driver,
+            network,
+            on_result,
+        } = &*self.0;
+        let vertices = reported(declared, network, on_result);
+        Graph::new(vertices.iter().map(|(spec, _)| spec.clone()))?;
+        declare();
+        // From now on what runs after the network waits for its next pass.
+        driver.event(NETWORK)?;
+        driver.replace(vertices)?;
+        Ok(())
+    }
+
+    /// Returns how each vertex stands.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.0.driver.snapshot()
+    }
+
+    /// Returns once the loop of the network has ended, with its result.
+    pub(crate) fn wait_ended(&self) -> Result<(), trueup::driver::Error> {
+        loop {
+            if let Some(ended) = self.0.network.ended() {
+                return ended;
+            }
+            // A timeout is no end.
+            let _ = self.0.network.handle().wait_ended(WAIT);
+        }
+    }
+
+    /// Ends all vertices.
+    ///
+    /// # Errors
+    ///
+    /// When one of them still runs after that time.
+    pub(crate) fn stop(&self, within: Duration) -> Result<()> {
+        match self.0.driver.stop(within) {
+            Err(error) => bail!("{error}; it is left behind, and runs again at the next start"),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// Makes the vertices of a file, those of files and commands with reports. The network's loop
+/// reports its own passes.
+fn reported(
+    declared: &file::File,
+    network: &SourceVertex<Host>,
+    on_result: &OnResult,
+) -> Vec<Declared> {
+    let vertices = vertices(declared, Box::new(network.clone())).into_iter();
+    let reported = vertices.map(|(spec, vertex)| match spec.name() == NETWORK {
+        true => (spec, vertex),
+        false => {
+            let reported = Reported::new(spec.name(), vertex, Arc::clone(on_result));
+            (spec, Box::new(reported) as _)
+        }
+    });
+    reported.collect()
+}

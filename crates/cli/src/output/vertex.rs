@@ -1,0 +1,140 @@
+//! The vertices of a graph in words, and as records.
+
+use serde::Serialize;
+use trueup::graph::{Explanation, Snapshot, Verdict, Wait};
+use trueup_file::{File, NodeRef};
+
+/// How a vertex stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum VertexState {
+    /// All is as declared.
+    InPlace,
+    /// Something would be changed.
+    WouldChange,
+    /// It runs.
+    Running,
+    /// It waits for what is in `waits_for`.
+    Waiting,
+    /// Its last run failed.
+    Failed,
+}
+
+impl VertexState {
+    pub(crate) fn of(vertex: &Explanation) -> VertexState {
+        match (vertex.running, vertex.last) {
+            (true, _) => VertexState::Running,
+            (false, Some(Err(_))) => VertexState::Failed,
+            (false, _) if !vertex.waits.is_empty() => VertexState::Waiting,
+            (false, Some(Ok(Verdict::WouldChange))) => VertexState::WouldChange,
+            (false, Some(Ok(Verdict::InPlace | Verdict::Changed))) => VertexState::InPlace,
+            (false, None) => VertexState::Waiting,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            VertexState::InPlace => "in_place",
+            VertexState::WouldChange => "would_change",
+            VertexState::Running => "running",
+            VertexState::Waiting => "waiting",
+            VertexState::Failed => "failed",
+        }
+    }
+}
+
+/// A vertex as JSON.
+#[derive(Serialize)]
+pub(crate) struct VertexRecord {
+    vertex: String,
+    state: VertexState,
+    waits_for: Vec<String>,
+    refreshes: u32,
+    message: Option<String>,
+}
+
+impl VertexRecord {
+    pub(crate) fn of(vertex: &Explanation) -> VertexRecord {
+        VertexRecord {
+            vertex: vertex.name.clone(),
+            state: VertexState::of(vertex),
+            waits_for: vertex.waits.iter().map(Wait::to_string).collect(),
+            refreshes: vertex.refreshes,
+            message: vertex.message.clone(),
+        }
+    }
+}
+
+/// Returns the line of a vertex: its name, its state, and why.
+pub(crate) fn vertex_line(vertex: &Explanation) -> String {
+    let state = VertexState::of(vertex);
+    let mut parts = vec![state.name().replace('_', " ")];
+    parts.extend(vertex.waits.iter().map(Wait::to_string));
+    match vertex.refreshes {
+        0 => {}
+        1 => parts.push("1 refresh pending".to_owned()),
+        many => parts.push(format!("{many} refreshes pending")),
+    }
+    let message = vertex.message.iter().map(|it| format!(": {it}"));
+    let name = &vertex.name;
+    format!(
+        "{name}   {}{}",
+        parts.join("; "),
+        message.collect::<String>()
+    )
+}
+
+/// Returns a line for each vertex of `snapshot` that is not in place, but that of the network, which
+/// has a report.
+pub(crate) fn unsettled_lines(snapshot: &Snapshot) -> Vec<String> {
+    let beside = snapshot.vertices.iter().filter(|it| !is_network(it));
+    let unsettled = beside.filter(|it| VertexState::of(it) != VertexState::InPlace);
+    let line = |it: &Explanation| match VertexState::of(it) {
+        VertexState::WouldChange => format!("~ {}", vertex_line(it)),
+        _ => format!("! {}", vertex_line(it)),
+    };
+    unsettled.map(line).collect()
+}
+
+/// Returns true if files and commands are in place.
+pub(crate) fn is_in_place(snapshot: &Snapshot) -> bool {
+    unsettled_lines(snapshot).is_empty()
+}
+
+/// Returns why the graph is not converged, beside the network; `None` if it is.
+pub(crate) fn graph_verdict(snapshot: &Snapshot) -> Option<String> {
+    let beside = snapshot.vertices.iter().filter(|it| !is_network(it));
+    let states: Vec<VertexState> = beside.map(VertexState::of).collect();
+    let count = |state| states.iter().filter(|it| **it == state).count();
+    let (failed, waiting) = (count(VertexState::Failed), count(VertexState::Waiting));
+    let mut parts = Vec::new();
+    if failed > 0 {
+        parts.push(format!("{failed} of files and commands failed"));
+    }
+    if waiting > 0 {
+        parts.push(format!("{waiting} of them waiting"));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn is_network(vertex: &Explanation) -> bool {
+    vertex.name == crate::graph::NETWORK
+}
+
+/// Returns the line of a vertex that has changed something: what it is about.
+pub(crate) fn change_line(declared: &File, name: &str) -> String {
+    let files = declared.files.iter().flatten();
+    let file = files.map(|it| {
+        (
+            NodeRef::File(it.name.clone()),
+            it.path.display().to_string(),
+        )
+    });
+    let execs = declared.execs.iter().flatten();
+    let exec = execs.map(|it| (NodeRef::Exec(it.name.clone()), it.command.join(" ")));
+    let mut all = file.chain(exec);
+    match all.find(|(reference, _)| reference.to_string() == name) {
+        Some((_, about)) => format!("~ {name}   ({about})"),
+        None => format!("~ {name}"),
+    }
+}

@@ -1,0 +1,437 @@
+//! `[[file]]` and `[[exec]]`: files and commands around the network, and how they refresh each
+//! other, also through the end of the agent.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use trueup_testkit::{ip, uplinks, wait_until};
+
+use crate::agent::{Agent, FAMILIES, Running, route, via};
+use crate::metrics::{GET, ask, samples};
+use crate::watch::{RARE, printed, said};
+
+/// A `[[file]]` of the agent's directory.
+fn file(agent: &Agent, name: &str, content: &str) -> String {
+    let path = agent.directory().join(name);
+    format!("[[file]]\nname = \"{name}\"\npath = {path:?}\ncontent = {content:?}\n")
+}
+
+/// An `[[exec]]` of a script, run in the agent's directory.
+fn exec(agent: &Agent, name: &str, script: &str, more: &str) -> String {
+    let script = format!("cd {:?} && {{ {script}; }}", agent.directory());
+    format!("[[exec]]\nname = {name:?}\ncommand = [\"/bin/sh\", \"-c\", {script:?}]\n{more}\n")
+}
+
+fn read(agent: &Agent, name: &str) -> String {
+    fs::read_to_string(agent.directory().join(name)).unwrap_or_default()
+}
+
+fn lines(agent: &Agent, name: &str) -> usize {
+    read(agent, name).lines().count()
+}
+
+fn watch(agent: &Agent) -> Running {
+    agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat())
+}
+
+pub(crate) fn files_and_commands_come_after_the_network_and_a_second_apply_does_nothing() {
+    let agent = Agent::new();
+    let seen = "cat /proc/sys/net/ipv4/ip_forward conf > seen && \
+                ip -o link show ours >> seen && ip route show 10.99.0.0/16 >> seen && \
+                echo run >> log";
+    let text = "sysctl = { \"net.ipv4.ip_forward\" = 1 }\n\
+                link = [{ name = \"ours\", kind = \"ifb\", up = true }]\n"
+        .to_owned()
+        + &route("10.99.0.0/16", "dev = \"ours\"")
+        + &file(&agent, "conf", "declared\n")
+        + "mode = \"0640\"\nowner = \"12:34\"\n"
+        + &exec(
+            &agent,
+            "look",
+            seen,
+            "after = [\"route\", \"sysctl\"]\non = [\"file.conf\"]",
+        );
+    let planned = agent.plan(&text);
+    assert_eq!(planned.code, 2, "{planned:?}");
+    let vertices = planned.json()["vertices"].clone();
+    let state = |name: &str| {
+        let vertices = vertices.as_array().unwrap();
+        let vertex = vertices.iter().find(|it| it["vertex"] == name);
+        vertex.unwrap()["state"].as_str().unwrap().to_owned()
+    };
+    for name in ["network", "file.conf", "exec.look"] {
+        assert_eq!(state(name), "would_change", "{vertices}");
+    }
+    assert!(!agent.directory().join("conf").exists());
+
+    let applied = agent.apply(&text);
+    assert_eq!(applied.code, 0, "{applied:?}");
+    assert_eq!(applied.json()["converged"], true);
+    let seen = read(&agent, "seen");
+    for words in ["1\ndeclared\n", "ours: <", "10.99.0.0/16 dev ours"] {
+        assert!(seen.contains(words), "{words}: {seen}");
+    }
+    let conf = fs::metadata(agent.directory().join("conf")).unwrap();
+    let found = (conf.uid(), conf.gid(), conf.permissions().mode() & 0o7777);
+    assert_eq!(found, (12, 34, 0o640));
+
+    agent.assert_nothing_to_do(&text);
+    assert_eq!(agent.run(&["apply", "f.toml"]).out, "converged\n");
+    assert_eq!(lines(&agent, "log"), 1);
+    let graph = agent.run(&["graph", "f.toml"]);
+    assert_eq!(graph.code, 0, "{graph:?}");
+    assert!(graph.out.contains("exec.look   in place\n"), "{graph:?}");
+}
+
+pub(crate) fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
+    let agent = Agent::new();
+    let text = route("10.99.0.0/16", "type = \"blackhole\"")
+        + &file(&agent, "conf", "a")
+        + &exec(
+            &agent,
+            "reload",
+            "echo run >> log",
+            "on = [\"file.conf\", \"route\"]",
+        )
+        + &exec(
+            &agent,
+            "fix",
+            "true",
+            "check = [\"/no/such\"]\nafter = [\"exec.reload\"]",
+        )
+        + &exec(&agent, "last", "true", "on = [\"exec.fix\"]");
+    agent.write("f.toml", &text);
+    let run = |format: &str| {
+        let ran = agent.run(&["graph", "f.toml", "--format", format]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        ran
+    };
+    let out = run("text").out;
+    for line in [
+        "network   would change\n",
+        "file.conf   would change\n",
+        "exec.reload   would change; 2 refreshes pending\n",
+        "  refreshed by file.conf\n",
+        "  refreshed by network\n",
+        "exec.fix   failed: /no/such: cannot be started",
+        "  after exec.reload\n",
+        "exec.last   waiting; skipped because exec.fix failed\n",
+    ] {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    let json = run("json").json();
+    assert_eq!(json["vertices"].as_array().unwrap().len(), 5);
+    assert_eq!(json["edges"].as_array().unwrap().len(), 4);
+    let dot = run("dot").out;
+    assert!(dot.starts_with("digraph {") && dot.contains("label=\"exec.reload\""));
+    assert!(dot.contains("fillcolor=salmon") && dot.contains("fillcolor=lightblue"));
+    let svg = run("svg").out;
+    assert!(
+        svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),
+        "{svg}"
+    );
+    assert_eq!(svg.matches("<rect ").count(), 5);
+    let refused = agent.run(&["plan", "f.toml", "--format", "svg"]);
+    refused.assert_refused(&["only `graph` is printed so"]);
+    assert_eq!(
+        (lines(&agent, "log"), read(&agent, "conf")),
+        (0, String::new())
+    );
+}
+
+pub(crate) fn a_command_that_fails_is_exit_code_two_and_its_refresh_stays_pending() {
+    let agent = Agent::new();
+    let text = file(&agent, "conf", "a")
+        + &exec(
+            &agent,
+            "reload",
+            "test -e go && echo run >> log",
+            "on = [\"file.conf\"]",
+        )
+        + &exec(
+            &agent,
+            "after",
+            "echo run >> later",
+            "on = [\"exec.reload\"]",
+        );
+    for _ in 0..2 {
+        let ran = agent.apply(&text);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        let report = ran.json();
+        assert_eq!(report["converged"], false);
+        let reload = report["vertices"].as_array().unwrap().iter();
+        let mut reload = reload.filter(|it| it["vertex"] == "exec.reload");
+        let reload = reload.next().unwrap();
+        assert_eq!(
+            (&reload["state"], &reload["refreshes"]),
+            (&"failed".into(), &1.into())
+        );
+    }
+    let text_ran = agent.run(&["apply", "f.toml"]);
+    for words in [
+        "! exec.reload   failed; failed for good, waits for an event; 1 refresh pending: /bin/sh: \
+         exit code 1\n",
+        "! exec.after   waiting; waits for exec.reload; skipped because exec.reload failed\n",
+        "not converged: 1 of files and commands failed, 1 of them waiting\n",
+    ] {
+        assert!(text_ran.out.contains(words), "{words}: {text_ran:?}");
+    }
+    agent.write("go", "");
+    let ran = agent.run(&["apply", "f.toml"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains("~ exec.reload   (/bin/sh -c "), "{ran:?}");
+    assert_eq!(agent.run(&["apply", "f.toml"]).code, 0);
+    assert_eq!((lines(&agent, "log"), lines(&agent, "later")), (1, 1));
+}
+
+pub(crate) fn a_refresh_survives_a_kill_while_its_command_runs() {
+    let agent = Agent::new();
+    let script = "if test ! -e killed; then touch killed; kill -9 $PPID; exit 1; fi; \
+                  echo run >> log";
+    let text = file(&agent, "conf", "a") + &exec(&agent, "reload", script, "on = [\"file.conf\"]");
+    agent.write("f.toml", &text);
+    let mut command = agent.command(&["apply", "f.toml"]);
+    let killed = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    assert_eq!(killed.unwrap().signal(), Some(9));
+    assert_eq!(
+        (read(&agent, "conf"), lines(&agent, "log")),
+        ("a".to_owned(), 0)
+    );
+    let graph = agent.run(&["graph", "f.toml"]);
+    assert!(
+        graph
+            .out
+            .contains("exec.reload   would change; 1 refresh pending\n"),
+        "{graph:?}"
+    );
+    for _ in 0..2 {
+        let ran = agent.run(&["apply", "f.toml"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(lines(&agent, "log"), 1);
+    }
+}
+
+pub(crate) fn what_cannot_be_refuses_the_file_before_anything_is_written() {
+    let agent = Agent::new();
+    let conf = file(&agent, "conf", "a");
+    let circle = exec(&agent, "a", "true", "on = [\"exec.b\"]")
+        + &exec(&agent, "b", "true", "on = [\"exec.a\"]");
+    let cycle = agent.apply(&(conf.clone() + &circle));
+    cycle.assert_refused(&["f.toml:5:1: a cycle: exec.a runs after exec.b runs after exec.a"]);
+    let unknown = conf.clone() + &exec(&agent, "a", "true", "on = [\"file.cnf\"]");
+    agent
+        .apply(&unknown)
+        .assert_refused(&["f.toml:5:1: ", "`conf`"]);
+    let owner = conf.clone() + "owner = \"root\"\n";
+    agent
+        .apply(&owner)
+        .assert_refused(&["f.toml:5:9: `root` is no owner", "\"0:0\""]);
+    let no_device = conf + "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"none\"\n";
+    agent
+        .apply(&no_device)
+        .assert_refused(&["no interface `none`"]);
+    assert_eq!(read(&agent, "conf"), "");
+}
+
+pub(crate) fn commands_of_one_semaphore_take_turns_and_one_that_lasts_too_long_is_killed() {
+    let agent = Agent::new();
+    // The directory is there once at a time, or one of them fails.
+    let turn = "mkdir room && sleep 0.2 && rmdir room && echo run >> log";
+    let more = "on = [\"file.conf\"]\nsemaphores = [\"room:1\"]";
+    let turns: String = ["a", "b", "c"]
+        .map(|name| exec(&agent, name, turn, more))
+        .concat();
+    let text = file(&agent, "conf", "a") + &turns;
+    let ran = agent.apply(&text);
+    assert_eq!((ran.code, lines(&agent, "log")), (0, 3), "{ran:?}");
+    let slow = exec(
+        &agent,
+        "slow",
+        "sleep 600",
+        "on = [\"file.other\"]\ntimeout = 0.2",
+    );
+    let ran = agent.apply(&(file(&agent, "other", "a") + &slow));
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(
+        ran.out.contains("killed, as it did not end in time"),
+        "{ran:?}"
+    );
+}
+
+pub(crate) fn watch_keeps_files_and_reloads_what_depends_on_them() {
+    let agent = Agent::new();
+    let text = |content: &str| {
+        file(&agent, "conf", content)
+            + &exec(&agent, "reload", "cat conf >> log", "on = [\"file.conf\"]")
+    };
+    agent.write("f.toml", &text("a\n"));
+    let mut child = watch(&agent);
+    let said = said(&mut child);
+    let has = |log: &str| wait_until(log, || read(&agent, "log") == log);
+    has("a\n");
+    // Another writer's change is undone, and is a change.
+    fs::write(agent.directory().join("conf"), "another writer").unwrap();
+    has("a\na\n");
+    agent.write("f.toml", &text("b\n"));
+    has("a\na\nb\n");
+    agent.write(
+        "f.toml",
+        &(text("c\n") + &exec(&agent, "x", "true", "on = [\"exec.x\"]")),
+    );
+    wait_until("it is refused", || {
+        said.lock()
+            .unwrap()
+            .contains("the last good file stays in force: f.toml:9:1: a cycle")
+    });
+    assert_eq!(read(&agent, "conf"), "b\n");
+    // What left the declaration is removed.
+    agent.write("f.toml", &route("10.99.0.0/16", "type = \"blackhole\""));
+    wait_until("the file is removed", || {
+        !agent.directory().join("conf").exists()
+    });
+    has("a\na\nb\n");
+    child.terminate(Signal::TERM);
+}
+
+pub(crate) fn a_restored_route_refreshes_a_command_once() {
+    uplinks(1);
+    let agent = Agent::new();
+    let [four, _] = FAMILIES;
+    let text = via(four.dst, four.gateways[0])
+        + &exec(
+            &agent,
+            "reload",
+            &format!("ip route show {} >> log", four.dst),
+            "on = [\"route\"]",
+        );
+    agent.write("f.toml", &text);
+    let mut child = watch(&agent);
+    wait_until("it is refreshed", || lines(&agent, "log") == 1);
+    for round in 2..5 {
+        ip(&["route", "delete", four.dst]);
+        wait_until("it is refreshed again", || lines(&agent, "log") == round);
+    }
+    child.terminate(Signal::TERM);
+    assert_eq!(lines(&agent, "log"), 4, "each time with the route in place");
+}
+
+pub(crate) fn a_new_command_waits_for_the_network_of_the_new_file() {
+    let agent = Agent::new();
+    agent.write("f.toml", &route("10.98.0.0/16", "type = \"blackhole\""));
+    let mut child = watch(&agent);
+    wait_until("the first file is in force", || ip_has("10.98.0.0/16"));
+    let script = "ip route show type blackhole 10.99.0.0/16 > log";
+    let more = "after = [\"route\"]\ncheck = [\"/usr/bin/test\", \"-e\", \"LOG\"]";
+    let more = more.replace("LOG", agent.directory().join("log").to_str().unwrap());
+    let text = route("10.99.0.0/16", "type = \"blackhole\"") + &exec(&agent, "look", script, &more);
+    agent.write("f.toml", &text);
+    wait_until("it has run", || agent.directory().join("log").exists());
+    wait_until("it has ended", || lines(&agent, "log") == 1);
+    child.terminate(Signal::TERM);
+}
+
+fn ip_has(dst: &str) -> bool {
+    !ip(&["route", "show", "type", "blackhole", dst]).is_empty()
+}
+
+pub(crate) fn a_signal_waits_for_the_command_that_runs() {
+    let agent = Agent::new();
+    let script = "touch begun; while test ! -e go; do sleep 0.05; done; echo run >> log";
+    let text = file(&agent, "conf", "a") + &exec(&agent, "reload", script, "on = [\"file.conf\"]");
+    agent.write("f.toml", &text);
+    let mut child = watch(&agent);
+    wait_until("it runs", || agent.directory().join("begun").exists());
+    kill_process(Pid::from_child(&child.0), Signal::TERM).unwrap();
+    agent.write("go", "");
+    assert_eq!(child.ended(), 0);
+    assert_eq!(lines(&agent, "log"), 1);
+    let graph = agent.run(&["graph", "f.toml"]);
+    assert_eq!(graph.code, 0, "its refresh is consumed: {graph:?}");
+}
+
+pub(crate) fn watch_shows_how_files_and_commands_stand() {
+    ip(&["link", "set", "lo", "up"]);
+    let agent = Agent::new();
+    let text = file(&agent, "conf", "a")
+        + &exec(&agent, "reload", "test -e go", "on = [\"file.conf\"]")
+        + &exec(&agent, "later", "true", "on = [\"exec.reload\"]");
+    agent.write("f.toml", &text);
+    let socket = agent.directory().join("metrics");
+    let address = format!("unix:{}", socket.display());
+    let args = ["watch", "f.toml", "--metrics", &address, "--format", "json"];
+    let mut child = agent.spawn(&[&args[..], &RARE].concat());
+    let printed = printed(&mut child);
+    let page = || {
+        let stream = connect(&socket)?;
+        Some(samples(&ask(stream, GET)))
+    };
+    let state = |name: &str, state: &str| {
+        let sample = format!("trueup_vertex_state{{state=\"{state}\",vertex=\"{name}\"}}");
+        page().is_some_and(|page| page.contains_key(&sample))
+    };
+    wait_until("it fails", || state("exec.reload", "failed"));
+    wait_until("the other one waits", || state("exec.later", "waiting"));
+    wait_until("the file is in place", || state("file.conf", "in_place"));
+    assert_eq!(page().unwrap()["trueup_converged"], 0.0);
+    let has_line = |words: &[&str]| {
+        let printed = printed.lock().unwrap();
+        let mut lines = printed.lines();
+        lines.any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    let failed = [
+        "\"event\":\"vertex\"",
+        "exec.reload",
+        "\"state\":\"failed\"",
+        "exit code 1",
+    ];
+    wait_until("its failure is a line", || has_line(&failed));
+    agent.write("go", "");
+    wait_until("all are in place", || {
+        ["exec.reload", "exec.later"]
+            .iter()
+            .all(|name| state(name, "in_place"))
+    });
+    assert_eq!(page().unwrap()["trueup_converged"], 1.0);
+    child.terminate(Signal::TERM);
+}
+
+fn connect(socket: &Path) -> Option<std::os::unix::net::UnixStream> {
+    std::os::unix::net::UnixStream::connect(socket).ok()
+}
+
+const PAGE: &str = include_str!("../../../../docs/graph.md");
+
+/// Returns the first block of that language.
+fn block(language: &str) -> &'static str {
+    let (_, block) = PAGE.split_once(&format!("```{language}\n")).unwrap();
+    block.split_once("```").unwrap().0
+}
+
+pub(crate) fn the_page_on_the_graph_shows_it() {
+    let agent = Agent::new();
+    fs::create_dir(agent.directory().join("site")).unwrap();
+    let here = |text: &str| {
+        let place = agent.directory().join("site");
+        text.replace("/tmp/site", place.to_str().unwrap())
+    };
+    agent.write("site.toml", &here(block("toml")));
+    let commands = block("console").split("$ trueup ").skip(1);
+    for command in commands {
+        let (line, shown) = command.split_once('\n').unwrap();
+        let (line, code) = line.split_once(" # exits with ").unwrap_or((line, "0"));
+        let args: Vec<&str> = line.split(' ').collect();
+        let ran = agent.run(&args);
+        assert_eq!(ran.code.to_string(), code, "{ran:?}");
+        // Files and commands that do not depend on each other run in any order.
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&ran.out), sorted(&here(shown)), "{line}");
+    }
+}
