@@ -10,7 +10,6 @@ mod agent;
 mod containers;
 mod convergence;
 mod doctor;
-mod graph;
 mod journal;
 mod limits;
 mod live;
@@ -33,7 +32,6 @@ mod world;
 use containers::*;
 use convergence::*;
 use doctor::*;
-use graph::*;
 use journal::*;
 use limits::*;
 use live::*;
@@ -198,16 +196,4 @@ trueup_testkit::kernel_tests![
     a_store_that_another_process_has_changes_nothing,
     without_the_feature_endpoints_are_refused,
     the_file_of_the_page_is_one,
-    files_and_commands_come_after_the_network_and_a_second_apply_does_nothing,
-    the_graph_of_a_file_is_printed_with_states_in_each_form,
-    a_command_that_fails_is_exit_code_two_and_its_refresh_stays_pending,
-    a_refresh_survives_a_kill_while_its_command_runs,
-    what_cannot_be_refuses_the_file_before_anything_is_written,
-    commands_of_one_semaphore_take_turns_and_one_that_lasts_too_long_is_killed,
-    watch_keeps_files_and_reloads_what_depends_on_them,
-    a_restored_route_refreshes_a_command_once,
-    a_new_command_waits_for_the_network_of_the_new_file,
-    a_signal_waits_for_the_command_that_runs,
-    watch_shows_how_files_and_commands_stand,
-    the_page_on_the_graph_shows_it,
 ];

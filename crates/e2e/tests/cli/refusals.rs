@@ -49,19 +49,6 @@ pub(crate) fn errors_in_the_file_change_nothing() {
             "f.toml:4:1: ",
             "1:1",
         ),
-        // What this command does not carry out.
-        (
-            "[[route]]\ndst = \"10.9.0.0/16\"\nvia = \"10.200.0.8\"\n\
-             [[file]]\nname = \"a\"\npath = \"/nonexistent/a\"\ncontent = \"\"",
-            "f.toml: ",
-            "leave them out",
-        ),
-        (
-            "[[route]]\ndst = \"10.9.0.0/16\"\nvia = \"10.200.0.8\"\n\
-             [[exec]]\nname = \"a\"\ncommand = [\"/nonexistent/a\"]\non = [\"route\"]",
-            "f.toml: ",
-            "leave them out",
-        ),
         // An unknown device.
         (
             "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"nosuch\"",

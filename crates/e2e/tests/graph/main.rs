@@ -1,6 +1,22 @@
 //! `[[file]]` and `[[exec]]`: files and commands around the network, and how they refresh each
 //! other, also through the end of the agent.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests; clippy knows only those of the usual harness"
+)]
+
+#[allow(dead_code, reason = "shared with the tests of the network alone")]
+#[path = "../cli/agent.rs"]
+mod agent;
+#[allow(dead_code, reason = "shared with the tests of the network alone")]
+#[path = "../cli/metrics.rs"]
+mod metrics;
+#[allow(dead_code, reason = "shared with the tests of the network alone")]
+#[path = "../cli/watch.rs"]
+mod watch;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -13,6 +29,21 @@ use trueup_testkit::{ip, uplinks, wait_until};
 use crate::agent::{Agent, FAMILIES, Running, route, via};
 use crate::metrics::{GET, ask, samples};
 use crate::watch::{RARE, printed, said};
+
+trueup_testkit::kernel_tests![
+    files_and_commands_come_after_the_network_and_a_second_apply_does_nothing,
+    the_graph_of_a_file_is_printed_with_states_in_each_form,
+    a_command_that_fails_is_exit_code_two_and_its_refresh_stays_pending,
+    a_refresh_survives_a_kill_while_its_command_runs,
+    what_cannot_be_refuses_the_file_before_anything_is_written,
+    commands_of_one_semaphore_take_turns_and_one_that_lasts_too_long_is_killed,
+    watch_keeps_files_and_reloads_what_depends_on_them,
+    a_restored_route_refreshes_a_command_once,
+    a_new_command_waits_for_the_network_of_the_new_file,
+    a_signal_waits_for_the_command_that_runs,
+    watch_shows_how_files_and_commands_stand,
+    the_page_on_the_graph_shows_it,
+];
 
 /// A `[[file]]` of the agent's directory.
 fn file(agent: &Agent, name: &str, content: &str) -> String {
@@ -34,11 +65,11 @@ fn lines(agent: &Agent, name: &str) -> usize {
     read(agent, name).lines().count()
 }
 
-fn watch(agent: &Agent) -> Running {
+fn watching(agent: &Agent) -> Running {
     agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat())
 }
 
-pub(crate) fn files_and_commands_come_after_the_network_and_a_second_apply_does_nothing() {
+fn files_and_commands_come_after_the_network_and_a_second_apply_does_nothing() {
     let agent = Agent::new();
     let seen = "cat /proc/sys/net/ipv4/ip_forward conf > seen && \
                 ip -o link show ours >> seen && ip route show 10.99.0.0/16 >> seen && \
@@ -87,7 +118,7 @@ pub(crate) fn files_and_commands_come_after_the_network_and_a_second_apply_does_
     assert!(graph.out.contains("exec.look   in place\n"), "{graph:?}");
 }
 
-pub(crate) fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
+fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
     let agent = Agent::new();
     let text = route("10.99.0.0/16", "type = \"blackhole\"")
         + &file(&agent, "conf", "a")
@@ -143,7 +174,7 @@ pub(crate) fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
     );
 }
 
-pub(crate) fn a_command_that_fails_is_exit_code_two_and_its_refresh_stays_pending() {
+fn a_command_that_fails_is_exit_code_two_and_its_refresh_stays_pending() {
     let agent = Agent::new();
     let text = file(&agent, "conf", "a")
         + &exec(
@@ -188,7 +219,7 @@ pub(crate) fn a_command_that_fails_is_exit_code_two_and_its_refresh_stays_pendin
     assert_eq!((lines(&agent, "log"), lines(&agent, "later")), (1, 1));
 }
 
-pub(crate) fn a_refresh_survives_a_kill_while_its_command_runs() {
+fn a_refresh_survives_a_kill_while_its_command_runs() {
     let agent = Agent::new();
     let script = "if test ! -e killed; then touch killed; kill -9 $PPID; exit 1; fi; \
                   echo run >> log";
@@ -215,7 +246,7 @@ pub(crate) fn a_refresh_survives_a_kill_while_its_command_runs() {
     }
 }
 
-pub(crate) fn what_cannot_be_refuses_the_file_before_anything_is_written() {
+fn what_cannot_be_refuses_the_file_before_anything_is_written() {
     let agent = Agent::new();
     let conf = file(&agent, "conf", "a");
     let circle = exec(&agent, "a", "true", "on = [\"exec.b\"]")
@@ -237,7 +268,7 @@ pub(crate) fn what_cannot_be_refuses_the_file_before_anything_is_written() {
     assert_eq!(read(&agent, "conf"), "");
 }
 
-pub(crate) fn commands_of_one_semaphore_take_turns_and_one_that_lasts_too_long_is_killed() {
+fn commands_of_one_semaphore_take_turns_and_one_that_lasts_too_long_is_killed() {
     let agent = Agent::new();
     // The directory is there once at a time, or one of them fails.
     let turn = "mkdir room && sleep 0.2 && rmdir room && echo run >> log";
@@ -262,14 +293,14 @@ pub(crate) fn commands_of_one_semaphore_take_turns_and_one_that_lasts_too_long_i
     );
 }
 
-pub(crate) fn watch_keeps_files_and_reloads_what_depends_on_them() {
+fn watch_keeps_files_and_reloads_what_depends_on_them() {
     let agent = Agent::new();
     let text = |content: &str| {
         file(&agent, "conf", content)
             + &exec(&agent, "reload", "cat conf >> log", "on = [\"file.conf\"]")
     };
     agent.write("f.toml", &text("a\n"));
-    let mut child = watch(&agent);
+    let mut child = watching(&agent);
     let said = said(&mut child);
     let has = |log: &str| wait_until(log, || read(&agent, "log") == log);
     has("a\n");
@@ -297,7 +328,7 @@ pub(crate) fn watch_keeps_files_and_reloads_what_depends_on_them() {
     child.terminate(Signal::TERM);
 }
 
-pub(crate) fn a_restored_route_refreshes_a_command_once() {
+fn a_restored_route_refreshes_a_command_once() {
     uplinks(1);
     let agent = Agent::new();
     let [four, _] = FAMILIES;
@@ -309,7 +340,7 @@ pub(crate) fn a_restored_route_refreshes_a_command_once() {
             "on = [\"route\"]",
         );
     agent.write("f.toml", &text);
-    let mut child = watch(&agent);
+    let mut child = watching(&agent);
     wait_until("it is refreshed", || lines(&agent, "log") == 1);
     for round in 2..5 {
         ip(&["route", "delete", four.dst]);
@@ -319,10 +350,10 @@ pub(crate) fn a_restored_route_refreshes_a_command_once() {
     assert_eq!(lines(&agent, "log"), 4, "each time with the route in place");
 }
 
-pub(crate) fn a_new_command_waits_for_the_network_of_the_new_file() {
+fn a_new_command_waits_for_the_network_of_the_new_file() {
     let agent = Agent::new();
     agent.write("f.toml", &route("10.98.0.0/16", "type = \"blackhole\""));
-    let mut child = watch(&agent);
+    let mut child = watching(&agent);
     wait_until("the first file is in force", || ip_has("10.98.0.0/16"));
     let script = "ip route show type blackhole 10.99.0.0/16 > log";
     let more = "after = [\"route\"]\ncheck = [\"/usr/bin/test\", \"-e\", \"LOG\"]";
@@ -338,12 +369,12 @@ fn ip_has(dst: &str) -> bool {
     !ip(&["route", "show", "type", "blackhole", dst]).is_empty()
 }
 
-pub(crate) fn a_signal_waits_for_the_command_that_runs() {
+fn a_signal_waits_for_the_command_that_runs() {
     let agent = Agent::new();
     let script = "touch begun; while test ! -e go; do sleep 0.05; done; echo run >> log";
     let text = file(&agent, "conf", "a") + &exec(&agent, "reload", script, "on = [\"file.conf\"]");
     agent.write("f.toml", &text);
-    let mut child = watch(&agent);
+    let mut child = watching(&agent);
     wait_until("it runs", || agent.directory().join("begun").exists());
     kill_process(Pid::from_child(&child.0), Signal::TERM).unwrap();
     agent.write("go", "");
@@ -353,7 +384,7 @@ pub(crate) fn a_signal_waits_for_the_command_that_runs() {
     assert_eq!(graph.code, 0, "its refresh is consumed: {graph:?}");
 }
 
-pub(crate) fn watch_shows_how_files_and_commands_stand() {
+fn watch_shows_how_files_and_commands_stand() {
     ip(&["link", "set", "lo", "up"]);
     let agent = Agent::new();
     let text = file(&agent, "conf", "a")
@@ -404,6 +435,7 @@ fn connect(socket: &Path) -> Option<std::os::unix::net::UnixStream> {
 }
 
 const PAGE: &str = include_str!("../../../../docs/graph.md");
+const EXAMPLE: &str = include_str!("../../../../docs/examples/site.toml");
 
 /// Returns the first block of that language.
 fn block(language: &str) -> &'static str {
@@ -411,14 +443,15 @@ fn block(language: &str) -> &'static str {
     block.split_once("```").unwrap().0
 }
 
-pub(crate) fn the_page_on_the_graph_shows_it() {
+fn the_page_on_the_graph_shows_it() {
     let agent = Agent::new();
     fs::create_dir(agent.directory().join("site")).unwrap();
     let here = |text: &str| {
         let place = agent.directory().join("site");
         text.replace("/tmp/site", place.to_str().unwrap())
     };
-    agent.write("site.toml", &here(block("toml")));
+    assert_eq!(block("toml"), EXAMPLE);
+    agent.write("site.toml", &here(EXAMPLE));
     let commands = block("console").split("$ trueup ").skip(1);
     for command in commands {
         let (line, shown) = command.split_once('\n').unwrap();
