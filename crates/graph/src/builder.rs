@@ -102,6 +102,28 @@ impl GraphBuilder {
         Ok(())
     }
 
+    /// Makes the graph with edges that it can do without: where there would be a cycle, it has not
+    /// those of the last lists.
+    pub(crate) fn assemble_with(
+        mut self,
+        own: usize,
+        by_name: Box<[u32]>,
+        wanted: &[Vec<(u32, u32)>],
+    ) -> Result<Graph, Error> {
+        let Some((last, others)) = wanted.split_last() else {
+            return self.assemble(own, by_name);
+        };
+        if last.is_empty() {
+            return self.assemble_with(own, by_name, others);
+        }
+        let without = self.clone();
+        self.edges.extend(wanted.iter().flatten());
+        match self.assemble(own, by_name.clone()) {
+            Err(error) if error.is_cycle() => without.assemble_with(own, by_name, others),
+            result => result,
+        }
+    }
+
     /// Makes the graph; those behind `own` are reversals.
     pub(crate) fn assemble(mut self, own: usize, by_name: Box<[u32]>) -> Result<Graph, Error> {
         let count = self.vertices.len();

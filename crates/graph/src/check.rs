@@ -45,7 +45,7 @@ pub fn check(
                     .map(|timeout| after(now(), timeout)),
                 is_interrupted: Arc::default(),
             };
-            let checked = catch(|| vertices[vertex.0 as usize].check_apply(&context, false));
+            let checked = catch(|| vertices[vertex.0 as usize].0.check_apply(&context, false));
             if checked == Ok(Verdict::WouldChange) {
                 notify(&graph, vertex, &mut pending);
             }

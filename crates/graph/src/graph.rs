@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::adjacency::Adjacency;
-use crate::{Error, GraphBuilder, VertexSpec};
+use crate::{Error, GraphBuilder, Record, VertexSpec, restore};
 
 /// The number of a vertex in one graph. Another graph numbers its vertices anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +51,23 @@ impl Graph {
             builder.vertex(vertex);
         }
         builder.build()
+    }
+
+    /// Adds a reversal for each of these declarations: of vertices that have left while no process
+    /// was there, or do not take over what was made under their names. `records` are all that the
+    /// journal has. A declaration of which it does not know that something was made is left out.
+    ///
+    /// What was made last is undone first, children before their parents.
+    ///
+    /// # Errors
+    ///
+    /// The graph is too large, or a semaphore has different counts.
+    pub fn restore(
+        self,
+        records: &[(Arc<str>, Record)],
+        vertices: impl IntoIterator<Item = VertexSpec>,
+    ) -> Result<Self, Error> {
+        restore::restore(self, records, vertices)
     }
 
     /// Returns the number of vertices.
@@ -107,6 +124,19 @@ impl Graph {
             &[]
         };
         children.iter().map(|&it| (VertexId(it >> 1), it & 1 == 1))
+    }
+
+    /// Returns the own vertices and the edges between them, to add to.
+    pub(crate) fn to_builder(&self) -> GraphBuilder {
+        let own = self.own as u32;
+        let mut edges = Vec::new();
+        for parent in 0..own {
+            let children = self.children.of(parent).iter();
+            let children = children.filter(|&&it| (it >> 1) < own);
+            edges.extend(children.map(|&child| (parent, child)));
+        }
+        let vertices = self.vertices[..self.own].to_vec();
+        GraphBuilder { vertices, edges }
     }
 
     pub(crate) fn name(&self, vertex: u32) -> &Arc<str> {

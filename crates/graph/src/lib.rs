@@ -13,7 +13,7 @@ mod exhaustive;
 mod graph;
 mod panics;
 mod records;
-
+mod restore;
 mod spec;
 mod state;
 mod svg;
@@ -31,7 +31,7 @@ pub use error::{Error, ErrorKind};
 pub use graph::{Graph, VertexId};
 pub use spec::VertexSpec;
 pub use state::{
-    Action, Cause, Context, Explanation, Record, Replaced, RunId, State, Verdict, Wait,
+    Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,
 };
 pub use vertex::{Failure, RunContext, Vertex, Watch};
 pub use vertices::{Exec, File, SourceVertex};

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use trueup_reconcile::{Claim, Ledger, LedgerError};
 
 use crate::error::ErrorKind;
+use crate::state::Made;
 use crate::{Error, Record};
 
 /// The first byte of a value.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// That of values without what was made.
+const BEFORE_MADE: u8 = 1;
 
 pub(crate) fn read(ledger: &dyn Ledger) -> Result<Vec<(Arc<str>, Record)>, Error> {
     let wrong = |message| Err(Error::new(ErrorKind::Ledger, message));
@@ -19,11 +22,12 @@ pub(crate) fn read(ledger: &dyn Ledger) -> Result<Vec<(Arc<str>, Record)>, Error
     let mut records = Vec::with_capacity(owned.len());
     for (key, value) in owned {
         let name = std::str::from_utf8(&key).ok();
-        match name.zip(decode(&value)) {
+        match name.zip(Record::from_bytes(&value)) {
             Some((name, record)) => records.push((name.into(), record)),
             None => {
                 return wrong(format!(
-                    "the record of vertex {} is not one of a graph; use a ledger of its own",
+                    "the record of vertex {} is not one that this version of a graph writes; \
+                     use a ledger of its own, or the version that wrote it",
                     String::from_utf8_lossy(&key)
                 ));
             }
@@ -39,35 +43,85 @@ pub(crate) fn write(
 ) -> Result<(), LedgerError> {
     let claim = |record: &Record| match *record == Record::default() {
         true => Claim::NotOurs,
-        false => Claim::Ours(encode(record)),
+        false => Claim::Ours(record.to_bytes()),
     };
     let claims = records.iter();
     let claims = claims.map(|(name, record)| (name.as_bytes().to_vec(), claim(record)));
     ledger.commit_outcomes(claims.collect())
 }
 
-fn encode(record: &Record) -> Vec<u8> {
-    let mut value = vec![VERSION];
-    value.extend(record.refreshes.to_be_bytes());
-    for name in &record.intent {
-        // A name that is too long for its length cannot be a key of a ledger either.
+impl Record {
+    /// Returns the bytes that a ledger keeps of the record.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut value = vec![VERSION];
+        value.extend(self.refreshes.to_be_bytes());
+        put_names(&mut value, &self.intent);
+        if let Some(made) = &self.made {
+            value.extend(made.place.to_be_bytes());
+            put_names(&mut value, &made.after);
+            value.extend(&*made.undo);
+        }
+        value
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) has written, also in an earlier version; `None` if it
+    /// is something else.
+    pub fn from_bytes(value: &[u8]) -> Option<Record> {
+        let (&version, rest) = value.split_first()?;
+        let (refreshes, rest) = number(rest)?;
+        let (intent, made) = match version {
+            BEFORE_MADE => (names(rest, None)?.0, None),
+            VERSION => {
+                let (intent, rest) = counted_names(rest)?;
+                (intent, made(rest)?)
+            }
+            _ => return None,
+        };
+        Some(Record {
+            refreshes,
+            intent,
+            made,
+        })
+    }
+}
+
+fn put_names(value: &mut Vec<u8>, names: &[Arc<str>]) {
+    // A name that is too long for its length cannot be a key of a ledger either.
+    value.extend((names.len() as u32).to_be_bytes());
+    for name in names {
         value.extend((name.len() as u32).to_be_bytes());
         value.extend(name.as_bytes());
     }
-    value
 }
 
-fn decode(value: &[u8]) -> Option<Record> {
-    let (&version, rest) = value.split_first()?;
-    let (refreshes, mut rest) = number(rest).filter(|_| version == VERSION)?;
-    let mut intent = Vec::new();
-    while !rest.is_empty() {
-        let (len, names) = number(rest)?;
-        let (name, others) = names.split_at_checked(len as usize)?;
-        intent.push(std::str::from_utf8(name).ok()?.into());
+fn made(rest: &[u8]) -> Option<Option<Made>> {
+    if rest.is_empty() {
+        return Some(None);
+    }
+    let (place, rest) = rest.split_first_chunk()?;
+    let (after, undo) = counted_names(rest)?;
+    Some(Some(Made {
+        place: u64::from_be_bytes(*place),
+        after,
+        undo: undo.into(),
+    }))
+}
+
+fn counted_names(bytes: &[u8]) -> Option<(Vec<Arc<str>>, &[u8])> {
+    let (count, rest) = number(bytes)?;
+    names(rest, Some(count))
+}
+
+/// Reads so many names, or all that follow.
+fn names(mut rest: &[u8], count: Option<u32>) -> Option<(Vec<Arc<str>>, &[u8])> {
+    let mut names = Vec::new();
+    while count.map_or(!rest.is_empty(), |count| names.len() < count as usize) {
+        let (len, after_len) = number(rest)?;
+        let (name, others) = after_len.split_at_checked(len as usize)?;
+        names.push(std::str::from_utf8(name).ok()?.into());
         rest = others;
     }
-    Some(Record { refreshes, intent })
+    Some((names, rest))
 }
 
 fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
@@ -79,23 +133,55 @@ fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
 mod tests {
     use super::*;
 
+    fn names(names: &[&str]) -> Vec<Arc<str>> {
+        names.iter().map(|it| Arc::from(*it)).collect()
+    }
+
     #[test]
-    fn a_record_reads_as_it_was_written_and_nothing_else_reads_as_one() {
-        let names = ["service", "", "ü"].map(Arc::<str>::from);
-        for intent in [&names[..0], &names[..1], &names] {
+    fn a_record_reads_as_it_was_written_and_a_part_of_it_does_not() {
+        let lists = [names(&[]), names(&["service"]), names(&["a", "", "ü"])];
+        for (intent, after) in lists.iter().zip(lists.iter().rev()) {
             for refreshes in [0, 1, u32::MAX] {
-                let intent = intent.to_vec();
-                let record = Record { refreshes, intent };
-                let value = encode(&record);
-                assert_eq!(decode(&value), Some(record.clone()));
-                // A part is an error, or one with fewer names.
-                for len in 0..value.len() {
-                    assert_ne!(decode(&value[..len]), Some(record.clone()));
+                let made = Made {
+                    place: u64::MAX - 7,
+                    after: after.clone(),
+                    undo: b"undo"[..].into(),
+                };
+                for made in [None, Some(made)] {
+                    let intent = intent.clone();
+                    let record = Record {
+                        refreshes,
+                        intent,
+                        made,
+                    };
+                    let value = record.to_bytes();
+                    assert_eq!(Record::from_bytes(&value), Some(record.clone()));
+                    for len in 0..value.len() {
+                        assert_ne!(Record::from_bytes(&value[..len]), Some(record.clone()));
+                    }
                 }
             }
         }
-        assert_eq!(decode(&[2, 0, 0, 0, 0]), None);
-        assert_eq!(decode(&[1, 0, 0, 0, 0, 255, 255, 255, 255, 1]), None);
-        assert_eq!(decode(&[1, 0, 0, 0, 0, 0, 0, 0, 1, 0xff]), None);
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_and_one_of_the_first_version_is_read() {
+        let wrong: [&[u8]; 5] = [
+            &[],
+            &[3, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[1, 0, 0, 0, 0, 255, 255, 255, 255, 1],
+            &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0xff],
+            &[2, 0, 0, 0, 0, 255, 255, 255, 255],
+        ];
+        for value in wrong {
+            assert_eq!(Record::from_bytes(value), None, "{value:?}");
+        }
+        let first = [1, 0, 0, 0, 7, 0, 0, 0, 1, b'a'];
+        let record = Record {
+            refreshes: 7,
+            intent: names(&["a"]),
+            made: None,
+        };
+        assert_eq!(Record::from_bytes(&first), Some(record));
     }
 }

@@ -26,6 +26,7 @@ pub struct VertexSpec {
     pub(crate) timeout: Option<Duration>,
     /// The thread that it runs on.
     pub(crate) thread: Option<Arc<str>>,
+    pub(crate) recorded: bool,
     /// What is turned into edges, and empty in a graph.
     pub(crate) links: Links,
 }
@@ -55,8 +56,14 @@ impl VertexSpec {
             semaphores: Vec::new(),
             timeout: None,
             thread: None,
+            recorded: false,
             links: Links::default(),
         }
+    }
+
+    pub(crate) fn with_name(self, name: &Arc<str>) -> Self {
+        let name = name.clone();
+        VertexSpec { name, ..self }
     }
 
     /// Returns the name.
@@ -166,6 +173,17 @@ impl VertexSpec {
         VertexSpec {
             thread: Some(name.into()),
             ..vertex
+        }
+    }
+
+    /// Sets that the vertex gives records of what it makes, to undo it later: see
+    /// [`State::handle_record`](crate::State::handle_record). A driver sets it by itself
+    /// ([`Vertex::has_record`](crate::Vertex::has_record)).
+    #[must_use]
+    pub fn with_record(self) -> Self {
+        VertexSpec {
+            recorded: true,
+            ..self
         }
     }
 

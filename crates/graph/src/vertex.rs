@@ -41,6 +41,33 @@ pub trait Vertex: Send {
         Ok(Watch::Unsupported)
     }
 
+    /// True if the vertex gives records of what it makes: then that is also undone if the vertex
+    /// leaves the graph while no driver runs. Each of its runs begins with a check. By default there
+    /// are no records.
+    fn has_record(&self) -> bool {
+        false
+    }
+
+    /// Returns bytes that suffice to undo, in another process, what the vertex has made, and what
+    /// it would make if it applied now; `None` if there is nothing to undo.
+    ///
+    /// It is asked after each [`check_apply`](Self::check_apply) that succeeds. What it returns
+    /// after a check is durable before the vertex applies. While a change is under way the bytes
+    /// have to undo both what was there before and what will be there.
+    fn record(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Takes over what an earlier process, or another declaration of this name, made: `record` is
+    /// what that has given. True if the vertex keeps or undoes it from now on. If false, it is
+    /// undone before the vertex runs.
+    ///
+    /// It comes before the first run; it may come twice, and also if the vertex is then not used.
+    /// By default a vertex takes over what has an equal record.
+    fn adopt(&mut self, record: &[u8]) -> bool {
+        self.record().as_deref() == Some(record)
+    }
+
     /// Undoes what the vertex made, because it has left the graph. By default nothing is undone.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 
 mod cell;
 pub(crate) mod replacing;
+mod restoring;
 mod shared;
 pub(crate) mod snapshot;
 mod watcher;
@@ -18,11 +19,11 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::Ledger;
 
 use self::cell::Cell;
-use self::shared::{Core, Shared, find, timed_out, unknown};
+use self::shared::{Core, Shared, find, find_any, timed_out, unknown};
 pub use self::snapshot::Snapshot;
 use self::watcher::Watcher;
 use crate::sync::{Condvar, Mutex, MutexGuard, after, lock, now, wait_until};
-use crate::{Config, Error, Explanation, State, Vertex, VertexSpec};
+use crate::{Config, Error, Explanation, Failure, State, Vertex, VertexSpec};
 
 /// A running graph.
 ///
@@ -45,9 +46,36 @@ impl Driver {
         vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
         ledger: Box<dyn Ledger + Send>,
     ) -> Result<Driver, Error> {
-        let (graph, vertices) = replacing::build(vertices)?;
-        let names = replacing::threads(&graph);
+        Self::start_with_restore(config, vertices, ledger, restoring::none)
+    }
+
+    /// Starts as [`start`](Self::start) does, and undoes what vertices made that are no longer
+    /// declared: `restore` makes a vertex of a name and what its
+    /// [`Vertex::record`](crate::Vertex::record) has returned, which is then
+    /// [reversed](crate::Vertex::reverse). It is also called for declared vertices that do not
+    /// [take over](crate::Vertex::adopt) what was made under their name.
+    ///
+    /// If it fails, what was made is kept. [`explain`](Self::explain) says why, and the graph does
+    /// not converge. If the failure may pass, `restore` is called again after a delay, as a failed
+    /// run is.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_with_restore(
+        config: Config,
+        vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
+        ledger: Box<dyn Ledger + Send>,
+        restore: impl Fn(&str, &[u8]) -> Result<(VertexSpec, Box<dyn Vertex>), Failure>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Driver, Error> {
+        let (graph, mut vertices) = replacing::build(vertices)?;
         let records = crate::records::read(&*ledger)?;
+        let restore: Arc<restoring::Restore> = Arc::new(restore);
+        let graph = restoring::restore(graph, &mut vertices, &records, &restore)?;
+        let names = replacing::threads(&graph);
         let cells = vertices.into_iter().zip(0..);
         let cells = cells.map(|(vertex, at)| Arc::new(Cell::new(vertex, at)));
         let core = Core {
@@ -206,14 +234,15 @@ impl Driver {
         runs.map(|(name, _)| name.to_string()).collect()
     }
 
-    /// Explains a vertex: why it is dirty, what it waits for, what it did last.
+    /// Explains a vertex: why it is dirty, what it waits for, what it did last. One that has left is
+    /// found until it has been reversed and the graph is replaced again.
     ///
     /// # Errors
     ///
     /// The graph has no vertex of that name.
     pub fn explain(&self, name: &str) -> Result<Explanation, Error> {
         let core = lock(&self.shared.core);
-        let vertex = find(&core, name)?;
+        let vertex = find_any(&core, name)?;
         core.explain(vertex).ok_or_else(|| unknown(name))
     }
 

@@ -6,16 +6,27 @@ use std::sync::atomic::Ordering;
 
 use super::cell::Cell;
 use super::shared::stopped;
-use super::{Driver, worker};
-use crate::panics::discard;
+use super::{Driver, restoring, worker};
+use crate::error::ErrorKind;
+use crate::panics::{catch, discard};
 use crate::sync::{lock, now};
 use crate::{Error, Graph, Vertex, VertexId, VertexSpec};
 
-/// Builds a graph of declared vertices. The vertices have the numbers of their places.
+/// How often new vertices are asked what they take over, while the old ones go on.
+const MAX_TRIES: u32 = 100;
+
+/// Builds a graph of declared vertices. The vertices have the numbers of their places, and with
+/// each is whether it has records.
 pub(crate) fn build(
     vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
-) -> Result<(Graph, Vec<Box<dyn Vertex>>), Error> {
-    let (specs, vertices): (Vec<_>, Vec<_>) = vertices.into_iter().unzip();
+) -> Result<(Graph, Vec<(Box<dyn Vertex>, bool)>), Error> {
+    let vertices = vertices.into_iter().map(|(spec, vertex)| {
+        // Should this panic, the runs will fail.
+        let has_record = catch(|| Ok(vertex.has_record())).unwrap_or(true);
+        let spec = if has_record { spec.with_record() } else { spec };
+        (spec, (vertex, has_record))
+    });
+    let (specs, vertices): (Vec<_>, Vec<_>) = vertices.unzip();
     Ok((Graph::new(specs)?, vertices))
 }
 
@@ -37,13 +48,29 @@ impl Driver {
         &self,
         vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
     ) -> Result<(), Error> {
-        let (graph, vertices) = build(vertices)?;
+        let (graph, mut vertices) = build(vertices)?;
         self.start_named(threads(&graph))?;
         let mut core = lock(&self.shared.core);
+        let (mut adopted, mut refused) = Default::default();
+        for tries in 0.. {
+            let made = core.state.to_adopt(&graph);
+            if made == adopted || core.is_stopping {
+                break;
+            }
+            // A run may make something more meanwhile.
+            drop(core);
+            if tries == MAX_TRIES {
+                let message = "not replaced: the vertices make something new without a pause";
+                return Err(Error::new(ErrorKind::TimedOut, message.to_owned()));
+            }
+            refused = restoring::refused(&graph, &mut vertices, &made);
+            adopted = made;
+            core = lock(&self.shared.core);
+        }
         if core.is_stopping {
             return Err(stopped());
         }
-        let replaced = core.state.replace(now(), graph)?;
+        let replaced = core.state.replace_reversing(now(), graph, &refused)?;
         let own = core.state.graph().own;
         let mut cells: Vec<Option<Arc<Cell>>> = vec![None; core.state.graph().len()];
         for (from, to) in &replaced.moved {

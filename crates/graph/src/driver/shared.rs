@@ -73,6 +73,16 @@ impl Shared {
     }
 }
 
+/// Finds a vertex, or one of that name that is to be reversed.
+pub(super) fn find_any(core: &Core, name: &str) -> Result<VertexId, Error> {
+    find(core, name).or_else(|error| {
+        let graph = core.state.graph();
+        let mut reversals = graph.own as u32..graph.len() as u32;
+        let found = reversals.find(|&at| **graph.name(at) == *name);
+        found.map(VertexId).ok_or(error)
+    })
+}
+
 pub(super) fn find(core: &Core, name: &str) -> Result<VertexId, Error> {
     core.state.graph().find(name).ok_or_else(|| unknown(name))
 }

@@ -160,15 +160,26 @@ fn call<'a>(
     let result = {
         let mut vertex = lock(&cell.vertex);
         catch(|| match (context.reverse, context.apply) {
-            (true, true) => vertex.reverse(run_context),
-            (true, false) => Ok(Verdict::InPlace),
-            (false, apply) => vertex.check_apply(run_context, apply),
+            (true, true) => Ok((vertex.reverse(run_context)?, None)),
+            (true, false) => Ok((Verdict::InPlace, None)),
+            (false, apply) => {
+                let verdict = vertex.check_apply(run_context, apply)?;
+                let has_record = cell.has_record;
+                Ok((verdict, has_record.then(|| vertex.record().map(Arc::from))))
+            }
         })
     };
-    let class = result.as_ref().map(|it| *it).map_err(Failure::class);
-    *lock(&cell.failure) = result.err();
+    let class = result.as_ref().map(|it| it.0).map_err(Failure::class);
+    let (undo, failure) = match result {
+        Ok((_, undo)) => (undo, None),
+        Err(failure) => (None, Some(failure)),
+    };
+    *lock(&cell.failure) = failure;
     let mut core = lock(&shared.core);
     core.running.remove(&run);
+    if let Some(undo) = undo {
+        core.state.handle_record(run, undo);
+    }
     match class {
         Err(_) if run_context.is_interrupted() => core.state.handle_interrupted(now(), run),
         _ => core.state.handle_done(now(), run, class),

@@ -35,7 +35,7 @@ impl World<'_> {
                 run.context.reverse,
             );
             (run.vertex, run.stage, context, run.stale).hash(&mut hasher);
-            (is_waiting, is_writing, &run.semaphores).hash(&mut hasher);
+            (is_waiting, is_writing, &run.semaphores, &run.undo).hash(&mut hasher);
         }
         state.ready.values().collect::<Vec<_>>().hash(&mut hasher);
         state.semaphores.hash_order(&mut hasher);
@@ -44,6 +44,8 @@ impl World<'_> {
         (
             self.revisions,
             self.present,
+            self.things,
+            &state.made,
             self.model.vertices,
             self.model.runs(),
         )

@@ -216,3 +216,66 @@ fn a_replacement_and_a_kill() {
     let states = search(most(), NO_SEMAPHORES, 2, budget);
     assert!(states > 5_000, "{states}");
 }
+
+#[test]
+fn records_among_failures_and_a_kill_after_which_vertices_are_missing() {
+    let budget = Budget {
+        failures: 1,
+        departures: 1,
+        recorded: [true; 4],
+        ..Budget::default()
+    };
+    let states = search(3, NO_SEMAPHORES, 2, budget);
+    assert!(states > 5_000, "{states}");
+}
+
+#[test]
+fn records_on_both_sides_of_a_vertex_without() {
+    let budget = Budget {
+        events: 1,
+        departures: 1,
+        recorded: [true, false, true, true],
+        ..Budget::default()
+    };
+    let states = search(3, NO_SEMAPHORES, 2, budget);
+    assert!(states > 5_000, "{states}");
+}
+
+#[test]
+fn records_among_replacements_and_two_kills() {
+    let budget = Budget {
+        kills: 1,
+        replacements: 1,
+        departures: 1,
+        recorded: [true; 4],
+        ..Budget::default()
+    };
+    let states = search(2, NO_SEMAPHORES, 2, budget);
+    assert!(states > 5_000, "{states}");
+}
+
+#[test]
+fn vertices_that_make_another_thing_among_failures_and_a_kill() {
+    let budget = Budget {
+        failures: 1,
+        kills: 1,
+        exchanges: 1,
+        recorded: [true; 4],
+        ..Budget::default()
+    };
+    let states = search(3, NO_SEMAPHORES, 2, budget);
+    assert!(states > 5_000, "{states}");
+}
+
+#[test]
+fn vertices_that_make_other_things_among_replacements_and_failures() {
+    let budget = Budget {
+        failures: 1,
+        exchanges: 2,
+        replacements: 1,
+        recorded: [true; 4],
+        ..Budget::default()
+    };
+    let states = search(2, NO_SEMAPHORES, 2, budget);
+    assert!(states > 5_000, "{states}");
+}

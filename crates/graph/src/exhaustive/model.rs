@@ -35,6 +35,15 @@ pub(super) struct Promise {
     unnotified: (bool, bool),
     /// Those that its intent names.
     targets: [bool; 4],
+    /// Which thing it is to make, and which it made that is still there.
+    thing: u8,
+    made: Option<u8>,
+    /// A former one, of another thing, is to be reversed before it runs.
+    refused: bool,
+    /// It is reversed by its record, since this process began.
+    restored: bool,
+    /// The ancestors that it last ran after.
+    needs: [bool; 4],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +52,13 @@ struct Run {
     context: Context,
     phase: Phase,
     owed: (u32, u32),
+    thing: u8,
+    /// What it makes is recorded.
+    is_planned: bool,
+    /// The vertex is to make another thing since then. Whether this one has drifted.
+    drifted_before: Option<bool>,
+    /// The vertex was refused since: its run is that of a former one.
+    is_former: bool,
 }
 
 impl std::hash::Hash for Run {
@@ -51,6 +67,8 @@ impl std::hash::Hash for Run {
             apply, refreshes, ..
         } = self.context;
         (apply, refreshes, self.phase, self.owed).hash(hasher);
+        (self.thing, self.is_former).hash(hasher);
+        (self.is_planned, self.drifted_before).hash(hasher);
     }
 }
 
@@ -131,6 +149,10 @@ impl Model {
             promise.present && promise.reversal.is_none(),
             "{at} has left"
         );
+        assert!(
+            !promise.refused,
+            "{at} is made before the old one is undone"
+        );
         let (least, most) = promise.owed;
         let range = least..=most;
         assert!(
@@ -159,6 +181,10 @@ impl Model {
             context,
             phase,
             owed,
+            thing: promise.thing,
+            is_planned: false,
+            drifted_before: None,
+            is_former: false,
         });
         if context.apply {
             self.note_targets(at);
@@ -167,10 +193,18 @@ impl Model {
 
     /// Takes note of those that an intent names.
     fn note_targets(&mut self, at: usize) {
+        self.note_needs(at);
         let children: Vec<_> = self.notified(at).collect();
         children
             .iter()
             .for_each(|&it| self.vertices[at].targets[it] = true);
+    }
+
+    fn note_needs(&mut self, at: usize) {
+        let ancestors = self.ancestors(at);
+        ancestors
+            .iter()
+            .for_each(|&it| self.vertices[at].needs[it] = true);
     }
 
     /// Returns those that a vertex notifies by its edges.
@@ -191,16 +225,49 @@ impl Model {
     fn reverse(&mut self, at: usize, id: RunId) {
         let promise = &self.vertices[at];
         assert!(promise.leaving && promise.run.is_none() && promise.reversal.is_none());
-        for (_, child, _) in self.shape.edges.iter().filter(|it| it.0 == at) {
-            let it = &self.vertices[*child];
-            let is_over = !it.present || !it.due && it.run.is_none();
-            assert!(
-                is_over && !it.leaving,
-                "{at} is undone while {child} may need it"
-            );
+        match promise.restored {
+            true => self.check_restored(at),
+            false => self.check_children(at),
         }
         self.begin(at);
         self.vertices[at].reversal = Some(id);
+    }
+
+    fn check_children(&self, at: usize) {
+        for (_, child, _) in self.shape.edges.iter().filter(|it| it.0 == at) {
+            let it = &self.vertices[*child];
+            // Children of one that is made anew run after that.
+            let is_over = !it.present || !it.due && it.run.is_none() || self.vertices[at].refused;
+            let is_leaving = it.leaving && !it.restored;
+            assert!(
+                is_over && !is_leaving,
+                "{at} is undone while {child} may need it"
+            );
+        }
+    }
+
+    /// Checks the order of what is known by records alone.
+    fn check_restored(&self, at: usize) {
+        for child in (at + 1..4).filter(|&it| self.vertices[it].needs[at]) {
+            let it = &self.vertices[child];
+            let is_before = it.leaving && it.restored;
+            assert!(!is_before, "{at} is undone before {child}");
+            let is_needed = it.made.is_some() && it.present && !it.refused;
+            let is_open = it.due || it.run.is_some();
+            assert!(
+                !(is_needed && is_open) || self.vertices[at].refused,
+                "{at} is undone while {child} may need it"
+            );
+        }
+    }
+
+    pub(super) fn made(&self, at: usize) -> Option<u8> {
+        self.vertices[at].made
+    }
+
+    /// True if what it made could not be undone.
+    pub(super) fn is_kept(&self, at: usize) -> bool {
+        self.vertices[at].leaving
     }
 
     /// Checks what runs at once.
@@ -227,7 +294,15 @@ impl Model {
     /// True if a vertex, or one before it, has failed for good.
     pub(super) fn is_held(&self, at: usize) -> bool {
         let mut all = self.ancestors(at).into_iter().chain([at]);
-        all.any(|it| self.vertices[it].halted)
+        all.any(|it| {
+            let it = &self.vertices[it];
+            // What cannot be undone may itself wait for others.
+            it.halted || it.refused && self.is_any_reversal_halted()
+        })
+    }
+
+    fn is_any_reversal_halted(&self) -> bool {
+        self.vertices.iter().any(|it| it.reversal_halted)
     }
 
     pub(super) fn is_settled(&self) -> bool {

@@ -2,7 +2,7 @@
 
 mod choices;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -24,6 +24,12 @@ pub(super) struct Budget {
     pub(super) pauses: u8,
     pub(super) kills: u8,
     pub(super) replacements: u8,
+    /// Kills, after which some vertices are no longer declared.
+    pub(super) departures: u8,
+    /// Declarations of another thing under the same name.
+    pub(super) exchanges: u8,
+    /// Which vertices have records of what they make.
+    pub(super) recorded: [bool; 4],
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +58,9 @@ pub(super) enum Event {
     Change(usize),
     Remove(usize),
     Add(usize),
+    /// A kill, after which these vertices are missing.
+    Depart([bool; 4], bool, bool),
+    Exchange(usize),
 }
 
 #[derive(Clone)]
@@ -66,6 +75,8 @@ pub(super) struct World<'a> {
     pub(super) budget: Budget,
     pub(super) revisions: [u64; 4],
     pub(super) present: [bool; 4],
+    /// Which thing each vertex makes.
+    pub(super) things: [u8; 4],
     /// What has happened, for the message of a failed check.
     trail: Vec<Event>,
 }
@@ -81,6 +92,10 @@ impl Shape {
             let vertex = VertexSpec::new(NAMES[at])
                 .with_revision(revisions[at])
                 .with_retry(1, Duration::from_secs(1));
+            let vertex = match self.budget.recorded[at] {
+                true => vertex.with_record(),
+                false => vertex,
+            };
             let count = |id| if id == "a" { 1 } else { 2 };
             let ids = self.semaphores[at].iter();
             let vertex = ids.fold(vertex, |it, id| it.with_semaphore(id, count(*id)));
@@ -112,6 +127,7 @@ impl<'a> World<'a> {
             budget: shape.budget,
             revisions: [0; 4],
             present,
+            things: [0; 4],
             trail: Vec::new(),
             shape,
         };
@@ -139,7 +155,11 @@ impl<'a> World<'a> {
         let now = self.now;
         match event {
             Event::Success(vertex, reverse) => {
-                let (run, verdict) = self.model.succeed(vertex, reverse);
+                let (run, verdict, made) = self.model.succeed(vertex, reverse);
+                if self.budget.recorded[vertex] && !reverse {
+                    let undo = made.map(|thing| Arc::from([thing]));
+                    self.state.handle_record(run, undo);
+                }
                 self.state.handle_done(now, run, Ok(verdict));
             }
             Event::Failure(vertex, reverse, class, effect) => {
@@ -167,7 +187,24 @@ impl<'a> World<'a> {
                 self.paused = false;
                 self.state.handle_resume();
             }
-            Event::Kill(effects, durable) => self.kill(effects, durable),
+            Event::Kill(effects, durable) => {
+                self.budget.kills -= 1;
+                self.kill([false; 4], effects, durable);
+            }
+            Event::Depart(left, effects, durable) => {
+                self.budget.departures -= 1;
+                self.kill(left, effects, durable);
+            }
+            Event::Exchange(vertex) => {
+                self.budget.exchanges -= 1;
+                self.revisions[vertex] += 1;
+                self.things[vertex] += 1;
+                let graph = self.shape.graph(self.present, self.revisions);
+                let refused = self.refused(self.state.to_adopt(&graph).into_iter());
+                self.model.exchange(vertex, refused.contains(NAMES[vertex]));
+                let replaced = self.state.replace_reversing(now, graph, &refused);
+                replaced.unwrap();
+            }
             Event::Change(vertex) => {
                 self.revisions[vertex] += 1;
                 self.model.drift(vertex);
@@ -191,7 +228,16 @@ impl<'a> World<'a> {
     fn replace(&mut self) {
         self.budget.replacements -= 1;
         let graph = self.shape.graph(self.present, self.revisions);
-        self.state.replace(self.now, graph).unwrap();
+        let refused = self.refused(self.state.to_adopt(&graph).into_iter());
+        let replaced = self.state.replace_reversing(self.now, graph, &refused);
+        replaced.unwrap();
+    }
+
+    /// Returns the names under which another thing was made than is declared.
+    fn refused(&self, made: impl Iterator<Item = (Arc<str>, Arc<[u8]>)>) -> BTreeSet<Arc<str>> {
+        let at = |name: &str| NAMES.iter().position(|it| *it == name).unwrap();
+        let others = made.filter(|(name, undo)| **undo != [self.things[at(name)]]);
+        others.map(|it| it.0).collect()
     }
 
     fn persisted(&mut self, is_durable: bool) {
@@ -208,16 +254,27 @@ impl<'a> World<'a> {
         self.model.follow(&self.state);
     }
 
-    fn kill(&mut self, effects: bool, durable: bool) {
-        self.budget.kills -= 1;
+    fn kill(&mut self, left: [bool; 4], effects: bool, durable: bool) {
         if durable {
             self.persisted(true);
         }
         self.writing = None;
         self.paused = false;
-        self.model.kill(effects, &self.journal);
+        (0..4).for_each(|at| self.present[at] &= !left[at]);
+        self.model.kill(effects, left, &self.journal);
         let graph = self.shape.graph(self.present, self.revisions);
-        let records = self.journal.clone();
+        let records: Vec<_> = self.journal.clone().into_iter().collect();
+        let made = records.iter().filter_map(|(name, record)| {
+            let made = record.made.as_ref()?;
+            Some((name.clone(), made.undo.clone()))
+        });
+        let refused = self.refused(made.clone());
+        let restored = made.map(|it| it.0);
+        let restored = restored.filter(|name| graph.find(name).is_none() || refused.contains(name));
+        let restored =
+            restored.map(|name| VertexSpec::new(&name).with_retry(1, Duration::from_secs(1)));
+        let restored: Vec<_> = restored.collect();
+        let graph = graph.restore(&records, restored).unwrap();
         self.state = State::new(self.shape.config(), graph, records, self.now);
     }
 
@@ -244,17 +301,43 @@ impl<'a> World<'a> {
             }
         }
         self.model.follow(&self.state);
+        self.check_records(false);
         if self.state.is_quiesced() {
             assert!(self.model.running().next().is_none(), "quiesced, and runs");
+        }
+    }
+
+    /// Checks that all that was made is in the journal; and at rest nothing else, unless something
+    /// holds it.
+    fn check_records(&self, is_rest: bool) {
+        for (at, name) in NAMES
+            .iter()
+            .enumerate()
+            .filter(|it| self.budget.recorded[it.0])
+        {
+            let made = self.model.made(at);
+            let record = self.journal.get(*name).and_then(|it| it.made.as_ref());
+            let known = record.map(|it| it.undo[0]);
+            assert!(
+                made.is_none() || known == made,
+                "{name}: made, without a record"
+            );
+            let is_held = self.model.is_held(at) || self.model.is_kept(at);
+            assert!(
+                !is_rest || is_held || known == made,
+                "{name}: a record of nothing"
+            );
         }
     }
 
     /// Checks that all is as it should be once nothing more happens by itself.
     fn check_rest(&self) {
         self.model.check_rest();
+        self.check_records(true);
         for (name, record) in &self.journal {
             let at = NAMES.iter().position(|it| **it == **name).unwrap();
-            let is_over = !self.present[at] || self.model.is_held(at);
+            let is_held = !self.present[at] || self.model.is_held(at);
+            let is_over = is_held || record.refreshes == 0 && record.intent.is_empty();
             assert!(is_over, "{name}: {record:?} stays in the journal");
         }
         let is_held = (0..self.shape.vertices).any(|at| self.model.is_held(at));

@@ -41,6 +41,20 @@ pub struct Record {
     /// The names of the vertices that are to be notified if a run changes something: not empty while
     /// one may have changed something of which they are not notified yet.
     pub intent: Vec<Arc<str>>,
+    /// What the vertex made, or was about to make, and has not undone.
+    pub made: Option<Made>,
+}
+
+/// What the journal keeps of what a vertex made, so that it can be undone later.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Made {
+    /// Its place in the order of making: the largest is undone first.
+    pub place: u64,
+    /// The names of the nearest ancestors that may have made something, or did. What they made is
+    /// undone later.
+    pub after: Vec<Arc<str>>,
+    /// The bytes that the vertex gave, which suffice to undo it.
+    pub undo: Arc<[u8]>,
 }
 
 /// The driver's next action. Each is answered by an input. A driver has to know every action, so

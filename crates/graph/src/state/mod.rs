@@ -12,11 +12,13 @@
 
 mod action;
 mod explain;
+mod fate;
 mod notify;
 mod replace;
 mod runs;
 mod schedule;
 mod semaphores;
+mod undo;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use std::time::Instant;
 
 use trueup_reconcile::ErrorClass;
 
-pub use self::action::{Action, Context, Record, RunId, Verdict};
+pub use self::action::{Action, Context, Made, Record, RunId, Verdict};
 pub use self::explain::{Cause, Explanation, Wait};
 pub(crate) use self::notify::Intent;
 pub use self::replace::Replaced;
@@ -70,8 +72,15 @@ pub struct State {
     pub(crate) persist_at: Option<Instant>,
     /// Reversals, each with a vertex that it needs, and that must not be reversed before it.
     pub(crate) needed: Vec<(u32, u32)>,
-    /// Records of vertices that are not in the graph.
+    /// Records of vertices that are not in the graph, without what they made.
     pub(crate) unknown: Records,
+    /// What vertices made, as the journal has it or is about to.
+    pub(crate) made: BTreeMap<Arc<str>, Made>,
+    pub(crate) last_place: u64,
+    /// Vertices of a name that is being reversed, each with its reversal.
+    pub(crate) twins: BTreeMap<u32, u32>,
+    /// Those reversals whose vertex does not take over what was made.
+    pub(crate) refused: BTreeSet<u32>,
 }
 
 /// The state of a vertex.
@@ -118,7 +127,8 @@ impl Slot {
 impl State {
     /// Makes the state in which every vertex is dirty. `records` are all that the journal has.
     /// Those of vertices that are not in the graph stay there, until a replacement brings the
-    /// vertex.
+    /// vertex; what such a vertex made is undone if the graph has its
+    /// [reversal](Graph::restore).
     pub fn new(
         config: Config,
         graph: Graph,
@@ -147,13 +157,27 @@ impl State {
             persist_at: None,
             needed: Vec::new(),
             unknown: records.into_iter().collect(),
+            made: BTreeMap::new(),
+            last_place: 0,
+            twins: BTreeMap::new(),
+            refused: BTreeSet::new(),
         };
+        state.take_made();
         state.close_intents();
+        state.pair_twins();
+        state.find_needed();
+        state.refused = state.twins.values().copied().collect();
         for at in 0..state.slots.len() as u32 {
             state.adopt_record(at);
             state.watch(at);
-            state.slots[at as usize].dirty = true;
+            let is_left = at as usize >= state.graph.own;
+            let slot = &mut state.slots[at as usize];
+            slot.dirty = true;
+            if is_left {
+                slot.cause = Cause::Removed;
+            }
         }
+        state.extend_made();
         state.count(now);
         state
     }

@@ -90,7 +90,8 @@ impl State {
             }
         }
         for name in changed {
-            let record = self.unknown.get(&name).cloned().unwrap_or_default();
+            let mut record = self.unknown.get(&name).cloned().unwrap_or_default();
+            record.made = self.made.get(&name).cloned();
             self.unsaved.insert(name, record);
         }
         self.unknown
@@ -121,14 +122,21 @@ impl State {
         self.waiting.push(id);
     }
 
-    /// Has the record of a vertex written.
+    /// Has the record of a vertex written. One that is back shares it with its reversal.
     pub(crate) fn save(&mut self, vertex: u32) {
-        let slot = &self.slots[vertex as usize];
+        let name = self.graph.name(vertex).clone();
+        let is_own = (vertex as usize) < self.graph.own;
+        let found = self.graph.find(&name).filter(|_| !is_own);
+        let vertex = found.map_or(vertex, |it| it.0);
+        let both = [vertex].into_iter().chain(self.twins.get(&vertex).copied());
+        let intents = both.filter_map(|at| self.slots[at as usize].intent.as_deref());
+        let names: BTreeSet<_> = intents.flat_map(|it| it.0.iter().cloned()).collect();
         let record = Record {
-            refreshes: slot.pending,
-            intent: slot.intent.iter().flat_map(|it| it.0.clone()).collect(),
+            refreshes: self.slots[vertex as usize].pending,
+            intent: names.into_iter().collect(),
+            made: self.made.get(&name).cloned(),
         };
-        self.unsaved.insert(self.graph.name(vertex).clone(), record);
+        self.unsaved.insert(name, record);
     }
 
     /// Begins to write what is unsaved.

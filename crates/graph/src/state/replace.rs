@@ -5,10 +5,13 @@
 //! then, and the reversals of those that left with it. The new graph and the reversals are checked
 //! as one graph before anything of the old one is given up.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
+use super::fate::Fate;
 use super::{Cause, Slot, State};
-use crate::{Error, Graph, GraphBuilder, VertexId};
+use crate::{Error, Graph, VertexId};
 
 /// What a replacement is to each vertex, by the numbers of the new graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,26 +29,6 @@ pub struct Replaced {
     pub removed: Vec<VertexId>,
 }
 
-/// What becomes of a vertex of the old graph, with its number in the new one.
-#[derive(Clone, Copy)]
-enum Fate {
-    Kept(u32),
-    Changed(u32),
-    Removed(u32),
-    /// A reversal that goes on.
-    Reversal(u32),
-    Gone,
-}
-
-impl Fate {
-    fn number(self) -> Option<u32> {
-        match self {
-            Fate::Kept(at) | Fate::Changed(at) | Fate::Removed(at) | Fate::Reversal(at) => Some(at),
-            Fate::Gone => None,
-        }
-    }
-}
-
 impl State {
     /// Replaces the graph. Vertices of the same name and settings go on undisturbed, running ones
     /// too; refreshes that are pending stay so. Vertex numbers of the old graph are no longer
@@ -55,11 +38,30 @@ impl State {
     ///
     /// The graph and what is to be reversed are no graph together. The old one goes on then.
     pub fn replace(&mut self, now: Instant, graph: Graph) -> Result<Replaced, Error> {
-        let (fates, graph) = self.combine(graph)?;
+        self.replace_reversing(now, graph, &BTreeSet::new())
+    }
+
+    /// Replaces the graph as [`replace`](Self::replace) does. Changed vertices of the names in
+    /// `refused` do not take over what was made under their names: the old ones are reversed first,
+    /// and count as removed, the new ones as added.
+    ///
+    /// # Errors
+    ///
+    /// As [`replace`](Self::replace).
+    pub fn replace_reversing(
+        &mut self,
+        now: Instant,
+        graph: Graph,
+        refused: &BTreeSet<Arc<str>>,
+    ) -> Result<Replaced, Error> {
+        let (fates, graph) = self.combine(graph, refused)?;
         self.needed = self.still_needed(&fates);
         let replaced = self.move_slots(&fates, graph);
+        let is_refused = |at: &u32| refused.contains(self.graph.name(*at));
+        self.refused = self.twins.values().copied().filter(is_refused).collect();
         self.move_runs(&fates);
         self.extend_intents();
+        self.extend_made();
         self.count(now);
         for at in self.graph.own as u32..self.graph.len() as u32 {
             if !self.slots[at as usize].running {
@@ -69,119 +71,12 @@ impl State {
         Ok(replaced)
     }
 
-    /// Adds what is to be reversed to a graph.
-    fn combine(&self, graph: Graph) -> Result<(Vec<Fate>, Graph), Error> {
-        let own = graph.own;
-        let mut builder = GraphBuilder {
-            vertices: graph.vertices[..own].to_vec(),
-            edges: Vec::new(),
-        };
-        for parent in 0..own as u32 {
-            let children = graph.children.of(parent).iter();
-            let children = children.filter(|&&it| (it >> 1) < own as u32);
-            builder.edges.extend(children.map(|&child| (parent, child)));
-        }
-        let mut fates = Vec::with_capacity(self.slots.len());
-        for at in 0..self.slots.len() as u32 {
-            fates.push(self.fate(at, &graph, &mut builder));
-        }
-        for parent in 0..self.slots.len() as u32 {
-            for child in self.graph.children.of(parent) {
-                let child = child >> 1;
-                let edge = self.reversed_edge(&fates, parent, child);
-                builder
-                    .edges
-                    .extend(edge.map(|(one, other)| (one, other << 1)));
-            }
-        }
-        for &(reversal, needed) in &self.needed {
-            let fates = (fates[reversal as usize], fates[needed as usize]);
-            if let (Fate::Reversal(reversal), Fate::Removed(needed)) = fates {
-                builder.edges.push((reversal, needed << 1));
-            }
-        }
-        let graph = builder.assemble(own, graph.by_name)?;
-        Ok((fates, graph))
-    }
-
-    fn fate(&self, at: u32, graph: &Graph, builder: &mut GraphBuilder) -> Fate {
-        let declared = &self.graph.vertices[at as usize];
-        let found = graph.find(&declared.name).map(|it| it.0);
-        let is_own = (at as usize) < self.graph.own;
-        match found {
-            _ if self.slots[at as usize].gone => return Fate::Gone,
-            Some(found) if is_own && graph.vertices[found as usize] == *declared => {
-                return Fate::Kept(found);
-            }
-            Some(found) if is_own || !self.is_reversing(at) => return Fate::Changed(found),
-            _ => {}
-        }
-        let mut reversal = declared.clone();
-        for (id, count) in &mut reversal.semaphores {
-            if let Some((_, now)) = graph.semaphores.iter().find(|it| it.0 == *id) {
-                *count = *now;
-            }
-        }
-        let number = builder.vertex(reversal);
-        if let Some(found) = found {
-            // It is being undone, and can be made again afterwards.
-            builder.edge(number, VertexId(found));
-        }
-        match is_own {
-            true => Fate::Removed(number.0),
-            false => Fate::Reversal(number.0),
-        }
-    }
-
-    fn is_reversing(&self, at: u32) -> bool {
-        self.runs
-            .iter()
-            .any(|run| run.vertex == at && run.context.reverse)
-    }
-
-    /// Returns the edge that an edge of the old graph calls for, for the sake of what leaves.
-    fn reversed_edge(&self, fates: &[Fate], parent: u32, child: u32) -> Option<(u32, u32)> {
-        let (one, other) = (fates[parent as usize], fates[child as usize]);
-        let own = self.graph.own;
-        if parent as usize >= own || child as usize >= own {
-            // One of a reversal stays, unless it is over already or no longer a reversal.
-            let is_between = matches!(one, Fate::Reversal(_)) || matches!(other, Fate::Reversal(_));
-            let is_open = is_between && !self.is_reversing(child);
-            return one.number().zip(other.number()).filter(|_| is_open);
-        }
-        match (one, other) {
-            (Fate::Removed(parent), _) => Some((other.number()?, parent)),
-            _ => None,
-        }
-    }
-
-    /// Returns what reversals need that stays.
-    fn still_needed(&self, fates: &[Fate]) -> Vec<(u32, u32)> {
-        let own = self.graph.own as u32;
-        let edges = (0..own).flat_map(|parent| {
-            let children = self.graph.children.of(parent).iter();
-            children.map(move |child| (child >> 1, parent))
-        });
-        let all = edges
-            .filter(|it| it.0 < own)
-            .chain(self.needed.iter().copied());
-        all.filter_map(
-            |(child, parent)| match (fates[child as usize], fates[parent as usize]) {
-                (
-                    Fate::Removed(child) | Fate::Reversal(child),
-                    Fate::Kept(parent) | Fate::Changed(parent),
-                ) => Some((child, parent)),
-                _ => None,
-            },
-        )
-        .collect()
-    }
-
     fn move_slots(&mut self, fates: &[Fate], graph: Graph) -> Replaced {
         let mut replaced = Replaced::default();
         let old = std::mem::take(&mut self.slots);
         self.slots = vec![Slot::default(); graph.len()];
         self.graph = graph;
+        self.pair_twins();
         self.ready.clear();
         self.timers.clear();
         self.to_watch.clear();
@@ -207,7 +102,7 @@ impl State {
             replaced.moved.push((VertexId(at as u32), VertexId(number)));
             let cause = match fate {
                 Fate::Changed(_) => Some(Cause::Replaced),
-                Fate::Removed(_) => Some(Cause::Removed),
+                Fate::Removed(_) | Fate::Refused(_) => Some(Cause::Removed),
                 _ => None,
             };
             if let Some(cause) = cause {
@@ -249,11 +144,8 @@ impl State {
 
     /// Gives a vertex the refreshes of one of its name that is being reversed.
     fn inherit_record(&mut self, vertex: u32) {
-        let name = self.graph.name(vertex);
-        let mut reversals = self.graph.own..self.graph.len();
-        if let Some(from) = reversals.find(|&at| self.graph.name(at as u32) == name) {
-            let from = &mut self.slots[from];
-            let pending = std::mem::take(&mut from.pending);
+        if let Some(&from) = self.twins.get(&vertex) {
+            let pending = std::mem::take(&mut self.slots[from as usize].pending);
             self.slots[vertex as usize].pending = pending;
         }
     }
@@ -262,7 +154,7 @@ impl State {
         self.semaphores.rename(&self.graph, &mut self.runs);
         for run in &mut self.runs {
             let fate = fates[run.vertex as usize];
-            run.stale |= matches!(fate, Fate::Changed(_) | Fate::Removed(_));
+            run.stale |= !matches!(fate, Fate::Kept(_) | Fate::Reversal(_) | Fate::Gone);
             // A vertex that runs is not gone.
             run.vertex = fate.number().unwrap_or(run.vertex);
         }

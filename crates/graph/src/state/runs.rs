@@ -1,15 +1,16 @@
 //! From the start of a run to its end, and the records on the way.
 //!
-//! A vertex that notifies no other applies at once. One that does first *checks*. If it would
+//! A vertex that notifies no other, and has no record of what it makes, applies at once. One that does first *checks*. If it would
 //! change something, its *intent* is recorded before it *applies*; afterwards one transaction, the
 //! *commit*, takes the intent back and counts the refreshes of those that it notifies. After a
 //! crash in between the intent is still there, and the next run notifies in any case.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use trueup_reconcile::ErrorClass;
 
-use super::{Action, Cause, Context, Record, RunId, State, Verdict};
+use super::{Action, Cause, Context, RunId, State, Verdict};
 use crate::VertexId;
 
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct Run {
     /// The vertex was replaced since, or left.
     pub(crate) stale: bool,
     pub(crate) verdict: Verdict,
+    /// What undoes what it made, if the vertex has said it.
+    pub(crate) undo: Option<Option<Arc<[u8]>>>,
     pub(crate) semaphores: Vec<u32>,
 }
 
@@ -46,8 +49,9 @@ impl State {
         (slot.ticket, slot.granted, slot.not_before) = (0, false, None);
         let reverse = vertex as usize >= self.graph.own;
         let refreshes = if reverse { 0 } else { slot.pending };
-        let is_recorded = slot.intent.is_some() || !self.graph.notifies(vertex);
-        let (stage, apply) = match (declared.noop, is_recorded, refreshes) {
+        let must_check = declared.recorded && !reverse;
+        let is_intended = slot.intent.is_some() || !self.graph.notifies(vertex);
+        let (stage, apply) = match (declared.noop || must_check, is_intended, refreshes) {
             (true, ..) => (Stage::Check, false),
             (_, true, _) => (Stage::Apply, true),
             (_, _, 0) => (Stage::Check, false),
@@ -67,6 +71,7 @@ impl State {
             context,
             stale: false,
             verdict: Verdict::InPlace,
+            undo: None,
             semaphores: self.graph.holds.of(vertex).to_vec(),
         });
         if stage == Stage::Intent {
@@ -84,9 +89,10 @@ impl State {
         let run = &mut self.runs[index];
         run.stage = Stage::Intent;
         let (id, vertex) = (run.id, run.vertex);
-        match self.extend_intent(vertex) {
+        let must_save = self.extend_intent(vertex) | self.record_plan(index);
+        match must_save {
             true => self.waiting.push(id),
-            // No vertex is notified any more.
+            // The journal knows all of it, or no vertex is notified any more.
             false => self.to_apply.push_back(id),
         }
     }
@@ -142,13 +148,19 @@ impl State {
             }
         };
         self.runs[index].verdict = verdict;
+        // One that is refreshed has to act in any case, once it is known what it makes.
+        let is_asked = match stage {
+            Stage::Check => verdict == Verdict::WouldChange || context.refreshes > 0,
+            // There is more to make than was recorded.
+            _ => verdict == Verdict::WouldChange && self.is_new_plan(index),
+        };
         match (stage, verdict) {
             (Stage::Check, _) if is_noop => self.complete(now, index),
-            (Stage::Check, Verdict::WouldChange) if !self.may_apply(&self.runs[index]) => {
+            _ if is_asked && !self.may_apply(&self.runs[index]) => {
                 let id = self.runs[index].id;
                 self.give_up(now, id);
             }
-            (Stage::Check, Verdict::WouldChange) => self.record_intent(index),
+            _ if is_asked => self.record_intent(index),
             // It was to apply, and did not.
             (_, Verdict::WouldChange) => self.fail(now, index, ErrorClass::StoredOtherwise),
             _ => self.commit(now, index),
@@ -163,8 +175,12 @@ impl State {
         let is_changed = verdict == Verdict::Changed || slot.doubt;
         slot.doubt = false;
         let intent = slot.intent.take();
+        if run.context.reverse {
+            slot.pending = 0;
+        }
         let mut must_save = intent.is_some() || run.context.refreshes > 0;
         slot.pending -= run.context.refreshes.min(slot.pending);
+        must_save |= self.record_outcome(index);
         if must_save {
             self.save(vertex);
         }
@@ -197,10 +213,9 @@ impl State {
         slot.last = Some(Ok(run.verdict));
         slot.attempts = 0;
         if run.context.reverse {
-            (slot.gone, slot.dirty, slot.pending) = (true, false, 0);
-            let name = self.graph.name(run.vertex).clone();
-            if self.graph.find(&name).is_none() {
-                self.unsaved.insert(name, Record::default());
+            self.end_reversal(run.vertex);
+            if run.stage != Stage::Commit {
+                self.save(run.vertex);
             }
         }
         if self.slots[run.vertex as usize].dirty {
@@ -212,10 +227,9 @@ impl State {
 
     fn fail(&mut self, now: Instant, index: usize, class: ErrorClass) {
         let run = self.remove(index);
-        if run.context.reverse && self.graph.find(self.graph.name(run.vertex)).is_some() {
+        if run.context.reverse && self.is_taken_over(run.vertex) {
             // A vertex of that name is back, and makes again what could not be undone.
-            let slot = &mut self.slots[run.vertex as usize];
-            (slot.gone, slot.dirty) = (true, false);
+            self.end_reversal(run.vertex);
             return self.settle(now, run.vertex);
         }
         let (retries, delay) = self.graph.vertices[run.vertex as usize].retry(class);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use trueup_reconcile::{ErrorClass, Hints};
 
+use super::created::Created;
 use super::watch_file;
 use crate::{Failure, RunContext, Verdict, Vertex, Watch};
 
@@ -23,8 +24,9 @@ const MAX_LEN: u64 = 64 * 1024 * 1024;
 /// - A symbolic link, a directory or a device in the file's place is a conflict, and stays. Links
 ///   among its parents are followed.
 /// - It is watched: another writer's change is undone.
-/// - If it leaves the graph, the file is removed if this process created it and it still has the
-///   declared content. Any other file stays.
+/// - If it leaves the graph, the file is removed if the vertex created it, in this process or an
+///   earlier one, and it still has the content that was written. Any other file stays. A vertex of
+///   another path does not take over what was created: the old file is removed first.
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
@@ -32,7 +34,7 @@ pub struct File {
     mode: Option<u32>,
     user: Option<u32>,
     group: Option<u32>,
-    is_created: bool,
+    created: Created,
 }
 
 #[derive(Clone, Debug)]
@@ -51,7 +53,7 @@ impl File {
             mode: None,
             user: None,
             group: None,
-            is_created: false,
+            created: Created::default(),
         }
     }
 
@@ -61,6 +63,23 @@ impl File {
             content: Content::Source(source.into()),
             ..File::new(path, Vec::new())
         }
+    }
+
+    /// Makes a vertex to reverse: of what [`Vertex::record`] has returned, for
+    /// [`Driver::start_with_restore`](crate::Driver::start_with_restore).
+    ///
+    /// # Errors
+    ///
+    /// The record is not one of a file.
+    pub fn from_record(record: &[u8]) -> Result<Self, Failure> {
+        let (path, created) = Created::from_record(record).ok_or_else(|| {
+            let message = "the record is not one of a file; restore it by another vertex";
+            Failure::new(ErrorClass::Invalid, message)
+        })?;
+        Ok(File {
+            created,
+            ..File::new(path, Vec::new())
+        })
     }
 
     /// Sets the mode: the lowest 12 bits count.
@@ -128,16 +147,20 @@ impl File {
         self.mode.is_none_or(|it| it == found.mode() & 0o7777)
     }
 
+    fn folder(&self) -> &Path {
+        match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        }
+    }
+
     /// Writes a new file beside the old one, and renames it.
     fn write(&self, content: &[u8], old: Option<&fs::Metadata>) -> Result<(), Failure> {
         let Some(name) = self.path.file_name() else {
             let message = format!("{}: it is no path of a file", self.path.display());
             return Err(Failure::new(ErrorClass::Invalid, message));
         };
-        let folder = match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let folder = self.folder();
         let mut new = OsString::from(".");
         new.push(name);
         new.push(".trueup-new");
@@ -163,8 +186,7 @@ impl File {
             let _ = fs::remove_file(&new);
             return Err(failed(&self.path, "write", &error));
         }
-        let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| failed(folder, "sync", &error))
+        sync(folder).map_err(|error| failed(folder, "sync", &error))
     }
 
     fn finish(
@@ -197,8 +219,13 @@ impl Vertex for File {
             }
             _ => false,
         };
+        if !is_equal && !self.created.plan(found.is_some(), &content) && apply {
+            // It is to be created after all, which is not recorded.
+            return Ok(Verdict::WouldChange);
+        }
         match &found {
             Some((_, found)) if is_equal && self.has_owner(found) && self.has_mode(found) => {
+                self.created.finish(&content);
                 return Ok(Verdict::InPlace);
             }
             _ if !apply => return Ok(Verdict::WouldChange),
@@ -210,10 +237,11 @@ impl Vertex for File {
                     .map_err(|error| failed(&self.path, "set mode and owner", &error))?;
             }
             _ => {
+                self.created.begin();
                 self.write(&content, found.as_ref().map(|it| &it.1))?;
-                self.is_created |= found.is_none();
             }
         }
+        self.created.finish(&content);
         match self.open()? {
             Some((_, found)) if self.has_owner(&found) && self.has_mode(&found) => {
                 Ok(Verdict::Changed)
@@ -232,20 +260,42 @@ impl Vertex for File {
         watch_file::watch(&self.path)
     }
 
+    fn has_record(&self) -> bool {
+        true
+    }
+
+    fn record(&self) -> Option<Vec<u8>> {
+        self.created.to_record(&self.path)
+    }
+
+    fn adopt(&mut self, record: &[u8]) -> bool {
+        match Created::from_record(record) {
+            Some((path, created)) if path == self.path => {
+                self.created = created;
+                true
+            }
+            _ => false,
+        }
+    }
+
     fn reverse(&mut self, _: &RunContext) -> Result<Verdict, Failure> {
-        if !self.is_created {
+        if self.created.is_empty() {
             return Ok(Verdict::InPlace);
         }
-        let content = self.content()?;
         match self.open()? {
-            Some((file, _)) if read(&self.path, &file)? == content => {
-                fs::remove_file(&self.path).map_err(|it| failed(&self.path, "remove", &it))?;
+            Some((file, _)) if self.created.is_unchanged(&read(&self.path, &file)?) => {
+                let removed = fs::remove_file(&self.path).and_then(|()| sync(self.folder()));
+                removed.map_err(|it| failed(&self.path, "remove", &it))?;
                 Ok(Verdict::Changed)
             }
             // Another writer has changed or removed it.
             _ => Ok(Verdict::InPlace),
         }
     }
+}
+
+fn sync(folder: &Path) -> std::io::Result<()> {
+    fs::File::open(folder).and_then(|folder| folder.sync_all())
 }
 
 fn set_owner(

@@ -1,6 +1,7 @@
 //! Vertices for what most agents need.
 
 mod command;
+mod created;
 mod exec;
 mod file;
 mod source;

@@ -196,6 +196,15 @@ where
         }
     }
 
+    fn has_record(&self) -> bool {
+        self.reversed.is_some()
+    }
+
+    fn record(&self) -> Option<Vec<u8>> {
+        // Its own ledger, or the marker of each object, says what is to be undone.
+        self.has_record().then(Vec::new)
+    }
+
     fn reverse(&mut self, context: &RunContext) -> Result<Verdict, Failure> {
         if let Some(desired) = self.reversed.take() {
             let declared = self.handle().set_desired(desired);

@@ -27,6 +27,8 @@ mod panics;
 mod properties;
 #[path = "../../src/records.rs"]
 mod records;
+#[path = "../../src/restore.rs"]
+mod restore;
 #[path = "../../src/spec.rs"]
 mod spec;
 #[path = "../../src/state/mod.rs"]
@@ -42,6 +44,6 @@ pub use error::{Error, ErrorKind};
 pub use graph::{Graph, VertexId};
 pub use spec::VertexSpec;
 pub use state::{
-    Action, Cause, Context, Explanation, Record, Replaced, RunId, State, Verdict, Wait,
+    Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,
 };
 pub use vertex::{Failure, RunContext, Vertex, Watch};

@@ -6,18 +6,36 @@ use std::sync::Arc;
 use trueup_reconcile::ErrorClass;
 
 use super::super::world::{NAMES, verdict};
-use super::{Model, Phase};
+use super::{Model, Phase, Promise, Run};
 use crate::state::{Record, RunId, State, Verdict};
 
+impl Promise {
+    /// A run that does not end well has its effect.
+    fn act(&mut self, run: &Run, is_recorded: bool) {
+        let drifted = run.drifted_before.unwrap_or(self.drifted);
+        let makes = drifted && (run.is_planned || !is_recorded);
+        self.unnotified.0 |= makes || run.context.refreshes > 0;
+        if makes {
+            self.made = Some(run.thing).filter(|_| is_recorded);
+            self.drifted &= run.drifted_before.is_some();
+        }
+    }
+}
+
 impl Model {
-    pub(in super::super) fn succeed(&mut self, at: usize, reverse: bool) -> (RunId, Verdict) {
+    /// Returns the verdict of a run that ends, and what is made then, or would be.
+    pub(in super::super) fn succeed(
+        &mut self,
+        at: usize,
+        reverse: bool,
+    ) -> (RunId, Verdict, Option<u8>) {
         let mut notified: [bool; 4] = std::array::from_fn(|_| false);
         self.notified(at).for_each(|it| notified[it] = true);
         let promise = &mut self.vertices[at];
         if let (true, Some(id)) = (reverse, promise.reversal.take()) {
-            promise.leaving = false;
+            (promise.leaving, promise.refused, promise.made) = (false, false, None);
             if promise.present {
-                return (id, Verdict::Changed);
+                return (id, Verdict::Changed, None);
             }
             // It is made anew if it comes again: nothing is to be refreshed.
             for run in self.vertices.iter_mut().filter_map(|it| it.run.as_mut()) {
@@ -25,22 +43,36 @@ impl Model {
                     notified[at] = false;
                 }
             }
-            return (id, Verdict::Changed);
+            return (id, Verdict::Changed, None);
         }
-        let drifted = promise.drifted;
         let run = promise.run.as_mut().unwrap();
-        if !run.context.apply && drifted {
-            run.phase = Phase::Between;
-            return (run.id, Verdict::WouldChange);
+        let drifted = run.drifted_before.unwrap_or(promise.drifted);
+        let thing = run.thing;
+        let is_recorded = self.shape.budget.recorded[at];
+        // One that is refreshed has to act, once what it makes is recorded; and nothing is made
+        // that is not.
+        let acts = drifted || is_recorded && run.context.refreshes > 0;
+        let is_known = !is_recorded || !drifted || run.is_planned;
+        if !run.context.apply && acts || !is_known {
+            (run.phase, run.is_planned) = (Phase::Between, drifted);
+            let made = if drifted { Some(thing) } else { promise.made };
+            return (run.id, verdict_of_check(drifted), made);
         }
         let changed = run.context.apply && (drifted || run.context.refreshes > 0);
         run.phase = Phase::Succeeded(changed, notified);
-        let id = run.id;
-        (promise.drifted, promise.failures, promise.halted) = (false, 0, false);
-        if !promise.present {
+        let (id, is_former) = (run.id, run.is_former);
+        if run.context.apply && drifted {
+            promise.made = Some(thing).filter(|_| is_recorded);
+        }
+        let made = promise.made;
+        promise.drifted &= run.drifted_before.is_some();
+        if !is_former {
+            (promise.failures, promise.halted) = (0, false);
+        }
+        if !promise.present || is_former {
             self.notify_by_intent(at, changed);
         }
-        (id, verdict(changed))
+        (id, verdict(changed), made)
     }
 
     pub(in super::super) fn fail(
@@ -54,7 +86,7 @@ impl Model {
         if let (true, Some(id)) = (reverse, promise.reversal.take()) {
             promise.reversal_halted |= class.is_permanent();
             // What is back makes again what could not be undone.
-            promise.leaving &= !promise.present;
+            promise.leaving &= !promise.present || promise.refused;
             return id;
         }
         let run = promise.run.take().unwrap();
@@ -62,8 +94,11 @@ impl Model {
             promise.unnotified.1 = true;
         }
         if effect {
-            promise.unnotified.0 |= promise.drifted || run.context.refreshes > 0;
-            promise.drifted = false;
+            promise.act(&run, self.shape.budget.recorded[at]);
+        }
+        if run.is_former {
+            self.notify_by_intent(at, false);
+            return run.id;
         }
         promise.failures += 1;
         promise.halted = !promise.due && (class.is_permanent() || promise.failures > 1);
@@ -104,7 +139,8 @@ impl Model {
         }
         let promise = &mut self.vertices[at];
         (promise.present, promise.due, promise.leaving) = (false, false, true);
-        (promise.halted, promise.reversal_halted) = (false, false);
+        promise.reversal_halted &= std::mem::take(&mut promise.refused);
+        promise.halted = false;
         if promise.run.is_none() {
             self.notify_by_intent(at, false);
         }
@@ -119,6 +155,25 @@ impl Model {
         for it in (0..4).filter(|&it| is_notified && targets[it]) {
             self.touch(it);
         }
+    }
+
+    /// Declares another thing under the name of a vertex.
+    pub(in super::super) fn exchange(&mut self, at: usize, is_refused: bool) {
+        let was_refused = self.vertices[at].refused;
+        let Promise { owed, drifted, .. } = self.vertices[at];
+        if let Some(run) = &mut self.vertices[at].run {
+            run.drifted_before.get_or_insert(drifted);
+            run.is_former |= is_refused && !was_refused;
+        }
+        if is_refused && !was_refused {
+            self.remove(at);
+            self.add(at);
+            let promise = &mut self.vertices[at];
+            (promise.leaving, promise.refused, promise.owed) = (true, true, owed);
+        } else {
+            self.drift(at);
+        }
+        self.vertices[at].thing += 1;
     }
 
     pub(in super::super) fn add(&mut self, at: usize) {
@@ -146,13 +201,22 @@ impl Model {
                 // It was given up.
                 let promise = &mut self.vertices[at];
                 promise.due = promise.present;
-                if !promise.present {
+                if !promise.present || run.is_former {
                     self.notify_by_intent(at, false);
                 }
                 continue;
             };
             let owed = &mut self.vertices[at].owed;
-            *owed = (owed.0.saturating_sub(run.owed.0), owed.1 - run.owed.1);
+            owed.0 = owed.0.saturating_sub(run.owed.0);
+            if run.is_former {
+                // The one that is back may have to act on them, too.
+                continue;
+            }
+            owed.1 -= run.owed.1;
+            if run.thing == self.vertices[at].thing {
+                self.vertices[at].needs = std::array::from_fn(|_| false);
+                self.note_needs(at);
+            }
             if self.vertices[at].present {
                 self.notify(at, changed, notified);
             }
@@ -180,23 +244,31 @@ impl Model {
         }
     }
 
-    pub(in super::super) fn kill(&mut self, effects: bool, journal: &BTreeMap<Arc<str>, Record>) {
+    pub(in super::super) fn kill(
+        &mut self,
+        effects: bool,
+        left: [bool; 4],
+        journal: &BTreeMap<Arc<str>, Record>,
+    ) {
         for (at, name) in NAMES.iter().enumerate() {
             let record = journal.get(*name);
+            let is_recorded = self.shape.budget.recorded[at];
             let promise = &mut self.vertices[at];
+            promise.present &= !left[at];
             if let Some(run) = promise.run.take() {
                 let is_acting = run.phase == Phase::Running && run.context.apply;
-                let acts = promise.drifted || run.context.refreshes > 0;
                 match run.phase {
                     Phase::Succeeded(changed, _) => promise.unnotified.0 |= changed,
-                    _ if is_acting && effects && acts => {
-                        promise.unnotified.0 = true;
-                        promise.drifted = false;
-                    }
+                    _ if is_acting && effects => promise.act(&run, is_recorded),
                     _ => {}
                 }
             }
-            (promise.reversal, promise.leaving) = (None, false);
+            let recorded = record.and_then(|it| it.made.as_ref());
+            promise.restored =
+                recorded.is_some_and(|it| !promise.present || *it.undo != [promise.thing]);
+            promise.refused = promise.restored && promise.present;
+            (promise.reversal, promise.leaving) = (None, promise.restored);
+            promise.reversal_halted = false;
             (promise.failures, promise.halted) = (0, false);
             promise.due = promise.present;
             // All that the intent names are notified.
@@ -212,5 +284,12 @@ impl Model {
                 );
             }
         }
+    }
+}
+
+fn verdict_of_check(drifted: bool) -> Verdict {
+    match drifted {
+        true => Verdict::WouldChange,
+        false => Verdict::InPlace,
     }
 }

@@ -14,6 +14,9 @@ impl World<'_> {
             pauses,
             kills,
             replacements,
+            departures,
+            exchanges,
+            recorded: _,
         } = self.budget;
         if failures > 0 {
             for (vertex, reverse, context) in self.model.running() {
@@ -41,6 +44,18 @@ impl World<'_> {
             if self.writing.is_some() {
                 events.extend([Event::Kill(false, true), Event::Kill(true, true)]);
             }
+        }
+        if departures > 0 {
+            let missing = (1..1u8 << self.shape.vertices)
+                .map(|set| std::array::from_fn(|at| set & (1 << at) != 0));
+            for left in missing {
+                events.extend([false, true].map(|effects| Event::Depart(left, effects, false)));
+                let written = self.writing.iter();
+                events.extend(written.map(|_| Event::Depart(left, true, true)));
+            }
+        }
+        if exchanges > 0 {
+            events.extend(present.clone().map(Event::Exchange));
         }
         if replacements > 0 {
             events.extend(present.clone().map(Event::Change));

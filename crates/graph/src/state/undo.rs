@@ -1,0 +1,200 @@
+//! What vertices made, and what the journal has to know to undo it.
+//!
+//! A vertex with records is first checked. What it is about to make is recorded with the intent,
+//! before it applies; what it has made is corrected with the commit. So whatever was made is in the
+//! journal, and what is in the journal may have been made. A record goes with the end of the
+//! reversal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Made, Run, RunId, Stage, State};
+use crate::{Graph, VertexId};
+
+/// Inputs and questions of the driver.
+impl State {
+    /// Takes the bytes that undo what the vertex of a run has made, or would make if it applied
+    /// now; `None` if there is nothing to undo. Comes before the
+    /// [result](Self::handle_done) of each run of a vertex that is declared
+    /// [with records](crate::VertexSpec::with_record). What a run is about to make is recorded
+    /// before it applies.
+    pub fn handle_record(&mut self, run: RunId, undo: Option<Arc<[u8]>>) {
+        let is_there = |it: &&mut Run| it.id == run && !it.context.reverse;
+        if let Some(run) = self.runs.iter_mut().find(is_there) {
+            run.undo = Some(undo);
+        }
+    }
+
+    /// Returns what was made under the names of vertices that a graph adds or changes: the bytes
+    /// that undo it. Those whose new vertices do not take it over are to be
+    /// [reversed](Self::replace_reversing).
+    pub fn to_adopt(&self, graph: &Graph) -> BTreeMap<Arc<str>, Arc<[u8]>> {
+        let vertices = graph.vertices[..graph.own].iter().filter(|vertex| {
+            let found = self.graph.find(&vertex.name);
+            let is_kept = |it: VertexId| self.graph.vertices[it.0 as usize] == **vertex;
+            !found.is_some_and(|it| is_kept(it) && !self.twins.contains_key(&it.0))
+        });
+        let made = vertices.filter_map(|it| self.made.get_key_value(&it.name));
+        made.map(|(name, made)| (name.clone(), made.undo.clone()))
+            .collect()
+    }
+}
+
+impl State {
+    /// Splits what the journal has into what was made, and the rest.
+    pub(crate) fn take_made(&mut self) {
+        for (name, record) in &mut self.unknown {
+            if let Some(made) = record.made.take() {
+                self.last_place = self.last_place.max(made.place);
+                self.made.insert(name.clone(), made);
+            }
+        }
+        self.unknown.retain(|_, it| *it != super::Record::default());
+    }
+
+    /// True if a run that was to apply is to make something that is not recorded, and may.
+    pub(crate) fn is_new_plan(&self, index: usize) -> bool {
+        let run = &self.runs[index];
+        let made = self.made.get(self.graph.name(run.vertex));
+        let known = made.map(|it| &it.undo);
+        let planned = run.undo.as_ref().and_then(|it| it.as_ref());
+        planned.is_some() && planned != known && !run.context.reverse
+    }
+
+    /// Records what a run is about to make. True if that is to be written.
+    pub(crate) fn record_plan(&mut self, index: usize) -> bool {
+        let run = &self.runs[index];
+        let vertex = run.vertex;
+        let Some(Some(undo)) = run.undo.clone() else {
+            return false;
+        };
+        let mut after = self.nearest_recorded(vertex);
+        // It has not run yet since its parents changed, and may still need the former ones.
+        let made = self.made.get(self.graph.name(vertex));
+        after.extend(made.iter().flat_map(|it| it.after.iter().cloned()));
+        let must_save = self.put_made(vertex, undo, after);
+        if must_save {
+            self.save(vertex);
+        }
+        must_save
+    }
+
+    /// Corrects what a run that succeeded has made, or has undone. True if that is to be written.
+    pub(crate) fn record_outcome(&mut self, index: usize) -> bool {
+        let run = &self.runs[index];
+        let (vertex, stage) = (run.vertex, run.stage);
+        let name = self.graph.name(vertex).clone();
+        let made = self.made.get(&name);
+        match &run.undo {
+            _ if run.context.reverse => self.made.remove(&name).is_some(),
+            None => false,
+            Some(None) => self.made.remove(&name).is_some(),
+            // A run that only checked made nothing.
+            Some(Some(_)) if made.is_none() && stage != Stage::Apply => false,
+            Some(Some(undo)) => {
+                let undo = undo.clone();
+                let after = match run.stale || vertex as usize >= self.graph.own {
+                    true => made
+                        .iter()
+                        .flat_map(|it| it.after.iter().cloned())
+                        .collect(),
+                    false => self.nearest_recorded(vertex),
+                };
+                self.put_made(vertex, undo, after)
+            }
+        }
+    }
+
+    /// True if that is new.
+    fn put_made(&mut self, vertex: u32, undo: Arc<[u8]>, after: BTreeSet<Arc<str>>) -> bool {
+        let name = self.graph.name(vertex).clone();
+        let before = self.made.get(&name);
+        let place = before.map_or(self.last_place.saturating_add(1), |it| it.place);
+        let after = after.into_iter().collect();
+        let made = Made { place, after, undo };
+        if before == Some(&made) {
+            return false;
+        }
+        self.last_place = self.last_place.max(place);
+        self.made.insert(name, made);
+        true
+    }
+
+    /// Returns the ancestors with records, up to those that have made something.
+    fn nearest_recorded(&self, vertex: u32) -> BTreeSet<Arc<str>> {
+        let (mut stack, mut seen) = (vec![vertex], BTreeSet::new());
+        let mut names = BTreeSet::new();
+        while let Some(at) = stack.pop() {
+            let parents = self.graph.parents.of(at).iter().copied();
+            for parent in parents.filter(|&it| (it as usize) < self.graph.own) {
+                if !seen.insert(parent) {
+                    continue;
+                }
+                let vertex = &self.graph.vertices[parent as usize];
+                if vertex.recorded {
+                    names.insert(vertex.name.clone());
+                }
+                if !vertex.recorded || !self.made.contains_key(&vertex.name) {
+                    stack.push(parent);
+                }
+            }
+        }
+        names
+    }
+
+    /// Adds what is new among the ancestors of a graph to the records of what was made under it.
+    pub(crate) fn extend_made(&mut self) {
+        let names: Vec<_> = self.made.keys().cloned().collect();
+        for name in names {
+            let Some(vertex) = self.graph.find(&name).map(|it| it.0) else {
+                continue;
+            };
+            if self.twins.contains_key(&vertex) {
+                continue;
+            }
+            let made = &self.made[&name];
+            let mut after = self.nearest_recorded(vertex);
+            after.extend(made.after.iter().cloned());
+            let undo = made.undo.clone();
+            if self.put_made(vertex, undo, after) {
+                self.save(vertex);
+            }
+        }
+    }
+
+    /// Finds the vertices of a new graph of which a former one is to be reversed.
+    pub(crate) fn pair_twins(&mut self) {
+        let reversals = self.graph.own as u32..self.graph.len() as u32;
+        let twins = reversals.filter_map(|at| {
+            let own = self.graph.find(self.graph.name(at))?;
+            Some((own.0, at))
+        });
+        self.twins = twins.collect();
+    }
+
+    /// Finds what those that are reversed from records need that is in the graph.
+    pub(crate) fn find_needed(&mut self) {
+        for reversal in self.graph.own as u32..self.graph.len() as u32 {
+            let made = self.made.get(self.graph.name(reversal)).into_iter();
+            let names = made.flat_map(|it| &it.after);
+            let found = names.filter_map(|name| self.graph.find(name));
+            let found = found.filter(|it| !self.twins.contains_key(&it.0));
+            self.needed.extend(found.map(|it| (reversal, it.0)));
+        }
+    }
+
+    /// True if a vertex is there that makes again what its reversal could not undo.
+    pub(crate) fn is_taken_over(&self, reversal: u32) -> bool {
+        let is_back = self.graph.find(self.graph.name(reversal)).is_some();
+        is_back && !self.refused.contains(&reversal)
+    }
+
+    /// Ends a reversal: one of its name that is back may run now.
+    pub(crate) fn end_reversal(&mut self, reversal: u32) {
+        let slot = &mut self.slots[reversal as usize];
+        (slot.gone, slot.dirty, slot.pending) = (true, false, 0);
+        if let Some(own) = self.graph.find(self.graph.name(reversal)) {
+            self.twins.remove(&own.0);
+        }
+    }
+}
