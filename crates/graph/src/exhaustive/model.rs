@@ -42,6 +42,10 @@ pub(super) struct Promise {
     refused: bool,
     /// It is reversed by its record, since this process began.
     restored: bool,
+    /// Its reversal had begun before those that may need it could wait for anything.
+    begun: bool,
+    /// It is another one than that which ran with its former parents.
+    renewed: bool,
     /// The ancestors that it last ran after.
     needs: [bool; 4],
 }
@@ -225,9 +229,10 @@ impl Model {
     fn reverse(&mut self, at: usize, id: RunId) {
         let promise = &self.vertices[at];
         assert!(promise.leaving && promise.run.is_none() && promise.reversal.is_none());
-        match promise.restored {
-            true => self.check_restored(at),
-            false => self.check_children(at),
+        match (promise.restored, promise.begun) {
+            (true, _) => self.check_restored(at),
+            (false, false) => self.check_children(at),
+            (false, true) => {}
         }
         self.begin(at);
         self.vertices[at].reversal = Some(id);
@@ -237,7 +242,8 @@ impl Model {
         for (_, child, _) in self.shape.edges.iter().filter(|it| it.0 == at) {
             let it = &self.vertices[*child];
             // Children of one that is made anew run after that.
-            let is_over = !it.present || !it.due && it.run.is_none() || self.vertices[at].refused;
+            let is_made_anew = self.vertices[at].refused;
+            let is_over = !it.present || !it.due && it.run.is_none() || is_made_anew || it.renewed;
             let is_leaving = it.leaving && !it.restored;
             assert!(
                 is_over && !is_leaving,

@@ -201,6 +201,7 @@ impl<'a> World<'a> {
                 self.things[vertex] += 1;
                 let graph = self.shape.graph(self.present, self.revisions);
                 let refused = self.refused(self.state.to_adopt(&graph).into_iter());
+                self.model.replace();
                 self.model.exchange(vertex, refused.contains(NAMES[vertex]));
                 let replaced = self.state.replace_reversing(now, graph, &refused);
                 replaced.unwrap();
@@ -212,7 +213,9 @@ impl<'a> World<'a> {
             }
             Event::Remove(vertex) => {
                 self.present[vertex] = false;
-                self.model.remove(vertex);
+                let id = self.state.graph().find(NAMES[vertex]).unwrap();
+                let has_run = !self.state.twins.contains_key(&id.0);
+                self.model.remove(vertex, has_run);
                 self.replace();
             }
             Event::Add(vertex) => {
@@ -227,6 +230,7 @@ impl<'a> World<'a> {
 
     fn replace(&mut self) {
         self.budget.replacements -= 1;
+        self.model.replace();
         let graph = self.shape.graph(self.present, self.revisions);
         let refused = self.refused(self.state.to_adopt(&graph).into_iter());
         let replaced = self.state.replace_reversing(self.now, graph, &refused);

@@ -140,11 +140,19 @@ impl State {
             let is_open = is_between && !self.is_reversing(child);
             return one.number().zip(other.number()).filter(|_| is_open);
         }
+        // One that waits for a former one of its name has not run: the children are of that.
+        let twin = self
+            .twins
+            .get(&parent)
+            .filter(|it| !self.is_reversing(**it));
+        let former = twin.and_then(|it| fates[*it as usize].reversal());
         match one {
+            Fate::Gone => Some((other.number()?, former?)),
             Fate::Removed(parent) => Some((other.number()?, parent)),
             // Its children that stay need the new one.
             Fate::Refused(parent) => Some((other.reversal()?, parent)),
-            _ => None,
+            Fate::Kept(_) | Fate::Changed(_) => Some((other.reversal()?, former?)),
+            Fate::Reversal(_) => None,
         }
     }
 

@@ -13,7 +13,8 @@ impl Promise {
     /// A run that does not end well has its effect.
     fn act(&mut self, run: &Run, is_recorded: bool) {
         let drifted = run.drifted_before.unwrap_or(self.drifted);
-        let makes = drifted && (run.is_planned || !is_recorded);
+        let is_planned = run.is_planned || self.made == Some(run.thing);
+        let makes = drifted && (is_planned || !is_recorded);
         self.unnotified.0 |= makes || run.context.refreshes > 0;
         if makes {
             self.made = Some(run.thing).filter(|_| is_recorded);
@@ -34,6 +35,7 @@ impl Model {
         let promise = &mut self.vertices[at];
         if let (true, Some(id)) = (reverse, promise.reversal.take()) {
             (promise.leaving, promise.refused, promise.made) = (false, false, None);
+            promise.begun = false;
             if promise.present {
                 return (id, Verdict::Changed, None);
             }
@@ -52,7 +54,8 @@ impl Model {
         // One that is refreshed has to act, once what it makes is recorded; and nothing is made
         // that is not.
         let acts = drifted || is_recorded && run.context.refreshes > 0;
-        let is_known = !is_recorded || !drifted || run.is_planned;
+        let is_planned = run.is_planned || promise.made == Some(thing);
+        let is_known = !is_recorded || !drifted || is_planned;
         if !run.context.apply && acts || !is_known {
             (run.phase, run.is_planned) = (Phase::Between, drifted);
             let made = if drifted { Some(thing) } else { promise.made };
@@ -129,16 +132,27 @@ impl Model {
         };
     }
 
-    pub(in super::super) fn remove(&mut self, at: usize) {
+    /// A replacement comes: reversals that run go on without an order.
+    pub(in super::super) fn replace(&mut self) {
+        for it in &mut self.vertices {
+            it.begun |= it.reversal.is_some();
+        }
+    }
+
+    /// Removes a vertex: one that waits for its own reversal has never run.
+    pub(in super::super) fn remove(&mut self, at: usize, has_run: bool) {
         if let Some(run) = &mut self.vertices[at].run
             && let Phase::Succeeded(changed, notified) = run.phase
+            && !run.is_former
         {
             // No vertex waits for its record any more.
             run.phase = Phase::Succeeded(false, [false; 4]);
             self.notify(at, changed, notified);
         }
         let promise = &mut self.vertices[at];
-        (promise.present, promise.due, promise.leaving) = (false, false, true);
+        (promise.present, promise.due) = (false, false);
+        promise.leaving |= has_run;
+        promise.begun = false;
         promise.reversal_halted &= std::mem::take(&mut promise.refused);
         promise.halted = false;
         if promise.run.is_none() {
@@ -163,13 +177,16 @@ impl Model {
         let Promise { owed, drifted, .. } = self.vertices[at];
         if let Some(run) = &mut self.vertices[at].run {
             run.drifted_before.get_or_insert(drifted);
-            run.is_former |= is_refused && !was_refused;
         }
         if is_refused && !was_refused {
-            self.remove(at);
+            self.remove(at, true);
+            if let Some(run) = &mut self.vertices[at].run {
+                run.is_former = true;
+            }
             self.add(at);
             let promise = &mut self.vertices[at];
             (promise.leaving, promise.refused, promise.owed) = (true, true, owed);
+            promise.renewed = true;
         } else {
             self.drift(at);
         }
@@ -269,6 +286,9 @@ impl Model {
             promise.refused = promise.restored && promise.present;
             (promise.reversal, promise.leaving) = (None, promise.restored);
             promise.reversal_halted = false;
+            if recorded.is_none() {
+                promise.needs = [false; 4];
+            }
             (promise.failures, promise.halted) = (0, false);
             promise.due = promise.present;
             // All that the intent names are notified.
