@@ -129,6 +129,11 @@ impl Member {
         Ok(())
     }
 
+    pub(super) fn is_running(&mut self) -> bool {
+        let process = self.process.as_mut();
+        process.is_some_and(|it| matches!(it.try_wait(), Ok(None)))
+    }
+
     pub(super) fn wipe(&self) -> io::Result<()> {
         fs::remove_dir_all(self.data())
     }

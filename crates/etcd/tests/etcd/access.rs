@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use trueup_etcd::Config;
 use trueup_etcd::testing::{Authority, Cluster, ClusterOptions};
+use trueup_testkit::wait_until;
 use trueup_world::{Access, Committed, ErrorKind, Revision, Store};
 
-use crate::help::{assert_kind, change, end, one, one_with, open, put, set, set_at_last};
+use crate::help::{
+    assert_kind, change, end, one, one_with, open, open_with, put, set, set_at_last, watch_at_last,
+};
 
 /// When a token of three seconds is too old: etcd looks once a second. Shorter ones would end
 /// between two requests on a busy machine.
@@ -159,4 +162,62 @@ pub(crate) fn replaced_certificates_are_read_again() {
     assert_eq!(change(&mut watch), "3: /a=2");
     let written = store.commit(&put("/a", "3", None)).unwrap();
     assert_eq!(written, Committed::Written(Revision(4)));
+}
+
+/// First both authorities are trusted, then the other one issues all certificates, then the former
+/// one is trusted no more: each time the members begin again one by one, and no host does.
+pub(crate) fn another_authority_takes_over_while_both_are_trusted() {
+    let options = ClusterOptions::local(3).with_tls();
+    let mut cluster = Cluster::start(&options).unwrap();
+    let folder = cluster.folder().to_owned();
+    let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    // Moved there whole, as it may be in use.
+    let trust = |authorities: &str| {
+        fs::write(folder.join("ca.new"), authorities).unwrap();
+        fs::rename(folder.join("ca.new"), folder.join("ca.pem")).unwrap();
+    };
+    let former = ["client.pem", "client.key"].map(text);
+    let authority = Authority::new(&folder, "next").unwrap();
+    let store = open_with(cluster.config());
+    let begun = set_at_last(&store, "/a", "begun");
+    let steps: [(&str, &dyn Fn()); 3] = [
+        ("both", &|| trust(&(text("ca.pem") + &text("next.pem")))),
+        ("issued", &|| {
+            let address = options.places[0].address;
+            authority.issue("server", &[address]).unwrap();
+            authority.issue("client", &[]).unwrap();
+        }),
+        ("one", &|| trust(&text("next.pem"))),
+    ];
+    let mut expected = Vec::new();
+    for (name, step) in steps {
+        step();
+        for member in 0..3 {
+            cluster.kill(member).unwrap();
+            cluster.restart(member).unwrap();
+            let one = open_with(cluster.config_of(&[member]));
+            wait_until("the member serves", || one.read(b"/none", None).is_ok());
+            let value = format!("{name} {member}");
+            let at = set_at_last(&store, "/a", &value);
+            expected.push(format!("{at}: /a={value}"));
+        }
+    }
+    let mut watch = watch_at_last(&store, begun);
+    let mut seen: Vec<_> = std::iter::repeat_with(|| change(&mut watch))
+        .take_while(|seen| Some(seen) != expected.last())
+        .collect();
+    seen.push(expected[8].clone());
+    // One may be written twice, as it is sent until it is known to be there.
+    assert!(
+        expected.iter().all(|change| seen.contains(change)),
+        "{seen:?}"
+    );
+    // What the former authority issued is nothing any more.
+    let files = ["former.pem", "former.key"].map(|name| folder.join(name));
+    files
+        .iter()
+        .zip(&former)
+        .for_each(|(file, text)| fs::write(file, text).unwrap());
+    let config = cluster.config().with_cert_files(&files[0], &files[1]);
+    assert_kind(open_with(config).read(b"/", None), ErrorKind::Unavailable);
 }

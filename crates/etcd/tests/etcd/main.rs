@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod access;
+mod disk;
 mod help;
 mod known;
 mod leases;
@@ -19,6 +20,7 @@ trueup_testkit::kernel_tests![
     access::a_changed_password_is_read_again,
     access::clients_without_a_certificate_are_refused,
     access::replaced_certificates_are_read_again,
+    access::another_authority_takes_over_while_both_are_trusted,
     known::a_keep_alive_of_a_lost_lease_is_no_success,
     known::a_time_to_live_is_rounded_up_and_never_down,
     known::a_watch_of_compacted_changes_ends,
@@ -28,12 +30,14 @@ trueup_testkit::kernel_tests![
     known::a_store_restored_from_an_older_copy_is_noticed,
     known::another_cluster_at_the_same_address_is_refused,
     leases::a_dead_host_s_keys_go_after_a_leader_change,
+    leases::no_export_of_the_living_goes_unreported_when_a_leader_stalls,
     outages::every_call_ends_in_time,
     outages::calls_go_on_with_another_member,
     outages::without_a_leader_nothing_is_written_and_watches_end,
     outages::a_change_of_leader_loses_and_invents_nothing,
     outages::a_member_that_lost_its_data_joins_again,
     outages::a_full_store_is_read_and_not_written,
+    disk::a_member_whose_disk_is_full_loses_nothing,
     partition::a_half_open_connection_is_noticed_by_keep_alives,
     partition::keep_alives_are_not_too_many_for_etcd,
     partition::a_watch_of_a_member_without_the_others_ends,
