@@ -1,7 +1,8 @@
 //! What `trueup-etcd` needs beside Rust: `protoc` with Google's own definitions to be built, and
-//! `etcd` for tests. Where that is missing, the crate is left out, with the features of that name
+//! `etcd` and libfaketime for tests. Where that is missing, the crate is left out, with the features of that name
 //! in others, and named.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::packages::{self, Package};
@@ -50,7 +51,7 @@ pub(crate) fn can_build() -> bool {
 
 /// True if its tests can be run here.
 pub(crate) fn can_test() -> bool {
-    can_build() && find("etcd").is_ok()
+    can_build() && find("etcd").is_ok() && has_clock()
 }
 
 /// Returns the options with which cargo builds all that needs no etcd, with all other features.
@@ -73,6 +74,15 @@ pub(crate) fn is_test(program: &Program) -> bool {
     program.is_test && (program.name.starts_with("etcd/") || program.name == "e2e/world")
 }
 
+/// True if a test can give a process another wall clock.
+fn has_clock() -> bool {
+    let library = format!(
+        "/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1",
+        std::env::consts::ARCH
+    );
+    Path::new(&library).exists()
+}
+
 fn missing() -> Vec<&'static str> {
     let mut packages = Vec::new();
     if find("protoc").is_err() {
@@ -83,6 +93,9 @@ fn missing() -> Vec<&'static str> {
     }
     if find("etcd").is_err() {
         packages.push("etcd-server");
+    }
+    if !has_clock() {
+        packages.push("libfaketime");
     }
     packages
 }

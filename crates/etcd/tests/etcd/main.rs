@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod access;
+mod clock;
 mod disk;
 mod help;
 mod known;
@@ -37,6 +38,7 @@ trueup_testkit::kernel_tests![
     outages::a_change_of_leader_loses_and_invents_nothing,
     outages::a_member_that_lost_its_data_joins_again,
     outages::a_full_store_is_read_and_not_written,
+    clock::a_wall_clock_that_jumps_changes_nothing_for_a_host,
     disk::a_member_whose_disk_is_full_loses_nothing,
     partition::a_half_open_connection_is_noticed_by_keep_alives,
     partition::keep_alives_are_not_too_many_for_etcd,
