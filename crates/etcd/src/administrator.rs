@@ -9,7 +9,8 @@ use trueup_world::{Access, Change, Error, ErrorKind};
 use crate::config::Config;
 use crate::endpoints::Repeat;
 use crate::failure::Failure;
-use crate::store::{EtcdStore, range_end};
+use crate::read::range_end;
+use crate::store::EtcdStore;
 
 /// The user who may do everything, and who has to be there before access control is turned on.
 const ROOT: &str = "root";

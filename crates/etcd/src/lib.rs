@@ -8,6 +8,7 @@ mod endpoints;
 mod failure;
 mod lease;
 mod members;
+mod read;
 mod runtime;
 mod store;
 #[cfg(feature = "testing")]

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use etcd_client::Client;
 use tokio::task::JoinSet;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 use trueup_world::{Error, StoreMember};
 
 use crate::endpoints::Endpoints;
@@ -13,15 +14,19 @@ use crate::failure::Failure;
 /// A member's answer about itself.
 struct Status {
     id: u64,
+    client: Client,
+    /// Its newest.
+    revision: i64,
     is_leader: bool,
     size: Option<u64>,
     faults: Vec<String>,
 }
 
 /// Asks all endpoints at once. The list of members is of the first that answers: it need not have a
-/// leader.
+/// leader. Those that answer are asked for a hash of what they store, which has to be the same.
 pub(crate) async fn members(endpoints: Arc<Endpoints>) -> Result<Vec<StoreMember>, Error> {
-    let end = endpoints.deadline();
+    let last_end = endpoints.deadline();
+    let end = last_end - endpoints.config.timeout / 4;
     let mut tasks = JoinSet::new();
     for index in 0..endpoints.config.endpoints.len() {
         let endpoints = Arc::clone(&endpoints);
@@ -53,6 +58,7 @@ pub(crate) async fn members(endpoints: Arc<Endpoints>) -> Result<Vec<StoreMember
     let Some(list) = list else {
         return Err(last.unwrap_or_else(|| endpoints.error(0, Failure::timeout(true), false)));
     };
+    compare(&mut statuses, last_end).await;
     let mut members: Vec<_> = list
         .into_iter()
         .map(|(id, mut member)| {
@@ -83,13 +89,16 @@ async fn ask(
     let client = endpoints.connect(index, false).await?;
     let answer = client.maintenance_client().status().await?.0;
     endpoints.check(answer.header.as_ref())?;
-    let id = answer.header.map_or(0, |header| header.member_id);
+    let header = answer.header.unwrap_or_default();
+    let id = header.member_id;
     // etcd repeats the alarms of all members at each.
     let other = |fault: &String| fault.starts_with("memberID:") && !fault.contains(&id.to_string());
     let mut faults = answer.errors;
     faults.retain(|fault| !other(fault));
     let status = Status {
         id,
+        client: client.clone(),
+        revision: header.revision,
         is_leader: answer.leader == id,
         size: u64::try_from(answer.db_size).ok(),
         faults: faults.iter().map(|fault| fault.trim().to_owned()).collect(),
@@ -106,4 +115,38 @@ async fn ask(
         (member.id, without_answer)
     };
     Ok((answer.members.into_iter().map(member).collect(), status))
+}
+
+/// Notes whose data differs from that of most of the others, at a revision that all have. Members
+/// that do not say it in time, or not to this user, are left out.
+async fn compare(statuses: &mut HashMap<u64, Status>, end: Instant) {
+    let Some(at) = statuses.values().map(|status| status.revision).min() else {
+        return;
+    };
+    let mut tasks = JoinSet::new();
+    for (&id, status) in &*statuses {
+        let mut client = status.client.maintenance_client();
+        tasks.spawn(async move {
+            let answer = timeout_at(end, client.hash_kv(at)).await.ok()?.ok()?;
+            // It is of what is not compacted.
+            Some((id, (answer.hash(), answer.compact_version())))
+        });
+    }
+    let mut hashes = HashMap::new();
+    while let Some(joined) = tasks.join_next().await {
+        hashes.extend(joined.ok().flatten());
+    }
+    let is_comparable = hashes
+        .values()
+        .all(|it| it.1 == hashes.values().next().map_or(0, |it| it.1));
+    let count = |hash| hashes.values().filter(|it| **it == hash).count();
+    for (id, hash) in &hashes {
+        let is_odd = count(*hash) * 2 <= hashes.len() && count(*hash) < hashes.len();
+        if let Some(status) = statuses.get_mut(id).filter(|_| is_odd && is_comparable) {
+            status.faults.push(format!(
+                "its data differs from that of other members at revision {at}: remove it, and add \
+                 it again without its data"
+            ));
+        }
+    }
 }

@@ -4,25 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::proto::PbKeyValue;
-use etcd_client::{Client, Compare as EtcdCompare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
+use etcd_client::{Client, Compare as EtcdCompare, CompareOp, PutOptions, Txn, TxnOp};
 use trueup_world::{
     Committed, Compare, Entry, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreMember,
     StoreWatch, Transaction, TransactionLimits, Write,
 };
 
 use crate::config::Config;
-use crate::endpoints::{Endpoints, Repeat, revision};
+use crate::endpoints::{Endpoints, Repeat};
 use crate::failure::Failure;
 use crate::lease::Keepers;
 use crate::members::members;
+use crate::read::{entry, read};
 use crate::runtime::Runtime;
 use crate::watch::EtcdWatch;
-
-/// So many entries are read at once, unless they are larger than [`ANSWER`].
-const PAGE: i64 = 1000;
-/// The largest answer to a read, in bytes. It has room for some 40 of the largest values.
-const ANSWER: usize = 64 << 20;
 
 /// A store on etcd, as one client is connected to it.
 ///
@@ -95,6 +90,18 @@ impl Store for EtcdStore {
         self.call(Repeat::Safe, move |endpoints, client| {
             let prefix = prefix.clone();
             async move { read(&endpoints, client, prefix, at).await }
+        })
+    }
+
+    fn read_key(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
+        let key = key.to_vec();
+        self.call(Repeat::Safe, move |endpoints, client| {
+            let key = key.clone();
+            async move {
+                let answer = client.kv_client().get(key, None).await?.0;
+                endpoints.check(answer.header.as_ref())?;
+                answer.kvs.into_iter().next().map(entry).transpose()
+            }
         })
     }
 
@@ -181,83 +188,6 @@ impl Store for EtcdStore {
     }
 }
 
-/// Reads a range, in pages of one revision.
-async fn read(
-    endpoints: &Endpoints,
-    client: Client,
-    prefix: Vec<u8>,
-    mut at: i64,
-) -> Result<Snapshot, Failure> {
-    let mut client = client.kv_client().max_decoding_message_size(ANSWER);
-    let end = range_end(&prefix);
-    let mut entries = Vec::new();
-    let mut from = match prefix.is_empty() {
-        true => vec![0],
-        false => prefix,
-    };
-    let mut page = PAGE;
-    loop {
-        // The first page is linearisable, as etcd's default is; and so are the others, so that a
-        // member that lags behind has their revision.
-        let options = GetOptions::new()
-            .with_range(end.clone())
-            .with_revision(at)
-            .with_limit(page);
-        let answer = match client.get(from.clone(), Some(options)).await {
-            Ok(answer) => answer.0,
-            Err(error) if is_too_large(&error) && page > 1 => {
-                page = (page / 8).max(1);
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let newest = endpoints.check(answer.header.as_ref())?;
-        if at == 0 {
-            at = i64::try_from(newest).unwrap_or(i64::MAX);
-        }
-        for kv in answer.kvs {
-            entries.push(entry(kv)?);
-        }
-        match (answer.more, entries.last()) {
-            (true, Some(Entry { key, .. })) => from = [key, &[0][..]].concat(),
-            _ => break,
-        }
-    }
-    Ok(Snapshot {
-        revision: Revision(revision(at)?),
-        entries,
-    })
-}
-
-fn is_too_large(error: &etcd_client::Error) -> bool {
-    matches!(error, etcd_client::Error::GRpcStatus(status)
-        if status.message().contains("decoded message length too large"))
-}
-
-/// The end of the range of keys that begin with a prefix: the next key that does not. etcd's sign
-/// for all keys from the first one on is a zero byte.
-pub(crate) fn range_end(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            return end;
-        }
-    }
-    vec![0]
-}
-
-/// An entry of etcd's as one of ours.
-pub(crate) fn entry(kv: PbKeyValue) -> Result<Entry, Failure> {
-    Ok(Entry {
-        created: Revision(revision(kv.create_revision)?),
-        modified: Revision(revision(kv.mod_revision)?),
-        lease: (kv.lease != 0).then_some(LeaseId(kv.lease)),
-        key: kv.key,
-        value: kv.value,
-    })
-}
-
 fn compare(compare: &Compare) -> Result<EtcdCompare, Error> {
     Ok(match compare {
         Compare::Absent(key) => EtcdCompare::create_revision(key.clone(), CompareOp::Equal, 0),
@@ -283,17 +213,4 @@ fn write(write: &Write) -> TxnOp {
 fn signed(revision: Revision) -> Result<i64, Error> {
     i64::try_from(revision.0)
         .map_err(|_| Error::new(ErrorKind::Invalid, format!("a revision of {revision}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_ends_before_the_next_key_without_the_prefix() {
-        assert_eq!(range_end(b"/a"), b"/b");
-        assert_eq!(range_end(b"a\xff\xff"), b"b");
-        assert_eq!(range_end(b"\xff"), [0]);
-        assert_eq!(range_end(b""), [0]);
-    }
 }

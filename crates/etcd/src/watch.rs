@@ -13,8 +13,8 @@ use trueup_world::{Error, ErrorKind, KeyChange, Revision, StoreEvent, StoreWatch
 
 use crate::endpoints::{Endpoints, Repeat};
 use crate::failure::Failure;
+use crate::read::range_end;
 use crate::runtime::Runtime;
-use crate::store::range_end;
 use assembly::{Assembly, cancelled, tells_progress_in_order};
 
 /// So many bytes of events wait for the reader; further ones wait at the member.

@@ -7,7 +7,7 @@
 //! | `hosts/<host>/session`, `generation`, `strings/<namespace>`, `offers/<scheduler>` | all | the host |
 //! | `private/<host>/recipients/<recipient>` | the host | the host |
 //! | `shared/strings/<namespace>`, `leaders/<scheduler>`, `choices/<scheduler>` | all | all |
-//! | `cluster/deploys/<number>`, `chunks/<hash>`, `size` | all | an operator |
+//! | `cluster/deploys/<number>`, `chunks/<hash>`, `removal`, `size` | all | an operator |
 //!
 //! Each part is encoded: letters, digits, `.`, `_`, `:` and `-` stand for themselves, each other
 //! byte is `%` and two digits, and an empty part is `%`. So no part holds a slash, each byte
@@ -145,6 +145,11 @@ impl Keys {
     /// The prefix of the deploys, or of their chunks.
     pub(crate) fn cluster(&self, word: &'static str) -> Vec<u8> {
         self.below(&[Part::Word("cluster"), Part::Word(word)])
+    }
+
+    /// The key that each removal of unused chunks writes before it begins.
+    pub(crate) fn removal(&self) -> Vec<u8> {
+        self.join(&[Part::Word("cluster"), Part::Word("removal")])
     }
 
     pub(crate) fn size(&self) -> Vec<u8> {

@@ -20,6 +20,7 @@ mod store;
 mod strings;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod transaction;
 mod watch;
 mod world;
 
@@ -35,8 +36,8 @@ pub use resources::{Collected, Export, Filter, Resource};
 pub use scheduler::{Choice, Schedule, Strategy};
 pub use session::{Exported, Keeper, Renewed, Session, SessionEvent, SessionStatus};
 pub use store::{
-    Committed, Compare, Entry, KeyChange, LeaseId, Revision, Snapshot, Store, StoreEvent,
-    StoreMember, StoreWatch, Transaction, TransactionLimits, Write,
+    Entry, KeyChange, LeaseId, Revision, Snapshot, Store, StoreEvent, StoreMember, StoreWatch,
 };
+pub use transaction::{Committed, Compare, Transaction, TransactionLimits, Write};
 pub use watch::{Event, View, Watch, WatchConfig};
 pub use world::{Change, World};

@@ -64,8 +64,7 @@ impl World {
 
     /// Reads one key.
     pub(crate) fn entry(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
-        let entries = self.store.read(key, None)?.entries;
-        Ok(entries.into_iter().next().filter(|entry| entry.key == key))
+        self.store.read_key(key)
     }
 
     /// Reads several prefixes as of one revision: the newest, as of the first read.

@@ -10,7 +10,7 @@ use trueup_world::{ErrorKind, KeyChange, Revision, StoreEvent};
 
 use crate::endpoints::revision;
 use crate::failure::Failure;
-use crate::store::entry;
+use crate::read::entry;
 
 /// Puts responses together to whole revisions: etcd sends a large one in parts.
 pub(super) struct Assembly {

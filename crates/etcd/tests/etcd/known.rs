@@ -5,6 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use trueup_etcd::EtcdStore;
 use trueup_etcd::testing::{Cluster, ClusterOptions};
 use trueup_testkit::wait_until;
 use trueup_world::{Committed, ErrorKind, Revision, Store, StoreEvent, Transaction, Write};
@@ -218,4 +219,48 @@ pub(crate) fn another_cluster_at_the_same_address_is_refused() {
     let begun = Instant::now();
     assert_kind(store.commit(&put("/a", "1", None)), ErrorKind::Unavailable);
     assert!(begun.elapsed() < SOON / 2);
+}
+
+/// etcd 3.4.23 writes a deletion's index to its disk with it, and the end of an alarm without one: a
+/// member that is killed then tries again what was refused in between, and takes it. From then on it
+/// answers otherwise than the others, and says nothing. What it stores is compared.
+pub(crate) fn a_member_whose_data_differs_is_named() {
+    let mut cluster = Cluster::start(&ClusterOptions::local(3)).unwrap();
+    let store = open(cluster.config());
+    set(&store, "/a", "1");
+    assert!(faults(&store).iter().all(Vec::is_empty));
+    cluster.alarm(0).unwrap();
+    let delete = Transaction {
+        compares: vec![],
+        writes: vec![Write::Delete(b"/a".to_vec())],
+    };
+    store.commit(&delete).unwrap();
+    assert_kind(
+        store.commit(&put("/a", "refused", None)),
+        ErrorKind::NoSpace,
+    );
+    cluster.disarm().unwrap();
+    // It is written ten times a second.
+    thread::sleep(Duration::from_secs(1));
+    let member = (cluster.wait_for_leader().unwrap() + 1) % 3;
+    cluster.kill(member).unwrap();
+    cluster.restart(member).unwrap();
+    let read = |member| {
+        let store = open(cluster.config_of(&[member]));
+        wait_until("a member serves", || store.read(b"/", None).is_ok());
+        store.read(b"/", None).unwrap()
+    };
+    set(&store, "/b", "1");
+    let differs = read(member) != read((member + 1) % 3);
+    println!("the member took the refused write: {differs}");
+    for (index, faults) in faults(&store).iter().enumerate() {
+        let is_named = faults.iter().any(|fault| fault.contains("data differs"));
+        assert_eq!(is_named, differs && index == member, "{index}: {faults:?}");
+    }
+}
+
+/// What each member, or who asks it, says that is wrong with it.
+fn faults(store: &EtcdStore) -> Vec<Vec<String>> {
+    let members = store.members().unwrap();
+    members.into_iter().map(|member| member.faults).collect()
 }

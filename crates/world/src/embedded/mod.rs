@@ -1,5 +1,6 @@
 //! The embedded store: for one process, in memory or in a file.
 
+mod connection;
 mod durable;
 mod mvcc;
 mod watch;
@@ -10,13 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::access::Access;
-use crate::{
-    Committed, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreMember, StoreWatch,
-    Transaction, TransactionLimits,
-};
+use crate::{Error, ErrorKind, LeaseId, Revision, Store, TransactionLimits};
+use connection::Connection;
 use durable::Durable;
 use mvcc::Mvcc;
-use watch::EmbeddedWatch;
 
 /// The embedded store, for one process: in memory, or in a file that only one process opens.
 ///
@@ -193,104 +191,5 @@ impl Shared {
             self.changed.notify_all();
         }
         Ok(state)
-    }
-}
-
-struct Connection {
-    shared: Arc<Shared>,
-    access: Option<Access>,
-}
-
-impl Connection {
-    fn check(&self, is_allowed: impl Fn(&Access) -> bool, what: &[u8]) -> Result<(), Error> {
-        if self.access.as_ref().is_none_or(is_allowed) {
-            return Ok(());
-        }
-        let what = what.escape_ascii();
-        let message = format!("{what}: the store's access control refuses it to this host");
-        Err(Error::new(ErrorKind::Denied, message))
-    }
-
-    fn check_read(&self, prefix: &[u8]) -> Result<(), Error> {
-        self.check(|access| access.can_read(prefix), prefix)
-    }
-}
-
-impl Store for Connection {
-    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
-        self.check_read(prefix)?;
-        self.shared.current()?.mvcc.read(prefix, at)
-    }
-
-    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
-        for compare in &transaction.compares {
-            self.check_read(compare.key())?;
-        }
-        for write in &transaction.writes {
-            self.check(|access| access.can_write(write.key()), write.key())?;
-        }
-        transaction.check(LIMITS)?;
-        let mut state = self.shared.current()?;
-        let Some(batch) = state.mvcc.prepare(transaction)? else {
-            return Ok(Committed::Stale(state.mvcc.revision()));
-        };
-        state.install(batch)?;
-        self.shared.changed.notify_all();
-        Ok(Committed::Written(state.mvcc.revision()))
-    }
-
-    fn limits(&self) -> TransactionLimits {
-        LIMITS
-    }
-
-    fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error> {
-        self.check_read(prefix)?;
-        let shared = Arc::clone(&self.shared);
-        Ok(Box::new(EmbeddedWatch::new(shared, prefix, after)))
-    }
-
-    fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
-        if ttl.is_zero() {
-            let message = "a lease has no time to live; give at least a millisecond";
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        let mut state = self.shared.current()?;
-        let (lease, batch) = state.mvcc.granted(ttl);
-        state.install(batch)?;
-        // A watch that sleeps until the next lease ends has another one to wait for.
-        self.shared.changed.notify_all();
-        Ok(lease)
-    }
-
-    fn renew(&self, lease: LeaseId) -> Result<Duration, Error> {
-        let mut state = self.shared.current()?;
-        let now = state.now();
-        state.mvcc.renew(lease, now)
-    }
-
-    fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
-        let mut state = self.shared.current()?;
-        for key in state.mvcc.keys_of(lease) {
-            self.check(|access| access.can_write(key), key)?;
-        }
-        state.end_lease(lease)?;
-        self.shared.changed.notify_all();
-        Ok(())
-    }
-
-    fn members(&self) -> Result<Vec<StoreMember>, Error> {
-        let state = self.shared.current()?;
-        let size = match &state.durable {
-            Some(durable) => durable.size(),
-            None => Some(state.mvcc.size()),
-        };
-        let broken = state.broken.iter();
-        Ok(vec![StoreMember {
-            name: "embedded".into(),
-            endpoints: Vec::new(),
-            is_leader: Some(true),
-            size,
-            faults: broken.map(Error::to_string).collect(),
-        }])
     }
 }

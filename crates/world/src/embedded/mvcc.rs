@@ -104,8 +104,8 @@ impl Mvcc {
         })
     }
 
-    fn newest(&self, key: &[u8]) -> Option<&Arc<Entry>> {
-        self.keys.get(key)?.last()?.1.as_ref()
+    pub(crate) fn newest(&self, key: &[u8]) -> Option<&Entry> {
+        self.keys.get(key)?.last()?.1.as_deref()
     }
 
     fn holds(&self, compare: &Compare) -> bool {

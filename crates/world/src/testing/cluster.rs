@@ -1,10 +1,15 @@
 //! The contract of deploys, the scheduler and the members.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use super::{Fixture, Test, brief_session, config, next, quiet, session, within, world};
+use super::{
+    Fixture, Test, brief_session, config, eventually, next, quiet, session, within, world,
+};
 use crate::{
-    Access, Change, Deploy, Error, ErrorKind, Event, Schedule, Strategy, Transaction, World, Write,
+    Access, Change, Deploy, Error, ErrorKind, Event, Hash, Schedule, Strategy, Transaction, World,
+    Write,
 };
 
 pub(super) fn tests() -> Vec<Test> {
@@ -15,6 +20,8 @@ pub(super) fn tests() -> Vec<Test> {
         a_file_is_read_as_it_was_deployed,
         content_that_was_tampered_with_is_not_read,
         a_deploy_that_was_tampered_with_is_noticed,
+        content_that_no_deploy_names_is_removed,
+        deploys_that_are_added_while_content_is_removed_are_whole,
         a_watch_of_deploys_has_each,
         only_an_operator_deploys,
         a_leader_chooses_from_the_offers,
@@ -166,6 +173,63 @@ fn a_deploy_that_was_tampered_with_is_noticed(fixture: &dyn Fixture) {
         malformed(a.deploys().map(drop));
         malformed(a.read_uri(&deploys[1].uri("a/b")).map(drop));
         malformed(a.add_deploy(Some(deploys[2].hash), &files("4")).map(drop));
+    }
+}
+
+fn content_that_no_deploy_names_is_removed(fixture: &dyn Fixture) {
+    let a = world(fixture, "a");
+    let chunks = || {
+        a.store()
+            .read(&a.keys.cluster("chunks"), None)
+            .unwrap()
+            .entries
+            .len()
+    };
+    assert_eq!(a.remove_unused_chunks(10).unwrap(), 0);
+    let deploy = a.add_deploy(None, &files("1")).unwrap();
+    let named = chunks();
+    for unused in ["2", "3", "4"] {
+        let hash = Hash::of(unused.as_bytes()).to_string();
+        let key = [a.keys.cluster("chunks"), hash.into_bytes()].concat();
+        tamper(&a, key, Some(unused.into()));
+    }
+    assert_eq!(a.remove_unused_chunks(2).unwrap(), 2);
+    assert_eq!(a.remove_unused_chunks(10).unwrap(), 1);
+    assert_eq!(a.remove_unused_chunks(10).unwrap(), 0);
+    assert_eq!(chunks(), named);
+    assert_eq!(a.read_file(&deploy, "a/b").unwrap(), b"1");
+    // What is removed may be deployed.
+    let next = a.add_deploy(Some(deploy.hash), &files("2")).unwrap();
+    assert_eq!(a.read_file(&next, "a/b").unwrap(), b"2");
+}
+
+fn deploys_that_are_added_while_content_is_removed_are_whole(fixture: &dyn Fixture) {
+    let (a, b) = (world(fixture, "a"), world(fixture, "b"));
+    let is_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_ended.load(Ordering::Relaxed) {
+                b.remove_unused_chunks(100).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        for number in 0..5 {
+            eventually("a deploy is added", || {
+                let parent = a.deploys().unwrap().last().map(|it| it.hash);
+                let added = a.add_deploy(parent, &files(&number.to_string()));
+                let kind = added.as_ref().err().map(Error::kind);
+                assert!(
+                    matches!(kind, None | Some(ErrorKind::Conflict)),
+                    "{added:?}"
+                );
+                added.ok()
+            });
+        }
+        is_ended.store(true, Ordering::Relaxed);
+    });
+    for (number, deploy) in a.deploys().unwrap().iter().enumerate() {
+        let content = a.read_file(deploy, "a/b").unwrap();
+        assert_eq!(content, number.to_string().as_bytes());
     }
 }
 

@@ -15,6 +15,7 @@ pub fn store_contract() -> Vec<Test> {
     tests![
         a_read_is_of_one_revision,
         a_read_has_the_prefix_alone,
+        a_key_is_read_alone,
         any_byte_round_trips,
         entries_say_who_made_them_when,
         all_writes_or_none,
@@ -182,6 +183,17 @@ fn a_read_has_the_prefix_alone(fixture: &dyn Fixture) {
     let keys: Vec<_> = snapshot.entries.into_iter().map(|it| it.key).collect();
     assert_eq!(keys, [a.key("p/"), a.key("p/x"), a.key("p/y")]);
     assert!(a.store.read(&a.key("q"), None).unwrap().entries.is_empty());
+}
+
+fn a_key_is_read_alone(fixture: &dyn Fixture) {
+    let a = host(fixture);
+    a.put("kk", "other");
+    assert_eq!(a.store.read_key(&a.key("k")).unwrap(), None);
+    let revision = a.put("k", "1");
+    let entry = a.store.read_key(&a.key("k")).unwrap().unwrap();
+    assert_eq!((entry.key, entry.modified), (a.key("k"), revision));
+    a.delete("k");
+    assert_eq!(a.store.read_key(&a.key("k")).unwrap(), None);
 }
 
 fn any_byte_round_trips(fixture: &dyn Fixture) {

@@ -1,16 +1,17 @@
 //! A store that skips an event without an error, as etcd has done (etcd#17529), that says how far
 //! a watch is only when it is asked, and that counts its calls.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::Hints;
 use trueup_world::{
-    Collector, CollectorConfig, Committed, Embedded, Error, Event, Export, Filter, Knowledge,
-    LeaseId, Revision, Session, Snapshot, Store, StoreEvent, StoreMember, StoreWatch, Transaction,
-    TransactionLimits, Watch, WatchConfig, World,
+    Collector, CollectorConfig, Committed, Embedded, Error, ErrorKind, Event, Export, Filter,
+    Knowledge, LeaseId, Revision, Session, Snapshot, Store, StoreEvent, StoreMember, StoreWatch,
+    Transaction, TransactionLimits, Watch, WatchConfig, World, Write,
 };
 
 /// What is skipped, and how often was called.
@@ -20,6 +21,8 @@ struct Skips {
     questions: AtomicU32,
     reads: AtomicU32,
     renewals: AtomicU32,
+    /// What happens before the record of the next deploy is written.
+    before_record: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 const NOTHING: u8 = 0;
@@ -84,6 +87,11 @@ impl Store for Skipping {
     }
 
     fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+        let is_record = |it: &Write| it.key().starts_with(b"/t/cluster/deploys/");
+        if transaction.writes.iter().any(is_record) {
+            let before = self.1.before_record.lock().unwrap().take();
+            before.into_iter().for_each(|before| before());
+        }
         self.0.commit(transaction)
     }
 
@@ -224,4 +232,18 @@ fn a_session_that_goes_on_reads_nothing_most_of_the_time() {
     drop(keeper);
     let reads = skips.reads.load(Ordering::SeqCst) - reads;
     assert!((1..=3).contains(&reads), "{reads}");
+}
+
+/// The content is written, and no deploy names it yet: it is removed, and the deploy is not added.
+#[test]
+fn a_deploy_whose_content_is_removed_before_it_is_named_is_not_added() {
+    let (store, world, skips) = skipping();
+    let operator = World::new(store.connect(), "/t", "b").unwrap();
+    let remove = move || assert_eq!(operator.remove_unused_chunks(10).unwrap(), 1);
+    *skips.before_record.lock().unwrap() = Some(Box::new(remove));
+    let files = BTreeMap::from([("a".to_owned(), b"1".to_vec())]);
+    let error = world.add_deploy(None, &files).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    let deploy = world.add_deploy(None, &files).unwrap();
+    assert_eq!(world.read_file(&deploy, "a").unwrap(), b"1");
 }

@@ -1,8 +1,12 @@
 //! Deploys: numbered file trees, each on top of the one before.
 
+mod chunks;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+use chunks::named_chunks;
 
 use crate::watch::Decoded;
 use crate::world::write;
@@ -42,9 +46,6 @@ struct Record {
     parent: Option<Hash>,
     files: BTreeMap<String, DeployedFile>,
 }
-
-/// The longest chunk.
-const CHUNK: usize = 256 << 10;
 
 /// The scheme of a deploy's URI.
 const SCHEME: &str = "world:deploy/";
@@ -106,7 +107,8 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict) if another one is the newest: look at it, and try again;
+    /// [`Conflict`](ErrorKind::Conflict) if another one is the newest, or unused content was
+    /// [removed](Self::remove_unused_chunks) meanwhile: look at the newest, and try again;
     /// [`Invalid`](ErrorKind::Invalid) if there are more files than a record holds; those of the
     /// store.
     pub fn add_deploy(
@@ -114,9 +116,13 @@ impl World {
         parent: Option<Hash>,
         files: &BTreeMap<String, Vec<u8>>,
     ) -> Result<Deploy, Error> {
-        let newest = self.deploys()?.pop();
-        let number = newest.as_ref().map_or(1, |it| it.number + 1);
-        if parent != newest.as_ref().map(|it| it.hash) {
+        // Before the deploys are read and the first chunk is written.
+        let removed = self.removal_fence()?;
+        let deploys = self.deploys()?;
+        let kept = named_chunks(&deploys);
+        let newest = deploys.last();
+        let number = newest.map_or(1, |it| it.number + 1);
+        if parent != newest.map(|it| it.hash) {
             return Err(conflict(number - 1));
         }
         let mut record = Record {
@@ -125,13 +131,13 @@ impl World {
             files: BTreeMap::new(),
         };
         for (path, content) in files {
-            let file = self.write_chunks(content)?;
+            let file = self.write_chunks(content, &kept)?;
             record.files.insert(path.clone(), file);
         }
         let value = serde_json::to_vec(&record)
             .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
         let key = self.deploy_key(number);
-        let mut compares = vec![Compare::Absent(key.clone())];
+        let mut compares = vec![removed, Compare::Absent(key.clone())];
         if number > 1 {
             // The newest one is there still: a deleted one is not built upon.
             let newest = self.entry(&self.deploy_key(number - 1))?;
@@ -144,7 +150,15 @@ impl World {
         };
         match self.store.commit(&transaction) {
             Ok(Committed::Written(_)) => {}
-            Ok(Committed::Stale(_)) => return Err(conflict(number)),
+            Ok(Committed::Stale(_)) => {
+                return Err(match self.entry(&key)? {
+                    Some(_) => conflict(number),
+                    None => {
+                        let message = "what no deploy names was removed meanwhile; try again";
+                        Error::new(ErrorKind::Conflict, message)
+                    }
+                });
+            }
             Err(error) if error.kind() == ErrorKind::Indeterminate => {
                 // The record has all that was asked for.
                 if self.entry(&key)?.is_none_or(|it| it.value != value) {
@@ -175,16 +189,9 @@ impl World {
         })?;
         let mut content = Vec::new();
         for chunk in &file.chunks {
-            let entry = self.entry(&self.chunk_key(*chunk))?;
-            let entry = entry
-                .ok_or_else(|| broken(number, &format!("{path}: chunk {chunk} is missing")))?;
-            if Hash::of(&entry.value) != *chunk {
-                return Err(broken(
-                    number,
-                    &format!("{path}: chunk {chunk} is another one"),
-                ));
-            }
-            content.extend(entry.value);
+            let bytes = self.read_chunk(*chunk)?;
+            let bytes = bytes.map_err(|why| broken(number, &format!("{path}: {why}")))?;
+            content.extend(bytes);
         }
         if content.len() as u64 != file.size {
             return Err(broken(number, &format!("{path}: has another length")));
@@ -238,23 +245,6 @@ impl World {
                 }
             },
         )
-    }
-
-    fn write_chunks(&self, content: &[u8]) -> Result<DeployedFile, Error> {
-        let longest = CHUNK.min(self.store.limits().bytes / 2).max(1);
-        let mut chunks = Vec::new();
-        for chunk in content.chunks(longest) {
-            let hash = Hash::of(chunk);
-            self.update(&self.chunk_key(hash), None, |_| Ok(Some(chunk.to_vec())))?;
-            chunks.push(hash);
-        }
-        let size = content.len() as u64;
-        Ok(DeployedFile { size, chunks })
-    }
-
-    fn chunk_key(&self, hash: Hash) -> Vec<u8> {
-        let chunks = self.keys.cluster("chunks");
-        [chunks, hash.to_string().into_bytes()].concat()
     }
 
     /// The numbers have a fixed width, so that the keys are in their order.

@@ -1,0 +1,139 @@
+//! The content of deploys: chunks by their hashes, and what becomes of those that no deploy names.
+
+use std::collections::BTreeSet;
+
+use super::{Deploy, DeployedFile};
+use crate::world::{ATTEMPTS, fence, write};
+use crate::{Committed, Compare, Entry, Error, ErrorKind, Hash, Transaction, World};
+
+/// The longest chunk.
+const CHUNK: usize = 256 << 10;
+
+/// The chunks that deploys name: they stay.
+pub(super) fn named_chunks(deploys: &[Deploy]) -> BTreeSet<Hash> {
+    let files = deploys.iter().flat_map(|deploy| deploy.files.values());
+    files.flat_map(|file| &file.chunks).copied().collect()
+}
+
+impl World {
+    /// Writes the chunks of a file. One that stays is compared first. Each other one is written also
+    /// where it is there already: it may be about to be removed.
+    pub(super) fn write_chunks(
+        &self,
+        content: &[u8],
+        kept: &BTreeSet<Hash>,
+    ) -> Result<DeployedFile, Error> {
+        let longest = CHUNK.min(self.store.limits().bytes / 2).max(1);
+        let mut chunks = Vec::new();
+        for chunk in content.chunks(longest) {
+            let hash = Hash::of(chunk);
+            let key = self.chunk_key(hash);
+            match kept.contains(&hash) {
+                true => drop(self.update(&key, None, |_| Ok(Some(chunk.to_vec())))?),
+                false => self.put(&key, chunk)?,
+            }
+            chunks.push(hash);
+        }
+        let size = content.len() as u64;
+        Ok(DeployedFile { size, chunks })
+    }
+
+    /// Writes a value, whatever there is: again where it is not known whether it was written.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let transaction = Transaction {
+            compares: Vec::new(),
+            writes: vec![write(key, Some(value.to_vec()), None)],
+        };
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match self.store.commit(&transaction) {
+                Err(error) if error.kind() == ErrorKind::Indeterminate && attempt < ATTEMPTS => {}
+                result => return result.map(drop),
+            }
+        }
+    }
+
+    /// Reads a chunk, or why it is none.
+    pub(super) fn read_chunk(&self, hash: Hash) -> Result<Result<Vec<u8>, String>, Error> {
+        let entry = self.entry(&self.chunk_key(hash))?;
+        Ok(match entry {
+            Some(entry) if Hash::of(&entry.value) == hash => Ok(entry.value),
+            Some(_) => Err(format!("chunk {hash} is another one")),
+            None => Err(format!("chunk {hash} is missing")),
+        })
+    }
+
+    /// The comparison that nothing is removed from now on.
+    pub(super) fn removal_fence(&self) -> Result<Compare, Error> {
+        let key = self.keys.removal();
+        let entry = self.entry(&key)?;
+        Ok(fence(&key, entry.as_ref()))
+    }
+
+    /// Removes content that no deploy names, as a deploy leaves it that was not finished, or lost
+    /// against another one: `limit` chunks at most. Returns how many. A deploy that is being added
+    /// meanwhile is not damaged: it fails with [`Conflict`](ErrorKind::Conflict), and is to be added
+    /// again. Only an operator may.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`deploys`](Self::deploys): nothing is removed for not knowing.
+    pub fn remove_unused_chunks(&self, limit: usize) -> Result<usize, Error> {
+        // From here on no deploy is added that was begun before. One that is begun later writes its
+        // chunks anew.
+        let key = self.keys.removal();
+        let id = format!("{:032x}", fastrand::u128(..)).into_bytes();
+        self.put(&key, &id)?;
+        let Some(begun) = self.entry(&key)?.map(|it| it.modified) else {
+            return Ok(0);
+        };
+        let named = named_chunks(&self.deploys()?);
+        let mut removed = 0;
+        // A part at a time: all content may be more than fits into memory.
+        for part in 0..=u8::MAX {
+            let prefix = [self.keys.cluster("chunks"), format!("{part:02x}").into()].concat();
+            let mut unused = self.store.read(&prefix, None)?.entries;
+            unused.retain(|it| it.modified < begun && !self.is_named(it, &named));
+            unused.truncate(limit - removed);
+            for some in unused.chunks((self.store.limits().operations / 2).max(1)) {
+                removed += self.remove(some)?;
+            }
+            if removed >= limit {
+                break;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn is_named(&self, entry: &Entry, named: &BTreeSet<Hash>) -> bool {
+        let chunks = self.keys.cluster("chunks");
+        let text = entry.key.strip_prefix(&chunks[..]);
+        let hash = text.and_then(|it| str::from_utf8(it).ok()?.parse().ok());
+        hash.is_some_and(|hash| named.contains(&hash))
+    }
+
+    /// Removes entries as they were read; those that were written since stay. Returns how many.
+    fn remove(&self, entries: &[Entry]) -> Result<usize, Error> {
+        let transaction = Transaction {
+            compares: (entries.iter().map(|it| fence(&it.key, Some(it)))).collect(),
+            writes: entries
+                .iter()
+                .map(|it| write(&it.key, None, None))
+                .collect(),
+        };
+        match self.store.commit(&transaction)? {
+            Committed::Written(_) => Ok(entries.len()),
+            Committed::Stale(_) if entries.len() <= 1 => Ok(0),
+            Committed::Stale(_) => {
+                let (some, others) = entries.split_at(entries.len() / 2);
+                Ok(self.remove(some)? + self.remove(others)?)
+            }
+        }
+    }
+
+    fn chunk_key(&self, hash: Hash) -> Vec<u8> {
+        let chunks = self.keys.cluster("chunks");
+        [chunks, hash.to_string().into_bytes()].concat()
+    }
+}

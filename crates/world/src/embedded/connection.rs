@@ -1,0 +1,115 @@
+//! A host's connection to the embedded store, with what it may do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::watch::EmbeddedWatch;
+use super::{LIMITS, Shared};
+use crate::{
+    Access, Committed, Entry, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreMember,
+    StoreWatch, Transaction, TransactionLimits,
+};
+
+pub(super) struct Connection {
+    pub(super) shared: Arc<Shared>,
+    pub(super) access: Option<Access>,
+}
+
+impl Connection {
+    fn check(&self, is_allowed: impl Fn(&Access) -> bool, what: &[u8]) -> Result<(), Error> {
+        if self.access.as_ref().is_none_or(is_allowed) {
+            return Ok(());
+        }
+        let what = what.escape_ascii();
+        let message = format!("{what}: the store's access control refuses it to this host");
+        Err(Error::new(ErrorKind::Denied, message))
+    }
+
+    fn check_read(&self, prefix: &[u8]) -> Result<(), Error> {
+        self.check(|access| access.can_read(prefix), prefix)
+    }
+}
+
+impl Store for Connection {
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+        self.check_read(prefix)?;
+        self.shared.current()?.mvcc.read(prefix, at)
+    }
+
+    fn read_key(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
+        self.check_read(key)?;
+        Ok(self.shared.current()?.mvcc.newest(key).cloned())
+    }
+
+    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+        for compare in &transaction.compares {
+            self.check_read(compare.key())?;
+        }
+        for write in &transaction.writes {
+            self.check(|access| access.can_write(write.key()), write.key())?;
+        }
+        transaction.check(LIMITS)?;
+        let mut state = self.shared.current()?;
+        let Some(batch) = state.mvcc.prepare(transaction)? else {
+            return Ok(Committed::Stale(state.mvcc.revision()));
+        };
+        state.install(batch)?;
+        self.shared.changed.notify_all();
+        Ok(Committed::Written(state.mvcc.revision()))
+    }
+
+    fn limits(&self) -> TransactionLimits {
+        LIMITS
+    }
+
+    fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error> {
+        self.check_read(prefix)?;
+        let shared = Arc::clone(&self.shared);
+        Ok(Box::new(EmbeddedWatch::new(shared, prefix, after)))
+    }
+
+    fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
+        if ttl.is_zero() {
+            let message = "a lease has no time to live; give at least a millisecond";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut state = self.shared.current()?;
+        let (lease, batch) = state.mvcc.granted(ttl);
+        state.install(batch)?;
+        // A watch that sleeps until the next lease ends has another one to wait for.
+        self.shared.changed.notify_all();
+        Ok(lease)
+    }
+
+    fn renew(&self, lease: LeaseId) -> Result<Duration, Error> {
+        let mut state = self.shared.current()?;
+        let now = state.now();
+        state.mvcc.renew(lease, now)
+    }
+
+    fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
+        let mut state = self.shared.current()?;
+        for key in state.mvcc.keys_of(lease) {
+            self.check(|access| access.can_write(key), key)?;
+        }
+        state.end_lease(lease)?;
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    fn members(&self) -> Result<Vec<StoreMember>, Error> {
+        let state = self.shared.current()?;
+        let size = match &state.durable {
+            Some(durable) => durable.size(),
+            None => Some(state.mvcc.size()),
+        };
+        let broken = state.broken.iter();
+        Ok(vec![StoreMember {
+            name: "embedded".into(),
+            endpoints: Vec::new(),
+            is_leader: Some(true),
+            size,
+            faults: broken.map(Error::to_string).collect(),
+        }])
+    }
+}
