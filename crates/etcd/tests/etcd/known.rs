@@ -221,9 +221,9 @@ pub(crate) fn another_cluster_at_the_same_address_is_refused() {
     assert!(begun.elapsed() < SOON / 2);
 }
 
-/// etcd 3.4.23 writes a deletion's index to its disk with it, and the end of an alarm without one: a
-/// member that is killed then tries again what was refused in between, and takes it. From then on it
-/// answers otherwise than the others, and says nothing. What it stores is compared.
+/// etcd 3.4.23 writes a deletion to its disk with its index, and the end of an alarm without one: a
+/// member that is killed then tries again what was refused in between, and takes it. From then on
+/// it answers otherwise than the others, and says nothing. What it stores is compared.
 pub(crate) fn a_member_whose_data_differs_is_named() {
     let mut cluster = Cluster::start(&ClusterOptions::local(3)).unwrap();
     let store = open(cluster.config());

@@ -50,9 +50,9 @@ pub(crate) fn a_dead_host_s_keys_go_after_a_leader_change() {
     }
 }
 
-/// etcd#15247: a leader that stood still for longer than leases last may take them all for ended when
-/// it goes on, though another one has renewed them since. What ends too early is exported again, and
-/// each host says so.
+/// etcd#15247: a leader that stood still for longer than leases last may take them all for ended
+/// when it goes on, though another one has renewed them since. What ends too early is exported
+/// again, and each host says so.
 pub(crate) fn no_export_of_the_living_goes_unreported_when_a_leader_stalls() {
     const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
     let ttl = Duration::from_secs(2);

@@ -16,8 +16,8 @@ pub(super) fn named_chunks(deploys: &[Deploy]) -> BTreeSet<Hash> {
 }
 
 impl World {
-    /// Writes the chunks of a file. One that stays is compared first. Each other one is written also
-    /// where it is there already: it may be about to be removed.
+    /// Writes the chunks of a file. One that stays is compared first. Each other one is written
+    /// also where it is there already: it may be about to be removed.
     pub(super) fn write_chunks(
         &self,
         content: &[u8],
@@ -73,8 +73,8 @@ impl World {
 
     /// Removes content that no deploy names, as a deploy leaves it that was not finished, or lost
     /// against another one: `limit` chunks at most. Returns how many. A deploy that is being added
-    /// meanwhile is not damaged: it fails with [`Conflict`](ErrorKind::Conflict), and is to be added
-    /// again. Only an operator may.
+    /// meanwhile is not damaged: it fails with [`Conflict`](ErrorKind::Conflict), and is to be
+    /// added again. Only an operator may.
     ///
     /// # Errors
     ///
