@@ -139,7 +139,10 @@ pub(crate) fn check(
                         // The put with the lease is in a gap.
                         None if has_gap => {}
                         _ if attempts().any(|it| deletes(&it)) => {}
-                        _ => return Err(format!("deleted by none at {at}: {}", text(key))),
+                        _ => {
+                            let (last, key) = (now.revision, text(key));
+                            return Err(format!("deleted by none at {at} of {last}: {key}"));
+                        }
                     }
                 }
             }

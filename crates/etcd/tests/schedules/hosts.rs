@@ -28,6 +28,8 @@ pub(crate) struct Written {
     pub(crate) refused: Vec<Attempt>,
     /// The leases that were found to have ended.
     pub(crate) ended: BTreeSet<LeaseId>,
+    /// The lease that it renewed until it ended.
+    last_lease: Option<LeaseId>,
     /// How many leases were granted.
     pub(crate) leases: usize,
 }
@@ -101,19 +103,26 @@ pub(crate) fn write(
         }
         thread::sleep(Duration::from_millis(rng.u64(0..10)));
     }
-    // What is known of the lease at the end.
-    let begun = Instant::now();
-    while let Some(id) = lease {
-        match store.renew(id) {
-            Ok(_) => break,
-            Err(error) if error.kind() == ErrorKind::LeaseEnded => {
-                written.ended.insert(id);
-                break;
+    written.last_lease = lease;
+    written
+}
+
+impl Written {
+    /// Finds out whether its last lease has ended: after the last revision of the case, as it is not
+    /// renewed meanwhile.
+    pub(crate) fn check_last_lease(&mut self, store: &EtcdStore) {
+        let begun = Instant::now();
+        while let Some(id) = self.last_lease {
+            match store.renew(id) {
+                Ok(_) => break,
+                Err(error) if error.kind() == ErrorKind::LeaseEnded => {
+                    self.ended.insert(id);
+                    break;
+                }
+                Err(error) => assert!(begun.elapsed() < SOON, "{error}"),
             }
-            Err(error) => assert!(begun.elapsed() < SOON, "{error}"),
         }
     }
-    written
 }
 
 /// Renews a lease, or grants one.

@@ -178,8 +178,11 @@ impl Stage {
             self.cluster.wait_for_leader().unwrap();
             thread::sleep(Duration::from_secs(1));
             ended.store(true, Ordering::Relaxed);
-            let writers: Vec<_> = writers.into_iter().map(|it| it.join().unwrap()).collect();
+            let mut writers: Vec<_> = writers.into_iter().map(|it| it.join().unwrap()).collect();
             let end = mark(&store, prefix, "end");
+            for (writer, store) in writers.iter_mut().zip(&stores) {
+                writer.check_last_lease(store);
+            }
             // As a write of which it is not known whether it takes effect.
             mark(&store, prefix, "late");
             last.set(end).unwrap();
