@@ -105,10 +105,11 @@ const STEPS: [Step; 12] = [
     },
     Step {
         name: "etcd",
-        what: "the whole contract of the world on one and three members of etcd; 200 random schedules of faults",
+        what: "the whole contract of the world on one and three members of etcd; a million exports of one host; 200 random schedules of faults",
         run: |built| {
             etcd::need()?;
             let contract = built.run("etcd/contract", &[("TRUEUP_LONG", "1")], passed)?;
+            built.run("etcd/etcd", &[("TRUEUP_LONG", "1")], passed)?;
             let cases = [("TRUEUP_CASES", "200"), ("TRUEUP_SEED", "random")];
             let sum = |output: &str| {
                 let line = output.lines().find(|line| line.contains(" schedules in "));

@@ -51,4 +51,5 @@ trueup_testkit::kernel_tests![
     size::large_values_are_read_in_smaller_pages,
     size::a_revision_larger_than_a_message_is_one_event,
     size::a_slow_reader_misses_nothing,
+    size::a_host_that_exports_without_end_costs_a_reader_what_it_stores,
 ];

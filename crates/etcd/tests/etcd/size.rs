@@ -1,10 +1,15 @@
 //! Large ranges, values and revisions, and slow readers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trueup_world::{Committed, Revision, Store, StoreEvent, Transaction, Write};
+use trueup_reconcile::Hints;
+use trueup_world::{
+    Collector, CollectorConfig, Committed, Export, Filter, Knowledge, Revision, Session, Store,
+    StoreEvent, Transaction, World, Write,
+};
 
 use crate::help::{SOON, one, open, put, set};
 
@@ -134,4 +139,83 @@ pub(crate) fn a_slow_reader_misses_nothing() {
             None => panic!("revision {} did not come", seen + 1),
         }
     }
+}
+
+/// Each reader pays for what the host has stored, once and for no more, and of other hosts it knows
+/// what it knew: with `TRUEUP_LONG` for a million exports.
+pub(crate) fn a_host_that_exports_without_end_costs_a_reader_what_it_stores() {
+    let count: u64 = match std::env::var_os("TRUEUP_LONG") {
+        Some(_) => 1_000_000,
+        None => 20_000,
+    };
+    let cluster = one();
+    let world = |host| World::new(Arc::new(open(cluster.config())), "/t", host).unwrap();
+    let good = Session::begin(world("good"), "good", 10 * SOON).unwrap();
+    let exports = |data: &str| [Export::new("route", "pods", data)];
+    good.declare(&exports("1")).unwrap().into_result().unwrap();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for part in 0..4 {
+            let store = open(cluster.config());
+            scope.spawn(move || {
+                let numbers: Vec<u64> = (part..count).step_by(4).collect();
+                for some in numbers.chunks(128) {
+                    let key = |number| format!("/t/resources/*/evil/route/{number}");
+                    let writes = some.iter().map(|number| entry(key(number), vec![b'x'; 40]));
+                    let transaction = Transaction {
+                        compares: vec![],
+                        writes: writes.collect(),
+                    };
+                    store.commit(&transaction).unwrap();
+                }
+            });
+        }
+    });
+    let written = begun.elapsed();
+    let (before, begun) = (resident(), Instant::now());
+    let config = CollectorConfig::default();
+    let reader = world("reader");
+    let collector =
+        Collector::start(&reader, &[Filter::kind("route")], config, Hints::new(|| {})).unwrap();
+    let knows = |data: &str| match collector.knowledge() {
+        Knowledge::Unknown { .. } => false,
+        Knowledge::Known(held) => {
+            let of_good = held.resources.iter().find(|it| it.0.exporter == "good");
+            held.resources.len() as u64 == count + 1
+                && of_good.is_some_and(|it| it.1.data == data.as_bytes())
+        }
+    };
+    let wait = |what: &str, data: &str| {
+        while !knows(data) {
+            assert!(begun.elapsed() < 10 * SOON, "never: {what}");
+            thread::sleep(Duration::from_millis(500));
+        }
+        begun.elapsed()
+    };
+    let listed = wait("all is listed", "1");
+    let bytes = resident().saturating_sub(before);
+    good.declare(&exports("2")).unwrap().into_result().unwrap();
+    let changed = wait("a change of another host is seen", "2") - listed;
+    println!(
+        "{count} exports of one host: written in {written:.1?}, listed in {listed:.1?} with {} MB, \
+         then a change of another host is seen after {changed:.1?}",
+        bytes >> 20
+    );
+    // Keys, values and what keeps them, and a copy on the way.
+    assert!(bytes < 2000 * count + (64 << 20), "{bytes}");
+}
+
+/// The memory of this process, in bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        << 10
 }
