@@ -19,7 +19,7 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) for an empty prefix, or one that is too long.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for an empty prefix, or one that is too long.
     pub fn of_host(prefix: &str, host: &str, recipients: &[String]) -> Result<Access, Error> {
         let keys = Keys::new(prefix)?;
         let any = Recipient::Any;

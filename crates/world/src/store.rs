@@ -9,14 +9,14 @@ use crate::{Committed, Error, Transaction, TransactionLimits};
 /// A store of keys, as one host is connected to it.
 ///
 /// Each call blocks at most for the store's timeout, of its configuration. A store does not repeat a
-/// write whose answer was lost: that is [`Indeterminate`](ErrorKind::Indeterminate).
+/// write whose answer was lost: that is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 pub trait Store: Send + Sync + 'static {
     /// Reads all entries whose keys begin with `prefix`, from one revision: `at`, or the newest.
     /// It is linearisable: what was acknowledged before is read.
     ///
     /// # Errors
     ///
-    /// [`Compacted`](ErrorKind::Compacted) if `at` is not kept any more.
+    /// [`Compacted`](crate::ErrorKind::Compacted) if `at` is not kept any more.
     fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error>;
 
     /// Reads one key, and none that begins so, as [`read`](Self::read) does: the newest revision.
@@ -34,8 +34,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`LeaseEnded`](ErrorKind::LeaseEnded) if a lease of a written key is gone,
-    /// [`Invalid`](ErrorKind::Invalid) if it is larger than the store's
+    /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if a lease of a written key is gone,
+    /// [`Invalid`](crate::ErrorKind::Invalid) if it is larger than the store's
     /// [`limits`](Self::limits), or writes one key twice.
     fn commit(&self, transaction: &Transaction) -> Result<Committed, Error>;
 
@@ -61,7 +61,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`LeaseEnded`](ErrorKind::LeaseEnded) if it is gone, with all keys of it.
+    /// [`LeaseEnded`](crate::ErrorKind::LeaseEnded) if it is gone, with all keys of it.
     fn renew(&self, lease: LeaseId) -> Result<Duration, Error>;
 
     /// Ends a lease, and deletes all keys of it. A lease that is gone is no error.
@@ -86,8 +86,8 @@ pub trait StoreWatch: Send {
     ///
     /// # Errors
     ///
-    /// [`Compacted`](ErrorKind::Compacted) if changes are not kept any more that were not
-    /// delivered, [`Unavailable`](ErrorKind::Unavailable) if the connection is lost. The
+    /// [`Compacted`](crate::ErrorKind::Compacted) if changes are not kept any more that were not
+    /// delivered, [`Unavailable`](crate::ErrorKind::Unavailable) if the connection is lost. The
     /// watch has then ended.
     fn next(&mut self, timeout: Duration) -> Result<Option<StoreEvent>, Error>;
 
