@@ -76,12 +76,22 @@ pub fn measure_command(command: &mut Command) -> Result<Usage> {
 ///
 /// When there is no such line.
 pub fn memory(line: &str) -> Result<f64> {
-    let status = fs::read_to_string("/proc/self/status")?;
+    memory_of(std::process::id(), line)
+}
+
+/// The same of another process.
+///
+/// # Errors
+///
+/// When there is no such process or line.
+pub fn memory_of(process: u32, line: &str) -> Result<f64> {
+    let path = format!("/proc/{process}/status");
+    let status = fs::read_to_string(&path)?;
     let kibibytes = status
         .lines()
         .find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))
         .and_then(|value| value.trim().strip_suffix(" kB"))
-        .with_context(|| format!("no {line} in /proc/self/status"))?;
+        .with_context(|| format!("no {line} in {path}"))?;
     Ok(kibibytes.parse::<f64>()? * 1.024e-3)
 }
 

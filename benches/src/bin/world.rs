@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use etcd_client::{Client, EventType, WatchOptions};
+use trueup_benches::processor::of_process;
+use trueup_benches::usage::{memory, memory_of};
 use trueup_etcd::testing::{Cluster, ClusterOptions};
 use trueup_etcd::{Config, EtcdStore};
 use trueup_world::{Event, Export, Filter, Keeper, ResourceKey, Session, WatchConfig, World};
@@ -376,9 +378,9 @@ impl Usage {
         let own = std::process::id();
         let mut usage = Usage {
             at: Instant::now(),
-            own: seconds_of(own)?,
+            own: of_process(own)?.as_secs_f64(),
             etcd: 0.0,
-            memory_mb: memory_of(own)?,
+            memory_mb: memory("VmRSS")?,
             etcd_mb: 0.0,
             bytes: 0.0,
         };
@@ -392,8 +394,8 @@ impl Usage {
                 .rsplit_once(')')
                 .and_then(|(_, rest)| rest.split(' ').nth(2));
             if parent == Some(&own.to_string()) && stat.contains("(etcd)") {
-                usage.etcd += seconds_of(pid)?;
-                usage.etcd_mb += memory_of(pid)?;
+                usage.etcd += of_process(pid)?.as_secs_f64();
+                usage.etcd_mb += memory_of(pid, "VmRSS")?;
             }
         }
         let received = fs::read_to_string("/sys/class/net/lo/statistics/rx_bytes")?;
@@ -424,21 +426,6 @@ impl std::fmt::Display for Usage {
             self.bytes / 1e6 / took
         )
     }
-}
-
-fn seconds_of(pid: u32) -> Result<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let rest = stat.rsplit_once(')').context("no stat")?.1;
-    let words: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let ticks = words[11].parse::<f64>()? + words[12].parse::<f64>()?;
-    Ok(ticks / 100.0)
-}
-
-fn memory_of(pid: u32) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.split_ascii_whitespace().nth(1));
-    Ok(kilobytes.context("no VmRSS")?.parse::<f64>()? / 1000.0)
 }
 
 fn wait(what: &str, mut holds: impl FnMut() -> bool) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The output of the commands: results on the standard output, all other messages on the standard
 //! error.
 
+mod collected;
 mod lines;
 mod plan;
 mod report;
@@ -18,6 +19,7 @@ use serde::ser::{Serialize, Serializer};
 pub(crate) use trueup::diff::render::clean;
 use trueup_file as file;
 
+pub(crate) use collected::Collected;
 pub(crate) use lines::{changes, verdict, verdict_with};
 pub(crate) use plan::plan;
 pub(crate) use report::{GraphReport, News, report};
@@ -26,7 +28,7 @@ pub(crate) use vertex::{
     VertexRecord, VertexState, change_line, graph_verdict, is_in_place, unsettled_lines,
     vertex_line,
 };
-pub(crate) use why::{Collected, WhyContext, why};
+pub(crate) use why::{WhyContext, why};
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

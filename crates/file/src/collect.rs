@@ -44,11 +44,12 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Returns true if nothing was declared, and no store is named to ask.
+    /// Returns true if nothing was declared.
     pub(crate) fn is_empty(&self) -> bool {
         let mut sections = self.sections.iter();
-        let is_nothing = sections.all(|section| section.opened().is_none());
-        is_nothing && self.sysctls.is_none() && self.settings.world.is_none()
+        let mut given = self.given.iter();
+        sections.all(|section| section.opened().is_none())
+            && !given.any(|key| file_keys::DECLARING.contains(key))
     }
 
     /// Takes a pair at the top of the file.

@@ -104,17 +104,14 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns what other hosts export to the destination that is asked about.
+/// Returns what other hosts export to the destination that is asked about, and to parts of that.
 fn collected(accepted: Option<&Accepted>, query: &Query) -> Vec<output::Collected> {
     let (Some(accepted), Query::Route { dst, .. }) = (accepted, query) else {
         return Vec::new();
     };
-    let taken = accepted.routes.values();
-    let taken = taken.filter(|(route, _)| route.dst == *dst);
-    let taken = taken.map(|(_, origin)| output::Collected::new(origin, None));
-    let refused = accepted.refused.iter().filter(|it| it.dst == Some(*dst));
-    let refused = refused.map(|it| output::Collected::new(&it.origin, Some(&it.reason)));
-    taken.chain(refused).collect()
+    let mut collected = output::Collected::all(accepted);
+    collected.retain(|it| it.concerns(*dst));
+    collected
 }
 
 const LINK: &str = "link NAME";

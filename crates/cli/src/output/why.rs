@@ -9,7 +9,7 @@ use trueup::diff::{Dev, Devices, IfName, Kind, Object, ObjectKey, ObjectKind as 
 use trueup::rtnl::{Entry, Explained, Explanation, Nothing, Origin, Present, Step, Whose};
 use trueup_file::Location;
 
-use super::{Format, clean, print};
+use super::{Collected, Format, clean, print};
 
 /// What the output says besides the explanation.
 pub(crate) struct WhyContext<'a> {
@@ -23,44 +23,8 @@ pub(crate) struct WhyContext<'a> {
     pub(crate) has_file: bool,
     /// The file, and the place in it of an object of that kind, by its position.
     pub(crate) place: &'a dyn Fn(usize) -> Option<(&'a str, Location)>,
-    /// What other hosts export to the destination that it asks about.
+    /// What other hosts export to the destination that it asks about, and to parts of that.
     pub(crate) collected: &'a [Collected],
-}
-
-/// A route that another host exports.
-#[derive(Serialize)]
-pub(crate) struct Collected {
-    exporter: String,
-    name: String,
-    /// The revision that made it.
-    revision: u64,
-    /// Why it is not taken.
-    refused: Option<String>,
-}
-
-impl Collected {
-    pub(crate) fn new(origin: &trueup_file::Origin, refused: Option<&str>) -> Collected {
-        Collected {
-            exporter: origin.exporter.clone(),
-            name: origin.name.clone(),
-            revision: origin.created,
-            refused: refused.map(str::to_owned),
-        }
-    }
-
-    fn text(&self) -> String {
-        let Collected {
-            exporter,
-            name,
-            revision,
-            refused,
-        } = self;
-        let verb = match refused {
-            Some(why) => format!("refused, as {why}"),
-            None => "collected".to_owned(),
-        };
-        format!("exported by host {exporter} as `{name}`, revision {revision}: {verb}")
-    }
 }
 
 /// Prints the explanation.
@@ -112,7 +76,7 @@ pub(crate) fn why(
 
 fn exported(out: &mut dyn Write, context: &WhyContext<'_>) -> io::Result<()> {
     let mut lines = context.collected.iter();
-    lines.try_for_each(|it| writeln!(out, "  {}", clean(&it.text())))
+    lines.try_for_each(|it| writeln!(out, "  {}", clean(&it.to_string())))
 }
 
 fn text(

@@ -2,6 +2,8 @@
 //! what other hosts export.
 
 mod collect;
+#[cfg(feature = "etcd")]
+mod remedy;
 mod store;
 
 use std::fs;

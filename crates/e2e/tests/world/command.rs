@@ -175,6 +175,8 @@ pub(crate) fn changes_are_printed_and_the_doctor_names_what_is_wrong() {
     let healthy = succeeds(doctor(&hosts[0]));
     assert!(healthy.contains("member m0: leader"), "{healthy}");
     assert!(healthy.contains("session of a: none"), "{healthy}");
+    assert!(healthy.contains(": answers a read in "), "{healthy}");
+    assert!(healthy.contains("access control: off"), "{healthy}");
 
     let log = hosts[0].agent.directory().join("changes");
     let mut command = hosts[0].agent.command(&["world", "watch", "f.toml"]);
@@ -283,4 +285,69 @@ pub(crate) fn what_cannot_be_asked_of_a_store_is_refused() {
     }
     let grant = [&init[..], &["b", "--grant", "c:b"]].concat();
     host.run(&grant).assert_refused(&["needs --host c"]);
+}
+
+pub(crate) fn the_doctor_reads_its_file_from_the_standard_input_once() {
+    let host = Host::without_etcd("a");
+    let file = "[world]\nstore = \"embedded\"\nhost = \"a\"\n";
+    let path = host.agent.write("f.toml", file);
+    let mut command = host.agent.command(&["world", "doctor", "-"]);
+    command.stdin(fs::File::open(path).unwrap());
+    let ran = Ran::of(command.output().unwrap());
+    assert!(succeeds(ran).contains("session of a: none"));
+}
+
+pub(crate) fn a_store_that_a_running_watch_has_is_named_with_the_remedy() {
+    let host = Host::without_etcd("a");
+    let collect = host.collect("10.20.0.0/16");
+    let file = format!("[world]\nstore = \"embedded\"\nhost = \"a\"\n{collect}");
+    host.agent.write("f.toml", &file);
+    let mut watch = host.watch();
+    host.wait_for_metric("trueup_world_known", |it| it == 1.0);
+    for command in [
+        &["plan", "f.toml"][..],
+        &["why", "route", "10.20.1.0/24", "--file", "f.toml"],
+        &["world", "ls", "f.toml"],
+        &["world", "export", "f.toml", "route", "one", DATA],
+    ] {
+        host.run(command)
+            .assert_refused(&["world.redb is open in another process", "end it first"]);
+    }
+    watch.terminate(rustix::process::Signal::TERM);
+    assert_eq!(host.run(&["plan", "f.toml"]).code, 0);
+}
+
+pub(crate) fn hostile_names_reach_no_terminal_and_a_store_only_if_it_can_hold_them() {
+    let host = Host::without_etcd("a");
+    host.agent
+        .write("f.toml", "[world]\nstore = \"embedded\"\nhost = \"a\"\n");
+    let export =
+        |name: &str, data: &str| host.run(&["world", "export", "f.toml", "route", name, data]);
+    for name in ["\u{1b}[2J\u{7}", "a\nb", "", "/../x", "é%2f"] {
+        succeeds(export(name, "\u{1b}]0;x\u{7}"));
+    }
+    for args in [
+        &["world", "ls", "f.toml"][..],
+        &["world", "collect", "f.toml"],
+    ] {
+        let shown = succeeds(host.run(args));
+        let is_plain = |c: char| c == '\n' || !c.is_control();
+        assert!(shown.chars().all(is_plain), "{shown:?}");
+    }
+    let listed = succeeds(host.run(&["world", "ls", "f.toml", "--format", "json"]));
+    let names = listed.lines().map(|line| {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        record["name"].as_str().unwrap().to_owned()
+    });
+    let names: std::collections::BTreeSet<String> = names.collect();
+    assert_eq!(names.len(), 5, "{names:?}");
+    assert!(names.contains("\u{1b}[2J\u{7}"), "{names:?}");
+    let long = "n".repeat(100_000);
+    let refused = export(&long, "x");
+    refused.assert_refused(&["1024"]);
+    assert!(refused.err.len() < 1000, "{} bytes", refused.err.len());
+    for name in names {
+        succeeds(host.run(&["world", "rm", "f.toml", "route", &name]));
+    }
+    assert_eq!(succeeds(host.run(&["world", "ls", "f.toml"])), "");
 }

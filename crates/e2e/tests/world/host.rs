@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
+use rustix::process::Signal;
 use trueup_etcd::testing::{Cluster, ClusterOptions};
 use trueup_testkit::{ip, uplinks, wait_until};
 
@@ -137,11 +138,18 @@ impl Host {
 
     /// True if the host's table has a route to this prefix that bears its protocol.
     pub(crate) fn has_route(&self, dst: &str) -> bool {
+        let routes = self.routes();
+        routes
+            .lines()
+            .any(|line| line.split(' ').next() == Some(dst))
+    }
+
+    /// The routes of the host's table that bear its protocol, a line each.
+    pub(crate) fn routes(&self) -> String {
         let (table, protocol) = (self.table.to_string(), self.protocol.to_string());
         let words = ["-4", "route", "show", "table", &table, "proto", &protocol];
         let output = std::process::Command::new("ip").args(words).output();
-        let text = String::from_utf8(output.unwrap().stdout).unwrap();
-        text.lines().any(|line| line.split(' ').next() == Some(dst))
+        String::from_utf8(output.unwrap().stdout).unwrap()
     }
 
     #[track_caller]
@@ -151,7 +159,49 @@ impl Host {
     }
 }
 
+/// Two hosts on one etcd that both watch: `a` exports a prefix, which `b` collects.
+pub(crate) struct Pair {
+    pub(crate) cluster: Cluster,
+    pub(crate) a: Host,
+    pub(crate) b: Host,
+    pub(crate) on_a: Running,
+    pub(crate) on_b: Running,
+}
+
+impl Pair {
+    /// Starts them, and waits until `b` has the route. `settings` are `b`'s in `[world]`, `top` its
+    /// keys above the first header.
+    pub(crate) fn start(dst: &str, settings: &str, top: &'static str) -> Pair {
+        let cluster = etcd();
+        let (a, mut b) = (Host::new("a", 1, &cluster), Host::new("b", 2, &cluster));
+        b.settings = settings.to_owned();
+        b.top = top;
+        a.declare(&export("pods", dst));
+        b.declare(&b.collect("10.20.0.0/16"));
+        let (on_a, on_b) = (a.watch(), b.watch());
+        b.wait_for_route(dst, true);
+        Pair {
+            cluster,
+            a,
+            b,
+            on_a,
+            on_b,
+        }
+    }
+
+    /// Ends both, which have to end well.
+    pub(crate) fn end(mut self) {
+        self.on_a.terminate(Signal::TERM);
+        self.on_b.terminate(Signal::TERM);
+    }
+}
+
 /// An export of a prefix by way of a gateway that all hosts reach.
 pub(crate) fn export(name: &str, dst: &str) -> String {
-    format!("[[export]]\nname = \"{name}\"\nroute = {{ dst = \"{dst}\", via = \"10.200.0.8\" }}\n")
+    export_via(name, dst, "10.200.0.8")
+}
+
+/// An export of a prefix by way of that gateway.
+pub(crate) fn export_via(name: &str, dst: &str, via: &str) -> String {
+    format!("[[export]]\nname = \"{name}\"\nroute = {{ dst = \"{dst}\", via = \"{via}\" }}\n")
 }

@@ -14,7 +14,9 @@ mod demo;
 mod host;
 mod mesh;
 mod outages;
+mod overlaps;
 mod routes;
+mod tls;
 
 use command::*;
 use outages::*;
@@ -22,6 +24,12 @@ use routes::*;
 
 trueup_testkit::kernel_tests![
     a_route_of_one_host_is_in_the_kernel_of_another_and_goes_with_it,
+    the_routes_of_a_dead_host_are_gone_within_twice_its_time_to_live,
+    overlaps::overlapping_routes_have_a_winner_that_every_host_picks_alike,
+    tls::hosts_speak_tls_and_a_wrong_authority_is_named_with_its_file,
+    the_doctor_reads_its_file_from_the_standard_input_once,
+    a_store_that_a_running_watch_has_is_named_with_the_remedy,
+    hostile_names_reach_no_terminal_and_a_store_only_if_it_can_hold_them,
     a_changed_file_changes_what_is_exported_and_collected,
     what_is_not_within_is_refused_and_why_says_so,
     while_etcd_is_stopped_routes_stay_and_it_is_said_since_when,

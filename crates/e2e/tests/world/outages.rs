@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use trueup_testkit::{assert_no_changes, wait_until};
 
-use crate::host::{Host, etcd, export};
+use crate::host::{Host, Pair, etcd, export};
 
 const ONE: &str = "10.20.1.0/24";
 const ALL: &str = "10.20.0.0/16";
@@ -16,19 +16,13 @@ fn passes(host: &Host) {
 }
 
 pub(crate) fn while_etcd_is_stopped_routes_stay_and_it_is_said_since_when() {
-    let mut cluster = etcd();
-    let (a, b) = (Host::new("a", 1, &cluster), Host::new("b", 2, &cluster));
-    a.declare(&export("pods", ONE));
-    b.declare(&b.collect(ALL));
-    let mut on_a = a.watch();
-    let mut on_b = b.watch();
-    b.wait_for_route(ONE, true);
-
+    let mut pair = Pair::start(ONE, "", "");
+    let Pair { cluster, a, b, .. } = &mut pair;
     cluster.kill(0).unwrap();
     let cut_off = "trueup_world_cut_off_seconds";
     b.wait_for_metric(cut_off, |it| it > 0.0);
     a.wait_for_metric(cut_off, |it| it > 0.0);
-    passes(&b);
+    passes(b);
     assert!(b.has_route(ONE));
     assert_eq!(b.metrics()["trueup_world_known"], 1.0);
     let words = "what was collected stays";
@@ -40,27 +34,19 @@ pub(crate) fn while_etcd_is_stopped_routes_stay_and_it_is_said_since_when() {
     a.declare(&export("pods", "10.20.9.0/24"));
     b.wait_for_route("10.20.9.0/24", true);
     b.wait_for_route(ONE, false);
-    on_a.terminate(Signal::TERM);
-    on_b.terminate(Signal::TERM);
+    pair.end();
 }
 
 pub(crate) fn a_restart_while_etcd_is_stopped_deletes_nothing() {
-    let mut cluster = etcd();
-    let (mut a, mut b) = (Host::new("a", 1, &cluster), Host::new("b", 2, &cluster));
-    a.declare(&export("pods", ONE));
     // What is not declared is deleted at once.
-    b.top = "grace = 0";
-    b.declare(&b.collect(ALL));
-    let mut on_a = a.watch();
-    let mut on_b = b.watch();
-    b.wait_for_route(ONE, true);
-    on_b.terminate(Signal::TERM);
-
-    cluster.kill(0).unwrap();
-    let mut on_b = b.watch();
+    let mut pair = Pair::start(ONE, "", "grace = 0");
+    pair.on_b.terminate(Signal::TERM);
+    pair.cluster.kill(0).unwrap();
+    pair.on_b = pair.b.watch();
+    let Pair { cluster, a, b, .. } = &mut pair;
     b.wait_for_metric("trueup_world_known", |it| it == 0.0);
     b.wait_for_metric("trueup_world_cut_off_seconds", |it| it > 0.0);
-    passes(&b);
+    passes(b);
     assert!(b.has_route(ONE));
     let metrics = b.metrics();
     assert_eq!(metrics["trueup_world_retained"], 1.0, "{metrics:?}");
@@ -80,26 +66,16 @@ pub(crate) fn a_restart_while_etcd_is_stopped_deletes_nothing() {
     a.top = "export = []";
     a.declare("");
     b.wait_for_route(ONE, false);
-    on_a.terminate(Signal::TERM);
-    on_b.terminate(Signal::TERM);
+    pair.end();
 }
 
 pub(crate) fn by_policy_routes_are_withdrawn_in_a_partition() {
-    let mut cluster = etcd();
-    let a = Host::new("a", 1, &cluster);
-    let mut b = Host::new("b", 2, &cluster);
-    b.settings = "partition = \"drop\"".to_owned();
-    a.declare(&export("pods", ONE));
-    b.declare(&b.collect(ALL));
-    let mut on_a = a.watch();
-    let mut on_b = b.watch();
-    b.wait_for_route(ONE, true);
-    cluster.kill(0).unwrap();
-    b.wait_for_route(ONE, false);
-    cluster.restart(0).unwrap();
-    b.wait_for_route(ONE, true);
-    on_a.terminate(Signal::TERM);
-    on_b.terminate(Signal::TERM);
+    let mut pair = Pair::start(ONE, "partition = \"drop\"", "");
+    pair.cluster.kill(0).unwrap();
+    pair.b.wait_for_route(ONE, false);
+    pair.cluster.restart(0).unwrap();
+    pair.b.wait_for_route(ONE, true);
+    pair.end();
 }
 
 pub(crate) fn one_shot_commands_without_the_store_change_nothing() {

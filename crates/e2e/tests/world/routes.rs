@@ -1,8 +1,12 @@
 //! Routes from one host to another.
 
-use rustix::process::Signal;
+use std::time::Duration;
 
-use crate::host::{Host, etcd, export};
+use rustix::process::Signal;
+use trueup::world::Store as _;
+use trueup_etcd::EtcdStore;
+
+use crate::host::{Host, Pair, etcd, export};
 
 const ONE: &str = "10.20.1.0/24";
 const TWO: &str = "10.20.2.0/24";
@@ -127,4 +131,43 @@ pub(crate) fn what_is_not_within_is_refused_and_why_says_so() {
     b.wait_for_metric("trueup_converged", |it| it == 1.0);
     assert!(b.has_route(ONE) && !b.has_route("default"));
     on_b.terminate(Signal::TERM);
+}
+
+/// The time to live of the hosts, the time in which etcd elects a leader, and a second, as the
+/// contract of the world has it: for a death while the leader changes, at most.
+const BOUND_OF_A_DEATH: Duration = Duration::from_secs(2 * 5 + 5 + 1);
+
+/// Waits until something holds, at most so long. It counts its own sleeps, so that the time in which
+/// the machine runs nothing of the test does not count.
+#[track_caller]
+fn wait_at_most(bound: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let step = Duration::from_millis(100);
+    let mut waited = Duration::ZERO;
+    while !holds() {
+        assert!(waited < bound, "not within {bound:?}: {what}");
+        std::thread::sleep(step);
+        waited += step;
+    }
+}
+
+pub(crate) fn the_routes_of_a_dead_host_are_gone_within_twice_its_time_to_live() {
+    let mut pair = Pair::start(ONE, "", "");
+    let store = EtcdStore::open(pair.cluster.config()).unwrap();
+    let is_exported = || {
+        let resources = store.read(b"/trueup/resources/", None).unwrap();
+        !resources.entries.is_empty()
+    };
+    assert!(is_exported());
+    pair.on_a.0.kill().unwrap();
+    pair.on_a.0.wait().unwrap();
+    // The routes of the living stay for as long as the store has them.
+    wait_at_most(BOUND_OF_A_DEATH, "the lease has ended", || {
+        let had_route = pair.b.has_route(ONE);
+        let is_over = !is_exported();
+        assert!(had_route || is_over, "the route went before the lease");
+        is_over
+    });
+    // From there it is the way of any change.
+    pair.b.wait_for_route(ONE, false);
+    pair.on_b.terminate(Signal::TERM);
 }

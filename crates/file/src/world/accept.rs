@@ -81,6 +81,17 @@ impl fmt::Display for Origin {
     }
 }
 
+/// Writes both prefixes, with where they come from, and which one wins.
+impl fmt::Display for Overlap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((outer, of), (inner, within)) = (&self.outer, &self.inner);
+        write!(
+            f,
+            "{inner} ({within}) is a part of {outer} ({of}): the kernel prefers the longer one"
+        )
+    }
+}
+
 impl Accepted {
     /// Refuses the routes whose key this host declares itself.
     pub fn yield_to(&mut self, declared: &Routes<IfName>) {

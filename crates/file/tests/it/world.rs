@@ -104,8 +104,8 @@ fn collect(keys: &str) -> Vec<Collect> {
 }
 
 /// Each is of a host, of the revision by its place, and named by it.
-fn accepted(collects: &[Collect], told: &[(&str, &str)]) -> Accepted {
-    let resources = told
+fn accepted(collects: &[Collect], exported: &[(&str, &str)]) -> Accepted {
+    let resources = exported
         .iter()
         .zip(1..)
         .map(|((exporter, data), created)| Resource {
@@ -128,8 +128,8 @@ fn via(dst: &str, via: &str) -> String {
 #[test]
 fn a_route_is_confined_to_what_the_collection_says() {
     let collects = collect("within = [\"10.20.0.0/16\"]\nmetric = 7\ntable = 100\ndev = \"eth0\"");
-    let told = via("10.20.1.0/24", "10.0.0.11").replace(" }", ", \"metric\": 9 }");
-    let accepted = accepted(&collects, &[("a", &told)]);
+    let exported = via("10.20.1.0/24", "10.0.0.11").replace(" }", ", \"metric\": 9 }");
+    let accepted = accepted(&collects, &[("a", &exported)]);
     let hop = NextHop::via("10.0.0.11".parse().unwrap()).with_dev(Some("eth0".parse().unwrap()));
     let expected: Route<IfName> = Route::new("10.20.1.0/24".parse().unwrap(), NextHops::One(hop))
         .with_metric(7)
@@ -187,10 +187,10 @@ fn what_is_no_route_or_not_within_is_refused_with_the_reason() {
             continue;
         }
         assert!(accepted.routes.is_empty());
-        let told = reasons(&accepted).join("");
+        let found = reasons(&accepted).join("");
         assert!(
-            told.contains(reason) && !told.contains('\u{1b}'),
-            "{told}, not {reason}"
+            found.contains(reason) && !found.contains('\u{1b}'),
+            "{found}, not {reason}"
         );
     }
 }
@@ -199,11 +199,11 @@ fn what_is_no_route_or_not_within_is_refused_with_the_reason() {
 fn what_this_host_declares_itself_comes_first() {
     let collects = collect("within = [\"10.20.0.0/16\"]");
     let dst = "10.20.1.0/24";
-    let told = [
+    let exported = [
         ("a", &*via(dst, "10.0.0.11")),
         ("b", &*via("10.20.2.0/24", "10.0.0.12")),
     ];
-    let mut accepted = accepted(&collects, &told);
+    let mut accepted = accepted(&collects, &exported);
     let own = read(&format!("[[route]]\ndst = \"{dst}\"\nvia = \"10.0.0.9\"\n"));
     accepted.yield_to(own.desired.routes.as_ref().unwrap());
     assert_eq!(
@@ -243,9 +243,12 @@ fn what_this_host_exported_itself_is_left_out() {
 fn one_host_fills_its_own_limit_alone() {
     let collects = collect("within = [\"10.20.0.0/16\"]\nlimit = 2");
     let of = |host: &'static str, n: u8| (host, via(&format!("10.20.{n}.0/24"), "10.0.0.1"));
-    let told = [of("a", 1), of("a", 2), of("a", 3), of("b", 4)];
-    let told: Vec<_> = told.iter().map(|(host, data)| (*host, &**data)).collect();
-    let accepted = accepted(&collects, &told);
+    let exported = [of("a", 1), of("a", 2), of("a", 3), of("b", 4)];
+    let exported: Vec<_> = exported
+        .iter()
+        .map(|(host, data)| (*host, &**data))
+        .collect();
+    let accepted = accepted(&collects, &exported);
     assert_eq!(accepted.routes.len(), 3);
     assert_eq!(
         reasons(&accepted),
@@ -258,14 +261,17 @@ fn one_host_fills_its_own_limit_alone() {
 fn of_two_for_the_same_route_the_first_wins_and_a_part_of_another_prefix_is_shown() {
     let collects = collect("within = [\"10.20.0.0/16\"]");
     let [same, part] = ["10.20.1.0/24", "10.20.1.128/25"];
-    let told = [
+    let exported = [
         ("b", via(same, "10.0.0.2")),
         ("a", via(same, "10.0.0.1")),
         ("c", via(part, "10.0.0.3")),
         ("b", via(part, "10.0.0.2").replace("128/25", "192/26")),
     ];
-    let told: Vec<_> = told.iter().map(|(host, data)| (*host, &**data)).collect();
-    let accepted = accepted(&collects, &told);
+    let exported: Vec<_> = exported
+        .iter()
+        .map(|(host, data)| (*host, &**data))
+        .collect();
+    let accepted = accepted(&collects, &exported);
     let gateway = accepted
         .routes
         .values()
@@ -287,15 +293,15 @@ fn of_two_for_the_same_route_the_first_wins_and_a_part_of_another_prefix_is_show
 }
 
 proptest! {
-    /// Whatever hosts tell, and in which order it is read: no panic, the same routes, and none
+    /// Whatever hosts export, and in which order it is read: no panic, the same routes, and none
     /// outside of what is collected.
     #[test]
-    fn whatever_is_told_the_same_is_accepted_and_it_is_within(
-        told in prop::collection::vec(("[ab]", 0..40u8, 8..33u8, any::<bool>(), ".{0,20}"), 0..30),
+    fn whatever_is_exported_the_same_is_accepted_and_it_is_within(
+        exported in prop::collection::vec(("[ab]", 0..40u8, 8..33u8, any::<bool>(), ".{0,20}"), 0..30),
     ) {
         let within: Prefix = "10.16.0.0/12".parse().unwrap();
         let collects = collect("within = [\"10.16.0.0/12\"]\nlimit = 5");
-        let told: Vec<_> = told
+        let exported: Vec<_> = exported
             .into_iter()
             .zip(1..)
             .map(|((host, n, len, is_right, text), created)| {
@@ -308,13 +314,13 @@ proptest! {
         let resource = |(host, data, created): &'static (String, String, u64)| Resource {
             exporter: host, name: "n", created: *created, data: data.as_bytes(),
         };
-        let told: &'static Vec<_> = Box::leak(Box::new(told));
-        let accepted = accept(&collects, "me", told.iter().map(resource));
+        let exported: &'static Vec<_> = Box::leak(Box::new(exported));
+        let accepted = accept(&collects, "me", exported.iter().map(resource));
         for (route, _) in accepted.routes.values() {
             prop_assert!(within.covers(route.dst));
         }
         prop_assert!(accepted.routes.len() <= 10);
-        prop_assert_eq!(accepted.routes.len() + accepted.refused.len(), told.len());
-        prop_assert_eq!(accepted.routes, accept(&collects, "me", told.iter().rev().map(resource)).routes);
+        prop_assert_eq!(accepted.routes.len() + accepted.refused.len(), exported.len());
+        prop_assert_eq!(accepted.routes, accept(&collects, "me", exported.iter().rev().map(resource)).routes);
     }
 }

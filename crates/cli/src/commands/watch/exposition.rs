@@ -166,6 +166,11 @@ impl Page {
                 world.collection.refused,
             ),
             (
+                "trueup_world_overlaps",
+                "Routes that are taken to a part of another host's prefix.",
+                world.collection.overlaps,
+            ),
+            (
                 "trueup_world_retained",
                 "Routes from before that stay until it is known what other hosts export.",
                 world.collection.retained,

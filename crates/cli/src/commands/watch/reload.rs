@@ -81,8 +81,8 @@ impl Stamp {
     }
 }
 
-/// Returns why a running loop cannot use other options.
-fn options_error(all: &Options, were: &Options) -> Option<String> {
+/// Returns why a running loop cannot use other options, or another `[world]`.
+fn options_error(all: &Options, were: &Options, is_same_world: bool) -> Option<String> {
     let (now, was) = (&all.network, &were.network);
     if now.protocol() != was.protocol() {
         return Some(format!(
@@ -110,13 +110,12 @@ fn options_error(all: &Options, were: &Options) -> Option<String> {
         ),
         ("domain", now.domain() != was.domain()),
         ("sysctl_revert", all.settings != were.settings),
+        ("world", !is_same_world),
     ];
     let (key, _) = differs.into_iter().find(|(_, differs)| *differs)?;
-    Some(changed(key))
-}
-
-fn changed(key: &str) -> String {
-    format!("`{key}` is changed, which a running loop cannot use: start again")
+    Some(format!(
+        "`{key}` is changed, which a running loop cannot use: start again"
+    ))
 }
 
 /// A request to read the file again. Clones share it.
@@ -381,13 +380,9 @@ impl Reloader {
         let declared = Declared::read(&self.path, GRACE)?;
         let shared = self.shared.lock();
         let was = shared.declared.as_ref();
-        let is_same_world = was.is_none_or(|was| {
-            let world = |of: &Declared| of.file.settings.world.clone();
-            world(was) == world(&declared)
-        });
-        let error = options_error(&declared.options, &self.options)
-            .or_else(|| (!is_same_world).then(|| changed("world")));
-        match error {
+        let world = |of: &Declared| of.file.settings.world.clone();
+        let is_same_world = was.is_none_or(|was| world(was) == world(&declared));
+        match options_error(&declared.options, &self.options, is_same_world) {
             Some(error) => bail!("{}: {error}", declared.name),
             None => Ok(declared),
         }
@@ -444,7 +439,7 @@ mod tests {
             network: network.clone(),
             ..Options::default()
         };
-        assert_eq!(options_error(&of(&was), &of(&was)), None);
+        assert_eq!(options_error(&of(&was), &of(&was), true), None);
         let now = || was.clone();
         let by_ledger = now().with_ownership(Kind::Rule, Ownership::Ledger);
         for (key, now) in [
@@ -466,7 +461,7 @@ mod tests {
                 now().with_domain(Domain::default().with_tables([100..=199])),
             ),
         ] {
-            let options_error = options_error(&of(&now), &of(&was)).unwrap();
+            let options_error = options_error(&of(&now), &of(&was), true).unwrap();
             assert!(
                 options_error.starts_with(&format!("`{key}` is ")),
                 "{options_error}"
@@ -476,7 +471,7 @@ mod tests {
             settings: trueup::sysctl::Options::default().with_revert(true),
             ..of(&was)
         };
-        let options_error = options_error(&reverting, &of(&was)).unwrap();
+        let options_error = options_error(&reverting, &of(&was), true).unwrap();
         assert!(
             options_error.starts_with("`sysctl_revert` is "),
             "{options_error}"

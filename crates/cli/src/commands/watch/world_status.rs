@@ -107,6 +107,7 @@ impl WorldStatus {
             revision,
             collected,
             refused,
+            overlaps,
             ..
         } = self.collection;
         let Exports {
@@ -117,7 +118,11 @@ impl WorldStatus {
             ..
         } = &self.exports;
         let mut line = format!(
-            "world: {collected} collected, {refused} refused, revision {revision}; {}{}; {}",
+            "world: {collected} collected, {refused} refused{}, revision {revision}; {}{}; {}",
+            match overlaps {
+                0 => String::new(),
+                number => format!(", {number} to parts of others' prefixes"),
+            },
             count(*declared, "export", "exports"),
             if *is_in_place || *declared == 0 {
                 ""

@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
 use trueup::world::{Filter, StoreMember};
-use trueup_file::Overlap;
+use trueup_file::StoreAddress;
 
 use super::{Opened, Store, WRONG, print};
-use crate::world::{Collection, Use, owner};
+use crate::world::{Collection, Use, open, owner};
 use crate::{Common, output};
 
 /// What was found about one thing.
@@ -38,6 +39,7 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
     let opened = store.open(common, Use::Read)?;
     let (declared, world) = (&opened.declared, &opened.world);
     let mut findings: Vec<Finding> = world.store().members()?.iter().map(member).collect();
+    findings.extend(endpoints(&opened));
 
     let collected = world.collect(&[Filter::all()]);
     match &collected {
@@ -46,7 +48,7 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
             let resources = collected.resources.clone();
             let collection = Collection::new(&declared.file, world.host(), resources);
             let accepted = collection.accepted(&declared.file);
-            let overlaps = accepted.overlaps.iter().map(overlap);
+            let overlaps = accepted.overlaps.iter().map(ToString::to_string);
             let malformed = collected.malformed.iter().map(ToString::to_string);
             findings.push(Finding {
                 about: "exports of all hosts".to_owned(),
@@ -65,9 +67,7 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
             problems: vec![error.to_string()],
         }),
     }
-    if let Some(user) = user_with_all_rights(&opened) {
-        findings.push(user);
-    }
+    findings.extend(access(&opened, collected.is_ok()));
     if collected.is_ok() {
         findings.push(session(&opened)?);
     }
@@ -78,23 +78,80 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
     Ok(ExitCode::from(if is_wrong { WRONG } else { 0 }))
 }
 
-/// A user of etcd who may read what hosts keep for themselves has more rights than `init` gives.
-fn user_with_all_rights(Opened { named, world, .. }: &Opened) -> Option<Finding> {
-    let user = &named.credentials.as_ref()?.user;
+/// How long each endpoint of the file takes to answer.
+fn endpoints(opened: &Opened) -> Vec<Finding> {
+    let named = &opened.named;
+    let StoreAddress::Etcd(urls) = &named.store else {
+        return Vec::new();
+    };
+    let finding = |url: &String| {
+        let answer = latency(opened, url);
+        let slow = |took: &Duration| *took > named.ttl / SLOW;
+        let (state, problem) = match answer {
+            Ok(took) if slow(&took) => (
+                shown(took),
+                Some(format!(
+                    "that is much of the time to live, {} s, and a lease that is renewed too late \
+                     ends: give endpoints that are nearer, or a longer ttl",
+                    named.ttl.as_secs()
+                )),
+            ),
+            Ok(took) => (shown(took), None),
+            Err(error) => (
+                "no answer".to_owned(),
+                Some(output::with_causes(error.as_ref())),
+            ),
+        };
+        Finding {
+            about: format!("endpoint {url}"),
+            state,
+            problems: problem.into_iter().collect(),
+        }
+    };
+    urls.iter().map(finding).collect()
+}
+
+/// An answer that takes this share of the time to live is slow.
+const SLOW: u32 = 10;
+
+fn shown(took: Duration) -> String {
+    format!("answers a read in {:.1} ms", took.as_secs_f64() * 1e3)
+}
+
+/// Returns how long a read by one endpoint takes, once it is connected.
+fn latency(Opened { named, state, .. }: &Opened, url: &str) -> Result<Duration> {
+    let mut alone = named.clone();
+    alone.store = StoreAddress::Etcd(vec![url.to_owned()]);
+    let world = open(&alone, state.directory(), Use::Read)?;
+    // What every host may read.
+    let key = format!("{}/cluster/size", named.prefix);
+    world.store().read(key.as_bytes(), None)?;
+    let begun = Instant::now();
+    world.store().read(key.as_bytes(), None)?;
+    Ok(begun.elapsed())
+}
+
+/// Whether etcd refuses what a host may not do. A user of etcd who may read what hosts keep for
+/// themselves has more rights than `init` gives.
+fn access(Opened { named, world, .. }: &Opened, is_readable: bool) -> Option<Finding> {
+    let Some(credentials) = &named.credentials else {
+        let is_open = named.store != StoreAddress::Embedded && is_readable;
+        return is_open.then(|| Finding {
+            about: "access control".to_owned(),
+            state: "off, so that every client may do everything: `trueup world init` turns it on"
+                .to_owned(),
+            problems: Vec::new(),
+        });
+    };
     let private = format!("{}/private/", named.prefix);
     let is_read = world.store().read(private.as_bytes(), None).is_ok();
     let problem = "it may read what other hosts keep for themselves: `trueup world init` makes a \
                    user who may not";
     Some(Finding {
-        about: format!("user {user}"),
+        about: format!("user {}", credentials.user),
         state: "its password is right".to_owned(),
         problems: is_read.then(|| problem.to_owned()).into_iter().collect(),
     })
-}
-
-fn overlap(overlap: &Overlap) -> String {
-    let ((outer, of), (inner, within)) = (&overlap.outer, &overlap.inner);
-    format!("{inner} ({within}) is a part of {outer} ({of}): the kernel prefers the longer one")
 }
 
 fn member(member: &StoreMember) -> Finding {

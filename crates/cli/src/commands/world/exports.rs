@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use trueup::world::{Event, Export, Recipient, Resource, ResourceKey, Revision, WatchConfig};
-use trueup_file::Accepted;
+use trueup::world::{
+    Event, Export, Filter, Recipient, Resource, ResourceKey, Revision, WatchConfig,
+};
 
 use super::{Exports, Name, Opened, Store, print};
 use crate::world::{Collection, Use};
@@ -118,7 +119,9 @@ impl fmt::Display for Record {
 }
 
 pub(super) fn ls(common: &Common, asked: &Exports) -> Result<()> {
-    let Opened { world, .. } = asked.store.open(common, Use::Read)?;
+    let Opened {
+        declared, world, ..
+    } = asked.store.open(common, Use::Read)?;
     let collected = world.collect(&[asked.filter()])?;
     for (key, resource) in &collected.resources {
         print(common.format, &Record::export(key, resource))?;
@@ -131,6 +134,10 @@ pub(super) fn ls(common: &Common, asked: &Exports) -> Result<()> {
         output::note(format_args!(
             "host {host} has not exported all that it declares yet"
         ));
+    }
+    let collection = Collection::new(&declared.file, world.host(), collected.resources);
+    for overlap in &collection.accepted(&declared.file).overlaps {
+        output::note(overlap);
     }
     Ok(())
 }
@@ -179,63 +186,13 @@ fn records(event: Event<ResourceKey, Resource>) -> Vec<Record> {
     }
 }
 
-/// A route that is made of an export, or an export that is refused.
-#[derive(Serialize)]
-struct Collected {
-    exporter: String,
-    name: String,
-    revision: u64,
-    /// The destination, if it has a valid one.
-    dst: Option<String>,
-    /// Why it is refused.
-    refused: Option<String>,
-}
-
-impl fmt::Display for Collected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Collected {
-            exporter,
-            name,
-            revision,
-            dst,
-            refused,
-        } = self;
-        let dst = dst.as_deref().unwrap_or("no valid destination");
-        write!(
-            f,
-            "route {dst} from {exporter} as {name}, revision {revision}"
-        )?;
-        match refused {
-            Some(why) => write!(f, ": refused, as {why}"),
-            None => Ok(()),
-        }
-    }
-}
-
 pub(super) fn collect(common: &Common, store: &Store) -> Result<()> {
     let Opened {
         declared, world, ..
     } = store.open(common, Use::Read)?;
-    let collected = world.collect(&[trueup::world::Filter::kind("route")])?;
+    let collected = world.collect(&[Filter::kind("route")])?;
     let collection = Collection::new(&declared.file, world.host(), collected.resources);
-    let Accepted {
-        routes, refused, ..
-    } = collection.accepted(&declared.file);
-    let taken = routes.values().map(|(route, origin)| Collected {
-        exporter: origin.exporter.clone(),
-        name: origin.name.clone(),
-        revision: origin.created,
-        dst: Some(route.dst.to_string()),
-        refused: None,
-    });
-    let refused = refused.iter().map(|it| Collected {
-        exporter: it.origin.exporter.clone(),
-        name: it.origin.name.clone(),
-        revision: it.origin.created,
-        dst: it.dst.map(|dst| dst.to_string()),
-        refused: Some(it.reason.clone()),
-    });
-    for record in taken.chain(refused) {
+    for record in output::Collected::all(&collection.accepted(&declared.file)) {
         print(common.format, &record)?;
     }
     Ok(())

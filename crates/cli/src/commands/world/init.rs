@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -137,32 +137,70 @@ fn is_file_name(name: &str) -> bool {
 /// Reads a password: the first line of a file, which is made with a random one if it is missing.
 fn password(file: &Path) -> Result<String> {
     let about = || format!("the password in {}", file.display());
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
+    if !fs::exists(file).with_context(about)? {
+        make_password(file).with_context(about)?;
+    }
+    let text = fs::read_to_string(file).with_context(about)?;
+    let line = text.lines().next().unwrap_or_default().to_owned();
+    if line.is_empty() {
+        bail!(
+            "{} is empty: write the password in its first line",
+            file.display()
+        );
+    }
+    Ok(line)
+}
+
+/// Makes a file with a random password: all of it or nothing, also if this process is killed. One
+/// that another process has made meanwhile stays.
+fn make_password(file: &Path) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(directory).with_context(about)?;
-    match options.open(file) {
-        Ok(mut made) => {
-            let mut random = [0; 24];
-            fs::File::open("/dev/urandom")
-                .and_then(|mut source| source.read_exact(&mut random))
-                .context("cannot read /dev/urandom")?;
-            let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-            writeln!(made, "{text}").with_context(about)?;
-            made.sync_all().with_context(about)?;
-            Ok(text)
-        }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let text = fs::read_to_string(file).with_context(about)?;
-            let line = text.lines().next().unwrap_or_default().to_owned();
-            if line.is_empty() {
-                bail!(
-                    "{} is empty: write the password in its first line",
-                    file.display()
-                );
-            }
-            Ok(line)
-        }
-        Err(error) => Err(error).with_context(about),
+    fs::create_dir_all(directory)?;
+    let mut random = [0; 24];
+    fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    // Names of users do not begin with a dot. Of runs at the same time each has a file of its own.
+    let new = directory.join(format!(".{}", &text[..16]));
+    let mut options = OpenOptions::new();
+    let mut made = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?;
+    let written = writeln!(made, "{}", &text[16..]).and_then(|()| made.sync_all());
+    let linked = written.and_then(|()| fs::hard_link(&new, file));
+    fs::remove_file(&new)?;
+    fs::File::open(directory)?.sync_all()?;
+    match linked {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn runs_at_the_same_time_agree_on_a_password_and_leave_nothing_else() {
+        let directory = std::env::temp_dir().join(format!("trueup-init-{}", std::process::id()));
+        trueup_testkit::empty_directory(&directory).unwrap();
+        let file = directory.join("a");
+        let runs: Vec<_> = (0..8)
+            .map(|_| {
+                thread::spawn({
+                    let file = file.clone();
+                    move || password(&file).unwrap()
+                })
+            })
+            .collect();
+        let read: BTreeSet<String> = runs.into_iter().map(|run| run.join().unwrap()).collect();
+        assert_eq!(read.len(), 1, "{read:?}");
+        assert_eq!(read.first().unwrap().len(), 32);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(&directory).unwrap();
     }
 }
