@@ -33,7 +33,11 @@ impl WithRemedy {
                  (its --trusted-ca-file), with its key_file",
                 files.cert_file.display()
             ),
-            None => "the member asks for a certificate: give cert_file and key_file".to_owned(),
+            None => {
+                "if the member asks for a certificate (its --client-cert-auth), give cert_file \
+                     and key_file"
+                    .to_owned()
+            }
         };
         WithRemedy {
             etcd,
@@ -53,6 +57,8 @@ impl WithRemedy {
                 &self.certificate
             }
             _ if text.contains("received fatal alert: UnknownCA") => &self.certificate,
+            // A member that misses a certificate closes the connection.
+            Some(_) if text.contains("operation was canceled") => &self.certificate,
             _ => return error,
         };
         Error::new(error.kind(), format!("{text}; {remedy}"))

@@ -1,11 +1,11 @@
 //! Opens the store.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow};
 use trueup::journal::open_regular;
 use trueup::world::{Embedded, Store, World};
 use trueup_file::{self as file, StoreAddress};
@@ -46,40 +46,29 @@ pub(crate) fn open(declared: &file::World, directory: &Path, with: Use) -> Resul
 /// Opens the embedded store. Who can open its file may read and write all of it.
 fn embedded(directory: &Path, with: Use) -> Result<Arc<dyn Store>> {
     let path = directory.join(EMBEDDED);
-    let unopened = || format!("cannot open the store {}", path.display());
-    let opened = match with {
-        Use::Read if !path.exists() => Embedded::in_memory(),
-        Use::Read => {
-            let file = open_regular(&path, OpenOptions::new().read(true));
-            check_free(&path, &file.with_context(unopened)?)?;
-            Embedded::open(&path)?
-        }
-        Use::Write => {
-            state::make(directory)
-                .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-            // Readable by its owner alone, as the journal is.
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).mode(0o600);
-            let file = open_regular(&path, &mut options).with_context(unopened)?;
-            check_free(&path, &file)?;
-            Embedded::open(&path)?
-        }
-    };
-    Ok(opened.connect())
-}
-
-/// Checks that no other process has the store open: it locks the file, also to read.
-fn check_free(path: &Path, file: &File) -> Result<()> {
-    match file.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => bail!(
+    if with == Use::Read && !path.exists() {
+        return Ok(Embedded::in_memory().connect());
+    }
+    // Readable by its owner alone, as the journal is.
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    if with == Use::Write {
+        state::make(directory)
+            .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+        options.create(true);
+    }
+    let file = open_regular(&path, &mut options)
+        .with_context(|| format!("cannot open the store {}", path.display()))?;
+    let opened = Embedded::open(&path).map_err(|error| match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => anyhow!(
             "the store {} is open in another process, such as `trueup watch`, and one process has \
              it at a time: ask that one, by its output and metrics, or end it first; hosts and \
              commands that work at the same time need etcd, as `endpoints` names it",
             path.display()
         ),
-        // The lock ends with the descriptor. What else is wrong the store says.
-        _ => Ok(()),
-    }
+        _ => error.into(),
+    });
+    Ok(opened?.connect())
 }
 
 #[cfg(feature = "etcd")]
@@ -107,7 +96,7 @@ pub(crate) fn etcd_config(declared: &file::World, endpoints: &[String]) -> trueu
 
 #[cfg(not(feature = "etcd"))]
 fn etcd(_: &file::World, _: &[String]) -> Result<Arc<dyn Store>> {
-    bail!(
+    anyhow::bail!(
         "[world] names endpoints of etcd, and this trueup was built without the feature `etcd`: \
          build it with `cargo build --features etcd` (with Debian's packages protobuf-compiler and \
          libprotobuf-dev), or write store = \"embedded\""

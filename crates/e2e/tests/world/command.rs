@@ -122,10 +122,13 @@ pub(crate) fn init_makes_users_who_do_what_is_theirs() {
 
     let collected = succeeds(b.run(&["world", "collect", "f.toml"]));
     assert!(
-        collected.contains("route 10.20.9.0/24 from a as any"),
+        collected.contains("10.20.9.0/24 exported by host a as `any`"),
         "{collected}"
     );
-    assert!(collected.contains("from a as b, revision"), "{collected}");
+    assert!(
+        collected.contains("by host a as `b`, revision"),
+        "{collected}"
+    );
     assert!(collected.contains("refused, as"), "{collected}");
 
     succeeds(a.run(&["world", "rm", "f.toml", "route", "any"]));
