@@ -18,6 +18,9 @@ pub(super) struct WithRemedy {
     certificate: String,
 }
 
+/// The ends of errors that say no more than that a connection was closed.
+const CLOSED: [&str; 3] = ["operation was canceled", "transport error", "broken pipe"];
+
 impl WithRemedy {
     pub(super) fn new(etcd: EtcdStore, named: &World) -> WithRemedy {
         let authority = named.ca_file.as_ref().map(|file| {
@@ -29,8 +32,9 @@ impl WithRemedy {
         });
         let certificate = match &named.certificate {
             Some(files) => format!(
-                "the member does not accept cert_file {}: give one of an authority that it trusts \
-                 (its --trusted-ca-file), with its key_file",
+                "if the member goes on to close the connection, it does not accept cert_file {}: \
+                 give one of an authority that it trusts (its --trusted-ca-file), with its \
+                 key_file",
                 files.cert_file.display()
             ),
             None => {
@@ -53,12 +57,10 @@ impl WithRemedy {
             Some(authority) if text.contains("invalid peer certificate: UnknownIssuer") => {
                 authority
             }
-            _ if text.contains("received fatal alert") && text.contains("ertificate") => {
-                &self.certificate
-            }
-            _ if text.contains("received fatal alert: UnknownCA") => &self.certificate,
-            // A member that misses a certificate closes the connection.
-            Some(_) if text.contains("operation was canceled") => &self.certificate,
+            Some(_) if text.contains("received fatal alert") => &self.certificate,
+            // A member that misses a certificate, or does not trust it, closes the connection. What
+            // is heard of that depends on what was under way.
+            Some(_) if CLOSED.iter().any(|words| text.ends_with(words)) => &self.certificate,
             _ => return error,
         };
         Error::new(error.kind(), format!("{text}; {remedy}"))
