@@ -49,6 +49,9 @@ impl Id {
     }
 }
 
+/// A route that a collection would make.
+type Made = (RouteKey, Route<IfName>);
+
 /// What a resource says, and what is made of it.
 #[derive(Default)]
 pub(super) struct Offer {
@@ -58,7 +61,7 @@ pub(super) struct Offer {
     pub(super) error: Option<String>,
     /// For each collection that takes from its exporter, by its position, the route that it would
     /// make; none if that is not within.
-    pub(super) routes: Vec<(usize, Option<(RouteKey, Route<IfName>)>)>,
+    pub(super) routes: Vec<(usize, Option<Made>)>,
     /// The routes that it makes, each by the position of a collection.
     pub(super) taken: BTreeSet<(usize, RouteKey)>,
 }
