@@ -17,11 +17,7 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
     if common.format == Format::Ip {
         bail!("`graph` prints no commands: --format is text, json, dot or svg here");
     }
-    let declared = Declared::read(file, Duration::ZERO)?;
-    let target = Target::open(common)?;
-    let state = plan::find_state_file(&target, common, &declared.options)?;
-    let planned = plan::network(common, &declared, &target, state.as_ref())?;
-    let snapshot = plan::check(&declared, &planned, state.as_ref())?;
+    let snapshot = check(common, file)?;
     output::print(|out| match common.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &Record::of(&snapshot))?;
@@ -43,6 +39,51 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
             false => ExitCode::from(plan::PENDING),
         },
     )
+}
+
+fn check(common: &Common, file: &Path) -> Result<Snapshot> {
+    let declared = Declared::read(file, Duration::ZERO)?;
+    let target = Target::open(common)?;
+    let state = plan::find_state_file(&target, common, &declared.options)?;
+    let planned = plan::network(common, &declared, &target, state.as_ref())?;
+    plan::check(&declared, &planned, state.as_ref())
+}
+
+/// Prints how one file or command stands, and what it runs after.
+pub(super) fn why(common: &Common, file: Option<&Path>, name: &str) -> Result<ExitCode> {
+    let Some(file) = file else {
+        bail!("{name}: name the file that declares it with --file FILE");
+    };
+    let snapshot = check(common, file)?;
+    let Some(at) = snapshot.vertices.iter().position(|it| it.name == name) else {
+        bail!("{name}: {} declares none of that name", file.display());
+    };
+    let parents = snapshot.edges.iter().filter(|(_, child, _)| *child == at);
+    output::print(|out| match common.format {
+        Format::Json => {
+            let record = VertexRecord::of(&snapshot.vertices[at]);
+            serde_json::to_writer(&mut *out, &record)?;
+            writeln!(out)
+        }
+        _ => {
+            let line = output::vertex_line(&snapshot.vertices[at]);
+            writeln!(out, "{}", output::clean(&line))?;
+            for (parent, _, is_notified) in parents {
+                let parent = output::vertex_line(&snapshot.vertices[*parent]);
+                let line = format!("  {} {parent}", how(*is_notified));
+                writeln!(out, "{}", output::clean(&line))?;
+            }
+            Ok(())
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn how(is_notified: bool) -> &'static str {
+    match is_notified {
+        true => "refreshed by",
+        false => "after",
+    }
 }
 
 /// Returns a line for each vertex, parents first, and under it what it runs after.

@@ -25,7 +25,7 @@ use crate::{Common, host};
 pub(crate) struct Why {
     /// The object in the words of `ip`: `link NAME`, `address ADDRESS[/LENGTH] [dev NAME]`,
     /// `neighbour ADDRESS [dev NAME]`, `route PREFIX|default [table T] [metric M] [tos T]`,
-    /// `rule PRIORITY`
+    /// `rule PRIORITY`; or `file NAME`, `exec NAME` of the file
     #[arg(required = true, value_name = "OBJECT")]
     words: Vec<String>,
     /// The desired state, TOML or JSON; `-` is the standard input. Without it the output
@@ -46,6 +46,9 @@ pub(crate) struct Why {
 pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
     if common.format == Format::Ip {
         bail!("`why` prints no commands: --format is text or json here");
+    }
+    if let [sort @ ("file" | "exec"), name] = words(&asked.words)[..] {
+        return super::graph::why(common, asked.file.as_deref(), &format!("{sort}.{name}"));
     }
     let family = match (asked.inet, asked.inet6) {
         (true, _) => Some(Family::Inet),
@@ -102,6 +105,10 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         bail!("cannot tell whether there is such an object");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn words(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
 }
 
 /// Returns what other hosts export to the destination that is asked about, and to parts of that.

@@ -26,7 +26,7 @@ impl Reported {
 
     fn reported(&self, context: &RunContext, result: &Result<Verdict, Failure>) {
         // A run that was interrupted is repeated.
-        if result.is_ok() || context.should_continue() || context.deadline().is_some() {
+        if result.is_ok() || context.should_continue() {
             (self.report)(&self.name, result);
         }
     }

@@ -38,6 +38,7 @@ trueup_testkit::kernel_tests![
     what_cannot_be_refuses_the_file_before_anything_is_written,
     commands_of_one_semaphore_take_turns_and_one_that_lasts_too_long_is_killed,
     watch_keeps_files_and_reloads_what_depends_on_them,
+    a_file_that_leaves_the_declaration_is_removed,
     a_restored_route_refreshes_a_command_once,
     a_new_command_waits_for_the_network_of_the_new_file,
     a_signal_waits_for_the_command_that_runs,
@@ -79,7 +80,7 @@ fn files_and_commands_come_after_the_network_and_a_second_apply_does_nothing() {
         .to_owned()
         + &route("10.99.0.0/16", "dev = \"ours\"")
         + &file(&agent, "conf", "declared\n")
-        + "mode = \"0640\"\nowner = \"12:34\"\n"
+        + "mode = \"0640\"\nowner = \"0:0\"\n"
         + &exec(
             &agent,
             "look",
@@ -108,7 +109,7 @@ fn files_and_commands_come_after_the_network_and_a_second_apply_does_nothing() {
     }
     let conf = fs::metadata(agent.directory().join("conf")).unwrap();
     let found = (conf.uid(), conf.gid(), conf.permissions().mode() & 0o7777);
-    assert_eq!(found, (12, 34, 0o640));
+    assert_eq!(found, (0, 0, 0o640));
 
     agent.assert_nothing_to_do(&text);
     assert_eq!(agent.run(&["apply", "f.toml"]).out, "converged\n");
@@ -154,6 +155,13 @@ fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
     ] {
         assert!(out.contains(line), "{line}: {out}");
     }
+    let why = agent.run(&["why", "exec", "last", "--file", "f.toml"]);
+    let waits =
+        "exec.last   waiting; skipped because exec.fix failed\n  refreshed by exec.fix   failed: ";
+    assert!(why.code == 0 && why.out.starts_with(waits), "{why:?}");
+    agent
+        .run(&["why", "file", "none", "--file", "f.toml"])
+        .assert_refused(&["none of that name"]);
     let json = run("json").json();
     assert_eq!(json["vertices"].as_array().unwrap().len(), 5);
     assert_eq!(json["edges"].as_array().unwrap().len(), 4);
@@ -206,7 +214,8 @@ fn a_command_that_fails_is_exit_code_two_and_its_refresh_stays_pending() {
     for words in [
         "! exec.reload   failed; failed for good, waits for an event; 1 refresh pending: /bin/sh: \
          exit code 1\n",
-        "! exec.after   waiting; waits for exec.reload; skipped because exec.reload failed\n",
+        "! exec.after   waiting; waits for exec.reload; skipped because exec.reload failed; 2 \
+         refreshes pending\n",
         "not converged: 1 of files and commands failed, 1 of them waiting\n",
     ] {
         assert!(text_ran.out.contains(words), "{words}: {text_ran:?}");
@@ -260,7 +269,7 @@ fn what_cannot_be_refuses_the_file_before_anything_is_written() {
     let owner = conf.clone() + "owner = \"root\"\n";
     agent
         .apply(&owner)
-        .assert_refused(&["f.toml:5:9: `root` is no owner", "\"0:0\""]);
+        .assert_refused(&["f.toml:5:9: owner: `root` is no owner", "\"0:0\""]);
     let no_device = conf + "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"none\"\n";
     agent
         .apply(&no_device)
@@ -319,13 +328,22 @@ fn watch_keeps_files_and_reloads_what_depends_on_them() {
             .contains("the last good file stays in force: f.toml:9:1: a cycle")
     });
     assert_eq!(read(&agent, "conf"), "b\n");
-    // What left the declaration is removed.
-    agent.write("f.toml", &route("10.99.0.0/16", "type = \"blackhole\""));
-    wait_until("the file is removed", || {
-        !agent.directory().join("conf").exists()
-    });
-    has("a\na\nb\n");
+    assert_eq!(read(&agent, "log"), "a\na\nb\n");
     child.terminate(Signal::TERM);
+}
+
+fn a_file_that_leaves_the_declaration_is_removed() {
+    let agent = Agent::new();
+    let route = route("10.99.0.0/16", "type = \"blackhole\"");
+    let both = file(&agent, "ours", "a") + &file(&agent, "taken", "b");
+    agent.write("f.toml", &(route.clone() + &both));
+    fs::write(agent.directory().join("taken"), "b").unwrap();
+    let mut child = watching(&agent);
+    wait_until("it is written", || read(&agent, "ours") == "a");
+    agent.write("f.toml", &route);
+    wait_until("it is removed", || !agent.directory().join("ours").exists());
+    child.terminate(Signal::TERM);
+    assert_eq!(read(&agent, "taken"), "b", "it was there before");
 }
 
 fn a_restored_route_refreshes_a_command_once() {

@@ -23,7 +23,7 @@ const MAX_LEN: u64 = 64 * 1024 * 1024;
 ///   to the file keep the old content.
 /// - A symbolic link, a directory or a device in the file's place is a conflict, and stays. Links
 ///   among its parents are followed.
-/// - It is watched: another writer's change is undone.
+/// - It is watched, and its source is: another writer's change is undone.
 /// - If it leaves the graph, the file is removed if the vertex created it, in this process or an
 ///   earlier one, and it still has the content that was written. Any other file stays. A vertex of
 ///   another path does not take over what was created: the old file is removed first.
@@ -257,7 +257,10 @@ impl Vertex for File {
     }
 
     fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {
-        watch_file::watch(&self.path)
+        match &self.content {
+            Content::Bytes(_) => watch_file::watch(&[&self.path]),
+            Content::Source(source) => watch_file::watch(&[&self.path, source]),
+        }
     }
 
     fn has_record(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Watches one file by its folder, so that a renamed one is seen as well.
+//! Watches files by their folders, so that a renamed one is seen as well.
 
 use std::ffi::OsString;
 use std::mem::MaybeUninit;
@@ -15,17 +15,32 @@ use crate::{Failure, Watch};
 
 struct FileWatch {
     inotify: OwnedFd,
+    files: Vec<WatchedFile>,
+}
+
+struct WatchedFile {
+    /// The number of the folder's watch.
+    number: i32,
     folder: PathBuf,
     name: OsString,
 }
 
-pub(super) fn watch(path: &Path) -> Result<Watch, Failure> {
+/// Watches files; those of one folder share a watch.
+pub(super) fn watch(paths: &[&Path]) -> Result<Watch, Failure> {
+    let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
+    let inotify = inotify::init(flags);
+    let path = paths.first().copied().unwrap_or(Path::new("."));
+    let inotify = inotify.map_err(|error| failed(path, "watch", &error.into()))?;
+    let files = paths.iter().map(|path| add(&inotify, path));
+    let files = files.collect::<Result<_, _>>()?;
+    Ok(Watch::Active(Box::new(FileWatch { inotify, files })))
+}
+
+fn add(inotify: &OwnedFd, path: &Path) -> Result<WatchedFile, Failure> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let refused = |error: Errno| failed(folder, "watch", &error.into());
-    let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(refused)?;
     let events = WatchFlags::ATTRIB
         | WatchFlags::CLOSE_WRITE
         | WatchFlags::CREATE
@@ -35,12 +50,12 @@ pub(super) fn watch(path: &Path) -> Result<Watch, Failure> {
         | WatchFlags::DELETE_SELF
         | WatchFlags::MOVE_SELF
         | WatchFlags::ONLYDIR;
-    inotify::add_watch(&inotify, folder, events).map_err(refused)?;
-    Ok(Watch::Active(Box::new(FileWatch {
-        inotify,
+    let number = inotify::add_watch(inotify, folder, events);
+    Ok(WatchedFile {
+        number: number.map_err(|error| failed(folder, "watch", &error.into()))?,
         folder: folder.to_owned(),
         name: path.file_name().unwrap_or_default().to_owned(),
-    })))
+    })
 }
 
 impl Subscription<Failure> for FileWatch {
@@ -56,7 +71,10 @@ impl Subscription<Failure> for FileWatch {
         loop {
             match events.next() {
                 Ok(event) if event.events().intersects(gone) => {
-                    let message = format!("{}: the folder is gone", self.folder.display());
+                    let of_it = |it: &&WatchedFile| it.number == event.wd();
+                    let folder = self.files.iter().find(of_it).map(|it| it.folder.as_path());
+                    let folder = folder.unwrap_or(Path::new(".")).display();
+                    let message = format!("{folder}: the folder is gone");
                     return Err(Failure::new(ErrorClass::Dependency, message));
                 }
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
@@ -64,13 +82,20 @@ impl Subscription<Failure> for FileWatch {
                 }
                 Ok(event) => {
                     let name = event.file_name().map(|it| it.to_bytes());
-                    if name == Some(self.name.as_bytes()) && drained == Drained::Nothing {
+                    let is_of = |it: &WatchedFile| {
+                        it.number == event.wd() && name == Some(it.name.as_bytes())
+                    };
+                    if self.files.iter().any(is_of) && drained == Drained::Nothing {
                         drained = Drained::Hint;
                     }
                 }
                 Err(Errno::AGAIN) => return Ok(drained),
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(failed(&self.folder, "watch", &error.into())),
+                Err(error) => {
+                    let folder = self.files.first().map(|it| it.folder.as_path());
+                    let folder = folder.unwrap_or(Path::new("."));
+                    return Err(failed(folder, "watch", &error.into()));
+                }
             }
         }
     }

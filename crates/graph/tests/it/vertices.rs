@@ -261,3 +261,19 @@ fn a_command_that_does_not_end_is_killed_with_its_group() {
     };
     until("the child of the command ends", is_over);
 }
+
+#[test]
+fn a_file_follows_its_source() {
+    let folder = Folder::new("source");
+    let (path, source) = (folder.0.join("file"), folder.0.join("source"));
+    fs::write(&source, "one").unwrap();
+    let file = File::from_source(&path, &source);
+    let _driver = start(1, [declare(VertexSpec::new("file"), file)]);
+    until("it is written", || {
+        fs::read_to_string(&path).is_ok_and(|it| it == "one")
+    });
+    fs::write(&source, "two").unwrap();
+    until("it follows", || {
+        fs::read_to_string(&path).is_ok_and(|it| it == "two")
+    });
+}
