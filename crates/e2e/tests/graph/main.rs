@@ -22,6 +22,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use trueup_testkit::{ip, uplinks, wait_until};
@@ -41,6 +43,7 @@ trueup_testkit::kernel_tests![
     a_file_that_leaves_the_declaration_is_removed,
     a_restored_route_refreshes_a_command_once,
     a_new_command_waits_for_the_network_of_the_new_file,
+    killed_at_random_it_loses_no_refresh_and_nothing_foreign,
     a_signal_waits_for_the_command_that_runs,
     watch_shows_how_files_and_commands_stand,
     the_page_on_the_graph_shows_it,
@@ -381,6 +384,61 @@ fn a_new_command_waits_for_the_network_of_the_new_file() {
     wait_until("it has run", || agent.directory().join("log").exists());
     wait_until("it has ended", || lines(&agent, "log") == 1);
     child.terminate(Signal::TERM);
+}
+
+/// Files change, routes are deleted, and the agent is killed, at any moment.
+fn killed_at_random_it_loses_no_refresh_and_nothing_foreign() {
+    const KILLS: usize = 25;
+    let agent = Agent::new();
+    let text = |round: usize| {
+        route("10.99.0.0/16", "type = \"blackhole\"")
+            + &file(&agent, "conf", &format!("{round}\n"))
+            + &exec(&agent, "reload", "cat conf >> log", "on = [\"file.conf\"]")
+            + &exec(&agent, "route", "echo run >> routes", "on = [\"route\"]")
+    };
+    ip(&["route", "add", "blackhole", "10.50.0.0/16"]);
+    let mut random = fastrand::Rng::with_seed(7);
+    for round in 0..KILLS {
+        // Replaced at once: the agent reads no part of a file.
+        agent.write("new.toml", &text(round));
+        let path = |name: &str| agent.directory().join(name);
+        let mut child = match round % 2 {
+            0 => {
+                fs::rename(path("new.toml"), path("f.toml")).unwrap();
+                watching(&agent)
+            }
+            _ => {
+                let child = watching(&agent);
+                fs::rename(path("new.toml"), path("f.toml")).unwrap();
+                child
+            }
+        };
+        thread::sleep(Duration::from_millis(random.u64(0..400)));
+        if round % 3 == 0 && ip_has("10.99.0.0/16") {
+            ip(&["route", "delete", "blackhole", "10.99.0.0/16"]);
+            thread::sleep(Duration::from_millis(random.u64(0..200)));
+        }
+        child.0.kill().unwrap();
+        child.0.wait().unwrap();
+    }
+    agent.write("f.toml", &text(KILLS));
+    let mut child = watching(&agent);
+    let last = format!("{KILLS}\n");
+    wait_until("the last refresh is delivered", || {
+        read(&agent, "log").ends_with(&last) && ip_has("10.99.0.0/16")
+    });
+    let graph = || agent.run(&["graph", "f.toml"]);
+    wait_until("all is in place", || graph().code == 0);
+    child.terminate(Signal::TERM);
+    assert_eq!(read(&agent, "conf"), last);
+    assert!(ip_has("10.50.0.0/16"), "another writer's");
+    // One that was interrupted by a kill ran once more.
+    let log = read(&agent, "log");
+    for round in 0..=KILLS {
+        let runs = log.lines().filter(|line| *line == round.to_string());
+        assert!(runs.count() <= 3, "{round}: {log}");
+    }
+    assert!(lines(&agent, "routes") > 0);
 }
 
 fn ip_has(dst: &str) -> bool {
