@@ -11,7 +11,7 @@ use trueup::Report as _;
 use trueup::graph::Verdict;
 
 use super::{Declared, Target, privilege};
-use crate::graph::{self, OnResult, Once, Passed};
+use crate::graph::{self, Changes, OnResult, Once, Passed};
 use crate::host::Host;
 use crate::output::GraphReport;
 use crate::state::LedgerOf;
@@ -48,12 +48,13 @@ pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
         ledger: Box::new(state.ledger(LedgerOf::Network)),
         options: declared.options.clone(),
         passed: passed.clone(),
+        changes: Changes::default(),
     };
     let changed = Arc::new(Mutex::new(Vec::new()));
     let ledger = Box::new(state.ledger(LedgerOf::Graph));
     let snapshot = graph::run_once(&declared.file, network, ledger, &collect(&changed))?;
     let changed = std::mem::take(&mut *changed.lock().unwrap_or_else(PoisonError::into_inner));
-    let changes = changed.iter().filter(|name| *name != graph::NETWORK);
+    let changes = changed.iter().filter(|name| name.contains('.'));
     let changes = changes.map(|name| output::change_line(&declared.file, name));
     let ran = GraphReport {
         changes: changes.collect(),

@@ -9,9 +9,10 @@ use trueup::graph::{Failure, RunContext, Snapshot, Verdict};
 use trueup::reconcile::{ErrorClass, Ledger, MemoryLedger};
 
 use super::{Declared, Target};
+use crate::graph::{self, Changes};
 use crate::host::{Host, Options, Planned};
 use crate::state::{self, LedgerOf};
-use crate::{Common, graph, output};
+use crate::{Common, output};
 
 /// Changes are pending.
 pub(super) const PENDING: u8 = 2;
@@ -67,8 +68,14 @@ pub(super) fn check(
     let network = move |_: &RunContext, _: bool| {
         verdict.map_err(|message| Failure::new(ErrorClass::Unknown, message))
     };
+    let changes = Changes::default();
+    let ops = planned.network.plan.ops.iter();
+    ops.for_each(|op| changes.note_kind(op.object.kind().name()));
+    let settings = planned.settings.as_ref();
+    let settings = settings.into_iter().flat_map(|settings| settings.ops());
+    settings.for_each(|_| changes.note_kind("sysctl"));
     let ledger = ledger(state, LedgerOf::Graph)?;
-    graph::check(&declared.file, Box::new(network), &*ledger)
+    graph::check(&declared.file, Box::new(network), &changes, &*ledger)
 }
 
 /// Returns the journal, for commands that only read. Where no directory is usable the ledger is

@@ -41,7 +41,7 @@ use self::signals::{STOP_TIMEOUT, SignalHandler};
 use self::view::View;
 use self::world_status::WorldStatus;
 use super::{Declared, Target, is_stdin, privilege};
-use crate::graph::{OnResult, RunningGraph};
+use crate::graph::{Changes, OnResult, RunningGraph};
 use crate::host::{Host, PassTimer};
 use crate::output::{self, Format};
 use crate::state::{LedgerOf, State};
@@ -179,7 +179,8 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let view = View::new(title(path, common));
     let reporter = Reporter::new(common.format, view, service, handle.clone());
     reporter.set_managed(&declared.managed());
-    let passes = with_reports(passes, &reporter, &shared, pass_timer);
+    let changes = Changes::default();
+    let passes = with_reports(passes, &reporter, &shared, &changes, pass_timer);
     let network = SourceVertex::of_loop(passes).map_err(|error| anyhow!("{error}"))?;
     let (exporting, collected) = match joined {
         Some(joined) => {
@@ -218,7 +219,8 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         let mut locked = shared.lock();
         let ledger = Box::new(state.ledger(LedgerOf::Graph));
         let on_result = on_result(&reporter, &shared);
-        let running = RunningGraph::start(&declared.file, network, ledger, on_result)?;
+        let file = &declared.file;
+        let running = RunningGraph::start(file, network, ledger, changes, on_result)?;
         locked.declared = Some(declared);
         running
     };
@@ -322,15 +324,20 @@ fn with_reports(
     passes: Loop<'static, Host>,
     reporter: &Reporter,
     shared: &Arc<Shared>,
+    changes: &Changes,
     pass_timer: Arc<PassTimer>,
 ) -> Loop<'static, Host> {
     let (report, shared) = (reporter.clone(), Arc::clone(shared));
+    let changes = changes.clone();
     let drift = reporter.clone();
     let (overrun, subscription) = (reporter.clone(), reporter.clone());
     passes
         .on_report(move |pass| {
             match pass.result {
-                Ok(done) => report.report(done),
+                Ok(done) => {
+                    changes.note(done);
+                    report.report(done);
+                }
                 Err(error) => report.failed(error, shared.file_error(error)),
             }
             pass_timer.end();

@@ -4,7 +4,9 @@
 mod once;
 mod reported;
 mod running;
+mod section;
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -15,6 +17,8 @@ use trueup_file::{self as file, FileContent, ManagedFile, NodeRef};
 pub(crate) use once::{Once, Passed, run_once};
 pub(crate) use reported::{OnResult, Reported};
 pub(crate) use running::RunningGraph;
+use section::Section;
+pub(crate) use section::{Changes, Network};
 
 /// The vertex of sysctls, links, addresses, neighbours, routes and rules, declared and collected.
 pub(crate) const NETWORK: &str = "network";
@@ -26,15 +30,24 @@ const RETRY: Duration = Duration::from_secs(10);
 pub(crate) type Declared = (VertexSpec, Box<dyn Vertex>);
 
 /// Makes the vertices of a file: that of the network, as it is given, and those of its files and
-/// commands. A section of the network stands for all of it.
-pub(crate) fn vertices(declared: &file::File, network: Box<dyn Vertex>) -> Vec<Declared> {
+/// commands. What runs after a section of the network runs after all of it; what is refreshed by one
+/// is so by its own changes, through a vertex of its name.
+pub(crate) fn vertices(
+    declared: &file::File,
+    network: Box<dyn Vertex>,
+    by: &Network,
+) -> Vec<Declared> {
     // Its loop says when it is tried again.
     let spec = VertexSpec::new(NETWORK).with_retry(0, RETRY);
     let files = files(declared).iter().map(file_vertex);
-    let execs = execs(declared).iter();
-    let execs = execs.map(|exec| exec_vertex(exec, declared));
+    let execs_vertices = execs(declared).iter();
+    let execs_vertices = execs_vertices.map(|exec| exec_vertex(exec, declared));
+    let sections = execs(declared).iter().flat_map(|exec| &exec.on);
+    let sections: BTreeSet<&str> = sections.filter_map(section_of_network).collect();
+    let sections = sections.into_iter().map(|name| section_vertex(name, by));
     let network = [(spec, network)].into_iter();
-    network.chain(files).chain(execs).collect()
+    let beside = sections.chain(files).chain(execs_vertices);
+    network.chain(beside).collect()
 }
 
 /// Returns true if there is more than the network.
@@ -46,9 +59,14 @@ pub(crate) fn is_declared(declared: &file::File) -> bool {
 pub(crate) fn check(
     declared: &file::File,
     network: Box<dyn Vertex>,
+    changes: &Changes,
     ledger: &dyn Ledger,
 ) -> anyhow::Result<Snapshot> {
-    Ok(trueup::graph::check(vertices(declared, network), ledger)?)
+    let by = Network::at_start(changes, ledger)?;
+    Ok(trueup::graph::check(
+        vertices(declared, network, &by),
+        ledger,
+    )?)
 }
 
 fn files(declared: &file::File) -> &[ManagedFile] {
@@ -97,9 +115,26 @@ fn exec_vertex(declared: &file::Exec, all: &file::File) -> Declared {
     }
     let after = declared.after.iter().flat_map(|it| names(it, all));
     spec = after.fold(spec, |spec, parent| spec.after(&parent));
-    let on = declared.on.iter().flat_map(|it| names(it, all));
+    let on = declared.on.iter();
+    let on = on.flat_map(|it| match section_of_network(it) {
+        Some(section) => vec![section.to_owned()],
+        None => names(it, all),
+    });
     spec = on.fold(spec, |spec, parent| spec.refreshed_by(&parent));
     (settled(spec, declared), Box::new(vertex))
+}
+
+fn section_vertex(name: &str, by: &Network) -> Declared {
+    let spec = VertexSpec::new(name).unwatched().refreshed_by(NETWORK);
+    (spec, Box::new(Section::new(name, by)))
+}
+
+/// Returns the section that a reference is about, if that is one of the network.
+fn section_of_network(reference: &NodeRef) -> Option<&str> {
+    match reference {
+        NodeRef::Section(name) if name != "file" && name != "exec" => Some(name),
+        _ => None,
+    }
 }
 
 /// Sets what all files and commands have: the revision, and that they are tried again without end.

@@ -10,7 +10,7 @@ use trueup::reconcile::{ErrorClass, Ledger, Outcome, PassLimits};
 use trueup::{Namespace, Report as _, Source as _};
 use trueup_file as file;
 
-use super::{Declared, OnResult, Reported, vertices};
+use super::{Changes, Declared, Network, OnResult, Reported, vertices};
 use crate::host::{Desired, Error, Host, Options, Report};
 use crate::output;
 
@@ -27,6 +27,7 @@ pub(crate) struct Once {
     pub(crate) ledger: Box<dyn Ledger + Send>,
     pub(crate) options: Options,
     pub(crate) passed: Passed,
+    pub(crate) changes: Changes,
 }
 
 /// The result of the pass, once it has run.
@@ -65,6 +66,9 @@ impl Vertex for Once {
             .reconcile_within(scope, desired, &mut **ledger, options, &limits);
         let verdict = verdict(&result, apply);
         if verdict != Ok(Verdict::WouldChange) {
+            if let Ok(report) = &result {
+                self.changes.note(report);
+            }
             self.passed.set(result);
         }
         verdict
@@ -106,7 +110,8 @@ pub(crate) fn run_once(
     ledger: Box<dyn Ledger + Send>,
     on_result: &OnResult,
 ) -> Result<Snapshot> {
-    let vertices = vertices(declared, Box::new(network));
+    let by = Network::at_start(&network.changes, &*ledger)?;
+    let vertices = vertices(declared, Box::new(network), &by);
     let config = Config::new(WORKERS).with_quiet(Duration::ZERO);
     let vertices = vertices.into_iter().map(|it| once(it, on_result));
     let driver = Driver::start(config, vertices, ledger).context("cannot run the graph")?;

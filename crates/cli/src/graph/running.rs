@@ -9,7 +9,7 @@ use trueup::graph::{Config, Driver, Graph, Snapshot, SourceVertex};
 use trueup::reconcile::Ledger;
 use trueup_file as file;
 
-use super::{Declared, NETWORK, OnResult, Reported, vertices};
+use super::{Changes, Declared, NETWORK, Network, OnResult, Reported, vertices};
 use crate::host::Host;
 
 /// How many vertices run at a time.
@@ -25,6 +25,7 @@ struct Inner {
     driver: Driver,
     network: SourceVertex<Host>,
     on_result: OnResult,
+    changes: Changes,
 }
 
 impl RunningGraph {
@@ -37,14 +38,17 @@ impl RunningGraph {
         declared: &file::File,
         network: SourceVertex<Host>,
         ledger: Box<dyn Ledger + Send>,
+        changes: Changes,
         on_result: OnResult,
     ) -> Result<RunningGraph> {
-        let vertices = reported(declared, &network, &on_result);
+        let by = Network::at_start(&changes, &*ledger)?;
+        let vertices = reported(declared, &network, &by, &on_result);
         let started = Driver::start(Config::new(WORKERS), vertices, ledger);
         Ok(RunningGraph(Arc::new(Inner {
             driver: started.context("cannot start the graph")?,
             network,
             on_result,
+            changes,
         })))
     }
 
@@ -59,8 +63,13 @@ impl RunningGraph {
             driver,
             network,
             on_result,
+            changes,
         } = &*self.0;
-        let vertices = reported(declared, network, on_result);
+        let by = Network {
+            changes: changes.clone(),
+            owed: None,
+        };
+        let vertices = reported(declared, network, &by, on_result);
         Graph::new(vertices.iter().map(|(spec, _)| spec.clone()))?;
         declare();
         // From now on what runs after the network waits for its next pass.
@@ -98,17 +107,18 @@ impl RunningGraph {
     }
 }
 
-/// Makes the vertices of a file, those of files and commands with reports. The network's loop
-/// reports its own passes.
+/// Makes the vertices of a file, those of files and commands (`file.NAME`) with reports. The
+/// network's loop reports its own passes.
 fn reported(
     declared: &file::File,
     network: &SourceVertex<Host>,
+    by: &Network,
     on_result: &OnResult,
 ) -> Vec<Declared> {
-    let vertices = vertices(declared, Box::new(network.clone())).into_iter();
-    let reported = vertices.map(|(spec, vertex)| match spec.name() == NETWORK {
-        true => (spec, vertex),
-        false => {
+    let vertices = vertices(declared, Box::new(network.clone()), by).into_iter();
+    let reported = vertices.map(|(spec, vertex)| match spec.name().contains('.') {
+        false => (spec, vertex),
+        true => {
             let reported = Reported::new(spec.name(), vertex, Arc::clone(on_result));
             (spec, Box::new(reported) as _)
         }

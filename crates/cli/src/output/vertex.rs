@@ -117,8 +117,9 @@ pub(crate) fn graph_verdict(snapshot: &Snapshot) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
+/// Returns true for the vertices of the network and its sections, which have no dot in their names.
 fn is_network(vertex: &Explanation) -> bool {
-    vertex.name == crate::graph::NETWORK
+    !vertex.name.contains('.')
 }
 
 /// Returns the line of a vertex that has changed something: what it is about.

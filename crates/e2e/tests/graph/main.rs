@@ -40,6 +40,7 @@ trueup_testkit::kernel_tests![
     what_cannot_be_refuses_the_file_before_anything_is_written,
     commands_of_one_semaphore_take_turns_and_one_that_lasts_too_long_is_killed,
     watch_keeps_files_and_reloads_what_depends_on_them,
+    a_command_is_refreshed_by_the_section_that_it_names_alone,
     a_file_that_leaves_the_declaration_is_removed,
     a_restored_route_refreshes_a_command_once,
     a_new_command_waits_for_the_network_of_the_new_file,
@@ -151,7 +152,8 @@ fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
         "file.conf   would change\n",
         "exec.reload   would change; 2 refreshes pending\n",
         "  refreshed by file.conf\n",
-        "  refreshed by network\n",
+        "route   would change; 1 refresh pending\n  refreshed by network\n",
+        "  refreshed by route\n",
         "exec.fix   failed: /no/such: cannot be started",
         "  after exec.reload\n",
         "exec.last   waiting; skipped because exec.fix failed\n",
@@ -166,8 +168,8 @@ fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
         .run(&["why", "file", "none", "--file", "f.toml"])
         .assert_refused(&["none of that name"]);
     let json = run("json").json();
-    assert_eq!(json["vertices"].as_array().unwrap().len(), 5);
-    assert_eq!(json["edges"].as_array().unwrap().len(), 4);
+    assert_eq!(json["vertices"].as_array().unwrap().len(), 6);
+    assert_eq!(json["edges"].as_array().unwrap().len(), 5);
     let dot = run("dot").out;
     assert!(dot.starts_with("digraph {") && dot.contains("label=\"exec.reload\""));
     assert!(dot.contains("fillcolor=salmon") && dot.contains("fillcolor=lightblue"));
@@ -176,7 +178,7 @@ fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
         svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),
         "{svg}"
     );
-    assert_eq!(svg.matches("<rect ").count(), 5);
+    assert_eq!(svg.matches("<rect ").count(), 6);
     let refused = agent.run(&["plan", "f.toml", "--format", "svg"]);
     refused.assert_refused(&["only `graph` is printed so"]);
     assert_eq!(
@@ -333,6 +335,36 @@ fn watch_keeps_files_and_reloads_what_depends_on_them() {
     assert_eq!(read(&agent, "conf"), "b\n");
     assert_eq!(read(&agent, "log"), "a\na\nb\n");
     child.terminate(Signal::TERM);
+}
+
+fn a_command_is_refreshed_by_the_section_that_it_names_alone() {
+    let agent = Agent::new();
+    let text = |forward: u32, dst: &str| {
+        format!("sysctl = {{ \"net.ipv4.ip_forward\" = {forward} }}\n")
+            + &route(dst, "type = \"blackhole\"")
+            + &exec(&agent, "routes", "echo run >> routes", "on = [\"route\"]")
+            + &exec(&agent, "sysctls", "echo run >> sysctls", "on = [\"sysctl\"]")
+    };
+    let applied = |text: &str| {
+        let ran = agent.apply(text);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        [lines(&agent, "routes"), lines(&agent, "sysctls")]
+    };
+    assert_eq!(applied(&text(1, "10.99.0.0/16")), [1, 1]);
+    assert_eq!(applied(&text(1, "10.98.0.0/16")), [2, 1]);
+    assert_eq!(applied(&text(0, "10.98.0.0/16")), [2, 2]);
+    assert_eq!(applied(&text(0, "10.98.0.0/16")), [2, 2]);
+    agent.write("f.toml", &text(0, "10.98.0.0/16"));
+    let mut child = watching(&agent);
+    wait_until("it runs", || ip_has("10.98.0.0/16"));
+    for round in 3..5 {
+        ip(&["route", "delete", "blackhole", "10.98.0.0/16"]);
+        wait_until("it is refreshed", || lines(&agent, "routes") == round);
+    }
+    agent.write("f.toml", &text(1, "10.98.0.0/16"));
+    wait_until("the other one is", || lines(&agent, "sysctls") == 3);
+    child.terminate(Signal::TERM);
+    assert_eq!([lines(&agent, "routes"), lines(&agent, "sysctls")], [4, 3]);
 }
 
 fn a_file_that_leaves_the_declaration_is_removed() {
