@@ -54,6 +54,7 @@ fn run(state: &mut State, expected: usize) -> Duration {
                 runs += 1;
                 state.handle_done(start, run, Ok(Verdict::InPlace));
             }
+            Action::RunGroup { .. } => {}
             Action::Persist { .. } => state.handle_persisted(start, true),
         }
     }

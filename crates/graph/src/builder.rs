@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::adjacency::Adjacency;
 use crate::error::ErrorKind;
-use crate::graph::SemaphoreCounts;
+use crate::graph::{Groups, SemaphoreCounts};
 use crate::{Error, Graph, VertexId, VertexSpec};
 
 /// A graph that is being built.
@@ -144,6 +144,7 @@ impl GraphBuilder {
         });
         let children = Adjacency::new(count, edges, |it| it >> 1);
         let (semaphores, holds) = self.semaphores()?;
+        let groups = Groups::new(&self.vertices[..own]);
         let mut graph = Graph {
             vertices: std::mem::take(&mut self.vertices).into(),
             own,
@@ -153,6 +154,7 @@ impl GraphBuilder {
             order: Box::default(),
             holds,
             semaphores,
+            groups,
         };
         graph.order = order(&graph)?;
         Ok(graph)

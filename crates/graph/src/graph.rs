@@ -1,5 +1,6 @@
 //! A graph without cycles.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::adjacency::Adjacency;
@@ -32,6 +33,45 @@ pub struct Graph {
     /// The semaphores of each vertex: numbers into the next.
     pub(crate) holds: Adjacency,
     pub(crate) semaphores: SemaphoreCounts,
+    pub(crate) groups: Groups,
+}
+
+/// The groups of vertices that are called together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Groups {
+    /// The number of each vertex's group, or one that is too large. Empty if there is no group.
+    of: Box<[u32]>,
+    pub(crate) count: usize,
+}
+
+impl Groups {
+    /// Numbers the groups. Vertices of different threads are in different ones.
+    pub(crate) fn new(vertices: &[VertexSpec]) -> Self {
+        let mut numbers = BTreeMap::new();
+        let mut number = |vertex: &VertexSpec| {
+            let group = vertex.group.clone()?;
+            let next = numbers.len() as u32;
+            Some(
+                *numbers
+                    .entry((group, vertex.thread.clone()))
+                    .or_insert(next),
+            )
+        };
+        let of: Box<[u32]> = match vertices.iter().any(|it| it.group.is_some()) {
+            true => vertices
+                .iter()
+                .map(|it| number(it).unwrap_or(u32::MAX))
+                .collect(),
+            false => Box::default(),
+        };
+        let count = numbers.len();
+        Groups { of, count }
+    }
+
+    pub(crate) fn of(&self, vertex: u32) -> Option<usize> {
+        let group = *self.of.get(vertex as usize)? as usize;
+        (group < self.count).then_some(group)
+    }
 }
 
 impl Graph {

@@ -27,6 +27,8 @@ pub struct VertexSpec {
     /// The thread that it runs on.
     pub(crate) thread: Option<Arc<str>>,
     pub(crate) recorded: bool,
+    /// The group whose vertices are called together.
+    pub(crate) group: Option<Arc<str>>,
     /// What is turned into edges, and empty in a graph.
     pub(crate) links: Links,
 }
@@ -57,6 +59,7 @@ impl VertexSpec {
             timeout: None,
             thread: None,
             recorded: false,
+            group: None,
             links: Links::default(),
         }
     }
@@ -183,6 +186,17 @@ impl VertexSpec {
     pub fn with_record(self) -> Self {
         VertexSpec {
             recorded: true,
+            ..self
+        }
+    }
+
+    /// Sets that the vertex runs together with those of its group that may run at the same time, in
+    /// one [call](crate::Vertex::check_apply_group): as one worker, and not while others of the group
+    /// run. Each keeps its name, its order, its settings, its refreshes and its result.
+    #[must_use]
+    pub fn with_group(self, group: &str) -> Self {
+        VertexSpec {
+            group: Some(group.into()),
             ..self
         }
     }

@@ -1,5 +1,6 @@
 //! What a vertex does.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ use crate::Verdict;
 /// - A panic is a failure of the vertex of class `Unknown`.
 /// - A call ends: a vertex bounds its waits, and asks
 ///   [`should_continue`](RunContext::should_continue) between two steps.
-pub trait Vertex: Send {
+pub trait Vertex: Any + Send {
     /// Compares, and if `apply` is true makes what differs as declared. If `apply` is false, it
     /// changes nothing.
     ///
@@ -29,6 +30,22 @@ pub trait Vertex: Send {
     ///
     /// When the state could not be read, or is not as declared after all.
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure>;
+
+    /// Does for this vertex and `others` what [`check_apply`](Self::check_apply) does for each, at once:
+    /// most often as one plan. They are those of its [group](crate::VertexSpec::with_group) that run
+    /// together; none of them is a parent of another. `contexts` has this vertex's first, and so has
+    /// the result.
+    ///
+    /// `(other as &mut dyn Any).downcast_mut::<Self>()` finds out whether another one is of the same
+    /// type. By default, and if the result is `None`, each is called alone, one after the other.
+    fn check_apply_group(
+        &mut self,
+        _others: &mut [&mut dyn Vertex],
+        _contexts: &[RunContext],
+        _apply: bool,
+    ) -> Option<Vec<Result<Verdict, Failure>>> {
+        None
+    }
 
     /// Begins to watch: from its return on, what may have changed is reported by `hints` or by the
     /// subscription, until that is dropped. By default the vertex is not watched.
@@ -81,7 +98,7 @@ pub trait Vertex: Send {
 
 impl<F> Vertex for F
 where
-    F: FnMut(&RunContext, bool) -> Result<Verdict, Failure> + Send,
+    F: FnMut(&RunContext, bool) -> Result<Verdict, Failure> + Send + 'static,
 {
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
         self(context, apply)

@@ -1,5 +1,5 @@
 //! `[[file]]` and `[[exec]]`: files and commands around the network, and how they refresh each
-//! other, also through the end of the agent.
+//! other, also through the end of the agent. Groups of vertices that change the running kernel.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,9 +7,11 @@
     reason = "tests; clippy knows only those of the usual harness"
 )]
 
+mod addresses;
 #[allow(dead_code, reason = "shared with the tests of the network alone")]
 #[path = "../cli/agent.rs"]
 mod agent;
+mod grouping;
 #[allow(dead_code, reason = "shared with the tests of the network alone")]
 #[path = "../cli/metrics.rs"]
 mod metrics;
@@ -48,6 +50,9 @@ trueup_testkit::kernel_tests![
     a_signal_waits_for_the_command_that_runs,
     watch_shows_how_files_and_commands_stand,
     the_page_on_the_graph_shows_it,
+    grouping::addresses_of_a_group_are_one_plan_and_fail_one_by_one,
+    grouping::grouped_equals_ungrouped_and_shuffled_equals_ordered,
+    grouping::replaced_step_by_step_equals_started_anew,
 ];
 
 /// A `[[file]]` of the agent's directory.

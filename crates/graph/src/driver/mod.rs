@@ -3,6 +3,7 @@
 //! All decisions are those of [`State`], under one lock. No vertex is called and nothing is written
 //! under that lock.
 
+pub(crate) mod calls;
 mod cell;
 pub(crate) mod replacing;
 mod restoring;

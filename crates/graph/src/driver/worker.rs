@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use trueup_reconcile::{Hints, LedgerError};
 
+use super::calls::{Call, call};
 use super::cell::{Cell, Place};
 use super::shared::{Core, Shared, stopped};
 use crate::error::ErrorKind;
 use crate::panics::catch;
 use crate::sync::{Builder, MutexGuard, lock, now, wait_until};
-use crate::{Action, Context, Error, Failure, Record, RunContext, RunId, Verdict, Watch};
+use crate::{Action, Error, Failure, Record, Watch};
 
 /// What a thread has to do.
 pub(super) enum Job {
     Watch(Arc<Cell>),
-    Run(RunId, Arc<Cell>, Context, RunContext),
+    /// One, or those of a group.
+    Run(Vec<Call>),
     Write(Vec<(Arc<str>, Record)>),
 }
 
@@ -91,9 +93,7 @@ fn execute<'a>(
     drop(core);
     let mut core = match job {
         Job::Watch(cell) => watch(shared, &cell),
-        Job::Run(run, cell, context, run_context) => {
-            call(shared, run, &cell, context, &run_context)
-        }
+        Job::Run(calls) => call(shared, &calls),
         Job::Write(records) => write(shared, &records),
     };
     core.executing -= 1;
@@ -124,17 +124,14 @@ impl Core {
                     run,
                     vertex,
                     context,
-                } => {
-                    let cell = Arc::clone(&self.cells[vertex.0 as usize]);
-                    let declared = &self.state.graph().vertices[vertex.0 as usize];
-                    let deadline = declared.timeout.and_then(|it| now().checked_add(it));
-                    self.running.insert(run, (declared.name.clone(), deadline));
-                    let run_context = RunContext {
-                        refreshes: context.refreshes,
-                        deadline,
-                        is_interrupted: Arc::clone(&shared.is_interrupted),
-                    };
-                    (vertex, Job::Run(run, cell, context, run_context))
+                } => (
+                    vertex,
+                    Job::Run(vec![self.begin(shared, run, vertex, context)]),
+                ),
+                Action::RunGroup { runs } => {
+                    let vertex = runs[0].1;
+                    let begin = |(run, vertex, context)| self.begin(shared, run, vertex, context);
+                    (vertex, Job::Run(runs.into_iter().map(begin).collect()))
                 }
             };
             self.executing += 1;
@@ -148,43 +145,6 @@ impl Core {
             }
         }
     }
-}
-
-fn call<'a>(
-    shared: &'a Shared,
-    run: RunId,
-    cell: &Cell,
-    context: Context,
-    run_context: &RunContext,
-) -> MutexGuard<'a, Core> {
-    let result = {
-        let mut vertex = lock(&cell.vertex);
-        catch(|| match (context.reverse, context.apply) {
-            (true, true) => Ok((vertex.reverse(run_context)?, None)),
-            (true, false) => Ok((Verdict::InPlace, None)),
-            (false, apply) => {
-                let verdict = vertex.check_apply(run_context, apply)?;
-                let has_record = cell.has_record;
-                Ok((verdict, has_record.then(|| vertex.record().map(Arc::from))))
-            }
-        })
-    };
-    let class = result.as_ref().map(|it| it.0).map_err(Failure::class);
-    let (undo, failure) = match result {
-        Ok((_, undo)) => (undo, None),
-        Err(failure) => (None, Some(failure)),
-    };
-    *lock(&cell.failure) = failure;
-    let mut core = lock(&shared.core);
-    core.running.remove(&run);
-    if let Some(undo) = undo {
-        core.state.handle_record(run, undo);
-    }
-    match class {
-        Err(_) if run_context.is_interrupted() => core.state.handle_interrupted(now(), run),
-        _ => core.state.handle_done(now(), run, class),
-    }
-    core
 }
 
 fn write<'a>(shared: &'a Shared, records: &[(Arc<str>, Record)]) -> MutexGuard<'a, Core> {

@@ -6,9 +6,14 @@
 
 mod fingerprint;
 mod model;
+mod records;
 mod world;
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use self::world::{Budget, Shape, World};
 
@@ -20,24 +25,36 @@ enum Edge {
     Notify,
 }
 
-/// Searches breadth-first until there is no new state, and returns their number.
+/// Searches until there is no new state, and returns their number. What happens by itself ends: no
+/// state comes again after itself.
 fn explore(shape: &Shape) -> usize {
     let first = World::new(shape);
     let mut seen = HashSet::from([first.fingerprint()]);
-    let mut wave = vec![first];
-    while !wave.is_empty() {
-        let mut next = Vec::new();
-        for world in wave {
-            for event in world.events() {
-                let mut world = world.clone();
-                world.event(event);
-                if seen.insert(world.fingerprint()) {
-                    next.push(world);
-                }
-            }
+    // From the first state on: each with what may happen next, and its fingerprint.
+    let mut path = vec![(first.events(), first.fingerprint(), first)];
+    let mut trail = Vec::new();
+    while let Some((events, _, world)) = path.last_mut() {
+        let Some(event) = events.pop() else {
+            path.pop();
+            trail.pop();
+            continue;
+        };
+        trail.push(event);
+        let mut next = world.clone();
+        let check = AssertUnwindSafe(|| next.event(event));
+        if let Err(panic) = catch_unwind(check) {
+            eprintln!("{trail:?}\n{shape:?}");
+            resume_unwind(panic);
         }
-        assert!(seen.len() < 4_000_000, "states without end: {shape:?}");
-        wave = next;
+        let print = next.fingerprint();
+        if seen.insert(print) {
+            path.push((next.events(), print, next));
+        } else {
+            let is_loop = path.iter().any(|it| it.1 == print);
+            assert!(!is_loop, "it goes on without end: {trail:?}\n{shape:?}");
+            trail.pop();
+        }
+        assert!(seen.len() < 50_000_000, "states without end: {shape:?}");
     }
     seen.len()
 }
@@ -60,20 +77,28 @@ fn graphs(vertices: usize) -> Vec<Vec<(usize, usize, Edge)>> {
     graphs
 }
 
-/// True unless the same graph with other numbers of its vertices comes first.
-fn is_first_of_its_kind(vertices: usize, edges: &[(usize, usize, Edge)]) -> bool {
+/// True unless the same graph with other numbers of its vertices comes first. Vertices with
+/// different semaphores, groups or records are not the same, nor is the first, which has drifted.
+fn is_first_of_its_kind(shape: &Shape) -> bool {
     let sorted = |numbers: &[usize]| {
-        let renamed = edges
+        let renamed = shape
+            .edges
             .iter()
             .map(|(one, other, edge)| (numbers[*one], numbers[*other], *edge == Edge::Notify));
         let mut renamed: Vec<_> = renamed.collect();
         renamed.sort_unstable();
         renamed
     };
-    let numbers: Vec<usize> = (0..vertices).collect();
+    let kind = |at: usize| {
+        let is_recorded = shape.budget.recorded[at];
+        (at == 0, shape.semaphores[at], shape.groups[at], is_recorded)
+    };
+    let numbers: Vec<usize> = (0..shape.vertices).collect();
     let own = sorted(&numbers);
     let leads_up = |edges: &[(usize, usize, bool)]| edges.iter().all(|it| it.0 < it.1);
-    let mut others = permutations(&numbers).into_iter().map(|it| sorted(&it));
+    let is_same = |others: &[usize]| (0..shape.vertices).all(|it| kind(it) == kind(others[it]));
+    let others = permutations(&numbers).into_iter().filter(|it| is_same(it));
+    let mut others = others.map(|it| sorted(&it));
     others.all(|it| !leads_up(&it) || own <= it)
 }
 
@@ -89,32 +114,44 @@ fn permutations(numbers: &[usize]) -> Vec<Vec<usize>> {
     each.collect()
 }
 
-/// Searches all graphs up to a size with a budget, and returns the number of states. Without
-/// semaphores, graphs that differ only in the numbers of their vertices are searched once.
-fn search(
-    most: usize,
-    semaphores: &[&'static [&'static str]],
-    workers: usize,
-    budget: Budget,
-) -> usize {
-    let mut states = 0;
+type Semaphores = [&'static [&'static str]; 4];
+
+/// Searches all graphs up to a size, with each mix of semaphores and groups, on two threads. Graphs
+/// that differ only in the numbers of their vertices are searched once.
+fn search(most: usize, semaphores: &[Semaphores], groups: &[[bool; 4]], budget: Budget) {
+    let begin = Instant::now();
+    let mut shapes: Vec<Shape> = Vec::new();
     for vertices in 1..=most {
         for edges in graphs(vertices) {
-            let is_symmetric = semaphores.iter().all(|it| it.is_empty());
-            if is_symmetric && !is_first_of_its_kind(vertices, &edges) {
-                continue;
-            }
-            states += explore(&Shape {
+            let mixes = semaphores
+                .iter()
+                .flat_map(|it| groups.iter().map(move |groups| (*it, *groups)));
+            let mixes = mixes.map(|(semaphores, groups)| Shape {
                 vertices,
-                edges,
-                semaphores: semaphores.to_vec(),
-                workers,
+                edges: edges.clone(),
+                semaphores,
+                groups,
                 budget,
             });
+            shapes.extend(mixes.filter(is_first_of_its_kind));
         }
     }
-    println!("{states} states");
-    states
+    let (next, states) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        while let Some(shape) = shapes.get(next.fetch_add(1, Relaxed)) {
+            states.fetch_add(explore(shape), Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+    let (states, graphs) = (states.into_inner(), shapes.len());
+    println!(
+        "{states} states of {graphs} graphs in {:.0?}",
+        begin.elapsed()
+    );
+    assert!(states > 4_000, "{states}");
 }
 
 fn most() -> usize {
@@ -122,19 +159,45 @@ fn most() -> usize {
     if is_long { 4 } else { 3 }
 }
 
-const NO_SEMAPHORES: &[&[&str]] = &[&[], &[], &[], &[]];
-
+const NO_SEMAPHORES: [Semaphores; 1] = [[&[]; 4]];
 /// `a` has the count 1, `b` the count 2.
-const SEMAPHORES: &[&[&str]] = &[&["b", "a"], &["a", "b", "a"], &["b"], &["a"]];
+const SEMAPHORES: [Semaphores; 1] = [[&["b", "a"], &["a", "b", "a"], &["b"], &["a"]]];
+const NO_GROUP: [[bool; 4]; 1] = [[false; 4]];
+const NOTHING: Budget = Budget {
+    events: 0,
+    failures: 0,
+    pauses: 0,
+    kills: 0,
+    replacements: 0,
+    departures: 0,
+    exchanges: 0,
+    recorded: [false; 4],
+};
+
+/// Returns each way in which four vertices have no semaphore, one, or both.
+fn all_semaphores() -> Vec<Semaphores> {
+    const SETS: Semaphores = [&[], &["a"], &["b"], &["a", "b"]];
+    let numbers = 0..4usize.pow(4);
+    let set = |number: usize, at: u32| SETS[number / 4usize.pow(at) % 4];
+    numbers
+        .map(|number| [0, 1, 2, 3].map(|at| set(number, at)))
+        .collect()
+}
+
+/// Returns each way in which at least two of four vertices are of a group.
+fn all_groups() -> Vec<[bool; 4]> {
+    let all = (0..16u32).filter(|it| it.count_ones() > 1);
+    all.map(|set| [0, 1, 2, 3].map(|at| set >> at & 1 == 1))
+        .collect()
+}
 
 #[test]
 fn events_while_vertices_run() {
     let budget = Budget {
         events: 2,
-        ..Budget::default()
+        ..NOTHING
     };
-    let states = search(most(), NO_SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
+    search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -142,10 +205,9 @@ fn failures_and_a_kill() {
     let budget = Budget {
         failures: 1,
         kills: 1,
-        ..Budget::default()
+        ..NOTHING
     };
-    let states = search(most(), NO_SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
+    search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -153,10 +215,9 @@ fn events_and_failures_for_good() {
     let budget = Budget {
         events: 1,
         failures: 2,
-        ..Budget::default()
+        ..NOTHING
     };
-    let states = search(most(), NO_SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
+    search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -165,10 +226,9 @@ fn events_a_pause_and_a_kill() {
         events: 1,
         pauses: 1,
         kills: 1,
-        ..Budget::default()
+        ..NOTHING
     };
-    let states = search(most(), NO_SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
+    search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -177,10 +237,18 @@ fn semaphores_with_events_failures_and_pauses() {
         events: 1,
         failures: 1,
         pauses: 1,
-        ..Budget::default()
+        ..NOTHING
     };
-    let states = search(most(), SEMAPHORES, 3, budget);
-    assert!(states > 5_000, "{states}");
+    search(most(), &SEMAPHORES, &NO_GROUP, budget);
+}
+
+#[test]
+fn every_mix_of_semaphores_with_an_event() {
+    let budget = Budget {
+        events: 1,
+        ..NOTHING
+    };
+    search(most(), &all_semaphores(), &NO_GROUP, budget);
 }
 
 #[test]
@@ -189,10 +257,9 @@ fn a_replacement_among_events_and_failures() {
         events: 1,
         failures: 1,
         replacements: 1,
-        ..Budget::default()
+        ..NOTHING
     };
-    let states = search(3, SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
+    search(most(), &SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -200,10 +267,9 @@ fn replacements_and_a_pause() {
     let budget = Budget {
         pauses: 1,
         replacements: 2,
-        ..Budget::default()
+        ..NOTHING
     };
-    let states = search(3, NO_SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
+    search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -211,71 +277,41 @@ fn a_replacement_and_a_kill() {
     let budget = Budget {
         kills: 1,
         replacements: 1,
-        ..Budget::default()
+        ..NOTHING
     };
-    let states = search(most(), NO_SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
+    search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
-fn records_among_failures_and_a_kill_after_which_vertices_are_missing() {
-    let budget = Budget {
-        failures: 1,
-        departures: 1,
-        recorded: [true; 4],
-        ..Budget::default()
-    };
-    let states = search(3, NO_SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
-}
-
-#[test]
-fn records_on_both_sides_of_a_vertex_without() {
+fn groups_with_semaphores_an_event_a_failure_and_a_pause() {
     let budget = Budget {
         events: 1,
-        departures: 1,
-        recorded: [true, false, true, true],
-        ..Budget::default()
+        failures: 1,
+        pauses: 1,
+        ..NOTHING
     };
-    let states = search(3, NO_SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
+    search(most(), &SEMAPHORES, &all_groups(), budget);
 }
 
 #[test]
-fn records_among_replacements_and_two_kills() {
-    let budget = Budget {
-        kills: 1,
-        replacements: 1,
-        departures: 1,
-        recorded: [true; 4],
-        ..Budget::default()
-    };
-    let states = search(2, NO_SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
-}
-
-#[test]
-fn vertices_that_make_another_thing_among_failures_and_a_kill() {
+fn groups_with_a_replacement_and_a_failure() {
     let budget = Budget {
         failures: 1,
-        kills: 1,
-        exchanges: 1,
-        recorded: [true; 4],
-        ..Budget::default()
+        replacements: 1,
+        ..NOTHING
     };
-    let states = search(3, NO_SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
+    search(most(), &SEMAPHORES, &all_groups(), budget);
 }
 
 #[test]
-fn vertices_that_make_other_things_among_replacements_and_failures() {
+fn one_of_everything() {
     let budget = Budget {
+        events: 1,
         failures: 1,
-        exchanges: 2,
+        pauses: 1,
+        kills: 1,
         replacements: 1,
-        recorded: [true; 4],
-        ..Budget::default()
+        ..NOTHING
     };
-    let states = search(2, NO_SEMAPHORES, 2, budget);
-    assert!(states > 5_000, "{states}");
+    search(most() - 1, &NO_SEMAPHORES, &NO_GROUP, budget);
 }

@@ -7,11 +7,9 @@ use super::world::Shape;
 use crate::state::{Context, RunId};
 
 #[derive(Clone)]
-pub(super) struct Model {
-    shape: Shape,
+pub(super) struct Model<'a> {
+    shape: &'a Shape,
     pub(super) vertices: [Promise; 4],
-    /// More than this would be runs without end.
-    runs: u32,
 }
 
 /// What is promised of a vertex.
@@ -86,8 +84,8 @@ enum Phase {
     Succeeded(bool, [bool; 4]),
 }
 
-impl Model {
-    pub(super) fn new(shape: &Shape) -> Self {
+impl<'a> Model<'a> {
+    pub(super) fn new(shape: &'a Shape) -> Self {
         let promise = |at| Promise {
             present: at < shape.vertices,
             due: at < shape.vertices,
@@ -95,14 +93,9 @@ impl Model {
             ..Promise::default()
         };
         Model {
-            shape: shape.clone(),
+            shape,
             vertices: std::array::from_fn(promise),
-            runs: 0,
         }
-    }
-
-    pub(super) fn runs(&self) -> u32 {
-        self.runs
     }
 
     fn edges(&self) -> impl Iterator<Item = (usize, usize, Edge)> + Clone {
@@ -176,7 +169,7 @@ impl Model {
         }
         assert!(promise.due, "{at}: a surplus run");
         self.check_order(at);
-        self.begin(at);
+        self.begin(at, true);
         let promise = &mut self.vertices[at];
         promise.due = false;
         let (phase, owed) = (Phase::Running, promise.owed);
@@ -234,7 +227,7 @@ impl Model {
             (false, false) => self.check_children(at),
             (false, true) => {}
         }
-        self.begin(at);
+        self.begin(at, false);
         self.vertices[at].reversal = Some(id);
     }
 
@@ -277,13 +270,16 @@ impl Model {
     }
 
     /// Checks what runs at once.
-    fn begin(&mut self, at: usize) {
-        self.runs += 1;
-        assert!(self.runs < 60, "runs without end");
+    fn begin(&self, at: usize, is_own: bool) {
         let is_active = |it: &Promise| it.run.is_some() || it.reversal.is_some();
         let active: Vec<_> = (0..4).filter(|&it| is_active(&self.vertices[it])).collect();
+        // Those of the group take one worker. What is undone is of no group.
+        let of_group = |it: usize| self.shape.groups[it] && self.vertices[it].run.is_some();
+        let is_grouped = is_own && self.shape.groups[at] || active.iter().any(|&it| of_group(it));
+        let others = active.iter().filter(|&&it| !of_group(it)).count();
+        let others = others + usize::from(!(is_own && self.shape.groups[at]));
         assert!(
-            active.len() < self.shape.workers,
+            others + usize::from(is_grouped) <= self.shape.workers(),
             "more than there are workers"
         );
         for id in self.shape.semaphores[at] {

@@ -11,8 +11,8 @@ use trueup_reconcile::ErrorClass;
 
 use super::Edge;
 use super::model::Model;
-use crate::state::{Action, Record, State, Verdict};
-use crate::{Config, Graph, VertexSpec};
+use crate::state::{Action, Context, Record, RunId, State, Verdict};
+use crate::{Config, Graph, VertexId, VertexSpec};
 
 pub(super) const NAMES: [&str; 4] = ["v0", "v1", "v2", "v3"];
 
@@ -36,8 +36,9 @@ pub(super) struct Budget {
 pub(super) struct Shape {
     pub(super) vertices: usize,
     pub(super) edges: Vec<(usize, usize, Edge)>,
-    pub(super) semaphores: Vec<&'static [&'static str]>,
-    pub(super) workers: usize,
+    pub(super) semaphores: [&'static [&'static str]; 4],
+    /// Which are of one group.
+    pub(super) groups: [bool; 4],
     pub(super) budget: Budget,
 }
 
@@ -67,7 +68,7 @@ pub(super) enum Event {
 pub(super) struct World<'a> {
     pub(super) shape: &'a Shape,
     pub(super) state: State,
-    pub(super) model: Model,
+    pub(super) model: Model<'a>,
     pub(super) journal: BTreeMap<Arc<str>, Record>,
     pub(super) writing: Option<Vec<(Arc<str>, Record)>>,
     pub(super) now: Instant,
@@ -77,8 +78,6 @@ pub(super) struct World<'a> {
     pub(super) present: [bool; 4],
     /// Which thing each vertex makes.
     pub(super) things: [u8; 4],
-    /// What has happened, for the message of a failed check.
-    trail: Vec<Event>,
 }
 
 fn start() -> Instant {
@@ -99,6 +98,10 @@ impl Shape {
             let count = |id| if id == "a" { 1 } else { 2 };
             let ids = self.semaphores[at].iter();
             let vertex = ids.fold(vertex, |it, id| it.with_semaphore(id, count(*id)));
+            let vertex = match self.groups[at] {
+                true => vertex.with_group("group"),
+                false => vertex,
+            };
             let edges = self.edges.iter().filter(|it| it.1 == at && present[it.0]);
             edges.fold(vertex, |it, (parent, _, edge)| match edge {
                 Edge::Notify => it.refreshed_by(NAMES[*parent]),
@@ -108,8 +111,14 @@ impl Shape {
         Graph::new(vertices).unwrap()
     }
 
+    /// Returns how many workers there are: enough for each semaphore to be what is waited for.
+    pub(super) fn workers(&self) -> usize {
+        let has_semaphores = self.semaphores.iter().any(|it| !it.is_empty());
+        if has_semaphores { 3 } else { 2 }
+    }
+
     fn config(&self) -> Config {
-        Config::new(NonZeroUsize::new(self.workers).unwrap())
+        Config::new(NonZeroUsize::new(self.workers()).unwrap())
     }
 }
 
@@ -128,30 +137,21 @@ impl<'a> World<'a> {
             revisions: [0; 4],
             present,
             things: [0; 4],
-            trail: Vec::new(),
             shape,
         };
         world.drive();
         world
     }
 
-    /// Has an event happen. If a check fails, prints how it came to it.
+    /// Has an event happen, and checks what is promised.
     pub(super) fn event(&mut self, event: Event) {
-        self.trail.push(event);
-        let trail = self.trail.clone();
-        let check = std::panic::AssertUnwindSafe(|| {
-            self.try_event(event);
-            if !self.paused && self.work().is_empty() {
-                self.check_rest();
-            }
-        });
-        if let Err(panic) = std::panic::catch_unwind(check) {
-            eprintln!("{trail:?}\n{:?}", self.shape);
-            std::panic::resume_unwind(panic);
+        self.happen(event);
+        if !self.paused && self.work().is_empty() {
+            self.check_rest();
         }
     }
 
-    fn try_event(&mut self, event: Event) {
+    fn happen(&mut self, event: Event) {
         let now = self.now;
         match event {
             Event::Success(vertex, reverse) => {
@@ -292,11 +292,11 @@ impl<'a> World<'a> {
                     run,
                     vertex,
                     context,
-                } => {
-                    assert!(!self.paused, "a run while paused");
-                    let name = self.state.graph().vertex(vertex).unwrap().name();
-                    let at = NAMES.iter().position(|it| *it == name).unwrap();
-                    self.model.run(at, run, context);
+                } => self.begin(run, vertex, context),
+                Action::RunGroup { runs } => {
+                    for (run, vertex, context) in runs {
+                        self.begin(run, vertex, context);
+                    }
                 }
                 Action::Persist { records } => {
                     assert!(self.writing.is_none(), "one after the other");
@@ -332,6 +332,13 @@ impl<'a> World<'a> {
                 "{name}: a record of nothing"
             );
         }
+    }
+
+    fn begin(&mut self, run: RunId, vertex: VertexId, context: Context) {
+        assert!(!self.paused, "a run while paused");
+        let name = self.state.graph().name(vertex.0);
+        let at = NAMES.iter().position(|it| **it == **name).unwrap();
+        self.model.run(at, run, context);
     }
 
     /// Checks that all is as it should be once nothing more happens by itself.

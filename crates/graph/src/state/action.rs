@@ -76,10 +76,31 @@ pub enum Action {
         /// What to do.
         context: Context,
     },
+    /// Run these vertices of one [group](crate::VertexSpec::with_group) together. Each run ends, and
+    /// may come again, as if it were alone.
+    RunGroup {
+        /// The runs: what [`Action::Run`] says of each.
+        runs: Vec<(RunId, VertexId, Context)>,
+    },
     /// Write the records in one transaction. Then call [`State::handle_persisted`]. There is one
     /// such action at a time.
     Persist {
         /// The records by the names of their vertices. A default one is to be deleted.
         records: Vec<(Arc<str>, Record)>,
     },
+}
+
+impl Action {
+    /// Makes the action of runs that begin, or begin to apply, together.
+    pub(crate) fn of_runs(mut runs: Vec<(RunId, VertexId, Context)>) -> Option<Action> {
+        if runs.len() > 1 {
+            return Some(Action::RunGroup { runs });
+        }
+        let (run, vertex, context) = runs.pop()?;
+        Some(Action::Run {
+            run,
+            vertex,
+            context,
+        })
+    }
 }

@@ -57,6 +57,13 @@ pub enum Wait {
         /// The vertices that run and hold it.
         holders: Vec<String>,
     },
+    /// The end of the run of its group, in which these vertices are.
+    Group {
+        /// The group.
+        group: String,
+        /// The vertices that run.
+        members: Vec<String>,
+    },
     /// A worker.
     Worker,
     /// The end of a pause.
@@ -71,6 +78,8 @@ pub enum Wait {
 pub struct Explanation {
     /// The name.
     pub name: String,
+    /// The [group](crate::VertexSpec::with_group) that it is in.
+    pub group: Option<String>,
     /// Why it is dirty; `None` if it is not.
     pub cause: Option<Cause>,
     /// The name of the parent, if that is the cause.
@@ -112,6 +121,7 @@ impl State {
         };
         Some(Explanation {
             name: self.text(vertex.0),
+            group: self.group_name(vertex.0),
             cause,
             upstream,
             running: slot.running,
@@ -128,12 +138,19 @@ impl State {
         self.graph.name(vertex).to_string()
     }
 
+    fn group_name(&self, vertex: u32) -> Option<String> {
+        let group = &self.graph.vertices[vertex as usize].group;
+        group.as_ref().map(|it| it.to_string())
+    }
+
     fn waits(&self, now: Instant, vertex: u32) -> Vec<Wait> {
         let slot = &self.slots[vertex as usize];
         let mut waits = Vec::new();
         let parents = self.graph.parents.of(vertex).iter();
         let parents = parents.filter(|&&it| self.slots[it as usize].is_unsettled());
-        let parents: Vec<_> = parents.map(|&it| self.text(it)).collect();
+        let mut parents: Vec<_> = parents.map(|&it| self.text(it)).collect();
+        // The order of the declaration makes no difference.
+        parents.sort_unstable();
         if !parents.is_empty() {
             waits.push(Wait::Parents(parents));
             waits.extend(self.failed_ancestors(vertex));
@@ -149,6 +166,14 @@ impl State {
         }
         if slot.ticket > 0 && !slot.granted {
             waits.extend(self.graph.holds.of(vertex).iter().map(|&id| self.held(id)));
+        }
+        if waits.is_empty()
+            && let members = self.running_members(vertex)
+            && !members.is_empty()
+            && let Some(group) = self.group_name(vertex)
+        {
+            let members = members.into_iter().map(|it| self.text(it)).collect();
+            waits.push(Wait::Group { group, members });
         }
         if self.paused {
             waits.push(Wait::Pause);
@@ -187,7 +212,11 @@ impl State {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.name)?;
+        f.write_str(&self.name)?;
+        if let Some(group) = &self.group {
+            write!(f, " (group {group})")?;
+        }
+        f.write_str(": ")?;
         if self.reversal {
             f.write_str("to be reversed, ")?;
         }
@@ -262,6 +291,11 @@ impl fmt::Display for Wait {
                     holders.join(", ")
                 ),
             },
+            Wait::Group { group, members } => write!(
+                f,
+                "waits for the run of group {group}: {}",
+                members.join(", ")
+            ),
             Wait::Worker => f.write_str("waits for a worker"),
             Wait::Pause => f.write_str("paused"),
             Wait::Journal => f.write_str("waits for the journal"),

@@ -13,6 +13,7 @@
 mod action;
 mod explain;
 mod fate;
+mod groups;
 mod notify;
 mod replace;
 mod runs;
@@ -28,6 +29,7 @@ use trueup_reconcile::ErrorClass;
 
 pub use self::action::{Action, Context, Made, Record, RunId, Verdict};
 pub use self::explain::{Cause, Explanation, Wait};
+use self::groups::Group;
 pub(crate) use self::notify::Intent;
 pub use self::replace::Replaced;
 pub(crate) use self::runs::{Run, Stage};
@@ -44,7 +46,7 @@ pub(crate) type Records = BTreeMap<Arc<str>, Record>;
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) config: Config,
-    pub(crate) graph: Graph,
+    pub(crate) graph: Arc<Graph>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) runs: Vec<Run>,
     pub(crate) last_run: u64,
@@ -55,6 +57,9 @@ pub struct State {
     pub(crate) quiet_since: Option<Instant>,
     /// What waits for nothing but a worker, by ticket.
     pub(crate) ready: BTreeMap<u64, u32>,
+    pub(crate) groups: Vec<Group>,
+    /// How many workers the runs take.
+    pub(crate) busy: usize,
     pub(crate) last_ticket: u64,
     pub(crate) semaphores: Semaphores,
     pub(crate) timers: BTreeSet<(Instant, u32)>,
@@ -139,13 +144,14 @@ impl State {
             config,
             slots: vec![Slot::default(); graph.len()],
             semaphores: Semaphores::new(&graph),
-            graph,
             runs: Vec::new(),
             last_run: 0,
             paused: false,
             unsettled: 0,
             quiet_since: Some(now),
             ready: BTreeMap::new(),
+            groups: vec![Group::default(); graph.groups.count],
+            busy: 0,
             last_ticket: 0,
             timers: BTreeSet::new(),
             full_at: BTreeMap::new(),
@@ -161,6 +167,7 @@ impl State {
             last_place: 0,
             twins: BTreeMap::new(),
             refused: BTreeSet::new(),
+            graph: Arc::new(graph),
         };
         state.take_made();
         state.close_intents();
@@ -190,15 +197,15 @@ impl State {
             return Some(Action::Watch { vertex });
         }
         while let Some(run) = self.to_apply.pop_front() {
-            if let Some(action) = self.apply(now, run) {
+            if let Some(action) = self.apply_together(now, run) {
                 return Some(action);
             }
         }
-        while !self.paused && self.runs.len() < self.config.workers.get() {
+        while !self.paused && self.busy < self.config.workers.get() {
             let Some((_, vertex)) = self.ready.pop_first() else {
                 break;
             };
-            if let Some(action) = self.start(now, vertex) {
+            if let Some(action) = self.start_together(now, vertex) {
                 return Some(action);
             }
         }
@@ -230,8 +237,7 @@ impl State {
 
     /// Takes the result of a run.
     pub fn handle_done(&mut self, now: Instant, run: RunId, result: Result<Verdict, ErrorClass>) {
-        let by = |it: &Run| it.id == run && matches!(it.stage, Stage::Check | Stage::Apply);
-        if let Some(at) = self.runs.iter().position(by) {
+        if let Some(at) = self.called(run) {
             self.finish(now, at, result);
         }
     }

@@ -75,7 +75,7 @@ impl State {
         let mut replaced = Replaced::default();
         let old = std::mem::take(&mut self.slots);
         self.slots = vec![Slot::default(); graph.len()];
-        self.graph = graph;
+        self.graph = graph.into();
         self.pair_twins();
         self.ready.clear();
         self.timers.clear();
@@ -158,5 +158,6 @@ impl State {
             // A vertex that runs is not gone.
             run.vertex = fate.number().unwrap_or(run.vertex);
         }
+        self.regroup();
     }
 }

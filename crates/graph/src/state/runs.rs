@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use trueup_reconcile::ErrorClass;
 
-use super::{Action, Cause, Context, RunId, State, Verdict};
+use super::{Cause, Context, RunId, State, Verdict};
 use crate::VertexId;
 
 #[derive(Clone, Debug)]
@@ -25,7 +25,12 @@ pub(crate) struct Run {
     /// What undoes what it made, if the vertex has said it.
     pub(crate) undo: Option<Option<Arc<[u8]>>>,
     pub(crate) semaphores: Vec<u32>,
+    /// The group that it runs with.
+    pub(crate) group: Option<usize>,
 }
+
+/// What [`Action::Run`] says.
+pub(super) type Call = (RunId, VertexId, Context);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
@@ -41,7 +46,7 @@ pub(crate) enum Stage {
 impl State {
     /// Begins the run of a vertex that was taken out of the queue. There is no action yet if its
     /// intent is to be recorded first.
-    pub(crate) fn start(&mut self, now: Instant, vertex: u32) -> Option<Action> {
+    pub(super) fn start(&mut self, now: Instant, vertex: u32) -> Option<Call> {
         self.take_token(now, vertex);
         let declared = &self.graph.vertices[vertex as usize];
         let slot = &mut self.slots[vertex as usize];
@@ -64,6 +69,7 @@ impl State {
             refreshes,
             reverse,
         };
+        let group = self.take_worker(vertex);
         self.runs.push(Run {
             id,
             vertex,
@@ -73,16 +79,13 @@ impl State {
             verdict: Verdict::InPlace,
             undo: None,
             semaphores: self.graph.holds.of(vertex).to_vec(),
+            group,
         });
         if stage == Stage::Intent {
             self.record_intent(self.runs.len() - 1);
             return None;
         }
-        Some(Action::Run {
-            run: id,
-            vertex: VertexId(vertex),
-            context,
-        })
+        Some((id, VertexId(vertex), context))
     }
 
     fn record_intent(&mut self, index: usize) {
@@ -103,8 +106,8 @@ impl State {
     }
 
     /// Begins to apply.
-    pub(crate) fn apply(&mut self, now: Instant, id: RunId) -> Option<Action> {
-        let index = self.runs.iter().position(|run| run.id == id)?;
+    pub(super) fn apply(&mut self, now: Instant, id: RunId) -> Option<Call> {
+        let index = self.place(id)?;
         if !self.may_apply(&self.runs[index]) {
             self.give_up(now, id);
             return None;
@@ -116,11 +119,7 @@ impl State {
         run.context.refreshes = slot.pending;
         run.stage = Stage::Apply;
         run.context.apply = true;
-        Some(Action::Run {
-            run: id,
-            vertex: VertexId(run.vertex),
-            context: run.context,
-        })
+        Some((id, VertexId(run.vertex), run.context))
     }
 
     /// Takes the result of a run that checked or applied.
@@ -197,7 +196,7 @@ impl State {
 
     /// Goes on with a run that waited for records.
     pub(crate) fn recorded(&mut self, now: Instant, id: RunId) {
-        let Some(index) = self.runs.iter().position(|run| run.id == id) else {
+        let Some(index) = self.place(id) else {
             return;
         };
         match self.runs[index].stage {
@@ -255,7 +254,7 @@ impl State {
 
     /// Ends a run that was to apply, and must not any more.
     pub(crate) fn give_up(&mut self, now: Instant, id: RunId) {
-        if let Some(index) = self.runs.iter().position(|run| run.id == id) {
+        if let Some(index) = self.place(id) {
             let vertex = self.remove(index).vertex;
             let slot = &mut self.slots[vertex as usize];
             slot.dirty = true;
@@ -270,6 +269,18 @@ impl State {
         self.slots[run.vertex as usize].running = false;
         self.semaphores.release(&run.semaphores);
         self.grant(run.semaphores.clone());
+        self.release_worker(run.group);
         run
+    }
+
+    /// Returns the place of a run. Runs are in the order of their numbers.
+    pub(super) fn place(&self, id: RunId) -> Option<usize> {
+        self.runs.binary_search_by_key(&id, |run| run.id).ok()
+    }
+
+    /// Returns the place of a run that is called, and waits for no record.
+    pub(super) fn called(&self, id: RunId) -> Option<usize> {
+        let is_called = |at: &usize| matches!(self.runs[*at].stage, Stage::Check | Stage::Apply);
+        self.place(id).filter(is_called)
     }
 }

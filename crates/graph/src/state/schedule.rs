@@ -1,8 +1,9 @@
 //! Which vertices are dirty, and which of them may run.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Cause, Run, RunId, Stage, State};
+use super::{Cause, RunId, Stage, State};
 use crate::VertexId;
 
 /// Inputs of the driver.
@@ -10,8 +11,7 @@ impl State {
     /// Ends a run that was interrupted by a pause, or by the end of the driver: it begins anew
     /// later, and counts as no failure.
     pub fn handle_interrupted(&mut self, now: Instant, run: RunId) {
-        let by = |it: &Run| it.id == run && matches!(it.stage, Stage::Check | Stage::Apply);
-        if let Some(at) = self.runs.iter().position(by) {
+        if let Some(at) = self.called(run) {
             let run = &self.runs[at];
             let slot = &mut self.slots[run.vertex as usize];
             slot.doubt |= run.stage == Stage::Apply && slot.intent.is_some();
@@ -110,7 +110,7 @@ impl State {
         self.slots[vertex as usize].ticket = ticket;
         let semaphores = self.graph.holds.of(vertex);
         if semaphores.is_empty() {
-            self.ready.insert(ticket, vertex);
+            self.wait_for_worker(ticket, vertex);
         } else {
             self.semaphores.wait(semaphores, ticket, vertex);
             self.grant(semaphores.to_vec());
@@ -125,7 +125,7 @@ impl State {
             return;
         }
         let granted = std::mem::take(&mut slot.granted);
-        self.ready.remove(&ticket);
+        self.leave_workers(ticket, vertex);
         let semaphores = self.graph.holds.of(vertex);
         match granted {
             true => self.semaphores.release(semaphores),
@@ -143,9 +143,9 @@ impl State {
                     break;
                 }
                 self.slots[vertex as usize].granted = true;
-                self.ready.insert(ticket, vertex);
                 // Others are first in its other queues now.
                 changed.extend(semaphores);
+                self.wait_for_worker(ticket, vertex);
             }
         }
     }
@@ -198,16 +198,16 @@ impl State {
 
     /// Counts all that is unsettled anew, and lets run what may. For a new graph.
     pub(crate) fn count(&mut self, now: Instant) {
-        let order = self.graph.order.clone();
+        let graph = Arc::clone(&self.graph);
         self.unsettled = 0;
         self.slots.iter_mut().for_each(|slot| slot.blocked = 0);
-        for &at in &order {
+        for &at in &graph.order {
             if !self.slots[at as usize].is_unsettled() {
                 continue;
             }
             self.unsettled += 1;
             self.slots[at as usize].settled_since = None;
-            for child in self.graph.children.of(at) {
+            for child in graph.children.of(at) {
                 let child = &mut self.slots[*child as usize >> 1];
                 child.blocked += 1;
                 if !child.dirty && !child.gone {
@@ -220,7 +220,7 @@ impl State {
             0 => self.quiet_since.or(Some(now)),
             _ => None,
         };
-        order.iter().for_each(|&at| self.enqueue(now, at));
+        graph.order.iter().for_each(|&at| self.enqueue(now, at));
     }
 
     /// Asks for a watch of a new vertex, if it has one.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Made, Run, RunId, Stage, State};
+use super::{Made, RunId, Stage, State};
 use crate::{Graph, VertexId};
 
 /// Inputs and questions of the driver.
@@ -19,9 +19,11 @@ impl State {
     /// [with records](crate::VertexSpec::with_record). What a run is about to make is recorded
     /// before it applies.
     pub fn handle_record(&mut self, run: RunId, undo: Option<Arc<[u8]>>) {
-        let is_there = |it: &&mut Run| it.id == run && !it.context.reverse;
-        if let Some(run) = self.runs.iter_mut().find(is_there) {
-            run.undo = Some(undo);
+        if let Some(at) = self
+            .called(run)
+            .filter(|&at| !self.runs[at].context.reverse)
+        {
+            self.runs[at].undo = Some(undo);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::{
     Action, Config, Context, Graph, Record, Replaced, RunId, State, Verdict, VertexId, VertexSpec,
 };
 
+mod groups;
 mod known_failures;
 mod limits;
 mod notifications;
@@ -23,6 +24,8 @@ struct Driver {
     /// The runs since they were last asked for.
     ran: Vec<(String, Context)>,
     going: Vec<(RunId, String, Context)>,
+    /// The vertices of each call of a group.
+    groups: Vec<Vec<String>>,
     is_journal_broken: bool,
 }
 
@@ -52,6 +55,7 @@ impl Driver {
             journal,
             ran: Vec::new(),
             going: Vec::new(),
+            groups: Vec::new(),
             is_journal_broken: false,
         };
         driver.drive();
@@ -66,10 +70,12 @@ impl Driver {
                     run,
                     vertex,
                     context,
-                } => {
-                    let name = self.state.graph().vertex(vertex).unwrap().name().to_owned();
-                    self.ran.push((name.clone(), context));
-                    self.going.push((run, name, context));
+                } => self.begin([(run, vertex, context)]),
+                Action::RunGroup { runs } => {
+                    self.begin(runs.clone());
+                    let names = runs.iter().map(|it| it.1);
+                    let names = names.map(|it| self.state.graph().name(it.0).to_string());
+                    self.groups.push(names.collect());
                 }
                 Action::Persist { records } => {
                     if !self.is_journal_broken {
@@ -81,6 +87,14 @@ impl Driver {
                         .handle_persisted(self.now, !self.is_journal_broken);
                 }
             }
+        }
+    }
+
+    fn begin(&mut self, runs: impl IntoIterator<Item = (RunId, VertexId, Context)>) {
+        for (run, vertex, context) in runs {
+            let name = self.state.graph().name(vertex.0).to_string();
+            self.ran.push((name.clone(), context));
+            self.going.push((run, name, context));
         }
     }
 

@@ -4,6 +4,8 @@
 mod crashes;
 mod driver;
 mod faults;
+mod group_records;
+mod groups;
 mod source;
 mod storm;
 mod support;

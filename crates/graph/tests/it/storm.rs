@@ -33,6 +33,9 @@ fn declare(checks: &Arc<Checks>, generation: u64) -> Vec<Declared> {
         let mut spec = VertexSpec::new(&name(at))
             .with_revision(if is_changed { generation } else { 0 })
             .with_semaphore(&format!("s{class}"), count(class));
+        if at % 5 == 0 {
+            spec = spec.with_group(&format!("g{}", at % 2));
+        }
         if at > 10 {
             spec = spec.after(&name(at / 2)).refreshed_by(&name(at / 3));
         }

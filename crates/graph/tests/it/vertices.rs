@@ -142,7 +142,9 @@ fn a_large_file_is_never_seen_half_written_and_keeps_its_mode() {
     let content = |byte| vec![byte; 1 << 20];
     fs::write(&path, content(b'a')).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
-    let inode = fs::metadata(&path).unwrap().ino();
+    // While it is open, no other file gets its number.
+    let original = fs::File::open(&path).unwrap();
+    let inode = original.metadata().unwrap().ino();
     // What a crash has left.
     fs::write(folder.0.join(".large.trueup-new"), "half").unwrap();
     let declared = |byte, revision| {

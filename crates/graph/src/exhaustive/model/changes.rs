@@ -23,7 +23,7 @@ impl Promise {
     }
 }
 
-impl Model {
+impl Model<'_> {
     /// Returns the verdict of a run that ends, and what is made then, or would be.
     pub(in super::super) fn succeed(
         &mut self,

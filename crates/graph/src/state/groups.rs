@@ -1,0 +1,138 @@
+//! Vertices that run together.
+//!
+//! Those of a group that wait for a worker alone are gathered, and one of them stands in the queue of
+//! workers for all. When its turn comes, all begin: they take one worker, until the last of them has
+//! ended. Those that come meanwhile wait for that, and begin together then. Each is a vertex and a
+//! run like others otherwise.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::runs::Call;
+use super::{Action, RunId, State};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group {
+    /// What waits for nothing but a worker, by ticket.
+    waiting: BTreeMap<u64, u32>,
+    /// The ticket of the one that stands in the queue of workers.
+    offered: Option<u64>,
+    running: usize,
+}
+
+impl State {
+    /// Has a vertex that holds its semaphores wait for a worker.
+    pub(super) fn wait_for_worker(&mut self, ticket: u64, vertex: u32) {
+        match self.graph.groups.of(vertex) {
+            None => {
+                self.ready.insert(ticket, vertex);
+            }
+            Some(group) => {
+                self.groups[group].waiting.insert(ticket, vertex);
+                self.offer(group);
+            }
+        }
+    }
+
+    /// Has a vertex wait for a worker no longer.
+    pub(super) fn leave_workers(&mut self, ticket: u64, vertex: u32) {
+        self.ready.remove(&ticket);
+        if let Some(at) = self.graph.groups.of(vertex) {
+            let group = &mut self.groups[at];
+            group.waiting.remove(&ticket);
+            group.offered = group.offered.filter(|it| *it != ticket);
+            self.offer(at);
+        }
+    }
+
+    fn offer(&mut self, group: usize) {
+        let group = &mut self.groups[group];
+        if group.running == 0
+            && group.offered.is_none()
+            && let Some((&ticket, &vertex)) = group.waiting.first_key_value()
+        {
+            group.offered = Some(ticket);
+            self.ready.insert(ticket, vertex);
+        }
+    }
+
+    /// Begins the run of a vertex that was taken out of the queue, and of those of its group.
+    pub(super) fn start_together(&mut self, now: Instant, vertex: u32) -> Option<Action> {
+        let mut calls = Vec::new();
+        match self.graph.groups.of(vertex) {
+            None => calls.extend(self.start(now, vertex)),
+            Some(group) => {
+                self.groups[group].offered = None;
+                let members = std::mem::take(&mut self.groups[group].waiting);
+                calls.extend(members.into_values().filter_map(|it| self.start(now, it)));
+            }
+        }
+        Action::of_runs(calls)
+    }
+
+    /// Begins to apply, with those of the group that are to.
+    pub(super) fn apply_together(&mut self, now: Instant, id: RunId) -> Option<Action> {
+        let group = |state: &Self, id| state.runs[state.place(id)?].group;
+        let mut ids = vec![id];
+        if let Some(own) = group(self, id) {
+            let all = std::mem::take(&mut self.to_apply).into_iter();
+            let (with, others): (Vec<_>, Vec<_>) =
+                all.partition(|&it| group(self, it) == Some(own));
+            self.to_apply = others.into();
+            ids.extend(with);
+            ids.sort_unstable();
+        }
+        let calls: Vec<Call> = ids
+            .into_iter()
+            .filter_map(|it| self.apply(now, it))
+            .collect();
+        Action::of_runs(calls)
+    }
+
+    /// Takes a worker for a run, unless its group has one. Returns the group.
+    pub(super) fn take_worker(&mut self, vertex: u32) -> Option<usize> {
+        let group = self.graph.groups.of(vertex);
+        let is_first = group.is_none_or(|it| self.groups[it].running == 0);
+        self.busy += usize::from(is_first);
+        if let Some(group) = group {
+            self.groups[group].running += 1;
+        }
+        group
+    }
+
+    /// Takes note of the end of a run.
+    pub(super) fn release_worker(&mut self, group: Option<usize>) {
+        if let Some(group) = group {
+            self.groups[group].running -= 1;
+            self.offer(group);
+        }
+        let is_last = group.is_none_or(|it| self.groups[it].running == 0);
+        self.busy -= usize::from(is_last);
+    }
+
+    /// Counts the runs of the groups of a new graph.
+    pub(super) fn regroup(&mut self) {
+        self.groups = vec![Group::default(); self.graph.groups.count];
+        self.busy = 0;
+        for index in 0..self.runs.len() {
+            self.runs[index].group = self.take_worker(self.runs[index].vertex);
+        }
+    }
+
+    /// Returns the vertices of the group of a vertex that run.
+    pub(super) fn running_members(&self, vertex: u32) -> Vec<u32> {
+        let Some(group) = self.graph.groups.of(vertex) else {
+            return Vec::new();
+        };
+        let runs = self.runs.iter().filter(|run| run.group == Some(group));
+        runs.map(|run| run.vertex).collect()
+    }
+}
+
+#[cfg(test)]
+impl Group {
+    pub(crate) fn hash_order(&self, hasher: &mut impl std::hash::Hasher) {
+        let order = self.waiting.values().collect::<Vec<_>>();
+        std::hash::Hash::hash(&(self.running, order), hasher);
+    }
+}
