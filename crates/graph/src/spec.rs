@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use trueup_reconcile::ErrorClass;
 
+use crate::Records;
+
 /// The declaration of a [`Vertex`](crate::Vertex): its name, its settings, and what it runs after.
 ///
 /// When a graph is replaced, a vertex of the same name and settings goes on undisturbed. Edges are
@@ -26,7 +28,7 @@ pub struct VertexSpec {
     pub(crate) timeout: Option<Duration>,
     /// The thread that it runs on.
     pub(crate) thread: Option<Arc<str>>,
-    pub(crate) recorded: bool,
+    pub(crate) records: Records,
     /// The group whose vertices are called together.
     pub(crate) group: Option<Arc<str>>,
     /// What is turned into edges, and empty in a graph.
@@ -58,7 +60,7 @@ impl VertexSpec {
             semaphores: Vec::new(),
             timeout: None,
             thread: None,
-            recorded: false,
+            records: Records::None,
             group: None,
             links: Links::default(),
         }
@@ -179,15 +181,16 @@ impl VertexSpec {
         }
     }
 
-    /// Sets that the vertex gives records of what it makes, to undo it later: see
+    /// Sets whether the vertex gives records of what it makes, to undo it later: see
     /// [`State::handle_record`](crate::State::handle_record). A driver sets it by itself
-    /// ([`Vertex::has_record`](crate::Vertex::has_record)).
+    /// ([`Vertex::records`](crate::Vertex::records)).
     #[must_use]
-    pub fn with_record(self) -> Self {
-        VertexSpec {
-            recorded: true,
-            ..self
-        }
+    pub fn with_records(self, records: Records) -> Self {
+        VertexSpec { records, ..self }
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.records != Records::None
     }
 
     /// Sets that the vertex runs together with those of its group that may run at the same time, in

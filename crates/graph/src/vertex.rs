@@ -58,19 +58,20 @@ pub trait Vertex: Any + Send {
         Ok(Watch::Unsupported)
     }
 
-    /// True if the vertex gives records of what it makes: then that is also undone if the vertex
-    /// leaves the graph while no driver runs. Each of its runs begins with a check. By default there
-    /// are no records.
-    fn has_record(&self) -> bool {
-        false
+    /// Returns whether the vertex gives records of what it makes: then that is also undone if the
+    /// vertex leaves the graph while no driver runs. By default there are no records.
+    fn records(&self) -> Records {
+        Records::None
     }
 
     /// Returns bytes that suffice to undo, in another process, what the vertex has made, and what
     /// it would make if it applied now; `None` if there is nothing to undo.
     ///
     /// It is asked after each [`check_apply`](Self::check_apply) that succeeds. What it returns
-    /// after a check is durable before the vertex applies. While a change is under way the bytes
-    /// have to undo both what was there before and what will be there.
+    /// after a check is durable before the vertex applies. The bytes have to undo both what is there
+    /// before and what will be there. A vertex that is to apply, and finds that it would make
+    /// something else than its record says, returns [`Verdict::WouldChange`]: it is called again once
+    /// the new record is durable.
     fn record(&self) -> Option<Vec<u8>> {
         None
     }
@@ -103,6 +104,19 @@ where
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
         self(context, apply)
     }
+}
+
+/// Whether a vertex gives records of what it makes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Records {
+    /// It gives none: what it made is undone only by the process that it was part of.
+    #[default]
+    None,
+    /// They say what was made. Each run begins with a check, so that the record of what it will
+    /// make is durable before.
+    Varying,
+    /// They are always the same: as long as the record is in the journal, a run needs no check.
+    Constant,
 }
 
 /// The result of [`Vertex::watch`].

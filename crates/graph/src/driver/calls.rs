@@ -106,7 +106,7 @@ fn call_part(calls: &[&Call], apply: bool) -> Vec<Ended> {
     let ended = ended.map(|((result, call), vertex)| {
         let verdict = result?;
         let record = || catch(|| Ok(vertex.record().map(Arc::from)));
-        Ok((verdict, call.cell.has_record.then(record).transpose()?))
+        Ok((verdict, call.cell.has_records.then(record).transpose()?))
     });
     ended.collect()
 }

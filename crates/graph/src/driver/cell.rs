@@ -13,7 +13,7 @@ pub(super) struct Cell {
     pub(super) vertex: Mutex<Box<dyn Vertex>>,
     pub(super) place: Place,
     /// It gives records of what it makes.
-    pub(super) has_record: bool,
+    pub(super) has_records: bool,
     /// False once its watch is of no use.
     pub(super) is_watching: AtomicBool,
     /// Why it failed last.
@@ -36,9 +36,9 @@ impl Place {
 }
 
 impl Cell {
-    pub(super) fn new((vertex, has_record): (Box<dyn Vertex>, bool), at: u32) -> Self {
+    pub(super) fn new((vertex, has_records): (Box<dyn Vertex>, bool), at: u32) -> Self {
         Cell {
-            has_record,
+            has_records,
             vertex: Mutex::new(vertex),
             place: Place(Arc::new(AtomicU32::new(at))),
             is_watching: AtomicBool::new(true),

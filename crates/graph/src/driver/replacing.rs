@@ -10,7 +10,7 @@ use super::{Driver, restoring, worker};
 use crate::error::ErrorKind;
 use crate::panics::{catch, discard};
 use crate::sync::{lock, now};
-use crate::{Error, Graph, Vertex, VertexId, VertexSpec};
+use crate::{Error, Graph, Records, Vertex, VertexId, VertexSpec};
 
 /// How often new vertices are asked what they take over, while the old ones go on.
 const MAX_TRIES: u32 = 100;
@@ -22,9 +22,9 @@ pub(crate) fn build(
 ) -> Result<(Graph, Vec<(Box<dyn Vertex>, bool)>), Error> {
     let vertices = vertices.into_iter().map(|(spec, vertex)| {
         // Should this panic, the runs will fail.
-        let has_record = catch(|| Ok(vertex.has_record())).unwrap_or(true);
-        let spec = if has_record { spec.with_record() } else { spec };
-        (spec, (vertex, has_record))
+        let records = catch(|| Ok(vertex.records())).unwrap_or(Records::Varying);
+        let has_records = records != Records::None;
+        (spec.with_records(records), (vertex, has_records))
     });
     let (specs, vertices): (Vec<_>, Vec<_>) = vertices.unzip();
     Ok((Graph::new(specs)?, vertices))

@@ -12,7 +12,7 @@ use trueup_reconcile::ErrorClass;
 use super::Edge;
 use super::model::Model;
 use crate::state::{Action, Context, Record, RunId, State, Verdict};
-use crate::{Config, Graph, VertexId, VertexSpec};
+use crate::{Config, Graph, Records, VertexId, VertexSpec};
 
 pub(super) const NAMES: [&str; 4] = ["v0", "v1", "v2", "v3"];
 
@@ -92,7 +92,7 @@ impl Shape {
                 .with_revision(revisions[at])
                 .with_retry(1, Duration::from_secs(1));
             let vertex = match self.budget.recorded[at] {
-                true => vertex.with_record(),
+                true => vertex.with_records(Records::Varying),
                 false => vertex,
             };
             let count = |id| if id == "a" { 1 } else { 2 };

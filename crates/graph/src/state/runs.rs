@@ -11,7 +11,7 @@ use std::time::Instant;
 use trueup_reconcile::ErrorClass;
 
 use super::{Cause, Context, RunId, State, Verdict};
-use crate::VertexId;
+use crate::{Records, VertexId};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
@@ -54,7 +54,12 @@ impl State {
         (slot.ticket, slot.granted, slot.not_before) = (0, false, None);
         let reverse = vertex as usize >= self.graph.own;
         let refreshes = if reverse { 0 } else { slot.pending };
-        let must_check = declared.recorded && !reverse;
+        let must_check = !reverse
+            && match declared.records {
+                Records::None => false,
+                Records::Varying => true,
+                Records::Constant => !self.made.contains_key(&declared.name),
+            };
         let is_intended = slot.intent.is_some() || !self.graph.notifies(vertex);
         let (stage, apply) = match (declared.noop || must_check, is_intended, refreshes) {
             (true, ..) => (Stage::Check, false),

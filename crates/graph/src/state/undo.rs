@@ -16,7 +16,7 @@ impl State {
     /// Takes the bytes that undo what the vertex of a run has made, or would make if it applied
     /// now; `None` if there is nothing to undo. Comes before the
     /// [result](Self::handle_done) of each run of a vertex that is declared
-    /// [with records](crate::VertexSpec::with_record). What a run is about to make is recorded
+    /// [with records](crate::VertexSpec::with_records). What a run is about to make is recorded
     /// before it applies.
     pub fn handle_record(&mut self, run: RunId, undo: Option<Arc<[u8]>>) {
         if let Some(at) = self
@@ -133,10 +133,10 @@ impl State {
                     continue;
                 }
                 let vertex = &self.graph.vertices[parent as usize];
-                if vertex.recorded {
+                if vertex.is_recorded() {
                     names.insert(vertex.name.clone());
                 }
-                if !vertex.recorded || !self.made.contains_key(&vertex.name) {
+                if !vertex.is_recorded() || !self.made.contains_key(&vertex.name) {
                     stack.push(parent);
                 }
             }

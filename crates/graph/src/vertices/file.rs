@@ -11,7 +11,7 @@ use trueup_reconcile::{ErrorClass, Hints};
 
 use super::created::Created;
 use super::watch_file;
-use crate::{Failure, RunContext, Verdict, Vertex, Watch};
+use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
 
 /// The largest file that is read.
 const MAX_LEN: u64 = 64 * 1024 * 1024;
@@ -263,8 +263,8 @@ impl Vertex for File {
         }
     }
 
-    fn has_record(&self) -> bool {
-        true
+    fn records(&self) -> Records {
+        Records::Varying
     }
 
     fn record(&self) -> Option<Vec<u8>> {

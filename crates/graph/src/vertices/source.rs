@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use trueup_loop::{Config, Handle, Loop, Step, Stepped};
 use trueup_reconcile::{Drained, ErrorClass, Hints, Ledger, Outcome, Report, Source, Subscription};
 
-use crate::{Failure, RunContext, Verdict, Vertex, Watch};
+use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
 
 /// A vertex that runs the passes of any [`Source`], as its [`Loop`] has them due.
 ///
@@ -196,13 +196,16 @@ where
         }
     }
 
-    fn has_record(&self) -> bool {
-        self.reversed.is_some()
+    fn records(&self) -> Records {
+        match self.reversed {
+            Some(_) => Records::Constant,
+            None => Records::None,
+        }
     }
 
     fn record(&self) -> Option<Vec<u8>> {
         // Its own ledger, or the marker of each object, says what is to be undone.
-        self.has_record().then(Vec::new)
+        self.reversed.is_some().then(Vec::new)
     }
 
     fn reverse(&mut self, context: &RunContext) -> Result<Verdict, Failure> {

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trueup_graph::{Driver, Failure, Verdict, VertexSpec};
-use trueup_journal::{Journal, JournalLedger, LedgerScope};
-use trueup_reconcile::{Claim, ErrorClass, Ledger, LedgerError};
+use trueup_journal::{Journal, LedgerScope};
+use trueup_reconcile::Ledger as _;
 
-use crate::support::{BOUND, Declared, Folder, config, until, vertex};
+use crate::support::{BOUND, Declared, Dying, Folder, Steps, config, until, vertex};
 
 /// What outlives a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,32 +31,15 @@ struct World {
 #[derive(Clone)]
 struct Process {
     world: Arc<Mutex<World>>,
-    /// How many steps it lives.
-    steps: Arc<Mutex<usize>>,
+    steps: Steps,
 }
 
 impl Process {
-    fn step(&self) -> bool {
-        let mut steps = self.steps.lock().unwrap();
-        *steps = steps.saturating_sub(1);
-        *steps > 0
-    }
-
-    fn is_dead(&self) -> bool {
-        *self.steps.lock().unwrap() == 0
-    }
-
     /// Has an effect, between two steps.
     fn act(&self, effect: impl FnOnce(&mut World)) -> Result<Verdict, Failure> {
-        let dead = || Failure::new(ErrorClass::Unknown, "the process is dead");
-        if !self.step() {
-            return Err(dead());
-        }
-        effect(&mut self.world.lock().unwrap());
-        if !self.step() {
-            return Err(dead());
-        }
-        Ok(Verdict::Changed)
+        self.steps
+            .act(|| effect(&mut self.world.lock().unwrap()))
+            .map(|()| Verdict::Changed)
     }
 
     /// Declares a file of version 1, a service that loads it only when refreshed, and a page that
@@ -100,35 +83,6 @@ impl Process {
     }
 }
 
-/// The journal, whose writes are steps.
-struct Dying(JournalLedger, Process);
-
-impl Ledger for Dying {
-    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
-        self.0.owned()
-    }
-
-    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
-        self.0.open_intents()
-    }
-
-    fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        self.0.begin(intents)
-    }
-
-    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        let dead = || LedgerError::new("the process is dead");
-        if !self.1.step() {
-            return Err(dead());
-        }
-        self.0.commit_outcomes(claims)?;
-        match self.1.step() {
-            true => Ok(()),
-            false => Err(dead()),
-        }
-    }
-}
-
 /// Runs a process until it is converged or dead. Returns how many steps were left, and what the
 /// journal has then.
 fn live(
@@ -143,15 +97,15 @@ fn live(
         .unwrap();
     let process = Process {
         world: Arc::clone(world),
-        steps: Arc::new(Mutex::new(steps)),
+        steps: Steps::new(steps),
     };
-    let dying = Box::new(Dying(ledger.clone(), process.clone()));
+    let dying = Box::new(Dying(ledger.clone(), process.steps.clone()));
     let driver = Driver::start(config(2), process.vertices(has_file), dying).unwrap();
     until("converged or dead", || {
-        process.is_dead() || driver.is_converged()
+        process.steps.is_dead() || driver.is_converged()
     });
     driver.stop(BOUND).unwrap();
-    let left = *process.steps.lock().unwrap();
+    let left = process.steps.left();
     (left, ledger.owned().unwrap())
 }
 

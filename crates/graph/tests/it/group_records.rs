@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use trueup_graph::{Driver, Failure, Record, RunContext, Verdict, Vertex, VertexSpec};
+use trueup_graph::{Driver, Failure, Record, Records, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_journal::{Journal, JournalLedger, LedgerScope};
 use trueup_reconcile::{Claim, ErrorClass, Ledger, LedgerError};
 
@@ -65,8 +65,8 @@ impl Vertex for Number {
         Some(all.into_iter().map(|it| it.make(apply)).collect())
     }
 
-    fn has_record(&self) -> bool {
-        true
+    fn records(&self) -> Records {
+        Records::Varying
     }
 
     fn record(&self) -> Option<Vec<u8>> {

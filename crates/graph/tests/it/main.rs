@@ -6,6 +6,7 @@ mod driver;
 mod faults;
 mod group_records;
 mod groups;
+mod reversals;
 mod source;
 mod storm;
 mod support;

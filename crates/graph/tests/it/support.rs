@@ -1,5 +1,6 @@
 //! Vertices and waits that tests share.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +8,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use trueup_graph::{Config, Driver, Failure, RunContext, Verdict, Vertex, VertexSpec};
-use trueup_reconcile::MemoryLedger;
+use trueup_journal::JournalLedger;
+use trueup_reconcile::{Claim, ErrorClass, Ledger, LedgerError, MemoryLedger};
 
 /// The bound of each wait: machines may be slow.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
@@ -76,6 +78,72 @@ impl Gate {
         let state = self.0.0.lock().unwrap();
         let waited = self.0.1.wait_timeout_while(state, BOUND, |it| it.0 < count);
         assert!(!waited.unwrap().1.timed_out(), "no run comes to the gate");
+    }
+}
+
+/// The steps that a process lives: what other processes can see, before and after an effect.
+#[derive(Clone)]
+pub(crate) struct Steps(Arc<Mutex<usize>>);
+
+impl Steps {
+    pub(crate) fn new(count: usize) -> Self {
+        Steps(Arc::new(Mutex::new(count)))
+    }
+
+    fn step(&self) -> bool {
+        let mut steps = self.0.lock().unwrap();
+        *steps = steps.saturating_sub(1);
+        *steps > 0
+    }
+
+    pub(crate) fn left(&self) -> usize {
+        *self.0.lock().unwrap()
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.left() == 0
+    }
+
+    /// Has an effect, between two steps.
+    pub(crate) fn act(&self, effect: impl FnOnce()) -> Result<(), Failure> {
+        let dead = || Failure::new(ErrorClass::Unknown, "the process is dead");
+        if !self.step() {
+            return Err(dead());
+        }
+        effect();
+        match self.step() {
+            true => Ok(()),
+            false => Err(dead()),
+        }
+    }
+}
+
+/// The journal, whose writes are steps.
+pub(crate) struct Dying(pub(crate) JournalLedger, pub(crate) Steps);
+
+impl Ledger for Dying {
+    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
+        self.0.owned()
+    }
+
+    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
+        self.0.open_intents()
+    }
+
+    fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        self.0.begin(intents)
+    }
+
+    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        let dead = || LedgerError::new("the process is dead");
+        if !self.1.step() {
+            return Err(dead());
+        }
+        self.0.commit_outcomes(claims)?;
+        match self.1.step() {
+            true => Ok(()),
+            false => Err(dead()),
+        }
     }
 }
 

@@ -46,4 +46,4 @@ pub use spec::VertexSpec;
 pub use state::{
     Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,
 };
-pub use vertex::{Failure, RunContext, Vertex, Watch};
+pub use vertex::{Failure, Records, RunContext, Vertex, Watch};

@@ -1,0 +1,370 @@
+//! What left while no process was there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use trueup_graph::{
+    Driver, ErrorKind, Failure, File, Records, RunContext, Verdict, Vertex, VertexSpec,
+};
+use trueup_journal::{Journal, LedgerScope};
+use trueup_reconcile::{Claim, ErrorClass, Ledger, MemoryLedger};
+
+use crate::support::{BOUND, Declared, Dying, Folder, Steps, config, until};
+
+/// What outlives a process: the things that are there, and those that were undone, in order.
+#[derive(Default)]
+struct World {
+    there: BTreeSet<String>,
+    undone: Vec<String>,
+}
+
+type Shared = Arc<Mutex<World>>;
+
+/// A vertex that makes a thing, which needs that it is made after.
+struct Thing {
+    name: String,
+    needs: Option<String>,
+    world: Shared,
+    steps: Steps,
+}
+
+impl Vertex for Thing {
+    fn check_apply(&mut self, _: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        if self.world.lock().unwrap().there.contains(&self.name) {
+            return Ok(Verdict::InPlace);
+        }
+        if !apply {
+            return Ok(Verdict::WouldChange);
+        }
+        let make = || {
+            let mut world = self.world.lock().unwrap();
+            let is_met = |it: &String| world.there.contains(it);
+            assert!(self.needs.as_ref().is_none_or(is_met));
+            world.there.insert(self.name.clone());
+        };
+        self.steps.act(make).map(|()| Verdict::Changed)
+    }
+
+    fn records(&self) -> Records {
+        Records::Varying
+    }
+
+    fn record(&self) -> Option<Vec<u8>> {
+        Some(self.name.clone().into_bytes())
+    }
+
+    fn reverse(&mut self, _: &RunContext) -> Result<Verdict, Failure> {
+        let undo = || {
+            let mut world = self.world.lock().unwrap();
+            if world.there.remove(&self.name) {
+                world.undone.push(self.name.clone());
+            }
+        };
+        self.steps.act(undo).map(|()| Verdict::Changed)
+    }
+}
+
+/// A chain of vertices with things, and with a plain vertex before the last.
+fn declared(things: &[&str], world: &Shared, steps: &Steps) -> Vec<Declared> {
+    let mut vertices: Vec<Declared> = Vec::new();
+    for (at, thing) in things.iter().enumerate() {
+        let mut spec = VertexSpec::new(&format!("v{at}")).with_retry(0, Duration::ZERO);
+        let needs = at.checked_sub(1).map(|at| things[at].to_owned());
+        if at > 0 {
+            let plain = VertexSpec::new(&format!("plain{at}")).after(&format!("v{}", at - 1));
+            let run = |_: &RunContext, _: bool| Ok(Verdict::InPlace);
+            vertices.push((plain, Box::new(run)));
+            spec = spec.after(&format!("plain{at}"));
+        }
+        let (name, world, steps) = ((*thing).to_owned(), Arc::clone(world), steps.clone());
+        let vertex = Thing {
+            name,
+            needs,
+            world,
+            steps,
+        };
+        vertices.push((spec, Box::new(vertex)));
+    }
+    vertices
+}
+
+/// Runs a process until it is converged or dead. Returns how many steps were left, and the names
+/// in the journal.
+fn live(things: &[&str], world: &Shared, folder: &std::path::Path, steps: usize) -> (usize, usize) {
+    let journal = Journal::open(folder).unwrap();
+    let scope = LedgerScope::new("host", "");
+    let ledger = journal.ledger("graph", &scope).unwrap();
+    let steps = Steps::new(steps);
+    let (restored, own) = (Arc::clone(world), steps.clone());
+    let driver = Driver::start_with_restore(
+        config(2),
+        declared(things, world, &steps),
+        Box::new(Dying(ledger.clone(), steps.clone())),
+        move |name, record| {
+            let vertex = Thing {
+                name: String::from_utf8_lossy(record).into_owned(),
+                needs: None,
+                world: Arc::clone(&restored),
+                steps: own.clone(),
+            };
+            Ok((VertexSpec::new(name), Box::new(vertex)))
+        },
+    )
+    .unwrap();
+    until("converged or dead", || {
+        steps.is_dead() || driver.is_converged()
+    });
+    driver.stop(BOUND).unwrap();
+    (steps.left(), ledger.owned().unwrap().len())
+}
+
+const ENOUGH: usize = 1_000;
+
+/// Kills the first process at a step, and one that declares `later` at another. Returns whether
+/// each had ended before.
+fn kill_at(folder: &Folder, later: &[&str], first: usize, second: usize) -> [bool; 2] {
+    let path = folder.0.join(format!("{first}-{second}"));
+    let world = Shared::default();
+    let (left, _) = live(&["a", "b", "c"], &world, &path, first);
+    let (later_left, _) = live(later, &world, &path, second);
+    live(later, &world, &path, ENOUGH);
+    let text = format!("killed at {first} and {second}");
+    let undone = std::mem::take(&mut world.lock().unwrap().undone);
+    assert!(
+        undone.is_sorted_by(|one, other| one > other),
+        "{text}: {undone:?}"
+    );
+    let (idle, records) = live(later, &world, &path, ENOUGH);
+    assert_eq!(idle, ENOUGH, "{text}: a later process has nothing to do");
+    let world = world.lock().unwrap();
+    let there = world.there.iter().map(String::as_str);
+    assert_eq!(there.collect::<Vec<_>>(), later, "{text}");
+    assert_eq!(records, later.len(), "{text}: a record for each thing");
+    [left > 0, later_left > 0]
+}
+
+fn kill_everywhere(name: &str, later: &[&str]) {
+    let folder = Folder::new(name);
+    let mut kills = 0;
+    for first in 1.. {
+        let mut has_ended = false;
+        for second in 1.. {
+            let [left, later_left] = kill_at(&folder, later, first, second);
+            (has_ended, kills) = (left, kills + 1);
+            // Every third step of the first one is enough beside each of the second.
+            if later_left || first % 3 > 0 {
+                break;
+            }
+        }
+        if has_ended {
+            break;
+        }
+    }
+    assert!(kills > 20, "{kills}");
+}
+
+#[test]
+fn all_that_left_is_undone_in_reverse_order_whatever_step_kills_two_processes() {
+    kill_everywhere("undone", &[]);
+}
+
+#[test]
+fn a_part_that_left_is_undone_and_the_rest_stays_whatever_step_kills_two_processes() {
+    kill_everywhere("part", &["a"]);
+}
+
+#[test]
+fn another_thing_of_the_same_vertex_is_made_after_the_old_one_is_undone_whatever_step_kills() {
+    kill_everywhere("exchanged", &["x", "y"]);
+}
+
+fn thing(name: &str, thing: &str, world: &Shared) -> Declared {
+    let vertex = Thing {
+        name: thing.to_owned(),
+        needs: None,
+        world: Arc::clone(world),
+        steps: Steps::new(usize::MAX),
+    };
+    let spec = VertexSpec::new(name).with_revision(thing.len() as u64);
+    (spec, Box::new(vertex))
+}
+
+#[test]
+fn a_replacement_undoes_the_old_thing_before_the_new_one_is_made() {
+    let world = Shared::default();
+    let ledger = Box::new(MemoryLedger::default());
+    let driver = Driver::start(config(2), [thing("v", "old", &world)], ledger).unwrap();
+    driver.wait_converged(BOUND).unwrap();
+    driver.replace([thing("v", "newer", &world)]).unwrap();
+    driver.wait_converged(BOUND).unwrap();
+    let world = world.lock().unwrap();
+    assert_eq!(world.there, BTreeSet::from(["newer".to_owned()]));
+    assert_eq!(world.undone, ["old"]);
+}
+
+/// Writes the record of one thing into a ledger, as a process before has left it.
+fn left_behind() -> Box<MemoryLedger> {
+    let made = trueup_graph::Made {
+        place: 1,
+        after: Vec::new(),
+        undo: b"thing"[..].into(),
+    };
+    let record = trueup_graph::Record {
+        made: Some(made),
+        ..Default::default()
+    };
+    let claims = BTreeMap::from([(b"v".to_vec(), Claim::Ours(record.to_bytes()))]);
+    let mut ledger = Box::new(MemoryLedger::default());
+    ledger.commit_outcomes(claims).unwrap();
+    ledger
+}
+
+#[test]
+fn what_cannot_be_restored_is_kept_and_told_until_its_vertex_is_back() {
+    let world = Shared::default();
+    world.lock().unwrap().there.insert("thing".to_owned());
+    let driver = Driver::start(config(2), [], left_behind()).unwrap();
+    until("it fails", || driver.explain("v").unwrap().attempts > 0);
+    let explained = driver.explain("v").unwrap();
+    assert!(explained.reversal, "{explained}");
+    let text = explained.to_string();
+    assert!(text.contains("what vertex v made is kept"), "{text}");
+    assert!(
+        driver
+            .snapshot()
+            .to_string()
+            .contains("what vertex v made is kept")
+    );
+    assert!(
+        driver
+            .wait_converged(Duration::ZERO)
+            .unwrap_err()
+            .is_timed_out()
+    );
+    driver.replace([thing("v", "thing", &world)]).unwrap();
+    driver.wait_converged(BOUND).unwrap();
+    driver.replace([]).unwrap();
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(world.lock().unwrap().undone, ["thing"]);
+}
+
+#[test]
+fn a_restore_that_fails_or_panics_for_a_while_is_called_again() {
+    let world = Shared::default();
+    world.lock().unwrap().there.insert("thing".to_owned());
+    let (inner, calls) = (Arc::clone(&world), Mutex::new(0));
+    let restore = move |name: &str, _: &[u8]| {
+        let mut calls = calls
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        *calls += 1;
+        assert!(*calls != 1, "on purpose");
+        match *calls {
+            2 => Err(Failure::new(ErrorClass::Busy, "not yet")),
+            _ => Ok(thing(name, "thing", &inner)),
+        }
+    };
+    let driver = Driver::start_with_restore(config(1), [], left_behind(), restore).unwrap();
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(world.lock().unwrap().undone, ["thing"]);
+}
+
+#[test]
+fn a_record_of_another_version_is_an_error_that_names_the_key_and_loses_nothing() {
+    let mut ledger = left_behind();
+    let claims = BTreeMap::from([(b"other".to_vec(), Claim::Ours(vec![99, 1, 2]))]);
+    ledger.commit_outcomes(claims).unwrap();
+    let before = ledger.owned().unwrap();
+    let ledger = Arc::new(Mutex::new(ledger));
+    let error = Driver::start(config(1), [], Box::new(Lent(Arc::clone(&ledger)))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Ledger);
+    assert!(error.to_string().contains("vertex other"), "{error}");
+    assert_eq!(ledger.lock().unwrap().owned().unwrap(), before);
+}
+
+/// A ledger that is looked at from outside.
+struct Lent(Arc<Mutex<Box<MemoryLedger>>>);
+
+impl Ledger for Lent {
+    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, trueup_reconcile::LedgerError> {
+        self.0.lock().unwrap().owned()
+    }
+
+    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, trueup_reconcile::LedgerError> {
+        self.0.lock().unwrap().open_intents()
+    }
+
+    fn begin(
+        &mut self,
+        intents: BTreeMap<Vec<u8>, Claim>,
+    ) -> Result<(), trueup_reconcile::LedgerError> {
+        self.0.lock().unwrap().begin(intents)
+    }
+
+    fn commit_outcomes(
+        &mut self,
+        claims: BTreeMap<Vec<u8>, Claim>,
+    ) -> Result<(), trueup_reconcile::LedgerError> {
+        self.0.lock().unwrap().commit_outcomes(claims)
+    }
+}
+
+#[test]
+fn a_file_that_was_created_is_removed_after_a_restart_unless_another_writer_changed_it() {
+    let folder = Folder::new("restarted");
+    let path = |name: &str| folder.0.join(name);
+    let ledger = Arc::new(Mutex::new(Box::new(MemoryLedger::default())));
+    let start = |names: &[&str], content: &str| {
+        let vertices: Vec<Declared> = names
+            .iter()
+            .map(|it| {
+                (
+                    VertexSpec::new(it),
+                    Box::new(File::new(path(it), content)) as _,
+                )
+            })
+            .collect();
+        let ledger = Box::new(Lent(Arc::clone(&ledger)));
+        let restore = |name: &str, record: &[u8]| {
+            let file: Box<dyn Vertex> = Box::new(File::from_record(record)?);
+            Ok((VertexSpec::new(name), file))
+        };
+        let driver = Driver::start_with_restore(config(2), vertices, ledger, restore).unwrap();
+        driver.wait_converged(BOUND).unwrap();
+        driver.stop(BOUND).unwrap();
+    };
+    fs::write(path("there"), "one").unwrap();
+    let all = ["created", "there", "changed", "kept"];
+    start(&all, "one");
+    // A new process with another content takes the files over.
+    start(&all, "two");
+    fs::write(path("changed"), "by another writer").unwrap();
+    start(&["kept"], "two");
+    assert!(!path("created").exists());
+    assert_eq!(fs::read(path("there")).unwrap(), b"two");
+    assert_eq!(fs::read(path("changed")).unwrap(), b"by another writer");
+    assert_eq!(fs::read(path("kept")).unwrap(), b"two");
+    let names = ledger.lock().unwrap().owned().unwrap();
+    assert_eq!(names.into_keys().collect::<Vec<_>>(), [b"kept"]);
+    start(&[], "");
+    assert!(!path("kept").exists());
+}
+
+#[test]
+fn a_file_of_another_path_is_created_once_the_old_one_is_removed() {
+    let folder = Folder::new("moved");
+    let path = |name: &str| folder.0.join(name);
+    let declare = |name: &str, revision| -> [Declared; 1] {
+        let spec = VertexSpec::new("file").with_revision(revision);
+        [(spec, Box::new(File::new(path(name), "x")))]
+    };
+    let ledger = Box::new(MemoryLedger::default());
+    let driver = Driver::start(config(1), declare("old", 0), ledger).unwrap();
+    driver.wait_converged(BOUND).unwrap();
+    assert!(path("old").exists());
+    driver.replace(declare("new", 1)).unwrap();
+    driver.wait_converged(BOUND).unwrap();
+    assert!(path("new").exists() && !path("old").exists());
+}
