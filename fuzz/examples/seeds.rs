@@ -9,6 +9,7 @@ use std::process::Command;
 
 use trueup_diff::{BondAttrs, BondMode, Dev, Kind, Link, LinkKind, VlanAttrs};
 use trueup_file::{File, TableNames};
+use trueup_graph::{Made, Record};
 use trueup_netlink::codec::{address, existing, link, neighbour, nexthop, route, rule};
 use trueup_netlink::wire::{
     Attrs, HEADER_LEN, Header, Messages, NLM_F_ACK, NLM_F_DUMP, NLMSG_DONE,
@@ -460,6 +461,23 @@ impl Recorder {
         for (at, name) in names.iter().enumerate() {
             self.save("namespace", &format!("{at}"), name.as_bytes());
         }
+        let made = Made {
+            place: 7,
+            after: vec!["file.resolv".into()],
+            undo: [&[1, 1], &[9; 32][..], b"/etc/resolv.conf"].concat().into(),
+        };
+        let (refreshes, intent) = (3, vec!["exec.reload".into(), "".into()]);
+        for (name, made) in [("made", Some(made.clone())), ("refreshes", None)] {
+            let intent = intent.clone();
+            let record = Record {
+                refreshes,
+                intent,
+                made,
+            };
+            self.save("graph", name, &record.to_bytes());
+        }
+        self.save("graph", "file", &made.undo);
+        self.save("graph", "first-version", &[1, 0, 0, 0, 7, 0, 0, 0, 1, b'a']);
         for (target, name, text) in CONTROL {
             self.save(target, name, text.as_bytes());
         }

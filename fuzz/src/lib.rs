@@ -10,6 +10,7 @@
 mod codec;
 mod control;
 mod file;
+mod graph;
 mod guests;
 mod journal;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod world;
 pub use codec::{address, datagram, link, neighbour, nexthop, route, rule};
 pub use control::{desired, operation, token};
 pub use file::{file, resource};
+pub use graph::graph;
 pub use guests::guests;
 pub use journal::{journal, record};
 pub use namespace::namespace;
@@ -36,7 +38,7 @@ pub use world::world;
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -45,6 +47,7 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("dump", dump),
     ("event", event),
     ("file", file),
+    ("graph", graph),
     ("guests", guests),
     ("journal", journal),
     ("ledger", ledger),

@@ -46,6 +46,8 @@ impl GraphBuilder {
         }
         let by_name = self.names()?;
         self.links(&by_name)?;
+        let mut edges = check_ports(&self.vertices, &by_name)?;
+        self.edges.append(&mut edges);
         self.assemble(own, by_name)
     }
 
@@ -190,6 +192,51 @@ impl GraphBuilder {
             .map(|(id, (_, count, _))| (id.clone(), count));
         Ok((semaphores.collect(), holds))
     }
+}
+
+/// Checks what vertices receive, and returns the edges from the senders.
+fn check_ports(vertices: &[VertexSpec], by_name: &[u32]) -> Result<Vec<(u32, u32)>, Error> {
+    let mut edges = Vec::new();
+    let wrong = |message| Err(Error::new(ErrorKind::Port, message));
+    for (at, vertex) in vertices.iter().enumerate() {
+        let sent = vertex.sends.iter().map(|it| &it.port);
+        let received = vertex.receives.iter().map(|it| &it.port);
+        for ports in [sent.collect::<Vec<_>>(), received.collect()] {
+            let is_before = |(at, port): &(usize, &&Arc<str>)| ports[..*at].contains(*port);
+            if let Some((_, port)) = ports.iter().enumerate().find(is_before) {
+                return wrong(format!(
+                    "vertex {}: port {port} is declared twice; rename one, or use \
+                     `receives_merged` for several senders",
+                    vertex.name()
+                ));
+            }
+        }
+        for port in &vertex.receives {
+            for (sender, sender_port) in &port.from {
+                let name = |it: &u32| vertices[*it as usize].name();
+                let found = by_name.binary_search_by(|it| name(it).cmp(sender));
+                let found = found.ok().map(|it| by_name[it]);
+                let ports = found.map_or(&[][..], |it| &vertices[it as usize].sends);
+                let text = format!(
+                    "vertex {}: port {} receives {sender_port} of {sender}",
+                    vertex.name(),
+                    port.port
+                );
+                match (found, ports.iter().find(|it| it.port == *sender_port)) {
+                    (None, _) => return wrong(format!("{text}, which is not declared")),
+                    (_, None) => return wrong(format!("{text}, which does not send it")),
+                    (_, Some(sent)) if sent.of != port.of => {
+                        let (one, other) = (port.of.name, sent.of.name);
+                        return wrong(format!(
+                            "{text} as {one}, which sends {other}; use one type"
+                        ));
+                    }
+                    (Some(found), _) => edges.push((found, 2 * at as u32)),
+                }
+            }
+        }
+    }
+    Ok(edges)
 }
 
 fn too_large() -> Error {

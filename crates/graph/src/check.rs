@@ -92,6 +92,9 @@ fn context(graph: &Graph, vertex: VertexId, refreshes: u32) -> RunContext {
         refreshes,
         deadline: timeout.map(|timeout| after(now(), timeout)),
         is_interrupted: Arc::default(),
+        inputs: Vec::new(),
+        sends: Arc::default(),
+        sent: Arc::default(),
     }
 }
 

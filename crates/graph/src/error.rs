@@ -24,6 +24,8 @@ pub enum ErrorKind {
     Semaphore,
     /// There are more than 2³¹ - 1 vertices or 2³² - 1 edges.
     TooLarge,
+    /// A port is declared twice, or what a vertex is to receive is not sent, or as another type.
+    Port,
     /// The records of the graph cannot be read.
     Ledger,
     /// The operating system refused a thread or a descriptor.

@@ -12,6 +12,7 @@ mod error;
 mod exhaustive;
 mod graph;
 mod panics;
+mod ports;
 mod records;
 mod restore;
 mod spec;
@@ -29,6 +30,7 @@ pub use config::Config;
 pub use driver::{Driver, Snapshot};
 pub use error::{Error, ErrorKind};
 pub use graph::{Graph, VertexId};
+pub use ports::Received;
 pub use spec::VertexSpec;
 pub use state::{
     Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,

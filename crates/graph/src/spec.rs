@@ -1,11 +1,13 @@
 //! What is declared of a vertex.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use trueup_reconcile::ErrorClass;
 
 use crate::Records;
+use crate::ports::{Merge, PortType, Receives, Sends};
 
 /// The declaration of a [`Vertex`](crate::Vertex): its name, its settings, and what it runs after.
 ///
@@ -31,6 +33,8 @@ pub struct VertexSpec {
     pub(crate) records: Records,
     /// The group whose vertices are called together.
     pub(crate) group: Option<Arc<str>>,
+    pub(crate) sends: Vec<Sends>,
+    pub(crate) receives: Vec<Receives>,
     /// What is turned into edges, and empty in a graph.
     pub(crate) links: Links,
 }
@@ -62,6 +66,8 @@ impl VertexSpec {
             thread: None,
             records: Records::None,
             group: None,
+            sends: Vec::new(),
+            receives: Vec::new(),
             links: Links::default(),
         }
     }
@@ -202,6 +208,56 @@ impl VertexSpec {
             group: Some(group.into()),
             ..self
         }
+    }
+
+    /// Adds a port: runs of the vertex [send](crate::RunContext::send) values of this type by it.
+    #[must_use]
+    pub fn sends<T: Any + PartialEq + Send + Sync>(mut self, port: &str) -> Self {
+        let (port, of) = (port.into(), PortType::of::<T>());
+        self.sends.push(Sends { port, of });
+        self
+    }
+
+    /// Adds a port by which the vertex [receives](crate::RunContext::received) what another vertex
+    /// sends by one of its ports. It runs after that, and not before there is a value.
+    #[must_use]
+    pub fn receives<T: Any + PartialEq + Send + Sync>(
+        self,
+        port: &str,
+        sender: &str,
+        sender_port: &str,
+    ) -> Self {
+        self.add_receives::<T>(port, &[(sender, sender_port)], None)
+    }
+
+    /// Adds a port with several senders, each with its port. `merge` makes one value of theirs, in
+    /// this order, once there is one of each. Change the [revision](Self::with_revision) with it.
+    #[must_use]
+    pub fn receives_merged<T: Any + PartialEq + Send + Sync>(
+        self,
+        port: &str,
+        senders: &[(&str, &str)],
+        merge: impl Fn(&[Arc<T>]) -> T + Send + Sync + 'static,
+    ) -> Self {
+        self.add_receives::<T>(port, senders, Some(Merge::new(merge)))
+    }
+
+    fn add_receives<T: Any + PartialEq>(
+        mut self,
+        port: &str,
+        senders: &[(&str, &str)],
+        merge: Option<Merge>,
+    ) -> Self {
+        let from = senders
+            .iter()
+            .map(|(vertex, port)| ((*vertex).into(), (*port).into()));
+        self.receives.push(Receives {
+            port: port.into(),
+            from: from.collect(),
+            of: PortType::of::<T>(),
+            merge,
+        });
+        self
     }
 
     /// Adds a parent by name: the vertex runs after it.

@@ -1,6 +1,7 @@
 //! What a vertex does.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,9 @@ use std::time::Instant;
 
 use trueup_reconcile::{ErrorClass, Hints, Subscription};
 
-use crate::Verdict;
+use crate::ports::{self, Input, Sends, Value};
+use crate::sync::{Mutex, lock};
+use crate::{Received, Verdict};
 
 /// A part of a system that a [`Driver`](crate::Driver) brings into its declared state.
 ///
@@ -138,11 +141,14 @@ impl fmt::Debug for Watch {
 }
 
 /// What a call of a vertex is to know.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RunContext {
     pub(crate) refreshes: u32,
     pub(crate) deadline: Option<Instant>,
     pub(crate) is_interrupted: Arc<AtomicBool>,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) sends: Arc<[Sends]>,
+    pub(crate) sent: Arc<Mutex<BTreeMap<Arc<str>, Value>>>,
 }
 
 impl RunContext {
@@ -162,8 +168,43 @@ impl RunContext {
         !self.is_interrupted() && self.deadline.is_none_or(|at| crate::sync::now() < at)
     }
 
+    /// Returns the value that was received by a port.
+    ///
+    /// # Errors
+    ///
+    /// The vertex does not receive by this port, or another type; or it is being reversed.
+    pub fn received<T: Any + Send + Sync>(&self, port: &str) -> Result<Received<T>, Failure> {
+        ports::received(&self.inputs, port)
+    }
+
+    /// Sends a value by a port. It counts once this call of the vertex has succeeded; the last one
+    /// of a run counts. Without a restart it stays until another is sent.
+    ///
+    /// # Errors
+    ///
+    /// The vertex does not declare this port, or another type.
+    pub fn send<T: Any + PartialEq + Send + Sync>(
+        &self,
+        port: &str,
+        value: T,
+    ) -> Result<(), Failure> {
+        let port = ports::check_sent::<T>(&self.sends, port)?;
+        let before = lock(&self.sent).insert(port, Arc::new(value));
+        drop(before);
+        Ok(())
+    }
+
     pub(crate) fn is_interrupted(&self) -> bool {
         self.is_interrupted.load(Ordering::SeqCst)
+    }
+}
+
+impl fmt::Debug for RunContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunContext")
+            .field("refreshes", &self.refreshes)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
     }
 }
 

@@ -348,7 +348,12 @@ fn a_command_is_refreshed_by_the_section_that_it_names_alone() {
         format!("sysctl = {{ \"net.ipv4.ip_forward\" = {forward} }}\n")
             + &route(dst, "type = \"blackhole\"")
             + &exec(&agent, "routes", "echo run >> routes", "on = [\"route\"]")
-            + &exec(&agent, "sysctls", "echo run >> sysctls", "on = [\"sysctl\"]")
+            + &exec(
+                &agent,
+                "sysctls",
+                "echo run >> sysctls",
+                "on = [\"sysctl\"]",
+            )
     };
     let applied = |text: &str| {
         let ran = agent.apply(text);

@@ -1,12 +1,15 @@
 //! Calls of vertices: of one, or of those of a group at once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use trueup_reconcile::ErrorClass;
 
 use super::cell::Cell;
+use super::exchange::{Incoming, exchange};
 use super::shared::{Core, Shared};
-use crate::panics::catch;
+use crate::panics::{catch, discard};
+use crate::ports::Input;
 use crate::sync::{MutexGuard, lock, now};
 use crate::{Context, Failure, RunContext, RunId, Verdict, Vertex, VertexId};
 
@@ -16,6 +19,7 @@ pub(super) struct Call {
     cell: Arc<Cell>,
     context: Context,
     run_context: RunContext,
+    incoming: Incoming,
 }
 
 impl Core {
@@ -35,48 +39,82 @@ impl Core {
             refreshes: context.refreshes,
             deadline,
             is_interrupted: Arc::clone(&shared.is_interrupted),
+            inputs: Vec::new(),
+            sends: declared.sends.as_slice().into(),
+            sent: Arc::default(),
+        };
+        let incoming = match context.reverse {
+            true => Vec::new(),
+            false => self.incoming(vertex),
         };
         Call {
             run,
             cell,
             context,
             run_context,
+            incoming,
         }
     }
 }
 
+impl Call {
+    /// Takes what the vertex receives. Calls code of its senders and merges.
+    fn receive(&mut self) -> Result<(), Failure> {
+        let incoming = std::mem::take(&mut self.incoming);
+        let seen = lock(&self.cell.seen).clone();
+        let inputs = catch(|| {
+            let ports = incoming.iter().enumerate();
+            let inputs =
+                ports.filter_map(|(at, (port, values))| Input::new(port, values, seen.get(at)));
+            Ok(inputs.collect())
+        });
+        incoming.into_iter().flat_map(|it| it.1).for_each(discard);
+        seen.into_iter().for_each(discard);
+        self.run_context.inputs = inputs?;
+        Ok(())
+    }
+}
+
 /// Calls vertices, and reports their results.
-pub(super) fn call<'a>(shared: &'a Shared, calls: &[Call]) -> MutexGuard<'a, Core> {
-    let mut ended = Vec::with_capacity(calls.len());
+pub(super) fn call(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core> {
+    let received = calls.iter_mut().map(|it| it.receive().err().map(Err));
+    let mut results: Vec<Option<Ended>> = received.collect();
     // Those of a group that only check, and those that apply.
     for apply in [false, true] {
-        let part = calls.iter().filter(|it| it.context.apply == apply);
-        let part: Vec<&Call> = part.collect();
-        let results = call_part(&part, apply);
-        ended.extend(part.into_iter().zip(results));
+        let is_part = |&at: &usize| calls[at].context.apply == apply && results[at].is_none();
+        let part: Vec<usize> = (0..calls.len()).filter(is_part).collect();
+        let ended = call_part(
+            &part.iter().map(|&at| &calls[at]).collect::<Vec<_>>(),
+            apply,
+        );
+        for (at, result) in part.into_iter().zip(ended) {
+            results[at] = Some(result);
+        }
     }
-    let ended = ended.into_iter().map(|(call, result)| {
+    let ended = calls.into_iter().zip(results).filter_map(|(call, result)| {
+        let result = result?;
         let class = result.as_ref().map(|it| it.0).map_err(Failure::class);
+        exchange(shared, call.run, &call.cell, class.ok(), call.run_context);
         let (undo, failure) = match result {
             Ok((_, undo)) => (undo, None),
             Err(failure) => (None, Some(failure)),
         };
         *lock(&call.cell.failure) = failure;
-        (call, class, undo)
+        Some((call.run, class, undo))
     });
     let ended: Vec<_> = ended.collect();
     let mut core = lock(&shared.core);
     // From the last one, as runs are in the order of their numbers.
-    for (call, class, undo) in ended.into_iter().rev() {
-        core.running.remove(&call.run);
+    for (run, class, undo) in ended.into_iter().rev() {
+        core.running.remove(&run);
         if let Some(undo) = undo {
-            core.state.handle_record(call.run, undo);
+            core.state.handle_record(run, undo);
         }
         match class {
-            Err(_) if call.run_context.is_interrupted() => {
-                core.state.handle_interrupted(now(), call.run);
+            Err(_) if shared.is_interrupted.load(Ordering::SeqCst) => {
+                core.state.handle_interrupted(now(), run);
             }
-            _ => core.state.handle_done(now(), call.run, class),
+            _ => core.state.handle_done(now(), run, class),
         }
     }
     core

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use super::replacing::Behaviour;
+use crate::ports::Value;
 use crate::sync::Mutex;
 use crate::{Failure, Vertex, VertexId};
 
@@ -16,6 +18,8 @@ pub(super) struct Cell {
     pub(super) has_records: bool,
     /// False once its watch is of no use.
     pub(super) is_watching: AtomicBool,
+    /// What it received in its last successful run, by each port.
+    pub(super) seen: Mutex<Vec<Value>>,
     /// Why it failed last.
     pub(super) failure: Mutex<Option<Failure>>,
 }
@@ -36,12 +40,13 @@ impl Place {
 }
 
 impl Cell {
-    pub(super) fn new((vertex, has_records): (Box<dyn Vertex>, bool), at: u32) -> Self {
+    pub(super) fn new((vertex, has_records): Behaviour, at: u32) -> Self {
         Cell {
             has_records,
             vertex: Mutex::new(vertex),
             place: Place(Arc::new(AtomicU32::new(at))),
             is_watching: AtomicBool::new(true),
+            seen: Mutex::default(),
             failure: Mutex::new(None),
         }
     }

@@ -5,6 +5,7 @@
 
 pub(crate) mod calls;
 mod cell;
+mod exchange;
 pub(crate) mod replacing;
 mod restoring;
 mod shared;
@@ -81,6 +82,7 @@ impl Driver {
         let cells = cells.map(|(vertex, at)| Arc::new(Cell::new(vertex, at)));
         let core = Core {
             cells: cells.collect(),
+            values: BTreeMap::new(),
             state: State::new(config, graph, records, now()),
             running: BTreeMap::new(),
             executing: 0,

@@ -5,21 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::cell::Cell;
-use super::shared::stopped;
+use super::shared::{Core, stopped};
 use super::{Driver, restoring, worker};
 use crate::error::ErrorKind;
 use crate::panics::{catch, discard};
 use crate::sync::{lock, now};
 use crate::{Error, Graph, Records, Vertex, VertexId, VertexSpec};
 
+/// A vertex, and whether it has records.
+pub(super) type Behaviour = (Box<dyn Vertex>, bool);
+
 /// How often new vertices are asked what they take over, while the old ones go on.
 const MAX_TRIES: u32 = 100;
 
-/// Builds a graph of declared vertices. The vertices have the numbers of their places, and with
-/// each is whether it has records.
+/// Builds a graph of declared vertices. The vertices have the numbers of their places.
 pub(crate) fn build(
     vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
-) -> Result<(Graph, Vec<(Box<dyn Vertex>, bool)>), Error> {
+) -> Result<(Graph, Vec<Behaviour>), Error> {
     let vertices = vertices.into_iter().map(|(spec, vertex)| {
         // Should this panic, the runs will fail.
         let records = catch(|| Ok(vertex.records())).unwrap_or(Records::Varying);
@@ -71,6 +73,10 @@ impl Driver {
             return Err(stopped());
         }
         let replaced = core.state.replace_reversing(now(), graph, &refused)?;
+        let Core { values, state, .. } = &mut *core;
+        let is_gone = |(sender, port): &(Arc<str>, Arc<str>)| !state.has_value(sender, port);
+        let gone: Vec<_> = values.keys().filter(|it| is_gone(it)).cloned().collect();
+        let gone: Vec<_> = gone.iter().filter_map(|it| values.remove(it)).collect();
         let own = core.state.graph().own;
         let mut cells: Vec<Option<Arc<Cell>>> = vec![None; core.state.graph().len()];
         for (from, to) in &replaced.moved {
@@ -96,13 +102,14 @@ impl Driver {
             cell.place.set(Some(at as u32));
             cell.is_watching.fetch_and(!is_left, Ordering::SeqCst);
         }
-        let gone = old.iter().filter(|it| it.place.vertex().is_none());
-        gone.for_each(|it| it.is_watching.store(false, Ordering::SeqCst));
+        let left = old.iter().filter(|it| it.place.vertex().is_none());
+        left.for_each(|it| it.is_watching.store(false, Ordering::SeqCst));
         self.shared.wake(&core);
         drop(core);
         self.shared.watcher.wake();
         unused.into_iter().for_each(discard);
         old.into_iter().for_each(discard);
+        gone.into_iter().for_each(discard);
         Ok(())
     }
 

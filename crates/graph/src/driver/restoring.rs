@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use trueup_reconcile::ErrorClass;
 
+use super::replacing::Behaviour;
 use crate::panics::catch;
 use crate::{Error, Failure, Graph, Record, RunContext, Verdict, Vertex, VertexSpec};
 
@@ -42,7 +43,7 @@ pub(super) fn none(name: &str, _: &[u8]) -> Result<(VertexSpec, Box<dyn Vertex>)
 /// Adds to a graph what is to be reversed by the records, and its vertices.
 pub(super) fn restore(
     graph: Graph,
-    vertices: &mut Vec<(Box<dyn Vertex>, bool)>,
+    vertices: &mut Vec<Behaviour>,
     records: &[(Arc<str>, Record)],
     restore: &Arc<Restore>,
 ) -> Result<Graph, Error> {
@@ -57,8 +58,8 @@ pub(super) fn restore(
         if graph.find(&name).is_some() && !refused.contains(&name) {
             continue;
         }
-        let made = catch(|| restore(&name, &undo))
-            .and_then(|(spec, vertex)| Ok((spec.with_name(&name), vertex)));
+        let made =
+            catch(|| restore(&name, &undo)).map(|(spec, vertex)| (spec.with_name(&name), vertex));
         let declared = made.unwrap_or_else(|_| {
             let spec = VertexSpec::new(&name);
             let restore = Arc::clone(restore);
@@ -86,7 +87,7 @@ pub(super) fn restore(
 /// not.
 pub(super) fn refused(
     graph: &Graph,
-    vertices: &mut [(Box<dyn Vertex>, bool)],
+    vertices: &mut [Behaviour],
     made: &BTreeMap<Arc<str>, Arc<[u8]>>,
 ) -> BTreeSet<Arc<str>> {
     let mut refused = BTreeSet::new();

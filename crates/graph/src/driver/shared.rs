@@ -11,6 +11,8 @@ use super::cell::Cell;
 use super::watcher::Watcher;
 use super::worker::Job;
 use crate::error::ErrorKind;
+use crate::panics::discard;
+use crate::ports::Value;
 use crate::sync::{Condvar, Mutex, lock, now};
 use crate::{Error, RunId, State, VertexId};
 
@@ -33,6 +35,8 @@ pub(super) struct Core {
     pub(super) state: State,
     /// By the numbers of the state's graph.
     pub(super) cells: Vec<Arc<Cell>>,
+    /// What was sent last by each port, with the names of the senders.
+    pub(super) values: BTreeMap<(Arc<str>, Arc<str>), Value>,
     /// The runs that a thread executes or is about to, each with its deadline.
     pub(super) running: BTreeMap<RunId, (Arc<str>, Option<Instant>)>,
     /// How many jobs are executed, or wait for their named thread.
@@ -70,6 +74,18 @@ impl Shared {
         self.changed.notify_all();
         drop(core);
         self.watcher.wake();
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // What they drop may panic.
+        std::mem::take(&mut self.values)
+            .into_values()
+            .for_each(discard);
+        std::mem::take(&mut self.cells)
+            .into_iter()
+            .for_each(discard);
     }
 }
 

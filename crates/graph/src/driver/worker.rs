@@ -93,7 +93,7 @@ fn execute<'a>(
     drop(core);
     let mut core = match job {
         Job::Watch(cell) => watch(shared, &cell),
-        Job::Run(calls) => call(shared, &calls),
+        Job::Run(calls) => call(shared, calls),
         Job::Write(records) => write(shared, &records),
     };
     core.executing -= 1;

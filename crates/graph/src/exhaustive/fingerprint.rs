@@ -96,7 +96,7 @@ impl World<'_> {
         (&state.unsaved, in_future(state.persist_at)).hash(&mut hasher);
         (&self.journal, &self.writing, self.paused, self.budget).hash(&mut hasher);
         (self.revisions, self.present, self.things).hash(&mut hasher);
-        state.made.hash(&mut hasher);
+        (&state.made, &state.values).hash(&mut hasher);
         self.model.vertices.hash(&mut hasher);
         u128::from(hasher.0) << 64 | u128::from(hasher.1)
     }

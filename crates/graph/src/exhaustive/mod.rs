@@ -7,6 +7,7 @@
 mod fingerprint;
 mod model;
 mod records;
+mod values;
 mod world;
 
 use std::collections::HashSet;
@@ -172,6 +173,8 @@ const NOTHING: Budget = Budget {
     departures: 0,
     exchanges: 0,
     recorded: [false; 4],
+    ports: false,
+    silences: 0,
 };
 
 /// Returns each way in which four vertices have no semaphore, one, or both.

@@ -1,6 +1,8 @@
 //! The model: the promises of the contract, and nothing of how they are kept.
 
 mod changes;
+mod checks;
+mod kills;
 
 use super::Edge;
 use super::world::Shape;
@@ -36,6 +38,8 @@ pub(super) struct Promise {
     /// Which thing it is to make, and which it made that is still there.
     thing: u8,
     made: Option<u8>,
+    /// A run of it has sent a value, since the process began and the vertex came.
+    has_sent: bool,
     /// A former one, of another thing, is to be reversed before it runs.
     refused: bool,
     /// It is reversed by its record, since this process began.
@@ -210,122 +214,5 @@ impl<'a> Model<'a> {
             .edges()
             .filter(move |it| it.0 == at && it.2 == Edge::Notify);
         edges.map(|it| it.1)
-    }
-
-    fn check_order(&self, at: usize) {
-        for ancestor in self.ancestors(at) {
-            let it = &self.vertices[ancestor];
-            assert!(!it.due && it.run.is_none(), "{at} runs before {ancestor}");
-        }
-    }
-
-    fn reverse(&mut self, at: usize, id: RunId) {
-        let promise = &self.vertices[at];
-        assert!(promise.leaving && promise.run.is_none() && promise.reversal.is_none());
-        match (promise.restored, promise.begun) {
-            (true, _) => self.check_restored(at),
-            (false, false) => self.check_children(at),
-            (false, true) => {}
-        }
-        self.begin(at, false);
-        self.vertices[at].reversal = Some(id);
-    }
-
-    fn check_children(&self, at: usize) {
-        for (_, child, _) in self.shape.edges.iter().filter(|it| it.0 == at) {
-            let it = &self.vertices[*child];
-            // Children of one that is made anew run after that.
-            let is_made_anew = self.vertices[at].refused;
-            let is_over = !it.present || !it.due && it.run.is_none() || is_made_anew || it.renewed;
-            let is_leaving = it.leaving && !it.restored;
-            assert!(
-                is_over && !is_leaving,
-                "{at} is undone while {child} may need it"
-            );
-        }
-    }
-
-    /// Checks the order of what is known by records alone.
-    fn check_restored(&self, at: usize) {
-        for child in (at + 1..4).filter(|&it| self.vertices[it].needs[at]) {
-            let it = &self.vertices[child];
-            let is_before = it.leaving && it.restored;
-            assert!(!is_before, "{at} is undone before {child}");
-            let is_needed = it.made.is_some() && it.present && !it.refused;
-            let is_open = it.due || it.run.is_some();
-            assert!(
-                !(is_needed && is_open) || self.vertices[at].refused,
-                "{at} is undone while {child} may need it"
-            );
-        }
-    }
-
-    pub(super) fn made(&self, at: usize) -> Option<u8> {
-        self.vertices[at].made
-    }
-
-    /// True if what it made could not be undone.
-    pub(super) fn is_kept(&self, at: usize) -> bool {
-        self.vertices[at].leaving
-    }
-
-    /// Checks what runs at once.
-    fn begin(&self, at: usize, is_own: bool) {
-        let is_active = |it: &Promise| it.run.is_some() || it.reversal.is_some();
-        let active: Vec<_> = (0..4).filter(|&it| is_active(&self.vertices[it])).collect();
-        // Those of the group take one worker. What is undone is of no group.
-        let of_group = |it: usize| self.shape.groups[it] && self.vertices[it].run.is_some();
-        let is_grouped = is_own && self.shape.groups[at] || active.iter().any(|&it| of_group(it));
-        let others = active.iter().filter(|&&it| !of_group(it)).count();
-        let others = others + usize::from(!(is_own && self.shape.groups[at]));
-        assert!(
-            others + usize::from(is_grouped) <= self.shape.workers(),
-            "more than there are workers"
-        );
-        for id in self.shape.semaphores[at] {
-            let holders = active
-                .iter()
-                .filter(|&&it| self.shape.semaphores[it].contains(id));
-            assert!(
-                holders.count() < if *id == "a" { 1 } else { 2 },
-                "semaphore {id}"
-            );
-        }
-    }
-
-    /// True if a vertex, or one before it, has failed for good.
-    pub(super) fn is_held(&self, at: usize) -> bool {
-        let mut all = self.ancestors(at).into_iter().chain([at]);
-        all.any(|it| {
-            let it = &self.vertices[it];
-            // What cannot be undone may itself wait for others.
-            it.halted || it.refused && self.is_any_reversal_halted()
-        })
-    }
-
-    fn is_any_reversal_halted(&self) -> bool {
-        self.vertices.iter().any(|it| it.reversal_halted)
-    }
-
-    pub(super) fn is_settled(&self) -> bool {
-        self.vertices.iter().all(|it| !it.due && !it.leaving)
-    }
-
-    pub(super) fn check_rest(&self) {
-        for (at, promise) in self.vertices.iter().enumerate() {
-            let is_held = promise.present && self.is_held(at);
-            assert!(
-                promise.run.is_none() && promise.reversal.is_none(),
-                "{at} runs"
-            );
-            assert!(!promise.due || is_held, "{at} never ran");
-            if promise.present && !is_held {
-                assert!(!promise.drifted, "{at} is not as declared");
-                assert_eq!(promise.owed.0, 0, "{at}: a refresh was lost");
-            }
-        }
-        let is_held = (0..4).any(|at| self.is_held(at) || self.vertices[at].reversal_halted);
-        let leaving = self.vertices.iter().any(|it| it.leaving);
-        assert!(!leaving || is_held, "one that left is not reversed");
     }
 }

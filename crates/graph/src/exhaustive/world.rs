@@ -1,8 +1,10 @@
 //! The state machine, its surroundings, and the events that may come.
 
+mod checks;
 mod choices;
+mod restarts;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -30,6 +32,10 @@ pub(super) struct Budget {
     pub(super) exchanges: u8,
     /// Which vertices have records of what they make.
     pub(super) recorded: [bool; 4],
+    /// Along edges of order alone a value is sent.
+    pub(super) ports: bool,
+    /// Runs that send nothing.
+    pub(super) silences: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +52,8 @@ pub(super) struct Shape {
 pub(super) enum Event {
     /// The run of a vertex ends, or, with true, the one that reverses it.
     Success(usize, bool),
+    /// The run of a vertex succeeds, and sends nothing.
+    Silence(usize),
     /// The run fails, with true after it had changed something.
     Failure(usize, bool, ErrorClass, bool),
     Persisted(bool),
@@ -103,10 +111,16 @@ impl Shape {
                 false => vertex,
             };
             let edges = self.edges.iter().filter(|it| it.1 == at && present[it.0]);
-            edges.fold(vertex, |it, (parent, _, edge)| match edge {
-                Edge::Notify => it.refreshed_by(NAMES[*parent]),
-                _ => it.after(NAMES[*parent]),
-            })
+            edges.fold(
+                vertex.sends::<u8>("out"),
+                |it, (parent, _, edge)| match edge {
+                    Edge::Notify => it.refreshed_by(NAMES[*parent]),
+                    _ if self.budget.ports => {
+                        it.receives::<u8>(NAMES[*parent], NAMES[*parent], "out")
+                    }
+                    _ => it.after(NAMES[*parent]),
+                },
+            )
         });
         Graph::new(vertices).unwrap()
     }
@@ -154,11 +168,22 @@ impl<'a> World<'a> {
     fn happen(&mut self, event: Event) {
         let now = self.now;
         match event {
-            Event::Success(vertex, reverse) => {
+            Event::Silence(_) | Event::Success(..) => {
+                let (vertex, reverse) = match event {
+                    Event::Success(vertex, reverse) => (vertex, reverse),
+                    Event::Silence(vertex) => (vertex, false),
+                    _ => unreachable!(),
+                };
+                let is_silent = matches!(event, Event::Silence(_));
+                self.budget.silences -= u8::from(is_silent);
                 let (run, verdict, made) = self.model.succeed(vertex, reverse);
                 if self.budget.recorded[vertex] && !reverse {
                     let undo = made.map(|thing| Arc::from([thing]));
                     self.state.handle_record(run, undo);
+                }
+                if self.budget.ports && !is_silent && !reverse {
+                    let is_kept = self.state.handle_sent(run, "out").is_some();
+                    self.model.send(vertex, is_kept);
                 }
                 self.state.handle_done(now, run, Ok(verdict));
             }
@@ -216,70 +241,18 @@ impl<'a> World<'a> {
                 let id = self.state.graph().find(NAMES[vertex]).unwrap();
                 let has_run = !self.state.twins.contains_key(&id.0);
                 self.model.remove(vertex, has_run);
+                self.model.change_receivers(vertex);
                 self.replace();
             }
             Event::Add(vertex) => {
                 self.present[vertex] = true;
                 self.model.add(vertex);
+                self.model.change_receivers(vertex);
                 self.replace();
             }
         }
         self.model.follow(&self.state);
         self.drive();
-    }
-
-    fn replace(&mut self) {
-        self.budget.replacements -= 1;
-        self.model.replace();
-        let graph = self.shape.graph(self.present, self.revisions);
-        let refused = self.refused(self.state.to_adopt(&graph).into_iter());
-        let replaced = self.state.replace_reversing(self.now, graph, &refused);
-        replaced.unwrap();
-    }
-
-    /// Returns the names under which another thing was made than is declared.
-    fn refused(&self, made: impl Iterator<Item = (Arc<str>, Arc<[u8]>)>) -> BTreeSet<Arc<str>> {
-        let at = |name: &str| NAMES.iter().position(|it| *it == name).unwrap();
-        let others = made.filter(|(name, undo)| **undo != [self.things[at(name)]]);
-        others.map(|it| it.0).collect()
-    }
-
-    fn persisted(&mut self, is_durable: bool) {
-        let records = self.writing.take().unwrap();
-        if is_durable {
-            for (name, record) in records {
-                match record == Record::default() {
-                    true => self.journal.remove(&name),
-                    false => self.journal.insert(name, record),
-                };
-            }
-        }
-        self.state.handle_persisted(self.now, is_durable);
-        self.model.follow(&self.state);
-    }
-
-    fn kill(&mut self, left: [bool; 4], effects: bool, durable: bool) {
-        if durable {
-            self.persisted(true);
-        }
-        self.writing = None;
-        self.paused = false;
-        (0..4).for_each(|at| self.present[at] &= !left[at]);
-        self.model.kill(effects, left, &self.journal);
-        let graph = self.shape.graph(self.present, self.revisions);
-        let records: Vec<_> = self.journal.clone().into_iter().collect();
-        let made = records.iter().filter_map(|(name, record)| {
-            let made = record.made.as_ref()?;
-            Some((name.clone(), made.undo.clone()))
-        });
-        let refused = self.refused(made.clone());
-        let restored = made.map(|it| it.0);
-        let restored = restored.filter(|name| graph.find(name).is_none() || refused.contains(name));
-        let restored =
-            restored.map(|name| VertexSpec::new(&name).with_retry(1, Duration::from_secs(1)));
-        let restored: Vec<_> = restored.collect();
-        let graph = graph.restore(&records, restored).unwrap();
-        self.state = State::new(self.shape.config(), graph, records, self.now);
     }
 
     /// Does what the state machine asks for.
@@ -311,54 +284,11 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Checks that all that was made is in the journal; and at rest nothing else, unless something
-    /// holds it.
-    fn check_records(&self, is_rest: bool) {
-        for (at, name) in NAMES
-            .iter()
-            .enumerate()
-            .filter(|it| self.budget.recorded[it.0])
-        {
-            let made = self.model.made(at);
-            let record = self.journal.get(*name).and_then(|it| it.made.as_ref());
-            let known = record.map(|it| it.undo[0]);
-            assert!(
-                made.is_none() || known == made,
-                "{name}: made, without a record"
-            );
-            let is_held = self.model.is_held(at) || self.model.is_kept(at);
-            assert!(
-                !is_rest || is_held || known == made,
-                "{name}: a record of nothing"
-            );
-        }
-    }
-
     fn begin(&mut self, run: RunId, vertex: VertexId, context: Context) {
         assert!(!self.paused, "a run while paused");
         let name = self.state.graph().name(vertex.0);
         let at = NAMES.iter().position(|it| **it == **name).unwrap();
         self.model.run(at, run, context);
-    }
-
-    /// Checks that all is as it should be once nothing more happens by itself.
-    fn check_rest(&self) {
-        self.model.check_rest();
-        self.check_records(true);
-        for (name, record) in &self.journal {
-            let at = NAMES.iter().position(|it| **it == **name).unwrap();
-            let is_held = !self.present[at] || self.model.is_held(at);
-            let is_over = is_held || record.refreshes == 0 && record.intent.is_empty();
-            assert!(is_over, "{name}: {record:?} stays in the journal");
-        }
-        let is_held = (0..self.shape.vertices).any(|at| self.model.is_held(at));
-        let later = self.now + Duration::from_secs(1);
-        let is_settled = self.model.is_settled();
-        assert_eq!(
-            self.state.is_converged(later),
-            is_settled,
-            "held: {is_held}"
-        );
     }
 }
 

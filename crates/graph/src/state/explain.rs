@@ -64,6 +64,13 @@ pub enum Wait {
         /// The vertices that run.
         members: Vec<String>,
     },
+    /// A value that no run has sent yet.
+    Value {
+        /// The vertex that is to send it.
+        sender: String,
+        /// Its port.
+        port: String,
+    },
     /// A worker.
     Worker,
     /// The end of a pause.
@@ -143,12 +150,20 @@ impl State {
         group.as_ref().map(|it| it.to_string())
     }
 
+    /// Returns the name of a vertex, so that one that is back differs from its reversal.
+    fn label(&self, vertex: u32) -> String {
+        match self.graph.is_reversal(VertexId(vertex)) {
+            true => format!("the reversal of {}", self.graph.name(vertex)),
+            false => self.text(vertex),
+        }
+    }
+
     fn waits(&self, now: Instant, vertex: u32) -> Vec<Wait> {
         let slot = &self.slots[vertex as usize];
         let mut waits = Vec::new();
         let parents = self.graph.parents.of(vertex).iter();
         let parents = parents.filter(|&&it| self.slots[it as usize].is_unsettled());
-        let mut parents: Vec<_> = parents.map(|&it| self.text(it)).collect();
+        let mut parents: Vec<_> = parents.map(|&it| self.label(it)).collect();
         // The order of the declaration makes no difference.
         parents.sort_unstable();
         if !parents.is_empty() {
@@ -175,6 +190,11 @@ impl State {
             let members = members.into_iter().map(|it| self.text(it)).collect();
             waits.push(Wait::Group { group, members });
         }
+        let missing = self.missing_values(vertex);
+        waits.extend(missing.map(|(sender, port)| Wait::Value {
+            sender: sender.to_string(),
+            port: port.to_string(),
+        }));
         if self.paused {
             waits.push(Wait::Pause);
         }
@@ -201,7 +221,7 @@ impl State {
                 if slot.is_unsettled() && seen.insert(parent) {
                     stack.push(parent);
                     if slot.attempts > 0 {
-                        failed.insert(self.text(parent));
+                        failed.insert(self.label(parent));
                     }
                 }
             }
@@ -296,6 +316,9 @@ impl fmt::Display for Wait {
                 "waits for the run of group {group}: {}",
                 members.join(", ")
             ),
+            Wait::Value { sender, port } => {
+                write!(f, "waits for {sender} to send {port}")
+            }
             Wait::Worker => f.write_str("waits for a worker"),
             Wait::Pause => f.write_str("paused"),
             Wait::Journal => f.write_str("waits for the journal"),

@@ -15,11 +15,13 @@ mod explain;
 mod fate;
 mod groups;
 mod notify;
+mod questions;
 mod replace;
 mod runs;
 mod schedule;
 mod semaphores;
 mod undo;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -84,6 +86,8 @@ pub struct State {
     pub(crate) last_place: u64,
     /// Vertices of a name that is being reversed, each with its reversal.
     pub(crate) twins: BTreeMap<u32, u32>,
+    /// The ports of which there is a value, with the names of their senders.
+    pub(crate) values: BTreeSet<(Arc<str>, Arc<str>)>,
     /// Those reversals whose vertex does not take over what was made.
     pub(crate) refused: BTreeSet<u32>,
 }
@@ -168,6 +172,7 @@ impl State {
             twins: BTreeMap::new(),
             refused: BTreeSet::new(),
             graph: Arc::new(graph),
+            values: BTreeSet::new(),
         };
         state.take_made();
         state.close_intents();
@@ -273,52 +278,5 @@ impl State {
     /// Ends a pause: what is dirty runs.
     pub fn handle_resume(&mut self) {
         self.paused = false;
-    }
-
-    /// True if it is paused.
-    pub fn is_paused(&self) -> bool {
-        self.paused
-    }
-
-    /// True if it is paused, no run goes on, and nothing is or will be written.
-    pub fn is_quiesced(&self) -> bool {
-        self.paused && self.runs.is_empty() && self.writing.is_none() && self.unsaved.is_empty()
-    }
-
-    /// True if no vertex runs, and none will before something happens: what is not settled has failed
-    /// for good, waits for one that has, or is paused.
-    pub fn is_idle(&self) -> bool {
-        self.runs.is_empty()
-            && self.writing.is_none()
-            && self.unsaved.is_empty()
-            && self.to_watch.is_empty()
-            && self.timers.is_empty()
-            && (self.paused || self.ready.is_empty())
-    }
-
-    /// True if no vertex has been dirty or running for the [quiet time](Config::with_quiet).
-    pub fn is_converged(&self, now: Instant) -> bool {
-        self.converges_at().is_some_and(|at| at <= now)
-    }
-
-    /// Returns when the graph counts as converged if nothing happens before; `None` while a vertex
-    /// is dirty, waits, runs or fails.
-    pub fn converges_at(&self) -> Option<Instant> {
-        self.quiet_since?.checked_add(self.config.quiet)
-    }
-
-    /// True if the vertex has not been dirty or running for the quiet time. Asked of all vertices
-    /// of a part, it says whether the part is converged.
-    pub fn is_vertex_converged(&self, now: Instant, vertex: VertexId) -> bool {
-        let slot = self.slots.get(vertex.0 as usize);
-        let since = slot.and_then(|it| it.settled_since);
-        since
-            .and_then(|it| it.checked_add(self.config.quiet))
-            .is_some_and(|at| at <= now)
-    }
-
-    /// Returns the graph that is running.
-    pub fn graph(&self) -> &Graph {
-        &self.graph
     }
 }

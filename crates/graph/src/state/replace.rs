@@ -56,6 +56,7 @@ impl State {
     ) -> Result<Replaced, Error> {
         let (fates, graph) = self.combine(graph, refused)?;
         self.needed = self.still_needed(&fates);
+        self.keep_values(&graph);
         let replaced = self.move_slots(&fates, graph);
         let is_refused = |at: &u32| refused.contains(self.graph.name(*at));
         self.refused = self.twins.values().copied().filter(is_refused).collect();

@@ -96,7 +96,8 @@ impl State {
     pub(crate) fn enqueue(&mut self, now: Instant, vertex: u32) {
         let slot = &self.slots[vertex as usize];
         let may_run = slot.dirty && !slot.running && !slot.halted && slot.watched && !slot.gone;
-        if !may_run || slot.blocked > 0 || slot.ticket > 0 {
+        let is_waiting = slot.blocked > 0 || slot.ticket > 0;
+        if !may_run || is_waiting || self.missing_values(vertex).next().is_some() {
             return;
         }
         let time = slot.not_before.into_iter().chain(self.next_token(vertex));

@@ -15,6 +15,7 @@ mod groups;
 mod known_failures;
 mod limits;
 mod notifications;
+mod reversals;
 
 /// A driver that does at once what it is asked to.
 struct Driver {
@@ -27,6 +28,8 @@ struct Driver {
     /// The vertices of each call of a group.
     groups: Vec<Vec<String>>,
     is_journal_broken: bool,
+    /// What the records of vertices say.
+    undo: BTreeMap<&'static str, &'static str>,
 }
 
 fn config(workers: usize) -> Config {
@@ -47,8 +50,11 @@ impl Driver {
         vertices: impl IntoIterator<Item = VertexSpec>,
         journal: BTreeMap<Arc<str>, Record>,
     ) -> Self {
+        Self::resumed(workers, Graph::new(vertices).unwrap(), journal)
+    }
+
+    fn resumed(workers: usize, graph: Graph, journal: BTreeMap<Arc<str>, Record>) -> Self {
         let now = Instant::now();
-        let graph = Graph::new(vertices).unwrap();
         let mut driver = Driver {
             state: State::new(config(workers), graph, journal.clone(), now),
             now,
@@ -57,6 +63,7 @@ impl Driver {
             going: Vec::new(),
             groups: Vec::new(),
             is_journal_broken: false,
+            undo: BTreeMap::new(),
         };
         driver.drive();
         driver
@@ -104,6 +111,8 @@ impl Driver {
         let (run, ..) = self
             .going
             .remove(at.unwrap_or_else(|| panic!("{name} does not run")));
+        let undo = self.undo.get(name).map(|it| Arc::from(it.as_bytes()));
+        self.state.handle_record(run, undo);
         self.state.handle_done(self.now, run, result);
         self.drive();
     }

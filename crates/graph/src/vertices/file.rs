@@ -1,14 +1,16 @@
 //! A vertex that keeps a file.
 
-use std::ffi::OsString;
+mod write;
+
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
+use rustix::fs::{Mode, OFlags, fchmod};
 use trueup_reconcile::{ErrorClass, Hints};
 
+use self::write::{set_owner, sync};
 use super::created::Created;
 use super::watch_file;
 use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
@@ -146,67 +148,6 @@ impl File {
     fn has_mode(&self, found: &fs::Metadata) -> bool {
         self.mode.is_none_or(|it| it == found.mode() & 0o7777)
     }
-
-    fn folder(&self) -> &Path {
-        match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        }
-    }
-
-    /// Writes a new file beside the old one, and renames it.
-    fn write(&self, content: &[u8], old: Option<&fs::Metadata>) -> Result<(), Failure> {
-        let Some(name) = self.path.file_name() else {
-            let message = format!("{}: it is no path of a file", self.path.display());
-            return Err(Failure::new(ErrorClass::Invalid, message));
-        };
-        let folder = self.folder();
-        let mut new = OsString::from(".");
-        new.push(name);
-        new.push(".trueup-new");
-        let new = folder.join(new);
-        // One that a crash has left.
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(failed(&new, "remove", &error));
-            }
-            _ => {}
-        }
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&new)
-            .map_err(|error| failed(&new, "create", &error))?;
-        let written = self
-            .finish(file, content, old)
-            .and_then(|()| fs::rename(&new, &self.path));
-        if let Err(error) = written {
-            // The next run removes what stays.
-            let _ = fs::remove_file(&new);
-            return Err(failed(&self.path, "write", &error));
-        }
-        sync(folder).map_err(|error| failed(folder, "sync", &error))
-    }
-
-    fn finish(
-        &self,
-        mut file: fs::File,
-        content: &[u8],
-        old: Option<&fs::Metadata>,
-    ) -> std::io::Result<()> {
-        file.write_all(content)?;
-        let user = self.user.or(old.map(|it| it.uid()));
-        let group = self.group.or(old.map(|it| it.gid()));
-        let found = file.metadata()?;
-        set_owner(&file, &found, user, group)?;
-        let mode = self
-            .mode
-            .or(old.map(|it| it.mode() & 0o7777))
-            .unwrap_or(0o644);
-        fchmod(&file, Mode::from_raw_mode(mode))?;
-        file.sync_all()
-    }
 }
 
 impl Vertex for File {
@@ -295,24 +236,6 @@ impl Vertex for File {
             _ => Ok(Verdict::InPlace),
         }
     }
-}
-
-fn sync(folder: &Path) -> std::io::Result<()> {
-    fs::File::open(folder).and_then(|folder| folder.sync_all())
-}
-
-fn set_owner(
-    file: &fs::File,
-    found: &fs::Metadata,
-    user: Option<u32>,
-    group: Option<u32>,
-) -> std::io::Result<()> {
-    let user = user.filter(|it| *it != found.uid()).map(Uid::from_raw);
-    let group = group.filter(|it| *it != found.gid()).map(Gid::from_raw);
-    if user.is_some() || group.is_some() {
-        fchown(file, user, group)?;
-    }
-    Ok(())
 }
 
 fn read(path: &Path, file: &fs::File) -> Result<Vec<u8>, Failure> {

@@ -24,6 +24,8 @@ mod error;
 mod graph;
 #[path = "../../src/panics.rs"]
 mod panics;
+#[path = "../../src/ports.rs"]
+mod ports;
 mod properties;
 #[path = "../../src/records.rs"]
 mod records;
@@ -42,6 +44,7 @@ pub use config::Config;
 pub use driver::{Driver, Snapshot};
 pub use error::{Error, ErrorKind};
 pub use graph::{Graph, VertexId};
+pub use ports::Received;
 pub use spec::VertexSpec;
 pub use state::{
     Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,

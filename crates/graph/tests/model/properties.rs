@@ -9,7 +9,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::thread;
 use trueup_reconcile::{ErrorClass, MemoryLedger};
 
-use crate::{Config, Driver, Failure, RunContext, Verdict, Vertex, VertexSpec, sync};
+use crate::{Config, Driver, Failure, Records, RunContext, Verdict, Vertex, VertexSpec, sync};
 
 /// Orders that each model is run under.
 const ORDERS: usize = 600;
@@ -182,6 +182,98 @@ fn a_replacement_a_stop_and_failures_end_whenever_they_come() {
         driver.wait_converged(LONG).unwrap();
         assert_eq!(log.count("new"), 1);
         driver.event("new").unwrap();
+        driver.stop(LONG).unwrap();
+    });
+}
+
+#[test]
+fn a_receiver_ends_with_the_last_value_whenever_the_sender_sends_or_is_replaced() {
+    check(|| {
+        let (sent, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let declare = |revision| -> [Declared; 2] {
+            let (sent, seen) = (Arc::clone(&sent), Arc::clone(&seen));
+            let spec = VertexSpec::new("a").with_revision(revision);
+            let send = move |context: &RunContext, _: bool| {
+                thread::yield_now();
+                context.send("number", sent.fetch_add(1, Ordering::SeqCst) + 1)?;
+                Ok(Verdict::InPlace)
+            };
+            let receive = move |context: &RunContext, _: bool| {
+                let number = context.received::<usize>("in")?;
+                thread::yield_now();
+                seen.store(*number, Ordering::SeqCst);
+                Ok(Verdict::InPlace)
+            };
+            let receiver = VertexSpec::new("b").receives::<usize>("in", "a", "number");
+            [
+                (spec.sends::<usize>("number"), Box::new(send)),
+                (receiver, Box::new(receive)),
+            ]
+        };
+        let driver = Arc::new(start(2, declare(0)));
+        let other = Arc::clone(&driver);
+        let sender = thread::spawn(move || other.event("a").unwrap());
+        driver.replace(declare(1)).unwrap();
+        sender.join().unwrap();
+        driver.wait_converged(LONG).unwrap();
+        let last = sent.load(Ordering::SeqCst);
+        assert_eq!(seen.load(Ordering::SeqCst), last);
+        driver.stop(LONG).unwrap();
+    });
+}
+
+/// A vertex that makes a thing: no two are there at a time.
+struct Thing(&'static str, Arc<Mutex<Option<&'static str>>>);
+
+impl Vertex for Thing {
+    fn check_apply(&mut self, _: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        let mut there = self.1.lock().unwrap();
+        match *there {
+            Some(name) if name == self.0 => return Ok(Verdict::InPlace),
+            _ if !apply => return Ok(Verdict::WouldChange),
+            other => assert_eq!(other, None, "made before the old one was undone"),
+        }
+        *there = Some(self.0);
+        drop(there);
+        thread::yield_now();
+        Ok(Verdict::Changed)
+    }
+
+    fn records(&self) -> Records {
+        Records::Varying
+    }
+
+    fn record(&self) -> Option<Vec<u8>> {
+        Some(self.0.into())
+    }
+
+    fn reverse(&mut self, _: &RunContext) -> Result<Verdict, Failure> {
+        thread::yield_now();
+        let mut there = self.1.lock().unwrap();
+        if *there == Some(self.0) {
+            *there = None;
+        }
+        Ok(Verdict::Changed)
+    }
+}
+
+#[test]
+fn an_old_thing_is_undone_before_the_new_one_is_made_whenever_the_graph_is_replaced() {
+    check(|| {
+        let there = Arc::default();
+        let declare = |name: &'static str, revision| -> [Declared; 1] {
+            let spec = VertexSpec::new("thing").with_revision(revision);
+            [(spec, Box::new(Thing(name, Arc::clone(&there))))]
+        };
+        let driver = start(2, declare("old", 0));
+        thread::yield_now();
+        driver.replace(declare("newer", 1)).unwrap();
+        driver.replace(declare("newest", 2)).unwrap();
+        driver.wait_converged(LONG).unwrap();
+        assert_eq!(*there.lock().unwrap(), Some("newest"));
+        driver.replace([]).unwrap();
+        driver.wait_converged(LONG).unwrap();
+        assert_eq!(*there.lock().unwrap(), None);
         driver.stop(LONG).unwrap();
     });
 }

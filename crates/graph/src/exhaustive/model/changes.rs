@@ -1,27 +1,11 @@
 //! What events and the ends of runs change of the promises.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use trueup_reconcile::ErrorClass;
 
-use super::super::world::{NAMES, verdict};
-use super::{Model, Phase, Promise, Run};
-use crate::state::{Record, RunId, State, Verdict};
-
-impl Promise {
-    /// A run that does not end well has its effect.
-    fn act(&mut self, run: &Run, is_recorded: bool) {
-        let drifted = run.drifted_before.unwrap_or(self.drifted);
-        let is_planned = run.is_planned || self.made == Some(run.thing);
-        let makes = drifted && (is_planned || !is_recorded);
-        self.unnotified.0 |= makes || run.context.refreshes > 0;
-        if makes {
-            self.made = Some(run.thing).filter(|_| is_recorded);
-            self.drifted &= run.drifted_before.is_some();
-        }
-    }
-}
+use super::super::Edge;
+use super::super::world::verdict;
+use super::{Model, Phase};
+use crate::state::{RunId, State, Verdict};
 
 impl Model<'_> {
     /// Returns the verdict of a run that ends, and what is made then, or would be.
@@ -132,6 +116,18 @@ impl Model<'_> {
         };
     }
 
+    /// A vertex leaves or comes: what receives from it is declared anew.
+    pub(in super::super) fn change_receivers(&mut self, at: usize) {
+        let receivers = self.shape.edges.iter();
+        let receivers = receivers.filter(|it| it.0 == at && it.2 == Edge::Order);
+        let receivers: Vec<_> = receivers.map(|it| it.1).collect();
+        for it in receivers {
+            if self.shape.budget.ports && self.vertices[it].present {
+                self.touch(it);
+            }
+        }
+    }
+
     /// A replacement comes: reversals that run go on without an order.
     pub(in super::super) fn replace(&mut self) {
         for it in &mut self.vertices {
@@ -152,6 +148,7 @@ impl Model<'_> {
         let promise = &mut self.vertices[at];
         (promise.present, promise.due) = (false, false);
         promise.leaving |= has_run;
+        promise.has_sent = false;
         promise.begun = false;
         promise.reversal_halted &= std::mem::take(&mut promise.refused);
         promise.halted = false;
@@ -169,28 +166,6 @@ impl Model<'_> {
         for it in (0..4).filter(|&it| is_notified && targets[it]) {
             self.touch(it);
         }
-    }
-
-    /// Declares another thing under the name of a vertex.
-    pub(in super::super) fn exchange(&mut self, at: usize, is_refused: bool) {
-        let was_refused = self.vertices[at].refused;
-        let Promise { owed, drifted, .. } = self.vertices[at];
-        if let Some(run) = &mut self.vertices[at].run {
-            run.drifted_before.get_or_insert(drifted);
-        }
-        if is_refused && !was_refused {
-            self.remove(at, true);
-            if let Some(run) = &mut self.vertices[at].run {
-                run.is_former = true;
-            }
-            self.add(at);
-            let promise = &mut self.vertices[at];
-            (promise.leaving, promise.refused, promise.owed) = (true, true, owed);
-            promise.renewed = true;
-        } else {
-            self.drift(at);
-        }
-        self.vertices[at].thing += 1;
     }
 
     pub(in super::super) fn add(&mut self, at: usize) {
@@ -258,51 +233,6 @@ impl Model<'_> {
                 owed.0 + u32::from(is_due),
                 owed.1 + u32::from(is_due || unnotified.1),
             );
-        }
-    }
-
-    pub(in super::super) fn kill(
-        &mut self,
-        effects: bool,
-        left: [bool; 4],
-        journal: &BTreeMap<Arc<str>, Record>,
-    ) {
-        for (at, name) in NAMES.iter().enumerate() {
-            let record = journal.get(*name);
-            let is_recorded = self.shape.budget.recorded[at];
-            let promise = &mut self.vertices[at];
-            promise.present &= !left[at];
-            if let Some(run) = promise.run.take() {
-                let is_acting = run.phase == Phase::Running && run.context.apply;
-                match run.phase {
-                    Phase::Succeeded(changed, _) => promise.unnotified.0 |= changed,
-                    _ if is_acting && effects => promise.act(&run, is_recorded),
-                    _ => {}
-                }
-            }
-            let recorded = record.and_then(|it| it.made.as_ref());
-            promise.restored =
-                recorded.is_some_and(|it| !promise.present || *it.undo != [promise.thing]);
-            promise.refused = promise.restored && promise.present;
-            (promise.reversal, promise.leaving) = (None, promise.restored);
-            promise.reversal_halted = false;
-            if recorded.is_none() {
-                promise.needs = [false; 4];
-            }
-            (promise.failures, promise.halted) = (0, false);
-            promise.due = promise.present;
-            // All that the intent names are notified.
-            let is_changed = std::mem::take(&mut promise.unnotified).0;
-            let targets = std::mem::take(&mut promise.targets);
-            for (it, name) in NAMES.iter().enumerate() {
-                let is_named =
-                    record.is_some_and(|record| record.intent.iter().any(|it| **it == **name));
-                let owed = &mut self.vertices[it].owed;
-                *owed = (
-                    owed.0 + u32::from(is_changed && targets[it]),
-                    owed.1 + u32::from(is_named || is_changed && targets[it]),
-                );
-            }
         }
     }
 }

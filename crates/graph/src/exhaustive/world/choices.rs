@@ -17,6 +17,8 @@ impl World<'_> {
             departures,
             exchanges,
             recorded: _,
+            ports: _,
+            silences,
         } = self.budget;
         if failures > 0 {
             for (vertex, reverse, context) in self.model.running() {
@@ -44,6 +46,10 @@ impl World<'_> {
             if self.writing.is_some() {
                 events.extend([Event::Kill(false, true), Event::Kill(true, true)]);
             }
+        }
+        if silences > 0 {
+            let runs = self.model.running().filter(|it| !it.1);
+            events.extend(runs.map(|it| Event::Silence(it.0)));
         }
         if departures > 0 {
             let missing = (1..1u8 << self.shape.vertices)

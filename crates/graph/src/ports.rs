@@ -1,0 +1,194 @@
+//! Values that vertices send to each other, by named ports.
+
+use std::any::{Any, TypeId, type_name};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use trueup_reconcile::ErrorClass;
+
+use crate::Failure;
+
+/// A value of any type.
+pub(crate) type Value = Arc<dyn Any + Send + Sync>;
+
+/// What is known of the type of a port.
+#[derive(Clone, Copy)]
+pub(crate) struct PortType {
+    id: TypeId,
+    pub(crate) name: &'static str,
+    equals: fn(&dyn Any, &dyn Any) -> bool,
+}
+
+impl PortType {
+    pub(crate) fn of<T: Any + PartialEq>() -> Self {
+        PortType {
+            id: TypeId::of::<T>(),
+            name: type_name::<T>(),
+            equals: |one, other| match (one.downcast_ref::<T>(), other.downcast_ref::<T>()) {
+                (Some(one), Some(other)) => one == other,
+                _ => false,
+            },
+        }
+    }
+}
+
+impl PartialEq for PortType {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for PortType {}
+
+impl fmt::Debug for PortType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A port that a vertex sends by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sends {
+    pub(crate) port: Arc<str>,
+    pub(crate) of: PortType,
+}
+
+/// A port that a vertex receives by, with the vertices and ports that send to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Receives {
+    pub(crate) port: Arc<str>,
+    pub(crate) from: Vec<(Arc<str>, Arc<str>)>,
+    pub(crate) of: PortType,
+    pub(crate) merge: Option<Merge>,
+}
+
+/// Makes one value of several. All are equal: who changes one changes the revision of the vertex.
+#[derive(Clone)]
+pub(crate) struct Merge(Arc<MergeFn>);
+
+type MergeFn = dyn Fn(&[Value]) -> Value + Send + Sync;
+
+impl Merge {
+    pub(crate) fn new<T: Any + Send + Sync>(
+        merge: impl Fn(&[Arc<T>]) -> T + Send + Sync + 'static,
+    ) -> Self {
+        Merge(Arc::new(move |values| {
+            let values = values
+                .iter()
+                .filter_map(|it| Arc::clone(it).downcast().ok());
+            Arc::new(merge(&values.collect::<Vec<Arc<T>>>()))
+        }))
+    }
+}
+
+impl PartialEq for Merge {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Merge {}
+
+impl fmt::Debug for Merge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Merge(..)")
+    }
+}
+
+/// What a run receives by one port.
+#[derive(Clone)]
+pub(crate) struct Input {
+    port: Arc<str>,
+    of: PortType,
+    pub(crate) value: Value,
+    is_changed: bool,
+}
+
+impl Input {
+    /// Merges the values of the senders, and compares with what the vertex received before. Calls
+    /// code of the caller.
+    pub(crate) fn new(port: &Receives, values: &[Value], seen: Option<&Value>) -> Option<Self> {
+        let value = match &port.merge {
+            Some(merge) => (merge.0)(values),
+            None => values.first()?.clone(),
+        };
+        let is_equal = |it: &Value| Arc::ptr_eq(it, &value) || (port.of.equals)(&**it, &*value);
+        Some(Input {
+            port: port.port.clone(),
+            of: port.of,
+            is_changed: !seen.is_some_and(is_equal),
+            value,
+        })
+    }
+}
+
+/// A value that was received by a port. It derefs to the value.
+pub struct Received<T> {
+    value: Arc<T>,
+    is_changed: bool,
+}
+
+impl<T> Received<T> {
+    /// True if the value differs from that which the vertex received in its last successful run;
+    /// also if it has had none.
+    pub fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// Returns the value.
+    pub fn into_value(self) -> Arc<T> {
+        self.value
+    }
+}
+
+impl<T> Deref for Received<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Received<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Received")
+            .field("value", &self.value)
+            .field("is_changed", &self.is_changed)
+            .finish()
+    }
+}
+
+/// Finds what was received by a port.
+pub(crate) fn received<T: Any + Send + Sync>(
+    inputs: &[Input],
+    port: &str,
+) -> Result<Received<T>, Failure> {
+    let input = inputs.iter().find(|it| *it.port == *port).ok_or_else(|| {
+        let message = format!("port {port}: the vertex does not receive by it; declare `receives`");
+        Failure::new(ErrorClass::Invalid, message)
+    })?;
+    let value = Arc::clone(&input.value)
+        .downcast()
+        .map_err(|_| wrong_type::<T>("received", port, input.of.name))?;
+    let is_changed = input.is_changed;
+    Ok(Received { value, is_changed })
+}
+
+/// Checks that a vertex may send a value of this type by a port.
+pub(crate) fn check_sent<T: Any>(sends: &[Sends], port: &str) -> Result<Arc<str>, Failure> {
+    let found = sends.iter().find(|it| *it.port == *port).ok_or_else(|| {
+        let message = format!("port {port}: the vertex does not send by it; declare `sends`");
+        Failure::new(ErrorClass::Invalid, message)
+    })?;
+    match found.of.id == TypeId::of::<T>() {
+        true => Ok(found.port.clone()),
+        false => Err(wrong_type::<T>("sent", port, found.of.name)),
+    }
+}
+
+fn wrong_type<T>(what: &str, port: &str, declared: &str) -> Failure {
+    let asked = type_name::<T>();
+    let message = format!("port {port}: {what} as {asked}, declared as {declared}; use one type");
+    Failure::new(ErrorClass::Invalid, message)
+}
