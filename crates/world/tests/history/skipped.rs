@@ -19,7 +19,8 @@ use trueup_world::{
 struct Skips {
     what: AtomicU8,
     questions: AtomicU32,
-    reads: AtomicU32,
+    /// When it was read from.
+    reads: Mutex<Vec<Instant>>,
     renewals: AtomicU32,
     /// What happens before the record of the next deploy is written.
     before_record: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -82,7 +83,7 @@ impl StoreWatch for SkippingWatch {
 
 impl Store for Skipping {
     fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
-        count(&self.1.reads);
+        self.1.reads.lock().unwrap().push(Instant::now());
         self.0.read(prefix, at)
     }
 
@@ -222,7 +223,7 @@ fn a_session_that_goes_on_reads_nothing_most_of_the_time() {
     let session = Session::begin(world, "a", Duration::from_millis(400)).unwrap();
     session.declare(&[]).unwrap();
     let renewals = || skips.renewals.load(Ordering::SeqCst);
-    let reads = skips.reads.load(Ordering::SeqCst);
+    let reads = skips.reads.lock().unwrap().len();
     let keeper = session.keep(|event| panic!("{event:?}")).unwrap();
     let (begun, before) = (Instant::now(), renewals());
     while renewals() < before + 13 {
@@ -230,7 +231,7 @@ fn a_session_that_goes_on_reads_nothing_most_of_the_time() {
         thread::sleep(Duration::from_millis(10));
     }
     drop(keeper);
-    let reads = skips.reads.load(Ordering::SeqCst) - reads;
+    let reads = skips.reads.lock().unwrap().len() - reads;
     assert!((1..=3).contains(&reads), "{reads}");
 }
 
@@ -246,4 +247,18 @@ fn a_deploy_whose_content_is_removed_before_it_is_named_is_not_added() {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let deploy = world.add_deploy(None, &files).unwrap();
     assert_eq!(world.read_file(&deploy, "a").unwrap(), b"1");
+}
+
+/// Each list is all that all hosts export: a thousand of them at once would be a stampede.
+#[test]
+fn first_lists_of_many_watches_are_spread() {
+    let (_store, world, skips) = skipping();
+    let begin = || world.watch_string_map("m", WatchConfig::default()).unwrap();
+    let watches: Vec<_> = std::iter::repeat_with(begin).take(40).collect();
+    for mut watch in watches {
+        assert!(matches!(watch.next(SOON).unwrap(), Some(Event::Ready(_))));
+    }
+    let reads = skips.reads.lock().unwrap();
+    let span = reads[39].duration_since(reads[0]);
+    assert!(span > Duration::from_millis(100), "{span:?}");
 }
