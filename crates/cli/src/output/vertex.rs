@@ -58,18 +58,25 @@ impl VertexRecord {
         VertexRecord {
             vertex: vertex.name.clone(),
             state: VertexState::of(vertex),
-            waits_for: vertex.waits.iter().map(Wait::to_string).collect(),
+            waits_for: waits(vertex).collect(),
             refreshes: vertex.refreshes,
             message: vertex.message.clone(),
         }
     }
 }
 
+/// Returns what a vertex waits for. That one which failed is not tried again by itself is no wait:
+/// `apply` tries each once, and the loop of the network has a time of its own.
+fn waits(vertex: &Explanation) -> impl Iterator<Item = String> {
+    let waits = vertex.waits.iter().filter(|wait| **wait != Wait::Event);
+    waits.map(Wait::to_string)
+}
+
 /// Returns the line of a vertex: its name, its state, and why.
 pub(crate) fn vertex_line(vertex: &Explanation) -> String {
     let state = VertexState::of(vertex);
     let mut parts = vec![state.name().replace('_', " ")];
-    parts.extend(vertex.waits.iter().map(Wait::to_string));
+    parts.extend(waits(vertex));
     match vertex.refreshes {
         0 => {}
         1 => parts.push("1 refresh pending".to_owned()),

@@ -222,8 +222,7 @@ fn a_command_that_fails_is_exit_code_two_and_its_refresh_stays_pending() {
     }
     let text_ran = agent.run(&["apply", "f.toml"]);
     for words in [
-        "! exec.reload   failed; failed for good, waits for an event; 1 refresh pending: /bin/sh: \
-         exit code 1\n",
+        "! exec.reload   failed; 1 refresh pending: /bin/sh: exit code 1\n",
         "! exec.after   waiting; waits for exec.reload; skipped because exec.reload failed; 2 \
          refreshes pending\n",
         "not converged: 1 of files and commands failed, 1 of them waiting\n",

@@ -166,3 +166,14 @@ fn a_panic_ends_it() {
     }
     stepped.handle().wait_ended(LONG).unwrap();
 }
+
+#[test]
+fn a_pass_that_has_only_looked_is_due_again_after_a_while() {
+    let (source, passes) = untidy();
+    let stepped = looped(source, quiet()).stepped().unwrap();
+    for _ in 0..2 {
+        due(&stepped);
+        assert!(matches!(run(&stepped, false), Step::Looked));
+        next(&passes);
+    }
+}
