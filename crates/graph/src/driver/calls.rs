@@ -100,6 +100,8 @@ pub(super) fn call(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core
             Err(failure) => (None, Some(failure)),
         };
         *lock(&call.cell.failure) = failure;
+        // It may be the last hold of a vertex that has left: it is dropped without the lock.
+        discard(call.cell);
         Some((call.run, class, undo))
     });
     let ended: Vec<_> = ended.collect();

@@ -77,15 +77,15 @@ impl Shared {
     }
 }
 
-impl Drop for Core {
+impl Drop for Shared {
     fn drop(&mut self) {
-        // What they drop may panic.
-        std::mem::take(&mut self.values)
-            .into_values()
-            .for_each(discard);
-        std::mem::take(&mut self.cells)
-            .into_iter()
-            .for_each(discard);
+        // A panic of a vertex, a value or the ledger ends neither the others' drop nor the caller.
+        let mut core = lock(&self.core);
+        let (values, cells) = (std::mem::take(&mut core.values), std::mem::take(&mut core.cells));
+        drop(core);
+        values.into_values().for_each(discard);
+        cells.into_iter().for_each(discard);
+        discard(lock(&self.ledger).take());
     }
 }
 

@@ -59,13 +59,23 @@ impl Core {
     /// Explains a vertex, with the message of its failure.
     pub(super) fn explain(&self, vertex: VertexId) -> Option<Explanation> {
         let mut explained = self.state.explain(now(), vertex)?;
-        let failure = lock(&self.cells.get(vertex.0 as usize)?.failure).clone();
-        explained.message = failure.map(|it| it.message().to_owned());
+        explained.message = self.message(vertex);
         Some(explained)
     }
 
+    fn message(&self, vertex: VertexId) -> Option<String> {
+        let failure = lock(&self.cells.get(vertex.0 as usize)?.failure).clone();
+        failure.map(|it| it.message().to_owned())
+    }
+
     pub(super) fn snapshot(&self) -> Snapshot {
-        of(self.state.graph(), |vertex| self.explain(vertex))
+        // In the order of the graph, as the snapshot is.
+        let mut explained = self.state.explain_all(now()).into_iter();
+        of(self.state.graph(), |vertex| {
+            let mut explained = explained.next()?;
+            explained.message = self.message(vertex);
+            Some(explained)
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use super::calls::{Call, call};
 use super::cell::{Cell, Place};
 use super::shared::{Core, Shared, stopped};
 use crate::error::ErrorKind;
-use crate::panics::catch;
+use crate::panics::{catch, discard};
 use crate::sync::{Builder, MutexGuard, lock, now, wait_until};
 use crate::{Action, Error, Failure, Record, Watch};
 
@@ -36,6 +36,13 @@ fn spawn(
     name: &str,
     run: impl FnOnce(&Arc<Shared>) + Send + 'static,
 ) -> Result<(), Error> {
+    let failed = |error: &dyn std::fmt::Display| {
+        let message = format!("cannot start thread {name:?}: {error}");
+        Err(Error::new(ErrorKind::Os, message))
+    };
+    if name.contains('\0') {
+        return failed(&"its name has a NUL byte; choose another");
+    }
     lock(&shared.core).threads += 1;
     let own = Arc::clone(shared);
     let spawned = Builder::new().name(name.to_owned()).spawn(move || {
@@ -43,13 +50,13 @@ fn spawn(
         lock(&own.core).threads -= 1;
         own.changed.notify_all();
     });
-    spawned.map(drop).map_err(|error| {
-        lock(&shared.core).threads -= 1;
-        Error::new(
-            ErrorKind::Os,
-            format!("cannot start thread {name}: {error}"),
-        )
-    })
+    match spawned {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            lock(&shared.core).threads -= 1;
+            failed(&error)
+        }
+    }
 }
 
 fn run(shared: &Arc<Shared>) {
@@ -92,7 +99,12 @@ fn execute<'a>(
     shared.wake(&core);
     drop(core);
     let mut core = match job {
-        Job::Watch(cell) => watch(shared, &cell),
+        Job::Watch(cell) => {
+            drop(watch(shared, &cell));
+            // It may be the last hold of a vertex that has left: it is dropped without the lock.
+            discard(cell);
+            lock(&shared.core)
+        }
         Job::Run(calls) => call(shared, calls),
         Job::Write(records) => write(shared, &records),
     };

@@ -1,13 +1,17 @@
 //! Why a vertex does what it does.
 
+mod text;
+
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::ErrorClass;
 
 use super::{State, Verdict};
 use crate::VertexId;
+
+/// How many failed ancestors are named.
+const NAMED: usize = 8;
 
 /// Why a vertex is dirty, or was dirty last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -44,7 +48,7 @@ pub enum Wait {
     Watch,
     /// These parents run first.
     Parents(Vec<String>),
-    /// It is skipped because these ancestors failed.
+    /// It is skipped because these ancestors failed: at most eight, the first by name.
     FailedAncestors(Vec<String>),
     /// It failed for good, and waits for an event, a run of a parent, or a replacement.
     Event,
@@ -111,7 +115,52 @@ impl State {
     /// Explains a vertex; `None` if the graph has no such. Takes time linear in its ancestors that
     /// are unsettled.
     pub fn explain(&self, now: Instant, vertex: VertexId) -> Option<Explanation> {
-        let slot = self.slots.get(vertex.0 as usize)?;
+        self.graph.vertex(vertex)?;
+        let failed = || self.failed_ancestors(vertex.0);
+        Some(self.explain_with(now, vertex, failed))
+    }
+
+    /// Explains all vertices, parents before children, in time linear in vertices and edges.
+    pub(crate) fn explain_all(&self, now: Instant) -> Vec<Explanation> {
+        let mut failed: Vec<Vec<u32>> = vec![Vec::new(); self.slots.len()];
+        for &at in &self.graph.order {
+            let parents = self.graph.parents.of(at).iter();
+            let parents = parents.filter(|&&it| self.slots[it as usize].is_unsettled());
+            let mut own = Vec::new();
+            for &parent in parents {
+                own.extend(&failed[parent as usize]);
+                own.extend(self.has_failed(parent));
+            }
+            failed[at as usize] = self.first_named(own);
+        }
+        let each = self.graph.order.iter();
+        each.map(|&at| {
+            let failed = || std::mem::take(&mut failed[at as usize]);
+            self.explain_with(now, VertexId(at), failed)
+        })
+        .collect()
+    }
+
+    fn has_failed(&self, vertex: u32) -> Option<u32> {
+        (self.slots[vertex as usize].attempts > 0).then_some(vertex)
+    }
+
+    /// Returns the first of some vertices by name, each once.
+    fn first_named(&self, mut vertices: Vec<u32>) -> Vec<u32> {
+        vertices.sort_unstable_by_key(|&it| (self.graph.name(it), it));
+        vertices.dedup();
+        vertices.truncate(NAMED);
+        vertices
+    }
+
+    /// Explains a vertex with the ancestors that have failed.
+    fn explain_with(
+        &self,
+        now: Instant,
+        vertex: VertexId,
+        failed: impl FnOnce() -> Vec<u32>,
+    ) -> Explanation {
+        let slot = &self.slots[vertex.0 as usize];
         let is_waiting = slot.dirty && !slot.running;
         let cause = slot.dirty.then_some(slot.cause);
         let upstream = match cause {
@@ -123,10 +172,10 @@ impl State {
         let run = self.runs.iter().find(|run| run.vertex == vertex.0);
         let waits = match run.filter(by_journal) {
             Some(_) => vec![Wait::Journal],
-            None if is_waiting => self.waits(now, vertex.0),
+            None if is_waiting => self.waits(now, vertex.0, failed),
             None => Vec::new(),
         };
-        Some(Explanation {
+        Explanation {
             name: self.text(vertex.0),
             group: self.group_name(vertex.0),
             cause,
@@ -138,7 +187,7 @@ impl State {
             last: slot.last,
             message: None,
             reversal: self.graph.is_reversal(vertex),
-        })
+        }
     }
 
     fn text(&self, vertex: u32) -> String {
@@ -158,7 +207,12 @@ impl State {
         }
     }
 
-    fn waits(&self, now: Instant, vertex: u32) -> Vec<Wait> {
+    fn waits(
+        &self,
+        now: Instant,
+        vertex: u32,
+        failed: impl FnOnce() -> Vec<u32>,
+    ) -> Vec<Wait> {
         let slot = &self.slots[vertex as usize];
         let mut waits = Vec::new();
         let parents = self.graph.parents.of(vertex).iter();
@@ -168,7 +222,10 @@ impl State {
         parents.sort_unstable();
         if !parents.is_empty() {
             waits.push(Wait::Parents(parents));
-            waits.extend(self.failed_ancestors(vertex));
+            let failed: Vec<_> = failed().into_iter().map(|it| self.label(it)).collect();
+            if !failed.is_empty() {
+                waits.push(Wait::FailedAncestors(failed));
+            }
         }
         if !slot.watched {
             waits.push(Wait::Watch);
@@ -212,7 +269,7 @@ impl State {
         }
     }
 
-    fn failed_ancestors(&self, vertex: u32) -> Option<Wait> {
+    fn failed_ancestors(&self, vertex: u32) -> Vec<u32> {
         let (mut stack, mut seen) = (vec![vertex], BTreeSet::new());
         let mut failed = BTreeSet::new();
         while let Some(at) = stack.pop() {
@@ -220,108 +277,10 @@ impl State {
                 let slot = &self.slots[parent as usize];
                 if slot.is_unsettled() && seen.insert(parent) {
                     stack.push(parent);
-                    if slot.attempts > 0 {
-                        failed.insert(self.label(parent));
-                    }
+                    failed.extend(self.has_failed(parent));
                 }
             }
         }
-        (!failed.is_empty()).then(|| Wait::FailedAncestors(failed.into_iter().collect()))
-    }
-}
-
-impl fmt::Display for Explanation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)?;
-        if let Some(group) = &self.group {
-            write!(f, " (group {group})")?;
-        }
-        f.write_str(": ")?;
-        if self.reversal {
-            f.write_str("to be reversed, ")?;
-        }
-        match (self.running, self.cause) {
-            (true, _) => f.write_str("running")?,
-            (false, Some(_)) => f.write_str("dirty")?,
-            (false, None) => f.write_str("settled")?,
-        }
-        match (self.cause, &self.upstream) {
-            (Some(_), Some(parent)) => write!(f, " because of {parent}")?,
-            (Some(cause), None) => write!(f, " ({cause})")?,
-            (None, _) => {}
-        }
-        for wait in &self.waits {
-            write!(f, "; {wait}")?;
-        }
-        if self.refreshes > 0 {
-            write!(f, "; {} refreshes pending", self.refreshes)?;
-        }
-        match self.last {
-            None => f.write_str("; has not run"),
-            Some(Ok(Verdict::InPlace)) => f.write_str("; last run: in place"),
-            Some(Ok(Verdict::Changed)) => f.write_str("; last run: changed"),
-            Some(Ok(Verdict::WouldChange)) => f.write_str("; last run: would change"),
-            Some(Err(class)) => {
-                write!(
-                    f,
-                    "; last run: failed ({class}), {} in a row",
-                    self.attempts
-                )
-            }
-        }?;
-        match &self.message {
-            Some(message) => write!(f, ": {message}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Cause::New => "new",
-            Cause::Event => "event",
-            Cause::Poll => "poll",
-            Cause::Parent(_) => "parent",
-            Cause::Retry => "failed",
-            Cause::Replaced => "replaced",
-            Cause::Removed => "removed",
-            Cause::Interrupted => "interrupted",
-            Cause::Refreshed => "refreshed",
-            Cause::Unwatched => "not watched",
-        })
-    }
-}
-
-impl fmt::Display for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Wait::Watch => f.write_str("waits for its watch"),
-            Wait::Parents(names) => write!(f, "waits for {}", names.join(", ")),
-            Wait::FailedAncestors(names) => {
-                write!(f, "skipped because {} failed", names.join(", "))
-            }
-            Wait::Event => f.write_str("failed for good, waits for an event"),
-            Wait::Time(time) => write!(f, "waits for {time:?}"),
-            Wait::Semaphore { id, holders } => match holders.is_empty() {
-                true => write!(f, "waits its turn for semaphore {id}"),
-                false => write!(
-                    f,
-                    "waits for semaphore {id}, held by {}",
-                    holders.join(", ")
-                ),
-            },
-            Wait::Group { group, members } => write!(
-                f,
-                "waits for the run of group {group}: {}",
-                members.join(", ")
-            ),
-            Wait::Value { sender, port } => {
-                write!(f, "waits for {sender} to send {port}")
-            }
-            Wait::Worker => f.write_str("waits for a worker"),
-            Wait::Pause => f.write_str("paused"),
-            Wait::Journal => f.write_str("waits for the journal"),
-        }
+        self.first_named(failed.into_iter().collect())
     }
 }

@@ -1,6 +1,7 @@
 //! The driver on real threads, with the journal.
 #![allow(clippy::unwrap_used)]
 
+mod attacks;
 mod bad_values;
 mod crashes;
 mod driver;

@@ -142,9 +142,8 @@ fn a_large_file_is_never_seen_half_written_and_keeps_its_mode() {
     let content = |byte| vec![byte; 1 << 20];
     fs::write(&path, content(b'a')).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
-    // While it is open, no other file gets its number.
-    let original = fs::File::open(&path).unwrap();
-    let inode = original.metadata().unwrap().ino();
+    // As long as it is open, no other file has its inode.
+    let mut first = fs::File::open(&path).unwrap();
     // What a crash has left.
     fs::write(folder.0.join(".large.trueup-new"), "half").unwrap();
     let declared = |byte, revision| {
@@ -162,7 +161,10 @@ fn a_large_file_is_never_seen_half_written_and_keeps_its_mode() {
     driver.wait_converged(BOUND).unwrap();
     let metadata = fs::metadata(&path).unwrap();
     assert_eq!(metadata.permissions().mode() & 0o7777, 0o604);
-    assert_ne!(metadata.ino(), inode);
+    assert_ne!(metadata.ino(), first.metadata().unwrap().ino());
+    let mut read = Vec::new();
+    std::io::Read::read_to_end(&mut first, &mut read).unwrap();
+    assert!(read == content(b'a'), "the first file is not written to");
     assert_eq!(fs::read(&path).unwrap()[0], b'a' + 19);
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
 }

@@ -1,0 +1,174 @@
+//! What others do with the same graph.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use rayon::Scope;
+use trueup_benches::usage::measure_command;
+
+use crate::{name, parents};
+
+/// A plain topological walk: each vertex counts the parents that have not run.
+pub(crate) struct Walk {
+    children: Vec<Vec<u32>>,
+    waits: Vec<AtomicU32>,
+    runs: AtomicUsize,
+}
+
+impl Walk {
+    pub(crate) fn new(vertices: usize) -> Self {
+        let mut children = vec![Vec::new(); vertices];
+        let waits = (0..vertices).map(|at| {
+            let mut own: Vec<_> = parents(at).collect();
+            own.sort_unstable();
+            own.dedup();
+            own.iter()
+                .for_each(|&parent| children[parent].push(at as u32));
+            AtomicU32::new(own.len() as u32)
+        });
+        Walk {
+            waits: waits.collect(),
+            children,
+            runs: AtomicUsize::new(0),
+        }
+    }
+
+    fn roots(&self) -> impl Iterator<Item = u32> {
+        (0..self.children.len() as u32).filter(|&at| parents(at as usize).next().is_none())
+    }
+
+    /// Runs a vertex, and returns the children that may run now.
+    fn run(&self, at: u32) -> impl Iterator<Item = u32> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let children = self.children[at as usize].iter().copied();
+        children.filter(|&child| self.waits[child as usize].fetch_sub(1, Ordering::AcqRel) == 1)
+    }
+
+    /// Begins anew.
+    fn reset(&self) {
+        self.runs.store(0, Ordering::Relaxed);
+        let waits = self.waits.iter().zip(0..);
+        for (wait, at) in waits {
+            let mut own: Vec<_> = parents(at).collect();
+            own.sort_unstable();
+            own.dedup();
+            wait.store(own.len() as u32, Ordering::Relaxed);
+        }
+    }
+
+    fn timed(&self, walk: impl FnOnce()) -> Result<Duration> {
+        self.reset();
+        let begin = Instant::now();
+        walk();
+        let time = begin.elapsed();
+        let runs = self.runs.load(Ordering::Relaxed);
+        ensure!(runs == self.children.len(), "{runs} runs");
+        Ok(time)
+    }
+
+    /// Walks with threads that share a queue.
+    pub(crate) fn by_threads(&self, threads: usize) -> Result<Duration> {
+        let queue = Mutex::new(self.roots().collect::<VecDeque<_>>());
+        let changed = Condvar::new();
+        let work = || {
+            let mut ready = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            while self.runs.load(Ordering::Relaxed) < self.children.len() {
+                let Some(at) = ready.pop_front() else {
+                    let waited = changed.wait_timeout(ready, Duration::from_millis(1));
+                    ready = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
+                };
+                drop(ready);
+                let children: Vec<u32> = self.run(at).collect();
+                ready = queue.lock().unwrap_or_else(PoisonError::into_inner);
+                ready.extend(&children);
+                if children.len() > 1 {
+                    changed.notify_one();
+                }
+            }
+            changed.notify_all();
+        };
+        self.timed(|| {
+            std::thread::scope(|scope| {
+                (0..threads).for_each(|_| {
+                    scope.spawn(work);
+                });
+            });
+        })
+    }
+
+    /// Walks on rayon's pool.
+    pub(crate) fn by_rayon(&self, threads: usize) -> Result<Duration> {
+        fn visit<'a>(walk: &'a Walk, scope: &Scope<'a>, at: u32) {
+            for child in walk.run(at) {
+                scope.spawn(move |scope| visit(walk, scope, child));
+            }
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let pool = pool.build()?;
+        self.timed(|| {
+            pool.scope(|scope| {
+                for root in self.roots() {
+                    scope.spawn(move |scope| visit(self, scope, root));
+                }
+            });
+        })
+    }
+}
+
+/// Has systemd read as many units, with the same edges, and build the transaction that starts them
+/// all (`systemd --test`, which also prints it). It refuses to do so as root.
+pub(crate) fn systemd(units: usize) -> Result<String> {
+    const PROGRAM: &str = "/usr/lib/systemd/systemd";
+    if !Path::new(PROGRAM).exists() {
+        return Ok(format!("{PROGRAM} is not there"));
+    }
+    let folder = std::env::temp_dir().join(format!("bench-units-{}", std::process::id()));
+    write_units(&folder, units).with_context(|| format!("units in {}", folder.display()))?;
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["--user", "--test", "--unit=all.target"])
+        .env_clear()
+        .env("XDG_RUNTIME_DIR", &folder)
+        .env("SYSTEMD_UNIT_PATH", &folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if fs::metadata("/proc/self")?.uid() == 0 {
+        command.uid(65_534).gid(65_534);
+    }
+    let usage = measure_command(&mut command);
+    fs::remove_dir_all(&folder)?;
+    let usage = usage?;
+    Ok(format!(
+        "{units} units read, ordered and printed in {:.2} s, {:.2} s of processor time, {:.1} KB a unit",
+        usage.wall,
+        usage.user + usage.system,
+        usage.peak * 1e3 / units as f64
+    ))
+}
+
+fn write_units(folder: &Path, units: usize) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
+    let unit = |at| name(at).replace('.', "-") + ".service";
+    for at in 0..units {
+        let after: Vec<_> = parents(at).map(unit).collect();
+        let text = format!(
+            "[Unit]\nDefaultDependencies=no\nAfter={}\n[Service]\nType=oneshot\n\
+             ExecStart=/bin/true\n",
+            after.join(" ")
+        );
+        fs::write(folder.join(unit(at)), text)?;
+    }
+    let all: Vec<_> = (0..units).map(unit).collect();
+    let text = format!("[Unit]\nDefaultDependencies=no\nWants={}\n", all.join(" "));
+    fs::write(folder.join("all.target"), text)
+}
