@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use rayon::Scope;
-use trueup_benches::usage::measure_command;
+use trueup_benches::usage::{Usage, measure_command};
 
-use crate::{name, parents};
+use crate::{least, name, parents};
 
 /// A plain topological walk: each vertex counts the parents that have not run.
 pub(crate) struct Walk {
@@ -64,18 +64,16 @@ impl Walk {
         }
     }
 
-    fn timed(&self, walk: impl FnOnce()) -> Result<Duration> {
+    fn timed(&self, best: &mut Usage, walk: impl FnOnce()) -> Result<()> {
         self.reset();
-        let begin = Instant::now();
-        walk();
-        let time = begin.elapsed();
+        least(best, walk)?;
         let runs = self.runs.load(Ordering::Relaxed);
         ensure!(runs == self.children.len(), "{runs} runs");
-        Ok(time)
+        Ok(())
     }
 
     /// Walks with threads that share a queue.
-    pub(crate) fn by_threads(&self, threads: usize) -> Result<Duration> {
+    pub(crate) fn by_threads(&self, threads: usize, best: &mut Usage) -> Result<()> {
         let queue = Mutex::new(self.roots().collect::<VecDeque<_>>());
         let changed = Condvar::new();
         let work = || {
@@ -96,7 +94,7 @@ impl Walk {
             }
             changed.notify_all();
         };
-        self.timed(|| {
+        self.timed(best, || {
             std::thread::scope(|scope| {
                 (0..threads).for_each(|_| {
                     scope.spawn(work);
@@ -106,7 +104,7 @@ impl Walk {
     }
 
     /// Walks on rayon's pool.
-    pub(crate) fn by_rayon(&self, threads: usize) -> Result<Duration> {
+    pub(crate) fn by_rayon(&self, threads: usize, best: &mut Usage) -> Result<()> {
         fn visit<'a>(walk: &'a Walk, scope: &Scope<'a>, at: u32) {
             for child in walk.run(at) {
                 scope.spawn(move |scope| visit(walk, scope, child));
@@ -114,7 +112,7 @@ impl Walk {
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
         let pool = pool.build()?;
-        self.timed(|| {
+        self.timed(best, || {
             pool.scope(|scope| {
                 for root in self.roots() {
                     scope.spawn(move |scope| visit(self, scope, root));

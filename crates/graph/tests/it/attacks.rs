@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trueup_graph::{Driver, ErrorKind, Failure, RunContext, Verdict, Vertex, VertexSpec, Watch};
-use trueup_reconcile::{Claim, Hints, Ledger, LedgerError, MemoryLedger};
+use trueup_reconcile::{Claim, ErrorClass, Hints, Ledger, LedgerError, MemoryLedger};
 
 use crate::support::{BOUND, Declared, Gate, config, counted, start, until, vertex};
 
@@ -277,10 +277,7 @@ fn a_thread_that_cannot_be_started_is_an_error_and_the_driver_goes_on() {
 fn a_snapshot_of_a_long_chain_whose_first_vertex_failed_takes_time_linear_in_it() {
     let name = |at: usize| format!("v{at}");
     let failing = |_: &RunContext, _: bool| -> Result<Verdict, Failure> {
-        Err(Failure::new(
-            trueup_reconcile::ErrorClass::Invalid,
-            "on purpose",
-        ))
+        Err(Failure::new(ErrorClass::Invalid, "on purpose"))
     };
     let chain = (0..20_000).map(|at| {
         let spec = VertexSpec::new(&name(at)).unwatched();
@@ -291,7 +288,7 @@ fn a_snapshot_of_a_long_chain_whose_first_vertex_failed_takes_time_linear_in_it(
     });
     let driver = start(1, chain);
     until("it fails", || driver.explain("v0").unwrap().attempts > 0);
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     let snapshot = driver.snapshot();
     assert!(begin.elapsed() < BOUND, "{:?}", begin.elapsed());
     let last = snapshot.vertices.last().unwrap().to_string();
