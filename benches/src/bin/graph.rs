@@ -1,8 +1,9 @@
 //! What a graph costs: to build, to run in place, at rest, and for one event; beside a plain
-//! topological walk by two threads, one by rayon's pool, and systemd's transaction of as many units.
+//! topological walk by two threads, one by rayon's pool, and systemd's transaction of as many
+//! units.
 //!
-//! Each vertex has ten parents from all over the part before it. The programs take turns; of several
-//! turns the one that took the least of the processor counts.
+//! Each vertex has ten parents from all over the part before it. The programs take turns; of
+//! several turns the one that took the least of the processor counts.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 #[path = "graph/others.rs"]

@@ -200,8 +200,8 @@ impl VertexSpec {
     }
 
     /// Sets that the vertex runs together with those of its group that may run at the same time, in
-    /// one [call](crate::Vertex::check_apply_group): as one worker, and not while others of the group
-    /// run. Each keeps its name, its order, its settings, its refreshes and its result.
+    /// one [call](crate::Vertex::check_apply_group): as one worker, and not while others of the
+    /// group run. Each keeps its name, its order, its settings, its refreshes and its result.
     #[must_use]
     pub fn with_group(self, group: &str) -> Self {
         VertexSpec {

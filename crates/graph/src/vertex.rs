@@ -26,18 +26,18 @@ pub trait Vertex: Any + Send {
     /// Compares, and if `apply` is true makes what differs as declared. If `apply` is false, it
     /// changes nothing.
     ///
-    /// If [`refreshes`](RunContext::refreshes) is not 0 and `apply` is true, the vertex acts even if
-    /// all is as declared.
+    /// If [`refreshes`](RunContext::refreshes) is not 0 and `apply` is true, the vertex acts even
+    /// if all is as declared.
     ///
     /// # Errors
     ///
     /// When the state could not be read, or is not as declared after all.
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure>;
 
-    /// Does for this vertex and `others` what [`check_apply`](Self::check_apply) does for each, at once:
-    /// most often as one plan. They are those of its [group](crate::VertexSpec::with_group) that run
-    /// together; none of them is a parent of another. `contexts` has this vertex's first, and so has
-    /// the result.
+    /// Does for this vertex and `others` what [`check_apply`](Self::check_apply) does for each, at
+    /// once: most often as one plan. They are those of its [group](crate::VertexSpec::with_group)
+    /// that run together; none of them is a parent of another. `contexts` has this vertex's first,
+    /// and so has the result.
     ///
     /// `(other as &mut dyn Any).downcast_mut::<Self>()` finds out whether another one is of the same
     /// type. By default, and if the result is `None`, each is called alone, one after the other.

@@ -146,7 +146,8 @@ pub(crate) fn systemd(units: usize) -> Result<String> {
     fs::remove_dir_all(&folder)?;
     let usage = usage?;
     Ok(format!(
-        "{units} units read, ordered and printed in {:.2} s, {:.2} s of processor time, {:.1} KB a unit",
+        "{units} units read, ordered and printed in {:.2} s, {:.2} s of processor time, {:.1} KB \
+         a unit",
         usage.wall,
         usage.user + usage.system,
         usage.peak * 1e3 / units as f64

@@ -14,7 +14,7 @@ use trueup_reconcile::ErrorClass;
 
 const NEWADDR: u16 = 20;
 
-/// How often the kernel was asked, and how often told.
+/// How many dumps were asked for, and how many batches sent.
 #[derive(Clone, Default)]
 pub(crate) struct Counts {
     pub(crate) dumps: Arc<AtomicUsize>,

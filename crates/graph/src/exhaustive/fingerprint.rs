@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::world::World;
 
-/// Two hashes of 64 bits that are mixed in different ways: of a billion states two fall together once
-/// in 10^20 searches.
+/// Two hashes of 64 bits that are mixed in different ways: of a billion states two fall together
+/// once in 10^20 searches.
 struct Mixer(u64, u64);
 
 impl Mixer {

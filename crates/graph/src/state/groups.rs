@@ -1,9 +1,9 @@
 //! Vertices that run together.
 //!
-//! Those of a group that wait for a worker alone are gathered, and one of them stands in the queue of
-//! workers for all. When its turn comes, all begin: they take one worker, until the last of them has
-//! ended. Those that come meanwhile wait for that, and begin together then. Each is a vertex and a
-//! run like others otherwise.
+//! Those of a group that wait for a worker alone are gathered, and one of them stands in the queue
+//! of workers for all. When its turn comes, all begin: they take one worker, until the last of them
+//! has ended. Those that come meanwhile wait for that, and begin together then. Each is a vertex
+//! and a run like others otherwise.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
