@@ -101,7 +101,8 @@ fn vertices_that_panic_when_dropped_with_the_driver_do_no_harm() {
     driver.wait_converged(BOUND).unwrap();
     driver.stop(BOUND).unwrap();
     drop(driver);
-    assert_eq!(count.load(Ordering::SeqCst), 3);
+    // A thread that is about to end may drop them.
+    until("all are dropped", || count.load(Ordering::SeqCst) == 3);
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn ten_thousand_replacements_leave_nothing_behind_and_hints_of_old_vertices_are_
     );
     driver.stop(BOUND).unwrap();
     drop(driver);
-    assert_eq!(live.load(Ordering::SeqCst), 0);
+    until("all are dropped", || live.load(Ordering::SeqCst) == 0);
     hints.lock().unwrap().iter().for_each(Hints::request_pass);
 }
 
