@@ -19,6 +19,8 @@ mod metrics;
 #[path = "../cli/watch.rs"]
 mod watch;
 
+mod namespaces;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -53,6 +55,7 @@ trueup_testkit::kernel_tests![
     grouping::addresses_of_a_group_are_one_plan_and_fail_one_by_one,
     grouping::grouped_equals_ungrouped_and_shuffled_equals_ordered,
     grouping::replaced_step_by_step_equals_started_anew,
+    namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,
 ];
 
 /// A `[[file]]` of the agent's directory.

@@ -207,12 +207,7 @@ impl State {
         }
     }
 
-    fn waits(
-        &self,
-        now: Instant,
-        vertex: u32,
-        failed: impl FnOnce() -> Vec<u32>,
-    ) -> Vec<Wait> {
+    fn waits(&self, now: Instant, vertex: u32, failed: impl FnOnce() -> Vec<u32>) -> Vec<Wait> {
         let slot = &self.slots[vertex as usize];
         let mut waits = Vec::new();
         let parents = self.graph.parents.of(vertex).iter();
