@@ -7,15 +7,19 @@ use trueup_reconcile::Ledger;
 
 use crate::driver::calls::check_apply;
 use crate::driver::{replacing, snapshot};
-use crate::sync::{after, now};
+use crate::panics::catch;
+use crate::ports::{Input, Value};
+use crate::sync::{after, lock, now};
 use crate::{
-    Error, Explanation, Failure, Graph, RunContext, Snapshot, Verdict, Vertex, VertexId,
+    Error, Explanation, Failure, Graph, Record, RunContext, Snapshot, Verdict, Vertex, VertexId,
     VertexSpec, Wait,
 };
 
 /// Checks each vertex once, parents first and those of a group together, and changes nothing.
 /// `ledger` is that of the graph: a vertex sees the refreshes that are pending, and one more of each
-/// parent that would change. A vertex below one that fails is not checked.
+/// parent that would change, and what others send in their checks. A vertex below one that fails, or
+/// that receives what no other sends, is not checked. What is to be undone because it has left the
+/// graph is behind the vertices, and would change.
 ///
 /// # Errors
 ///
@@ -25,50 +29,171 @@ pub fn check(
     ledger: &dyn Ledger,
 ) -> Result<Snapshot, Error> {
     let (graph, vertices) = replacing::build(vertices)?;
-    let mut vertices: Vec<_> = vertices.into_iter().map(|it| Some(it.0)).collect();
-    let mut pending = pending(ledger)?;
-    let mut failed: BTreeMap<VertexId, BTreeSet<String>> = BTreeMap::new();
-    let mut explained: BTreeMap<VertexId, Explanation> = BTreeMap::new();
-    for call in calls(&graph) {
+    let vertices = vertices.into_iter().map(|it| Some(it.0)).collect();
+    let records = crate::records::read(ledger)?;
+    let calls: Vec<Vec<VertexId>> = calls(&graph).collect();
+    let mut check = Check {
+        pending: pending(&records),
+        vertices,
+        values: BTreeMap::new(),
+        failed: BTreeMap::new(),
+        waiting: BTreeSet::new(),
+        explained: BTreeMap::new(),
+        graph,
+    };
+    for call in calls {
+        check.call(call);
+    }
+    let Check {
+        graph,
+        mut explained,
+        ..
+    } = check;
+    let mut snapshot = snapshot::of(&graph, |vertex| explained.remove(&vertex));
+    let made = records.iter().filter(|(_, record)| record.made.is_some());
+    let left = made.filter(|(name, _)| graph.find(name).is_none());
+    snapshot.vertices.extend(left.map(|(name, _)| Explanation {
+        last: Some(Ok(Verdict::WouldChange)),
+        reversal: true,
+        ..unchecked(name, None, 0)
+    }));
+    Ok(snapshot)
+}
+
+/// A check that goes on.
+struct Check {
+    graph: Graph,
+    /// `None` once it was checked.
+    vertices: Vec<Option<Box<dyn Vertex>>>,
+    pending: BTreeMap<Arc<str>, u32>,
+    /// What was sent, by vertex and port.
+    values: BTreeMap<(Arc<str>, Arc<str>), Value>,
+    /// Those that failed or are below such, each with the names of those that failed.
+    failed: BTreeMap<VertexId, BTreeSet<String>>,
+    /// Those that receive what was not sent, and those below them.
+    waiting: BTreeSet<VertexId>,
+    explained: BTreeMap<VertexId, Explanation>,
+}
+
+impl Check {
+    /// Checks vertices at once, but for those that cannot be.
+    fn call(&mut self, vertices: Vec<VertexId>) {
         let (mut called, mut contexts) = (Vec::new(), Vec::new());
-        for vertex in call {
-            let name = graph.name(vertex.0);
-            let refreshes = pending.remove(&**name).unwrap_or_default();
-            let above: BTreeSet<String> = graph
-                .parents(vertex)
-                .filter_map(|parent| failed.get(&parent).cloned())
-                .flatten()
-                .collect();
-            let mut explanation = unchecked(&graph, vertex, refreshes);
-            if above.is_empty() {
-                called.push(vertex);
-                contexts.push(context(&graph, vertex, refreshes));
-            } else {
-                explanation.waits = vec![Wait::FailedAncestors(above.iter().cloned().collect())];
-                failed.insert(vertex, above);
+        for vertex in vertices {
+            let declared = &self.graph.vertices[vertex.0 as usize];
+            let refreshes = self.pending.remove(&declared.name).unwrap_or_default();
+            let group = declared.group.as_ref().map(|it| it.to_string());
+            let mut explanation = unchecked(&declared.name, group, refreshes);
+            explanation.waits = self.waits(vertex);
+            if explanation.waits.is_empty() {
+                match self.context(vertex, refreshes) {
+                    Ok(context) => {
+                        called.push(vertex);
+                        contexts.push(context);
+                    }
+                    Err(failure) => self.fail(vertex, &mut explanation, &failure),
+                }
             }
-            explained.insert(vertex, explanation);
+            self.explained.insert(vertex, explanation);
         }
-        let members = called
-            .iter()
-            .filter_map(|it| vertices[it.0 as usize].take());
+        let members = called.iter();
+        let members = members.filter_map(|it| self.vertices[it.0 as usize].take());
         let mut members: Vec<Box<dyn Vertex>> = members.collect();
         let mut members: Vec<&mut dyn Vertex> = members.iter_mut().map(|it| &mut **it).collect();
         let results = check_apply(&mut members, &contexts, false);
-        for (vertex, checked) in called.into_iter().zip(results) {
-            if checked == Ok(Verdict::WouldChange) {
-                notify(&graph, vertex, &mut pending);
+        for ((vertex, context), checked) in called.into_iter().zip(contexts).zip(results) {
+            let Some(mut explanation) = self.explained.remove(&vertex) else {
+                continue;
+            };
+            match checked {
+                Ok(verdict) => {
+                    explanation.last = Some(Ok(verdict));
+                    self.send(vertex, &context);
+                    let is_noop = self.graph.vertices[vertex.0 as usize].noop;
+                    if verdict == Verdict::WouldChange && !is_noop {
+                        self.notify(vertex);
+                    }
+                }
+                Err(failure) => self.fail(vertex, &mut explanation, &failure),
             }
-            if checked.is_err() {
-                failed.insert(vertex, [graph.name(vertex.0).to_string()].into());
-            }
-            if let Some(explanation) = explained.get_mut(&vertex) {
-                explanation.last = Some(checked.as_ref().map(|it| *it).map_err(Failure::class));
-                explanation.message = checked.err().map(|it| it.message().to_owned());
-            }
+            self.explained.insert(vertex, explanation);
         }
     }
-    Ok(snapshot::of(&graph, |vertex| explained.remove(&vertex)))
+
+    /// Returns what keeps a vertex from being checked, and notes that it holds back others.
+    fn waits(&mut self, vertex: VertexId) -> Vec<Wait> {
+        let name = |it: VertexId| self.graph.name(it.0).to_string();
+        let parents = self.graph.parents(vertex);
+        let failed = parents.filter_map(|it| self.failed.get(&it).cloned());
+        let failed: BTreeSet<String> = failed.flatten().collect();
+        let parents = self.graph.parents(vertex);
+        let waiting = parents.filter(|it| self.waiting.contains(it));
+        let waiting: Vec<String> = waiting.map(name).collect();
+        let receives = self.graph.vertices[vertex.0 as usize].receives.iter();
+        let missing = receives.flat_map(|it| &it.from);
+        let missing = missing.filter(|it| !self.values.contains_key(*it));
+        let mut waits = Vec::new();
+        if !failed.is_empty() {
+            waits.push(Wait::FailedAncestors(failed.iter().cloned().collect()));
+            self.failed.insert(vertex, failed);
+            return waits;
+        }
+        if !waiting.is_empty() {
+            waits.push(Wait::Parents(waiting));
+        }
+        waits.extend(missing.map(|(sender, port)| Wait::Value {
+            sender: sender.to_string(),
+            port: port.to_string(),
+        }));
+        if !waits.is_empty() {
+            self.waiting.insert(vertex);
+        }
+        waits
+    }
+
+    fn context(&self, vertex: VertexId, refreshes: u32) -> Result<RunContext, Failure> {
+        let declared = &self.graph.vertices[vertex.0 as usize];
+        let inputs = catch(|| {
+            let inputs = declared.receives.iter().filter_map(|port| {
+                let values = port.from.iter().filter_map(|it| self.values.get(it));
+                Input::new(port, &values.cloned().collect::<Vec<_>>(), None)
+            });
+            Ok(inputs.collect())
+        });
+        Ok(RunContext {
+            refreshes,
+            deadline: declared.timeout.map(|timeout| after(now(), timeout)),
+            is_interrupted: Arc::default(),
+            inputs: inputs?,
+            sends: declared.sends.as_slice().into(),
+            sent: Arc::default(),
+        })
+    }
+
+    fn fail(&mut self, vertex: VertexId, explanation: &mut Explanation, failure: &Failure) {
+        explanation.last = Some(Err(failure.class()));
+        explanation.message = Some(failure.message().to_owned());
+        self.failed
+            .insert(vertex, [explanation.name.clone()].into());
+    }
+
+    fn send(&mut self, vertex: VertexId, context: &RunContext) {
+        let name = self.graph.name(vertex.0);
+        let sent = std::mem::take(&mut *lock(&context.sent));
+        let sent = sent
+            .into_iter()
+            .map(|(port, value)| ((name.clone(), port), value));
+        self.values.extend(sent);
+    }
+
+    fn notify(&mut self, vertex: VertexId) {
+        let children = self.graph.children(vertex);
+        for (child, _) in children.filter(|(_, is_notified)| *is_notified) {
+            let name = self.graph.name(child.0).clone();
+            let sum = self.pending.entry(name).or_default();
+            *sum = sum.saturating_add(1);
+        }
+    }
 }
 
 /// Returns the vertices, parents first: alone, or with those of their group that have as many
@@ -86,47 +211,24 @@ fn calls(graph: &Graph) -> impl Iterator<Item = Vec<VertexId>> {
     calls.into_values()
 }
 
-fn context(graph: &Graph, vertex: VertexId, refreshes: u32) -> RunContext {
-    let timeout = graph.vertices[vertex.0 as usize].timeout;
-    RunContext {
-        refreshes,
-        deadline: timeout.map(|timeout| after(now(), timeout)),
-        is_interrupted: Arc::default(),
-        inputs: Vec::new(),
-        sends: Arc::default(),
-        sent: Arc::default(),
-    }
-}
-
 /// Returns the refreshes that are pending: an intent is one, as after a crash.
-fn pending(ledger: &dyn Ledger) -> Result<BTreeMap<Arc<str>, u32>, Error> {
+fn pending(records: &[(Arc<str>, Record)]) -> BTreeMap<Arc<str>, u32> {
     let mut pending = BTreeMap::<Arc<str>, u32>::new();
-    for (name, record) in crate::records::read(ledger)? {
+    for (name, record) in records {
         let own = [(name, record.refreshes)].into_iter();
-        let others = record.intent.into_iter().map(|name| (name, 1));
+        let others = record.intent.iter().map(|name| (name, 1));
         for (name, count) in own.chain(others) {
-            let sum = pending.entry(name).or_default();
+            let sum = pending.entry(name.clone()).or_default();
             *sum = sum.saturating_add(count);
         }
     }
-    Ok(pending)
+    pending
 }
 
-fn notify(graph: &Graph, vertex: VertexId, pending: &mut BTreeMap<Arc<str>, u32>) {
-    for (child, _) in graph
-        .children(vertex)
-        .filter(|(_, is_notified)| *is_notified)
-    {
-        let sum = pending.entry(graph.name(child.0).clone()).or_default();
-        *sum = sum.saturating_add(1);
-    }
-}
-
-fn unchecked(graph: &Graph, vertex: VertexId, refreshes: u32) -> Explanation {
-    let declared = &graph.vertices[vertex.0 as usize];
+fn unchecked(name: &str, group: Option<String>, refreshes: u32) -> Explanation {
     Explanation {
-        name: declared.name.to_string(),
-        group: declared.group.as_ref().map(|it| it.to_string()),
+        name: name.to_owned(),
+        group,
         cause: None,
         upstream: None,
         running: false,

@@ -150,6 +150,12 @@ impl Board {
         self.lock().counts.clone()
     }
 
+    pub(crate) fn first(&self) -> Option<(OpKey, DatedStatus)> {
+        let locked = self.lock();
+        let first = locked.statuses.iter().min_by_key(|(key, _)| **key);
+        first.map(|(key, dated)| (*key, dated.clone()))
+    }
+
     pub(crate) fn all(&self) -> Vec<(OpKey, DatedStatus)> {
         let locked = self.lock();
         let all = locked.statuses.iter();

@@ -178,6 +178,13 @@ impl<S: Source> Handle<S> {
         all
     }
 
+    /// Returns one of the [exceptions](Self::exceptions), that of the least key: for a message that
+    /// names one of many.
+    pub fn first_exception(&self) -> Option<ObjectStatus> {
+        let (key, dated) = self.shared.board.first()?;
+        self.shared.with_retries(vec![(key, dated)]).pop()
+    }
+
     /// Returns the number of objects that have a status, by their kind and the name of the
     /// [condition](trueup_reconcile::Condition::name). Where there were some earlier, it is 0.
     pub fn exception_counts(&self) -> BTreeMap<(&'static str, &'static str), usize> {

@@ -1,5 +1,5 @@
-//! `trueup apply`: one run of the file's graph. What can be refused is refused before the kernel is touched, with exit
-//! code 1. After a change the exit code of a failure is 2.
+//! `trueup apply`: one run of the file's graph. What can be refused is refused before the kernel is
+//! touched, with exit code 1. After a change the exit code of a failure is 2.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -32,7 +32,8 @@ pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
         );
     }
     let host = Host::new(Box::new(state.ledger(LedgerOf::Settings)));
-    let has_graph = graph::is_declared(&declared.file);
+    let graph_ledger = Box::new(state.ledger(LedgerOf::Graph));
+    let has_graph = graph::is_needed(&declared.file, &*graph_ledger)?;
     if has_graph {
         // What the kernel would refuse is known before a file is written.
         let ledger = state.ledger(LedgerOf::Network);
@@ -51,8 +52,7 @@ pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
         changes: Changes::default(),
     };
     let changed = Arc::new(Mutex::new(Vec::new()));
-    let ledger = Box::new(state.ledger(LedgerOf::Graph));
-    let snapshot = graph::run_once(&declared.file, network, ledger, &collect(&changed))?;
+    let snapshot = graph::run_once(&declared.file, network, graph_ledger, &collect(&changed))?;
     let changed = std::mem::take(&mut *changed.lock().unwrap_or_else(PoisonError::into_inner));
     let changes = changed.iter().filter(|name| name.contains('.'));
     let changes = changes.map(|name| output::change_line(&declared.file, name));

@@ -22,7 +22,8 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     let target = Target::open(common)?;
     let state = find_state_file(&target, common, &declared.options)?;
     let planned = network(common, &declared, &target, state.as_ref())?;
-    let beside = match graph::is_declared(&declared.file) {
+    let graph_ledger = ledger(state.as_ref(), LedgerOf::Graph)?;
+    let beside = match graph::is_needed(&declared.file, &*graph_ledger)? {
         true => Some(check(&declared, &planned, state.as_ref())?),
         false => None,
     };

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use trueup::graph::{Exec, File, Snapshot, Vertex, VertexSpec};
+use trueup::graph::{Exec, Failure, File, Snapshot, Vertex, VertexSpec};
 use trueup::reconcile::Ledger;
 use trueup_file::{self as file, FileContent, ManagedFile, NodeRef};
 
@@ -50,9 +50,15 @@ pub(crate) fn vertices(
     network.chain(beside).collect()
 }
 
-/// Returns true if there is more than the network.
-pub(crate) fn is_declared(declared: &file::File) -> bool {
-    !files(declared).is_empty() || !execs(declared).is_empty()
+/// Returns true if there is more than the network: files and commands, or what the graph's ledger
+/// has of earlier ones.
+///
+/// # Errors
+///
+/// When the ledger cannot be read.
+pub(crate) fn is_needed(declared: &file::File, ledger: &dyn Ledger) -> anyhow::Result<bool> {
+    let is_declared = !files(declared).is_empty() || !execs(declared).is_empty();
+    Ok(is_declared || !ledger.owned()?.is_empty())
 }
 
 /// Says what files and commands would do now, after what the network's vertex says of itself.
@@ -93,9 +99,14 @@ fn file_vertex(declared: &ManagedFile) -> Declared {
     let user = declared.owner.map(|owner| owner.user);
     let group = declared.owner.and_then(|owner| owner.group);
     let vertex = vertex.with_mode(declared.mode).with_owner(user, group);
-    // What is to be undone when it leaves: the vertex's own record, restored by `Driver::start`.
     let spec = VertexSpec::new(&file_name(declared));
     (settled(spec, declared), Box::new(vertex))
+}
+
+/// Makes a vertex that removes a file which has left the declaration, of the record of its vertex.
+fn restored(name: &str, record: &[u8]) -> Result<Declared, Failure> {
+    let spec = VertexSpec::new(name).with_retry(u32::MAX, RETRY);
+    Ok((spec, Box::new(File::from_record(record)?)))
 }
 
 fn exec_vertex(declared: &file::Exec, all: &file::File) -> Declared {

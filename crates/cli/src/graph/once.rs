@@ -10,7 +10,7 @@ use trueup::reconcile::{ErrorClass, Ledger, Outcome, PassLimits};
 use trueup::{Namespace, Report as _, Source as _};
 use trueup_file as file;
 
-use super::{Changes, Declared, Network, OnResult, Reported, vertices};
+use super::{Changes, Declared, Network, OnResult, Reported, restored, vertices};
 use crate::host::{Desired, Error, Host, Options, Report};
 use crate::output;
 
@@ -114,7 +114,10 @@ pub(crate) fn run_once(
     let vertices = vertices(declared, Box::new(network), &by);
     let config = Config::new(WORKERS).with_quiet(Duration::ZERO);
     let vertices = vertices.into_iter().map(|it| once(it, on_result));
-    let driver = Driver::start(config, vertices, ledger).context("cannot run the graph")?;
+    let report = Arc::clone(on_result);
+    let restore = move |name: &str, record: &[u8]| Ok(once(restored(name, record)?, &report));
+    let driver = Driver::start_with_restore(config, vertices, ledger, restore);
+    let driver = driver.context("cannot run the graph")?;
     while driver.wait_idle(WAIT).is_err_and(|it| it.is_timed_out()) {}
     let snapshot = driver.snapshot();
     // Nothing runs any more.

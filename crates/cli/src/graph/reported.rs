@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trueup::graph::{Failure, RunContext, Verdict, Vertex, Watch};
+use trueup::graph::{Failure, Records, RunContext, Verdict, Vertex, Watch};
 use trueup::reconcile::Hints;
 
 /// What is called with the name of a vertex and the result of a run that may change something.
@@ -41,6 +41,18 @@ impl Vertex for Reported {
 
     fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
         self.vertex.watch(hints)
+    }
+
+    fn records(&self) -> Records {
+        self.vertex.records()
+    }
+
+    fn record(&self) -> Option<Vec<u8>> {
+        self.vertex.record()
+    }
+
+    fn adopt(&mut self, record: &[u8]) -> bool {
+        self.vertex.adopt(record)
     }
 
     fn reverse(&mut self, context: &RunContext) -> Result<Verdict, Failure> {

@@ -9,7 +9,7 @@ use trueup::graph::{Config, Driver, Graph, Snapshot, SourceVertex};
 use trueup::reconcile::Ledger;
 use trueup_file as file;
 
-use super::{Changes, Declared, NETWORK, Network, OnResult, Reported, vertices};
+use super::{Changes, Declared, NETWORK, Network, OnResult, Reported, restored, vertices};
 use crate::host::Host;
 
 /// How many vertices run at a time.
@@ -43,7 +43,11 @@ impl RunningGraph {
     ) -> Result<RunningGraph> {
         let by = Network::at_start(&changes, &*ledger)?;
         let vertices = reported(declared, &network, &by, &on_result);
-        let started = Driver::start(Config::new(WORKERS), vertices, ledger);
+        let report = Arc::clone(&on_result);
+        let restore =
+            move |name: &str, record: &[u8]| Ok(reporting(restored(name, record)?, &report));
+        let config = Config::new(WORKERS);
+        let started = Driver::start_with_restore(config, vertices, ledger, restore);
         Ok(RunningGraph(Arc::new(Inner {
             driver: started.context("cannot start the graph")?,
             network,
@@ -116,12 +120,14 @@ fn reported(
     on_result: &OnResult,
 ) -> Vec<Declared> {
     let vertices = vertices(declared, Box::new(network.clone()), by).into_iter();
-    let reported = vertices.map(|(spec, vertex)| match spec.name().contains('.') {
-        false => (spec, vertex),
-        true => {
-            let reported = Reported::new(spec.name(), vertex, Arc::clone(on_result));
-            (spec, Box::new(reported) as _)
-        }
+    let reported = vertices.map(|it| match it.0.name().contains('.') {
+        false => it,
+        true => reporting(it, on_result),
     });
     reported.collect()
+}
+
+fn reporting((spec, vertex): Declared, on_result: &OnResult) -> Declared {
+    let reported = Reported::new(spec.name(), vertex, Arc::clone(on_result));
+    (spec, Box::new(reported))
 }

@@ -75,7 +75,10 @@ fn waits(vertex: &Explanation) -> impl Iterator<Item = String> {
 /// Returns the line of a vertex: its name, its state, and why.
 pub(crate) fn vertex_line(vertex: &Explanation) -> String {
     let state = VertexState::of(vertex);
-    let mut parts = vec![state.name().replace('_', " ")];
+    let mut parts = vec![match (vertex.reversal, state) {
+        (true, VertexState::WouldChange) => "would be removed".to_owned(),
+        _ => state.name().replace('_', " "),
+    }];
     parts.extend(waits(vertex));
     match vertex.refreshes {
         0 => {}
@@ -143,6 +146,7 @@ pub(crate) fn change_line(declared: &File, name: &str) -> String {
     let mut all = file.chain(exec);
     match all.find(|(reference, _)| reference.to_string() == name) {
         Some((_, about)) => format!("~ {name}   ({about})"),
-        None => format!("~ {name}"),
+        // It has left the declaration.
+        None => format!("- {name}"),
     }
 }

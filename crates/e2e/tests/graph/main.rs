@@ -46,6 +46,7 @@ trueup_testkit::kernel_tests![
     watch_keeps_files_and_reloads_what_depends_on_them,
     a_command_is_refreshed_by_the_section_that_it_names_alone,
     a_file_that_leaves_the_declaration_is_removed,
+    a_file_that_left_while_no_agent_ran_is_removed_unless_another_writer_changed_it,
     a_restored_route_refreshes_a_command_once,
     a_new_command_waits_for_the_network_of_the_new_file,
     killed_at_random_it_loses_no_refresh_and_nothing_foreign,
@@ -391,6 +392,33 @@ fn a_file_that_leaves_the_declaration_is_removed() {
     wait_until("it is removed", || !agent.directory().join("ours").exists());
     child.terminate(Signal::TERM);
     assert_eq!(read(&agent, "taken"), "b", "it was there before");
+}
+
+fn a_file_that_left_while_no_agent_ran_is_removed_unless_another_writer_changed_it() {
+    let agent = Agent::new();
+    let blackhole = route("10.99.0.0/16", "type = \"blackhole\"");
+    let has = |name: &str| agent.directory().join(name).exists();
+    let files = file(&agent, "one", "a") + &file(&agent, "two", "a") + &file(&agent, "theirs", "a");
+    fs::write(agent.directory().join("theirs"), "before").unwrap();
+    assert_eq!(agent.apply(&(blackhole.clone() + &files)).code, 0);
+    // A new content by another process is still that of a file that trueup created.
+    let files = files.replace("content = \"a\"", "content = \"b\"");
+    assert_eq!(agent.apply(&(blackhole.clone() + &files)).code, 0);
+    fs::write(agent.directory().join("two"), "another writer").unwrap();
+
+    let planned = agent.plan(&blackhole);
+    assert_eq!(planned.code, 2, "{planned:?}");
+    let planned = agent.run(&["plan", "f.toml"]);
+    assert!(
+        planned.out.contains("~ file.one   would be removed\n"),
+        "{planned:?}"
+    );
+    let applied = agent.run(&["apply", "f.toml"]);
+    assert_eq!(applied.code, 0, "{applied:?}");
+    assert!(applied.out.contains("- file.one\n"), "{applied:?}");
+    assert_eq!((has("one"), has("two"), has("theirs")), (false, true, true));
+    assert_eq!(read(&agent, "two"), "another writer");
+    agent.assert_nothing_to_do(&blackhole);
 }
 
 fn a_restored_route_refreshes_a_command_once() {

@@ -36,12 +36,12 @@ pub(crate) fn hosts_speak_tls_and_a_wrong_authority_is_named_with_its_file() {
     let wrong = Authority::new(cluster.folder(), "other").unwrap();
     b.settings = settings(&cluster, &wrong, true);
     b.declare(&b.collect("10.20.0.0/16"));
-    let remedy = format!("other.pem is not that of the authority which signed");
+    let remedy = "other.pem is not that of the authority which signed";
     for command in [&["world", "ls", "f.toml"][..], &["plan", "f.toml"]] {
-        b.run(command).assert_refused(&["ca_file", &remedy]);
+        b.run(command).assert_refused(&["ca_file", remedy]);
     }
     let mut on_b = b.watch();
-    wait_until("it says so", || b.log().contains(&remedy));
+    wait_until("it says so", || b.log().contains(remedy));
     assert!(b.has_route("10.20.1.0/24"), "not to know deletes nothing");
     on_b.terminate(Signal::TERM);
 

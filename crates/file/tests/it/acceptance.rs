@@ -1,5 +1,10 @@
 //! What is accepted, kept from change to change, is what all resources together come to.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "test code, though in functions of its own"
+)]
+
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;

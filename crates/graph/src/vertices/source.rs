@@ -105,7 +105,11 @@ impl<S: Source> SourceVertex<S> {
             return Err(failed::<S>(&error));
         }
         match handle.last_report() {
-            Some(report) => verdict(&*report, has_passed),
+            Some(report) => verdict(&*report, has_passed).map_err(|(class, message)| {
+                let first = handle.first_exception();
+                let first = first.map(|it| format!("; first {}", it.status));
+                Failure::new(class, message + &first.unwrap_or_default())
+            }),
             None => Err(Failure::new(
                 ErrorClass::Busy,
                 "no pass has run: the loop is paused; resume it",
@@ -123,7 +127,7 @@ struct Ops {
     class: Option<ErrorClass>,
 }
 
-fn verdict(report: &impl Report, has_passed: bool) -> Result<Verdict, Failure> {
+fn verdict(report: &impl Report, has_passed: bool) -> Result<Verdict, (ErrorClass, String)> {
     let mut ops = Ops::default();
     report.outcomes(&mut |op| match op.outcome {
         Outcome::Applied => ops.applied += 1,
@@ -153,11 +157,9 @@ fn verdict(report: &impl Report, has_passed: bool) -> Result<Verdict, Failure> {
         failed,
         ..
     } = ops;
-    let message = format!(
-        "not converged: {applied} ops applied, {failed} failed, {pending} pending; \
-         see the source's report"
-    );
-    Err(Failure::new(class, message))
+    let message =
+        format!("not converged: {applied} ops applied, {failed} failed, {pending} pending");
+    Err((class, message))
 }
 
 fn failed<S: Source>(error: &S::Error) -> Failure {

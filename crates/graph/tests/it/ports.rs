@@ -278,3 +278,40 @@ fn after_a_restart_a_receiver_waits_for_the_first_run_of_its_sender() {
     assert_eq!(take(&seen), [(7, true), (8, true)]);
     driver.stop(BOUND).unwrap();
 }
+
+#[test]
+fn a_check_passes_values_on_and_says_who_waits_for_one() {
+    let receiver = |name: &str, port: &str| {
+        let spec = VertexSpec::new(name).receives::<u32>("in", "a", port);
+        vertex(spec, |context, _| {
+            let number = context.received::<u32>("in")?;
+            Ok(match *number {
+                7 => Verdict::InPlace,
+                _ => Verdict::WouldChange,
+            })
+        })
+    };
+    let spec = VertexSpec::new("a")
+        .sends::<u32>("number")
+        .sends::<u32>("none");
+    let sender = vertex(spec, |context, _| {
+        context.send("number", 7u32)?;
+        Ok(Verdict::InPlace)
+    });
+    let below = vertex(VertexSpec::new("d").after("c"), |_, _| Ok(Verdict::InPlace));
+    let vertices = [
+        sender,
+        receiver("b", "number"),
+        receiver("c", "none"),
+        below,
+    ];
+    let snapshot = trueup_graph::check(vertices, &MemoryLedger::default()).unwrap();
+    let text = snapshot.to_string();
+    for line in [
+        "b: settled; last run: in place",
+        "c: settled; waits for a to send none; has not run",
+        "d: settled; waits for c; has not run",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
