@@ -60,7 +60,7 @@ const STEPS: [Step; 12] = [
     },
     Step {
         name: "long-runs",
-        what: "storms, lossy dumps, damaged journals, all states of the loop, graphs of four vertices, at full length; 500 cases of other writers; 10,000 schedules of the world",
+        what: "storms, lossy dumps, damaged journals, all states of the loop, graphs of four vertices, an agent killed for five minutes, at full length; 500 cases of other writers; 10,000 schedules of the world",
         run: |built| {
             for program in [
                 "e2e/drift",
@@ -69,6 +69,7 @@ const STEPS: [Step; 12] = [
                 "loop",
                 "graph",
                 "graph/it",
+                "e2e/graph",
             ] {
                 built.run(program, &[("TRUEUP_LONG", "1")], passed)?;
             }
