@@ -291,7 +291,8 @@ impl Joined {
         let options = &declared.options.network;
         let retained = Retained::read(&target.namespace, options, collects)?;
         let partition = world::partition(named.partition);
-        let (collecting, changed) = Collecting::new(world.clone(), partition, retained);
+        let (collecting, changed) =
+            Collecting::new(world.clone(), partition, named.grace, retained);
         Ok(Joined {
             world,
             owner: world::owner(place),

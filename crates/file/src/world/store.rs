@@ -20,8 +20,9 @@ const CA_FILE: &str = "ca_file";
 const CERT_FILE: &str = "cert_file";
 const KEY_FILE: &str = "key_file";
 const PARTITION: &str = "partition";
+const GRACE: &str = "grace";
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     ENDPOINTS,
     STORE,
     HOST,
@@ -33,6 +34,7 @@ const KEYS: [&str; 11] = [
     CERT_FILE,
     KEY_FILE,
     PARTITION,
+    GRACE,
 ];
 
 /// The word for the store in a file of this host.
@@ -40,7 +42,7 @@ const EMBEDDED: &str = "embedded";
 const DEFAULT_PREFIX: &str = "/trueup";
 /// In seconds.
 const DEFAULT_TTL: u32 = 5;
-/// The longest time to live, and the longest time that is waited in a partition, in seconds: a day.
+/// The longest time to live, and the longest partition and grace, in seconds: a day.
 const MAX_SECONDS: u32 = 86_400;
 const KEEP: &str = "keep";
 const DROP: &str = "drop";
@@ -66,6 +68,8 @@ pub struct World {
     pub certificate: Option<Certificate>,
     /// What becomes of what was collected while the store cannot be reached.
     pub partition: Partition,
+    /// How long the exports of a host are kept whose lease has ended: 0 seconds to a day.
+    pub grace: Duration,
 }
 
 /// The store.
@@ -146,6 +150,7 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
             key_file,
         }),
         partition: fields.read(PARTITION, partition)?.unwrap_or_default(),
+        grace: fields.read(GRACE, grace)?.unwrap_or_default(),
     })
 }
 
@@ -189,6 +194,9 @@ pub(crate) fn write(world: &World) -> Table<'static> {
         Partition::Keep => {}
         Partition::Drop => table.set(PARTITION, text(DROP)),
         Partition::For(time) => table.set(PARTITION, parse::seconds_node(time)),
+    }
+    if !world.grace.is_zero() {
+        table.set(GRACE, parse::seconds_node(world.grace));
     }
     table
 }
@@ -252,6 +260,10 @@ fn file_path(value: &Value<'_>) -> Result<PathBuf> {
         true => fault(value.at, "this is no path: write that of a file"),
         false => Ok(PathBuf::from(path)),
     }
+}
+
+fn grace(value: &Value<'_>) -> Result<Duration> {
+    parse::seconds(value, MAX_SECONDS)
 }
 
 fn partition(value: &Value<'_>) -> Result<Partition> {

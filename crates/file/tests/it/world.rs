@@ -76,6 +76,9 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(embedded.store, StoreAddress::Embedded);
     assert_eq!((&*embedded.prefix, embedded.ttl.as_secs()), ("/trueup", 5));
     assert_eq!(embedded.partition, Partition::Keep);
+    assert_eq!(embedded.grace, Duration::ZERO);
+    let graceful = world(&format!("{EMBEDDED}grace = 2.5"));
+    assert_eq!(graceful.grace, Duration::from_millis(2500));
     for (word, partition) in [
         ("\"drop\"", Partition::Drop),
         ("0.5", Partition::For(Duration::from_millis(500))),

@@ -36,6 +36,11 @@ pub enum PartitionPolicy {
 pub struct CollectorConfig {
     /// What becomes of what was collected while the store is not reached.
     pub partition: PartitionPolicy,
+    /// How long the exports of a host are kept whose lease has ended, if the host does not come
+    /// back before: for leases that end too early, as all of them may at once when a leader stalls
+    /// ([etcd#15247](https://github.com/etcd-io/etcd/issues/15247)). What a live host deletes is
+    /// withdrawn once it is known that the host lives. 0, the default: at once.
+    pub grace: Duration,
     /// How its watch behaves.
     pub watch: WatchConfig,
 }
@@ -61,7 +66,8 @@ pub struct Holdings {
     /// The revision that it is of.
     pub revision: Revision,
     /// The resources that match. What is deleted of a host that is alive, and has not declared all
-    /// of its exports, stays until it has.
+    /// of its exports, stays until it has; that of a host whose lease has ended stays for the
+    /// [grace](CollectorConfig::grace).
     pub resources: BTreeMap<ResourceKey, Resource>,
     /// The hosts that are alive and have not declared all of their exports yet.
     pub incomplete: BTreeSet<String>,
@@ -100,7 +106,7 @@ impl Collector {
         hints: Hints,
     ) -> Result<Collector, Error> {
         let mut watch = watch(world, filters, config.watch)?;
-        let state = State::new(config.partition);
+        let state = State::new(config.partition, config.grace);
         let collector = Collector {
             state: Arc::new(Mutex::new(state)),
             is_stopped: Arc::default(),
@@ -119,7 +125,7 @@ impl Collector {
                 state.know_to(watch.revision());
                 let is_changed = match event {
                     Ok(Some(event)) => state.apply(event),
-                    Ok(None) => state.settle(),
+                    Ok(None) => state.settle(Instant::now()),
                     Err(error) => state.interrupt(SystemTime::now(), error),
                 };
                 let now = (state.is_withdrawn(Instant::now()), state.incomplete_changes);

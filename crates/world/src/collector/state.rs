@@ -18,12 +18,16 @@ pub(super) enum Id {
 #[derive(Default)]
 pub(super) struct State {
     policy: PartitionPolicy,
+    grace: Duration,
     is_known: bool,
     revision: Revision,
     held: BTreeMap<ResourceKey, Resource>,
-    /// Deleted, of a host that has not declared all.
-    doubtful: BTreeSet<ResourceKey>,
+    /// Deleted, and kept for now: with the revision that is to be known to, so that it is known
+    /// whether the host lives.
+    doubtful: BTreeMap<ResourceKey, Revision>,
     alive: BTreeSet<String>,
+    /// When it was seen that a host's session had ended, as long as the grace lasts.
+    ended: BTreeMap<String, Instant>,
     /// The hosts that have declared all, and the revisions that said so.
     declared: BTreeMap<String, Revision>,
     /// The revision up to which all is known: of the resources, and of the hosts.
@@ -40,9 +44,10 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(policy: PartitionPolicy) -> State {
+    pub(super) fn new(policy: PartitionPolicy, grace: Duration) -> State {
         State {
             policy,
+            grace,
             ..State::default()
         }
     }
@@ -61,7 +66,7 @@ impl State {
             }
             Event::Deleted { id, revision } => {
                 self.revision = self.revision.max(revision);
-                self.delete(id);
+                self.delete(id, revision);
             }
             Event::Interrupted { since, error } => drop(self.interrupt(since, error)),
             Event::Restored(revision) => {
@@ -70,7 +75,7 @@ impl State {
             }
             Event::Malformed { .. } => return false,
         }
-        self.settle();
+        self.settle(Instant::now());
         true
     }
 
@@ -97,6 +102,7 @@ impl State {
             }
             Id::Session(host) => {
                 self.alive.insert(host.clone());
+                self.ended.remove(&host);
                 self.judge(host);
             }
             Id::Generation(host) => {
@@ -109,11 +115,13 @@ impl State {
         }
     }
 
-    fn delete(&mut self, id: Id) {
+    fn delete(&mut self, id: Id, revision: Revision) {
         match id {
-            Id::Resource(key) => drop(self.doubtful.insert(key)),
+            Id::Resource(key) => drop(self.doubtful.insert(key, revision)),
             Id::Session(host) => {
-                self.alive.remove(&host);
+                if self.alive.remove(&host) && !self.grace.is_zero() {
+                    self.ended.insert(host.clone(), Instant::now());
+                }
                 self.judge(host);
             }
             Id::Generation(host) => {
@@ -134,9 +142,15 @@ impl State {
         }
     }
 
-    /// The revision that has to be known to for all declarations to count; none if it is.
+    /// The revision that has to be known to for all declarations to count, and to tell what hosts
+    /// deleted from what went with their leases; none if it is.
     pub(super) fn awaited(&self) -> Option<Revision> {
-        self.ahead.last().map(|(revision, _)| *revision)
+        let declared = self.ahead.last().map(|(revision, _)| *revision);
+        let is_graceful = !self.grace.is_zero();
+        let deleted = self.doubtful.values().filter(|_| is_graceful).max();
+        declared
+            .max(deleted.copied())
+            .filter(|it| *it > self.known_to)
     }
 
     /// Decides anew whether a host is incomplete.
@@ -154,24 +168,36 @@ impl State {
         self.is_known = true;
         self.reconnect();
         self.revision = self.revision.max(view.revision);
-        self.alive.clear();
+        let were_alive = std::mem::take(&mut self.alive);
         self.declared.clear();
         self.ahead.clear();
         self.incomplete.clear();
         self.incomplete_changes += 1;
-        self.doubtful = self.held.keys().cloned().collect();
+        let held = self.held.keys().cloned();
+        self.doubtful = held.map(|key| (key, view.revision)).collect();
         for (id, (value, revision)) in view.values {
             self.put(id, value, revision);
         }
+        for host in were_alive.into_iter().filter(|_| !self.grace.is_zero()) {
+            if !self.alive.contains(&host) {
+                self.ended.entry(host).or_insert_with(Instant::now);
+            }
+        }
     }
 
-    /// Drops what is deleted, unless its host is incomplete. Returns true if there was any.
-    pub(super) fn settle(&mut self) -> bool {
+    /// Drops what is deleted, unless its host is incomplete, or may have lost its lease too early.
+    /// Returns true if there was any.
+    pub(super) fn settle(&mut self, now: Instant) -> bool {
+        let grace = self.grace;
+        self.ended
+            .retain(|_, at| now.saturating_duration_since(*at) < grace);
         let (doubtful, held) = (&mut self.doubtful, &mut self.held);
-        let incomplete = &self.incomplete;
+        let (incomplete, ended, known_to) = (&self.incomplete, &self.ended, self.known_to);
         let before = held.len();
-        doubtful.retain(|key| {
-            let is_kept = held.contains_key(key) && incomplete.contains(&key.exporter);
+        doubtful.retain(|key, revision| {
+            let is_graced = ended.contains_key(&key.exporter) || *revision > known_to;
+            let is_kept = held.contains_key(key)
+                && (incomplete.contains(&key.exporter) || is_graced && !grace.is_zero());
             if !is_kept {
                 held.remove(key);
             }
@@ -196,7 +222,12 @@ impl State {
 
     pub(super) fn wait(&self, now: Instant) -> Duration {
         let left = self.left(now).filter(|left| !left.is_zero());
-        left.unwrap_or(SLICE).min(SLICE)
+        let graces = self.ended.values();
+        let graces = graces.map(|at| {
+            self.grace
+                .saturating_sub(now.saturating_duration_since(*at))
+        });
+        left.into_iter().chain(graces).fold(SLICE, Duration::min)
     }
 
     pub(super) fn knowledge(&self, now: Instant) -> Knowledge {
@@ -233,7 +264,7 @@ mod tests {
         fn incomplete_is_what_was_declared_says(
             steps in proptest::collection::vec((0..5_u8, 0..4_u8, 0..3_u64), 0..40),
         ) {
-            let mut state = State::new(PartitionPolicy::Keep);
+            let mut state = State::new(PartitionPolicy::Keep, Duration::ZERO);
             let mut revision = 1;
             for (step, host, later) in steps {
                 let host = host.to_string();
@@ -242,8 +273,8 @@ mod tests {
                 match step {
                     0 => state.put(Id::Session(host), None, at),
                     1 => state.put(Id::Generation(host), None, at),
-                    2 => state.delete(Id::Session(host)),
-                    3 => state.delete(Id::Generation(host)),
+                    2 => state.delete(Id::Session(host), at),
+                    3 => state.delete(Id::Generation(host), at),
                     _ => state.know_to(Revision(revision.saturating_sub(later))),
                 }
                 let is_declared = |host: &&String| {

@@ -35,6 +35,7 @@ pub(super) fn tests() -> Vec<Test> {
         a_partition_keeps_what_was_collected,
         a_partition_withdraws_after_a_time,
         a_partition_withdraws_at_once,
+        what_went_with_a_lease_stays_for_the_grace_and_what_a_live_host_deletes_does_not,
         a_collector_that_is_denied_knows_nothing_and_says_why,
     ]
 }
@@ -259,6 +260,15 @@ fn collector(
     host: &str,
     partition: PartitionPolicy,
 ) -> (Collector, Arc<AtomicUsize>) {
+    collector_with(fixture, host, partition, Duration::ZERO)
+}
+
+fn collector_with(
+    fixture: &dyn Fixture,
+    host: &str,
+    partition: PartitionPolicy,
+    grace: Duration,
+) -> (Collector, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let hints = Hints::new({
         let count = Arc::clone(&count);
@@ -268,6 +278,7 @@ fn collector(
     });
     let config = CollectorConfig {
         partition,
+        grace,
         watch: config(),
     };
     let world = world(fixture, host);
@@ -340,6 +351,28 @@ fn a_dead_host_s_exports_are_withdrawn(fixture: &dyn Fixture) {
         a.world().exports().unwrap().is_empty().then_some(())
     });
     eventually_held(&b, &["y"]);
+}
+
+/// etcd#15247: a leader that stalls ends all leases at once.
+fn what_went_with_a_lease_stays_for_the_grace_and_what_a_live_host_deletes_does_not(
+    fixture: &dyn Fixture,
+) {
+    let (a, c) = (brief_session(fixture, "a"), session(fixture, "c"));
+    a.declare(&[export("x", "1")]).unwrap();
+    c.declare(&[export("y", "1"), export("z", "1")]).unwrap();
+    let policy = PartitionPolicy::Keep;
+    let (long, _) = collector_with(fixture, "b", policy, Duration::from_secs(600));
+    let (short, _) = collector_with(fixture, "b", policy, Duration::from_secs(1));
+    eventually_held(&long, &["x", "y", "z"]);
+    c.declare(&[export("z", "1")]).unwrap();
+    within(fixture, fixture.ttl() * 2, || {
+        a.world().exports().unwrap().is_empty().then_some(())
+    });
+    eventually_held(&short, &["z"]);
+    eventually_held(&long, &["x", "z"]);
+    // The host is back, and does not export it any more.
+    session(fixture, "a").declare(&[export("w", "1")]).unwrap();
+    eventually_held(&long, &["w", "z"]);
 }
 
 /// cilium#26067: entries were removed because their exporter had not finished.

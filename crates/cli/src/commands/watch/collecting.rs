@@ -32,6 +32,7 @@ type Routes = BTreeMap<RouteKey, Route<IfName>>;
 pub(super) struct Collecting {
     world: World,
     partition: PartitionPolicy,
+    grace: Duration,
     hints: Hints,
     /// It runs while the file has collections.
     collector: Option<Collector>,
@@ -53,12 +54,14 @@ impl Collecting {
     pub(super) fn new(
         world: World,
         partition: PartitionPolicy,
+        grace: Duration,
         retained: Retained,
     ) -> (Collecting, Receiver<()>) {
         let (sender, receiver): (SyncSender<()>, _) = sync_channel(1);
         let collecting = Collecting {
             world,
             partition,
+            grace,
             hints: Hints::new(move || {
                 // One that waits already stands for this one.
                 let _is_full = sender.try_send(());
@@ -90,6 +93,7 @@ impl Collecting {
             true if self.collector.is_none() => {
                 let config = CollectorConfig {
                     partition: self.partition,
+                    grace: self.grace,
                     ..CollectorConfig::default()
                 };
                 let filters = [Filter::kind("route")];
