@@ -13,7 +13,7 @@ use crate::message::{
 /// |---|---|---|
 /// | link | statistics, operational state, carrier and its counters, queueing discipline; `IFF_RUNNING`, `IFF_LOWER_UP`, `IFF_DORMANT`, the change mask; the cause of an event; IPv6 counters, timers and readiness; a bridge's and its ports' timers, protocol state and counts of what they learnt | status, and follow the other end of the cable |
 /// | address | creation and update time; how much of a finite lifetime is left (whether it is finite, over or endless stays); `IFA_F_TENTATIVE`, `IFA_F_OPTIMISTIC` | clocks, duplicate detection |
-/// | neighbour | cache times, probe count, the state of rows that resolution moves; **whole rows**: resolution without an answer, multicast | resolution and multicast membership at work |
+/// | neighbour | cache times, probe count, the state of rows that resolution moves; **whole rows**: resolution without an answer, multicast, what a bridge has learnt | resolution, learning and multicast membership at work |
 /// | route | cache times and usage; `RTNH_F_DEAD`, `RTNH_F_LINKDOWN`, `RTNH_F_OFFLOAD`, `RTNH_F_TRAP` of the route and of each next hop, `RTM_F_OFFLOAD`, `RTM_F_TRAP` | status: carrier loss only flags routes |
 /// | rule, nexthop | status flags: a goto without its target, a device that is not there | they follow what others do |
 pub fn stable(message: &RawMessage) -> Option<RawMessage> {
@@ -118,6 +118,7 @@ const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const NDA_CACHEINFO: u16 = 3;
 const NDA_PROBES: u16 = 4;
+const AF_BRIDGE: u8 = 7;
 const NUD_NOARP: u16 = 0x40;
 const NUD_PERMANENT: u16 = 0x80;
 const NTF_PROXY: u8 = 0x08;
@@ -140,7 +141,9 @@ fn neighbour(mut message: RawMessage) -> Option<RawMessage> {
     }
     if state & (NUD_NOARP | NUD_PERMANENT) == 0 && flags & NTF_PROXY == 0 {
         message.header[8..10].fill(0);
-        let answered = message.attrs.contains_key(&NDA_LLADDR);
+        // A bridge learns an address from any packet.
+        let is_learnt = message.family() == AF_BRIDGE && !message.attrs.contains_key(&NDA_DST);
+        let answered = message.attrs.contains_key(&NDA_LLADDR) && !is_learnt;
         if !answered && flags & NTF_EXT_LEARNED == 0 {
             return None;
         }

@@ -116,8 +116,11 @@ fn a_lane_is_served_one_call_at_a_time_in_the_order_of_keys_and_lanes_in_paralle
             })
         })
         .collect();
-    let converges = (0..1000).any(|_| pass(&mut engine, &mut ledger).converged());
-    assert!(converges);
+    let end = Instant::now() + Duration::from_secs(60);
+    while !pass(&mut engine, &mut ledger).converged() {
+        assert!(Instant::now() < end, "it does not converge");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     for job in jobs {
         assert!(job.join().unwrap().unwrap().is_ended());
     }

@@ -28,7 +28,7 @@ impl State {
             && (self.paused || self.ready.is_empty())
     }
 
-    /// True if no vertex has been dirty or running for the [quiet time](Config::with_quiet).
+    /// True if no vertex has been dirty or running for the [quiet time](crate::Config::with_quiet).
     pub fn is_converged(&self, now: Instant) -> bool {
         self.converges_at().is_some_and(|at| at <= now)
     }
