@@ -45,7 +45,7 @@ impl GraphBuilder {
             return Err(too_large());
         }
         let by_name = self.names()?;
-        self.links(&by_name)?;
+        self.links()?;
         let mut edges = check_ports(&self.vertices, &by_name)?;
         self.edges.append(&mut edges);
         self.assemble(own, by_name)
@@ -66,7 +66,7 @@ impl GraphBuilder {
     }
 
     /// Turns names into edges.
-    fn links(&mut self, by_name: &[u32]) -> Result<(), Error> {
+    fn links(&mut self) -> Result<(), Error> {
         let links: Vec<_> = self
             .vertices
             .iter_mut()
@@ -78,10 +78,13 @@ impl GraphBuilder {
                 providers.entry(what).or_default().push(at as u32);
             }
         }
+        // Of a graph without names there are none to look up.
+        let is_named = links.iter().any(|it| !it.after.is_empty());
+        let named = self.vertices.iter().filter(|_| is_named).zip(0u32..);
+        let numbers: HashMap<&str, u32> = named.map(|(it, at)| (it.name(), at)).collect();
         for (at, links) in links.iter().enumerate() {
             for (parent, notify) in &links.after {
-                let by = |&it: &u32| self.vertices[it as usize].name().cmp(parent);
-                let Ok(found) = by_name.binary_search_by(by) else {
+                let Some(found) = numbers.get(parent.as_str()) else {
                     return Err(Error::new(
                         ErrorKind::UnknownVertex,
                         format!(
@@ -91,7 +94,7 @@ impl GraphBuilder {
                     ));
                 };
                 self.edges
-                    .push((by_name[found], 2 * at as u32 + u32::from(*notify)));
+                    .push((*found, 2 * at as u32 + u32::from(*notify)));
             }
             for what in &links.needs {
                 let found = providers.get(what.as_str()).into_iter().flatten();
