@@ -1,6 +1,6 @@
 //! What `trueup-etcd` needs beside Rust: `protoc` with Google's own definitions to be built, and
-//! `etcd` and libfaketime for tests. Where that is missing, the crate is left out, with the features of that name
-//! in others, and named.
+//! `etcd` and libfaketime for tests. Where that is missing, the crate is left out, with the
+//! features of that name in others, and named.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! Many hosts on one etcd: how long until each knows what all export, how long a change takes to be
-//! known everywhere, and what happens when all hosts, and when the store, start again. Beside it, in
-//! the same run, what etcd alone takes from a put to its event, with one bare watch.
+//! known everywhere, and what happens when all hosts, and when the store, start again. Beside it,
+//! in the same run, what etcd alone takes from a put to its event, with one bare watch.
 
 use std::collections::BTreeMap;
 use std::fs;

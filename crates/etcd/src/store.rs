@@ -34,8 +34,8 @@ impl EtcdStore {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if the configuration cannot work, or names a file that cannot
-    /// be read; [`Store`](ErrorKind::Store) if no thread can be started.
+    /// [`Invalid`](ErrorKind::Invalid) if the configuration cannot work, or names a file that
+    /// cannot be read; [`Store`](ErrorKind::Store) if no thread can be started.
     pub fn open(config: Config) -> Result<EtcdStore, Error> {
         config.check()?;
         let runtime = Runtime::start().map_err(|error| {

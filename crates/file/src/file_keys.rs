@@ -30,8 +30,8 @@ pub(crate) const ALL: [(&str, &str); 11] = [
 /// Those that are tables and may be headers.
 pub(crate) const TABLES: [&str; 4] = [OWNERSHIP, DOMAIN, WORLD, SYSCTL];
 
-/// Those with which a file declares something without any section: settings of the kernel, or a store
-/// to ask.
+/// Those with which a file declares something without any section: settings of the kernel, or a
+/// store to ask.
 pub(crate) const DECLARING: [&str; 2] = [SYSCTL, WORLD];
 
 /// Finds a key by name, and returns it with its example.

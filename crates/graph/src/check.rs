@@ -16,10 +16,10 @@ use crate::{
 };
 
 /// Checks each vertex once, parents first and those of a group together, and changes nothing.
-/// `ledger` is that of the graph: a vertex sees the refreshes that are pending, and one more of each
-/// parent that would change, and what others send in their checks. A vertex below one that fails, or
-/// that receives what no other sends, is not checked. What is to be undone because it has left the
-/// graph is behind the vertices, and would change.
+/// `ledger` is that of the graph: a vertex sees the refreshes that are pending, and one more of
+/// each parent that would change, and what others send in their checks. A vertex below one that
+/// fails, or that receives what no other sends, is not checked. What is to be undone because it has
+/// left the graph is behind the vertices, and would change.
 ///
 /// # Errors
 ///

@@ -64,8 +64,8 @@ impl Record {
         value
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) has written, also in an earlier version; `None` if it
-    /// is something else.
+    /// Reads what [`to_bytes`](Self::to_bytes) has written, also in an earlier version; `None` if
+    /// it is something else.
     pub fn from_bytes(value: &[u8]) -> Option<Record> {
         let (&version, rest) = value.split_first()?;
         let (refreshes, rest) = number(rest)?;

@@ -39,8 +39,9 @@ pub trait Vertex: Any + Send {
     /// that run together; none of them is a parent of another. `contexts` has this vertex's first,
     /// and so has the result.
     ///
-    /// `(other as &mut dyn Any).downcast_mut::<Self>()` finds out whether another one is of the same
-    /// type. By default, and if the result is `None`, each is called alone, one after the other.
+    /// `(other as &mut dyn Any).downcast_mut::<Self>()` finds out whether another one is of the
+    /// same type. By default, and if the result is `None`, each is called alone, one after the
+    /// other.
     fn check_apply_group(
         &mut self,
         _others: &mut [&mut dyn Vertex],
@@ -71,10 +72,10 @@ pub trait Vertex: Any + Send {
     /// it would make if it applied now; `None` if there is nothing to undo.
     ///
     /// It is asked after each [`check_apply`](Self::check_apply) that succeeds. What it returns
-    /// after a check is durable before the vertex applies. The bytes have to undo both what is there
-    /// before and what will be there. A vertex that is to apply, and finds that it would make
-    /// something else than its record says, returns [`Verdict::WouldChange`]: it is called again once
-    /// the new record is durable.
+    /// after a check is durable before the vertex applies. The bytes have to undo both what is
+    /// there before and what will be there. A vertex that is to apply, and finds that it would make
+    /// something else than its record says, returns [`Verdict::WouldChange`]: it is called again
+    /// once the new record is durable.
     fn record(&self) -> Option<Vec<u8>> {
         None
     }

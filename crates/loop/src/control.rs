@@ -72,8 +72,8 @@ impl Control {
         self.lock().driver = Some(driver);
     }
 
-    /// Returns the next step of the driver, which the calling thread carries out. A pass that is due
-    /// and may not run is none.
+    /// Returns the next step of the driver, which the calling thread carries out. A pass that is
+    /// due and may not run is none.
     pub(crate) fn step(&self, may_pass: bool) -> Step {
         let mut inner = self.lock();
         let now = sync::now();

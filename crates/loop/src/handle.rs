@@ -144,7 +144,8 @@ impl<S: Source> Handle<S> {
     /// the latest revisions 65,536 objects are kept; one that changed none counts as one.
     /// [`Timeout`](ErrorKind::Timeout);
     /// [`Paused`](ErrorKind::Paused), because no pass starts; [`Ended`](ErrorKind::Ended);
-    /// [`OwnThread`](ErrorKind::OwnThread) if the call is from the loop's own thread and would wait.
+    /// [`OwnThread`](ErrorKind::OwnThread) if the call is from the loop's own thread and would
+    /// wait.
     pub fn wait_tried(&self, revision: Revision, timeout: Duration) -> Result<Tried, Error> {
         self.shared.control.tried(revision, timeout)?;
         self.shared.tried(revision)

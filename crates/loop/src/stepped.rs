@@ -125,8 +125,8 @@ impl<S: Source> Stepped<S> {
     }
 
     /// Runs the pass that is due, or that hints have requested, and what follows from it. Without
-    /// such a pass nothing is done, unless `is_forced` is true. With `apply` false no op is allowed.
-    /// The pass begins no further step once `should_continue` is false.
+    /// such a pass nothing is done, unless `is_forced` is true. With `apply` false no op is
+    /// allowed. The pass begins no further step once `should_continue` is false.
     ///
     /// A panic of the source or of a callback goes on to the caller, and the loop has ended.
     pub fn run(

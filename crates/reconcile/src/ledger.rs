@@ -35,8 +35,8 @@ impl LedgerScope {
         }
     }
 
-    /// Makes the scope of what holds in all boots, such as what is owed to services of the host. Its
-    /// boot has no name.
+    /// Makes the scope of what holds in all boots, such as what is owed to services of the host.
+    /// Its boot has no name.
     pub fn of_all_boots(namespace: impl Into<String>) -> LedgerScope {
         LedgerScope::new(namespace, "")
     }

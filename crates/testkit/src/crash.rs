@@ -107,8 +107,8 @@ impl Points {
 }
 
 /// Returns how often the point at an index of a list has been passed by then, from 1. A point is
-/// found again by this number rather than by its place: a dump that was interrupted is repeated, and
-/// then all later points have other places.
+/// found again by this number rather than by its place: a dump that was interrupted is repeated,
+/// and then all later points have other places.
 pub fn nth_of(points: &[String], at: usize) -> usize {
     let same = points[..=at].iter().filter(|point| **point == points[at]);
     same.count()

@@ -1,5 +1,5 @@
-//! The kernel's rows as fields of text, read from raw bytes. It shares no code with the codecs under
-//! test: numbers here are those of the kernel's headers.
+//! The kernel's rows as fields of text, read from raw bytes. It shares no code with the codecs
+//! under test: numbers here are those of the kernel's headers.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -13,8 +13,8 @@ use crate::wire::{raw_dump, raw_dump_proxies};
 
 /// The links, addresses, neighbours (with proxies), nexthops, routes and rules of the calling
 /// thread's namespace, both families, reduced to configuration by [`stable`](crate::stable()) and
-/// sorted. Rows are a multiset: the order of a dump says nothing. It shares no code with the snapshot
-/// of `trueup-observe`, which it judges.
+/// sorted. Rows are a multiset: the order of a dump says nothing. It shares no code with the
+/// snapshot of `trueup-observe`, which it judges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     rows: Vec<RawMessage>,

@@ -195,8 +195,8 @@ impl World {
     /// # Errors
     ///
     /// [`Invalid`](ErrorKind::Invalid) if the export does not [persist](Export::persist), or its
-    /// key is too long; [`Denied`](ErrorKind::Denied) without a grant of the recipient; those of the
-    /// store.
+    /// key is too long; [`Denied`](ErrorKind::Denied) without a grant of the recipient; those of
+    /// the store.
     pub fn put_export(&self, export: &Export) -> Result<Change, Error> {
         if !export.persist {
             let message = "without a session an export has to outlive its exporter: let it persist";

@@ -8,8 +8,8 @@ use crate::{Committed, Error, Transaction, TransactionLimits};
 
 /// A store of keys, as one host is connected to it.
 ///
-/// Each call blocks at most for the store's timeout, of its configuration. A store does not repeat a
-/// write whose answer was lost: that is [`Indeterminate`](crate::ErrorKind::Indeterminate).
+/// Each call blocks at most for the store's timeout, of its configuration. A store does not repeat
+/// a write whose answer was lost: that is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 pub trait Store: Send + Sync + 'static {
     /// Reads all entries whose keys begin with `prefix`, from one revision: `at`, or the newest.
     /// It is linearisable: what was acknowledged before is read.

@@ -27,7 +27,8 @@ impl World {
         self.update(&key, None, |_| Ok(Some(value.into())))
     }
 
-    /// Sets the string of a namespace, or deletes it, if it is as `expected`; none is a missing one.
+    /// Sets the string of a namespace, or deletes it, if it is as `expected`; none is a missing
+    /// one.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! `trueup graph`: the graph of a file with the state of each vertex. Needs no privilege and changes
-//! nothing.
+//! `trueup graph`: the graph of a file with the state of each vertex. Needs no privilege and
+//! changes nothing.
 
 use std::path::Path;
 use std::process::ExitCode;

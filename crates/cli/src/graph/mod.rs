@@ -30,8 +30,8 @@ const RETRY: Duration = Duration::from_secs(10);
 pub(crate) type Declared = (VertexSpec, Box<dyn Vertex>);
 
 /// Makes the vertices of a file: that of the network, as it is given, and those of its files and
-/// commands. What runs after a section of the network runs after all of it; what is refreshed by one
-/// is so by its own changes, through a vertex of its name.
+/// commands. What runs after a section of the network runs after all of it; what is refreshed by
+/// one is so by its own changes, through a vertex of its name.
 pub(crate) fn vertices(
     declared: &file::File,
     network: Box<dyn Vertex>,

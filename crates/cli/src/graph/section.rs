@@ -1,5 +1,5 @@
-//! A section of the network as a vertex: it passes a refresh on only if objects of that section have
-//! changed.
+//! A section of the network as a vertex: it passes a refresh on only if objects of that section
+//! have changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -94,8 +94,8 @@ pub(crate) fn vertex_line(vertex: &Explanation) -> String {
     )
 }
 
-/// Returns a line for each vertex of `snapshot` that is not in place, but that of the network, which
-/// has a report.
+/// Returns a line for each vertex of `snapshot` that is not in place, but that of the network,
+/// which has a report.
 pub(crate) fn unsettled_lines(snapshot: &Snapshot) -> Vec<String> {
     let beside = snapshot.vertices.iter().filter(|it| !is_network(it));
     let unsettled = beside.filter(|it| VertexState::of(it) != VertexState::InPlace);

@@ -120,8 +120,8 @@ impl Collection {
         changed
     }
 
-    /// Returns the route of this key to have beside those of the file: what was accepted, or what is
-    /// retained.
+    /// Returns the route of this key to have beside those of the file: what was accepted, or what
+    /// is retained.
     pub(crate) fn route<'a>(
         &'a self,
         declared: &File,

@@ -1,5 +1,5 @@
-//! The world, as a file names it: the store of `[world]`, and the routes that `[[collect]]` makes of
-//! what other hosts export.
+//! The world, as a file names it: the store of `[world]`, and the routes that `[[collect]]` makes
+//! of what other hosts export.
 
 mod collect;
 #[cfg(feature = "etcd")]

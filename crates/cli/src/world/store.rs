@@ -28,8 +28,8 @@ pub(crate) enum Use {
 }
 
 /// Opens the store, as the host of `[world]`. Members of etcd need not be there yet: each call on
-/// the world fails, in time, while none is reached. An embedded store lies in `directory`, the state
-/// directory.
+/// the world fails, in time, while none is reached. An embedded store lies in `directory`, the
+/// state directory.
 ///
 /// # Errors
 ///

@@ -28,8 +28,8 @@ pub(crate) fn printed(child: &mut Running) -> Arc<Mutex<String>> {
     collect(child.0.stdout.take().unwrap())
 }
 
-/// Waits until that many passes are reported that changed something: each has then ended, which what
-/// is seen in the kernel does not show.
+/// Waits until that many passes are reported that changed something: each has then ended, which
+/// what is seen in the kernel does not show.
 fn wait_for_reports(printed: &Mutex<String>, count: usize) {
     wait_until("it is reported", || {
         let events = events(&printed.lock().unwrap());

@@ -137,8 +137,8 @@ pub(crate) fn what_is_not_within_is_refused_and_why_says_so() {
 /// contract of the world has it: for a death while the leader changes, at most.
 const BOUND_OF_A_DEATH: Duration = Duration::from_secs(2 * 5 + 5 + 1);
 
-/// Waits until something holds, at most so long. It counts its own sleeps, so that the time in which
-/// the machine runs nothing of the test does not count.
+/// Waits until something holds, at most so long. It counts its own sleeps, so that the time in
+/// which the machine runs nothing of the test does not count.
 #[track_caller]
 fn wait_at_most(bound: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let step = Duration::from_millis(100);

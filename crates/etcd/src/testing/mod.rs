@@ -105,7 +105,8 @@ impl Cluster {
         self.certificates.as_ref().ok_or_else(without)?.issue()
     }
 
-    /// Returns the configuration of an administrator: of the user `root` where access control is on.
+    /// Returns the configuration of an administrator: of the user `root` where access control is
+    /// on.
     pub fn admin_config(&self) -> Config {
         match &self.root {
             None => self.config(),

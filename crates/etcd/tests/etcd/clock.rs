@@ -1,6 +1,7 @@
 //! A host whose wall clock jumps. It is a process of its own, with libfaketime (Debian's package
 //! libfaketime) before the C library. etcd itself cannot be given another time so: Go asks the
-//! kernel without that library. What etcd decides by time, it decides by a clock that does not jump.
+//! kernel without that library. What etcd decides by time, it decides by a clock that does not
+//! jump.
 
 use std::env;
 use std::fs;

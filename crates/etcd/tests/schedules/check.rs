@@ -60,7 +60,8 @@ impl fmt::Display for Figures {
 }
 
 /// Checks that no change is lost, none is invented, and none came twice; that watchers agree with
-/// each other and with the store; and that keys went with a lease only if it ended. Returns figures.
+/// each other and with the store; and that keys went with a lease only if it ended. Returns
+/// figures.
 pub(crate) fn check(
     writers: &[Written],
     watchers: &[Watched],

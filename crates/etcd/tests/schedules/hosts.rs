@@ -108,8 +108,8 @@ pub(crate) fn write(
 }
 
 impl Written {
-    /// Finds out whether its last lease has ended: after the last revision of the case, as it is not
-    /// renewed meanwhile.
+    /// Finds out whether its last lease has ended: after the last revision of the case, as it is
+    /// not renewed meanwhile.
     pub(crate) fn check_last_lease(&mut self, store: &EtcdStore) {
         let begun = Instant::now();
         while let Some(id) = self.last_lease {

@@ -115,8 +115,8 @@ fn mode(value: &Value<'_>) -> Result<u32> {
     }
 }
 
-/// Reads an owner: `USER` or `USER:GROUP`, by number. Names have different numbers on each host, and
-/// their databases need not be files.
+/// Reads an owner: `USER` or `USER:GROUP`, by number. Names have different numbers on each host,
+/// and their databases need not be files.
 fn owner(value: &Value<'_>) -> Result<Owner> {
     let text = parse::text(value, "an owner as a string, such as \"0:0\"")?;
     let (user, group) = match text.split_once(':') {

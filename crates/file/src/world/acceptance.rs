@@ -24,8 +24,8 @@ struct Share {
 
 /// What is accepted of the resources of other hosts, kept from change to change.
 ///
-/// What is inserted and removed counts from the next [`settle`](Self::settle) on. The result is that
-/// of [`accept`](crate::accept) for the resources that are there then.
+/// What is inserted and removed counts from the next [`settle`](Self::settle) on. The result is
+/// that of [`accept`](crate::accept) for the resources that are there then.
 #[derive(Default)]
 pub struct Acceptance {
     collects: Vec<Collect>,
@@ -189,8 +189,8 @@ impl Acceptance {
                 || taken.range(..Arc::clone(id)).count() >= limit)
     }
 
-    /// Has a resource make these routes and no others, and wait for the limits of these collections.
-    /// Those after it that this concerns are judged again.
+    /// Has a resource make these routes and no others, and wait for the limits of these
+    /// collections. Those after it that this concerns are judged again.
     fn take(
         &mut self,
         id: &Arc<Id>,

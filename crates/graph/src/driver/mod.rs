@@ -156,8 +156,8 @@ impl Driver {
         }
     }
 
-    /// Stops: interrupts the runs, writes the records of those that have ended, and returns once all
-    /// threads have ended. The ledger is dropped then.
+    /// Stops: interrupts the runs, writes the records of those that have ended, and returns once
+    /// all threads have ended. The ledger is dropped then.
     ///
     /// # Errors
     ///
@@ -237,8 +237,8 @@ impl Driver {
         runs.map(|(name, _)| name.to_string()).collect()
     }
 
-    /// Explains a vertex: why it is dirty, what it waits for, what it did last. One that has left is
-    /// found until it has been reversed and the graph is replaced again.
+    /// Explains a vertex: why it is dirty, what it waits for, what it did last. One that has left
+    /// is found until it has been reversed and the graph is replaced again.
     ///
     /// # Errors
     ///

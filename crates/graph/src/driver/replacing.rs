@@ -39,8 +39,8 @@ pub(super) fn threads(graph: &Graph) -> BTreeSet<Arc<str>> {
 }
 
 impl Driver {
-    /// Replaces the graph while it runs, as [`State::replace`](crate::State::replace) says. A vertex
-    /// of equal name and declaration goes on, and the new one for it is dropped: change the
+    /// Replaces the graph while it runs, as [`State::replace`](crate::State::replace) says. A
+    /// vertex of equal name and declaration goes on, and the new one for it is dropped: change the
     /// [revision](VertexSpec::with_revision) with what the vertex is to do.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Checks the decisions over every order of events: a search of all small graphs, depth-first,
 //! beside a model that knows only the promises of the contract.
 //!
-//! `TRUEUP_LONG=1` adds graphs of four vertices. docs/testing.md has the numbers of states, and what
-//! is left out.
+//! `TRUEUP_LONG=1` adds graphs of four vertices. docs/testing.md has the numbers of states, and
+//! what is left out.
 
 mod fingerprint;
 mod graphs;

@@ -38,8 +38,8 @@ pub struct Context {
 pub struct Record {
     /// The number of refreshes that no successful run has consumed.
     pub refreshes: u32,
-    /// The names of the vertices that are to be notified if a run changes something: not empty while
-    /// one may have changed something of which they are not notified yet.
+    /// The names of the vertices that are to be notified if a run changes something: not empty
+    /// while one may have changed something of which they are not notified yet.
     pub intent: Vec<Arc<str>>,
     /// What the vertex made, or was about to make, and has not undone.
     pub made: Option<Made>,
@@ -76,8 +76,8 @@ pub enum Action {
         /// What to do.
         context: Context,
     },
-    /// Run these vertices of one [group](crate::VertexSpec::with_group) together. Each run ends, and
-    /// may come again, as if it were alone.
+    /// Run these vertices of one [group](crate::VertexSpec::with_group) together. Each run ends,
+    /// and may come again, as if it were alone.
     RunGroup {
         /// The runs: what [`Action::Run`] says of each.
         runs: Vec<(RunId, VertexId, Context)>,

@@ -104,8 +104,8 @@ pub(crate) struct Slot {
     pub(crate) watched: bool,
     /// A reversal that is done: it counts for nothing.
     pub(crate) gone: bool,
-    /// The vertices that are to be notified if it changes something, as its record names them, or is
-    /// about to.
+    /// The vertices that are to be notified if it changes something, as its record names them, or
+    /// is about to.
     pub(crate) intent: Option<Box<Intent>>,
     /// It may have changed something of which no other vertex was notified.
     pub(crate) doubt: bool,

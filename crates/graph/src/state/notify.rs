@@ -30,7 +30,8 @@ impl State {
         must_save
     }
 
-    /// Adds one refresh to each vertex that is notified, now or by the intent. True if there is any.
+    /// Adds one refresh to each vertex that is notified, now or by the intent. True if there is
+    /// any.
     pub(crate) fn notify(
         &mut self,
         now: Instant,

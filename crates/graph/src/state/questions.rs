@@ -17,8 +17,8 @@ impl State {
         self.paused && self.runs.is_empty() && self.writing.is_none() && self.unsaved.is_empty()
     }
 
-    /// True if no vertex runs, and none will before something happens: what is not settled has failed
-    /// for good, waits for one that has or for a value, or is paused.
+    /// True if no vertex runs, and none will before something happens: what is not settled has
+    /// failed for good, waits for one that has or for a value, or is paused.
     pub fn is_idle(&self) -> bool {
         self.runs.is_empty()
             && self.writing.is_none()

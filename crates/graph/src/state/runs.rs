@@ -1,9 +1,10 @@
 //! From the start of a run to its end, and the records on the way.
 //!
-//! A vertex that notifies no other, and has no record of what it makes, applies at once. One that does first *checks*. If it would
-//! change something, its *intent* is recorded before it *applies*; afterwards one transaction, the
-//! *commit*, takes the intent back and counts the refreshes of those that it notifies. After a
-//! crash in between the intent is still there, and the next run notifies in any case.
+//! A vertex that notifies no other, and has no record of what it makes, applies at once. One that
+//! does first *checks*. If it would change something, its *intent* is recorded before it *applies*;
+//! afterwards one transaction, the *commit*, takes the intent back and counts the refreshes of
+//! those that it notifies. After a crash in between the intent is still there, and the next run
+//! notifies in any case.
 
 use std::sync::Arc;
 use std::time::Instant;

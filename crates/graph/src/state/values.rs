@@ -10,8 +10,8 @@ use crate::{Graph, VertexId};
 impl State {
     /// Takes note that a run has sent a value by a port: those that receive it may run once the
     /// vertex is settled. Comes before the [result](Self::handle_done) of the run. Returns the name
-    /// of the sender; `None` if it does not declare the port, or has left or changed: then the value
-    /// is to be dropped.
+    /// of the sender; `None` if it does not declare the port, or has left or changed: then the
+    /// value is to be dropped.
     pub fn handle_sent(&mut self, run: RunId, port: &str) -> Option<Arc<str>> {
         let run = self.runs.iter().find(|it: &&Run| it.id == run)?;
         if run.stale || run.vertex as usize >= self.graph.own {

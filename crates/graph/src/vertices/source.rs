@@ -14,8 +14,8 @@ use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
 /// - A run that something else calls for, such as a run of a parent, runs a pass if hints wait for
 ///   one. If the last one has not converged, or the vertex is refreshed, it runs a full one.
 /// - A run that only checks is a pass with no ops allowed. If it finds something, the next run goes
-///   on with it, and looks at everything. So only a vertex that notifies others pays for a full pass
-///   where one object is to be restored.
+///   on with it, and looks at everything. So only a vertex that notifies others pays for a full
+///   pass where one object is to be restored.
 /// - A vertex that has failed waits for the loop's own time: declare it with
 ///   [`with_retry(0, ..)`](crate::VertexSpec::with_retry).
 ///

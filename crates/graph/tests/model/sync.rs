@@ -1,7 +1,7 @@
-//! What `src/sync.rs` is to the driver, made of a model checker's parts: each lock, wait and wake-up
-//! is a place where another thread may go on. A wait for a time too far off ends only when woken,
-//! so that one that would hang is found as a deadlock; one for a nearer time ends when the checker
-//! wills.
+//! What `src/sync.rs` is to the driver, made of a model checker's parts: each lock, wait and
+//! wake-up is a place where another thread may go on. A wait for a time too far off ends only when
+//! woken, so that one that would hang is found as a deadlock; one for a nearer time ends when the
+//! checker wills.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};

@@ -101,8 +101,8 @@ impl State {
         }
     }
 
-    /// Notes which revisions are tried. After a pass that left out a part, a dirty pass need not look
-    /// at that part again: only a full pass does.
+    /// Notes which revisions are tried. After a pass that left out a part, a dirty pass need not
+    /// look at that part again: only a full pass does.
     fn note_tried(&mut self, summary: Option<&PassSummary>, is_full: bool) {
         let is_whole = summary.is_some_and(|it| !it.truncated && !it.incomplete);
         if is_whole {

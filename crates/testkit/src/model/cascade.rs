@@ -1,5 +1,5 @@
-//! What a change of a link does to the rest, in the order of the kernel's notifiers. `link` calls it
-//! after it has changed the link.
+//! What a change of a link does to the rest, in the order of the kernel's notifiers. `link` calls
+//! it after it has changed the link.
 
 use super::State;
 use super::neighbour::Flush;

@@ -1,5 +1,5 @@
-//! Forwarding entries: `RTM_*NEIGH` of family `AF_BRIDGE` (`rtnl_fdb_add` in `net/core/rtnetlink.c`,
-//! `net/bridge/br_fdb.c`, `drivers/net/vxlan/vxlan_core.c`).
+//! Forwarding entries: `RTM_*NEIGH` of family `AF_BRIDGE` (`rtnl_fdb_add` in
+//! `net/core/rtnetlink.c`, `net/bridge/br_fdb.c`, `drivers/net/vxlan/vxlan_core.c`).
 //!
 //! There are the entries that requests make. The kernel's own do not exist: those of the addresses
 //! of a bridge and its ports, those of learnt addresses, those of VLANs. Nor do the addresses that

@@ -1,5 +1,5 @@
-//! Lookups in the tables of routes: whether a gateway is within reach, and whether an address is one
-//! of this host.
+//! Lookups in the tables of routes: whether a gateway is within reach, and whether an address is
+//! one of this host.
 
 use super::State;
 use super::bag::{Ip, Prefix};

@@ -1,5 +1,5 @@
-//! Neighbours of both families and proxies (`net/core/neighbour.c`). Nothing is resolved: a row that
-//! would be probed stays as it is. The table is never full.
+//! Neighbours of both families and proxies (`net/core/neighbour.c`). Nothing is resolved: a row
+//! that would be probed stays as it is. The table is never full.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Nexthop objects (`net/ipv4/nexthop.c`): single ones, blackholes, and groups by threshold. Those of
-//! forwarding entries, and resilient groups, are refused with `EOPNOTSUPP`.
+//! Nexthop objects (`net/ipv4/nexthop.c`): single ones, blackholes, and groups by threshold. Those
+//! of forwarding entries, and resilient groups, are refused with `EOPNOTSUPP`.
 
 use std::collections::BTreeMap;
 

@@ -126,8 +126,8 @@ impl Leg {
         }
     }
 
-    /// Reads `RTA_MULTIPATH`, up to the first `struct rtnexthop` that does not fit; `common` is what
-    /// all have in common.
+    /// Reads `RTA_MULTIPATH`, up to the first `struct rtnexthop` that does not fit; `common` is
+    /// what all have in common.
     fn read_hops(family: u8, common: &Self, mut rest: &[u8]) -> Vec<Self> {
         let mut legs = Vec::new();
         while let Some((fixed, _)) = rest.split_at_checked(8)

@@ -141,8 +141,8 @@ impl Machine {
     }
 
     /// Waits until the kernel has finished what it does on work queues: duplicate detection is
-    /// over, and the carrier of each link has become its operational state. The model has nothing to
-    /// wait for.
+    /// over, and the carrier of each link has become its operational state. The model has nothing
+    /// to wait for.
     pub(crate) fn settle(&mut self) {
         self.settle_carriers();
         const IFA_F_TENTATIVE: u8 = 0x40;

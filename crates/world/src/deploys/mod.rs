@@ -102,8 +102,8 @@ impl World {
         Ok(deploys)
     }
 
-    /// Adds a deploy on top of `parent`, which is the hash of the newest one; none if there is none.
-    /// Only an operator may.
+    /// Adds a deploy on top of `parent`, which is the hash of the newest one; none if there is
+    /// none. Only an operator may.
     ///
     /// # Errors
     ///
@@ -179,8 +179,9 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if there is no such file, [`Malformed`](ErrorKind::Malformed)
-    /// if its content is not what was deployed; those of the store.
+    /// [`Invalid`](ErrorKind::Invalid) if there is no such file,
+    /// [`Malformed`](ErrorKind::Malformed) if its content is not what was deployed; those of the
+    /// store.
     pub fn read_file(&self, deploy: &Deploy, path: &str) -> Result<Vec<u8>, Error> {
         let number = deploy.number;
         let file = deploy.files.get(path).ok_or_else(|| {

@@ -21,8 +21,8 @@ use crate::{
 ///
 /// A pass compares the declared exports with the host's own in the store, writes what differs, and
 /// deletes what is declared no more: that is all of the host's that goes with a lease, and what
-/// persists if the ledger says that an earlier pass wrote it. Then it marks the host as complete. It
-/// changes nothing of another host.
+/// persists if the ledger says that an earlier pass wrote it. Then it marks the host as complete.
+/// It changes nothing of another host.
 #[derive(Debug)]
 pub struct Exporter {
     session: Session,

@@ -87,9 +87,9 @@ impl Session {
     /// Begins the session of the world's host.
     ///
     /// `owner` says which machine the host is: a process that is started again gives the same one,
-    /// such as the machine's id, and takes the session over with its lease, so that what is exported
-    /// stays. `ttl` is for how long the host counts as alive without a sign: a store may round it
-    /// up, and a session that is taken over keeps its own.
+    /// such as the machine's id, and takes the session over with its lease, so that what is
+    /// exported stays. `ttl` is for how long the host counts as alive without a sign: a store may
+    /// round it up, and a session that is taken over keeps its own.
     ///
     /// # Errors
     ///

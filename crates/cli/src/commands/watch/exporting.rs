@@ -142,8 +142,8 @@ impl Thread {
         Ok(())
     }
 
-    /// Begins the session, as soon as there is something to export and the store is reached. Returns
-    /// the exports of now; nothing if the program ends before.
+    /// Begins the session, as soon as there is something to export and the store is reached.
+    /// Returns the exports of now; nothing if the program ends before.
     fn begin(&self) -> Option<(Session, Vec<Export>)> {
         let mut exports = self.declared.recv().ok()?;
         let mut reported = String::new();

@@ -15,8 +15,8 @@ use super::world_status::WorldStatus;
 use crate::output::{VertexState, graph_verdict};
 
 /// Returns the page. `exceptions` are the numbers of statuses by kind and condition;
-/// `world` is how the world stands, if the file has `[world]`; `graph` is how its files and commands
-/// stand; `is_file_current` says whether the file in force is the one on disk.
+/// `world` is how the world stands, if the file has `[world]`; `graph` is how its files and
+/// commands stand; `is_file_current` says whether the file in force is the one on disk.
 ///
 /// # Errors
 ///

@@ -173,8 +173,8 @@ fn a_descriptor_that_is_always_readable_does_not_make_the_loop_spin() {
         for _ in 0..20 {
             attended(&it.voice);
         }
-        // By the clock, and with a bound that only a busy loop breaks: 20 times at 10 ms apart, less
-        // the first.
+        // By the clock, and with a bound that only a busy loop breaks: 20 times at 10 ms apart,
+        // less the first.
         assert!(start.elapsed().as_millis() >= 150);
         // And it is no reason not to do what is asked.
         it.handle().force(LONG).unwrap();

@@ -135,8 +135,8 @@ impl State {
     }
 
     /// A bridge has a carrier while a port forwards. It looks when a port changes, when its own
-    /// address does, and when its spanning tree protocol starts: one that was made without either has
-    /// its carrier until then.
+    /// address does, and when its spanning tree protocol starts: one that was made without either
+    /// has its carrier until then.
     pub(super) fn update_bridge_carrier(&mut self, bridge: u32) {
         let Some(link) = self.links.get(bridge) else {
             return;

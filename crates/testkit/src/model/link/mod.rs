@@ -1,6 +1,6 @@
-//! Links (`net/core/rtnetlink.c`, `net/core/dev.c`): what exists, and what follows when one goes up,
-//! goes down, loses its carrier or goes. What the kernel announces of a carrier from a work queue
-//! happens at once. A bridge's spanning tree does not advance.
+//! Links (`net/core/rtnetlink.c`, `net/core/dev.c`): what exists, and what follows when one goes
+//! up, goes down, loses its carrier or goes. What the kernel announces of a carrier from a work
+//! queue happens at once. A bridge's spanning tree does not advance.
 
 mod carrier;
 mod kind;

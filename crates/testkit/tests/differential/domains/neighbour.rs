@@ -1,5 +1,5 @@
-//! Neighbours and proxies of both families, with links that lose their carrier and addresses that go
-//! meanwhile. Left out is what moves within milliseconds: rows that are probed.
+//! Neighbours and proxies of both families, with links that lose their carrier and addresses that
+//! go meanwhile. Left out is what moves within milliseconds: rows that are probed.
 
 use trueup_testkit::Kind;
 

@@ -1,5 +1,5 @@
-//! IPv6 routes: few prefixes, metrics, tables, gateways and devices, so that they meet; between them
-//! links go up and down, and addresses come and go.
+//! IPv6 routes: few prefixes, metrics, tables, gateways and devices, so that they meet; between
+//! them links go up and down, and addresses come and go.
 
 use trueup_testkit::Kind;
 
