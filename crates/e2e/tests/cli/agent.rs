@@ -128,7 +128,10 @@ impl Running {
     #[track_caller]
     pub(crate) fn terminate(&mut self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
-        assert_eq!(self.ended(), 0);
+        let code = self.ended();
+        // Unless another thread reads it.
+        let why = self.0.stderr.take().map(std::io::read_to_string);
+        assert_eq!(code, 0, "{why:?}");
     }
 
     /// Its exit code, once it has ended.

@@ -17,7 +17,7 @@ use crate::host::Host;
 use crate::output;
 
 /// The time that a pass, or a command, may take to end its step after a stop.
-pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Signals whose default action is off, until they are handled.
 pub(super) struct SignalHandler(Signals);
