@@ -238,10 +238,35 @@ fn run(program: &Program, count: &Mutex<Count>) -> Result<()> {
         output.lines().for_each(|line| count.add(line))
     });
     let status = status?;
-    status
-        .success()
-        .then_some(())
-        .ok_or_else(|| format!("{name}: {status}"))
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("{name}: {status}{}", why(&output))),
+    }
+}
+
+/// What a harness repeats of failed tests at its end, without backtraces and cut to a length that
+/// can be read: it closes the run, where the output of all programs would be too long to look for
+/// it.
+pub(crate) fn why(output: &str) -> String {
+    const LINES: usize = 80;
+    const CHARACTERS: usize = 400;
+    let is_of_backtrace = |line: &&str| {
+        let line = line.trim_start();
+        let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        line == "stack backtrace:"
+            || line.starts_with("at ")
+            || line.starts_with("note: ")
+            || (number.len() < line.len() && number.starts_with(": "))
+    };
+    let lines = output.lines().skip_while(|line| *line != "failures:");
+    let lines = lines.filter(|line| !is_of_backtrace(line) && !line.is_empty());
+    lines
+        .take(LINES)
+        .map(|line| {
+            let line: String = line.chars().take(CHARACTERS).collect();
+            format!("\n    {line}")
+        })
+        .collect()
 }
 
 /// The file of a program's output.
@@ -330,6 +355,19 @@ mod tests {
                 skipped
             }
         );
+    }
+
+    #[test]
+    fn what_failed_is_repeated_without_backtraces() {
+        let output = "test a ... ok\nfailures:\n\n---- b ----\nb: 3 is not 4\nstack backtrace:\n   \
+            0: core::panicking\n      at x.rs:3\n\nfailures:\n    b\n";
+        assert_eq!(
+            why(output),
+            "\n    failures:\n    ---- b ----\n    b: 3 is not 4\n    failures:\n        b"
+        );
+        assert_eq!(why("test a ... ok\n"), "");
+        let long = format!("failures:\n{}\n", "x".repeat(1000)) + &"y\n".repeat(1000);
+        assert!(why(&long).len() < 2000);
     }
 
     #[test]

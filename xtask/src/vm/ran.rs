@@ -3,6 +3,8 @@
 
 use serde_json::{Value, json};
 
+use crate::programs::why;
+
 /// What a test program that leaves tests out says, and of how many.
 const NOT_APPLICABLE: &str = "not applicable here: ";
 /// What a test says that looks at what a kernel can, as `support: QUESTION = ANSWER`.
@@ -132,7 +134,12 @@ impl Ran {
                 Some("0") if !program.summed => Some(format!("{name} printed no result")),
                 Some("0") if *ignored == 0 => None,
                 Some("0") => Some(format!("{name}: {ignored} tests ignored")),
-                Some(code) => Some(format!("{name}: {failed} tests failed (exit code {code})")),
+                Some(code) => {
+                    let why = why(&program.lines.join("\n"));
+                    Some(format!(
+                        "{name}: {failed} tests failed (exit code {code}){why}"
+                    ))
+                }
             }
         });
         let cut = (!self.done).then(|| "the machine did not come to its end".to_owned());
