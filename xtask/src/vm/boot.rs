@@ -123,6 +123,11 @@ impl Machine {
             return Err(format!("{}, {} {see}", panic.trim_end(), ran.place()));
         }
         ended.map_err(|error| format!("{error} {see}"))?;
+        // What it takes may be any process, so that any test may fail of it.
+        let killed = console
+            .lines()
+            .filter(|line| line.contains("Out of memory"));
+        killed.for_each(|line| ran.broken(line.trim_end()));
         if ran.programs.len() < programs.tests.len() || !ran.is_done() {
             return Err(format!("the machine went away {} {see}", ran.place()));
         }

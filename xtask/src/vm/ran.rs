@@ -104,6 +104,11 @@ impl Ran {
         None
     }
 
+    /// Takes in what went wrong outside of a test.
+    pub(super) fn broken(&mut self, what: &str) {
+        self.broken.push(what.to_owned());
+    }
+
     /// Returns true if the guest came to its end.
     pub(super) fn is_done(&self) -> bool {
         self.done
