@@ -329,7 +329,7 @@ pub(crate) fn a_limit_to_changes_spreads_them() {
 
 pub(crate) fn a_signal_ends_it_in_the_middle_of_a_pass() {
     let agent = Agent::new();
-    let text: String = (0..20_000)
+    let text: String = (0..5_000)
         .map(|n| {
             format!(
                 "[[route]]\ndst = \"10.{}.{}.0/24\"\ntype = \"blackhole\"\n",
