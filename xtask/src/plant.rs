@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::programs::{self, Linked, Program};
+use crate::programs::{self, Program};
 use crate::tools::{Result, need_ip, root, run_within};
 
 const PLANTS: &str = "crates/e2e/plants";
@@ -299,7 +299,7 @@ struct Noticed {
 /// Builds test programs of a tree.
 fn build(tree: &Path, targets: &[&str]) -> Result<Vec<Program>> {
     let target = root().join("target/plant/build");
-    programs::build_in(tree, Some(&target), Linked::Dynamically, targets)
+    programs::build_in(tree, Some(&target), targets)
 }
 
 /// Returns the command of a test program.

@@ -54,39 +54,6 @@ const LONG: [&str; 12] = [
 /// The programs that run alone, after all others: they measure time.
 const ALONE: [&str; 2] = ["e2e/drift", "e2e/scale"];
 
-/// How programs are linked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Linked {
-    /// As cargo does by default.
-    Dynamically,
-    /// With the C library in each program, so that it runs where nothing else is.
-    Statically,
-}
-
-/// The target triple of programs that are linked statically.
-const TARGET: &str = "x86_64-unknown-linux-gnu";
-
-impl Linked {
-    /// The folder below the target directory in which such programs are built, and leave files.
-    pub(crate) fn folder(self) -> &'static str {
-        match self {
-            Linked::Dynamically => "",
-            Linked::Statically => TARGET,
-        }
-    }
-
-    /// Makes cargo link so. Programs that are linked statically have a folder of their own.
-    pub(crate) fn set(self, command: &mut Command) {
-        if self == Linked::Statically {
-            let flags = "-C target-feature=+crt-static";
-            command
-                .args(["--target", TARGET])
-                .env("RUSTFLAGS", flags)
-                .env("RUSTDOCFLAGS", flags);
-        }
-    }
-}
-
 /// A program that cargo built.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
@@ -136,15 +103,14 @@ impl Program {
 
 /// Builds the test programs, and those that they start; of some targets, if any are named, such as
 /// `--test`, `kernel`, or of a package, named first by `-p`.
-pub(crate) fn build(linked: Linked, targets: &[&str]) -> Result<Vec<Program>> {
-    build_in(&root(), None, linked, targets)
+pub(crate) fn build(targets: &[&str]) -> Result<Vec<Program>> {
+    build_in(&root(), None, targets)
 }
 
 /// As [`build`], of another tree, in a target directory of its own.
 pub(crate) fn build_in(
     tree: &Path,
     target_directory: Option<&Path>,
-    linked: Linked,
     targets: &[&str],
 ) -> Result<Vec<Program>> {
     let mut build = cargo(&["test", "--no-run"]);
@@ -157,7 +123,6 @@ pub(crate) fn build_in(
     }
     build.args(targets);
     build.arg("--message-format=json-render-diagnostics");
-    linked.set(&mut build);
     let line = line(&build);
     println!("$ {line}");
     let built = build

@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Instant, SystemTime};
 
-use crate::programs::{self, Linked, Program};
+use crate::programs::{self, Program};
 use crate::steps::Steps;
 use crate::tools::{self, QEMU, Result, need_ip, run_and_show};
 use crate::{counts, deny, etcd, fuzz, mutants, package, plant, vm};
@@ -228,7 +228,7 @@ impl Built {
         tell: fn(&str) -> String,
     ) -> Result<String> {
         let programs = (self.0)
-            .get_or_init(|| programs::build(Linked::Dynamically, &[]))
+            .get_or_init(|| programs::build(&[]))
             .as_ref()
             .map_err(String::clone)?;
         let program = programs

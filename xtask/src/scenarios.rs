@@ -11,7 +11,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::programs::{Linked, workspace};
+use crate::programs::workspace;
 use crate::tools::{Result, cargo, line, need_ip, root};
 
 /// What a run of all scenarios leaves in the target directory: a line of JSON for each.
@@ -47,16 +47,16 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         _ => return Err("scenarios takes --write, or nothing".to_owned()),
     };
     let passed = run_all()?;
-    list(Linked::Dynamically, passed, write)
+    list(passed, write)
 }
 
-/// Lists what the last run shows, of programs that are linked so.
-pub(crate) fn last(linked: Linked) -> Result<()> {
-    list(linked, true, false)
+/// Lists what the last run shows.
+pub(crate) fn last() -> Result<()> {
+    list(true, false)
 }
 
-fn list(linked: Linked, passed: bool, write: bool) -> Result<()> {
-    let scenarios = results(linked)?;
+fn list(passed: bool, write: bool) -> Result<()> {
+    let scenarios = results()?;
     let local: Ran = scenarios.iter().flat_map(Scenario::ran).collect();
     let mut columns = vec![("local", local)];
     for machine in MACHINES {
@@ -157,9 +157,9 @@ fn run_all() -> Result<bool> {
 }
 
 /// Reads the results of the last run of all scenarios.
-fn results(linked: Linked) -> Result<Vec<Scenario>> {
+fn results() -> Result<Vec<Scenario>> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-    let path = root().join(target).join(linked.folder()).join(RESULTS);
+    let path = root().join(target).join(RESULTS);
     let text = read(&path)?;
     let line = |line: &str| {
         Scenario::read(line).ok_or_else(|| format!("{}: not a result: {line}", path.display()))

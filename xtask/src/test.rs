@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::programs::{self, Count, Linked, Program, workspace};
+use crate::programs::{self, Count, Program, workspace};
 use crate::steps::Steps;
 use crate::tools::{
     self, QEMU, Result, cargo, need_component, need_ip, run_and_show, show_and_run,
@@ -26,10 +26,9 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     etcd::need()?;
     need_component("fmt", "rustfmt")?;
     need_component("clippy", "clippy")?;
-    // A machine has no library that was not copied into it.
-    let (linked, machine) = match options {
-        [] => (Linked::Dynamically, None),
-        ["--kernel", _] => (Linked::Statically, Some(vm::Asked::parse(options)?)),
+    let machine = match options {
+        [] => None,
+        ["--kernel", _] => Some(vm::Asked::parse(options)?),
         _ => return Err("test takes --kernel 6.1 or 6.12, or nothing".to_owned()),
     };
     if machine.is_some() {
@@ -41,7 +40,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     steps.run("format", || {
         show_and_run(&mut cargo(&["fmt", "--all", "--check"]))
     });
-    let built = steps.run("build", || programs::build(linked, &[]));
+    let built = steps.run("build", || programs::build(&[]));
     let mut built = built.unwrap_or_default();
     if !etcd::can_test() {
         built.retain(|program| !etcd::is_test(program));
@@ -49,7 +48,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     }
     let built = &built[..];
     thread::scope(|scope| {
-        scope.spawn(|| beside(&steps, linked, &count));
+        scope.spawn(|| beside(&steps, &count));
         if let Some(machine) = &machine {
             scope.spawn(|| steps.run("other kernel", || vm::test(machine, built)));
         }
@@ -59,7 +58,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         programs::run_alone(built, &count)
     });
     // What nothing shows any more is a failure, too.
-    steps.run("scenarios", || scenarios::last(linked));
+    steps.run("scenarios", scenarios::last);
     steps.run("demo", || demo(built));
     let count = count.into_inner().unwrap_or_else(PoisonError::into_inner);
     steps.run("count of tests", || judge(&count));
@@ -73,7 +72,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
 
 /// What cargo does while tests wait for the kernel. It is one after the other: each call locks the
 /// target directory.
-fn beside(steps: &Steps, linked: Linked, count: &Mutex<Count>) {
+fn beside(steps: &Steps, count: &Mutex<Count>) {
     steps.run("clippy", || {
         let mut clippy = cargo(&["clippy", "--all-targets"]);
         clippy.args(workspace()?).args(["--", "-Dwarnings"]);
@@ -86,7 +85,6 @@ fn beside(steps: &Steps, linked: Linked, count: &Mutex<Count>) {
     steps.run("public API", || api::run(&[]));
     steps.run("tests of the documentation", || {
         let mut tests = cargo(&["test", "--doc", "--no-fail-fast"]);
-        linked.set(&mut tests);
         let (output, ended) = run_and_show(tests.args(workspace()?));
         let mut count = locked(count);
         output.lines().for_each(|line| count.add(line));

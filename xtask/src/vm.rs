@@ -75,7 +75,7 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
     Ok(summaries)
 }
 
-/// Runs programs that are built already, and linked statically.
+/// Runs programs that are built already.
 pub(crate) fn test(asked: &Asked, built: &[Program]) -> Result<String> {
     on_each(asked, &Programs::of(built, None)?)
 }

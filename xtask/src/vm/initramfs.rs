@@ -62,7 +62,7 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
         // Debug information is nine tenths of what the guest would have to hold.
         let mut objcopy = Command::new(find("objcopy")?);
         output(objcopy.arg("--strip-debug").arg(program).arg(&stripped))?;
-        copy(&mut archive, &stripped, program)?;
+        copy_program(&mut archive, &stripped, program)?;
     }
     // Busybox's own shell takes its own `ip` for any other.
     for (program, at) in [
@@ -71,11 +71,7 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
         ("bridge", "/bin/bridge"),
         ("sh", "/bin/sh"),
     ] {
-        let program = find(program)?;
-        for library in libraries(&program) {
-            copy(&mut archive, &library, &library)?;
-        }
-        copy(&mut archive, &program, Path::new(at))?;
+        copy_program(&mut archive, &find(program)?, Path::new(at))?;
     }
     let root = root();
     let own = ["crates", "docs", "README.md"].map(|part| root.join(part));
@@ -181,6 +177,14 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
         .lines()
         .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
     words.map(PathBuf::from).collect()
+}
+
+/// A program, and the shared libraries that it needs.
+fn copy_program(archive: &mut Archive<impl io::Write>, from: &Path, to: &Path) -> Result<()> {
+    for library in libraries(from) {
+        copy(archive, &library, &library)?;
+    }
+    copy(archive, from, to)
 }
 
 fn copy(archive: &mut Archive<impl io::Write>, from: &Path, to: &Path) -> Result<()> {

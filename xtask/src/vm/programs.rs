@@ -1,10 +1,10 @@
-//! The test programs that need a kernel, linked statically, so that they run where nothing else is.
+//! The test programs that need a kernel.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::etcd;
-use crate::programs::{Linked, Program, build};
+use crate::programs::{Program, build};
 use crate::tools::{Result, root};
 
 /// What a guest runs, and what that needs beside it.
@@ -23,7 +23,7 @@ impl Programs {
         names.sort();
         names.dedup();
         let words: Vec<_> = names.iter().flat_map(|name| ["--test", name]).collect();
-        Programs::of(&build(Linked::Statically, &words)?, only)
+        Programs::of(&build(&words)?, only)
     }
 
     /// Picks those that need a kernel, or `only` the one of a name.
