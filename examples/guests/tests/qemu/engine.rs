@@ -27,7 +27,7 @@ crate::tests![
     events_wake_the_loop,
 ];
 
-const FILE: &str = r#"
+pub(crate) const FILE: &str = r#"
 [guests.web]
 state = "running"
 memory = "16MiB"
@@ -40,17 +40,17 @@ disks.root = { size = "4MiB", iops = 100 }
 nics.lan = { mac = "52:54:00:00:00:01" }
 "#;
 
-fn objects(text: &str) -> Objects {
+pub(crate) fn objects(text: &str) -> Objects {
     desired(&file::File::parse(text).unwrap())
 }
 
-fn guests(test: &TestHost, backup_speed: u64) -> Guests {
+pub(crate) fn guests(test: &TestHost, backup_speed: u64) -> Guests {
     let host = Host::open(&test.folder.join("guests"), None).unwrap();
     Guests::new(host, backup_speed)
 }
 
 /// All that takes time takes this long, unless an event comes before.
-fn config(interval: Duration) -> Config {
+pub(crate) fn config(interval: Duration) -> Config {
     Config::default()
         .with_policy(Policy::ignore().with_create().with_destroy())
         .with_normalisers(normalisers())

@@ -18,6 +18,7 @@ mod backend;
 mod demo;
 mod engine;
 mod facts;
+mod graph;
 mod snapshot;
 mod states;
 mod support;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         snapshot::TESTS,
         backend::TESTS,
         engine::TESTS,
+        graph::TESTS,
         trace::TESTS,
         states::TESTS,
         demo::TESTS,
