@@ -1,6 +1,10 @@
 //! [`Collector`]: what other hosts export, kept up to date, with hints when it changes.
 
+mod deletions;
+mod hosts;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -123,21 +127,23 @@ impl Collector {
                 let is_ended = event.is_err();
                 let mut state = lock(&state);
                 state.know_to(watch.revision());
-                let is_changed = match event {
-                    Ok(Some(event)) => state.apply(event),
-                    Ok(None) => state.settle(Instant::now()),
-                    Err(error) => state.interrupt(SystemTime::now(), error),
+                let now = Instant::now();
+                let mut is_changed = match event {
+                    Ok(Some(event)) => state.apply(event, now),
+                    Ok(None) => false,
+                    Err(error) => state.interrupt(SystemTime::now(), error, now),
                 };
-                let now = (state.is_withdrawn(Instant::now()), state.incomplete_changes);
+                is_changed |= state.settle(now);
+                let after = (state.is_withdrawn(now), state.hosts.incomplete_changes());
                 if let Some(revision) = state.awaited() {
                     watch.want(revision);
                 }
                 drop(state);
                 // Also when time alone has changed something.
-                if is_changed || before.as_ref() != Some(&now) {
+                if is_changed || before != Some(after) {
                     hints.request_pass();
                 }
-                before = Some(now);
+                before = Some(after);
                 if is_ended {
                     // No event comes any more; the policy goes on.
                     thread::sleep(wait);

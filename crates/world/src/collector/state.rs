@@ -1,8 +1,10 @@
 //! What a collector knows: a state machine that is given the events and the time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::deletions::Deletions;
+use super::hosts::Hosts;
 use super::{Holdings, Knowledge, PartitionPolicy, SLICE};
 use crate::{Error, Event, Resource, ResourceKey, Revision, View};
 
@@ -21,23 +23,10 @@ pub(super) struct State {
     grace: Duration,
     is_known: bool,
     revision: Revision,
-    held: BTreeMap<ResourceKey, Resource>,
-    /// Deleted, and kept for now: with the revision that is to be known to, so that it is known
-    /// whether the host lives.
-    doubtful: BTreeMap<ResourceKey, Revision>,
-    alive: BTreeSet<String>,
-    /// When it was seen that a host's session had ended, as long as the grace lasts.
-    ended: BTreeMap<String, Instant>,
-    /// The hosts that have declared all, and the revisions that said so.
-    declared: BTreeMap<String, Revision>,
-    /// The revision up to which all is known: of the resources, and of the hosts.
-    known_to: Revision,
-    /// The hosts that are alive and have not declared all; or have, and not all of it is here yet.
-    incomplete: BTreeSet<String>,
-    /// How often that has changed.
-    pub(super) incomplete_changes: u64,
-    /// The hosts whose declaration is of a later revision than what is known.
-    ahead: BTreeSet<(Revision, String)>,
+    /// The resources, with those that are deleted and kept for now.
+    pub(super) held: BTreeMap<ResourceKey, Resource>,
+    deletions: Deletions,
+    pub(super) hosts: Hosts,
     cut_off: Option<(SystemTime, Error)>,
     /// When that was noticed, by a clock that does not jump.
     cut_off_at: Option<Instant>,
@@ -48,14 +37,15 @@ impl State {
         State {
             policy,
             grace,
+            hosts: Hosts::new(grace),
             ..State::default()
         }
     }
 
     /// Takes an event in, and returns true if what is known may have changed.
-    pub(super) fn apply(&mut self, event: Event<Id, Option<Resource>>) -> bool {
+    pub(super) fn apply(&mut self, event: Event<Id, Option<Resource>>, now: Instant) -> bool {
         match event {
-            Event::Ready(view) | Event::Resync(view) => self.replace(view),
+            Event::Ready(view) | Event::Resync(view) => self.replace(view, now),
             Event::Changed {
                 id,
                 value,
@@ -66,24 +56,23 @@ impl State {
             }
             Event::Deleted { id, revision } => {
                 self.revision = self.revision.max(revision);
-                self.delete(id, revision);
+                self.delete(id, revision, now);
             }
-            Event::Interrupted { since, error } => drop(self.interrupt(since, error)),
+            Event::Interrupted { since, error } => drop(self.interrupt(since, error, now)),
             Event::Restored(revision) => {
                 self.revision = self.revision.max(revision);
                 self.reconnect();
             }
             Event::Malformed { .. } => return false,
         }
-        self.settle(Instant::now());
         true
     }
 
     /// Returns true if it is news.
-    pub(super) fn interrupt(&mut self, since: SystemTime, error: Error) -> bool {
+    pub(super) fn interrupt(&mut self, since: SystemTime, error: Error, now: Instant) -> bool {
         let is_new = self.cut_off.is_none();
         self.cut_off.get_or_insert((since, error));
-        self.cut_off_at.get_or_insert_with(Instant::now);
+        self.cut_off_at.get_or_insert(now);
         is_new
     }
 
@@ -95,115 +84,80 @@ impl State {
     fn put(&mut self, id: Id, value: Option<Resource>, revision: Revision) {
         match id {
             Id::Resource(key) => {
-                self.doubtful.remove(&key);
+                self.deletions.remove(&key);
                 if let Some(value) = value {
                     self.held.insert(key, value);
                 }
             }
-            Id::Session(host) => {
-                self.alive.insert(host.clone());
-                self.ended.remove(&host);
-                self.judge(host);
-            }
-            Id::Generation(host) => {
-                self.declared.insert(host.clone(), revision);
-                if revision > self.known_to {
-                    self.ahead.insert((revision, host.clone()));
-                }
-                self.judge(host);
-            }
+            Id::Session(host) => self.hosts.begin(host),
+            Id::Generation(host) => self.hosts.declare(host, revision),
         }
     }
 
-    fn delete(&mut self, id: Id, revision: Revision) {
+    fn delete(&mut self, id: Id, revision: Revision, now: Instant) {
         match id {
-            Id::Resource(key) => drop(self.doubtful.insert(key, revision)),
-            Id::Session(host) => {
-                if self.alive.remove(&host) && !self.grace.is_zero() {
-                    self.ended.insert(host.clone(), Instant::now());
-                }
-                self.judge(host);
-            }
-            Id::Generation(host) => {
-                self.declared.remove(&host);
-                self.judge(host);
-            }
+            Id::Resource(key) => self.delete_resource(key, revision),
+            Id::Session(host) => self.hosts.end(host, now),
+            Id::Generation(host) => self.hosts.undeclare(host),
+        }
+    }
+
+    fn delete_resource(&mut self, key: ResourceKey, revision: Revision) {
+        if self.held.contains_key(&key) {
+            let is_early = !self.grace.is_zero() && revision > self.hosts.known_to();
+            self.deletions.insert(key, is_early.then_some(revision));
         }
     }
 
     /// Notes up to which revision all is known. It never goes back.
     pub(super) fn know_to(&mut self, revision: Revision) {
-        self.known_to = self.known_to.max(revision);
-        while let Some((of, _)) = self.ahead.first()
-            && *of <= self.known_to
-            && let Some((_, host)) = self.ahead.pop_first()
-        {
-            self.judge(host);
-        }
+        self.hosts.know_to(revision);
+        self.deletions.know_to(self.hosts.known_to());
     }
 
     /// The revision that has to be known to for all declarations to count, and to tell what hosts
     /// deleted from what went with their leases; none if it is.
     pub(super) fn awaited(&self) -> Option<Revision> {
-        let declared = self.ahead.last().map(|(revision, _)| *revision);
-        let is_graceful = !self.grace.is_zero();
-        let deleted = self.doubtful.values().filter(|_| is_graceful).max();
-        declared
-            .max(deleted.copied())
-            .filter(|it| *it > self.known_to)
+        self.hosts.awaited().max(self.deletions.awaited())
     }
 
-    /// Decides anew whether a host is incomplete.
-    fn judge(&mut self, host: String) {
-        let declared = self.declared.get(&host);
-        let is_declared = declared.is_some_and(|at| *at <= self.known_to);
-        let is_changed = match self.alive.contains(&host) && !is_declared {
-            true => self.incomplete.insert(host),
-            false => self.incomplete.remove(&host),
-        };
-        self.incomplete_changes += u64::from(is_changed);
-    }
-
-    fn replace(&mut self, view: View<Id, Option<Resource>>) {
+    fn replace(&mut self, view: View<Id, Option<Resource>>, now: Instant) {
         self.is_known = true;
         self.reconnect();
         self.revision = self.revision.max(view.revision);
-        let were_alive = std::mem::take(&mut self.alive);
-        self.declared.clear();
-        self.ahead.clear();
-        self.incomplete.clear();
-        self.incomplete_changes += 1;
-        let held = self.held.keys().cloned();
-        self.doubtful = held.map(|key| (key, view.revision)).collect();
+        self.deletions = Deletions::default();
+        let before = std::mem::take(&mut self.held);
+        let (mut alive, mut declared) = (Vec::new(), Vec::new());
         for (id, (value, revision)) in view.values {
-            self.put(id, value, revision);
+            match (id, value) {
+                (Id::Resource(key), Some(value)) => drop(self.held.insert(key, value)),
+                (Id::Resource(_), None) => {}
+                (Id::Session(host), _) => alive.push(host),
+                (Id::Generation(host), _) => declared.push((host, revision)),
+            }
         }
-        for host in were_alive.into_iter().filter(|_| !self.grace.is_zero()) {
-            if !self.alive.contains(&host) {
-                self.ended.entry(host).or_insert_with(Instant::now);
+        self.hosts.replace(alive, declared, now);
+        for (key, value) in before {
+            if !self.held.contains_key(&key) {
+                self.held.insert(key.clone(), value);
+                self.delete_resource(key, view.revision);
             }
         }
     }
 
     /// Drops what is deleted, unless its host is incomplete, or may have lost its lease too early.
-    /// Returns true if there was any.
+    /// Looks only at the hosts of which something has changed. Returns true if it drops any.
     pub(super) fn settle(&mut self, now: Instant) -> bool {
-        let grace = self.grace;
-        self.ended
-            .retain(|_, at| now.saturating_duration_since(*at) < grace);
-        let (doubtful, held) = (&mut self.doubtful, &mut self.held);
-        let (incomplete, ended, known_to) = (&self.incomplete, &self.ended, self.known_to);
-        let before = held.len();
-        doubtful.retain(|key, revision| {
-            let is_graced = ended.contains_key(&key.exporter) || *revision > known_to;
-            let is_kept = held.contains_key(key)
-                && (incomplete.contains(&key.exporter) || is_graced && !grace.is_zero());
-            if !is_kept {
-                held.remove(key);
+        let mut changed = self.hosts.take_changed(now);
+        changed.append(&mut self.deletions.take_changed());
+        let before = self.held.len();
+        changed.retain(|host| !self.hosts.keeps_deleted(host));
+        for host in changed {
+            for key in self.deletions.take(&host) {
+                self.held.remove(&key);
             }
-            is_kept
-        });
-        held.len() < before
+        }
+        self.held.len() < before
     }
 
     /// How long it is until the policy withdraws what is held.
@@ -220,14 +174,11 @@ impl State {
         self.left(now).is_some_and(|left| left.is_zero())
     }
 
+    /// How long to wait for an event.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         let left = self.left(now).filter(|left| !left.is_zero());
-        let graces = self.ended.values();
-        let graces = graces.map(|at| {
-            self.grace
-                .saturating_sub(now.saturating_duration_since(*at))
-        });
-        left.into_iter().chain(graces).fold(SLICE, Duration::min)
+        let times = left.into_iter().chain(self.hosts.wait(now));
+        times.fold(SLICE, Duration::min)
     }
 
     pub(super) fn knowledge(&self, now: Instant) -> Knowledge {
@@ -245,46 +196,9 @@ impl State {
                 true => BTreeMap::new(),
                 false => self.held.clone(),
             },
-            incomplete: self.incomplete.clone(),
+            incomplete: self.hosts.incomplete().clone(),
             cut_off: self.cut_off.clone(),
             is_withdrawn,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// What is kept from event to event is what all that there is says.
-        #[test]
-        fn incomplete_is_what_was_declared_says(
-            steps in proptest::collection::vec((0..5_u8, 0..4_u8, 0..3_u64), 0..40),
-        ) {
-            let mut state = State::new(PartitionPolicy::Keep, Duration::ZERO);
-            let mut revision = 1;
-            for (step, host, later) in steps {
-                let host = host.to_string();
-                revision += 1;
-                let at = Revision(revision);
-                match step {
-                    0 => state.put(Id::Session(host), None, at),
-                    1 => state.put(Id::Generation(host), None, at),
-                    2 => state.delete(Id::Session(host), at),
-                    3 => state.delete(Id::Generation(host), at),
-                    _ => state.know_to(Revision(revision.saturating_sub(later))),
-                }
-                let is_declared = |host: &&String| {
-                    state.declared.get(*host).is_some_and(|at| *at <= state.known_to)
-                };
-                let alive = state.alive.iter();
-                let expected: BTreeSet<String> =
-                    alive.filter(|host| !is_declared(host)).cloned().collect();
-                prop_assert_eq!(&state.incomplete, &expected);
-            }
-        }
     }
 }

@@ -1,0 +1,170 @@
+//! Which hosts are alive, which have declared all of their exports, and whose lease ended lately.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::Revision;
+
+#[derive(Default)]
+pub(super) struct Hosts {
+    grace: Duration,
+    alive: BTreeSet<String>,
+    /// When it was seen that a host's session had ended, as long as the grace lasts.
+    ended: BTreeMap<String, Instant>,
+    /// The same, the earliest first.
+    by_end: BTreeSet<(Instant, String)>,
+    /// The hosts that have declared all, and the revisions that said so.
+    declared: BTreeMap<String, Revision>,
+    /// Those of them whose revision is later than what is known.
+    ahead: BTreeSet<(Revision, String)>,
+    /// The revision up to which all is known: of the resources, and of the hosts.
+    known_to: Revision,
+    /// The hosts that are alive and have not declared all; or have, and not all of it is here yet.
+    incomplete: BTreeSet<String>,
+    /// How often that has changed.
+    incomplete_changes: u64,
+    /// The hosts of which something has changed that was not [taken](Self::take_changed) yet.
+    changed: BTreeSet<String>,
+}
+
+impl Hosts {
+    pub(super) fn new(grace: Duration) -> Hosts {
+        Hosts {
+            grace,
+            ..Hosts::default()
+        }
+    }
+
+    pub(super) fn begin(&mut self, host: String) {
+        self.alive.insert(host.clone());
+        if let Some(at) = self.ended.remove(&host) {
+            self.by_end.remove(&(at, host.clone()));
+        }
+        self.update(host);
+    }
+
+    pub(super) fn end(&mut self, host: String, now: Instant) {
+        if self.alive.remove(&host) {
+            self.begin_grace(host.clone(), now);
+        }
+        self.update(host);
+    }
+
+    fn begin_grace(&mut self, host: String, now: Instant) {
+        if !self.grace.is_zero() && !self.ended.contains_key(&host) {
+            self.ended.insert(host.clone(), now);
+            self.by_end.insert((now, host));
+        }
+    }
+
+    pub(super) fn declare(&mut self, host: String, revision: Revision) {
+        self.withdraw_declaration(&host);
+        self.declared.insert(host.clone(), revision);
+        if revision > self.known_to {
+            self.ahead.insert((revision, host.clone()));
+        }
+        self.update(host);
+    }
+
+    pub(super) fn undeclare(&mut self, host: String) {
+        self.withdraw_declaration(&host);
+        self.update(host);
+    }
+
+    fn withdraw_declaration(&mut self, host: &str) {
+        if let Some((host, revision)) = self.declared.remove_entry(host) {
+            self.ahead.remove(&(revision, host));
+        }
+    }
+
+    /// Notes up to which revision all is known. It never goes back.
+    pub(super) fn know_to(&mut self, revision: Revision) {
+        self.known_to = self.known_to.max(revision);
+        while let Some((of, _)) = self.ahead.first()
+            && *of <= self.known_to
+            && let Some((_, host)) = self.ahead.pop_first()
+        {
+            self.update(host);
+        }
+    }
+
+    pub(super) fn known_to(&self) -> Revision {
+        self.known_to
+    }
+
+    /// Replaces what is known by a complete view: the hosts that are alive, and the declarations.
+    pub(super) fn replace(
+        &mut self,
+        alive: Vec<String>,
+        declared: Vec<(String, Revision)>,
+        now: Instant,
+    ) {
+        let were_alive = std::mem::take(&mut self.alive);
+        self.declared.clear();
+        self.ahead.clear();
+        self.changed.append(&mut self.incomplete);
+        self.incomplete_changes += 1;
+        for host in alive {
+            self.begin(host);
+        }
+        for (host, revision) in declared {
+            self.declare(host, revision);
+        }
+        for host in were_alive {
+            if !self.alive.contains(&host) {
+                self.begin_grace(host, now);
+            }
+        }
+    }
+
+    /// Decides anew whether a host is incomplete.
+    fn update(&mut self, host: String) {
+        let declared = self.declared.get(&host);
+        let is_declared = declared.is_some_and(|at| *at <= self.known_to);
+        let is_changed = match self.alive.contains(&host) && !is_declared {
+            true => self.incomplete.insert(host.clone()),
+            false => self.incomplete.remove(&host),
+        };
+        self.incomplete_changes += u64::from(is_changed);
+        self.changed.insert(host);
+    }
+
+    /// Returns the hosts of which something has changed since the last call, also because a grace
+    /// is over.
+    pub(super) fn take_changed(&mut self, now: Instant) -> BTreeSet<String> {
+        while let Some((at, _)) = self.by_end.first()
+            && now.saturating_duration_since(*at) >= self.grace
+            && let Some((_, host)) = self.by_end.pop_first()
+        {
+            self.ended.remove(&host);
+            self.changed.insert(host);
+        }
+        std::mem::take(&mut self.changed)
+    }
+
+    /// True if what is deleted of a host stays for now: it is incomplete, or may have lost its
+    /// lease too early.
+    pub(super) fn keeps_deleted(&self, host: &str) -> bool {
+        self.incomplete.contains(host) || self.ended.contains_key(host)
+    }
+
+    pub(super) fn incomplete(&self) -> &BTreeSet<String> {
+        &self.incomplete
+    }
+
+    pub(super) fn incomplete_changes(&self) -> u64 {
+        self.incomplete_changes
+    }
+
+    /// The revision that has to be known to for all declarations to count; none if it is.
+    pub(super) fn awaited(&self) -> Option<Revision> {
+        self.ahead.last().map(|(revision, _)| *revision)
+    }
+
+    /// How long it is until the next grace is over.
+    pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
+        let (at, _) = self.by_end.first()?;
+        let passed = now.saturating_duration_since(*at);
+        Some(self.grace.saturating_sub(passed))
+    }
+}
