@@ -372,7 +372,7 @@ fn what_went_with_a_lease_stays_for_the_grace_and_what_a_live_host_deletes_does_
     eventually_held(&long, &["x", "z"]);
     // It is still there after a later change.
     c.declare(&[export("v", "1"), export("z", "1")]).unwrap();
-    eventually_held(&long, &["v", "x", "z"]);
+    eventually_held(&long, &["x", "v", "z"]);
     c.declare(&[export("z", "1")]).unwrap();
     eventually_held(&long, &["x", "z"]);
     // The host is back, and does not export it any more.
