@@ -77,7 +77,8 @@ impl File {
         File::parse(name, &bytes, tables)
     }
 
-    /// Parses a text. Errors call it `name`.
+    /// Parses a text. Errors call it `name`. Owners of files that are names are looked up among the
+    /// users and groups of this system.
     ///
     /// # Errors
     ///

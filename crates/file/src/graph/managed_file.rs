@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use nix::unistd::{Group, User};
+
 use super::{FILE, path};
 use crate::fields::Fields;
 use crate::file::File;
@@ -32,7 +34,7 @@ pub struct ManagedFile {
     pub owner: Option<Owner>,
 }
 
-/// The owner of a file, by numbers.
+/// The owner of a file, by numbers: the file's names were looked up when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The user.
@@ -115,30 +117,59 @@ fn mode(value: &Value<'_>) -> Result<u32> {
     }
 }
 
-/// Reads an owner: `USER` or `USER:GROUP`, by number. Names have different numbers on each host,
-/// and their databases need not be files.
+/// Reads an owner: `USER` or `USER:GROUP`, each by name or by number. Names are looked up now, on
+/// this host, so that a wrong one is an error of the file and its place.
 fn owner(value: &Value<'_>) -> Result<Owner> {
-    let text = parse::text(value, "an owner as a string, such as \"0:0\"")?;
-    let (user, group) = match text.split_once(':') {
-        Some((user, group)) => (number(user), number(group).map(Some)),
-        None => (number(text), Some(None)),
-    };
-    match (user, group) {
-        (Some(user), Some(group)) => Ok(Owner { user, group }),
-        _ => fault(
+    let text = parse::text(value, "an owner as a string, such as \"root:root\"")?;
+    let mut parts = text.split(':');
+    let (user, group, more) = (parts.next(), parts.next(), parts.next());
+    let is_empty = |part: Option<&str>| part.is_some_and(str::is_empty);
+    let Some(user) = user.filter(|_| more.is_none() && !is_empty(user) && !is_empty(group)) else {
+        let message = "write USER or USER:GROUP, each a name or a number, such as \"root:root\"";
+        return fault(
             value.at,
-            format!(
-                "`{}` is no owner: write the numbers of the user and the group, such as \"0:0\"; \
-                 `id NAME` prints them",
-                text.escape_debug()
-            ),
-        ),
-    }
+            format!("`{}` is no owner: {message}", text.escape_debug()),
+        );
+    };
+    let user_id = |name: &str| Ok(User::from_name(name)?.map(|it| it.uid.as_raw()));
+    let group_id = |name: &str| Ok(Group::from_name(name)?.map(|it| it.gid.as_raw()));
+    Ok(Owner {
+        user: id(value, "user", user, user_id)?,
+        group: match group {
+            Some(group) => Some(id(value, "group", group, group_id)?),
+            None => None,
+        },
+    })
 }
 
-/// Reads the number of a user or a group. The last one means none to the kernel.
-fn number(text: &str) -> Option<u32> {
-    let is_number = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
-    let number = text.parse().ok().filter(|number| *number < u32::MAX);
-    number.filter(|_| is_number)
+/// Reads a user or a group. Digits are a number.
+fn id(
+    value: &Value<'_>,
+    kind: &str,
+    text: &str,
+    look_up: impl Fn(&str) -> nix::Result<Option<u32>>,
+) -> Result<u32> {
+    let shown = text.escape_debug();
+    let message = match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => match text.parse() {
+            // The last one means none to the kernel.
+            Ok(number) if number < u32::MAX => return Ok(number),
+            _ => format!(
+                "{shown} is no number of a {kind}: write one up to {}",
+                u32::MAX - 1
+            ),
+        },
+        false => match look_up(text) {
+            Ok(Some(number)) => return Ok(number),
+            Ok(None) => format!(
+                "there is no {kind} `{shown}` on this host: add it before the file is read \
+                 (`{kind}add`), or write a number"
+            ),
+            Err(error) => format!(
+                "the {kind} `{shown}` cannot be looked up ({}): write its number",
+                error.desc()
+            ),
+        },
+    };
+    fault(value.at, message)
 }

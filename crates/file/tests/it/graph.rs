@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_file::{Exec, File, FileContent, NodeRef, Semaphore, TableNames};
+use trueup_file::{Exec, File, FileContent, NodeRef, Owner, Semaphore, TableNames};
 
 fn parse(text: &str) -> Result<File, String> {
     let file = File::parse("f", text.as_bytes(), &TableNames::default());
@@ -75,6 +75,20 @@ fn all_keys_are_read() {
     assert_eq!(*timeout, Duration::from_secs(10));
     let (id, count) = ("reload".to_owned(), 1);
     assert_eq!(*semaphores, [Semaphore { id, count }]);
+}
+
+#[test]
+fn an_owner_is_a_name_or_a_number_of_this_host() {
+    let owner = |owner: &str| {
+        let keys = format!("name = \"a\"\npath = \"/a\"\ncontent = \"\"\nowner = \"{owner}\"");
+        read(&format!("[[file]]\n{keys}")).files.unwrap()[0].owner
+    };
+    let expected = |user, group| Some(Owner { user, group });
+    assert_eq!(owner("root"), expected(0, None));
+    assert_eq!(owner("root:root"), expected(0, Some(0)));
+    assert_eq!(owner("7:root"), expected(7, Some(0)));
+    assert_eq!(owner("root:007"), expected(0, Some(7)));
+    assert_eq!(owner("4294967294"), expected(u32::MAX - 1, None));
 }
 
 #[test]
