@@ -44,7 +44,7 @@ pub struct Config {
 pub struct User {
     /// Its name.
     pub name: String,
-    /// The file with its password, up to the first end of line.
+    /// The file whose first line is its password.
     pub password_file: PathBuf,
 }
 
@@ -177,9 +177,7 @@ impl Config {
             // etcd closes a connection that asks while nothing else is on it.
             .with_keep_alive_while_idle(false);
         if let Some(user) = &self.user {
-            let text = read(&user.password_file)?;
-            let text = String::from_utf8_lossy(&text);
-            let password = text.lines().next().unwrap_or_default();
+            let password = read_password(&user.password_file)?;
             options = options.with_user(&user.name, password);
         }
         if let Some(file) = &self.ca_file {
@@ -191,6 +189,24 @@ impl Config {
         }
         Ok(options)
     }
+}
+
+/// Reads a password: the first line of a file.
+///
+/// # Errors
+///
+/// [`Invalid`](ErrorKind::Invalid) if the file cannot be read, its first line is empty, or is not
+/// UTF-8.
+pub fn read_password(file: &Path) -> Result<String, Error> {
+    let content = read(file)?;
+    let line = content.split(|byte| *byte == b'\n').next();
+    let line = line.and_then(|line| str::from_utf8(line).ok());
+    let password = line.map(|line| line.strip_suffix('\r').unwrap_or(line));
+    let password = password.filter(|password| !password.is_empty());
+    password.map(str::to_owned).ok_or_else(|| {
+        let message = "has no password: write it in the first line, in UTF-8";
+        Error::new(ErrorKind::Invalid, format!("{}: {message}", file.display()))
+    })
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Error> {
@@ -230,5 +246,27 @@ mod tests {
         let mut half = https.with_ca_file("/x");
         half.cert_file = Some("/y".into());
         assert!(half.check().unwrap_err().to_string().contains("key_file"));
+    }
+
+    #[test]
+    fn a_password_is_the_first_line_of_its_file() {
+        let file = std::env::temp_dir().join(format!("trueup-password-{}", std::process::id()));
+        for (content, expected) in [
+            (&b"secret"[..], Some("secret")),
+            (b"secret\n", Some("secret")),
+            (b" two words \r\nnext\n\xff", Some(" two words ")),
+            (b"", None),
+            (b"\nsecret\n", None),
+            (b"\xff\n", None),
+        ] {
+            fs::write(&file, content).unwrap();
+            let read = read_password(&file);
+            assert_eq!(read.as_deref().ok(), expected, "{read:?}");
+            if let Err(error) = read {
+                assert_eq!(error.kind(), ErrorKind::Invalid);
+                assert!(error.to_string().contains("in the first line"), "{error}");
+            }
+        }
+        fs::remove_file(&file).unwrap();
     }
 }

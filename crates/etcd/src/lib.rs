@@ -17,5 +17,5 @@ pub mod testing;
 mod watch;
 
 pub use administrator::Administrator;
-pub use config::{Config, User};
+pub use config::{Config, User, read_password};
 pub use store::EtcdStore;

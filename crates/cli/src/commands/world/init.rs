@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use trueup::etcd::Administrator;
+use trueup::etcd::{Administrator, read_password};
 use trueup::world::{Access, Change};
 use trueup_file::StoreAddress;
 
@@ -134,21 +134,13 @@ fn is_file_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain)
 }
 
-/// Reads a password: the first line of a file, which is made with a random one if it is missing.
+/// Reads a password from its file, which is made with a random one if it is missing.
 fn password(file: &Path) -> Result<String> {
     let about = || format!("the password in {}", file.display());
     if !fs::exists(file).with_context(about)? {
         make_password(file).with_context(about)?;
     }
-    let text = fs::read_to_string(file).with_context(about)?;
-    let line = text.lines().next().unwrap_or_default().to_owned();
-    if line.is_empty() {
-        bail!(
-            "{} is empty: write the password in its first line",
-            file.display()
-        );
-    }
-    Ok(line)
+    Ok(read_password(file)?)
 }
 
 /// Makes a file with a random password: all of it or nothing, also if this process is killed. One
