@@ -26,7 +26,7 @@ mod world;
 
 pub use access::Access;
 pub use collector::{Collector, CollectorConfig, Holdings, Knowledge, PartitionPolicy};
-pub use deploys::{Deploy, DeployedFile};
+pub use deploys::{Deploy, DeployedFile, RemovedContent};
 pub use embedded::Embedded;
 pub use error::{Error, ErrorKind};
 pub use exporter::{Action, ExportOp, ExportOutcome, ExportReport, Exporter};

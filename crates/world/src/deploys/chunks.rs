@@ -6,8 +6,26 @@ use super::{Deploy, DeployedFile};
 use crate::world::{ATTEMPTS, fence, write};
 use crate::{Committed, Compare, Entry, Error, ErrorKind, Hash, Transaction, World};
 
+/// Content that was removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemovedContent {
+    /// How many chunks.
+    pub chunks: usize,
+    /// How many bytes they had.
+    pub bytes: u64,
+}
+
 /// The longest chunk.
 const CHUNK: usize = 256 << 10;
+
+impl RemovedContent {
+    fn plus(self, other: RemovedContent) -> RemovedContent {
+        RemovedContent {
+            chunks: self.chunks + other.chunks,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+}
 
 /// The chunks that deploys name: they stay.
 pub(super) fn named_chunks(deploys: &[Deploy]) -> BTreeSet<Hash> {
@@ -72,34 +90,34 @@ impl World {
     }
 
     /// Removes content that no deploy names, as a deploy leaves it that was not finished, or lost
-    /// against another one: `limit` chunks at most. Returns how many. A deploy that is being added
-    /// meanwhile is not damaged: it fails with [`Conflict`](ErrorKind::Conflict), and is to be
-    /// added again. Only an operator may.
+    /// against another one: `limit` chunks at most. A deploy that is being added meanwhile is not
+    /// damaged: it fails with [`Conflict`](ErrorKind::Conflict), and is to be added again. Only an
+    /// operator may.
     ///
     /// # Errors
     ///
     /// Those of [`deploys`](Self::deploys): nothing is removed for not knowing.
-    pub fn remove_unused_chunks(&self, limit: usize) -> Result<usize, Error> {
+    pub fn remove_unused_chunks(&self, limit: usize) -> Result<RemovedContent, Error> {
         // From here on no deploy is added that was begun before. One that is begun later writes its
         // chunks anew.
         let key = self.keys.removal();
         let id = format!("{:032x}", fastrand::u128(..)).into_bytes();
         self.put(&key, &id)?;
         let Some(begun) = self.entry(&key)?.map(|it| it.modified) else {
-            return Ok(0);
+            return Ok(RemovedContent::default());
         };
         let named = named_chunks(&self.deploys()?);
-        let mut removed = 0;
+        let mut removed = RemovedContent::default();
         // A part at a time: all content may be more than fits into memory.
         for part in 0..=u8::MAX {
             let prefix = [self.keys.cluster("chunks"), format!("{part:02x}").into()].concat();
             let mut unused = self.store.read(&prefix, None)?.entries;
             unused.retain(|it| it.modified < begun && !self.is_named(it, &named));
-            unused.truncate(limit - removed);
+            unused.truncate(limit - removed.chunks);
             for some in unused.chunks((self.store.limits().operations / 2).max(1)) {
-                removed += self.remove(some)?;
+                removed = removed.plus(self.remove(some)?);
             }
-            if removed >= limit {
+            if removed.chunks >= limit {
                 break;
             }
         }
@@ -113,8 +131,8 @@ impl World {
         hash.is_some_and(|hash| named.contains(&hash))
     }
 
-    /// Removes entries as they were read; those that were written since stay. Returns how many.
-    fn remove(&self, entries: &[Entry]) -> Result<usize, Error> {
+    /// Removes entries as they were read; those that were written since stay.
+    fn remove(&self, entries: &[Entry]) -> Result<RemovedContent, Error> {
         let transaction = Transaction {
             compares: (entries.iter().map(|it| fence(&it.key, Some(it)))).collect(),
             writes: entries
@@ -123,11 +141,14 @@ impl World {
                 .collect(),
         };
         match self.store.commit(&transaction)? {
-            Committed::Written(_) => Ok(entries.len()),
-            Committed::Stale(_) if entries.len() <= 1 => Ok(0),
+            Committed::Written(_) => Ok(RemovedContent {
+                chunks: entries.len(),
+                bytes: entries.iter().map(|it| it.value.len() as u64).sum(),
+            }),
+            Committed::Stale(_) if entries.len() <= 1 => Ok(RemovedContent::default()),
             Committed::Stale(_) => {
                 let (some, others) = entries.split_at(entries.len() / 2);
-                Ok(self.remove(some)? + self.remove(others)?)
+                Ok(self.remove(some)?.plus(self.remove(others)?))
             }
         }
     }

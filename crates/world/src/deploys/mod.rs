@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use chunks::RemovedContent;
 use chunks::named_chunks;
 
 use crate::watch::Decoded;
@@ -154,7 +155,8 @@ impl World {
                 return Err(match self.entry(&key)? {
                     Some(_) => conflict(number),
                     None => {
-                        let message = "what no deploy names was removed meanwhile; try again";
+                        let message = "unused content was removed meanwhile, which this deploy may \
+                                       need: add it again";
                         Error::new(ErrorKind::Conflict, message)
                     }
                 });

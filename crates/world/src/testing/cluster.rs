@@ -185,7 +185,11 @@ fn content_that_no_deploy_names_is_removed(fixture: &dyn Fixture) {
             .entries
             .len()
     };
-    assert_eq!(a.remove_unused_chunks(10).unwrap(), 0);
+    let removed = |limit| {
+        let removed = a.remove_unused_chunks(limit).unwrap();
+        (removed.chunks, removed.bytes)
+    };
+    assert_eq!(removed(10), (0, 0));
     let deploy = a.add_deploy(None, &files("1")).unwrap();
     let named = chunks();
     for unused in ["2", "3", "4"] {
@@ -193,9 +197,9 @@ fn content_that_no_deploy_names_is_removed(fixture: &dyn Fixture) {
         let key = [a.keys.cluster("chunks"), hash.into_bytes()].concat();
         tamper(&a, key, Some(unused.into()));
     }
-    assert_eq!(a.remove_unused_chunks(2).unwrap(), 2);
-    assert_eq!(a.remove_unused_chunks(10).unwrap(), 1);
-    assert_eq!(a.remove_unused_chunks(10).unwrap(), 0);
+    assert_eq!(removed(2), (2, 2));
+    assert_eq!(removed(10), (1, 1));
+    assert_eq!(removed(10), (0, 0));
     assert_eq!(chunks(), named);
     assert_eq!(a.read_file(&deploy, "a/b").unwrap(), b"1");
     // What is removed may be deployed.

@@ -36,6 +36,11 @@ pub(crate) enum Task {
         /// Its URI, as `ls` prints it, with the file's path
         uri: String,
     },
+    /// Remove content that no deploy refers to, as an `add` leaves it that was killed, or lost
+    /// against another one; an operator may
+    ///
+    /// It may run at any time. An `add` that runs meanwhile may add nothing, and says so.
+    Prune(Store),
 }
 
 /// The largest tree, in bytes: all of it is in memory, and in the store.
@@ -70,6 +75,24 @@ impl fmt::Display for Record {
     }
 }
 
+/// What `prune` removed.
+#[derive(Serialize)]
+struct Pruned {
+    chunks: usize,
+    bytes: u64,
+}
+
+impl fmt::Display for Pruned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chunks = output::count(self.chunks, "chunk", "chunks");
+        let bytes = self.bytes;
+        write!(
+            f,
+            "removed {chunks} that no deploy refers to, {bytes} bytes"
+        )
+    }
+}
+
 pub(super) fn deploy(common: &Common, task: &Task) -> Result<()> {
     match task {
         Task::Ls(store) => {
@@ -91,6 +114,12 @@ pub(super) fn deploy(common: &Common, task: &Task) -> Result<()> {
             let Opened { world, .. } = store.open(common, Use::Read)?;
             let content = world.read_uri(uri)?;
             output::print(|out| out.write_all(&content))?;
+        }
+        Task::Prune(store) => {
+            let Opened { world, .. } = store.open(common, Use::Write)?;
+            let removed = world.remove_unused_chunks(usize::MAX)?;
+            let (chunks, bytes) = (removed.chunks, removed.bytes);
+            print(common.format, &Pruned { chunks, bytes })?;
         }
     }
     Ok(())
