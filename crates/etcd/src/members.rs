@@ -19,6 +19,8 @@ struct Status {
     revision: i64,
     is_leader: bool,
     size: Option<u64>,
+    size_in_use: Option<u64>,
+    quota: Option<u64>,
     faults: Vec<String>,
 }
 
@@ -65,6 +67,8 @@ pub(crate) async fn members(endpoints: Arc<Endpoints>) -> Result<Vec<StoreMember
             if let Some(status) = statuses.remove(&id) {
                 member.is_leader = Some(status.is_leader);
                 member.size = status.size;
+                member.size_in_use = status.size_in_use;
+                member.quota = status.quota;
                 member.faults = status.faults;
             } else {
                 let mut faults = member
@@ -100,7 +104,9 @@ async fn ask(
         client: client.clone(),
         revision: header.revision,
         is_leader: answer.leader == id,
-        size: u64::try_from(answer.db_size).ok(),
+        size: bytes(answer.db_size),
+        size_in_use: bytes(answer.db_size_in_use),
+        quota: bytes(answer.db_size_quota),
         faults: faults.iter().map(|fault| fault.trim().to_owned()).collect(),
     };
     let answer = client.cluster_client().member_list().await?.0;
@@ -110,11 +116,18 @@ async fn ask(
             endpoints: member.client_ur_ls,
             is_leader: None,
             size: None,
+            size_in_use: None,
+            quota: None,
             faults: Vec::new(),
         };
         (member.id, without_answer)
     };
     Ok((answer.members.into_iter().map(member).collect(), status))
+}
+
+/// Bytes, as a status has them: a member that does not know a field says 0.
+fn bytes(field: i64) -> Option<u64> {
+    u64::try_from(field).ok().filter(|bytes| *bytes > 0)
 }
 
 /// Notes whose data differs from that of most of the others, at a revision that all have. Members

@@ -173,8 +173,13 @@ pub struct StoreMember {
     pub endpoints: Vec<String>,
     /// True if it is the leader; none if it did not answer.
     pub is_leader: Option<bool>,
-    /// Bytes of its database; none if it did not answer.
+    /// Bytes of its database as a file; none if it did not answer.
     pub size: Option<u64>,
+    /// Bytes of it that hold data; none if it did not say.
+    pub size_in_use: Option<u64>,
+    /// The largest [`size`](Self::size): with more it writes nothing. None if it did not say, as
+    /// etcd before 3.6 does not.
+    pub quota: Option<u64>,
     /// Its words for what is wrong: alarms, or why it did not answer.
     pub faults: Vec<String>,
 }

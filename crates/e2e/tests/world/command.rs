@@ -1,15 +1,16 @@
 //! `trueup world`, with users and roles that `world init` makes.
 
 use std::fs;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use trueup::world::{Export, Session, World};
+use trueup::world::{ErrorKind, Export, Session, Store as _, Transaction, World, Write};
 use trueup_etcd::EtcdStore;
 use trueup_etcd::testing::Cluster;
 use trueup_testkit::wait_until;
 
 use crate::agent::Ran;
-use crate::host::{Host, etcd, export};
+use crate::host::{Host, etcd, etcd_with, export};
 
 const DATA: &str = r#"{"dst": "10.20.9.0/24", "via": "10.200.0.8"}"#;
 
@@ -94,6 +95,9 @@ pub(crate) fn init_makes_users_who_do_what_is_theirs() {
     let size = ["world", "members", "f.toml", "--set-size", "2"];
     succeeds(a.run(&[&size[..], &user].concat()));
     assert!(succeeds(b.run(&["world", "members", "f.toml"])).contains("0 of 2"));
+    let prune = ["world", "deploy", "prune", "f.toml"];
+    a.run(&prune).assert_refused(&["permission denied"]);
+    succeeds(a.run(&[&prune[..], &user].concat()));
 
     let listed = succeeds(b.run(&["world", "ls", "f.toml", "--kind", "route"]));
     let lines: Vec<&str> = listed.lines().collect();
@@ -167,6 +171,108 @@ pub(crate) fn deploys_are_read_as_they_were_added() {
     std::os::unix::fs::symlink("two", tree.join("link")).unwrap();
     host.run(&["world", "deploy", "add", "f.toml", "tree"])
         .assert_refused(&["link", "no regular file"]);
+}
+
+/// `deploy add` beside a `deploy prune` that runs all the time.
+pub(crate) fn prune_removes_what_no_deploy_refers_to_also_while_deploys_are_added() {
+    let cluster = etcd();
+    let host = Host::new("a", 1, &cluster);
+    host.declare("");
+    let tree = host.agent.directory().join("tree");
+    fs::create_dir_all(&tree).unwrap();
+    let store = EtcdStore::open(cluster.config()).unwrap();
+    let put = |key: String| Transaction {
+        writes: vec![Write::Put {
+            key: key.into_bytes(),
+            value: b"unused".to_vec(),
+            lease: None,
+        }],
+        ..Transaction::default()
+    };
+    for digit in ["1", "2"] {
+        let key = format!("/trueup/cluster/chunks/{}", digit.repeat(64));
+        store.commit(&put(key)).unwrap();
+    }
+    let prune = ["world", "deploy", "prune", "f.toml"];
+    let removed = "removed 2 chunks that no deploy refers to, 12 bytes\n";
+    assert_eq!(succeeds(host.run(&prune)), removed);
+    let json = succeeds(host.run(&[&prune[..], &["--format", "json"]].concat()));
+    assert_eq!(json, "{\"chunks\":0,\"bytes\":0}\n");
+
+    let (is_ended, begun) = (AtomicBool::new(false), Instant::now());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // It ends also if the test fails.
+            while !is_ended.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(300) {
+                succeeds(host.run(&prune));
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        for number in 0..5 {
+            // Content of its own, and some of the deploy before.
+            fs::write(tree.join("new"), number.to_string()).unwrap();
+            fs::write(tree.join("kept"), (number / 2).to_string()).unwrap();
+            wait_until("a deploy is added", || {
+                let added = host.run(&["world", "deploy", "add", "f.toml", "tree"]);
+                if added.code != 0 {
+                    added.assert_refused(&["add it again"]);
+                }
+                added.code == 0
+            });
+        }
+        is_ended.store(true, Ordering::Relaxed);
+    });
+    succeeds(host.run(&prune));
+    let listed = succeeds(host.run(&["world", "deploy", "ls", "f.toml", "--format", "json"]));
+    assert_eq!(listed.lines().count(), 5, "{listed}");
+    for (number, line) in listed.lines().enumerate() {
+        let deploy: serde_json::Value = serde_json::from_str(line).unwrap();
+        let uri = deploy["uri"].as_str().unwrap();
+        for (path, expected) in [("new", number), ("kept", number / 2)] {
+            let uri = format!("{uri}{path}");
+            let content = succeeds(host.run(&["world", "deploy", "cat", "f.toml", &uri]));
+            assert_eq!(content, expected.to_string());
+        }
+    }
+}
+
+pub(crate) fn the_doctor_says_that_etcd_is_full_and_how_to_make_room() {
+    let cluster = etcd_with(&["--quota-backend-bytes=2097152"]);
+    let host = Host::new("a", 1, &cluster);
+    host.declare("");
+    let doctor = || host.run(&["world", "doctor", "f.toml"]);
+    let healthy = succeeds(doctor());
+    assert!(healthy.contains(" in use, quota "), "{healthy}");
+    let store = EtcdStore::open(cluster.config()).unwrap();
+    let fill = Transaction {
+        writes: vec![Write::Put {
+            key: b"/large".to_vec(),
+            value: vec![0; 500_000],
+            lease: None,
+        }],
+        ..Transaction::default()
+    };
+    wait_until("etcd is full", || {
+        let written = store.commit(&fill);
+        matches!(written, Err(error) if error.kind() == ErrorKind::NoSpace)
+    });
+    let full = doctor();
+    assert_eq!(full.code, 2, "{full:?}");
+    for words in [
+        "NOSPACE",
+        "its database is full",
+        "etcdctl defrag",
+        "--quota-backend-bytes",
+    ] {
+        assert!(full.out.contains(words), "{words}: {full:?}");
+    }
+    // What it advises.
+    cluster
+        .compact(store.read(b"/", None).unwrap().revision)
+        .unwrap();
+    cluster.defragment(0).unwrap();
+    cluster.disarm().unwrap();
+    succeeds(doctor());
 }
 
 pub(crate) fn changes_are_printed_and_the_doctor_names_what_is_wrong() {

@@ -13,12 +13,17 @@ use crate::agent::{Agent, Ran, Running};
 
 /// Makes the links, and starts an etcd of one member.
 pub(crate) fn etcd() -> Cluster {
+    etcd_with(&[])
+}
+
+/// The same, with more arguments.
+pub(crate) fn etcd_with(arguments: &[&str]) -> Cluster {
     ip(&["link", "set", "lo", "up"]);
     uplinks(1);
     // A disk that is slow must not cost the leader its place.
     let options = ClusterOptions::local(1);
     let options = options.with_arguments(["--heartbeat-interval=500", "--election-timeout=5000"]);
-    Cluster::start(&options).unwrap()
+    Cluster::start(&options.with_arguments(arguments.iter().copied())).unwrap()
 }
 
 /// A host of the world.

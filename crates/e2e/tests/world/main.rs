@@ -39,6 +39,8 @@ trueup_testkit::kernel_tests![
     a_lost_lease_exports_again_and_touches_no_route,
     init_makes_users_who_do_what_is_theirs,
     deploys_are_read_as_they_were_added,
+    prune_removes_what_no_deploy_refers_to_also_while_deploys_are_added,
+    the_doctor_says_that_etcd_is_full_and_how_to_make_room,
     changes_are_printed_and_the_doctor_names_what_is_wrong,
     a_flood_of_exports_is_cut_and_others_are_collected,
     what_cannot_be_asked_of_a_store_is_refused,

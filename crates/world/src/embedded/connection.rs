@@ -109,6 +109,8 @@ impl Store for Connection {
             endpoints: Vec::new(),
             is_leader: Some(true),
             size,
+            size_in_use: None,
+            quota: None,
             faults: broken.map(Error::to_string).collect(),
         }])
     }

@@ -154,18 +154,55 @@ fn access(Opened { named, world, .. }: &Opened, is_readable: bool) -> Option<Fin
     })
 }
 
+/// What to do when the database of a member of etcd is full, or nearly so.
+const MAKE_ROOM: &str = "compact the history (`etcdctl compact REVISION`), give its room back \
+                         (`etcdctl defrag`), and end the alarm (`etcdctl alarm disarm`); if that \
+                         is not enough, start the members with a larger --quota-backend-bytes";
+
+/// A database with more than this many hundredths of its quota is nearly full.
+const NEARLY_FULL: u64 = 80;
+
 fn member(member: &StoreMember) -> Finding {
-    let size = member.size.map(|size| format!(", {size} bytes"));
     let state = match member.is_leader {
         Some(true) => "leader",
         Some(false) => "follower",
         None => "unknown",
     };
+    let mut problems = member.faults.clone();
+    let is_alarmed = problems.iter().any(|fault| fault.contains("NOSPACE"));
+    let used = member.size.zip(member.quota);
+    let is_nearly_full =
+        used.is_some_and(|(size, quota)| size > quota.saturating_mul(NEARLY_FULL) / 100);
+    if is_alarmed {
+        problems.push(format!(
+            "its database is full, and nothing is written: {MAKE_ROOM}"
+        ));
+    } else if is_nearly_full {
+        problems.push(format!(
+            "its database has more than {NEARLY_FULL} % of its quota, and with all of it nothing \
+             is written: {MAKE_ROOM}"
+        ));
+    }
     Finding {
         about: format!("member {}", member.name),
-        state: format!("{state}{}", size.unwrap_or_default()),
-        problems: member.faults.clone(),
+        state: format!("{state}{}", size(member)),
+        problems,
     }
+}
+
+/// How large the database of a member is, and may be.
+fn size(member: &StoreMember) -> String {
+    let Some(size) = member.size else {
+        return String::new();
+    };
+    let Some(in_use) = member.size_in_use else {
+        return format!(", {size} bytes");
+    };
+    let quota = match member.quota {
+        Some(quota) => format!("quota {quota}"),
+        None => "quota not reported: its --quota-backend-bytes, 2 GB unless set".to_owned(),
+    };
+    format!(", {size} bytes, {in_use} in use, {quota}")
 }
 
 /// Whose session has this host's name.
@@ -193,4 +230,37 @@ fn session(Opened { state, world, .. }: &Opened) -> Result<Finding> {
         .to_owned(),
         problems: (!is_own).then_some(problem).into_iter().collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_near_its_quota_is_a_problem_with_its_remedy() {
+        let mut of = StoreMember {
+            name: "m0".to_owned(),
+            endpoints: Vec::new(),
+            is_leader: Some(false),
+            size: Some(80),
+            size_in_use: Some(40),
+            quota: Some(100),
+            faults: Vec::new(),
+        };
+        let finding = member(&of).to_string();
+        assert_eq!(
+            finding,
+            "member m0: follower, 80 bytes, 40 in use, quota 100"
+        );
+        of.size = Some(81);
+        let problems = member(&of).problems;
+        assert!(
+            matches!(&problems[..], [one] if one.contains("etcdctl defrag")),
+            "{problems:?}"
+        );
+        of.quota = None;
+        let finding = member(&of);
+        assert!(finding.state.contains("--quota-backend-bytes"), "{finding}");
+        assert!(finding.problems.is_empty(), "{finding}");
+    }
 }
