@@ -106,9 +106,9 @@ impl Error {
         match self.kind {
             ErrorKind::Held => Some("stop the other one, or use another journal"),
             ErrorKind::Damaged => Some(
-                "check the journal to learn what is wrong; export what can be read of it; repair it \
-                 to go on, which keeps the damaged file beside the new one, and loses nothing unless \
-                 that is accepted",
+                "check the journal to learn what is wrong; export what can be read of it; repair \
+                 it to go on, which keeps the damaged file beside the new one, and loses nothing \
+                 unless that is accepted",
             ),
             ErrorKind::Format => Some("name another file, or use the version that wrote it"),
             ErrorKind::ReadOnly if self.cause.is_none() => Some("open it to write to it"),

@@ -42,7 +42,8 @@ setters! { impl Contention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "protocol {0} cannot mark what is ours: 0 to 4 and 9 are the kernel's own, and what `ip` and \
-     hand-made routes bear; choose one of 5 to 255 that no other agent on the host uses, such as 116"
+     hand-made routes bear; choose one of 5 to 255 that no other agent on the host uses, such as \
+     116"
 )]
 pub struct ReservedProtocol(pub u8);
 

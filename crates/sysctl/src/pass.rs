@@ -216,7 +216,10 @@ impl Pass<'_> {
 
     /// Makes the report. Convergence is computed from the values read last.
     fn report(&self, mut state: PassState) -> Report {
-        let is_right = |key: &Key, value: &Value| matches!(state.values.get(key), Some(Ok(Some(now))) if is_same_value(key, value.as_str(), now));
+        let is_right = |key: &Key, value: &Value| match state.values.get(key) {
+            Some(Ok(Some(now))) => is_same_value(key, value.as_str(), now),
+            _ => false,
+        };
         // Another write may have set the value of an op that was refused, or that is still pending.
         state.ops.retain(|_, op| {
             let value = self.desired.get(&op.key);

@@ -287,11 +287,15 @@ mod tests {
         }
 
         #[test]
-        fn ports_are_the_set_that_they_are(one in prop::collection::vec((0..60u16, 0..4u16), 0..8), shift in 0..2u16) {
+        fn ports_are_the_set_that_they_are(
+            one in prop::collection::vec((0..60u16, 0..4u16), 0..8),
+            shift in 0..2u16,
+        ) {
             let key: Key = "net.ipv4.ip_local_reserved_ports".parse().unwrap();
             let text = one.iter().map(|(first, more)| format!("{first}-{}", first + more));
             let text = text.collect::<Vec<_>>().join(",");
-            let set: BTreeSet<u16> = one.iter().flat_map(|(first, more)| *first..=first + more).collect();
+            let ranges = one.iter().map(|(first, more)| *first..=first + more);
+            let set: BTreeSet<u16> = ranges.flatten().collect();
             let other: BTreeSet<u16> = set.iter().map(|port| port + shift).collect();
             let single = other.iter().rev().map(u16::to_string).collect::<Vec<_>>().join(",");
             prop_assert_eq!(is_same_value(&key, &text, &single), set == other);

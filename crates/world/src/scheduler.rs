@@ -254,7 +254,8 @@ mod tests {
             let mut fewer = offers;
             fewer.remove(&gone);
             let after = Choice::default().next("s", schedule, &fewer);
-            let stayed: BTreeSet<String> = before.hosts.into_iter().filter(|it| *it != gone).collect();
+            let stayed = before.hosts.into_iter().filter(|it| *it != gone);
+            let stayed: BTreeSet<String> = stayed.collect();
             prop_assert!(stayed.is_subset(&after.hosts));
         }
     }

@@ -1,4 +1,5 @@
-//! What is not ours, or is and nobody has an opinion on, and would go along with what we delete.
+//! Objects that the kernel would delete along with what we delete: foreign ones, and ours of kinds
+//! that are not declared.
 //!
 //! What happens to links, and to others along with them, is in [`effects`]. The kernel deletes with
 //! a link all that lives on it. With the first IPv4 address of a subnet it deletes those that
@@ -441,7 +442,7 @@ fn on_subnet(
     first
 }
 
-/// The objects in question, by key: which one is told does not depend on who was read first.
+/// The objects in question, by key: which one is reported does not depend on the order of the dump.
 fn in_order<T: Item>(objects: &[T], foreign: impl Fn(&T) -> bool) -> Vec<&T> {
     let mut found: Vec<&T> = objects.iter().filter(|object| foreign(object)).collect();
     found.sort_by_cached_key(|object| object.key());

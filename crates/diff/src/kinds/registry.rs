@@ -112,7 +112,8 @@ macro_rules! each_kind {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __each_kind {
-    (($k:ident) ($body:expr) $({ $(#[$doc:meta])* $field:ident: $kind:ident { $($columns:tt)* } })*) => {
+    (($k:ident) ($body:expr)
+     $({ $(#[$doc:meta])* $field:ident: $kind:ident { $($columns:tt)* } })*) => {
         { $({ type $k = $crate::$kind; $body; })* }
     };
 }

@@ -100,9 +100,10 @@ impl Plan {
         self.groups.contains(&group)
     }
 
-    /// The same for keys of which nobody has seen who else is on them: an IPv4 route with another
-    /// gateway is not replaced, as a replace takes the first route of its key, of whatever writer
-    /// (`fib_table_insert`). It comes beside what it was, which goes then.
+    /// Plans for keys that may have routes of other writers which were not read: an IPv4 route with
+    /// another gateway is not replaced, as a replace takes the first route of its key, of whatever
+    /// writer (`fib_table_insert`). The new route is added beside the old one, which is deleted
+    /// then.
     #[must_use]
     pub fn append_then_delete(self) -> Plan {
         Plan {

@@ -23,7 +23,7 @@ impl fmt::Display for ReasonText<'_> {
             }
             (Reason::Recreated, _) => f.write_str("created anew: cannot be changed in place")?,
             (Reason::Undesired, _) => f.write_str("ours, no longer desired")?,
-            (Reason::Orphan, _) => f.write_str("orphan: ours, and declared by nobody")?,
+            (Reason::Orphan, _) => f.write_str("orphan: ours, and not declared")?,
             (Reason::Overridden, _) => {
                 f.write_str("overridden: ")?;
                 differences(f, op, devices)?;

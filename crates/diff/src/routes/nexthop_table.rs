@@ -67,7 +67,10 @@ impl NexthopTable {
             found: OnceCell::new(),
         };
         let [four, six] = singles;
-        let is_of = |target: &NexthopTarget, family| matches!(target, NexthopTarget::One(of, _) if *of == family);
+        let is_of = |target: &NexthopTarget, family| match target {
+            NexthopTarget::One(of, _) => *of == family,
+            _ => false,
+        };
         let mut ids = allocator.assign(four, |target| is_of(target, Family::Inet));
         ids.extend(allocator.assign(six, |target| is_of(target, Family::Inet6)));
 

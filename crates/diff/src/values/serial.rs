@@ -99,9 +99,14 @@ macro_rules! by_word {
         }
 
         impl<'de> serde::Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+            fn deserialize<D: serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<$type, D::Error> {
                 let word = <String as serde::Deserialize>::deserialize(deserializer)?;
-                let unknown = || <D::Error as serde::de::Error>::invalid_value(serde::de::Unexpected::Str(&word), &$expected);
+                let unknown = || {
+                    let found = serde::de::Unexpected::Str(&word);
+                    <D::Error as serde::de::Error>::invalid_value(found, &$expected)
+                };
                 <$type>::from_name(&word).ok_or_else(unknown)
             }
         })+

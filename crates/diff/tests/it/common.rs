@@ -799,7 +799,12 @@ impl World {
             return true;
         }
         let taken = |name: &IfName| self.observed.links.iter().any(|link| link.name == *name);
-        let peer = matches!(&link.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) if taken(peer));
+        let peer = match &link.kind {
+            Some(LinkKind::Veth(VethAttrs {
+                peer: Some(peer), ..
+            })) => taken(peer),
+            _ => false,
+        };
         op.action == Action::Create && peer
     }
 

@@ -119,13 +119,17 @@ proptest! {
         rounds in prop::collection::vec(prop::collection::vec(event(), 0..3), 1..5),
     ) {
         let routes = first.iter().map(|(place, number)| route(*place, *number));
-        let mut desired = Desired::default().with_routes(routes.collect::<Routes>()).with_nexthops(NexthopMode::Objects);
+        let routes = routes.collect::<Routes>();
+        let desired = Desired::default().with_routes(routes);
+        let mut desired = desired.with_nexthops(NexthopMode::Objects);
         let (mut there, mut tracker) = settled(&desired, &observed(Vec::new(), Vec::new()));
         for round in rounds {
             let routes = desired.routes.as_mut().unwrap();
             for event in round {
                 match event {
-                    Event::ReplaceNexthops(from, to) => routes.replace_nexthops(&way(from), &way(to)),
+                    Event::ReplaceNexthops(from, to) => {
+                        routes.replace_nexthops(&way(from), &way(to));
+                    }
                     Event::Desire(place, number) => drop(routes.insert(route(place, number))),
                     Event::Release(place) => drop(routes.remove(&route(place, 0).canonical_key())),
                 }

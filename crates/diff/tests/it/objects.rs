@@ -53,7 +53,10 @@ fn carried(observed: &Observed, plan: &Plan) -> Observed {
                 assert_eq!(there, op.action != Action::Create, "{op:?}");
                 after.nexthops.retain(|n| n.id != nexthop.id);
                 if op.action == Action::Delete {
-                    let on = |route: &Route| matches!(route.nexthops, NextHops::Object(id, _) if id == nexthop.id);
+                    let on = |route: &Route| match route.nexthops {
+                        NextHops::Object(id, _) => id == nexthop.id,
+                        _ => false,
+                    };
                     assert!(!after.routes.iter().any(on), "it would take a route along");
                     let members = after.nexthops.iter().flat_map(Nexthop::members);
                     assert!(!members.into_iter().any(|id| id == nexthop.id));
@@ -215,7 +218,7 @@ fn turned_off_the_routes_are_written_out_before_the_objects_go() {
 }
 
 #[test]
-fn a_number_that_somebody_else_has_is_not_taken() {
+fn a_number_of_another_writer_is_not_taken() {
     let ours = settled(&desired(&MANY), &empty()).nexthops;
     let mut observed = empty();
     observed.nexthops = vec![ours[0].clone().with_protocol(4)];
@@ -232,7 +235,7 @@ fn a_number_that_somebody_else_has_is_not_taken() {
 }
 
 #[test]
-fn what_somebody_elses_route_or_group_leads_to_stays() {
+fn what_a_foreign_route_or_group_leads_to_stays() {
     let mut on = settled(&desired(&MANY), &empty());
     let nothing = desired(&[]);
     let id = on.nexthops[0].id;

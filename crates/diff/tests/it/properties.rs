@@ -105,7 +105,10 @@ proptest! {
     fn the_order_of_items_does_not_matter(
         (desired, observed, shuffled) in (pairs(), pairs()).prop_flat_map(|(desired, observed)| {
             let (desired, observed) = (unique(desired), unique(observed));
-            let shuffled = (Just(desired.clone()).prop_shuffle(), Just(observed.clone()).prop_shuffle());
+            let shuffled = (
+                Just(desired.clone()).prop_shuffle(),
+                Just(observed.clone()).prop_shuffle(),
+            );
             (Just(desired), Just(observed), shuffled)
         }),
     ) {
@@ -380,7 +383,8 @@ proptest! {
         // What the kernel made for a device goes with it by right.
         let standing = |plan: &Plan| {
             let conflicts = plan.conflicts.iter();
-            conflicts.filter(|conflict| !conflict.foreign.is_kernels_own(world.policy.unstored)).count()
+            let is_kernels_own = |it: &Object| it.is_kernels_own(world.policy.unstored);
+            conflicts.filter(|conflict| !is_kernels_own(&conflict.foreign)).count()
         };
         // A conflict ends where ours goes with its device, and what is beside it serves.
         prop_assert!(standing(&again) <= standing(&plan));
@@ -444,7 +448,8 @@ proptest! {
         };
         let mut after = world.clone();
         for object in &plan.adopted {
-            prop_assert!(foreign.contains(object) && !object.is_kernels_own(world.policy.unstored), "{object:?}");
+            let is_kernels_own = object.is_kernels_own(world.policy.unstored);
+            prop_assert!(foreign.contains(object) && !is_kernels_own, "{object:?}");
             prop_assert!(wanted.iter().any(|wanted| serves(wanted, object)), "{object:?}");
             prop_assert!(world.policy.adopt || flagged(object), "{object:?}");
             let on_key = world.objects().iter().filter(|o| o.key() == object.key()).count();
@@ -466,16 +471,27 @@ proptest! {
         }
         spares_strangers(&after, &desired, &again)?;
         // Nothing is desired any more.
-        let none = Desired::default().with_links([]).with_addresses([]).with_neighbours([]).with_routes([]).with_rules([]);
+        let none = Desired::default()
+            .with_links([])
+            .with_addresses([])
+            .with_neighbours([])
+            .with_routes([])
+            .with_rules([]);
         let last = after.plan(&none).unwrap();
-        let deleted = |object: &Object| last.ops.iter().any(|op| op.action == Action::Delete && op.object == *object);
+        let deleted = |object: &Object| {
+            let mut ops = last.ops.iter();
+            ops.any(|op| op.action == Action::Delete && op.object == *object)
+        };
         for object in &plan.adopted {
             let complete = world.observed.complete.contains(object.kind());
             // The first end of a pair stands for both.
             let deleted = deleted(object) || matches!(object, Object::Link(link) if
-                after.observed.links.iter().any(|other| other.name < link.name && other.peer() == Some(link.name)
+                after.observed.links.iter().any(|other| other.name < link.name
+                    && other.peer() == Some(link.name)
                     && deleted(&other.clone().into())));
-            let given_back = last.ops.iter().any(|op| op.reason == Reason::Restored && op.object.key() == object.key());
+            let given_back = last.ops.iter().any(|op| {
+                op.reason == Reason::Restored && op.object.key() == object.key()
+            });
             prop_assert!(deleted == complete || given_back, "{object:?}\n{}", last.text());
         }
         spares_strangers(&after, &none, &last)?;
@@ -485,13 +501,16 @@ proptest! {
     fn what_was_taken_is_given_back_as_it_was((world, desired, plan) in planned()) {
         let resolved = resolved(&world, &desired);
         let managed = desired.managed();
-        let wanted: BTreeSet<ObjectKey> = wanted(resolved.clone()).iter().map(Object::key).collect();
+        let wanted = wanted(resolved.clone());
+        let wanted: BTreeSet<ObjectKey> = wanted.iter().map(Object::key).collect();
         let mut after = world.clone();
         let done = after.carry_out(&plan);
         for (key, former) in &world.owned.former {
             let kind = former.kind();
-            let ops: Vec<usize> = (0..plan.ops.len()).filter(|at| plan.ops[*at].object.key() == *key).collect();
-            let back: Vec<&Op> = ops.iter().map(|at| &plan.ops[*at]).filter(|op| op.reason == Reason::Restored).collect();
+            let ops = (0..plan.ops.len()).filter(|at| plan.ops[*at].object.key() == *key);
+            let ops: Vec<usize> = ops.collect();
+            let back = ops.iter().map(|at| &plan.ops[*at]);
+            let back: Vec<&Op> = back.filter(|op| op.reason == Reason::Restored).collect();
             let taken = world.objects().into_iter().filter(|object| object.key() == *key);
             let (ours, foreign): (Vec<Object>, Vec<Object>) =
                 taken.partition(|object| match kind {
@@ -528,12 +547,18 @@ proptest! {
                 prop_assert!(kind != Kind::Link || !ops.iter().any(deletes), "{former:?}");
                 continue;
             }
-            prop_assert_eq!(back.iter().filter(|op| op.object == *former).count(), 1, "{}", plan.text());
+            let count = back.iter().filter(|op| op.object == *former).count();
+            prop_assert_eq!(count, 1, "{}", plan.text());
             // A neighbour keeps a protocol that it is not to have.
-            let keeps = |ours: &Object| matches!((former, ours), (Object::Neighbour(former), Object::Neighbour(ours))
-                if former.protocol == 0 && ours.protocol != 0);
+            let keeps = |ours: &Object| match (former, ours) {
+                (Object::Neighbour(former), Object::Neighbour(ours)) => {
+                    former.protocol == 0 && ours.protocol != 0
+                }
+                _ => false,
+            };
             // A replace takes the first on the key, whatever follows.
-            let in_place = ours.first().is_some_and(|ours| changes_in_place(former, ours) && !keeps(ours));
+            let in_place = ours.first();
+            let in_place = in_place.is_some_and(|ours| changes_in_place(former, ours) && !keeps(ours));
             prop_assert!(back.len() == 1 || back.len() == 2 && !in_place, "{back:?}");
             if ops.iter().all(|at| done[*at]) {
                 prop_assert!(after.objects().contains(former), "{former:?}\n{}", plan.text());
@@ -628,7 +653,9 @@ proptest! {
     }
 
     #[test]
-    fn routes_that_a_dump_matcher_drops_make_no_difference_to_a_plan((world, desired, plan) in planned()) {
+    fn routes_that_a_dump_matcher_drops_make_no_difference_to_a_plan(
+        (world, desired, plan) in planned(),
+    ) {
         let by_ledger = world.policy.by_ledger.contains(Kind::Route);
         let (Some(routes), false) = (&desired.routes, by_ledger) else { return Ok(()) };
         let World { observed, owned, policy, .. } = &world;
@@ -739,7 +766,9 @@ proptest! {
             prop_assert!(!deletes || world.observed.complete.contains(kind), "{op:?}");
             let reasons: &[Reason] = match op.action {
                 Action::Create => &[Reason::Missing, Reason::Recreated, Reason::Restored],
-                Action::Update => &[Reason::Missing, Reason::Differs, Reason::Overridden, Reason::Restored],
+                Action::Update => {
+                    &[Reason::Missing, Reason::Differs, Reason::Overridden, Reason::Restored]
+                }
                 Action::Delete => &[Reason::Undesired, Reason::Recreated, Reason::Restored],
             };
             prop_assert!(reasons.contains(&op.reason), "{op:?}");
@@ -759,7 +788,9 @@ proptest! {
                 object.kind() == other.kind() && serves(&object, other)
             });
             let taken = |other: &Object| {
-                world.policy.take && changes_in_place(&object, other) && !other.is_kernels_own(world.policy.unstored)
+                world.policy.take
+                    && changes_in_place(&object, other)
+                    && !other.is_kernels_own(world.policy.unstored)
             };
             if let Some(other) = other.filter(|other| !served && !taken(other))
                 && object.kind() != Kind::Link
@@ -781,7 +812,8 @@ proptest! {
             at += 1;
             mask >> (at % 64) & 1 == 0
         });
-        let places: Vec<usize> = (0..plan.ops.len()).filter(|at| mask >> ((at + 1) % 64) & 1 == 0).collect();
+        let places = (0..plan.ops.len()).filter(|at| mask >> ((at + 1) % 64) & 1 == 0);
+        let places: Vec<usize> = places.collect();
         prop_assert_eq!(kept.ops.len(), places.len());
         for (new, old) in places.iter().enumerate() {
             prop_assert_eq!(&kept.ops[new], &plan.ops[*old]);
@@ -798,12 +830,19 @@ proptest! {
         for op in &plan.ops {
             if let Some(Hold::Collateral(object)) = &op.hold {
                 let may_go = world.is_ours(object) && desired.managed().contains(object.kind());
-                let returns = |op: &Op| op.reason == Reason::Restored && op.object.key() == object.key();
+                let returns = |op: &Op| {
+                    op.reason == Reason::Restored && op.object.key() == object.key()
+                };
                 let former = world.owned.former.values().chain(world.owned.returning.values());
-                let given_back = plan.ops.iter().any(returns) || former.clone().any(|it| it == &**object);
+                let mut former = former.clone();
+                let given_back =
+                    plan.ops.iter().any(returns) || former.any(|it| it == &**object);
                 prop_assert!(given_back || !may_go && world.objects().contains(object), "{op:?}");
                 let sourced = matches!(&**object, Object::Route(route) if route.src.is_some());
-                prop_assert!(op.object.kind() != Kind::Link || !devices(object).is_empty() || object.kind() == Kind::Link || sourced);
+                let is_about_links = op.object.kind() != Kind::Link
+                    || !devices(object).is_empty()
+                    || object.kind() == Kind::Link;
+                prop_assert!(is_about_links || sourced);
             }
         }
     }

@@ -459,11 +459,11 @@ fn of_owners() -> Vec<(Op, &'static str)> {
         ),
         (
             undesired(Reason::Orphan, None),
-            "orphan: ours, and declared by nobody",
+            "orphan: ours, and not declared",
         ),
         (
             undesired(Reason::Orphan, Some(Hold::Grace(ms(9_001)))),
-            "orphan: ours, and declared by nobody; held: grace: bears our marker and was not seen \
+            "orphan: ours, and not declared; held: grace: bears our marker and was not seen \
              declared, left alone for 10 s",
         ),
         (

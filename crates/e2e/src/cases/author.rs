@@ -56,10 +56,17 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
     }
     if clean {
         let standing = |dev: &String| {
-            dev == "ext0" || dev == "lo" || declared.iter().any(|link| {
-                let peer = matches!(&link.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(p), .. })) if p.to_string() == *dev);
-                link.name == name(dev) || peer
-            })
+            dev == "ext0"
+                || dev == "lo"
+                || declared.iter().any(|link| {
+                    let is_peer = match &link.kind {
+                        Some(LinkKind::Veth(VethAttrs {
+                            peer: Some(peer), ..
+                        })) => peer.to_string() == *dev,
+                        _ => false,
+                    };
+                    link.name == name(dev) || is_peer
+                })
         };
         devices.retain(standing);
     }

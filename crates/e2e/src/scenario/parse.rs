@@ -177,13 +177,15 @@ mod tests {
         let [setup, state, apply] = &scenario.steps[..] else {
             panic!("{:?}", scenario.steps);
         };
-        assert!(
-            matches!(&setup.kind, StepKind::Write(acts) if acts[1].errno == Some(22) && acts[1].line == 15)
-        );
+        assert!(matches!(
+            &setup.kind,
+            StepKind::Write(acts) if acts[1].errno == Some(22) && acts[1].line == 15
+        ));
         assert!(state.only.unwrap().admits((6, 1)) && !state.only.unwrap().admits((6, 12)));
-        assert!(
-            matches!(&apply.kind, StepKind::Apply { faults, expected: Some(_) } if faults.len() == 1)
-        );
+        assert!(matches!(
+            &apply.kind,
+            StepKind::Apply { faults, expected: Some(_) } if faults.len() == 1
+        ));
     }
 
     #[test]

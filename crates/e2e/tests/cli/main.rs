@@ -57,10 +57,10 @@ use watch::{
     what_is_being_written_is_not_taken_up_in_part, who_takes_the_same_again_and_again_is_told_of,
 };
 use why::{
-    a_question_changes_nothing_and_takes_no_privilege, the_text_of_a_route_that_is_ours,
-    the_text_on_the_page_is_what_is_printed, what_cannot_be_told_exits_with_one,
-    what_is_held_and_what_waits_is_told, what_is_ours_is_told_with_its_proof_for_each_kind,
-    what_is_somebody_elses_is_told_with_its_proof,
+    a_foreign_object_is_shown_with_its_proof, a_question_changes_nothing_and_takes_no_privilege,
+    the_text_of_a_route_that_is_ours, the_text_on_the_page_is_what_is_printed,
+    what_cannot_be_told_exits_with_one, what_is_held_and_what_waits_is_told,
+    what_is_ours_is_told_with_its_proof_for_each_kind,
     what_was_adopted_or_taken_is_told_with_what_it_was,
 };
 use world::*;
@@ -152,7 +152,7 @@ trueup_testkit::kernel_tests![
     cap_net_admin_is_all_that_it_takes,
     the_unit_of_the_example_says_what_the_page_says,
     metrics_count_what_was_done,
-    nobody_who_asks_for_metrics_holds_up_a_pass,
+    a_client_of_the_metrics_holds_up_no_pass,
     a_report_that_cannot_be_written_is_exit_code_two,
     a_path_of_bytes_that_are_no_text_does_not_break_json,
     a_state_that_was_not_read_whole_is_exit_code_one,
@@ -177,7 +177,7 @@ trueup_testkit::kernel_tests![
     the_doctor_tells_what_is_wrong_with_the_state,
     the_doctor_looks_at_the_namespace_that_is_named,
     what_is_ours_is_told_with_its_proof_for_each_kind,
-    what_is_somebody_elses_is_told_with_its_proof,
+    a_foreign_object_is_shown_with_its_proof,
     what_was_adopted_or_taken_is_told_with_what_it_was,
     what_is_held_and_what_waits_is_told,
     the_text_of_a_route_that_is_ours,

@@ -96,7 +96,7 @@ pub(crate) fn metrics_count_what_was_done() {
     child.terminate(Signal::TERM);
 }
 
-pub(crate) fn nobody_who_asks_for_metrics_holds_up_a_pass() {
+pub(crate) fn a_client_of_the_metrics_holds_up_no_pass() {
     uplinks(1);
     let agent = Agent::new();
     agent.write("f.toml", &via("10.99.0.0/16", "10.200.0.8"));

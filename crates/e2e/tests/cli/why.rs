@@ -147,7 +147,7 @@ pub(crate) fn what_is_ours_is_told_with_its_proof_for_each_kind() {
     }
 }
 
-pub(crate) fn what_is_somebody_elses_is_told_with_its_proof() {
+pub(crate) fn a_foreign_object_is_shown_with_its_proof() {
     uplinks(1);
     veth_pair("theirs", "theirs-p");
     for words in FAMILIES {

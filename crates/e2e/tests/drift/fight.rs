@@ -21,7 +21,7 @@ fn slack() -> Duration {
     Duration::from_secs(if is_long() { 30 } else { 3 })
 }
 
-pub(crate) fn who_deletes_without_end_is_reported_of_and_not_fought() {
+pub(crate) fn a_writer_that_deletes_without_end_is_reported_and_answered_with_delays() {
     let lasts = Duration::from_secs(if is_long() { 60 } else { 8 });
     uplinks(1);
     let desired = Desired::default().with_routes(

@@ -38,8 +38,8 @@ fn main() -> ExitCode {
             storm::a_permanent_writer_neither_starves_nor_spins_us,
         ),
         (
-            "fight::who_deletes_without_end_is_told_of_and_not_fought",
-            fight::who_deletes_without_end_is_reported_of_and_not_fought,
+            "fight::a_writer_that_deletes_without_end_is_reported_and_answered_with_delays",
+            fight::a_writer_that_deletes_without_end_is_reported_and_answered_with_delays,
         ),
         (
             "hints::however_hints_come_the_end_is_the_same",

@@ -329,17 +329,20 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
             *peer = name("v0");
         }
     }
-    let lost = |link: &Link<IfName>| {
-        match &link.kind {
-        Some(LinkKind::Macvlan(MacvlanAttrs { link, .. }) | LinkKind::Vlan(VlanAttrs { link, .. })) => {
-            !links.iter().any(|other| other.name == *link)
-        }
-        Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => links.iter().any(|other| {
+    let lost = |link: &Link<IfName>| match &link.kind {
+        Some(
+            LinkKind::Macvlan(MacvlanAttrs { link, .. }) | LinkKind::Vlan(VlanAttrs { link, .. }),
+        ) => !links.iter().any(|other| other.name == *link),
+        Some(LinkKind::Veth(VethAttrs {
+            peer: Some(peer), ..
+        })) => links.iter().any(|other| {
             other.name == *peer
-                && !matches!(&other.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) if *peer == link.name)
+                && match &other.kind {
+                    Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer != Some(link.name),
+                    _ => true,
+                }
         }),
         _ => false,
-    }
     };
     let lost: Vec<IfName> = links
         .iter()

@@ -110,7 +110,7 @@ impl Member {
             .stdout(log.try_clone()?)
             .stderr(log);
         if cfg!(target_arch = "aarch64") {
-            // etcd runs there if it is told to.
+            // etcd runs there if a variable says so.
             command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
         }
         let process = command.spawn().map_err(|error| {

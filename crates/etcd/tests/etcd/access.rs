@@ -58,8 +58,8 @@ pub(crate) fn a_user_does_only_what_its_role_allows() {
         let watch = a.watch(prefix.as_bytes(), Revision(1));
         assert_kind(watch.map(drop), ErrorKind::Denied);
     }
-    let nobody = open(cluster.config());
-    assert_kind(nobody.read(b"/t/a/", None), ErrorKind::Denied);
+    let anonymous = open(cluster.config());
+    assert_kind(anonymous.read(b"/t/a/", None), ErrorKind::Denied);
     let wrong = open(user(&cluster, "a", "wrong"));
     assert_kind(wrong.commit(&put("/t/a/x", "2", None)), ErrorKind::Denied);
 }

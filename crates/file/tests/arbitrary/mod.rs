@@ -248,7 +248,8 @@ pub(crate) fn rule() -> BoxedStrategy<Rule> {
         );
         let rest = (any::<bool>(), any::<u8>(), of(0..=128u32), of(0..u32::MAX));
         (1..u32::MAX, action, selectors, rest).prop_map(
-            move |(priority, action, (from, to, iif, oif, fwmark, ipproto, sport, dport, uids), rest)| {
+            move |(priority, action, matched, rest)| {
+                let (from, to, iif, oif, fwmark, ipproto, sport, dport, uids) = matched;
                 let (not, tos, suppress_prefixlength, suppress_ifgroup) = rest;
                 Rule::new(family, priority, action)
                     .with_not(not)

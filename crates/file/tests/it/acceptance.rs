@@ -118,7 +118,10 @@ proptest! {
 
     #[test]
     fn what_is_kept_from_change_to_change_is_what_all_come_to(
-        changes in prop::collection::vec((exported(), any::<bool>(), 0..8_usize, any::<bool>()), 0..40),
+        changes in prop::collection::vec(
+            (exported(), any::<bool>(), 0..8_usize, any::<bool>()),
+            0..40,
+        ),
     ) {
         let collects = collects();
         let mut kept = Acceptance::new(&collects, "m");

@@ -58,7 +58,13 @@ proptest! {
             2 => rule.priority = 0,
             _ => rule.from = Some("10.0.0.1/8".parse().unwrap()),
         }
-        let desired = Desired::default().with_links([link]).with_addresses([address]).with_neighbours([neighbour]).with_routes([route]).with_rules([rule]).with_adopt(BTreeSet::from([(Kind::Rule, 0)]));
+        let desired = Desired::default()
+            .with_links([link])
+            .with_addresses([address])
+            .with_neighbours([neighbour])
+            .with_routes([route])
+            .with_rules([rule])
+            .with_adopt(BTreeSet::from([(Kind::Rule, 0)]));
         let settings = Settings::default();
         let toml = to_toml(&settings, &desired);
         prop_assert_eq!(toml.matches("\n# not here: ").count(), 4, "{}", toml);

@@ -300,7 +300,10 @@ proptest! {
     /// outside of what is collected.
     #[test]
     fn whatever_is_exported_the_same_is_accepted_and_it_is_within(
-        exported in prop::collection::vec(("[ab]", 0..40u8, 8..33u8, any::<bool>(), ".{0,20}"), 0..30),
+        exported in prop::collection::vec(
+            ("[ab]", 0..40u8, 8..33u8, any::<bool>(), ".{0,20}"),
+            0..30,
+        ),
     ) {
         let within: Prefix = "10.16.0.0/12".parse().unwrap();
         let collects = collect("within = [\"10.16.0.0/12\"]\nlimit = 5");
@@ -324,6 +327,7 @@ proptest! {
         }
         prop_assert!(accepted.routes.len() <= 10);
         prop_assert_eq!(accepted.routes.len() + accepted.refused.len(), exported.len());
-        prop_assert_eq!(accepted.routes, accept(&collects, "me", exported.iter().rev().map(resource)).routes);
+        let reversed = accept(&collects, "me", exported.iter().rev().map(resource));
+        prop_assert_eq!(accepted.routes, reversed.routes);
     }
 }

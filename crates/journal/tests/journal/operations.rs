@@ -230,9 +230,16 @@ proptest! {
                     (operations.begin(start).map(drop), OperationState::Started)
                 }
                 Step::Next => (resume().and_then(|mut it| it.step(b"s")), OperationState::Started),
-                Step::Running => (resume().and_then(|mut it| it.running("t")), OperationState::Running),
-                Step::InDoubt => (resume().and_then(|it| it.in_doubt("d")), OperationState::InDoubt("d".into())),
-                Step::Succeeded => (resume().and_then(|it| it.succeeded(b"", at(0))), OperationState::Succeeded),
+                Step::Running => {
+                    (resume().and_then(|mut it| it.running("t")), OperationState::Running)
+                }
+                Step::InDoubt => {
+                    let state = OperationState::InDoubt("d".into());
+                    (resume().and_then(|it| it.in_doubt("d")), state)
+                }
+                Step::Succeeded => {
+                    (resume().and_then(|it| it.succeeded(b"", at(0))), OperationState::Succeeded)
+                }
                 Step::Failed => (
                     resume().and_then(|it| it.failed("w", Some(backoff), at(0))),
                     OperationState::Failed("w".into()),

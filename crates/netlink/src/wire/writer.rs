@@ -10,7 +10,7 @@ use super::{ATTR_HEADER_LEN, Header, NLA_F_NESTED, align};
 #[non_exhaustive]
 pub struct TooLarge;
 
-/// An open nested attribute of a [`MessageWriter`], to be given back to
+/// An open nested attribute of a [`MessageWriter`], to be passed to
 /// [`end_nest`](MessageWriter::end_nest).
 #[derive(Debug)]
 #[must_use = "a nest must be ended"]

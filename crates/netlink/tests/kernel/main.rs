@@ -13,7 +13,7 @@ trueup_testkit::kernel_tests![
     codec::addresses::dumps_are_filtered_by_device,
     codec::addresses::a_planned_device_is_no_index,
     codec::echoes::an_echoed_route_is_the_row_of_the_dump,
-    codec::echoes::an_ipv4_replace_that_changes_nothing_is_told_to_nobody,
+    codec::echoes::an_ipv4_replace_that_changes_nothing_is_not_announced,
     codec::echoes::a_delete_of_several_next_hops_is_echoed_for_each_in_ipv6,
     codec::echoes::what_else_is_echoed_and_what_is_not,
     codec::echoes::every_message_is_echoed_however_small_the_queue,

@@ -9,7 +9,7 @@ use crate::bench::{BACKLOG, Bench, FORWARD, RANGE, failed};
 use crate::fake::{describe, key};
 
 #[test]
-fn one_failing_key_starves_nobody() {
+fn one_failing_key_delays_no_other() {
     let faults = [
         (libc::EIO, ErrorClass::Unknown),
         (libc::EACCES, ErrorClass::Permission),
@@ -188,7 +188,7 @@ fn what_vanishes_between_look_and_write_waits_for_its_return() {
 }
 
 #[test]
-fn what_nobody_could_read_back_is_looked_at_by_the_next_pass() {
+fn what_could_not_be_read_back_is_read_by_the_next_pass() {
     let mut bench = Bench::reverting(&[(FORWARD, "0"), (BACKLOG, "1")]);
     let pairs = [(FORWARD, "1"), (BACKLOG, "2")];
     bench.fake.hide_after_write(FORWARD, libc::EIO);

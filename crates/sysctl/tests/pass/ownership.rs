@@ -60,7 +60,7 @@ fn a_later_change_keeps_the_first_original() {
 }
 
 #[test]
-fn what_somebody_else_changed_is_left_to_him() {
+fn what_another_writer_changed_is_left_alone() {
     let mut bench = Bench::reverting(&[(BACKLOG, "100"), (FORWARD, "0")]);
     bench.converge(&[(BACKLOG, "200"), (FORWARD, "1")]);
     bench.fake.set(BACKLOG, "777");

@@ -236,7 +236,7 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
-                // The same owner's session is a newer one: this one shall not fight it.
+                // The same owner's session is a newer one: this one must not overwrite it.
                 let is_replaced = error.kind() == ErrorKind::Conflict
                     && inner.world.entry(&self.key()).is_ok_and(|entry| {
                         entry

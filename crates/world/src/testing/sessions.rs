@@ -266,21 +266,21 @@ fn a_host_is_marked_as_complete_once_for_each_lease(fixture: &dyn Fixture) {
 fn a_keeper_says_what_happens(fixture: &dyn Fixture) {
     let (a, b) = (brief_session(fixture, "a"), world(fixture, "b"));
     a.declare(&[export("x", "1")]).unwrap();
-    let (events, told) = mpsc::channel();
+    let (events, received) = mpsc::channel();
     let keeper = a.keep(move |event| drop(events.send(event))).unwrap();
     b.store().revoke(a.lease()).unwrap();
-    match told.recv_timeout(SOON).unwrap() {
+    match received.recv_timeout(SOON).unwrap() {
         SessionEvent::Restored { exported, failed } => assert_eq!((exported, failed), (1, 0)),
         other => panic!("{other:?}"),
     }
     assert_eq!(names(&b), ["x"]);
     if fixture.cut("a") {
         assert!(matches!(
-            told.recv_timeout(SOON).unwrap(),
+            received.recv_timeout(SOON).unwrap(),
             SessionEvent::CutOff { .. }
         ));
         fixture.heal("a");
-        match told.recv_timeout(SOON).unwrap() {
+        match received.recv_timeout(SOON).unwrap() {
             SessionEvent::Reconnected | SessionEvent::Restored { failed: 0, .. } => {}
             other => panic!("{other:?}"),
         }
@@ -288,7 +288,7 @@ fn a_keeper_says_what_happens(fixture: &dyn Fixture) {
     }
     let newer = session(fixture, "a");
     assert!(matches!(
-        told.recv_timeout(SOON).unwrap(),
+        received.recv_timeout(SOON).unwrap(),
         SessionEvent::Ended(_)
     ));
     drop((keeper, newer));

@@ -232,7 +232,10 @@ impl Findings {
             return false;
         };
         let foreign = holders.foreign.iter().map(|other| T::clone(other).into());
-        let apart = |other: Object| matches!(other, Object::Route(other) if other.protocol != route.protocol);
+        let apart = |other: Object| match other {
+            Object::Route(other) => other.protocol != route.protocol,
+            _ => false,
+        };
         let can_be_told = route.family() == Family::Inet6
             && route.protocol != 0
             && holders.ours.len() == 1
@@ -252,7 +255,7 @@ impl Findings {
             let foreign: Object = foreign.clone().into();
             // To a kernel that stores protocols a delete without one is a delete of any.
             let stored = !policy.proof.policy.unstored.contains(Kind::Rule);
-            let nobodys = match &foreign {
+            let is_unmarked = match &foreign {
                 Object::Route(route) => route.protocol == 0,
                 Object::Rule(rule) => stored && rule.protocol == 0,
                 _ => false,
@@ -262,7 +265,7 @@ impl Findings {
             let ownership = policy.proof.policy;
             let may_adopt = |protocols: Protocols| protocols.contains(foreign.protocol());
             let anothers = !may_adopt(Protocols::UNMARKED) && !may_adopt(ownership.adopt_protocols);
-            if !foreign.is_kernels_own(ownership.unstored) && !nobodys && !anothers {
+            if !foreign.is_kernels_own(ownership.unstored) && !is_unmarked && !anothers {
                 self.adopted.push(foreign);
             }
         }

@@ -40,7 +40,8 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error
     match keyword {
         "setup" | "writer" | "send" => {
             let raw = keyword == "send";
-            let acts: Vec<_> = said().map(|line| act(line, line.start(), raw)).collect::<Result<_, _>>()?;
+            let acts = said().map(|line| act(line, line.start(), raw));
+            let acts: Vec<_> = acts.collect::<Result<_, _>>()?;
             if acts.is_empty() {
                 return Err(head.wrong(format!("{keyword} needs indented lines below it, such as `link set v0 up`")));
             }
@@ -87,7 +88,8 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error
             _ => Err(head.wrong("write `recreate`, or `recreate unnoticed` for agents that run on")),
         },
         "later" => {
-            let seconds = rest.first().and_then(|time| time.strip_suffix('s')).and_then(|n| n.parse().ok());
+            let seconds = rest.first().and_then(|time| time.strip_suffix('s'));
+            let seconds = seconds.and_then(|number| number.parse().ok());
             match (seconds, &rest[..], said().next()) {
                 (Some(seconds), [_], None) => Ok(StepKind::Later(Duration::from_secs(seconds))),
                 _ => Err(head.wrong("write `later 11s`: so many seconds pass for the agents")),

@@ -234,7 +234,7 @@ mod tests {
         assert!(admits(orphan, orphan) && !admits(orphan, "applied route del default"));
         assert!(admits(
             "route del default (orphan)",
-            "route del default (orphan: ours, and declared by nobody)"
+            "route del default (orphan: ours, and not declared)"
         ));
         assert!(!admits("converged", "not converged"));
         assert!(admits(

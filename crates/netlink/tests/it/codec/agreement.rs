@@ -157,9 +157,11 @@ proptest! {
         expected.attributes.push(LinkAttribute::IfAlias(alias));
         let mut decoded = link::decode(&emitted(&expected)).unwrap().unwrap();
         prop_assert_eq!(decoded.peer_index, None);
-        if let (Some(LinkKind::Veth(VethAttrs { peer, .. })), Some(LinkKind::Veth(VethAttrs { peer: name, .. }))) =
-            (&mut decoded.link.kind, &ours.kind)
+        let kinds = (&mut decoded.link.kind, &ours.kind);
+        if let (Some(LinkKind::Veth(end)), Some(LinkKind::Veth(VethAttrs { peer: name, .. }))) =
+            kinds
         {
+            let peer = &mut end.peer;
             prop_assert_eq!(peer.take(), None);
             *peer = *name;
         }

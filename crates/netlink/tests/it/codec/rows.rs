@@ -228,7 +228,10 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(mut bytes in vec(any::<u8>(), 12..200), family in prop::sample::select(FAMILIES.to_vec())) {
+    fn any_bytes(
+        mut bytes in vec(any::<u8>(), 12..200),
+        family in prop::sample::select(FAMILIES.to_vec()),
+    ) {
         bytes[0] = family;
         let row: Result<Option<Row<'_>>, Undecodable> = Row::parse(&bytes);
         if let Ok(Some(row)) = row {

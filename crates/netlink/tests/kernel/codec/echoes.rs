@@ -139,7 +139,7 @@ pub(crate) fn an_echoed_route_is_the_row_of_the_dump() {
 }
 
 /// Silence on an echo is no loss there, and no proof either.
-pub(crate) fn an_ipv4_replace_that_changes_nothing_is_told_to_nobody() {
+pub(crate) fn an_ipv4_replace_that_changes_nothing_is_not_announced() {
     for (family, expected) in [(Family::Inet, 0), (Family::Inet6, 1)] {
         let (mut net, a, b) = Net::with_devices();
         let route = routes(family, a, b).swap_remove(0);
