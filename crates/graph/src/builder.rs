@@ -67,41 +67,38 @@ impl GraphBuilder {
 
     /// Turns names into edges.
     fn links(&mut self) -> Result<(), Error> {
-        let links: Vec<_> = self
-            .vertices
-            .iter_mut()
-            .map(|it| std::mem::take(&mut it.links))
-            .collect();
+        let vertices = self.vertices.iter_mut().zip(0u32..);
+        let links = vertices.filter_map(|(it, at)| Some((at, it.links.take()?)));
+        let links: Vec<_> = links.collect();
         let mut providers = HashMap::<&str, Vec<u32>>::new();
-        for (at, links) in links.iter().enumerate() {
+        for (at, links) in &links {
             for what in &links.provides {
-                providers.entry(what).or_default().push(at as u32);
+                providers.entry(what).or_default().push(*at);
             }
         }
         // Of a graph without names there are none to look up.
-        let is_named = links.iter().any(|it| !it.after.is_empty());
+        let is_named = links.iter().any(|it| !it.1.after.is_empty());
         let named = self.vertices.iter().filter(|_| is_named).zip(0u32..);
         let numbers: HashMap<&str, u32> = named.map(|(it, at)| (it.name(), at)).collect();
-        for (at, links) in links.iter().enumerate() {
-            for (parent, notify) in &links.after {
-                let Some(found) = numbers.get(parent.as_str()) else {
+        for (at, links) in &links {
+            for (parent, notify) in links.after.iter() {
+                let Some(found) = numbers.get(parent) else {
                     return Err(Error::new(
                         ErrorKind::UnknownVertex,
                         format!(
                             "vertex {}: runs after {parent}, which is not declared",
-                            self.vertices[at].name()
+                            self.vertices[*at as usize].name()
                         ),
                     ));
                 };
-                self.edges
-                    .push((*found, 2 * at as u32 + u32::from(*notify)));
+                self.edges.push((*found, 2 * at + u32::from(notify)));
             }
             for what in &links.needs {
                 let found = providers.get(what.as_str()).into_iter().flatten();
                 // What provides its own need waits for no other.
-                let others = found.filter(|&&provider| provider as usize != at);
+                let others = found.filter(|&provider| provider != at);
                 self.edges
-                    .extend(others.map(|&provider| (provider, 2 * at as u32)));
+                    .extend(others.map(|&provider| (provider, 2 * at)));
             }
         }
         Ok(())
@@ -170,7 +167,7 @@ impl GraphBuilder {
         let mut pairs = Vec::new();
         let wrong = |message| Err(Error::new(ErrorKind::Semaphore, message));
         for (at, vertex) in self.vertices.iter().enumerate() {
-            for (id, count) in &vertex.semaphores {
+            for (id, count) in &vertex.rare().semaphores {
                 let next = known.len() as u32;
                 let (number, first, other) = *known.entry(id).or_insert((next, *count, vertex));
                 if *count == 0 {
@@ -202,8 +199,8 @@ fn check_ports(vertices: &[VertexSpec], by_name: &[u32]) -> Result<Vec<(u32, u32
     let mut edges = Vec::new();
     let wrong = |message| Err(Error::new(ErrorKind::Port, message));
     for (at, vertex) in vertices.iter().enumerate() {
-        let sent = vertex.sends.iter().map(|it| &it.port);
-        let received = vertex.receives.iter().map(|it| &it.port);
+        let sent = vertex.rare().sends.iter().map(|it| &it.port);
+        let received = vertex.rare().receives.iter().map(|it| &it.port);
         for ports in [sent.collect::<Vec<_>>(), received.collect()] {
             let is_before = |(at, port): &(usize, &&Arc<str>)| ports[..*at].contains(*port);
             if let Some((_, port)) = ports.iter().enumerate().find(is_before) {
@@ -214,12 +211,12 @@ fn check_ports(vertices: &[VertexSpec], by_name: &[u32]) -> Result<Vec<(u32, u32
                 ));
             }
         }
-        for port in &vertex.receives {
+        for port in &vertex.rare().receives {
             for (sender, sender_port) in &port.from {
                 let name = |it: &u32| vertices[*it as usize].name();
                 let found = by_name.binary_search_by(|it| name(it).cmp(sender));
                 let found = found.ok().map(|it| by_name[it]);
-                let ports = found.map_or(&[][..], |it| &vertices[it as usize].sends);
+                let ports = found.map_or(&[][..], |it| &vertices[it as usize].rare().sends);
                 let text = format!(
                     "vertex {}: port {} receives {sender_port} of {sender}",
                     vertex.name(),

@@ -9,7 +9,7 @@ use crate::driver::calls::check_apply;
 use crate::driver::{replacing, snapshot};
 use crate::panics::catch;
 use crate::ports::{Input, Value};
-use crate::sync::{after, lock, now};
+use crate::sync::{after, now};
 use crate::{
     Error, Explanation, Failure, Graph, Record, RunContext, Snapshot, Verdict, Vertex, VertexId,
     VertexSpec, Wait,
@@ -29,7 +29,7 @@ pub fn check(
     ledger: &dyn Ledger,
 ) -> Result<Snapshot, Error> {
     let (graph, vertices) = replacing::build(vertices)?;
-    let vertices = vertices.into_iter().map(|it| Some(it.0)).collect();
+    let vertices = vertices.into_iter().map(Some).collect();
     let records = crate::records::read(ledger)?;
     let calls: Vec<Vec<VertexId>> = calls(&graph).collect();
     let mut check = Check {
@@ -82,7 +82,7 @@ impl Check {
         for vertex in vertices {
             let declared = &self.graph.vertices[vertex.0 as usize];
             let refreshes = self.pending.remove(&declared.name).unwrap_or_default();
-            let group = declared.group.as_ref().map(|it| it.to_string());
+            let group = declared.rare().group.as_ref().map(|it| it.to_string());
             let mut explanation = unchecked(&declared.name, group, refreshes);
             explanation.waits = self.waits(vertex);
             if explanation.waits.is_empty() {
@@ -129,7 +129,10 @@ impl Check {
         let parents = self.graph.parents(vertex);
         let waiting = parents.filter(|it| self.waiting.contains(it));
         let waiting: Vec<String> = waiting.map(name).collect();
-        let receives = self.graph.vertices[vertex.0 as usize].receives.iter();
+        let receives = self.graph.vertices[vertex.0 as usize]
+            .rare()
+            .receives
+            .iter();
         let missing = receives.flat_map(|it| &it.from);
         let missing = missing.filter(|it| !self.values.contains_key(*it));
         let mut waits = Vec::new();
@@ -154,19 +157,17 @@ impl Check {
     fn context(&self, vertex: VertexId, refreshes: u32) -> Result<RunContext, Failure> {
         let declared = &self.graph.vertices[vertex.0 as usize];
         let inputs = catch(|| {
-            let inputs = declared.receives.iter().filter_map(|port| {
+            let inputs = declared.rare().receives.iter().filter_map(|port| {
                 let values = port.from.iter().filter_map(|it| self.values.get(it));
                 Input::new(port, &values.cloned().collect::<Vec<_>>(), None)
             });
             Ok(inputs.collect())
         });
+        let rare = declared.rare();
+        let deadline = rare.timeout.map(|timeout| after(now(), timeout));
         Ok(RunContext {
-            refreshes,
-            deadline: declared.timeout.map(|timeout| after(now(), timeout)),
-            is_interrupted: Arc::default(),
             inputs: inputs?,
-            sends: declared.sends.as_slice().into(),
-            sent: Arc::default(),
+            ..RunContext::new(refreshes, deadline, Arc::default(), &rare.sends)
         })
     }
 
@@ -179,10 +180,8 @@ impl Check {
 
     fn send(&mut self, vertex: VertexId, context: &RunContext) {
         let name = self.graph.name(vertex.0);
-        let sent = std::mem::take(&mut *lock(&context.sent));
-        let sent = sent
-            .into_iter()
-            .map(|(port, value)| ((name.clone(), port), value));
+        let sent = context.take_sent().into_iter();
+        let sent = sent.map(|(port, value)| ((name.clone(), port), value));
         self.values.extend(sent);
     }
 

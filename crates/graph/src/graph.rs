@@ -49,15 +49,15 @@ impl Groups {
     pub(crate) fn new(vertices: &[VertexSpec]) -> Self {
         let mut numbers = BTreeMap::new();
         let mut number = |vertex: &VertexSpec| {
-            let group = vertex.group.clone()?;
+            let group = vertex.rare().group.clone()?;
             let next = numbers.len() as u32;
             Some(
                 *numbers
-                    .entry((group, vertex.thread.clone()))
+                    .entry((group, vertex.rare().thread.clone()))
                     .or_insert(next),
             )
         };
-        let of: Box<[u32]> = match vertices.iter().any(|it| it.group.is_some()) {
+        let of: Box<[u32]> = match vertices.iter().any(|it| it.rare().group.is_some()) {
             true => vertices
                 .iter()
                 .map(|it| number(it).unwrap_or(u32::MAX))

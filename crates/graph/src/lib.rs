@@ -11,6 +11,7 @@ mod error;
 #[cfg(test)]
 mod exhaustive;
 mod graph;
+mod links;
 mod panics;
 mod ports;
 mod records;

@@ -18,7 +18,7 @@ pub(crate) fn restore(
     let made: BTreeMap<&str, &Made> = made.collect();
     let restored = vertices.into_iter().filter_map(|mut vertex| {
         let made = *made.get(vertex.name())?;
-        vertex.links = Default::default();
+        vertex.links = None;
         Some((made.place, vertex))
     });
     let mut restored: Vec<_> = restored.collect();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use trueup_reconcile::ErrorClass;
 
 use crate::Records;
+use crate::links::Links;
 use crate::ports::{Merge, PortType, Receives, Sends};
 
 /// The declaration of a [`Vertex`](crate::Vertex): its name, its settings, and what it runs after.
@@ -18,11 +19,21 @@ pub struct VertexSpec {
     pub(crate) name: Arc<str>,
     pub(crate) revision: u64,
     pub(crate) watched: bool,
-    pub(crate) poll: Option<Duration>,
     pub(crate) noop: bool,
+    pub(crate) records: Records,
     pub(crate) retries: u32,
     pub(crate) delay: Duration,
-    /// The same of single classes.
+    /// `None`: the vertex has nothing of it.
+    rare: Option<Box<Rare>>,
+    /// What is turned into edges, and `None` in a graph.
+    pub(crate) links: Option<Box<Links>>,
+}
+
+/// Settings that few vertices have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rare {
+    pub(crate) poll: Option<Duration>,
+    /// Retries and delay of single classes.
     pub(crate) class_retries: Vec<(ErrorClass, u32, Duration)>,
     /// A run in so much time, and so many at once.
     pub(crate) rate: Option<(Duration, u32)>,
@@ -30,23 +41,24 @@ pub struct VertexSpec {
     pub(crate) timeout: Option<Duration>,
     /// The thread that it runs on.
     pub(crate) thread: Option<Arc<str>>,
-    pub(crate) records: Records,
     /// The group whose vertices are called together.
     pub(crate) group: Option<Arc<str>>,
     pub(crate) sends: Vec<Sends>,
     pub(crate) receives: Vec<Receives>,
-    /// What is turned into edges, and empty in a graph.
-    pub(crate) links: Links,
 }
 
-/// The names from which edges are made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Links {
-    /// Vertices, each with true if it notifies.
-    pub(crate) after: Vec<(String, bool)>,
-    pub(crate) needs: Vec<String>,
-    pub(crate) provides: Vec<String>,
-}
+/// What a vertex without rare settings has.
+static NOTHING: Rare = Rare {
+    poll: None,
+    class_retries: Vec::new(),
+    rate: None,
+    semaphores: Vec::new(),
+    timeout: None,
+    thread: None,
+    group: None,
+    sends: Vec::new(),
+    receives: Vec::new(),
+};
 
 impl VertexSpec {
     /// Returns a vertex that is watched, tries 3 times again with 1 s between, and has no limits.
@@ -55,21 +67,31 @@ impl VertexSpec {
             name: name.into(),
             revision: 0,
             watched: true,
-            poll: None,
             noop: false,
+            records: Records::None,
             retries: 3,
             delay: Duration::from_secs(1),
-            class_retries: Vec::new(),
-            rate: None,
-            semaphores: Vec::new(),
-            timeout: None,
-            thread: None,
-            records: Records::None,
-            group: None,
-            sends: Vec::new(),
-            receives: Vec::new(),
-            links: Links::default(),
+            rare: None,
+            links: None,
         }
+    }
+
+    pub(crate) fn rare(&self) -> &Rare {
+        self.rare.as_deref().unwrap_or(&NOTHING)
+    }
+
+    fn with_rare(mut self, set: impl FnOnce(&mut Rare)) -> Self {
+        set(self.rare.get_or_insert_default());
+        self
+    }
+
+    pub(crate) fn semaphores_mut(&mut self) -> impl Iterator<Item = &mut (Arc<str>, u32)> {
+        let rare = self.rare.iter_mut();
+        rare.flat_map(|it| &mut it.semaphores)
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        self.links.get_or_insert_default()
     }
 
     pub(crate) fn with_name(self, name: &Arc<str>) -> Self {
@@ -102,11 +124,7 @@ impl VertexSpec {
     /// Sets that the vertex runs again so long after each run, in place of a watch.
     #[must_use]
     pub fn with_poll(self, interval: Duration) -> Self {
-        VertexSpec {
-            watched: false,
-            poll: Some(interval),
-            ..self
-        }
+        self.unwatched().with_rare(|it| it.poll = Some(interval))
     }
 
     /// Sets that the vertex changes nothing. It only reports what it would change, notifies no
@@ -129,15 +147,16 @@ impl VertexSpec {
 
     /// Sets the same for errors of one class, also of a permanent one.
     #[must_use]
-    pub fn with_class_retry(mut self, class: ErrorClass, retries: u32, delay: Duration) -> Self {
-        self.class_retries.retain(|it| it.0 != class);
-        self.class_retries.push((class, retries, delay));
-        self
+    pub fn with_class_retry(self, class: ErrorClass, retries: u32, delay: Duration) -> Self {
+        self.with_rare(|it| {
+            it.class_retries.retain(|it| it.0 != class);
+            it.class_retries.push((class, retries, delay));
+        })
     }
 
     /// Returns how often a run that failed is repeated, and the time between.
     pub(crate) fn retry(&self, class: ErrorClass) -> (u32, Duration) {
-        let own = self.class_retries.iter().find(|it| it.0 == class);
+        let own = self.rare().class_retries.iter().find(|it| it.0 == class);
         match own {
             Some((_, retries, delay)) => (*retries, *delay),
             None if class.is_permanent() => (0, self.delay),
@@ -150,18 +169,14 @@ impl VertexSpec {
     /// run is owed.
     #[must_use]
     pub fn with_rate(self, every: Duration, burst: u32) -> Self {
-        VertexSpec {
-            rate: Some((every, burst.max(1))),
-            ..self
-        }
+        self.with_rare(|it| it.rate = Some((every, burst.max(1))))
     }
 
     /// Adds a semaphore: at most `count` vertices that name `id` run at a time. A repeated one
     /// counts once.
     #[must_use]
-    pub fn with_semaphore(mut self, id: &str, count: u32) -> Self {
-        self.semaphores.push((id.into(), count));
-        self
+    pub fn with_semaphore(self, id: &str, count: u32) -> Self {
+        self.with_rare(|it| it.semaphores.push((id.into(), count)))
     }
 
     /// Sets for how long a run is to take. Then its
@@ -170,10 +185,7 @@ impl VertexSpec {
     /// cannot be interrupted.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
-        VertexSpec {
-            timeout: Some(timeout),
-            ..self
-        }
+        self.with_rare(|it| it.timeout = Some(timeout))
     }
 
     /// Sets that the driver calls the vertex on a thread of that name alone. Vertices of one thread
@@ -181,10 +193,7 @@ impl VertexSpec {
     #[must_use]
     pub fn with_thread(self, name: &str) -> Self {
         let vertex = self.with_semaphore(&format!("thread:{name}"), 1);
-        VertexSpec {
-            thread: Some(name.into()),
-            ..vertex
-        }
+        vertex.with_rare(|it| it.thread = Some(name.into()))
     }
 
     /// Sets whether the vertex gives records of what it makes, to undo it later: see
@@ -204,18 +213,14 @@ impl VertexSpec {
     /// group run. Each keeps its name, its order, its settings, its refreshes and its result.
     #[must_use]
     pub fn with_group(self, group: &str) -> Self {
-        VertexSpec {
-            group: Some(group.into()),
-            ..self
-        }
+        self.with_rare(|it| it.group = Some(group.into()))
     }
 
     /// Adds a port: runs of the vertex [send](crate::RunContext::send) values of this type by it.
     #[must_use]
-    pub fn sends<T: Any + PartialEq + Send + Sync>(mut self, port: &str) -> Self {
+    pub fn sends<T: Any + PartialEq + Send + Sync>(self, port: &str) -> Self {
         let (port, of) = (port.into(), PortType::of::<T>());
-        self.sends.push(Sends { port, of });
-        self
+        self.with_rare(|it| it.sends.push(Sends { port, of }))
     }
 
     /// Adds a port by which the vertex [receives](crate::RunContext::received) what another vertex
@@ -243,7 +248,7 @@ impl VertexSpec {
     }
 
     fn add_receives<T: Any + PartialEq>(
-        mut self,
+        self,
         port: &str,
         senders: &[(&str, &str)],
         merge: Option<Merge>,
@@ -251,26 +256,26 @@ impl VertexSpec {
         let from = senders
             .iter()
             .map(|(vertex, port)| ((*vertex).into(), (*port).into()));
-        self.receives.push(Receives {
+        let receives = Receives {
             port: port.into(),
             from: from.collect(),
             of: PortType::of::<T>(),
             merge,
-        });
-        self
+        };
+        self.with_rare(|it| it.receives.push(receives))
     }
 
     /// Adds a parent by name: the vertex runs after it.
     #[must_use]
     pub fn after(mut self, parent: &str) -> Self {
-        self.links.after.push((parent.to_owned(), false));
+        self.links_mut().after.push(parent, false);
         self
     }
 
     /// Adds a parent by name whose changes are refreshes of the vertex.
     #[must_use]
     pub fn refreshed_by(mut self, parent: &str) -> Self {
-        self.links.after.push((parent.to_owned(), true));
+        self.links_mut().after.push(parent, true);
         self
     }
 
@@ -278,14 +283,14 @@ impl VertexSpec {
     /// has to.
     #[must_use]
     pub fn needs(mut self, what: &str) -> Self {
-        self.links.needs.push(what.to_owned());
+        self.links_mut().needs.push(what.to_owned());
         self
     }
 
     /// Adds something that the vertex provides.
     #[must_use]
     pub fn provides(mut self, what: &str) -> Self {
-        self.links.provides.push(what.to_owned());
+        self.links_mut().provides.push(what.to_owned());
         self
     }
 }

@@ -148,11 +148,36 @@ pub struct RunContext {
     pub(crate) deadline: Option<Instant>,
     pub(crate) is_interrupted: Arc<AtomicBool>,
     pub(crate) inputs: Vec<Input>,
-    pub(crate) sends: Arc<[Sends]>,
-    pub(crate) sent: Arc<Mutex<BTreeMap<Arc<str>, Value>>>,
+    /// `None` if the vertex sends nothing.
+    pub(crate) outbox: Option<Arc<Outbox>>,
+}
+
+/// What a run may send, and has sent.
+pub(crate) struct Outbox {
+    ports: Vec<Sends>,
+    sent: Mutex<BTreeMap<Arc<str>, Value>>,
 }
 
 impl RunContext {
+    pub(crate) fn new(
+        refreshes: u32,
+        deadline: Option<Instant>,
+        is_interrupted: Arc<AtomicBool>,
+        sends: &[Sends],
+    ) -> Self {
+        let outbox = || {
+            let (ports, sent) = (sends.to_vec(), Mutex::default());
+            Arc::new(Outbox { ports, sent })
+        };
+        RunContext {
+            refreshes,
+            deadline,
+            is_interrupted,
+            inputs: Vec::new(),
+            outbox: (!sends.is_empty()).then(outbox),
+        }
+    }
+
     /// Returns the number of refreshes that are pending.
     pub fn refreshes(&self) -> u32 {
         self.refreshes
@@ -189,10 +214,20 @@ impl RunContext {
         port: &str,
         value: T,
     ) -> Result<(), Failure> {
-        let port = ports::check_sent::<T>(&self.sends, port)?;
-        let before = lock(&self.sent).insert(port, Arc::new(value));
-        drop(before);
+        let ports = self.outbox.as_ref().map_or(&[][..], |it| &it.ports);
+        let port = ports::check_sent::<T>(ports, port)?;
+        if let Some(outbox) = &self.outbox {
+            let before = lock(&outbox.sent).insert(port, Arc::new(value));
+            drop(before);
+        }
         Ok(())
+    }
+
+    /// Takes what was sent.
+    pub(crate) fn take_sent(&self) -> BTreeMap<Arc<str>, Value> {
+        let sent = self.outbox.as_ref();
+        sent.map(|it| std::mem::take(&mut *lock(&it.sent)))
+            .unwrap_or_default()
     }
 
     pub(crate) fn is_interrupted(&self) -> bool {

@@ -1,7 +1,8 @@
 //! Calls of vertices: of one, or of those of a group at once.
 
-use std::sync::Arc;
+use std::slice;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use trueup_reconcile::ErrorClass;
 
@@ -20,6 +21,7 @@ pub(super) struct Call {
     context: Context,
     run_context: RunContext,
     incoming: Incoming,
+    has_records: bool,
 }
 
 impl Core {
@@ -33,16 +35,14 @@ impl Core {
     ) -> Call {
         let cell = Arc::clone(&self.cells[vertex.0 as usize]);
         let declared = &self.state.graph().vertices[vertex.0 as usize];
-        let deadline = declared.timeout.and_then(|it| now().checked_add(it));
-        self.running.insert(run, (declared.name.clone(), deadline));
-        let run_context = RunContext {
-            refreshes: context.refreshes,
-            deadline,
-            is_interrupted: Arc::clone(&shared.is_interrupted),
-            inputs: Vec::new(),
-            sends: declared.sends.as_slice().into(),
-            sent: Arc::default(),
-        };
+        let rare = declared.rare();
+        let deadline = rare.timeout.and_then(|it| now().checked_add(it));
+        if let Some(deadline) = deadline {
+            self.deadlines
+                .insert(run, (declared.name.clone(), deadline));
+        }
+        let is_interrupted = Arc::clone(&shared.is_interrupted);
+        let run_context = RunContext::new(context.refreshes, deadline, is_interrupted, &rare.sends);
         let incoming = match context.reverse {
             true => Vec::new(),
             false => self.incoming(vertex),
@@ -53,6 +53,7 @@ impl Core {
             context,
             run_context,
             incoming,
+            has_records: declared.is_recorded(),
         }
     }
 }
@@ -61,7 +62,10 @@ impl Call {
     /// Takes what the vertex receives. Calls code of its senders and merges.
     fn receive(&mut self) -> Result<(), Failure> {
         let incoming = std::mem::take(&mut self.incoming);
-        let seen = lock(&self.cell.seen).clone();
+        if incoming.is_empty() {
+            return Ok(());
+        }
+        let seen = self.cell.seen();
         let inputs = catch(|| {
             let ports = incoming.iter().enumerate();
             let inputs =
@@ -77,78 +81,99 @@ impl Call {
 
 /// Calls vertices, and reports their results.
 pub(super) fn call(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core> {
-    let received = calls.iter_mut().map(|it| it.receive().err().map(Err));
-    let mut results: Vec<Option<Ended>> = received.collect();
+    let mut results = Vec::with_capacity(calls.len());
+    results.extend(calls.iter_mut().map(|it| it.receive().err().map(Err)));
     // Those of a group that only check, and those that apply.
     for apply in [false, true] {
-        let is_part = |&at: &usize| calls[at].context.apply == apply && results[at].is_none();
-        let part: Vec<usize> = (0..calls.len()).filter(is_part).collect();
-        let ended = call_part(
-            &part.iter().map(|&at| &calls[at]).collect::<Vec<_>>(),
-            apply,
-        );
-        for (at, result) in part.into_iter().zip(ended) {
-            results[at] = Some(result);
-        }
+        call_part(&calls, &mut results, apply);
     }
     let ended = calls.into_iter().zip(results).filter_map(|(call, result)| {
-        let result = result?;
-        let class = result.as_ref().map(|it| it.0).map_err(Failure::class);
-        exchange(shared, call.run, &call.cell, class.ok(), call.run_context);
-        let (undo, failure) = match result {
-            Ok((_, undo)) => (undo, None),
-            Err(failure) => (None, Some(failure)),
+        let (result, undo) = match result? {
+            Ok((verdict, undo)) => (Ok(verdict), undo),
+            Err(failure) => (Err(failure), None),
         };
-        *lock(&call.cell.failure) = failure;
+        let verdict = result.as_ref().ok().copied();
+        exchange(shared, call.run, &call.cell, verdict, call.run_context);
+        let cell = Arc::downgrade(&call.cell);
         // It may be the last hold of a vertex that has left: it is dropped without the lock.
         discard(call.cell);
-        Some((call.run, class, undo))
+        Some((call.run, cell, result, undo))
     });
     let ended: Vec<_> = ended.collect();
-    let mut core = lock(&shared.core);
+    let mut core = shared.come();
+    let is_interrupted = shared.is_interrupted.load(Ordering::SeqCst);
     // From the last one, as runs are in the order of their numbers.
-    for (run, class, undo) in ended.into_iter().rev() {
-        core.running.remove(&run);
+    for (run, cell, result, undo) in ended.into_iter().rev() {
+        let class = result.as_ref().copied().map_err(Failure::class);
+        core.deadlines.remove(&run);
+        core.set_failure(run, &cell, result.err());
         if let Some(undo) = undo {
             core.state.handle_record(run, undo);
         }
         match class {
-            Err(_) if shared.is_interrupted.load(Ordering::SeqCst) => {
-                core.state.handle_interrupted(now(), run);
-            }
+            Err(_) if is_interrupted => core.state.handle_interrupted(now(), run),
             _ => core.state.handle_done(now(), run, class),
         }
     }
     core
 }
 
+impl Core {
+    /// Takes note why a run failed, or that it did not, unless another vertex is in its place.
+    fn set_failure(&mut self, run: RunId, cell: &Weak<Cell>, failure: Option<Failure>) {
+        let vertex = self.state.vertex_of(run);
+        let is_same = |it: &VertexId| Arc::as_ptr(&self.cells[it.0 as usize]) == cell.as_ptr();
+        let Some(vertex) = vertex.filter(is_same) else {
+            return;
+        };
+        match failure {
+            Some(failure) => self.failures.insert(vertex, failure),
+            None => self.failures.remove(&vertex),
+        };
+    }
+}
+
 /// The result of a vertex, and what undoes what it made if it has records.
 type Ended = Result<(Verdict, Option<Undo>), Failure>;
 type Undo = Option<Arc<[u8]>>;
 
-fn call_part(calls: &[&Call], apply: bool) -> Vec<Ended> {
+/// Calls those that have no result yet and are to apply, or not.
+fn call_part(calls: &[Call], results: &mut [Option<Ended>], apply: bool) {
+    let is_part = |it: &(&Call, &mut Option<Ended>)| it.0.context.apply == apply && it.1.is_none();
+    let part = calls.iter().zip(results).filter(is_part);
+    let (calls, mut results): (Vec<_>, Vec<_>) = part.unzip();
+    if calls.is_empty() {
+        return;
+    }
     // No other call has more than one of them.
     let mut locked: Vec<_> = calls.iter().map(|it| lock(&it.cell.vertex)).collect();
     let mut vertices: Vec<&mut dyn Vertex> = locked.iter_mut().map(|it| &mut ***it as _).collect();
     // What is reversed is of no group.
-    if let ([vertex], [call]) = (&mut vertices[..], calls)
+    if let ([vertex], [call], [result]) = (&mut vertices[..], &calls[..], &mut results[..])
         && call.context.reverse
     {
         let reversed = catch(|| match apply {
             true => vertex.reverse(&call.run_context),
             false => Ok(Verdict::InPlace),
         });
-        return vec![reversed.map(|verdict| (verdict, None))];
+        **result = Some(reversed.map(|verdict| (verdict, None)));
+        return;
     }
-    let contexts: Vec<_> = calls.iter().map(|it| it.run_context.clone()).collect();
-    let results = check_apply(&mut vertices, &contexts, apply);
-    let ended = results.into_iter().zip(calls).zip(&vertices);
-    let ended = ended.map(|((result, call), vertex)| {
-        let verdict = result?;
+    let verdicts = match &calls[..] {
+        [call] => check_apply(&mut vertices, slice::from_ref(&call.run_context), apply),
+        calls => {
+            let contexts: Vec<_> = calls.iter().map(|it| it.run_context.clone()).collect();
+            check_apply(&mut vertices, &contexts, apply)
+        }
+    };
+    let ended = verdicts.into_iter().zip(calls).zip(&vertices);
+    for (((verdict, call), vertex), result) in ended.zip(results) {
         let record = || catch(|| Ok(vertex.record().map(Arc::from)));
-        Ok((verdict, call.cell.has_records.then(record).transpose()?))
-    });
-    ended.collect()
+        *result = Some(verdict.and_then(|verdict| {
+            let undo = call.has_records.then(record).transpose()?;
+            Ok((verdict, undo))
+        }));
+    }
 }
 
 /// Calls vertices: those of a group at once if they can be, or else one after the other. Returns a

@@ -3,51 +3,95 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::replacing::Behaviour;
 use crate::ports::Value;
-use crate::sync::Mutex;
-use crate::{Failure, Vertex, VertexId};
+use crate::sync::{Mutex, lock};
+use crate::{Vertex, VertexId, VertexSpec};
 
 /// The number of a cell that is in the graph no more.
 const NONE: u32 = u32::MAX;
 
+/// There is one of each vertex, so it is small.
 pub(super) struct Cell {
     pub(super) vertex: Mutex<Box<dyn Vertex>>,
-    pub(super) place: Place,
-    /// It gives records of what it makes.
-    pub(super) has_records: bool,
-    /// False once its watch is of no use.
-    pub(super) is_watching: AtomicBool,
-    /// What it received in its last successful run, by each port.
-    pub(super) seen: Mutex<Vec<Value>>,
-    /// Why it failed last.
-    pub(super) failure: Mutex<Option<Failure>>,
+    /// `None` if the vertex is neither watched nor receives anything.
+    rare: Option<Box<Rare>>,
 }
 
-/// The number of a cell, which a replacement changes under the lock of the core.
+struct Rare {
+    place: Place,
+    /// What it received in its last successful run, by each port.
+    seen: Mutex<Vec<Value>>,
+}
+
+/// The number of a vertex that may be watched. A replacement changes it under the lock of the core.
 #[derive(Clone)]
-pub(super) struct Place(Arc<AtomicU32>);
+pub(super) struct Place(Arc<Numbered>);
+
+struct Numbered {
+    vertex: AtomicU32,
+    is_reversal: AtomicBool,
+}
 
 impl Place {
     pub(super) fn vertex(&self) -> Option<VertexId> {
-        let at = self.0.load(Ordering::SeqCst);
+        let at = self.0.vertex.load(Ordering::SeqCst);
         (at != NONE).then_some(VertexId(at))
     }
 
-    pub(super) fn set(&self, vertex: Option<u32>) {
-        self.0.store(vertex.unwrap_or(NONE), Ordering::SeqCst);
+    /// True if its watch is of use: it is in the graph, and is not reversed.
+    pub(super) fn is_watching(&self) -> bool {
+        self.vertex().is_some() && !self.0.is_reversal.load(Ordering::SeqCst)
     }
 }
 
 impl Cell {
-    pub(super) fn new((vertex, has_records): Behaviour, at: u32) -> Self {
+    pub(super) fn new(vertex: Box<dyn Vertex>, declared: &VertexSpec, at: u32) -> Self {
+        let is_rare = declared.watched || !declared.rare().receives.is_empty();
+        let rare = || {
+            let place = Place(Arc::new(Numbered {
+                vertex: AtomicU32::new(at),
+                is_reversal: AtomicBool::new(false),
+            }));
+            let seen = Mutex::default();
+            Box::new(Rare { place, seen })
+        };
         Cell {
-            has_records,
             vertex: Mutex::new(vertex),
-            place: Place(Arc::new(AtomicU32::new(at))),
-            is_watching: AtomicBool::new(true),
-            seen: Mutex::default(),
-            failure: Mutex::new(None),
+            rare: is_rare.then(rare),
+        }
+    }
+
+    /// Returns its place, if the vertex may be watched.
+    pub(super) fn place(&self) -> Option<&Place> {
+        self.rare.as_ref().map(|it| &it.place)
+    }
+
+    /// Returns its number, if it may be watched and is in the graph.
+    pub(super) fn vertex_id(&self) -> Option<VertexId> {
+        self.place()?.vertex()
+    }
+
+    /// Sets its number, or that it is in the graph no more. The watch of one that is reversed is of
+    /// no use.
+    pub(super) fn set_place(&self, vertex: Option<u32>, is_reversal: bool) {
+        if let Some(Place(numbered)) = self.place() {
+            numbered
+                .vertex
+                .store(vertex.unwrap_or(NONE), Ordering::SeqCst);
+            numbered.is_reversal.fetch_or(is_reversal, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn seen(&self) -> Vec<Value> {
+        let seen = self.rare.as_ref().map(|it| lock(&it.seen).clone());
+        seen.unwrap_or_default()
+    }
+
+    /// Keeps what was received, and returns what was before.
+    pub(super) fn replace_seen(&self, received: Vec<Value>) -> Vec<Value> {
+        match &self.rare {
+            Some(rare) => std::mem::replace(&mut *lock(&rare.seen), received),
+            None => received,
         }
     }
 }

@@ -20,13 +20,11 @@ pub(super) fn exchange(
     verdict: Option<Verdict>,
     run_context: RunContext,
 ) {
-    let RunContext { inputs, sent, .. } = run_context;
-    let received: Vec<Value> = inputs.into_iter().map(|it| it.value).collect();
-    let sent = std::mem::take(&mut *lock(&sent));
+    let sent = run_context.take_sent();
+    let received = run_context.inputs.into_iter().map(|it| it.value);
+    let received: Vec<Value> = received.collect();
     let mut dropped: Vec<Value> = match verdict {
-        Some(Verdict::InPlace | Verdict::Changed) => {
-            std::mem::replace(&mut *lock(&cell.seen), received)
-        }
+        Some(Verdict::InPlace | Verdict::Changed) => cell.replace_seen(received),
         _ => received,
     };
     if verdict.is_some() && !sent.is_empty() {
@@ -45,6 +43,7 @@ impl Core {
     /// Returns what a vertex receives. There is a value of each port, or it would not run.
     pub(super) fn incoming(&self, vertex: VertexId) -> Incoming {
         let ports = self.state.graph().vertices[vertex.0 as usize]
+            .rare()
             .receives
             .iter();
         let incoming = ports.map(|port| {

@@ -16,12 +16,12 @@ mod worker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use trueup_reconcile::Ledger;
 
 use self::cell::Cell;
-use self::shared::{Core, Shared, find, find_any, timed_out, unknown};
+use self::shared::{Core, Shared, Sleepers, find, find_any, timed_out, unknown};
 pub use self::snapshot::Snapshot;
 use self::watcher::Watcher;
 use crate::sync::{Condvar, Mutex, MutexGuard, after, lock, now, wait_until};
@@ -78,16 +78,20 @@ impl Driver {
         let restore: Arc<restoring::Restore> = Arc::new(restore);
         let graph = restoring::restore(graph, &mut vertices, &records, &restore)?;
         let names = replacing::threads(&graph);
-        let cells = vertices.into_iter().zip(0..);
-        let cells = cells.map(|(vertex, at)| Arc::new(Cell::new(vertex, at)));
+        let declared = graph.vertices.iter().zip(0..);
+        let new = |(vertex, (spec, at))| Arc::new(Cell::new(vertex, spec, at));
+        let mut cells: Vec<_> = vertices.into_iter().zip(declared).map(new).collect();
+        // It has the room that the vertices had.
+        cells.shrink_to_fit();
         let core = Core {
-            cells: cells.collect(),
+            cells,
             values: BTreeMap::new(),
             state: State::new(config, graph, records, now()),
-            running: BTreeMap::new(),
+            deadlines: BTreeMap::new(),
+            failures: BTreeMap::new(),
             executing: 0,
             named: BTreeMap::new(),
-            sleeping: 0,
+            sleepers: Sleepers::default(),
             waiting: 0,
             threads: 0,
             is_stopping: false,
@@ -102,6 +106,7 @@ impl Driver {
                 ledger: Mutex::new(Some(ledger)),
                 watcher: Watcher::new()?,
                 is_interrupted: Arc::default(),
+                coming: Default::default(),
             }),
         };
         watcher::start(&driver.shared)?;
@@ -122,7 +127,7 @@ impl Driver {
         let mut core = lock(&self.shared.core);
         let vertex = find(&core, name)?;
         core.state.handle_event(now(), vertex);
-        self.shared.wake(&core);
+        self.shared.wake(&mut core);
         Ok(())
     }
 
@@ -138,7 +143,7 @@ impl Driver {
         let mut core = lock(&self.shared.core);
         self.shared.is_interrupted.store(true, Ordering::SeqCst);
         core.state.handle_pause(now());
-        self.shared.wake(&core);
+        self.shared.wake(&mut core);
         let (core, is_done) = self.wait(core, within, |core| core.state.is_quiesced());
         match is_done {
             true => Ok(()),
@@ -152,7 +157,7 @@ impl Driver {
         if !core.is_stopping {
             self.shared.is_interrupted.store(false, Ordering::SeqCst);
             core.state.handle_resume();
-            self.shared.wake(&core);
+            self.shared.wake(&mut core);
         }
     }
 
@@ -232,8 +237,8 @@ impl Driver {
     /// [timeout](VertexSpec::with_timeout).
     pub fn overdue(&self) -> Vec<String> {
         let core = lock(&self.shared.core);
-        let is_over = |at: &Option<Instant>| at.is_some_and(|at| at <= now());
-        let runs = core.running.values().filter(|(_, at)| is_over(at));
+        let now = now();
+        let runs = core.deadlines.values().filter(|(_, at)| *at <= now);
         runs.map(|(name, _)| name.to_string()).collect()
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::cell::Cell;
 use super::shared::{Core, stopped};
@@ -12,21 +11,17 @@ use crate::panics::{catch, discard};
 use crate::sync::{lock, now};
 use crate::{Error, Graph, Records, Vertex, VertexId, VertexSpec};
 
-/// A vertex, and whether it has records.
-pub(super) type Behaviour = (Box<dyn Vertex>, bool);
-
 /// How often new vertices are asked what they take over, while the old ones go on.
 const MAX_TRIES: u32 = 100;
 
 /// Builds a graph of declared vertices. The vertices have the numbers of their places.
 pub(crate) fn build(
     vertices: impl IntoIterator<Item = (VertexSpec, Box<dyn Vertex>)>,
-) -> Result<(Graph, Vec<Behaviour>), Error> {
+) -> Result<(Graph, Vec<Box<dyn Vertex>>), Error> {
     let vertices = vertices.into_iter().map(|(spec, vertex)| {
         // Should this panic, the runs will fail.
         let records = catch(|| Ok(vertex.records())).unwrap_or(Records::Varying);
-        let has_records = records != Records::None;
-        (spec.with_records(records), (vertex, has_records))
+        (spec.with_records(records), vertex)
     });
     let (specs, vertices): (Vec<_>, Vec<_>) = vertices.unzip();
     Ok((Graph::new(specs)?, vertices))
@@ -35,7 +30,7 @@ pub(crate) fn build(
 /// Returns the threads that vertices are declared to run on.
 pub(super) fn threads(graph: &Graph) -> BTreeSet<Arc<str>> {
     let vertices = graph.vertices.iter();
-    vertices.filter_map(|it| it.thread.clone()).collect()
+    vertices.filter_map(|it| it.rare().thread.clone()).collect()
 }
 
 impl Driver {
@@ -79,32 +74,34 @@ impl Driver {
         let gone: Vec<_> = gone.iter().filter_map(|it| values.remove(it)).collect();
         let own = core.state.graph().own;
         let mut cells: Vec<Option<Arc<Cell>>> = vec![None; core.state.graph().len()];
+        let mut failures = std::mem::take(&mut core.failures);
         for (from, to) in &replaced.moved {
             let is_kept = replaced.kept.binary_search(to).is_ok();
             if is_kept || to.0 as usize >= own {
                 cells[to.0 as usize] = Some(Arc::clone(&core.cells[from.0 as usize]));
+                let failure = failures.remove(from);
+                core.failures.extend(failure.map(|it| (*to, it)));
             }
         }
         let old = std::mem::take(&mut core.cells);
-        old.iter().for_each(|cell| cell.place.set(None));
         // Vertices are dropped without the lock.
         let mut unused = Vec::new();
         for (vertex, at) in vertices.into_iter().zip(0u32..) {
             match &mut cells[at as usize] {
                 Some(_) => unused.push(vertex),
-                empty => *empty = Some(Arc::new(Cell::new(vertex, at))),
+                empty => {
+                    let declared = &core.state.graph().vertices[at as usize];
+                    *empty = Some(Arc::new(Cell::new(vertex, declared, at)));
+                }
             }
         }
         // Each vertex is there: it is new, or moved.
         core.cells = cells.into_iter().flatten().collect();
-        for (at, cell) in core.cells.iter().enumerate() {
-            let is_left = core.state.graph().is_reversal(VertexId(at as u32));
-            cell.place.set(Some(at as u32));
-            cell.is_watching.fetch_and(!is_left, Ordering::SeqCst);
+        old.iter().for_each(|cell| cell.set_place(None, false));
+        for (at, cell) in (0..).zip(&core.cells) {
+            cell.set_place(Some(at), core.state.graph().is_reversal(VertexId(at)));
         }
-        let left = old.iter().filter(|it| it.place.vertex().is_none());
-        left.for_each(|it| it.is_watching.store(false, Ordering::SeqCst));
-        self.shared.wake(&core);
+        self.shared.wake(&mut core);
         drop(core);
         self.shared.watcher.wake();
         unused.into_iter().for_each(discard);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use trueup_reconcile::ErrorClass;
 
-use super::replacing::Behaviour;
 use crate::panics::catch;
 use crate::{Error, Failure, Graph, Record, RunContext, Verdict, Vertex, VertexSpec};
 
@@ -43,7 +42,7 @@ pub(super) fn none(name: &str, _: &[u8]) -> Result<(VertexSpec, Box<dyn Vertex>)
 /// Adds to a graph what is to be reversed by the records, and its vertices.
 pub(super) fn restore(
     graph: Graph,
-    vertices: &mut Vec<Behaviour>,
+    vertices: &mut Vec<Box<dyn Vertex>>,
     records: &[(Arc<str>, Record)],
     restore: &Arc<Restore>,
 ) -> Result<Graph, Error> {
@@ -75,11 +74,14 @@ pub(super) fn restore(
         });
         restored.insert(name, declared);
     }
+    if restored.is_empty() {
+        return Ok(graph);
+    }
     let specs = restored.values().map(|it| it.0.clone()).collect::<Vec<_>>();
     let graph = graph.restore(records, specs)?;
     let reversals = &graph.vertices[graph.own..];
     let found = reversals.iter().filter_map(|it| restored.remove(&it.name));
-    vertices.extend(found.map(|it| (it.1, false)));
+    vertices.extend(found.map(|it| it.1));
     Ok(graph)
 }
 
@@ -87,7 +89,7 @@ pub(super) fn restore(
 /// not.
 pub(super) fn refused(
     graph: &Graph,
-    vertices: &mut [Behaviour],
+    vertices: &mut [Box<dyn Vertex>],
     made: &BTreeMap<Arc<str>, Arc<[u8]>>,
 ) -> BTreeSet<Arc<str>> {
     let mut refused = BTreeSet::new();
@@ -95,7 +97,7 @@ pub(super) fn refused(
         let found = graph.find(name);
         let vertex = found.and_then(|it| vertices.get_mut(it.0 as usize));
         // One whose code is at fault has nothing undone.
-        let is_refused = vertex.is_some_and(|it| !catch(|| Ok(it.0.adopt(undo))).unwrap_or(true));
+        let is_refused = vertex.is_some_and(|it| !catch(|| Ok(it.adopt(undo))).unwrap_or(true));
         if is_refused {
             refused.insert(name.clone());
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use trueup_reconcile::Ledger;
@@ -13,8 +13,8 @@ use super::worker::Job;
 use crate::error::ErrorKind;
 use crate::panics::discard;
 use crate::ports::Value;
-use crate::sync::{Condvar, Mutex, lock, now};
-use crate::{Error, RunId, State, VertexId};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, now, wait_until};
+use crate::{Error, Failure, RunId, State, VertexId};
 
 pub(super) struct Shared {
     pub(super) core: Mutex<Core>,
@@ -27,6 +27,8 @@ pub(super) struct Shared {
     /// `None` once the driver has stopped.
     pub(super) ledger: Mutex<Option<Box<dyn Ledger + Send>>>,
     pub(super) watcher: Watcher,
+    /// Workers that wait for the lock, and will look what there is to do.
+    pub(super) coming: AtomicUsize,
     pub(super) is_interrupted: Arc<AtomicBool>,
 }
 
@@ -37,14 +39,15 @@ pub(super) struct Core {
     pub(super) cells: Vec<Arc<Cell>>,
     /// What was sent last by each port, with the names of the senders.
     pub(super) values: BTreeMap<(Arc<str>, Arc<str>), Value>,
-    /// The runs that a thread executes or is about to, each with its deadline.
-    pub(super) running: BTreeMap<RunId, (Arc<str>, Option<Instant>)>,
+    /// The runs with a timeout that a thread executes or is about to, each with its deadline.
+    pub(super) deadlines: BTreeMap<RunId, (Arc<str>, Instant)>,
+    /// Why vertices failed last.
+    pub(super) failures: BTreeMap<VertexId, Failure>,
     /// How many jobs are executed, or wait for their named thread.
     pub(super) executing: usize,
     /// By the name of the thread.
     pub(super) named: BTreeMap<Arc<str>, VecDeque<Job>>,
-    /// Workers that sleep.
-    pub(super) sleeping: usize,
+    pub(super) sleepers: Sleepers,
     /// Callers that wait.
     pub(super) waiting: usize,
     pub(super) threads: usize,
@@ -53,15 +56,64 @@ pub(super) struct Core {
     pub(super) ledger_failure: Option<String>,
 }
 
+/// The workers that sleep.
+#[derive(Default)]
+pub(super) struct Sleepers {
+    count: usize,
+    /// One was woken, and has not come yet.
+    is_woken: bool,
+    /// Until when one of them sleeps at the longest. `None`: until it is woken.
+    until: Option<Instant>,
+}
+
 impl Shared {
-    /// Has workers and callers look at what has changed.
-    pub(super) fn wake(&self, core: &Core) {
-        if core.sleeping > 0 {
+    /// Has a worker, and callers, look at what has changed.
+    pub(super) fn wake(&self, core: &mut Core) {
+        self.wake_worker(core);
+        self.wake_callers(core);
+    }
+
+    /// Wakes a worker if there is something to do, unless one is about to look anyway. That one
+    /// wakes the next.
+    pub(super) fn wake_worker(&self, core: &mut Core) {
+        let is_one_coming = core.sleepers.is_woken || self.coming.load(Ordering::SeqCst) > 0;
+        if core.sleepers.count == 0 || is_one_coming {
+            return;
+        }
+        let is_earlier = |at| core.sleepers.until.is_none_or(|until| at < until);
+        if core.state.has_action() || core.state.poll_timeout().is_some_and(is_earlier) {
+            core.sleepers.is_woken = true;
             self.work.notify_one();
         }
-        if core.waiting > 0 {
+    }
+
+    /// Wakes those that wait for the graph to be at rest, if it is.
+    pub(super) fn wake_callers(&self, core: &Core) {
+        let state = &core.state;
+        let is_at_rest =
+            || state.is_idle() || state.is_quiesced() || state.converges_at().is_some();
+        if core.waiting > 0 && is_at_rest() {
             self.changed.notify_all();
         }
+    }
+
+    /// Has a worker sleep, until there is something to do.
+    pub(super) fn sleep<'a>(&self, mut core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
+        let until = core.state.poll_timeout();
+        core.sleepers.count += 1;
+        core.sleepers.until = until;
+        core = wait_until(&self.work, core, until);
+        core.sleepers.count -= 1;
+        (core.sleepers.is_woken, core.sleepers.until) = (false, None);
+        core
+    }
+
+    /// Locks the core for a worker that will look what there is to do.
+    pub(super) fn come(&self) -> MutexGuard<'_, Core> {
+        self.coming.fetch_add(1, Ordering::SeqCst);
+        let core = lock(&self.core);
+        self.coming.fetch_sub(1, Ordering::SeqCst);
+        core
     }
 
     pub(super) fn begin_stop(&self) {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::shared::Core;
-use crate::sync::{lock, now};
+use crate::sync::now;
 use crate::{Explanation, Graph, Verdict, VertexId};
 
 /// A graph at one moment. Its text has a line for each vertex, parents before children.
@@ -64,8 +64,7 @@ impl Core {
     }
 
     fn message(&self, vertex: VertexId) -> Option<String> {
-        let failure = lock(&self.cells.get(vertex.0 as usize)?.failure).clone();
-        failure.map(|it| it.message().to_owned())
+        Some(self.failures.get(&vertex)?.message().to_owned())
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {

@@ -1,11 +1,10 @@
 //! The thread that keeps the subscriptions of vertices, and waits for their descriptors.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use trueup_reconcile::{Drained, Subscription};
 
-use super::cell::Cell;
+use super::cell::{Cell, Place};
 use super::shared::Shared;
 use crate::error::ErrorKind;
 use crate::panics::{catch, discard};
@@ -75,7 +74,7 @@ fn run(shared: &Shared) {
             }
             all.push(watched);
         }
-        let is_over = |it: &mut Watched| !it.0.is_watching.load(Ordering::SeqCst);
+        let is_over = |it: &mut Watched| !it.0.place().is_some_and(Place::is_watching);
         all.extract_if(.., is_over).for_each(discard);
         let (mut polled, mut descriptors) = (Vec::new(), Vec::new());
         for (at, (_, subscription)) in all.iter().enumerate() {
@@ -103,11 +102,13 @@ fn drain(shared: &Shared, all: &mut Vec<Watched>, at: usize) {
     let (cell, subscription) = &mut all[at];
     match catch(|| subscription.drain()) {
         Ok(Drained::Nothing) => {}
-        Ok(Drained::Hint | Drained::Lost) => shared.hint(&cell.place),
+        Ok(Drained::Hint | Drained::Lost) => {
+            cell.place().into_iter().for_each(|it| shared.hint(it))
+        }
         Err(failure) => {
             let mut core = lock(&shared.core);
             core.unwatched(cell, failure);
-            shared.wake(&core);
+            shared.wake(&mut core);
             drop(core);
             discard(all.swap_remove(at));
         }

@@ -67,10 +67,7 @@ fn run(shared: &Arc<Shared>) {
         } else if core.is_stopping && core.executing == 0 {
             break;
         } else {
-            let until = core.state.poll_timeout();
-            core.sleeping += 1;
-            core = wait_until(&shared.work, core, until);
-            core.sleeping -= 1;
+            core = shared.sleep(core);
         }
     }
     shared.work.notify_all();
@@ -82,6 +79,8 @@ fn run_named(shared: &Arc<Shared>, name: &str) {
     loop {
         if let Some(job) = core.named.get_mut(name).and_then(|jobs| jobs.pop_front()) {
             core = execute(shared, core, job);
+            // It does not look itself what there is to do.
+            shared.wake_worker(&mut core);
         } else if core.is_stopping && core.executing == 0 {
             break;
         } else {
@@ -92,11 +91,11 @@ fn run_named(shared: &Arc<Shared>, name: &str) {
 
 fn execute<'a>(
     shared: &'a Arc<Shared>,
-    core: MutexGuard<'a, Core>,
+    mut core: MutexGuard<'a, Core>,
     job: Job,
 ) -> MutexGuard<'a, Core> {
-    // Another one looks whether there is more to do.
-    shared.wake(&core);
+    // Another one does what else there is to do.
+    shared.wake_worker(&mut core);
     drop(core);
     let mut core = match job {
         Job::Watch(cell) => {
@@ -109,7 +108,7 @@ fn execute<'a>(
         Job::Write(records) => write(shared, &records),
     };
     core.executing -= 1;
-    shared.wake(&core);
+    shared.wake_callers(&core);
     if core.is_stopping {
         shared.work.notify_all();
         shared.named_work.notify_all();
@@ -147,7 +146,7 @@ impl Core {
                 }
             };
             self.executing += 1;
-            let thread = &self.state.graph().vertices[vertex.0 as usize].thread;
+            let thread = &self.state.graph().vertices[vertex.0 as usize].rare().thread;
             match thread.as_ref().and_then(|it| self.named.get_mut(it)) {
                 Some(jobs) => {
                     jobs.push_back(job);
@@ -180,10 +179,10 @@ fn write<'a>(shared: &'a Shared, records: &[(Arc<str>, Record)]) -> MutexGuard<'
 
 fn watch<'a>(shared: &'a Arc<Shared>, cell: &Arc<Cell>) -> MutexGuard<'a, Core> {
     let weak = Arc::downgrade(shared);
-    let place = cell.place.clone();
+    let place = cell.place().cloned();
     let hints = Hints::new(move || {
-        if let Some(shared) = weak.upgrade() {
-            shared.hint(&place);
+        if let Some((shared, place)) = weak.upgrade().zip(place.as_ref()) {
+            shared.hint(place);
         }
     });
     let result = {
@@ -194,7 +193,7 @@ fn watch<'a>(shared: &'a Arc<Shared>, cell: &Arc<Cell>) -> MutexGuard<'a, Core> 
     match result {
         Err(failure) => core.unwatched(cell, failure),
         Ok(watch) => {
-            if let Some(vertex) = cell.place.vertex() {
+            if let Some(vertex) = cell.vertex_id() {
                 core.state.handle_ready(now(), vertex);
             }
             // Under the lock: should the watch end at once, that comes after it was ready.
@@ -209,8 +208,8 @@ fn watch<'a>(shared: &'a Arc<Shared>, cell: &Arc<Cell>) -> MutexGuard<'a, Core> 
 impl Core {
     /// Takes note that a vertex is not watched, or no longer.
     pub(super) fn unwatched(&mut self, cell: &Cell, failure: Failure) {
-        *lock(&cell.failure) = Some(failure);
-        if let Some(vertex) = cell.place.vertex() {
+        if let Some(vertex) = cell.vertex_id() {
+            self.failures.insert(vertex, failure);
             let delay = self.state.graph().vertices[vertex.0 as usize].delay;
             self.state.handle_unwatched(now(), vertex, delay);
         }
@@ -223,7 +222,7 @@ impl Shared {
         let mut core = lock(&self.core);
         if let Some(vertex) = place.vertex() {
             core.state.handle_event(now(), vertex);
-            self.wake(&core);
+            self.wake(&mut core);
         }
     }
 }

@@ -70,9 +70,9 @@ impl World<'_> {
                 slot.granted,
             ];
             let flags = flags.into_iter().fold(0, |all, it| 2 * all + u32::from(it));
-            (flags, &slot.intent, slot.blocked).hash(&mut hasher);
+            (flags, slot.intent(), slot.blocked).hash(&mut hasher);
             (slot.pending, slot.attempts).hash(&mut hasher);
-            (in_future(slot.timer), in_future(slot.not_before)).hash(&mut hasher);
+            (in_future(slot.timer()), in_future(slot.not_before())).hash(&mut hasher);
         }
         for run in &state.runs {
             let is_waiting = state.waiting.contains(&run.id);

@@ -195,7 +195,7 @@ impl State {
     }
 
     fn group_name(&self, vertex: u32) -> Option<String> {
-        let group = &self.graph.vertices[vertex as usize].group;
+        let group = &self.graph.vertices[vertex as usize].rare().group;
         group.as_ref().map(|it| it.to_string())
     }
 
@@ -228,7 +228,7 @@ impl State {
         if slot.halted {
             waits.push(Wait::Event);
         }
-        if let Some(at) = slot.timer {
+        if let Some(at) = slot.timer() {
             waits.push(Wait::Time(at.saturating_duration_since(now)));
         }
         if slot.ticket > 0 && !slot.granted {

@@ -107,7 +107,7 @@ impl State {
             None => {}
         }
         let mut reversal = declared.clone();
-        for (id, count) in &mut reversal.semaphores {
+        for (id, count) in reversal.semaphores_mut() {
             if let Some((_, now)) = graph.semaphores.iter().find(|it| it.0 == *id) {
                 *count = *now;
             }

@@ -20,6 +20,7 @@ mod replace;
 mod runs;
 mod schedule;
 mod semaphores;
+mod slot;
 mod undo;
 mod values;
 
@@ -36,6 +37,7 @@ pub(crate) use self::notify::Intent;
 pub use self::replace::Replaced;
 pub(crate) use self::runs::{Run, Stage};
 pub(crate) use self::semaphores::Semaphores;
+pub(crate) use self::slot::Slot;
 use crate::{Config, Graph, VertexId};
 
 /// Records by the names of their vertices.
@@ -48,6 +50,7 @@ pub(crate) type Records = BTreeMap<Arc<str>, Record>;
 #[derive(Clone, Debug)]
 pub struct State {
     pub(crate) config: Config,
+    pub(crate) start: Instant,
     pub(crate) graph: Arc<Graph>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) runs: Vec<Run>,
@@ -92,46 +95,6 @@ pub struct State {
     pub(crate) refused: BTreeSet<u32>,
 }
 
-/// The state of a vertex.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Slot {
-    /// It has to run, or to run again.
-    pub(crate) dirty: bool,
-    pub(crate) running: bool,
-    /// Dirty, but it failed for good: it waits for an event or a run of a parent.
-    pub(crate) halted: bool,
-    /// Its watch is ready, or it has none.
-    pub(crate) watched: bool,
-    /// A reversal that is done: it counts for nothing.
-    pub(crate) gone: bool,
-    /// The vertices that are to be notified if it changes something, as its record names them, or
-    /// is about to.
-    pub(crate) intent: Option<Box<Intent>>,
-    /// It may have changed something of which no other vertex was notified.
-    pub(crate) doubt: bool,
-    /// It holds its semaphores, while it waits for a worker.
-    pub(crate) granted: bool,
-    pub(crate) blocked: u32,
-    pub(crate) pending: u32,
-    /// Runs that failed since the last success.
-    pub(crate) attempts: u32,
-    /// 0: none.
-    pub(crate) ticket: u64,
-    /// When it is looked at again: its entry in `timers`.
-    pub(crate) timer: Option<Instant>,
-    /// Until when a failed one waits.
-    pub(crate) not_before: Option<Instant>,
-    pub(crate) settled_since: Option<Instant>,
-    pub(crate) cause: Cause,
-    pub(crate) last: Option<Result<Verdict, ErrorClass>>,
-}
-
-impl Slot {
-    fn is_unsettled(&self) -> bool {
-        self.dirty || self.running
-    }
-}
-
 /// Inputs and questions of the driver.
 impl State {
     /// Makes the state in which every vertex is dirty. `records` are all that the journal has.
@@ -146,6 +109,7 @@ impl State {
     ) -> Self {
         let mut state = State {
             config,
+            start: now,
             slots: vec![Slot::default(); graph.len()],
             semaphores: Semaphores::new(&graph),
             runs: Vec::new(),

@@ -21,8 +21,7 @@ impl State {
         let slot = &mut self.slots[vertex as usize];
         let mut must_save = false;
         for name in notified.map(|it| self.graph.name(it)) {
-            let intent = slot.intent.get_or_insert_default();
-            must_save |= intent.0.insert(name.clone());
+            must_save |= slot.intent_mut().0.insert(name.clone());
         }
         if must_save {
             self.save(vertex);
@@ -32,12 +31,7 @@ impl State {
 
     /// Adds one refresh to each vertex that is notified, now or by the intent. True if there is
     /// any.
-    pub(crate) fn notify(
-        &mut self,
-        now: Instant,
-        vertex: u32,
-        intent: Option<Box<Intent>>,
-    ) -> bool {
+    pub(crate) fn notify(&mut self, now: Instant, vertex: u32, intent: Option<Intent>) -> bool {
         let children = self.graph.children.of(vertex).iter();
         let children = children.filter(|it| **it & 1 == 1).map(|it| it >> 1);
         let children: BTreeSet<u32> = children.collect();
@@ -63,10 +57,10 @@ impl State {
     /// Ends the intent of a vertex that has left: it does not run again to notify others.
     pub(crate) fn close_intent(&mut self, now: Instant, vertex: u32) {
         let slot = &mut self.slots[vertex as usize];
-        if (vertex as usize) < self.graph.own || slot.intent.is_none() {
+        if (vertex as usize) < self.graph.own || slot.intent().is_none() {
             return;
         }
-        let intent = slot.intent.take();
+        let intent = slot.take_intent();
         let is_changed = std::mem::take(&mut slot.doubt);
         self.save(vertex);
         if is_changed {
@@ -130,7 +124,7 @@ impl State {
         let found = self.graph.find(&name).filter(|_| !is_own);
         let vertex = found.map_or(vertex, |it| it.0);
         let both = [vertex].into_iter().chain(self.twins.get(&vertex).copied());
-        let intents = both.filter_map(|at| self.slots[at as usize].intent.as_deref());
+        let intents = both.filter_map(|at| self.slots[at as usize].intent());
         let names: BTreeSet<_> = intents.flat_map(|it| it.0.iter().cloned()).collect();
         let record = Record {
             refreshes: self.slots[vertex as usize].pending,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::State;
+use super::{RunId, State};
 use crate::{Graph, VertexId};
 
 /// Questions of the driver.
@@ -28,6 +28,22 @@ impl State {
             && (self.paused || self.ready.is_empty())
     }
 
+    /// Returns the vertex of a run that has not ended.
+    pub(crate) fn vertex_of(&self, run: RunId) -> Option<VertexId> {
+        let run = &self.runs[self.place(run)?];
+        Some(VertexId(run.vertex))
+    }
+
+    /// True if [`poll_action`](Self::poll_action) may return an action, timers left aside.
+    pub(crate) fn has_action(&self) -> bool {
+        let may_begin = !self.paused && self.busy < self.config.workers.get();
+        let may_write = self.writing.is_none() && self.persist_at.is_none();
+        may_begin && !self.ready.is_empty()
+            || may_write && !self.unsaved.is_empty()
+            || !self.to_watch.is_empty()
+            || !self.to_apply.is_empty()
+    }
+
     /// True if no vertex has been dirty or running for the [quiet time](crate::Config::with_quiet).
     pub fn is_converged(&self, now: Instant) -> bool {
         self.converges_at().is_some_and(|at| at <= now)
@@ -45,7 +61,7 @@ impl State {
         let slot = self.slots.get(vertex.0 as usize);
         let since = slot.and_then(|it| it.settled_since);
         since
-            .and_then(|it| it.checked_add(self.config.quiet))
+            .and_then(|it| self.after(it, self.config.quiet))
             .is_some_and(|at| at <= now)
     }
 

@@ -88,7 +88,7 @@ impl State {
             let Some(number) = fate.number() else {
                 continue;
             };
-            let timer = slot.timer.take();
+            let timer = slot.replace_timer(None);
             (slot.ticket, slot.granted) = (0, false);
             if let Cause::Parent(parent) = slot.cause {
                 let parent = fates[parent.0 as usize].number();
@@ -108,7 +108,8 @@ impl State {
             };
             if let Some(cause) = cause {
                 (slot.dirty, slot.cause, slot.watched) = (true, cause, false);
-                (slot.halted, slot.attempts, slot.not_before) = (false, 0, None);
+                (slot.halted, slot.attempts) = (false, 0);
+                slot.set_not_before(None);
             }
             if let Some(at) = full_at.get(&(at as u32)) {
                 self.full_at.insert(number, *at);

@@ -52,7 +52,8 @@ impl State {
         let declared = &self.graph.vertices[vertex as usize];
         let slot = &mut self.slots[vertex as usize];
         (slot.dirty, slot.running) = (false, true);
-        (slot.ticket, slot.granted, slot.not_before) = (0, false, None);
+        (slot.ticket, slot.granted) = (0, false);
+        slot.set_not_before(None);
         let reverse = vertex as usize >= self.graph.own;
         let refreshes = if reverse { 0 } else { slot.pending };
         let must_check = !reverse
@@ -61,7 +62,7 @@ impl State {
                 Records::Varying => true,
                 Records::Constant => !self.made.contains_key(&declared.name),
             };
-        let is_intended = slot.intent.is_some() || !self.graph.notifies(vertex);
+        let is_intended = slot.intent().is_some() || !self.graph.notifies(vertex);
         let (stage, apply) = match (declared.noop || must_check, is_intended, refreshes) {
             (true, ..) => (Stage::Check, false),
             (_, true, _) => (Stage::Apply, true),
@@ -148,7 +149,7 @@ impl State {
             Err(ErrorClass::DoneAlready) => Verdict::InPlace,
             Err(class) => {
                 // It may have changed something before it failed.
-                slot.doubt |= stage == Stage::Apply && slot.intent.is_some();
+                slot.doubt |= stage == Stage::Apply && slot.intent().is_some();
                 return self.fail(now, index, class);
             }
         };
@@ -179,7 +180,7 @@ impl State {
         let slot = &mut self.slots[vertex as usize];
         let is_changed = verdict == Verdict::Changed || slot.doubt;
         slot.doubt = false;
-        let intent = slot.intent.take();
+        let intent = slot.take_intent();
         if run.context.reverse {
             slot.pending = 0;
         }
@@ -250,10 +251,8 @@ impl State {
             slot.dirty = true;
             slot.cause = Cause::Retry;
         }
-        slot.not_before = now.checked_add(delay);
-        if slot.halted {
-            slot.not_before = None;
-        }
+        let not_before = now.checked_add(delay);
+        slot.set_not_before(not_before.filter(|_| !slot.halted));
         self.close_intent(now, run.vertex);
         self.enqueue(now, run.vertex);
     }

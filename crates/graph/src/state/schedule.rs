@@ -14,7 +14,7 @@ impl State {
         if let Some(at) = self.called(run) {
             let run = &self.runs[at];
             let slot = &mut self.slots[run.vertex as usize];
-            slot.doubt |= run.stage == Stage::Apply && slot.intent.is_some();
+            slot.doubt |= run.stage == Stage::Apply && slot.intent().is_some();
             self.give_up(now, run.id);
         }
     }
@@ -76,8 +76,8 @@ impl State {
         if self.unsettled == 0 {
             self.quiet_since = Some(now);
         }
-        self.slots[vertex as usize].settled_since = Some(now);
-        if let Some(poll) = self.graph.vertices[vertex as usize].poll {
+        self.slots[vertex as usize].settled_since = Some(self.moment(now));
+        if let Some(poll) = self.graph.vertices[vertex as usize].rare().poll {
             self.set_timer(vertex, now.checked_add(poll));
         }
         for index in 0..self.graph.children.of(vertex).len() {
@@ -100,7 +100,7 @@ impl State {
         if !may_run || is_waiting || self.missing_values(vertex).next().is_some() {
             return;
         }
-        let time = slot.not_before.into_iter().chain(self.next_token(vertex));
+        let time = slot.not_before().into_iter().chain(self.next_token(vertex));
         let time = time.max().filter(|at| *at > now);
         self.set_timer(vertex, time);
         if time.is_some() {
@@ -153,14 +153,14 @@ impl State {
 
     /// Returns when the rate of a vertex allows a run, if it has one.
     pub(crate) fn next_token(&self, vertex: u32) -> Option<Instant> {
-        let (every, burst) = self.graph.vertices[vertex as usize].rate?;
+        let (every, burst) = self.graph.vertices[vertex as usize].rare().rate?;
         let full_at = self.full_at.get(&vertex)?;
         full_at.checked_sub(every.saturating_mul(burst - 1))
     }
 
     /// Takes a token, if the vertex has a rate.
     pub(crate) fn take_token(&mut self, now: Instant, vertex: u32) {
-        if let Some((every, _)) = self.graph.vertices[vertex as usize].rate {
+        if let Some((every, _)) = self.graph.vertices[vertex as usize].rare().rate {
             let full_at = self.full_at.get(&vertex).map_or(now, |at| now.max(*at));
             let full_at = full_at.checked_add(every).unwrap_or(full_at);
             self.full_at.insert(vertex, full_at);
@@ -168,11 +168,9 @@ impl State {
     }
 
     pub(crate) fn set_timer(&mut self, vertex: u32, at: Option<Instant>) {
-        let timer = &mut self.slots[vertex as usize].timer;
-        if let Some(before) = timer.take() {
+        if let Some(before) = self.slots[vertex as usize].replace_timer(at) {
             self.timers.remove(&(before, vertex));
         }
-        *timer = at;
         self.timers.extend(at.map(|at| (at, vertex)));
     }
 

@@ -37,7 +37,7 @@ impl State {
         vertex: u32,
     ) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
         let is_own = (vertex as usize) < self.graph.own;
-        let receives = self.graph.vertices[vertex as usize].receives.iter();
+        let receives = self.graph.vertices[vertex as usize].rare().receives.iter();
         let all = receives.filter(move |_| is_own).flat_map(|it| &it.from);
         all.filter(|it| !self.values.contains(*it))
     }
@@ -54,6 +54,6 @@ impl State {
 
 fn sends<'a>(graph: &'a Graph, sender: &str, port: &str) -> Option<&'a Sends> {
     let VertexId(at) = graph.find(sender)?;
-    let ports = &graph.vertices[at as usize].sends;
+    let ports = &graph.vertices[at as usize].rare().sends;
     ports.iter().find(|it| *it.port == *port)
 }

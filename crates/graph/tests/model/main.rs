@@ -22,6 +22,8 @@ mod driver;
 mod error;
 #[path = "../../src/graph.rs"]
 mod graph;
+#[path = "../../src/links.rs"]
+mod links;
 #[path = "../../src/panics.rs"]
 mod panics;
 #[path = "../../src/ports.rs"]

@@ -1,0 +1,132 @@
+//! The state of a vertex, small, as there is one of each.
+
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::ErrorClass;
+
+use super::{Cause, Intent, State, Verdict};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slot {
+    /// It has to run, or to run again.
+    pub(crate) dirty: bool,
+    pub(crate) running: bool,
+    /// Dirty, but it failed for good: it waits for an event or a run of a parent.
+    pub(crate) halted: bool,
+    /// Its watch is ready, or it has none.
+    pub(crate) watched: bool,
+    /// A reversal that is done: it counts for nothing.
+    pub(crate) gone: bool,
+    /// It may have changed something of which no other vertex was notified.
+    pub(crate) doubt: bool,
+    /// It holds its semaphores, while it waits for a worker.
+    pub(crate) granted: bool,
+    pub(crate) last: Option<Result<Verdict, ErrorClass>>,
+    pub(crate) cause: Cause,
+    pub(crate) blocked: u32,
+    pub(crate) pending: u32,
+    /// Runs that failed since the last success.
+    pub(crate) attempts: u32,
+    /// 0: none.
+    pub(crate) ticket: u64,
+    pub(crate) settled_since: Option<Moment>,
+    /// `None`: it has nothing of it.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few vertices have at a time.
+#[derive(Clone, Debug, Default)]
+struct Rare {
+    /// The vertices that are to be notified if it changes something, as its record names them, or
+    /// is about to.
+    intent: Option<Intent>,
+    /// When it is looked at again: its entry in the state's timers.
+    timer: Option<Instant>,
+    /// Until when a failed one waits.
+    not_before: Option<Instant>,
+}
+
+impl Slot {
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.dirty || self.running
+    }
+
+    pub(crate) fn intent(&self) -> Option<&Intent> {
+        self.rare.as_ref()?.intent.as_ref()
+    }
+
+    /// Returns its intent, an empty one if it has none.
+    pub(crate) fn intent_mut(&mut self) -> &mut Intent {
+        let rare = self.rare.get_or_insert_default();
+        rare.intent.get_or_insert_default()
+    }
+
+    pub(crate) fn take_intent(&mut self) -> Option<Intent> {
+        let intent = self.rare.as_mut()?.intent.take();
+        self.shrink();
+        intent
+    }
+
+    pub(crate) fn timer(&self) -> Option<Instant> {
+        self.rare.as_ref()?.timer
+    }
+
+    /// Sets the timer, and returns the former one.
+    pub(crate) fn replace_timer(&mut self, at: Option<Instant>) -> Option<Instant> {
+        if self.rare.is_none() && at.is_none() {
+            return None;
+        }
+        let rare = self.rare.get_or_insert_default();
+        let before = std::mem::replace(&mut rare.timer, at);
+        self.shrink();
+        before
+    }
+
+    pub(crate) fn not_before(&self) -> Option<Instant> {
+        self.rare.as_ref()?.not_before
+    }
+
+    pub(crate) fn set_not_before(&mut self, at: Option<Instant>) {
+        if self.rare.is_some() || at.is_some() {
+            self.rare.get_or_insert_default().not_before = at;
+            self.shrink();
+        }
+    }
+
+    fn shrink(&mut self) {
+        let is_empty = |it: &mut Box<Rare>| {
+            it.intent.is_none() && it.timer.is_none() && it.not_before.is_none()
+        };
+        self.rare.take_if(is_empty);
+    }
+}
+
+/// An instant, in nanoseconds since the start of the state, and one more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment(NonZeroU64);
+
+impl State {
+    pub(crate) fn moment(&self, at: Instant) -> Moment {
+        let since = at.saturating_duration_since(self.start).as_nanos();
+        // 584 years fit.
+        let since = u64::try_from(since).unwrap_or(u64::MAX);
+        Moment(NonZeroU64::MIN.saturating_add(since))
+    }
+
+    /// Returns the instant so much after a moment, unless it is beyond the range of the clock.
+    pub(crate) fn after(&self, moment: Moment, time: Duration) -> Option<Instant> {
+        let since = Duration::from_nanos(moment.0.get() - 1);
+        self.start.checked_add(since)?.checked_add(time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_smaller_than_a_line_of_the_cache() {
+        assert!(size_of::<Slot>() <= 56, "{}", size_of::<Slot>());
+    }
+}
