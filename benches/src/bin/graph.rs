@@ -1,6 +1,6 @@
 //! What a graph costs: to build, to run in place, at rest, and for one event; beside a plain
-//! topological walk by two threads, one by rayon's pool, and systemd's transaction of as many
-//! units.
+//! topological walk by one thread, by two, and by rayon's pool, and systemd's transaction of as
+//! many units.
 //!
 //! Each vertex has ten parents from all over the part before it. The programs take turns; of
 //! several turns the one that took the least of the processor counts.
@@ -91,7 +91,9 @@ struct Row {
     in_place: Usage,
     event: Duration,
     bytes: usize,
+    own_bytes: usize,
     rest: f64,
+    memory: Usage,
     threads: Usage,
     rayon: Usage,
 }
@@ -129,7 +131,9 @@ fn measure_all(vertices: usize, turns: usize) -> Result<Row> {
         in_place: most,
         event: BOUND,
         bytes: usize::MAX,
+        own_bytes: 0,
         rest: f64::MAX,
+        memory: most,
         threads: most,
         rayon: most,
     };
@@ -137,6 +141,7 @@ fn measure_all(vertices: usize, turns: usize) -> Result<Row> {
         alone(&mut row)?;
         driven(&mut row)?;
         let walk = others::Walk::new(vertices);
+        walk.by_memory(&mut row.memory)?;
         walk.by_threads(WORKERS, &mut row.threads)?;
         walk.by_rayon(WORKERS, &mut row.rayon)?;
     }
@@ -207,6 +212,7 @@ fn driven(row: &mut Row) -> Result<()> {
     least(&mut row.in_place, || driver.wait_converged(BOUND))??;
     let bytes = (allocated() - before).saturating_sub(own_bytes);
     row.bytes = row.bytes.min(bytes / row.vertices);
+    row.own_bytes = own_bytes / row.vertices;
     let ((), rest) = measure(|| std::thread::sleep(REST))?;
     row.rest = row.rest.min(processor(&rest));
     for _ in 0..100 {
@@ -227,14 +233,14 @@ fn main() -> Result<()> {
     println!(
         "Times are of the processor, and behind the comma of the clock.\n\n\
          | vertices, edges | build | state machine, in place | driver: start | driver, in place | \
-         one event | bytes a vertex | at rest | two threads | rayon |"
+         one event | bytes a vertex, and its own | at rest | memory alone | two threads | rayon |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
     let mut rows = Vec::new();
     for vertices in [most / 8, most / 4, most / 2, most] {
         let row = measure_all(vertices, turns)?;
         println!(
-            "| {}, {} | {} | {} | {} | {} | {:.1?} | {} | {:.1} ms in {REST:?} | {} | {} |",
+            "| {}, {} | {} | {} | {} | {} | {:.1?} | {}, {} | {:.1} ms in {REST:?} | {} | {} | {} |",
             row.vertices,
             row.edges,
             show(&row.build),
@@ -243,7 +249,9 @@ fn main() -> Result<()> {
             show(&row.in_place),
             row.event,
             row.bytes,
+            row.own_bytes,
             row.rest * 1e3,
+            show(&row.memory),
             show(&row.threads),
             show(&row.rayon),
         );
@@ -258,10 +266,13 @@ fn main() -> Result<()> {
     };
     println!(
         "a vertex of the largest, against one of the smallest: build {:.2}, state machine {:.2}, \
-         driver {:.2}",
+         driver's start {:.2}, driver in place {:.2}, memory alone {:.2}, rayon {:.2}",
         slope(|row| processor(&row.build)),
         slope(|row| processor(&row.state)),
-        slope(|row| processor(&row.start) + processor(&row.in_place)),
+        slope(|row| processor(&row.start)),
+        slope(|row| processor(&row.in_place)),
+        slope(|row| processor(&row.memory)),
+        slope(|row| processor(&row.rayon)),
     );
     for units in [1_000, 2_000, 4_000] {
         println!("systemd: {}", others::systemd(units)?);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::adjacency::Adjacency;
 use crate::error::ErrorKind;
-use crate::graph::{Groups, SemaphoreCounts};
+use crate::graph::{Groups, SemaphoreCounts, order};
 use crate::{Error, Graph, VertexId, VertexSpec};
 
 /// A graph that is being built.
@@ -54,8 +54,20 @@ impl GraphBuilder {
     /// Returns the vertices sorted by name.
     fn names(&self) -> Result<Box<[u32]>, Error> {
         let name = |at: &u32| self.vertices[*at as usize].name();
-        let mut by_name: Vec<u32> = (0..self.vertices.len() as u32).collect();
-        by_name.sort_unstable_by(|one, other| name(one).cmp(name(other)));
+        let begin = |name: &str| {
+            let mut begin = [0; 16];
+            let len = name.len().min(16);
+            begin[..len].copy_from_slice(&name.as_bytes()[..len]);
+            u128::from_be_bytes(begin)
+        };
+        let named = self.vertices.iter().zip(0u32..);
+        let mut by_name: Vec<_> = named.map(|(it, at)| (begin(it.name()), at)).collect();
+        // Most names differ in how they begin: then they are not looked up.
+        by_name.sort_unstable_by(|(one, at), (other, other_at)| {
+            let full = || name(at).cmp(name(other_at));
+            one.cmp(other).then_with(full)
+        });
+        let by_name: Vec<u32> = by_name.into_iter().map(|it| it.1).collect();
         match by_name.windows(2).find(|it| name(&it[0]) == name(&it[1])) {
             Some(twice) => Err(Error::new(
                 ErrorKind::Duplicate,
@@ -244,50 +256,4 @@ fn too_large() -> Error {
         ErrorKind::TooLarge,
         "the graph has too many vertices or edges".to_owned(),
     )
-}
-
-/// Returns the vertices with parents before children, or an error that names a cycle.
-fn order(graph: &Graph) -> Result<Box<[u32]>, Error> {
-    let vertices = 0..graph.vertices.len() as u32;
-    let mut waits: Vec<u32> = vertices
-        .clone()
-        .map(|at| graph.parents.of(at).len() as u32)
-        .collect();
-    let mut order: Vec<u32> = vertices
-        .clone()
-        .filter(|&at| waits[at as usize] == 0)
-        .collect();
-    let mut next = 0;
-    while let Some(&at) = order.get(next) {
-        next += 1;
-        for child in graph.children.of(at) {
-            let child = child >> 1;
-            waits[child as usize] -= 1;
-            if waits[child as usize] == 0 {
-                order.push(child);
-            }
-        }
-    }
-    let Some(start) = vertices.into_iter().find(|&at| waits[at as usize] > 0) else {
-        return Ok(order.into());
-    };
-    // Each that is left has a parent that is left: going up, one comes twice.
-    let (mut path, mut place) = (Vec::new(), HashMap::new());
-    let mut at = start;
-    while !place.contains_key(&at) {
-        place.insert(at, path.len());
-        path.push(at);
-        let left = graph
-            .parents
-            .of(at)
-            .iter()
-            .find(|&&it| waits[it as usize] > 0);
-        at = *left.unwrap_or(&at);
-    }
-    let cycle = path[place[&at]..].iter().rev().chain(path.last());
-    let names: Vec<&str> = cycle.map(|&it| &**graph.name(it)).collect();
-    Err(Error::new(
-        ErrorKind::Cycle,
-        format!("cycle: {}; remove one of these edges", names.join(" -> ")),
-    ))
 }

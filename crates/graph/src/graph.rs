@@ -1,9 +1,10 @@
 //! A graph without cycles.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::adjacency::Adjacency;
+use crate::error::ErrorKind;
 use crate::{Error, GraphBuilder, Record, VertexSpec, restore};
 
 /// The number of a vertex in one graph. Another graph numbers its vertices anew.
@@ -187,4 +188,50 @@ impl Graph {
     pub(crate) fn notifies(&self, vertex: u32) -> bool {
         self.children.of(vertex).iter().any(|it| it & 1 == 1)
     }
+}
+
+/// Returns the vertices with parents before children, or an error that names a cycle.
+pub(crate) fn order(graph: &Graph) -> Result<Box<[u32]>, Error> {
+    let vertices = 0..graph.vertices.len() as u32;
+    let mut waits: Vec<u32> = vertices
+        .clone()
+        .map(|at| graph.parents.of(at).len() as u32)
+        .collect();
+    let mut order: Vec<u32> = vertices
+        .clone()
+        .filter(|&at| waits[at as usize] == 0)
+        .collect();
+    let mut next = 0;
+    while let Some(&at) = order.get(next) {
+        next += 1;
+        for child in graph.children.of(at) {
+            let child = child >> 1;
+            waits[child as usize] -= 1;
+            if waits[child as usize] == 0 {
+                order.push(child);
+            }
+        }
+    }
+    let Some(start) = vertices.into_iter().find(|&at| waits[at as usize] > 0) else {
+        return Ok(order.into());
+    };
+    // Each that is left has a parent that is left: going up, one comes twice.
+    let (mut path, mut place) = (Vec::new(), HashMap::new());
+    let mut at = start;
+    while !place.contains_key(&at) {
+        place.insert(at, path.len());
+        path.push(at);
+        let left = graph
+            .parents
+            .of(at)
+            .iter()
+            .find(|&&it| waits[it as usize] > 0);
+        at = *left.unwrap_or(&at);
+    }
+    let cycle = path[place[&at]..].iter().rev().chain(path.last());
+    let names: Vec<&str> = cycle.map(|&it| &**graph.name(it)).collect();
+    Err(Error::new(
+        ErrorKind::Cycle,
+        format!("cycle: {}; remove one of these edges", names.join(" -> ")),
+    ))
 }

@@ -16,6 +16,9 @@ use trueup_benches::usage::{Usage, measure_command};
 
 use crate::{least, name, parents};
 
+/// The bytes that the state machine has for a vertex, besides its edges.
+const SLOT: usize = 56;
+
 /// A plain topological walk: each vertex counts the parents that have not run.
 pub(crate) struct Walk {
     children: Vec<Vec<u32>>,
@@ -70,6 +73,25 @@ impl Walk {
         let runs = self.runs.load(Ordering::Relaxed);
         ensure!(runs == self.children.len(), "{runs} runs");
         Ok(())
+    }
+
+    /// Walks with one thread, with the count of each vertex in as much memory as the state machine
+    /// has for one: what the memory alone costs.
+    pub(crate) fn by_memory(&self, best: &mut Usage) -> Result<()> {
+        let wait = |it: &AtomicU32| [it.load(Ordering::Relaxed); SLOT / 4];
+        self.reset();
+        let mut slots: Vec<[u32; SLOT / 4]> = self.waits.iter().map(wait).collect();
+        let mut queue: VecDeque<u32> = self.roots().collect();
+        self.timed(best, || {
+            while let Some(at) = queue.pop_front() {
+                self.runs.fetch_add(1, Ordering::Relaxed);
+                for &child in &self.children[at as usize] {
+                    let wait = &mut slots[child as usize][0];
+                    *wait -= 1;
+                    queue.extend((*wait == 0).then_some(child));
+                }
+            }
+        })
     }
 
     /// Walks with threads that share a queue.

@@ -1,7 +1,7 @@
 //! Searches with records of what vertices made.
 
 use super::world::Budget;
-use super::{NO_GROUP, NO_SEMAPHORES, NOTHING, all_groups, search};
+use super::{NO_GROUP, NO_SEMAPHORES, NOTHING, all_groups, most, search};
 
 #[test]
 fn records_among_failures_and_a_kill_after_which_vertices_are_missing() {
@@ -11,7 +11,7 @@ fn records_among_failures_and_a_kill_after_which_vertices_are_missing() {
         recorded: [true; 4],
         ..NOTHING
     };
-    search(3, &NO_SEMAPHORES, &NO_GROUP, budget);
+    search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn records_on_both_sides_of_a_vertex_without() {
         recorded: [true, false, true, true],
         ..NOTHING
     };
-    search(3, &NO_SEMAPHORES, &NO_GROUP, budget);
+    search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn records_among_replacements_and_two_kills() {
         recorded: [true; 4],
         ..NOTHING
     };
-    search(2, &NO_SEMAPHORES, &NO_GROUP, budget);
+    search(most() - 1, &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn vertices_that_make_another_thing_among_failures_and_a_kill() {
         recorded: [true; 4],
         ..NOTHING
     };
-    search(3, &NO_SEMAPHORES, &NO_GROUP, budget);
+    search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn vertices_that_make_other_things_among_replacements_and_failures() {
         recorded: [true; 4],
         ..NOTHING
     };
-    search(2, &NO_SEMAPHORES, &NO_GROUP, budget);
+    search(most() - 1, &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn groups_with_records_among_failures_and_a_kill_after_which_vertices_are_missin
         recorded: [true; 4],
         ..NOTHING
     };
-    search(3, &NO_SEMAPHORES, &all_groups(), budget);
+    search(most(), &NO_SEMAPHORES, &all_groups(), budget);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn groups_of_vertices_with_records_and_without_among_replacements_and_a_kill() {
         recorded: [true, false, true, true],
         ..NOTHING
     };
-    search(3, &NO_SEMAPHORES, &all_groups(), budget);
+    search(most(), &NO_SEMAPHORES, &all_groups(), budget);
 }
 
 #[test]
@@ -91,5 +91,5 @@ fn groups_of_vertices_that_make_other_things_among_events() {
         recorded: [true; 4],
         ..NOTHING
     };
-    search(3, &NO_SEMAPHORES, &all_groups(), budget);
+    search(most(), &NO_SEMAPHORES, &all_groups(), budget);
 }

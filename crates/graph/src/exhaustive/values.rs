@@ -1,7 +1,7 @@
 //! Searches with values that vertices send.
 
 use super::world::Budget;
-use super::{NO_GROUP, NO_SEMAPHORES, NOTHING, search};
+use super::{NO_GROUP, NO_SEMAPHORES, NOTHING, most, search};
 
 #[test]
 fn values_among_silent_runs_events_failures_and_a_kill() {
@@ -13,7 +13,7 @@ fn values_among_silent_runs_events_failures_and_a_kill() {
         silences: 1,
         ..NOTHING
     };
-    search(3, &NO_SEMAPHORES, &NO_GROUP, budget);
+    search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
@@ -25,5 +25,5 @@ fn values_among_silent_runs_and_replacements() {
         silences: 1,
         ..NOTHING
     };
-    search(2, &NO_SEMAPHORES, &NO_GROUP, budget);
+    search(most() - 1, &NO_SEMAPHORES, &NO_GROUP, budget);
 }
