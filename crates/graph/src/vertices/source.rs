@@ -18,6 +18,10 @@ use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
 ///   pass where one object is to be restored.
 /// - A vertex that has failed waits for the loop's own time: declare it with
 ///   [`with_retry(0, ..)`](crate::VertexSpec::with_retry).
+/// - In a [group](crate::VertexSpec::with_group) it is called alone, one after the other. A pass is
+///   one plan of one scope with one ledger, and no source takes the desired states of several. For
+///   one plan of several vertices, write a vertex with
+///   [`check_apply_group`](crate::Vertex::check_apply_group).
 ///
 /// Clones are the same vertex.
 pub struct SourceVertex<S: Source> {

@@ -7,7 +7,7 @@ use trueup_graph::{RunContext, Verdict, VertexSpec};
 
 use crate::support::{BOUND, start, until, vertex};
 
-/// A value that panics where it is told to.
+/// A value that panics in its comparison or its drop, as its fields say.
 #[derive(Debug)]
 struct Bad {
     in_eq: bool,
