@@ -1,14 +1,14 @@
 //! Vertices, ledgers and names that do what they must not.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use trueup_graph::{Driver, ErrorKind, Failure, RunContext, Verdict, Vertex, VertexSpec, Watch};
-use trueup_reconcile::{Claim, ErrorClass, Hints, Ledger, LedgerError, MemoryLedger};
+use trueup_reconcile::{ErrorClass, Hints, Ledger, LedgerError, MemoryLedger};
 
 use crate::support::{BOUND, Declared, Gate, config, counted, start, until, vertex};
+use crate::through::{Claims, Through};
 
 /// A vertex that does something when it is dropped.
 struct Dropped<F: FnMut(Option<&Hints>) + Send + 'static> {
@@ -186,43 +186,18 @@ fn ten_thousand_replacements_leave_nothing_behind_and_hints_of_old_vertices_are_
     hints.lock().unwrap().iter().for_each(Hints::request_pass);
 }
 
-/// A ledger of which each so-many-th write fails.
-struct Failing {
-    ledger: MemoryLedger,
-    each: usize,
-    writes: usize,
-}
-
-impl Ledger for Failing {
-    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
-        self.ledger.owned()
-    }
-
-    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
-        self.ledger.open_intents()
-    }
-
-    fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        self.ledger.begin(intents)
-    }
-
-    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        self.writes += 1;
-        match self.writes.is_multiple_of(self.each) {
-            true => Err(LedgerError::new(std::io::Error::other("the disk is full"))),
-            false => self.ledger.commit_outcomes(claims),
-        }
-    }
-}
-
 #[test]
 fn a_ledger_that_fails_at_each_nth_write_delays_refreshes_and_loses_none() {
     for each in 1..8 {
-        let ledger = Failing {
-            ledger: MemoryLedger::default(),
-            each,
-            writes: 0,
+        let mut writes = 0usize;
+        let write = move |ledger: &mut MemoryLedger, claims: Claims| {
+            writes += 1;
+            match writes.is_multiple_of(each) {
+                true => Err(LedgerError::new(std::io::Error::other("the disk is full"))),
+                false => ledger.commit_outcomes(claims),
+            }
         };
+        let ledger = Through(MemoryLedger::default(), write);
         let refreshes = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&refreshes);
         let mut is_drifted = true;

@@ -13,7 +13,7 @@ use trueup_graph::{Driver, Failure, Verdict, VertexSpec};
 use trueup_journal::{Journal, LedgerScope};
 use trueup_reconcile::Ledger as _;
 
-use crate::support::{BOUND, Declared, Dying, Folder, Steps, config, until, vertex};
+use crate::support::{BOUND, Declared, Folder, Steps, config, dying, until, vertex};
 
 /// What outlives a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,7 +99,7 @@ fn live(
         world: Arc::clone(world),
         steps: Steps::new(steps),
     };
-    let dying = Box::new(Dying(ledger.clone(), process.steps.clone()));
+    let dying = dying(ledger.clone(), process.steps.clone());
     let driver = Driver::start(config(2), process.vertices(has_file), dying).unwrap();
     until("converged or dead", || {
         process.steps.is_dead() || driver.is_converged()

@@ -1,14 +1,15 @@
 //! Groups of vertices that have records of what they make.
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use trueup_graph::{Driver, Failure, Record, Records, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_journal::{Journal, JournalLedger, LedgerScope};
-use trueup_reconcile::{Claim, ErrorClass, Ledger, LedgerError};
+use trueup_reconcile::{Claim, ErrorClass, Ledger};
 
 use crate::support::{BOUND, Declared, Folder, config, until};
+use crate::through::{Claims, Through};
 
 /// What there is, and what was done.
 #[derive(Default)]
@@ -82,34 +83,21 @@ impl Vertex for Number {
     }
 }
 
-/// The journal, of which each write is noted.
-struct Noting(JournalLedger, Shared);
-
-impl Ledger for Noting {
-    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
-        self.0.owned()
-    }
-
-    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
-        self.0.open_intents()
-    }
-
-    fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        self.0.begin(intents)
-    }
-
-    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+/// Returns the journal, of which each write is noted.
+fn noting(ledger: JournalLedger, world: Shared) -> Box<dyn Ledger + Send> {
+    let write = move |ledger: &mut JournalLedger, claims: Claims| {
         let made = claims.values().filter_map(|claim| match claim {
             Claim::Ours(value) => Some(Record::from_bytes(value)?.made?.undo[0]),
             _ => None,
         });
         let made = made.collect();
-        let mut world = self.1.lock().unwrap();
+        let mut world = world.lock().unwrap();
         let before = world.made.clone();
         world.writes.push((made, before));
         drop(world);
-        self.0.commit_outcomes(claims)
-    }
+        ledger.commit_outcomes(claims)
+    };
+    Box::new(Through(ledger, write))
 }
 
 fn declare(number: u8, world: &Shared) -> Declared {
@@ -122,11 +110,11 @@ fn declare(number: u8, world: &Shared) -> Declared {
 fn start(folder: &Folder, numbers: &[u8], world: &Shared) -> Driver {
     let journal = Journal::open(folder.0.join("journal")).unwrap();
     let ledger = journal.ledger("graph", &LedgerScope::new("host", ""));
-    let ledger = Noting(ledger.unwrap(), Arc::clone(world));
+    let ledger = noting(ledger.unwrap(), Arc::clone(world));
     let vertices: Vec<_> = numbers.iter().map(|it| declare(*it, world)).collect();
     let of_all = Arc::clone(world);
     let restore = move |_: &str, undo: &[u8]| Ok(declare(undo[0], &of_all));
-    Driver::start_with_restore(config(3), vertices, Box::new(ledger), restore).unwrap()
+    Driver::start_with_restore(config(3), vertices, ledger, restore).unwrap()
 }
 
 #[test]

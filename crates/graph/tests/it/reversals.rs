@@ -8,7 +8,7 @@ use trueup_graph::{Driver, Failure, Records, RunContext, Verdict, Vertex, Vertex
 use trueup_journal::{Journal, LedgerScope};
 use trueup_reconcile::{Claim, ErrorClass, Ledger, MemoryLedger};
 
-use crate::support::{BOUND, Declared, Dying, Folder, Steps, config, until};
+use crate::support::{BOUND, Declared, Folder, Steps, config, dying, until};
 
 /// What outlives a process: the things that are there, and those that were undone, in order.
 #[derive(Default)]
@@ -98,7 +98,7 @@ fn live(things: &[&str], world: &Shared, folder: &std::path::Path, steps: usize)
     let driver = Driver::start_with_restore(
         config(2),
         declared(things, world, &steps),
-        Box::new(Dying(ledger.clone(), steps.clone())),
+        dying(ledger.clone(), steps.clone()),
         move |name, record| {
             let vertex = Thing {
                 name: String::from_utf8_lossy(record).into_owned(),

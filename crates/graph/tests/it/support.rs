@@ -1,6 +1,5 @@
 //! Vertices and waits that tests share.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use trueup_graph::{Config, Driver, Failure, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_journal::JournalLedger;
-use trueup_reconcile::{Claim, ErrorClass, Ledger, LedgerError, MemoryLedger};
+use trueup_reconcile::{ErrorClass, Ledger, LedgerError, MemoryLedger};
+
+use crate::through::{Claims, Through};
 
 /// The bound of each wait: machines may be slow.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
@@ -118,33 +119,20 @@ impl Steps {
     }
 }
 
-/// The journal, whose writes are steps.
-pub(crate) struct Dying(pub(crate) JournalLedger, pub(crate) Steps);
-
-impl Ledger for Dying {
-    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
-        self.0.owned()
-    }
-
-    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
-        self.0.open_intents()
-    }
-
-    fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        self.0.begin(intents)
-    }
-
-    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        let dead = || LedgerError::new("the process is dead");
-        if !self.1.step() {
-            return Err(dead());
+/// Returns the journal, whose writes are steps.
+pub(crate) fn dying(ledger: JournalLedger, steps: Steps) -> Box<dyn Ledger + Send> {
+    let dead = || Err(LedgerError::new("the process is dead"));
+    let write = move |ledger: &mut JournalLedger, claims: Claims| {
+        if !steps.step() {
+            return dead();
         }
-        self.0.commit_outcomes(claims)?;
-        match self.1.step() {
+        ledger.commit_outcomes(claims)?;
+        match steps.step() {
             true => Ok(()),
-            false => Err(dead()),
+            false => dead(),
         }
-    }
+    };
+    Box::new(Through(ledger, write))
 }
 
 /// A folder of a test, removed with it.

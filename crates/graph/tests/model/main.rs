@@ -38,6 +38,8 @@ mod spec;
 #[path = "../../src/state/mod.rs"]
 mod state;
 mod sync;
+#[path = "../../../queue/tests/model/time.rs"]
+mod time;
 #[path = "../../src/vertex.rs"]
 mod vertex;
 

@@ -1,95 +1,12 @@
 //! What `src/sync.rs` is to the driver, made of a model checker's parts: each lock, wait and
-//! wake-up is a place where another thread may go on. A wait for a time too far off ends only when
-//! woken, so that one that would hang is found as a deadlock; one for a nearer time ends when the
-//! checker wills.
+//! wake-up is a place where another thread may go on.
 
-use std::cell::Cell;
-use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 pub(crate) use shuttle::sync::{Condvar, Mutex};
 pub(crate) use shuttle::thread::Builder;
-use shuttle::thread::yield_now;
 
-/// Further than this off is never, in milliseconds.
-pub(crate) const FAR: u64 = 3_600_000;
-
-std::thread_local! {
-    /// The model's time in milliseconds. The checker runs all threads of a model on one real one.
-    static TIME: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Begins a run of the model.
-pub(crate) fn reset() {
-    TIME.set(0);
-}
-
-/// The time; it has gone on a little since it was asked for last.
-pub(crate) fn now() -> Instant {
-    TIME.set(TIME.get() + 1);
-    at(TIME.get())
-}
-
-fn at(time: u64) -> Instant {
-    static START: OnceLock<Instant> = OnceLock::new();
-    *START.get_or_init(Instant::now) + Duration::from_millis(time)
-}
-
-/// A guard that knows its lock, to let others have it while time goes on.
-pub(crate) struct MutexGuard<'a, T> {
-    mutex: &'a Mutex<T>,
-    guard: shuttle::sync::MutexGuard<'a, T>,
-}
-
-impl<T> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.guard
-    }
-}
-
-impl<T> DerefMut for MutexGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.guard
-    }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    let guard = mutex.lock().unwrap();
-    MutexGuard { mutex, guard }
-}
-
-/// Waits for a notification, or for a time that is near.
-pub(crate) fn wait_until<'a, T>(
-    condvar: &Condvar,
-    guard: MutexGuard<'a, T>,
-    until: Option<Instant>,
-) -> MutexGuard<'a, T> {
-    let MutexGuard { mutex, guard } = guard;
-    match until.filter(|it| *it <= at(TIME.get() + FAR)) {
-        None => {
-            let guard = condvar.wait(guard).unwrap();
-            MutexGuard { mutex, guard }
-        }
-        Some(until) => {
-            drop(guard);
-            yield_now();
-            let guard = lock(mutex);
-            // The time comes, unless it has come already.
-            while at(TIME.get()) < until {
-                TIME.set(TIME.get() + 1);
-            }
-            guard
-        }
-    }
-}
-
-pub(crate) fn after(now: Instant, time: Duration) -> Instant {
-    now + time.min(Duration::from_millis(10 * FAR))
-}
+pub(crate) use crate::time::{MutexGuard, after, lock, now, reset, wait_until};
 
 #[derive(Debug)]
 pub(crate) struct Wakeup {

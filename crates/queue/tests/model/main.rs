@@ -43,6 +43,7 @@ mod sync;
 mod task;
 #[path = "../../src/ticket.rs"]
 mod ticket;
+mod time;
 #[path = "../../src/trace.rs"]
 mod trace;
 #[path = "../../src/worker.rs"]

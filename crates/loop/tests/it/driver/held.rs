@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use trueup_loop::{Config, Error, ErrorKind, Handle, Loop, Running};
-use trueup_reconcile::{
-    Claim, Hints, Ledger, LedgerError, MemoryLedger, Report, Source, Subscribed,
-};
+use trueup_reconcile::{Claim, Hints, Ledger, MemoryLedger, Report, Source, Subscribed};
+
+use super::through::Through;
 
 /// Longer than any test: what is to happen within it does so at once, or the test fails.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
@@ -150,30 +150,12 @@ pub(crate) fn keeping(number: u32) -> MemoryLedger {
     ledger
 }
 
-/// A ledger that tells when it is dropped.
-struct Told(MemoryLedger, Sender<&'static str>);
+/// Reports when it is dropped.
+struct Dropped(&'static str, Sender<&'static str>);
 
-impl Drop for Told {
+impl Drop for Dropped {
     fn drop(&mut self) {
-        let _ = self.1.send("ledger");
-    }
-}
-
-impl Ledger for Told {
-    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
-        self.0.owned()
-    }
-
-    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
-        self.0.open_intents()
-    }
-
-    fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        self.0.begin(intents)
-    }
-
-    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        self.0.commit_outcomes(claims)
+        let _ = self.1.send(self.0);
     }
 }
 
@@ -210,7 +192,11 @@ pub(crate) fn held_with(
     let (verdicts, verdicts_to) = channel();
     let (hints, hints_to) = channel();
     let (dropped, dropped_to) = channel();
-    let ledger = Told(keeping(7), dropped.clone());
+    let of_ledger = Dropped("ledger", dropped.clone());
+    let ledger = Through(keeping(7), move |ledger: &mut MemoryLedger, claims| {
+        let _ = &of_ledger;
+        ledger.commit_outcomes(claims)
+    });
     let source = Held {
         given,
         verdicts: verdicts_to,

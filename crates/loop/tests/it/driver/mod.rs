@@ -4,3 +4,5 @@
 mod controls;
 mod held;
 mod passes;
+#[path = "../../../../graph/tests/it/through.rs"]
+mod through;
