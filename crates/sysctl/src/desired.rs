@@ -1,7 +1,7 @@
-//! The desired state: keys with their values.
+//! The desired state: keys with their values, of all settings or of a part of them.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::value::is_same_value;
 use crate::{Error, Key, Value};
@@ -18,9 +18,64 @@ use crate::{Error, Key, Value};
 /// # Ok::<(), trueup_sysctl::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Desired(BTreeMap<Key, Value>);
+pub struct Desired {
+    values: BTreeMap<Key, Value>,
+    part: Part,
+}
+
+/// The settings that a desired state is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Part {
+    #[default]
+    All,
+    /// Those of the devices of these names.
+    Of(BTreeSet<String>),
+    /// All others.
+    AllBut(BTreeSet<String>),
+}
 
 impl Desired {
+    /// Splits a desired state in two: of the settings of these devices, and of all others. Each is
+    /// about its part alone, also about what the ledger has of it. So two sources can share one
+    /// ledger, and neither reverts what the other one has set.
+    ///
+    /// ```
+    /// use trueup_sysctl::Desired;
+    ///
+    /// let desired = Desired::parse([
+    ///     ("net.ipv4.ip_forward", "1"),
+    ///     ("net.ipv4.conf.eth0.rp_filter", "2"),
+    /// ])?;
+    /// let (of_devices, others) = desired.split(["eth0"]);
+    /// assert_eq!(of_devices.keys().next().and_then(|key| key.device()), Some("eth0"));
+    /// assert!(others.covers(&"net.ipv4.conf.eth1.rp_filter".parse()?));
+    /// assert!(!others.covers(&"net.ipv4.conf.eth0.arp_ignore".parse()?));
+    /// # Ok::<(), trueup_sysctl::Error>(())
+    /// ```
+    pub fn split(self, devices: impl IntoIterator<Item = impl Into<String>>) -> (Desired, Desired) {
+        let devices: BTreeSet<String> = devices.into_iter().map(Into::into).collect();
+        let mut parts = [Part::Of(devices.clone()), Part::AllBut(devices)].map(|part| Desired {
+            values: BTreeMap::new(),
+            part,
+        });
+        for (key, value) in self.values {
+            let at = usize::from(!parts[0].covers(&key));
+            parts[at].values.insert(key, value);
+        }
+        parts.into()
+    }
+
+    /// Returns true if the desired state is about this key, declared or not.
+    pub fn covers(&self, key: &Key) -> bool {
+        let is_of =
+            |devices: &BTreeSet<String>| key.device().is_some_and(|it| devices.contains(it));
+        match &self.part {
+            Part::All => true,
+            Part::Of(devices) => is_of(devices),
+            Part::AllBut(devices) => !is_of(devices),
+        }
+    }
+
     /// Parses pairs of key and value.
     ///
     /// # Errors
@@ -47,19 +102,24 @@ impl Desired {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Desired`](crate::ErrorKind::Desired) if the key is declared already, or
-    /// declared with another value under its other name: `net.ipv4.ip_forward` is
-    /// `net.ipv4.conf.all.forwarding`.
+    /// [`ErrorKind::Desired`](crate::ErrorKind::Desired) if the key is declared already, is not of
+    /// [this part](Self::split), or is declared with another value under its other name:
+    /// `net.ipv4.ip_forward` is `net.ipv4.conf.all.forwarding`.
     pub fn insert(&mut self, key: Key, value: Value) -> Result<(), Error> {
+        if !self.covers(&key) {
+            return Err(Error::desired(format!(
+                "{key} is of another part of the settings: declare it there"
+            )));
+        }
         if let Some(alias) = key.alias()
-            && let Some(other) = self.0.get(&alias)
+            && let Some(other) = self.values.get(&alias)
             && !is_same_value(&key, value.as_str(), other.as_str())
         {
             return Err(Error::desired(format!(
                 "{alias} = {other} and {key} = {value} cannot both be: they are one switch"
             )));
         }
-        match self.0.entry(key) {
+        match self.values.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(value);
                 Ok(())
@@ -73,27 +133,27 @@ impl Desired {
 
     /// Returns the desired value of a key, if it is declared.
     pub fn get(&self, key: &Key) -> Option<&Value> {
-        self.0.get(key)
+        self.values.get(key)
     }
 
     /// Iterates over keys and values, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Value)> {
-        self.0.iter()
+        self.values.iter()
     }
 
     /// The keys, in their order.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.0.keys()
+        self.values.keys()
     }
 
     /// Returns the number of declared keys.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.values.len()
     }
 
     /// True if no key is declared.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.values.is_empty()
     }
 }
 
@@ -131,6 +191,14 @@ mod tests {
                 .len(),
             2
         );
+    }
+
+    #[test]
+    fn a_key_of_another_part_is_refused() {
+        let key = || "net.ipv4.conf.a.tag".parse::<Key>().unwrap();
+        let (mut of_devices, mut others) = Desired::default().split(["a"]);
+        assert!(others.insert(key(), true.into()).is_err());
+        of_devices.insert(key(), true.into()).unwrap();
     }
 
     #[test]

@@ -54,6 +54,17 @@ impl Key {
         OpKey(hasher.finish())
     }
 
+    /// Returns the device that the key is of, if it is of one: `eth0` of
+    /// `net.ipv4.conf.eth0.forwarding`. `all` and `default` are none.
+    pub fn device(&self) -> Option<&str> {
+        let mut parts = self.0.split('/').skip(2);
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("conf" | "neigh"), Some("all" | "default"), _) => None,
+            (Some("conf" | "neigh"), device, Some(_)) => device,
+            _ => None,
+        }
+    }
+
     /// Returns the last part.
     pub(crate) fn name(&self) -> &str {
         self.0
@@ -212,6 +223,21 @@ mod tests {
         let error = format!("net.{}", "x".repeat(300)).parse::<Key>();
         let error = error.unwrap_err().to_string();
         assert!(error.contains("255 bytes") && error.len() < 120, "{error}");
+    }
+
+    #[test]
+    fn the_device_of_a_setting_is_in_its_path() {
+        for (path, expected) in [
+            ("net/ipv4/conf/eth0.100/rp_filter", Some("eth0.100")),
+            ("net/ipv6/neigh/br0/mcast_solicit", Some("br0")),
+            ("net/ipv4/conf/all/forwarding", None),
+            ("net/ipv4/conf/default/forwarding", None),
+            ("net/ipv4/ip_forward", None),
+            ("net/ipv4/conf/br0", None),
+            ("net/core/conf", None),
+        ] {
+            assert_eq!(key(path).device(), expected, "{path}");
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) struct PassState {
 impl Pass<'_> {
     /// Runs the pass.
     pub(crate) fn run(mut self) -> Result<Report, Error> {
-        let LedgerRecords { owned, open } = LedgerRecords::read(self.ledger)?;
+        let LedgerRecords { owned, open } = LedgerRecords::read(self.ledger, self.desired)?;
         let keys: BTreeSet<&Key> = self
             .desired
             .keys()

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use trueup_reconcile::{Claim, Ledger, LedgerError};
 
 use crate::value::is_same_value;
-use crate::{Error, Key};
+use crate::{Desired, Error, Key};
 
 /// The record of a key that is ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ impl Record {
     }
 }
 
-/// The parsed records and open intents of a ledger.
+/// The parsed records and open intents of a ledger, of one part of the settings.
 pub(crate) struct LedgerRecords {
     pub(crate) owned: BTreeMap<Key, Record>,
     /// The open intents; `None` if the key was to be released.
@@ -58,10 +58,12 @@ pub(crate) struct LedgerRecords {
 }
 
 impl LedgerRecords {
-    pub(crate) fn read(ledger: &dyn Ledger) -> Result<LedgerRecords, Error> {
+    /// Reads what a desired state is about.
+    pub(crate) fn read(ledger: &dyn Ledger, about: &Desired) -> Result<LedgerRecords, Error> {
         let owned = ledger.owned()?.into_iter();
         let owned = owned.map(|(key, value)| Ok((parse_key(&key)?, parse_record(&value)?)));
-        let owned = owned.collect::<Result<_, LedgerError>>()?;
+        let mut owned = owned.collect::<Result<BTreeMap<_, _>, LedgerError>>()?;
+        owned.retain(|key, _| about.covers(key));
         let open = ledger.open_intents()?.into_iter().map(|(key, claim)| {
             let record = match claim {
                 Claim::Ours(value) => Some(parse_record(&value)?),
@@ -69,7 +71,8 @@ impl LedgerRecords {
             };
             Ok((parse_key(&key)?, record))
         });
-        let open = open.collect::<Result<_, LedgerError>>()?;
+        let mut open = open.collect::<Result<BTreeMap<_, _>, LedgerError>>()?;
+        open.retain(|key, _| about.covers(key));
         Ok(LedgerRecords { owned, open })
     }
 }

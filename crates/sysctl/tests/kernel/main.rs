@@ -20,6 +20,7 @@ use trueup_testkit::{ip, model, named_netns, veth_pair, without_net_admin};
 
 trueup_testkit::kernel_tests![
     values_come_and_stay_and_go_back,
+    a_setting_that_moves_to_another_source_of_the_ledger_is_not_reverted,
     a_name_with_a_dot_is_one_part,
     what_all_copies_takes_one_pass,
     what_a_default_copies_takes_one_pass,
@@ -41,6 +42,39 @@ trueup_testkit::kernel_tests![
 
 const FORWARD: &str = "net.ipv4.ip_forward";
 const RANGE: &str = "net.ipv4.ip_local_port_range";
+
+/// The first source is of the settings of `va`, the other one of all others; both share a ledger.
+fn a_setting_that_moves_to_another_source_of_the_ledger_is_not_reverted() {
+    veth_pair("va", "vb");
+    let filter = "net.ipv4.conf.va.rp_filter";
+    let before = read(filter);
+    let (mut of_va, mut others) = (Sysctl::new(), Sysctl::new());
+    let mut ledger = MemoryLedger::default();
+    let options = Options::default().with_revert(true);
+    let mut pass = |source: &mut Sysctl, desired: &Desired| {
+        let report = source.reconcile(&Namespace::current(), desired, &mut ledger, &options);
+        let report = report.unwrap();
+        assert!(report.converged(), "{}", describe(&report));
+        report.ops().len()
+    };
+    let parse = || Desired::parse([(FORWARD, "1"), (filter, "2")]).unwrap();
+    assert_eq!(pass(&mut others, &parse()), 2);
+    let (of_device, rest) = parse().split(["va"]);
+    assert_eq!(
+        (pass(&mut others, &rest), pass(&mut of_va, &of_device)),
+        (0, 0)
+    );
+    assert_eq!(read(filter), "2");
+    // And back.
+    assert_eq!(pass(&mut others, &parse()), 0);
+    assert_eq!(read(filter), "2");
+    let (of_device, rest) = Desired::default().split(["va"]);
+    assert_eq!(
+        (pass(&mut others, &rest), pass(&mut of_va, &of_device)),
+        (1, 1)
+    );
+    assert_eq!(read(filter), before);
+}
 
 fn values_come_and_stay_and_go_back() {
     let mut agent = Agent::reverting();

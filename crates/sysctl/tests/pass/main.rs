@@ -11,4 +11,5 @@ mod bench;
 mod failures;
 mod fake;
 mod ownership;
+mod parts;
 mod passes;
