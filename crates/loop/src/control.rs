@@ -67,6 +67,10 @@ impl Control {
         }
     }
 
+    pub(crate) fn share_budget(&self, budget: &crate::Budget) {
+        self.lock().state.share_budget(budget);
+    }
+
     /// Sets what wakes the driver from now on.
     pub(crate) fn begin(&self, driver: Waker) {
         self.lock().driver = Some(driver);

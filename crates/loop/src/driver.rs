@@ -15,7 +15,8 @@ use crate::control::{Control, Sleep, Step};
 use crate::handle::Shared;
 use crate::sync::{Wakeup, now};
 use crate::{
-    Action, Config, Error, ErrorKind, Handle, PassSummary, Revision, SubscriptionState, trace,
+    Action, Budget, Config, Error, ErrorKind, Handle, PassSummary, Revision, SubscriptionState,
+    trace,
 };
 
 type OnPass<'a, S> = dyn FnMut(FinishedPass<'_, S>) + Send + 'a;
@@ -118,6 +119,13 @@ impl<'a, S: Source> Loop<'a, S> {
             shared,
             _on_drop: on_drop,
         }
+    }
+
+    /// Has it keep a budget together with the other loops that were given it, in place of that of
+    /// its settings. Loops whose passes overlap can exceed it by a burst each.
+    pub fn with_budget(self, budget: &Budget) -> Self {
+        self.shared.control.share_budget(budget);
+        self
     }
 
     /// Sets a callback for every pass, on the loop's thread. The pass

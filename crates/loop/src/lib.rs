@@ -27,6 +27,6 @@ pub use handle::{ConvergedFuture, Handle, TriedFuture};
 pub use object_status::{Event, Events, ObjectStatus, Tried};
 pub use pass_summary::PassSummary;
 pub use running::Running;
-pub use state::{Action, State, SubscriptionState};
+pub use state::{Action, Budget, State, SubscriptionState};
 pub use stats::{Ops, Revision, Stats};
 pub use stepped::{Step, Stepped};

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::{Drained, Extent, OpKey};
 
 use self::backoff::Backoff;
-use self::budget::Budget;
+pub use self::budget::Budget;
 use self::jitter::Jitter;
 use self::schedule::{Schedule, bring_forward, not_before};
 use crate::{Config, Revision, Stats};
@@ -173,7 +173,9 @@ impl State {
             schedule: Schedule::default(),
             hints_wait_until: None,
             backoff: Backoff::default(),
-            budget: config.budget().map(Budget::new),
+            budget: config
+                .budget()
+                .map(|(limit, burst)| Budget::new(limit, burst)),
             started: 0,
             done: 0,
             overrun: None,
@@ -184,6 +186,11 @@ impl State {
             left_out: None,
             stats: Stats::default(),
         }
+    }
+
+    /// Has it keep a budget together with others, in place of its own.
+    pub(crate) fn share_budget(&mut self, budget: &Budget) {
+        self.budget = Some(budget.share());
     }
 
     /// Sets the seed for jitter, which is 0 otherwise. Equal seeds and inputs give equal decisions.
@@ -396,7 +403,7 @@ impl State {
         if extent == Extent::Dirty && is_retry_due {
             self.backoff.take_due(now);
         }
-        let ops = self.budget.as_mut().map(|budget| budget.available(now));
+        let ops = self.budget.as_ref().map(|budget| budget.available(now));
         self.started += 1;
         self.phase = Phase::InPass(RunningPass {
             since: now,

@@ -1,16 +1,23 @@
 //! Budget: how many ops may be applied, as a token bucket.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One op in the bucket's units: with a limit of one op a second, one unit is added each
 /// nanosecond.
 const OP: i128 = 1_000_000_000;
 
+/// A limit of ops that several loops keep together: see [`Loop::with_budget`](crate::Loop).
+#[derive(Debug)]
+pub struct Budget(Arc<Mutex<Bucket>>);
+
 /// A token bucket that starts full. It holds at most `burst`, and owes at most as much: so the wait
 /// for a source that exceeds its limits is bounded.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+struct Bucket {
     limit: i128,
     burst: i128,
     level: i128,
@@ -19,30 +26,67 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new((limit, burst): (NonZeroU32, NonZeroU32)) -> Budget {
+    /// Makes a budget of so many ops per second in the long run, and so many at once after a rest.
+    pub fn new(limit: NonZeroU32, burst: NonZeroU32) -> Budget {
         let burst = i128::from(burst.get()) * OP;
-        Budget {
+        Budget(Arc::new(Mutex::new(Bucket {
             limit: limit.get().into(),
             burst,
             level: burst,
             at: None,
-        }
+        })))
     }
 
+    /// Returns the same budget, for another loop.
+    pub(crate) fn share(&self) -> Budget {
+        Budget(Arc::clone(&self.0))
+    }
+
+    pub(super) fn available(&self, now: Instant) -> u64 {
+        self.lock().available(now)
+    }
+
+    pub(super) fn spend(&self, now: Instant, ops: u64) {
+        self.lock().spend(now, ops);
+    }
+
+    pub(super) fn refilled(&self, now: Instant, left: u64) -> Option<Instant> {
+        self.lock().refilled(now, left)
+    }
+
+    #[cfg(test)]
+    pub(super) fn fingerprint(&self, now: Instant, parts: u64) -> u8 {
+        self.lock().fingerprint(now, parts)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Bucket> {
+        // Nothing under the lock leaves it half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A copy of a state has a budget of its own.
+impl Clone for Budget {
+    fn clone(&self) -> Budget {
+        Budget(Arc::new(Mutex::new(self.lock().clone())))
+    }
+}
+
+impl Bucket {
     /// Returns the number of ops that may be applied.
-    pub(super) fn available(&mut self, now: Instant) -> u64 {
+    fn available(&mut self, now: Instant) -> u64 {
         self.fill(now);
         u64::try_from(self.level / OP).unwrap_or(0)
     }
 
-    pub(super) fn spend(&mut self, now: Instant, ops: u64) {
+    fn spend(&mut self, now: Instant, ops: u64) {
         self.fill(now);
         self.level = (self.level - i128::from(ops) * OP).max(-self.burst);
     }
 
     /// Returns when a pass with `left` ops is worth it: once the bucket has one for each, or a
     /// second's worth, or is full; and at least one op.
-    pub(super) fn refilled(&mut self, now: Instant, left: u64) -> Option<Instant> {
+    fn refilled(&mut self, now: Instant, left: u64) -> Option<Instant> {
         self.fill(now);
         let wanted = (i128::from(left) * OP)
             .min((self.limit * OP).max(OP))
@@ -57,7 +101,7 @@ impl Budget {
 
     /// Returns the level in units of 1/`parts` of an op.
     #[cfg(test)]
-    pub(super) fn fingerprint(&mut self, now: Instant, parts: u64) -> u8 {
+    fn fingerprint(&mut self, now: Instant, parts: u64) -> u8 {
         self.fill(now);
         (self.level * i128::from(parts) / OP) as u8
     }
@@ -77,15 +121,15 @@ mod tests {
     use super::*;
 
     fn budget(limit: u32, burst: u32) -> Budget {
-        Budget::new((
+        Budget::new(
             NonZeroU32::new(limit).unwrap(),
             NonZeroU32::new(burst).unwrap(),
-        ))
+        )
     }
 
     #[test]
     fn a_burst_at_first_then_the_limit() {
-        let (mut budget, now) = (budget(10, 4), Instant::now());
+        let (budget, now) = (budget(10, 4), Instant::now());
         assert_eq!(budget.available(now), 4);
         budget.spend(now, 4);
         assert_eq!(budget.available(now), 0);
@@ -98,7 +142,7 @@ mod tests {
     fn going_on_waits_for_what_is_left_or_a_seconds_worth_or_the_burst() {
         let now = Instant::now();
         let at = |limit, burst, left| {
-            let mut budget = budget(limit, burst);
+            let budget = budget(limit, burst);
             budget.spend(now, burst.into());
             let then = budget.refilled(now, left).unwrap();
             assert!(budget.available(then) >= 1, "enough for progress");
@@ -112,8 +156,16 @@ mod tests {
     }
 
     #[test]
+    fn who_shares_a_budget_finds_what_the_others_left_and_a_copy_is_apart() {
+        let (first, now) = (budget(1, 5), Instant::now());
+        let (second, copy) = (first.share(), first.clone());
+        first.spend(now, 4);
+        assert_eq!((second.available(now), copy.available(now)), (1, 5));
+    }
+
+    #[test]
     fn debt_is_bounded() {
-        let (mut budget, now) = (budget(1, 5), Instant::now());
+        let (budget, now) = (budget(1, 5), Instant::now());
         budget.spend(now, u64::MAX);
         assert_eq!(budget.refilled(now, 1), Some(now + Duration::from_secs(6)));
     }

@@ -81,7 +81,7 @@ impl State {
             });
         }
         let tried = summary.tried();
-        if let Some(budget) = &mut self.budget {
+        if let Some(budget) = &self.budget {
             budget.spend(now, tried);
         }
         if let Some(after) = summary.requeue_after {
@@ -90,7 +90,7 @@ impl State {
         if summary.truncated {
             let rest = if tried > 0 { MIN_REST } else { idle_rest };
             let left = summary.pending();
-            let refilled = match &mut self.budget {
+            let refilled = match &self.budget {
                 Some(budget) if running.ops.is_some_and(|ops| ops <= tried) => {
                     budget.refilled(now, left)
                 }
