@@ -9,10 +9,11 @@ use std::time::Duration;
 use anyhow::{Error, Result, anyhow, bail};
 use trueup::Report as _;
 use trueup::graph::Verdict;
+use trueup::reconcile::Ledger;
 
 use super::{Declared, Target, privilege};
 use crate::graph::{self, Changes, OnResult, Once, Passed};
-use crate::host::Host;
+use crate::host::{self, Host, PassTimer};
 use crate::output::GraphReport;
 use crate::state::LedgerOf;
 use crate::{Common, output};
@@ -31,28 +32,31 @@ pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
             "nothing is exported: exports live as long as the `trueup watch` that has them",
         );
     }
-    let host = Host::new(Box::new(state.ledger(LedgerOf::Settings)));
     let graph_ledger = Box::new(state.ledger(LedgerOf::Graph));
     let has_graph = graph::is_needed(&declared.file, &*graph_ledger)?;
     if has_graph {
         // What the kernel would refuse is known before a file is written.
-        let ledger = state.ledger(LedgerOf::Network);
         let (scope, options) = (&target.namespace, &declared.options);
-        let planned = host.plan(scope, &desired, &ledger, options);
+        let ledger = |of| Ok(Box::new(state.ledger(of)) as Box<dyn Ledger + Send>);
+        let planned = host::plan(scope, &desired, options, ledger)?;
         planned.map_err(|error| declared.explain(error))?;
     }
-    let passed = Passed::default();
-    let network = Once {
-        host,
+    let (passed, changes) = (Passed::default(), Changes::default());
+    let pass_timer = Arc::new(PassTimer::new());
+    let parts = desired.parts().into_iter().map(|(part, desired)| Once {
+        part,
+        host: Host::new(part, |of| state.ledger(of), &pass_timer),
         scope: target.namespace.clone(),
         desired,
-        ledger: Box::new(state.ledger(LedgerOf::Network)),
+        ledger: Box::new(state.ledger(part.ledger())),
         options: declared.options.clone(),
         passed: passed.clone(),
-        changes: Changes::default(),
-    };
+        changes: changes.clone(),
+    });
     let changed = Arc::new(Mutex::new(Vec::new()));
-    let snapshot = graph::run_once(&declared.file, network, graph_ledger, &collect(&changed))?;
+    let on_result = collect(&changed);
+    let parts = parts.collect();
+    let snapshot = graph::run_once(&declared.file, parts, &changes, graph_ledger, &on_result)?;
     let changed = std::mem::take(&mut *changed.lock().unwrap_or_else(PoisonError::into_inner));
     let changes = changed.iter().filter(|name| name.contains('.'));
     let changes = changes.map(|name| output::change_line(&declared.file, name));

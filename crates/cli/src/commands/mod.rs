@@ -15,6 +15,7 @@ mod world;
 use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result};
@@ -75,10 +76,10 @@ impl Declared {
         })
     }
 
-    /// Returns the desired state of both sources.
+    /// Returns the desired state of the namespace.
     fn desired(&self) -> Desired {
         Desired {
-            network: self.file.desired.clone(),
+            network: Arc::new(self.file.desired.clone()),
             settings: self.file.sysctl.clone(),
         }
     }
@@ -113,7 +114,8 @@ impl Declared {
             }
         };
         let collection = Collection::new(&self.file, &named.host, collected.resources);
-        let routes = desired.network.routes.get_or_insert_default();
+        let network = Arc::make_mut(&mut desired.network);
+        let routes = network.routes.get_or_insert_default();
         let collected = collection.routes(&self.file, &retained);
         collected
             .into_values()

@@ -5,12 +5,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use trueup::graph::{Failure, RunContext, Snapshot, Verdict};
+use trueup::Report as _;
+use trueup::diff::Kind;
+use trueup::graph::{Failure, Snapshot, Verdict};
 use trueup::reconcile::{ErrorClass, Ledger, MemoryLedger};
 
 use super::{Declared, Target};
 use crate::graph::{self, Changes};
-use crate::host::{Host, Options, Planned};
+use crate::host::{self, Options, Part, Planned};
 use crate::state::{self, LedgerOf};
 use crate::{Common, output};
 
@@ -49,10 +51,9 @@ pub(super) fn network(
     state: Option<&state::StateFile>,
 ) -> Result<Planned> {
     let (desired, _) = declared.collect(target, common)?;
-    let host = Host::new(ledger(state, LedgerOf::Settings)?);
-    let ledger = ledger(state, LedgerOf::Network)?;
-    host.plan(&target.namespace, &desired, &*ledger, &declared.options)
-        .map_err(|error| declared.explain(error))
+    let (scope, options) = (&target.namespace, &declared.options);
+    let planned = host::plan(scope, &desired, options, |of| ledger(state, of))?;
+    planned.map_err(|error| declared.explain(error))
 }
 
 /// Says what files and commands would do, if the network's plan is carried out.
@@ -61,22 +62,45 @@ pub(super) fn check(
     planned: &Planned,
     state: Option<&state::StateFile>,
 ) -> Result<Snapshot> {
-    let verdict = match (planned.is_converged(), planned.is_empty()) {
-        (true, _) => Ok(Verdict::InPlace),
-        (false, true) => Err("it is not known whether there is anything to do"),
-        (false, false) => Ok(Verdict::WouldChange),
-    };
-    let network = move |_: &RunContext, _: bool| {
-        verdict.map_err(|message| Failure::new(ErrorClass::Unknown, message))
-    };
     let changes = Changes::default();
     let ops = planned.network.plan.ops.iter();
     ops.for_each(|op| changes.note_kind(op.object.kind().name()));
-    let settings = planned.settings.as_ref();
-    let settings = settings.into_iter().flat_map(|settings| settings.ops());
-    settings.for_each(|_| changes.note_kind("sysctl"));
+    planned.settings().for_each(|_| changes.note_kind("sysctl"));
     let ledger = ledger(state, LedgerOf::Graph)?;
-    graph::check(&declared.file, Box::new(network), &changes, &*ledger)
+    graph::check(&declared.file, verdicts(planned), &changes, &*ledger)
+}
+
+/// Returns what each part of the namespace would do.
+fn verdicts(planned: &Planned) -> Vec<(Part, Result<Verdict, Failure>)> {
+    let network = &planned.network;
+    let settings = planned.settings.iter().map(|(part, report)| {
+        let is_empty = report.ops().iter().all(host::is_unread);
+        (*part, verdict(report.converged(), is_empty))
+    });
+    let mut verdicts: Vec<_> = settings.collect();
+    if verdicts.iter().any(|(part, _)| *part == Part::LinkSettings) {
+        let mut ops = network.plan.ops.iter();
+        let verdict = match ops.any(|op| op.object.kind() == Kind::Link) {
+            true => Verdict::WouldChange,
+            false => Verdict::InPlace,
+        };
+        verdicts.push((Part::Links, Ok(verdict)));
+    }
+    let of_network = verdict(network.is_converged(), network.plan.is_empty());
+    verdicts.push((Part::Network, of_network));
+    verdicts.sort_by_key(|(part, _)| *part);
+    verdicts
+}
+
+fn verdict(is_converged: bool, is_empty: bool) -> Result<Verdict, Failure> {
+    match (is_converged, is_empty) {
+        (true, _) => Ok(Verdict::InPlace),
+        (false, false) => Ok(Verdict::WouldChange),
+        (false, true) => Err(Failure::new(
+            ErrorClass::Unknown,
+            "it is not known whether there is anything to do",
+        )),
+    }
 }
 
 /// Returns the journal, for commands that only read. Where no directory is usable the ledger is

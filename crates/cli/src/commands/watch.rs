@@ -7,6 +7,7 @@ mod collecting;
 mod exporting;
 mod exposition;
 mod file_watch;
+mod loops;
 mod reload;
 mod reporter;
 mod screen;
@@ -25,13 +26,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result, anyhow, bail};
-use trueup::driver::{Config, Handle, Loop};
-use trueup::graph::SourceVertex;
-use trueup::reconcile::Subscribed;
+use anyhow::{Context as _, Error, Result, bail};
+use trueup::driver::{Budget, Config};
 
 use self::collecting::{Collecting, follow};
 use self::exporting::Exporting;
+use self::loops::{Loops, PartMaker};
 use self::reload::{ReloadRequest, Reloader, Stamp};
 use self::reporter::Reporter;
 use self::screen::Screen;
@@ -41,8 +41,8 @@ use self::signals::{STOP_TIMEOUT, SignalHandler};
 use self::view::View;
 use self::world_status::WorldStatus;
 use super::{Declared, Target, is_stdin, privilege};
-use crate::graph::{Changes, OnResult, RunningGraph};
-use crate::host::{Host, PassTimer};
+use crate::graph::{Changes, OnResult, RunningGraph, Sources};
+use crate::host::PassTimer;
 use crate::output::{self, Format};
 use crate::state::{LedgerOf, State};
 use crate::world::{self, Retained};
@@ -121,15 +121,16 @@ fn seconds(text: &str, least: f64) -> Result<Duration, String> {
 
 impl Watch {
     fn config(&self) -> Config {
-        let config = Config::default()
+        Config::default()
             .with_interval(self.interval)
             .with_interval_factor(self.interval_factor)
             .with_debounce(self.debounce)
-            .with_jitter(self.jitter);
-        match self.ops_limit {
-            Some(Limit { rate, burst }) => config.with_budget(rate, burst),
-            None => config,
-        }
+            .with_jitter(self.jitter)
+    }
+
+    fn budget(&self) -> Option<Budget> {
+        let Limit { rate, burst } = self.ops_limit?;
+        Some(Budget::new(rate, burst))
     }
 }
 
@@ -153,8 +154,8 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let state = target.claim(common, &declared.options)?;
     let server = asked.metrics.as_ref().map(Server::listen).transpose()?;
 
-    let host = Host::new(Box::new(state.ledger(LedgerOf::Settings)));
-    let pass_timer = host.pass_timer();
+    let state = Arc::new(state);
+    let pass_timer = Arc::new(PassTimer::new());
     let (service, _notifier_thread) = Service::begin(Arc::clone(&pass_timer))?;
     let shared = Arc::new(Shared::default());
     let reload_request = ReloadRequest::new()?;
@@ -167,24 +168,31 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         Some(mut joined) => (joined.collecting.declare(&declared)?, Some(joined)),
         None => (declared.desired(), None),
     };
-    let passes = Loop::new(
-        host,
-        target.namespace.clone(),
-        desired,
-        state.ledger(LedgerOf::Network),
-        declared.options.clone(),
-        asked.config(),
-    );
-    let handle = passes.handle();
     let view = View::new(title(path, common));
-    let reporter = Reporter::new(common.format, view, service, handle.clone());
+    let loops = Loops::default();
+    let reporter = Reporter::new(common.format, view, service, loops.clone());
     reporter.set_managed(&declared.managed());
-    let changes = Changes::default();
-    let passes = with_reports(passes, &reporter, &shared, &changes, pass_timer);
-    let network = SourceVertex::of_loop(passes).map_err(|error| anyhow!("{error}"))?;
+    let maker = PartMaker {
+        scope: target.namespace.clone(),
+        state: Arc::clone(&state),
+        options: declared.options.clone(),
+        config: asked.config(),
+        budget: asked.budget(),
+        pass_timer,
+        changes: Changes::default(),
+        reporter: reporter.clone(),
+        shared: Arc::clone(&shared),
+        loops: loops.clone(),
+    };
+    let parts = desired.parts().into_iter().map(|(part, desired)| {
+        let source = maker.make(part, desired)?;
+        maker.join(part, &source);
+        Ok((part, source))
+    });
+    let sources = parts.collect::<Result<Sources>>()?;
     let (exporting, collected) = match joined {
         Some(joined) => {
-            let (exporting, changed) = joined.export(&handle, &reporter, &shared)?;
+            let (exporting, changed) = joined.export(&loops, &reporter, &shared)?;
             exporting.declare(declared.exports());
             (Some(exporting), Some(changed))
         }
@@ -192,23 +200,23 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     };
     if let (Some(exporting), Some(changed)) = (exporting.clone(), collected) {
         let shared = Arc::clone(&shared);
-        follow(changed, exporting, handle.clone(), shared, reporter.clone())?;
+        follow(changed, exporting, loops.clone(), shared, reporter.clone())?;
     }
 
     if let Some(server) = &server {
-        let (handle, reporter) = (handle.clone(), reporter.clone());
+        let (loops, reporter) = (loops.clone(), reporter.clone());
         server.serve(move || {
-            let (stats, counts) = (handle.stats(), handle.exception_counts());
+            let (stats, counts) = (loops.stats(), loops.exception_counts());
             let (world, is_current) = (reporter.world_status(), reporter.is_current());
             let graph = reporter.graph();
             let graph = graph.as_ref();
             exposition::exposition(&stats, &counts, is_current, world.as_ref(), graph).ok()
         })?;
     }
-    let screen = screen(common.format, &reporter, &handle)?;
+    let screen = screen(common.format, &reporter, &loops)?;
     let waker = screen.as_ref().map(Screen::waker);
     signals.spawn(
-        handle.clone(),
+        loops.clone(),
         reporter.clone(),
         reload_request.clone(),
         waker,
@@ -220,7 +228,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         let ledger = Box::new(state.ledger(LedgerOf::Graph));
         let on_result = on_result(&reporter, &shared);
         let file = &declared.file;
-        let running = RunningGraph::start(file, network, ledger, changes, on_result)?;
+        let running = RunningGraph::start(file, sources, ledger, maker.changes.clone(), on_result)?;
         locked.declared = Some(declared);
         running
     };
@@ -236,7 +244,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         options,
         ledger: Box::new(state.ledger(LedgerOf::Network)),
         interval: asked.interval,
-        handle,
+        maker,
         shared: Arc::clone(&shared),
         reporter: reporter.clone(),
         reload_request,
@@ -305,12 +313,12 @@ impl Joined {
     /// Starts to export. Returns what tells when the collection has changed, too.
     fn export(
         self,
-        handle: &Handle<Host>,
+        loops: &Loops,
         reporter: &Reporter,
         shared: &Shared,
     ) -> Result<(Exporting, Receiver<()>)> {
-        let (handle, report) = (handle.clone(), reporter.clone());
-        let exporting = Exporting::start(self.world, self.owner, self.ttl, handle, report)?;
+        let (loops, report) = (loops.clone(), reporter.clone());
+        let exporting = Exporting::start(self.world, self.owner, self.ttl, loops, report)?;
         reporter.world(WorldStatus {
             collection: self.collecting.status(),
             exports: exporting.status(),
@@ -318,38 +326,6 @@ impl Joined {
         shared.lock().collecting = Some(self.collecting);
         Ok((exporting, self.changed))
     }
-}
-
-/// Has passes reported.
-fn with_reports(
-    passes: Loop<'static, Host>,
-    reporter: &Reporter,
-    shared: &Arc<Shared>,
-    changes: &Changes,
-    pass_timer: Arc<PassTimer>,
-) -> Loop<'static, Host> {
-    let (report, shared) = (reporter.clone(), Arc::clone(shared));
-    let changes = changes.clone();
-    let drift = reporter.clone();
-    let (overrun, subscription) = (reporter.clone(), reporter.clone());
-    passes
-        .on_report(move |pass| {
-            match pass.result {
-                Ok(done) => {
-                    changes.note(done);
-                    report.report(done);
-                }
-                Err(error) => report.failed(error, shared.file_error(error)),
-            }
-            pass_timer.end();
-        })
-        .on_drift(move |done| drift.drift(done))
-        .on_overrun(move |times| overrun.overrun(times))
-        .on_subscribe(move |answer| match answer {
-            Subscribed::Active(_) => subscription.subscription(None),
-            Subscribed::Unsupported => {}
-            Subscribed::Failed(error) => subscription.subscription(Some(error)),
-        })
 }
 
 /// Has the runs of files and commands reported.
@@ -373,11 +349,11 @@ fn title(path: &Path, common: &Common) -> String {
 }
 
 /// Opens the screen if the standard output is a terminal and the format is text.
-fn screen(format: Format, reporter: &Reporter, handle: &Handle<Host>) -> Result<Option<Screen>> {
+fn screen(format: Format, reporter: &Reporter, loops: &Loops) -> Result<Option<Screen>> {
     if format != Format::Text || !screen::is_available() {
         return Ok(None);
     }
-    let (shown, lost) = (reporter.clone(), handle.clone());
+    let (shown, lost) = (reporter.clone(), loops.clone());
     let screen = Screen::open(
         move |height, width| shown.lines(height, width),
         // Without the terminal there is no user who could stop it.

@@ -79,7 +79,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         }
         None => (None, None),
     };
-    let desired = desired.as_ref();
+    let desired = desired.as_deref();
     let explained = Rtnl::new().why(&target.namespace, desired, &*ledger, &options, &query);
     let explained = explained.map_err(|error| match &declared {
         Some(declared) => declared.explain(error.into()),

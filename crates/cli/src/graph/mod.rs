@@ -1,7 +1,8 @@
-//! The graph of a file: the network namespace as one vertex, each `[[file]]` and each `[[exec]]` as
-//! one, and the order between them.
+//! The graph of a file: each part of the network namespace, each `[[file]]` and each `[[exec]]` as a
+//! vertex, and the order between them.
 
 mod once;
+mod part;
 mod reported;
 mod running;
 mod section;
@@ -10,18 +11,18 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use trueup::graph::{Exec, Failure, File, Snapshot, Vertex, VertexSpec};
+use trueup::graph::{Exec, Failure, File, RunContext, Snapshot, Verdict, Vertex, VertexSpec};
 use trueup::reconcile::Ledger;
 use trueup_file::{self as file, FileContent, ManagedFile, NodeRef};
 
+use crate::host::Part;
 pub(crate) use once::{Once, Passed, run_once};
+use part::Before;
+pub(crate) use part::Unsettled;
 pub(crate) use reported::{OnResult, Reported};
-pub(crate) use running::RunningGraph;
+pub(crate) use running::{RunningGraph, Sources};
 use section::Section;
 pub(crate) use section::{Changes, Network};
-
-/// The vertex of sysctls, links, addresses, neighbours, routes and rules, declared and collected.
-pub(crate) const NETWORK: &str = "network";
 
 /// The time between two tries of what failed.
 const RETRY: Duration = Duration::from_secs(10);
@@ -29,25 +30,50 @@ const RETRY: Duration = Duration::from_secs(10);
 /// A vertex with its declaration.
 pub(crate) type Declared = (VertexSpec, Box<dyn Vertex>);
 
-/// Makes the vertices of a file: that of the network, as it is given, and those of its files and
-/// commands. What runs after a section of the network runs after all of it; what is refreshed by
-/// one is so by its own changes, through a vertex of its name.
-pub(crate) fn vertices(
-    declared: &file::File,
-    network: Box<dyn Vertex>,
-    by: &Network,
-) -> Vec<Declared> {
-    // Its loop says when it is tried again.
-    let spec = VertexSpec::new(NETWORK).with_retry(0, RETRY);
+/// The section of settings.
+const SYSCTL: &str = "sysctl";
+
+/// The vertices of the parts of a namespace, in the order in which they run.
+pub(crate) type Parts = Vec<(Part, Box<dyn Vertex>)>;
+
+/// Makes the vertices of a file: those of the namespace, as they are given, and those of its files
+/// and commands. What runs after a section of the network runs after all of it, and what runs after
+/// the settings after all of those. What is refreshed by a section is so by its own changes,
+/// through a vertex of its name.
+pub(crate) fn vertices(declared: &file::File, parts: Parts, by: &Network) -> Vec<Declared> {
+    let of_settings = parts.iter().map(|(part, _)| *part);
+    let of_settings: Vec<Part> = of_settings.filter(|part| part.is_of_settings()).collect();
+    let mut before = None;
+    let parts = parts.into_iter().map(|(part, vertex)| {
+        // Its loop says when it is tried again.
+        let spec = VertexSpec::new(part.name()).with_retry(0, RETRY);
+        let before = before.replace(part);
+        let spec = before
+            .into_iter()
+            .fold(spec, |spec, it| spec.after(it.name()));
+        (spec, vertex)
+    });
+    let parts: Vec<Declared> = parts.collect();
     let files = files(declared).iter().map(file_vertex);
     let execs_vertices = execs(declared).iter();
-    let execs_vertices = execs_vertices.map(|exec| exec_vertex(exec, declared));
-    let sections = execs(declared).iter().flat_map(|exec| &exec.on);
-    let sections: BTreeSet<&str> = sections.filter_map(section_of_network).collect();
-    let sections = sections.into_iter().map(|name| section_vertex(name, by));
-    let network = [(spec, network)].into_iter();
+    let execs_vertices = execs_vertices.map(|exec| exec_vertex(exec, declared, &of_settings));
+    let sections = sections(declared, &of_settings);
+    let sections = sections
+        .into_iter()
+        .map(|name| section_vertex(name, by, &of_settings));
     let beside = sections.chain(files).chain(execs_vertices);
-    network.chain(beside).collect()
+    parts.into_iter().chain(beside).collect()
+}
+
+/// Returns the sections that have a vertex of their own: those that commands are refreshed by, and
+/// that of the settings if commands run after them.
+fn sections<'a>(declared: &'a file::File, of_settings: &[Part]) -> BTreeSet<&'a str> {
+    let on = execs(declared).iter().flat_map(|exec| &exec.on);
+    let on = on.filter_map(section_of_network);
+    let after = execs(declared).iter().flat_map(|exec| &exec.after);
+    let after = after.filter_map(section_of_network);
+    let after = after.filter(|name| *name == SYSCTL && !of_settings.is_empty());
+    on.chain(after).collect()
 }
 
 /// Returns true if there is more than the network: files and commands, or what the graph's ledger
@@ -61,18 +87,34 @@ pub(crate) fn is_needed(declared: &file::File, ledger: &dyn Ledger) -> anyhow::R
     Ok(is_declared || !ledger.owned()?.is_empty())
 }
 
-/// Says what files and commands would do now, after what the network's vertex says of itself.
+/// Says what files and commands would do now, after what the parts of the namespace would.
 pub(crate) fn check(
     declared: &file::File,
-    network: Box<dyn Vertex>,
+    parts: Vec<(Part, Result<Verdict, Failure>)>,
     changes: &Changes,
     ledger: &dyn Ledger,
 ) -> anyhow::Result<Snapshot> {
     let by = Network::at_start(changes, ledger)?;
-    Ok(trueup::graph::check(
-        vertices(declared, network, &by),
-        ledger,
-    )?)
+    let parts = parts.into_iter().map(|(part, verdict)| {
+        let vertex = move |_: &RunContext, _: bool| verdict.clone();
+        (part, before(part, Box::new(vertex), || true, &by.unsettled))
+    });
+    let vertices = vertices(declared, parts.collect(), &by);
+    let snapshot = trueup::graph::check(vertices, ledger)?;
+    Ok(by.unsettled.show(snapshot))
+}
+
+/// Makes the vertex of a part: what fails in one before the network does not hold that back.
+fn before(
+    part: Part,
+    vertex: Box<dyn Vertex>,
+    has_run: impl Fn() -> bool + Send + 'static,
+    unsettled: &Unsettled,
+) -> Box<dyn Vertex> {
+    match part {
+        Part::Network => vertex,
+        _ => Box::new(Before::new(part, vertex, has_run, unsettled)),
+    }
 }
 
 fn files(declared: &file::File) -> &[ManagedFile] {
@@ -109,7 +151,7 @@ fn restored(name: &str, record: &[u8]) -> Result<Declared, Failure> {
     Ok((spec, Box::new(File::from_record(record)?)))
 }
 
-fn exec_vertex(declared: &file::Exec, all: &file::File) -> Declared {
+fn exec_vertex(declared: &file::Exec, all: &file::File, of_settings: &[Part]) -> Declared {
     // The file crate lets no command be empty.
     let (program, arguments) = split(&declared.command);
     let mut vertex = Exec::new(program, arguments).with_timeout(declared.timeout);
@@ -124,7 +166,11 @@ fn exec_vertex(declared: &file::Exec, all: &file::File) -> Declared {
     for semaphore in &declared.semaphores {
         spec = spec.with_semaphore(&semaphore.id, semaphore.count);
     }
-    let after = declared.after.iter().flat_map(|it| names(it, all));
+    let after = declared.after.iter();
+    let after = after.flat_map(|it| match section_of_network(it) {
+        Some(SYSCTL) if !of_settings.is_empty() => vec![SYSCTL.to_owned()],
+        _ => names(it, all),
+    });
     spec = after.fold(spec, |spec, parent| spec.after(&parent));
     let on = declared.on.iter();
     let on = on.flat_map(|it| match section_of_network(it) {
@@ -135,8 +181,15 @@ fn exec_vertex(declared: &file::Exec, all: &file::File) -> Declared {
     (settled(spec, declared), Box::new(vertex))
 }
 
-fn section_vertex(name: &str, by: &Network) -> Declared {
-    let spec = VertexSpec::new(name).unwatched().refreshed_by(NETWORK);
+fn section_vertex(name: &str, by: &Network, of_settings: &[Part]) -> Declared {
+    let parents = match name {
+        SYSCTL if !of_settings.is_empty() => of_settings,
+        _ => &[Part::Network],
+    };
+    // It is tried again when one of these has run.
+    let spec = VertexSpec::new(name).unwatched().with_retry(0, RETRY);
+    let parents = parents.iter().map(|part| part.name());
+    let spec = parents.fold(spec, |spec, parent| spec.refreshed_by(parent));
     (spec, Box::new(Section::new(name, by)))
 }
 
@@ -162,7 +215,7 @@ fn names(reference: &NodeRef, all: &file::File) -> Vec<String> {
     match reference {
         NodeRef::Section(name) if name == "file" => files(all).iter().map(file_name).collect(),
         NodeRef::Section(name) if name == "exec" => execs(all).iter().map(exec_name).collect(),
-        NodeRef::Section(_) => vec![NETWORK.to_owned()],
+        NodeRef::Section(_) => vec![Part::Network.name().to_owned()],
         NodeRef::File(_) | NodeRef::Exec(_) => vec![reference.to_string()],
     }
 }

@@ -1,7 +1,7 @@
 //! One run of the graph: what is due runs once.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -10,8 +10,8 @@ use trueup::reconcile::{ErrorClass, Ledger, Outcome, PassLimits};
 use trueup::{Namespace, Report as _, Source as _};
 use trueup_file as file;
 
-use super::{Changes, Declared, Network, OnResult, Reported, restored, vertices};
-use crate::host::{Desired, Error, Host, Options, Report};
+use super::{Changes, Declared, Network, OnResult, Reported, before, restored, vertices};
+use crate::host::{Desired, Error, Host, Options, Part, Report};
 use crate::output;
 
 /// How many vertices run at a time.
@@ -19,8 +19,9 @@ const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
 /// How long each wait is: it is repeated, as each command has its own timeout.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// A pass over the network as a vertex.
+/// A pass over a part of the namespace as a vertex.
 pub(crate) struct Once {
+    pub(crate) part: Part,
     pub(crate) host: Host,
     pub(crate) scope: Namespace,
     pub(crate) desired: Desired,
@@ -30,20 +31,34 @@ pub(crate) struct Once {
     pub(crate) changes: Changes,
 }
 
-/// The result of the pass, once it has run.
+type Results = Vec<(Part, Result<Report, Error>)>;
+
+/// The results of the passes that have run.
 #[derive(Clone, Default)]
-pub(crate) struct Passed(Arc<Mutex<Option<Result<Report, Error>>>>);
+pub(crate) struct Passed(Arc<Mutex<Results>>);
 
 impl Passed {
-    /// Takes the result; `None` if no pass has run.
+    /// Takes the results, as one report; `None` if no pass has run.
     pub(crate) fn take(&self) -> Option<Result<Report, Error>> {
-        let mut passed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        passed.take()
+        let passed = std::mem::take(&mut *self.lock());
+        (!passed.is_empty()).then(|| Report::of_run(passed))
     }
 
-    fn set(&self, result: Result<Report, Error>) {
-        let mut passed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *passed = Some(result);
+    fn set(&self, part: Part, result: Result<Report, Error>) {
+        self.lock().push((part, result));
+    }
+
+    /// Returns true if a pass over the part has run to its end.
+    fn has_run(&self, part: Part) -> bool {
+        let passed = self.lock();
+        passed
+            .iter()
+            .any(|(it, result)| *it == part && result.is_ok())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Results> {
+        // Nothing under the lock leaves it half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,7 +84,7 @@ impl Vertex for Once {
             if let Ok(report) = &result {
                 self.changes.note(report);
             }
-            self.passed.set(result);
+            self.passed.set(self.part, result);
         }
         verdict
     }
@@ -106,12 +121,18 @@ fn verdict(result: &Result<Report, Error>, apply: bool) -> Result<Verdict, Failu
 /// When the graph cannot be started: nothing was changed.
 pub(crate) fn run_once(
     declared: &file::File,
-    network: Once,
+    parts: Vec<Once>,
+    changes: &Changes,
     ledger: Box<dyn Ledger + Send>,
     on_result: &OnResult,
 ) -> Result<Snapshot> {
-    let by = Network::at_start(&network.changes, &*ledger)?;
-    let vertices = vertices(declared, Box::new(network), &by);
+    let by = Network::at_start(changes, &*ledger)?;
+    let parts = parts.into_iter().map(|once| {
+        let (part, passed) = (once.part, once.passed.clone());
+        let has_run = move || passed.has_run(part);
+        (part, before(part, Box::new(once), has_run, &by.unsettled))
+    });
+    let vertices = vertices(declared, parts.collect(), &by);
     let config = Config::new(WORKERS).with_quiet(Duration::ZERO);
     let vertices = vertices.into_iter().map(|it| once(it, on_result));
     let report = Arc::clone(on_result);
@@ -119,7 +140,7 @@ pub(crate) fn run_once(
     let driver = Driver::start_with_restore(config, vertices, ledger, restore);
     let driver = driver.context("cannot run the graph")?;
     while driver.wait_idle(WAIT).is_err_and(|it| it.is_timed_out()) {}
-    let snapshot = driver.snapshot();
+    let snapshot = by.unsettled.show(driver.snapshot());
     // Nothing runs any more.
     driver.stop(WAIT).context("cannot end the graph")?;
     Ok(snapshot)

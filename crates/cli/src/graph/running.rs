@@ -1,7 +1,7 @@
 //! The graph of a running agent.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -9,13 +9,20 @@ use trueup::graph::{Config, Driver, Graph, Snapshot, SourceVertex};
 use trueup::reconcile::Ledger;
 use trueup_file as file;
 
-use super::{Changes, Declared, NETWORK, Network, OnResult, Reported, restored, vertices};
-use crate::host::Host;
+use super::{
+    Changes, Declared, Network, OnResult, Reported, Unsettled, before, restored, vertices,
+};
+use crate::host::{Desired, Host, Part};
 
 /// How many vertices run at a time.
 const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
 /// The longest wait for the end of the loop before it is waited for again.
 const WAIT: Duration = Duration::from_secs(3_600);
+
+/// The wait for the end of a loop that was stopped.
+const STOPPED_WAIT: Duration = Duration::from_secs(5);
+/// The longest wait until nothing is written, before a part of the settings changes.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running graph. Clones share it.
 #[derive(Clone)]
@@ -23,10 +30,23 @@ pub(crate) struct RunningGraph(Arc<Inner>);
 
 struct Inner {
     driver: Driver,
-    network: SourceVertex<Host>,
+    sources: Mutex<Sources>,
     on_result: OnResult,
     changes: Changes,
+    unsettled: Unsettled,
 }
+
+/// A graph that is paused until this is dropped.
+pub(crate) struct Paused<'a>(&'a Driver);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.0.resume();
+    }
+}
+
+/// The parts of the namespace with their loops, in the order in which they run.
+pub(crate) type Sources = Vec<(Part, SourceVertex<Host>)>;
 
 impl RunningGraph {
     /// Starts the graph of a file.
@@ -36,13 +56,13 @@ impl RunningGraph {
     /// When it cannot be started: nothing was changed.
     pub(crate) fn start(
         declared: &file::File,
-        network: SourceVertex<Host>,
+        sources: Sources,
         ledger: Box<dyn Ledger + Send>,
         changes: Changes,
         on_result: OnResult,
     ) -> Result<RunningGraph> {
         let by = Network::at_start(&changes, &*ledger)?;
-        let vertices = reported(declared, &network, &by, &on_result);
+        let vertices = reported(declared, &sources, &by, &on_result);
         let report = Arc::clone(&on_result);
         let restore =
             move |name: &str, record: &[u8]| Ok(reporting(restored(name, record)?, &report));
@@ -50,52 +70,120 @@ impl RunningGraph {
         let started = Driver::start_with_restore(config, vertices, ledger, restore);
         Ok(RunningGraph(Arc::new(Inner {
             driver: started.context("cannot start the graph")?,
-            network,
+            sources: Mutex::new(sources),
             on_result,
             changes,
+            unsettled: by.unsettled,
         })))
     }
 
-    /// Has the graph of another file run, whose network was declared by `declare`. What is equal
-    /// goes on. Files and commands that have changed or are new run after the network.
+    /// Has nothing written until the result is dropped, where the graph has parts of settings or
+    /// the next one `will_have`. So a setting that moves from one part to another is desired by
+    /// one of the two at all times.
+    ///
+    /// # Errors
+    ///
+    /// When a run goes on for too long.
+    pub(crate) fn pause(&self, will_have: bool) -> Result<Option<Paused<'_>>> {
+        let driver = &self.0.driver;
+        let sources = self.0.sources.lock();
+        let has_settings = sources.unwrap_or_else(PoisonError::into_inner).len() > 1;
+        if !has_settings && !will_have {
+            return Ok(None);
+        }
+        let paused = Paused(driver);
+        driver.pause(PAUSE_TIMEOUT)?;
+        Ok(Some(paused))
+    }
+
+    /// Has the graph of another file run, and its parts have these desired states. What is equal
+    /// goes on; `make` makes the loop of a part that is new. Files and commands that have changed
+    /// or are new run after the network. Returns the parts that are new, and those that have left,
+    /// whose loops are stopped.
     ///
     /// # Errors
     ///
     /// When there is no such graph. The old one goes on, and nothing is declared.
-    pub(crate) fn replace(&self, declared: &file::File, declare: impl FnOnce()) -> Result<()> {
+    pub(crate) fn replace(
+        &self,
+        declared: &file::File,
+        parts: Vec<(Part, Desired)>,
+        make: impl Fn(Part, Desired) -> Result<SourceVertex<Host>>,
+    ) -> Result<[Sources; 2]> {
         let Inner {
             driver,
-            network,
+            sources,
             on_result,
             changes,
+            unsettled,
         } = &*self.0;
+        let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut next, mut joined, mut declaring) = (Sources::new(), Sources::new(), Vec::new());
+        for (part, desired) in parts {
+            match sources.iter().find(|(it, _)| *it == part) {
+                Some((_, source)) => {
+                    declaring.push((part, source.clone(), desired));
+                    next.push((part, source.clone()));
+                }
+                None => {
+                    let source = make(part, desired)?;
+                    joined.push((part, source.clone()));
+                    next.push((part, source));
+                }
+            }
+        }
+        let stays = |part| next.iter().any(|(it, _)| *it == part);
+        let left = sources.iter().filter(|(part, _)| !stays(*part));
+        let left: Sources = left.map(|(part, source)| (*part, source.clone())).collect();
         let by = Network {
             changes: changes.clone(),
             owed: None,
+            unsettled: unsettled.clone(),
         };
-        let vertices = reported(declared, network, &by, on_result);
+        let vertices = reported(declared, &next, &by, on_result);
         Graph::new(vertices.iter().map(|(spec, _)| spec.clone()))?;
-        declare();
-        // From now on what runs after the network waits for its next pass.
-        driver.event(NETWORK)?;
+        for (part, source, desired) in declaring {
+            // If the loop has ended, there is nothing to reload.
+            let _ended = source.handle().set_desired(desired);
+            // From now on what runs after it waits for its next pass.
+            driver.event(part.name())?;
+        }
         driver.replace(vertices)?;
-        Ok(())
+        for (part, source) in &left {
+            source.handle().stop();
+            unsettled.forget(*part);
+        }
+        *sources = next;
+        Ok([joined, left])
     }
 
     /// Returns how each vertex stands.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.0.driver.snapshot()
+        self.0.unsettled.show(self.0.driver.snapshot())
     }
 
-    /// Returns once the loop of the network has ended, with its result.
+    /// Returns once the loop of the network has ended, with its result, or with the error that has
+    /// ended another one before. Whoever sees that a loop ends stops all.
     pub(crate) fn wait_ended(&self) -> Result<(), trueup::driver::Error> {
-        loop {
-            if let Some(ended) = self.0.network.ended() {
-                return ended;
-            }
+        let sources = || {
+            let sources = self.0.sources.lock();
+            sources.unwrap_or_else(PoisonError::into_inner).clone()
+        };
+        let ended = |part: Part, within| {
+            let sources = sources();
+            let source = sources.iter().find(|(it, _)| *it == part)?;
             // A timeout is no end.
-            let _ = self.0.network.handle().wait_ended(WAIT);
-        }
+            let _ = source.1.handle().wait_ended(within);
+            source.1.ended()
+        };
+        let network = loop {
+            if let Some(ended) = ended(Part::Network, WAIT) {
+                break ended;
+            }
+        };
+        let mut before = Part::ALL.into_iter().filter(|part| *part != Part::Network);
+        let failed = before.find_map(|part| ended(part, STOPPED_WAIT)?.err());
+        failed.map_or(network, Err)
     }
 
     /// Ends all vertices.
@@ -111,15 +199,21 @@ impl RunningGraph {
     }
 }
 
-/// Makes the vertices of a file, those of files and commands (`file.NAME`) with reports. The
-/// network's loop reports its own passes.
+/// Makes the vertices of a file, those of files and commands (`file.NAME`) with reports. The loops
+/// of the parts report their own passes.
 fn reported(
     declared: &file::File,
-    network: &SourceVertex<Host>,
+    sources: &[(Part, SourceVertex<Host>)],
     by: &Network,
     on_result: &OnResult,
 ) -> Vec<Declared> {
-    let vertices = vertices(declared, Box::new(network.clone()), by).into_iter();
+    let parts = sources.iter().map(|(part, source)| {
+        let handle = source.handle().clone();
+        let has_run = move || handle.last_error().is_none() && handle.last_report().is_some();
+        let vertex = Box::new(source.clone());
+        (*part, before(*part, vertex, has_run, &by.unsettled))
+    });
+    let vertices = vertices(declared, parts.collect(), by).into_iter();
     let reported = vertices.map(|it| match it.0.name().contains('.') {
         false => it,
         true => reporting(it, on_result),

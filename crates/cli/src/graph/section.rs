@@ -8,7 +8,8 @@ use trueup::Report;
 use trueup::graph::{Failure, RunContext, Verdict, Vertex};
 use trueup::reconcile::{Ledger, LedgerError, Outcome};
 
-use super::NETWORK;
+use super::{SYSCTL, Unsettled};
+use crate::host::Part;
 
 /// The ops that passes over the network have applied since the start, by kind. Clones share them.
 #[derive(Clone, Default)]
@@ -56,13 +57,18 @@ pub(super) struct Section {
     seen: u64,
     /// A refresh is pending from an earlier process, of which it is not known what changed.
     is_owed: bool,
+    unsettled: Unsettled,
 }
 
 impl Section {
     /// Makes the vertex of a section, which is refreshed by what changes from now on; at the start
     /// of the process, by what has changed since then.
     pub(super) fn new(name: &str, network: &Network) -> Section {
-        let Network { changes, owed } = network;
+        let Network {
+            changes,
+            owed,
+            unsettled,
+        } = network;
         let seen = match owed {
             Some(_) => 0,
             None => changes.of(name),
@@ -73,12 +79,18 @@ impl Section {
             changes: changes.clone(),
             seen,
             is_owed,
+            unsettled: unsettled.clone(),
         }
     }
 }
 
 impl Vertex for Section {
+    /// Fails while a setting is not as declared, if it is the section of settings: commands that
+    /// run after the settings wait for it.
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        if let Some(failure) = self.unsettled.of_settings().filter(|_| self.name == SYSCTL) {
+            return Err(failure);
+        }
         let count = self.changes.of(&self.name);
         let is_changed = self.is_owed || count != self.seen;
         match (context.refreshes() > 0 && is_changed, apply) {
@@ -98,6 +110,7 @@ pub(crate) struct Network {
     pub(crate) changes: Changes,
     /// `None` after the start.
     pub(crate) owed: Option<Owed>,
+    pub(crate) unsettled: Unsettled,
 }
 
 impl Network {
@@ -110,6 +123,7 @@ impl Network {
         Ok(Network {
             changes: changes.clone(),
             owed: Some(Owed::read(ledger)?),
+            unsettled: Unsettled::default(),
         })
     }
 }
@@ -123,10 +137,10 @@ impl Owed {
         Ok(Owed(ledger.owned()?.into_keys().collect()))
     }
 
-    /// True if it may have a refresh pending: by its own record, or by one of the network, which
-    /// names those that it was about to notify.
+    /// True if it may have a refresh pending: by its own record, or by one of a part of the
+    /// namespace, which names those that it was about to notify.
     fn has(&self, section: &str) -> bool {
-        let names = [section, NETWORK].map(str::as_bytes);
-        self.0.iter().any(|key| names.contains(&&**key))
+        let mut names = Part::ALL.map(Part::name).into_iter().chain([section]);
+        names.any(|name| self.0.iter().any(|key| key == name.as_bytes()))
     }
 }

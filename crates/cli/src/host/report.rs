@@ -1,6 +1,5 @@
-//! The report of a pass over both sources.
+//! The report of a pass over one part, or over all of them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,28 +9,69 @@ use trueup::reconcile::{self, EventCoverage, OpKey, Outcome, ReportedOp, Status}
 use trueup::rtnl::{self, Finding, OpOutcome, OwnershipRule};
 use trueup::sysctl;
 
-use super::Error;
+use super::{Error, Part};
 
-/// The statuses that have changed; `None` for an object that has none any more.
-pub(super) type StatusChanges = BTreeMap<OpKey, Option<Arc<Status>>>;
-
-/// The report of a pass over both sources, each of which may have run more than once. Each op has
-/// one outcome, that of its last run.
+/// The report of a pass over one part, or the reports of a run of all of them as one.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// In order; the last one has the final state.
-    pub(super) network: Vec<rtnl::Report>,
-    /// In order; empty where the file declares no sysctls.
-    pub(super) settings: Vec<sysctl::Report>,
-    /// Why the last pass over sysctls could not run.
-    pub(super) settings_error: Option<sysctl::Error>,
-    /// The statuses that have changed, as the last run about each object left them.
-    pub(super) statuses: StatusChanges,
-    /// Why the pass ended early, after it had changed something.
-    pub(super) aborted: Option<Error>,
+    /// Of the links and of the network, in order; the last one has the final state.
+    network: Vec<rtnl::Report>,
+    /// Of the parts of the settings.
+    settings: Vec<sysctl::Report>,
+    /// Why a pass over sysctls could not run.
+    settings_error: Option<sysctl::Error>,
+    /// Why the run ended early, after it had changed something.
+    aborted: Option<Error>,
 }
 
 impl Report {
+    pub(super) fn of_settings(report: sysctl::Report) -> Report {
+        Report {
+            settings: vec![report],
+            ..Report::default()
+        }
+    }
+
+    pub(super) fn of_settings_error(error: sysctl::Error) -> Report {
+        Report {
+            settings_error: Some(error),
+            ..Report::default()
+        }
+    }
+
+    pub(super) fn of_network(report: rtnl::Report) -> Report {
+        Report {
+            network: vec![report],
+            ..Report::default()
+        }
+    }
+
+    /// Makes one report of those of a run of all parts.
+    ///
+    /// # Errors
+    ///
+    /// The error of a part, if no part has tried anything: an error says that nothing was changed.
+    pub(crate) fn of_run(mut ended: Vec<(Part, Result<Report, Error>)>) -> Result<Report, Error> {
+        ended.sort_by_key(|(part, _)| *part);
+        let mut all = Report::default();
+        for (_, ended) in ended {
+            match ended {
+                Ok(report) => {
+                    all.network.extend(report.network);
+                    all.settings.extend(report.settings);
+                    all.settings_error = all.settings_error.or(report.settings_error);
+                }
+                Err(error) => all.aborted = all.aborted.or(Some(error)),
+            }
+        }
+        let mut has_tried = false;
+        reconcile::Report::outcomes(&all, &mut |op| has_tried |= op.outcome != Outcome::Pending);
+        match all.aborted.take_if(|_| !has_tried) {
+            Some(error) => Err(error),
+            None => Ok(all),
+        }
+    }
+
     /// Returns the network ops that were applied.
     pub(crate) fn applied(&self) -> impl Iterator<Item = OpOutcome<'_>> {
         self.network.iter().flat_map(rtnl::Report::applied)
@@ -46,20 +86,14 @@ impl Report {
     pub(crate) fn settings_failed(
         &self,
     ) -> impl Iterator<Item = (&sysctl::SysctlOp, &sysctl::Failure)> {
-        self.settings
-            .last()
-            .into_iter()
-            .flat_map(sysctl::Report::failed)
+        self.settings.iter().flat_map(sysctl::Report::failed)
     }
 
     /// Returns the pending sysctl ops, with the reason.
     pub(crate) fn settings_pending(
         &self,
     ) -> impl Iterator<Item = (&sysctl::SysctlOp, &sysctl::Pending)> {
-        self.settings
-            .last()
-            .into_iter()
-            .flat_map(sysctl::Report::pending)
+        self.settings.iter().flat_map(sysctl::Report::pending)
     }
 
     /// Returns the findings about the ownership of sysctls.
@@ -125,76 +159,72 @@ impl Report {
     fn last(&self) -> impl Iterator<Item = &rtnl::Report> {
         self.network.last().into_iter()
     }
+
+    fn has_error(&self) -> bool {
+        self.settings_error.is_some() || self.aborted.is_some()
+    }
 }
 
 impl reconcile::Report for Report {
     fn converged(&self) -> bool {
-        let settings = self.settings.last();
-        self.settings_error.is_none()
-            && self.aborted.is_none()
+        !self.has_error()
             && self.last().all(reconcile::Report::converged)
-            && settings.is_none_or(reconcile::Report::converged)
+            && self.settings.iter().all(reconcile::Report::converged)
     }
 
-    /// Calls `visit` for each applied op of the earlier runs, and for each op of the last.
+    /// Calls `visit` for each op of settings and of the network, and for each applied op of the
+    /// links.
     fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
-        outcomes_of_turns(&self.settings, visit);
-        outcomes_of_turns(&self.network, visit);
-    }
-
-    fn statuses(&self, visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {
-        for (key, status) in &self.statuses {
-            visit(*key, status.as_ref());
+        let settings = self.settings.iter();
+        settings.for_each(|report| report.outcomes(visit));
+        for (at, report) in self.network.iter().enumerate() {
+            let is_last = at + 1 == self.network.len();
+            report.outcomes(&mut |op| {
+                if is_last || op.outcome == Outcome::Applied {
+                    visit(op);
+                }
+            });
         }
     }
 
+    fn statuses(&self, visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {
+        let settings = self.settings.iter();
+        settings.for_each(|report| report.statuses(visit));
+        self.last().for_each(|report| report.statuses(visit));
+    }
+
     fn is_truncated(&self) -> bool {
-        let settings = self.settings.last();
+        let settings = self.settings.iter();
         self.last().any(reconcile::Report::is_truncated)
-            || settings.is_some_and(reconcile::Report::is_truncated)
+            || settings.into_iter().any(reconcile::Report::is_truncated)
     }
 
     fn is_seen_whole(&self) -> bool {
-        let settings = self.settings.last();
-        self.settings_error.is_none()
-            && self.aborted.is_none()
+        !self.has_error()
             && self.last().all(reconcile::Report::is_seen_whole)
-            && settings.is_none_or(reconcile::Report::is_seen_whole)
+            && self.settings.iter().all(reconcile::Report::is_seen_whole)
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        let settings = self
-            .settings
-            .last()
-            .and_then(reconcile::Report::requeue_after);
+        let settings = self.settings.iter();
+        let settings = settings.filter_map(reconcile::Report::requeue_after);
         let network = self.last().filter_map(reconcile::Report::requeue_after);
         network.chain(settings).min()
     }
 
     /// Sysctls have no events: each pass reads them, also a dirty one.
     fn coverage(&self) -> EventCoverage {
-        let network = self.network.last().map(reconcile::Report::coverage);
-        let is_ended = self.aborted.is_none() && self.settings_error.is_none();
-        let network = network.filter(|_| is_ended).unwrap_or_default();
-        match self.settings.is_empty() {
-            true => network,
-            false => network.min(EventCoverage::Part),
+        let network = self.network.last().filter(|_| self.settings.is_empty());
+        match network {
+            _ if self.has_error() => EventCoverage::default(),
+            Some(report) => report.coverage(),
+            None => EventCoverage::Part,
         }
     }
 
     fn contended(&self) -> usize {
-        let settings = self.settings.last().map_or(0, reconcile::Report::contended);
-        self.last().map(reconcile::Report::contended).sum::<usize>() + settings
-    }
-}
-
-fn outcomes_of_turns<R: reconcile::Report>(turns: &[R], visit: &mut dyn FnMut(ReportedOp<'_>)) {
-    for (at, turn) in turns.iter().enumerate() {
-        let is_last = at + 1 == turns.len();
-        turn.outcomes(&mut |op| {
-            if is_last || op.outcome == Outcome::Applied {
-                visit(op);
-            }
-        });
+        let settings = self.settings.iter().map(reconcile::Report::contended);
+        let network = self.last().map(reconcile::Report::contended);
+        network.chain(settings).sum()
     }
 }

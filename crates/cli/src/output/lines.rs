@@ -116,18 +116,15 @@ pub(crate) fn verdict(report: &Report) -> Option<String> {
         conflict: report.conflicts().count(),
         ..StatusCounts::default()
     };
-    verdict_with(report, counts)
+    (!report.converged()).then(|| verdict_of(counts, report.errors()))
 }
 
-/// Returns the same with the counts of all objects, of which the pass may have read a few.
-pub(crate) fn verdict_with(report: &Report, counts: StatusCounts) -> Option<String> {
-    if report.converged() {
-        return None;
-    }
+/// Returns why the state is not converged, by the numbers of objects and by what went wrong.
+pub(crate) fn verdict_of(counts: StatusCounts, errors: impl IntoIterator<Item = String>) -> String {
     let mut parts = counts.words();
-    parts.extend(report.errors());
+    parts.extend(errors);
     if parts.is_empty() {
         parts.push("the state changed meanwhile; the next pass reads it again".to_owned());
     }
-    Some(parts.join(", "))
+    parts.join(", ")
 }

@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 use trueup::diff::render::{ConflictRecord, OpRecord, snapshot_hash};
 use trueup::diff::{Action, Kind, Plan};
 use trueup::graph::Snapshot;
-use trueup::sysctl::{Outcome, Report as Settings, SysctlOp};
+use trueup::sysctl::{Outcome, SysctlOp};
 
 use super::setting::{self, Setting};
 use super::{Format, List, VertexRecord, clean, count, print, unsettled_lines};
@@ -27,7 +27,7 @@ pub(crate) fn plan(format: Format, planned: &Planned, beside: Option<&Snapshot>)
             writeln!(out)
         }
         _ => {
-            for done in settings(planned) {
+            for done in planned.settings() {
                 writeln!(out, "# {}", clean(&setting::command(done)))?;
             }
             write!(out, "{}", planned.network.plan.batch())?;
@@ -37,18 +37,13 @@ pub(crate) fn plan(format: Format, planned: &Planned, beside: Option<&Snapshot>)
     })
 }
 
-/// Returns the sysctl ops, also those that would fail.
-fn settings(planned: &Planned) -> impl Iterator<Item = &SysctlOp> {
-    planned.settings.iter().flat_map(Settings::ops)
-}
-
 /// Returns true if the sysctl can be written now; its device may not exist yet.
 fn is_due(done: &SysctlOp) -> bool {
     !matches!(done.outcome, Outcome::Failed(_))
 }
 
 fn text(out: &mut dyn Write, planned: &Planned, beside: &[String]) -> io::Result<()> {
-    for done in settings(planned) {
+    for done in planned.settings() {
         let line = match &done.outcome {
             Outcome::Failed(why) => setting::undone(done, &why.to_string()),
             _ => setting::text(done),
@@ -82,7 +77,7 @@ fn counts(plan: &Plan, planned: &Planned) -> String {
         let due = |op: &&trueup::diff::Op| op.action == action && op.hold.is_none();
         plan.ops.iter().filter(due).count()
     };
-    let set = settings(planned).filter(|done| is_due(done)).count();
+    let set = planned.settings().filter(|done| is_due(done)).count();
     let mut parts = vec![
         format!("{} to create", of(Action::Create)),
         format!("{} to change", of(Action::Update) + set),
@@ -92,7 +87,7 @@ fn counts(plan: &Plan, planned: &Planned) -> String {
     if held > 0 {
         parts.push(format!("{held} held"));
     }
-    let absent = settings(planned).filter(|done| !is_due(done)).count();
+    let absent = planned.settings().filter(|done| !is_due(done)).count();
     if absent > 0 {
         parts.push(format!("{absent} not possible as things are"));
     }
@@ -132,7 +127,10 @@ impl Serialize for Record<'_> {
         let len = 4 + usize::from(self.1.is_some());
         let mut out = serializer.serialize_struct("Plan", len)?;
         let ops = || {
-            let settings = settings(self.0).map(|done| Op::Setting(Setting::planned(done)));
+            let settings = self
+                .0
+                .settings()
+                .map(|done| Op::Setting(Setting::planned(done)));
             let ops = network.plan.ops.iter();
             settings.chain(ops.map(|op| Op::Network(OpRecord::new(op, devices))))
         };

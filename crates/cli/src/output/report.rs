@@ -111,8 +111,8 @@ pub(crate) struct News<'a> {
     pub(crate) changes: &'a StatusChanges,
     /// The number of all statuses, new or not.
     pub(crate) counts: StatusCounts,
-    /// Why the state is not converged, if so.
-    pub(crate) why_not: Option<&'a str>,
+    /// Why the state is not converged, if so; `None` if it is not known yet whether it is.
+    pub(crate) why_not: Option<Option<&'a str>>,
 }
 
 impl News<'_> {
@@ -126,7 +126,10 @@ impl News<'_> {
             writeln!(out, "{}", clean(&change))?;
         }
         self.changes.write(out)?;
-        write_verdict(out, self.why_not)
+        match self.why_not {
+            Some(why_not) => write_verdict(out, why_not),
+            None => Ok(()),
+        }
     }
 }
 
@@ -276,7 +279,7 @@ impl Serialize for News<'_> {
             report, changes, ..
         } = *self;
         let mut out = serializer.serialize_struct("News", 8)?;
-        out.serialize_field("converged", &report.converged())?;
+        out.serialize_field("converged", &(self.why_not == Some(None)))?;
         out.serialize_field("applied", &List(|| applied(report)))?;
         out.serialize_field("statuses", &List(|| changes.changed()))?;
         out.serialize_field("cleared", &List(|| changes.cleared()))?;

@@ -20,6 +20,7 @@ mod metrics;
 mod watch;
 
 mod namespaces;
+mod settings;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -56,6 +57,15 @@ trueup_testkit::kernel_tests![
     grouping::addresses_of_a_group_are_one_plan_and_fail_one_by_one,
     grouping::grouped_equals_ungrouped_and_shuffled_equals_ordered,
     grouping::replaced_step_by_step_equals_started_anew,
+    settings::a_default_is_set_before_the_link_that_copies_it_is_made,
+    settings::a_setting_of_a_link_comes_before_its_addresses,
+    settings::a_refused_setting_holds_back_what_runs_after_settings_alone,
+    settings::a_command_is_refreshed_by_settings_of_links_and_of_others,
+    settings::a_device_that_comes_has_its_settings_by_its_event,
+    settings::a_reload_adds_and_removes_parts_and_reverts_no_setting_that_moves,
+    settings::killed_between_two_parts_it_ends_as_declared,
+    settings::a_limit_to_changes_holds_for_all_parts_together,
+    settings::nothing_is_said_to_be_converged_before_each_part_was_looked_at,
     namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,
 ];
 

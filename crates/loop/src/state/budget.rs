@@ -10,7 +10,8 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 /// nanosecond.
 const OP: i128 = 1_000_000_000;
 
-/// A limit of ops that several loops keep together: see [`Loop::with_budget`](crate::Loop).
+/// A limit of ops that several loops keep together: see
+/// [`Loop::with_budget`](crate::Loop::with_budget). A clone is a copy, and not the same budget.
 #[derive(Debug)]
 pub struct Budget(Arc<Mutex<Bucket>>);
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use trueup::diff::RouteKey;
-use trueup::driver::Handle;
 use trueup::reconcile::Hints;
 use trueup::world::{
     Collector, CollectorConfig, Filter, Holdings, Knowledge, PartitionPolicy, World,
@@ -17,10 +16,11 @@ use trueup::{IfName, Route};
 use trueup_file::File;
 
 use super::exporting::Exporting;
+use super::loops::Loops;
 use super::reporter::Reporter;
 use super::world_status::{Collection, WorldStatus};
 use super::{Declared, Shared};
-use crate::host::{Desired, Host};
+use crate::host::{Desired, Part};
 use crate::world::{self, Retained};
 
 /// How often the status is brought up to date when nothing changes.
@@ -112,7 +112,8 @@ impl Collecting {
         self.behind.clear();
         let mut desired = declared.desired();
         if self.has_collected {
-            let routes = desired.network.routes.get_or_insert_default();
+            let network = Arc::make_mut(&mut desired.network);
+            let routes = network.routes.get_or_insert_default();
             let collected = self.desired.values().cloned();
             collected.for_each(|route| drop(routes.insert(route)));
         }
@@ -120,7 +121,7 @@ impl Collecting {
     }
 
     /// Brings the loop's desired state up to date: only what has changed is planned.
-    fn update(&mut self, declared: &Declared, handle: &Handle<Host>) {
+    fn update(&mut self, declared: &Declared, loops: &Loops) {
         let was_known = self.status.is_known;
         let changed = self.look(&declared.file);
         self.behind.extend(changed);
@@ -141,12 +142,14 @@ impl Collecting {
         }
         let (out, into) = (gone.clone(), new.clone());
         let change = move |desired: &mut Desired| {
-            let routes = desired.network.routes.get_or_insert_default();
+            let network = Arc::make_mut(&mut desired.network);
+            let routes = network.routes.get_or_insert_default();
             out.iter().for_each(|key| drop(routes.remove(key)));
             into.into_iter()
                 .for_each(|route| drop(routes.insert(route)));
         };
-        self.is_behind = handle.change(change).is_err();
+        let network = loops.of(Part::Network);
+        self.is_behind = network.is_none_or(|network| network.change(change).is_err());
         if !self.is_behind {
             gone.iter().for_each(|key| drop(self.desired.remove(key)));
             let new = new.into_iter().map(|route| (route.canonical_key(), route));
@@ -216,12 +219,12 @@ impl Collecting {
 pub(super) fn follow(
     changed: Receiver<()>,
     exporting: Exporting,
-    handle: Handle<Host>,
+    loops: Loops,
     shared: Arc<Shared>,
     reporter: Reporter,
 ) -> Result<()> {
     let run = move || {
-        while !handle.is_ended() {
+        while !loops.is_ended() {
             let is_changed = match changed.recv_timeout(TICK) {
                 Ok(()) => true,
                 Err(RecvTimeoutError::Timeout) => false,
@@ -235,7 +238,7 @@ pub(super) fn follow(
                     continue;
                 };
                 if is_changed || collecting.is_behind {
-                    collecting.update(declared, &handle);
+                    collecting.update(declared, &loops);
                 }
                 collecting.status()
             };

@@ -7,14 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use trueup::driver::{Config, Handle, Loop};
+use trueup::driver::{Config, Loop};
 use trueup::reconcile::MemoryLedger;
 use trueup::world::{Export, Exporter, Session, SessionEvent, World};
 use trueup::{Report as _, world};
 
+use super::loops::Loops;
 use super::reporter::Reporter;
 use super::world_status::Exports;
-use crate::host::Host;
 
 /// How often the end of the namespace's loop, and the state of the session, are looked at.
 const TICK: Duration = Duration::from_millis(500);
@@ -37,7 +37,7 @@ struct Thread {
     ttl: Duration,
     declared: Receiver<Vec<Export>>,
     status: Arc<Mutex<Exports>>,
-    handle: Handle<Host>,
+    loops: Loops,
     reporter: Reporter,
 }
 
@@ -47,7 +47,7 @@ impl Exporting {
         world: World,
         owner: String,
         ttl: Duration,
-        handle: Handle<Host>,
+        loops: Loops,
         reporter: Reporter,
     ) -> Result<Exporting> {
         let (sender, declared) = channel();
@@ -62,7 +62,7 @@ impl Exporting {
             ttl,
             declared,
             status,
-            handle,
+            loops,
             reporter,
         };
         thread::Builder::new()
@@ -126,7 +126,7 @@ impl Thread {
             }
         });
         let passes = passes.spawn("exports").context("cannot start a thread")?;
-        while !self.handle.is_ended() {
+        while !self.loops.is_ended() {
             let found = session.status();
             {
                 let mut status = lock(&self.status);
@@ -147,7 +147,7 @@ impl Thread {
     fn begin(&self) -> Option<(Session, Vec<Export>)> {
         let mut exports = self.declared.recv().ok()?;
         let mut reported = String::new();
-        while !self.handle.is_ended() {
+        while !self.loops.is_ended() {
             if !exports.is_empty() {
                 match Session::begin(self.world.clone(), &self.owner, self.ttl) {
                     Ok(session) => {

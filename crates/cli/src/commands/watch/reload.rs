@@ -17,18 +17,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use trueup::diff::Kind;
-use trueup::driver::Handle;
 use trueup::reconcile::Ledger;
 use trueup::{Namespace, Rtnl};
 use trueup_file as file;
 
 use super::exporting::Exporting;
 use super::file_watch::FileWatch;
+use super::loops::PartMaker;
 use super::reporter::{Change, Reporter};
 use super::{GRACE, Shared};
 use crate::commands::{Declared, Target};
 use crate::graph::RunningGraph;
-use crate::host::{Host, Options};
+use crate::host::Options;
 use crate::output;
 
 /// The interval of the comparison.
@@ -163,7 +163,7 @@ pub(super) struct Reloader {
     /// Read here while the loop writes it.
     pub(super) ledger: Box<dyn Ledger + Send>,
     pub(super) interval: Duration,
-    pub(super) handle: Handle<Host>,
+    pub(super) maker: PartMaker,
     pub(super) shared: Arc<Shared>,
     pub(super) reporter: Reporter,
     pub(super) reload_request: ReloadRequest,
@@ -186,7 +186,7 @@ impl Reloader {
         let mut waiting = None;
         let mut reported = String::new();
         let mut next = Instant::now();
-        while !self.handle.is_ended() {
+        while !self.maker.loops.is_ended() {
             let cause = self.wait(&mut watch, next);
             if next <= Instant::now() {
                 next = Instant::now() + POLL_INTERVAL;
@@ -196,7 +196,7 @@ impl Reloader {
                 }
                 if let Err(failure) = self.check_namespace() {
                     self.shared.lock().failure = Some(failure);
-                    self.handle.stop();
+                    self.maker.loops.stop();
                     return;
                 }
             }
@@ -217,8 +217,7 @@ impl Reloader {
                 }
             }
             if cause == Cause::Requested {
-                // The pass runs without a waiter.
-                let _ = self.handle.force(Duration::ZERO);
+                self.maker.loops.force();
             }
         }
     }
@@ -267,7 +266,7 @@ impl Reloader {
             if self.reload_request.take() {
                 return Cause::Requested;
             }
-            if left.is_zero() || self.handle.is_ended() {
+            if left.is_zero() || self.maker.loops.is_ended() {
                 return first.map_or(Cause::Timer, |_| Cause::Changed);
             }
             match polled {
@@ -401,6 +400,8 @@ impl Reloader {
         if let Some(exporting) = &self.exporting {
             exporting.declare(declared.exports());
         }
+        // Before the lock, which passes take. Nothing runs before new parts are known.
+        let _paused = self.running.pause(declared.file.sysctl.is_some())?;
         // Under the lock, because a pass in between would show places of the new file for objects
         // of the old one.
         let mut shared = self.shared.lock();
@@ -408,10 +409,17 @@ impl Reloader {
             Some(collecting) => collecting.declare(&declared)?,
             None => declared.desired(),
         };
-        self.running.replace(&declared.file, || {
-            // If the loop has ended, there is nothing to reload.
-            let _ended = self.handle.set_desired(desired);
-        })?;
+        let maker = &self.maker;
+        let make = |part, desired| maker.make(part, desired);
+        let replaced = self
+            .running
+            .replace(&declared.file, desired.parts(), make)?;
+        let [joined, left] = replaced;
+        joined
+            .iter()
+            .for_each(|(part, source)| maker.join(*part, source));
+        left.iter()
+            .for_each(|(part, source)| maker.leave(*part, source));
         shared.declared = Some(declared);
         Ok(())
     }

@@ -12,14 +12,16 @@ use serde_json::{Value, json};
 use trueup::Report as _;
 use trueup::driver::{Event, Events, Handle};
 use trueup::graph::{Failure, Snapshot, Verdict};
+use trueup::reconcile::Status;
 use trueup_file as file;
 
+use super::loops::Loops;
 use super::screen::Waker;
 use super::service_manager::Service;
 use super::view::{Line, Section, View};
 use super::world_status::WorldStatus;
 use crate::graph::RunningGraph;
-use crate::host::{Error, Host, Report};
+use crate::host::{Error, Host, Part, Report};
 use crate::output::{self, Format, News, StatusChanges, StatusCounts, StatusEntry};
 
 /// The output. Clones share it.
@@ -36,17 +38,15 @@ struct Inner {
     screen: Option<Waker>,
     service: Service,
     view: View,
-    /// The loop, which ends when the standard output has no reader.
-    handle: Handle<Host>,
-    /// The changes of statuses that are not reported yet.
-    status_events: Events,
+    /// The loops, which end when the standard output has no reader.
+    loops: Loops,
+    /// How the parts of the namespace stand.
+    parts: BTreeMap<Part, Standing>,
+    /// The statuses of parts that have left, which are not reported as cleared yet.
+    left: Vec<Arc<Status>>,
     has_reader: bool,
-    /// Why the last pass could not run, if it could not.
-    failure: Option<String>,
     /// The last reported convergence.
     converged: Option<bool>,
-    /// That of the last pass over the network.
-    is_network_converged: Option<bool>,
     /// The last reported verdict: why the state is not converged; `None` before the first.
     verdict: Option<Option<String>>,
     /// How the world stands, if the file has `[world]`.
@@ -63,6 +63,29 @@ struct Inner {
     status: String,
 }
 
+/// How a part of the namespace stands.
+struct Standing {
+    /// The changes of statuses that are not reported yet.
+    status_events: Events,
+    /// What the last pass that ran has found; `None` before the first.
+    last: Option<Found>,
+    /// Why the last pass could not run, if it could not.
+    failure: Option<String>,
+}
+
+/// What a pass has found.
+struct Found {
+    is_converged: bool,
+    errors: Vec<String>,
+}
+
+/// How all parts stand together, and the world.
+struct Overall {
+    counts: StatusCounts,
+    /// Why they are not converged; `None` if they are.
+    why_not: Option<String>,
+}
+
 /// The result of reading a changed file.
 pub(super) enum Change<'a> {
     /// It is in force.
@@ -72,23 +95,17 @@ pub(super) enum Change<'a> {
 }
 
 impl Reporter {
-    pub(super) fn new(
-        format: Format,
-        view: View,
-        service: Service,
-        handle: Handle<Host>,
-    ) -> Reporter {
+    pub(super) fn new(format: Format, view: View, service: Service, loops: Loops) -> Reporter {
         let inner = Inner {
             format,
             screen: None,
             service,
             view,
-            status_events: handle.events(),
-            handle,
+            loops,
+            parts: BTreeMap::new(),
+            left: Vec::new(),
             has_reader: true,
-            failure: None,
             converged: None,
-            is_network_converged: None,
             verdict: None,
             world: None,
             failed_vertices: BTreeMap::new(),
@@ -130,9 +147,9 @@ impl Reporter {
 
     /// Returns the lines of the view.
     pub(super) fn lines(&self, height: usize, width: usize) -> Vec<Line> {
-        let handle = self.lock().handle.clone();
+        let loops = self.lock().loops.clone();
         // Without the lock: they can be many.
-        let (stats, exceptions) = (handle.stats(), handle.exceptions());
+        let (stats, exceptions) = (loops.stats(), loops.exceptions());
         let graph = self.graph();
         let now = Instant::now();
         let [failed, contended, conflicts] = Section::of_statuses(&exceptions, now);
@@ -155,8 +172,26 @@ impl Reporter {
         self.lock().view.set_managed(managed);
     }
 
-    /// Reports a pass.
-    pub(super) fn report(&self, report: &Report) {
+    /// Has a part of the namespace count from now on: nothing is converged before its first pass.
+    pub(super) fn part_joined(&self, part: Part, handle: &Handle<Host>) {
+        let standing = Standing {
+            status_events: handle.events(),
+            last: None,
+            failure: None,
+        };
+        self.lock().parts.insert(part, standing);
+    }
+
+    /// Has a part that has left count no longer.
+    pub(super) fn part_left(&self, part: Part, handle: &Handle<Host>) {
+        let mut inner = self.lock();
+        inner.parts.remove(&part);
+        let statuses = handle.exceptions().into_iter();
+        inner.left.extend(statuses.map(|it| it.status));
+    }
+
+    /// Reports a pass over a part.
+    pub(super) fn report(&self, part: Part, report: &Report) {
         let now = Instant::now();
         let mut inner = self.lock();
         if inner.screen.is_some() {
@@ -164,29 +199,41 @@ impl Reporter {
                 inner.view.change(now, change);
             }
         }
-        let changes = inner.status_changes();
-        let counts = StatusCounts::of(&inner.handle.exception_counts());
-        let unknown = inner.world.as_ref().and_then(WorldStatus::unknown);
-        let is_converged = report.converged() && unknown.is_none();
-        let why_not = [output::verdict_with(report, counts), unknown];
-        inner.is_network_converged = Some(is_converged);
-        let is_converged = is_converged && inner.failed_vertices.is_empty();
-        let why_not: Vec<String> = why_not.into_iter().flatten().collect();
-        let why_not = (!why_not.is_empty()).then(|| why_not.join("; "));
-        inner.view.pass(now, why_not.clone());
+        let changes = inner.status_changes(part);
+        let Some(standing) = inner.parts.get_mut(&part) else {
+            // It has left.
+            return;
+        };
+        standing.last = Some(Found {
+            // The network has all of the links.
+            is_converged: report.converged() || part == Part::Links,
+            errors: report.errors(),
+        });
+        let has_failed = standing.failure.take().is_some();
+        let overall = inner.overall();
+        let is_changed = !changes.is_empty() || output::changes(report).next().is_some();
+        // Nothing is known of the whole before each part has been looked at.
+        let verdict = overall.as_ref().map(|overall| overall.why_not.clone());
+        let counts = match &overall {
+            Some(overall) => overall.counts,
+            None => StatusCounts::of(&inner.loops.exception_counts()),
+        };
         // The end of a failure is reported as its begin was.
-        let is_new = inner.failure.take().is_some()
-            || inner.verdict.as_ref() != Some(&why_not)
-            || !changes.is_empty()
-            || output::changes(report).next().is_some();
+        let is_new = has_failed || verdict.is_some() && inner.verdict != verdict || is_changed;
         if is_new {
             inner.put_news(&News {
                 report,
                 changes: &changes,
                 counts,
-                why_not: why_not.as_deref(),
+                why_not: verdict.as_ref().map(Option::as_deref),
             });
         }
+        let Some(why_not) = verdict else {
+            inner.wake();
+            return;
+        };
+        inner.view.pass(now, why_not.clone());
+        let is_converged = why_not.is_none() && inner.failed_vertices.is_empty();
         inner.verdict = Some(why_not);
         inner.set_converged(is_converged);
         inner.set_contended(counts.contended);
@@ -196,19 +243,25 @@ impl Reporter {
         inner.update_status();
     }
 
-    /// Reports a pass that could not run; `why` is the error of the file, if that is the cause.
-    pub(super) fn failed(&self, error: &Error, why: Option<file::Error>) {
+    /// Reports a pass over a part that could not run; `why` is the error of the file, if that is
+    /// the cause.
+    pub(super) fn failed(&self, part: Part, error: &Error, why: Option<file::Error>) {
         let why = match why {
             Some(wrong) => wrong.to_string(),
             None => output::with_causes(error),
         };
         let mut inner = self.lock();
         inner.view.failed(Instant::now(), &why);
-        if inner.failure.as_ref() != Some(&why) {
+        let is_known = |standing: &Standing| standing.failure.as_ref() == Some(&why);
+        // What keeps several parts from running is reported once.
+        if !inner.parts.values().any(is_known) {
             inner.write_note(&format!("the pass could not run: {why}"));
             inner.event("pass_failed", &json!({ "message": why }));
-            inner.failure = Some(why);
         }
+        if let Some(standing) = inner.parts.get_mut(&part) {
+            standing.failure = Some(why);
+        }
+        inner.verdict = inner.overall().map(|overall| overall.why_not);
         inner.set_converged(false);
         inner.update_status();
     }
@@ -258,8 +311,8 @@ impl Reporter {
                 inner.put(|out| writeln!(out, "{}", output::clean(&text)));
             }
         }
-        if let Some(is_converged) = inner.is_network_converged {
-            let is_converged = is_converged && inner.failed_vertices.is_empty();
+        if let Some(overall) = inner.overall() {
+            let is_converged = overall.why_not.is_none() && inner.failed_vertices.is_empty();
             inner.set_converged(is_converged);
         }
         inner.update_status();
@@ -435,18 +488,45 @@ impl<'a, T> JsonLine<'a, T> {
 }
 
 impl Inner {
-    /// Returns how the statuses have changed since the last call.
-    fn status_changes(&mut self) -> StatusChanges {
-        let (mut changed, mut cleared) = (Vec::new(), Vec::new());
-        while let Some(event) = self.status_events.try_next() {
+    /// Returns how all parts stand together; `None` before each has been looked at once.
+    fn overall(&self) -> Option<Overall> {
+        let parts = self.parts.values();
+        let failures: Vec<&String> = parts.clone().filter_map(|it| it.failure.as_ref()).collect();
+        let found: Option<Vec<&Found>> = parts.map(|it| it.last.as_ref()).collect();
+        let found = found?;
+        let counts = StatusCounts::of(&self.loops.exception_counts());
+        let is_converged = failures.is_empty() && found.iter().all(|it| it.is_converged);
+        let why_not = (!is_converged).then(|| {
+            let failures = failures.iter();
+            let failures = failures.map(|why| format!("the pass could not run: {why}"));
+            let errors = found.iter().flat_map(|it| it.errors.iter().cloned());
+            output::verdict_of(counts, errors.chain(failures))
+        });
+        let unknown = self.world.as_ref().and_then(WorldStatus::unknown);
+        let why_not: Vec<String> = why_not.into_iter().chain(unknown).collect();
+        Some(Overall {
+            counts,
+            why_not: (!why_not.is_empty()).then(|| why_not.join("; ")),
+        })
+    }
+
+    /// Returns how the statuses of a part have changed since the last call, and those of parts that
+    /// have left.
+    fn status_changes(&mut self, part: Part) -> StatusChanges {
+        let (mut changed, mut cleared) = (Vec::new(), std::mem::take(&mut self.left));
+        let found = self.parts.get_mut(&part).zip(self.loops.of(part));
+        let Some((standing, handle)) = found.filter(|_| part != Part::Links) else {
+            return StatusChanges::new(Vec::new(), cleared);
+        };
+        while let Some(event) = standing.status_events.try_next() {
             match event {
                 // An object without a status by now has another event.
-                Event::Changed { key, .. } => changed.extend(self.handle.status(key)),
+                Event::Changed { key, .. } => changed.extend(handle.status(key)),
                 Event::Cleared { status, .. } => cleared.push(status),
                 // What is now stands for the changes that were not kept.
                 _ => {
-                    self.status_events = self.handle.events();
-                    let all = self.handle.exceptions().into_iter();
+                    standing.status_events = handle.events();
+                    let all = self.loops.exceptions().into_iter();
                     return StatusChanges::snapshot(all.map(StatusEntry::from).collect());
                 }
             }
@@ -490,7 +570,7 @@ impl Inner {
     /// Ends the loop, because output must not be lost in silence.
     fn reader_gone(&mut self) {
         self.has_reader = false;
-        self.handle.stop();
+        self.loops.stop();
     }
 
     /// Writes to the standard error, unless that is the terminal of the screen.

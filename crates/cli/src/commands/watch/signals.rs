@@ -8,12 +8,11 @@ use anyhow::{Context as _, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use trueup::driver::Handle;
 
+use super::loops::Loops;
 use super::reload::ReloadRequest;
 use super::reporter::Reporter;
 use super::screen::Waker;
-use crate::host::Host;
 use crate::output;
 
 /// The time that a pass, or a command, may take to end its step after a stop.
@@ -42,7 +41,7 @@ impl SignalHandler {
     /// When the operating system refuses.
     pub(super) fn spawn(
         self,
-        handle: Handle<Host>,
+        loops: Loops,
         reporter: Reporter,
         reload_request: ReloadRequest,
         screen: Option<Waker>,
@@ -68,8 +67,8 @@ impl SignalHandler {
                     _ if is_stopping => leave(screen.as_ref(), "ended in the middle of a pass"),
                     _ => {
                         is_stopping = true;
-                        handle.stop();
-                        end(&handle, &reporter, screen.as_ref());
+                        loops.stop();
+                        end(&loops, &reporter, screen.as_ref());
                     }
                 }
             }
@@ -84,14 +83,11 @@ impl SignalHandler {
 
 /// Reports the end, and bounds the time until it. Both on threads of their own, because this one
 /// waits for the next signal.
-fn end(handle: &Handle<Host>, reporter: &Reporter, screen: Option<&Waker>) {
-    let (handle, reporter, screen) = (handle.clone(), reporter.clone(), screen.cloned());
+fn end(loops: &Loops, reporter: &Reporter, screen: Option<&Waker>) {
+    let (loops, reporter, screen) = (loops.clone(), reporter.clone(), screen.cloned());
     let report = move || reporter.stopping();
     let wait = move || {
-        if handle
-            .wait_ended(STOP_TIMEOUT)
-            .is_err_and(|error| error.is_timeout())
-        {
+        if !loops.wait_ended(STOP_TIMEOUT) {
             leave(screen.as_ref(), "a pass did not end in time, and was ended");
         }
     };

@@ -1,0 +1,214 @@
+//! The loops of the parts of the namespace.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use trueup::Namespace;
+use trueup::driver::{Budget, Config, Handle, Loop, ObjectStatus, Stats};
+use trueup::graph::SourceVertex;
+use trueup::reconcile::{Source as _, Subscribed};
+
+use super::Shared;
+use super::reporter::Reporter;
+use crate::graph::Changes;
+use crate::host::{Desired, Host, Options, Part, PassTimer};
+use crate::state::State;
+
+/// The handles of the loops. Clones share them. That of the network is there until the end, and
+/// the others as the file in force needs them.
+#[derive(Clone, Default)]
+pub(super) struct Loops(Arc<Mutex<BTreeMap<Part, Handle<Host>>>>);
+
+impl Loops {
+    pub(super) fn insert(&self, part: Part, handle: &Handle<Host>) {
+        self.lock().insert(part, handle.clone());
+    }
+
+    pub(super) fn remove(&self, part: Part) {
+        self.lock().remove(&part);
+    }
+
+    /// Returns the loop of a part, if there is one.
+    pub(super) fn of(&self, part: Part) -> Option<Handle<Host>> {
+        self.lock().get(&part).cloned()
+    }
+
+    /// Stops all loops.
+    pub(super) fn stop(&self) {
+        self.all().iter().for_each(|(_, handle)| handle.stop());
+    }
+
+    /// Requests a full pass of each.
+    pub(super) fn force(&self) {
+        for (_, handle) in self.all() {
+            // The pass runs without a waiter.
+            let _ = handle.force(Duration::ZERO);
+        }
+    }
+
+    /// Returns true if the loop of the network has ended.
+    pub(super) fn is_ended(&self) -> bool {
+        let network = self.of(Part::Network);
+        network.is_some_and(|handle| handle.is_ended())
+    }
+
+    /// Returns false if the loop of the network has not ended after that time.
+    pub(super) fn wait_ended(&self, within: Duration) -> bool {
+        let waited = self.of(Part::Network).map(|it| it.wait_ended(within));
+        waited.is_none_or(|waited| !waited.is_err_and(|error| error.is_timeout()))
+    }
+
+    /// Returns the counts of all loops in sum, and for the rest what holds for all: the time since
+    /// all of them had converged, and the next full pass of any. How long the last pass took, and
+    /// the revision, are those of the network.
+    pub(super) fn stats(&self) -> Stats {
+        let mut sum = Stats::default();
+        for (at, (_, handle)) in self.all().iter().rev().enumerate() {
+            let stats = handle.stats();
+            if at == 0 {
+                // The network.
+                sum = stats;
+                continue;
+            }
+            sum.full_passes += stats.full_passes;
+            sum.dirty_passes += stats.dirty_passes;
+            sum.failed_passes += stats.failed_passes;
+            sum.truncated_passes += stats.truncated_passes;
+            sum.hints += stats.hints;
+            sum.overruns += stats.overruns;
+            sum.subscription_failures += stats.subscription_failures;
+            sum.backed_off += stats.backed_off;
+            for (kind, ops) in stats.ops {
+                *sum.ops.entry(kind).or_default() += ops;
+            }
+            let next = sum.next_full_pass.into_iter().chain(stats.next_full_pass);
+            sum.next_full_pass = next.min();
+            let since = sum.since_converged.zip(stats.since_converged);
+            sum.since_converged = since.map(|(one, other)| one.max(other));
+            sum.subscribed &= stats.subscribed;
+        }
+        sum
+    }
+
+    /// Returns the objects that are not in place.
+    pub(super) fn exceptions(&self) -> Vec<ObjectStatus> {
+        let all = self.with_statuses();
+        all.iter().flat_map(|handle| handle.exceptions()).collect()
+    }
+
+    /// Returns their numbers by kind and condition.
+    pub(super) fn exception_counts(&self) -> BTreeMap<(&'static str, &'static str), usize> {
+        let mut sum = BTreeMap::new();
+        for handle in self.with_statuses() {
+            for (key, number) in handle.exception_counts() {
+                *sum.entry(key).or_default() += number;
+            }
+        }
+        sum
+    }
+
+    /// Returns the loops whose statuses count: the network has those of the links.
+    fn with_statuses(&self) -> Vec<Handle<Host>> {
+        let all = self.all().into_iter();
+        let all = all.filter(|(part, _)| *part != Part::Links);
+        all.map(|(_, handle)| handle).collect()
+    }
+
+    /// Returns all of them, as the network's may wait for these calls.
+    fn all(&self) -> Vec<(Part, Handle<Host>)> {
+        let all = self.lock();
+        all.iter().map(|(part, it)| (*part, it.clone())).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Part, Handle<Host>>> {
+        // Nothing under the lock leaves it half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the loops of all parts are made of.
+pub(super) struct PartMaker {
+    pub(super) scope: Namespace,
+    pub(super) state: Arc<State>,
+    pub(super) options: Options,
+    pub(super) config: Config,
+    /// The limit of ops, which all of them keep together.
+    pub(super) budget: Option<Budget>,
+    pub(super) pass_timer: Arc<PassTimer>,
+    pub(super) changes: Changes,
+    pub(super) reporter: Reporter,
+    pub(super) shared: Arc<Shared>,
+    pub(super) loops: Loops,
+}
+
+impl PartMaker {
+    /// Makes the loop of a part.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a descriptor.
+    pub(super) fn make(&self, part: Part, desired: Desired) -> Result<SourceVertex<Host>> {
+        let host = Host::new(part, |of| self.state.ledger(of), &self.pass_timer);
+        let config = match part {
+            Part::Network => self.config,
+            // It sees a new device before the network does, and comes before the addresses on it.
+            _ => self.config.with_debounce(self.config.debounce() / 2),
+        };
+        let ledger = self.state.ledger(part.ledger());
+        let (scope, options) = (self.scope.clone(), self.options.clone());
+        let passes = Loop::new(host, scope, desired, ledger, options, config);
+        let passes = self.budget.iter().fold(passes, Loop::with_budget);
+        let passes = self.reporting(part, passes);
+        SourceVertex::of_loop(passes).map_err(|error| anyhow!("{error}"))
+    }
+
+    /// Has a loop count from now on.
+    pub(super) fn join(&self, part: Part, source: &SourceVertex<Host>) {
+        self.loops.insert(part, source.handle());
+        self.reporter.part_joined(part, source.handle());
+    }
+
+    /// Has a loop that has left count no longer.
+    pub(super) fn leave(&self, part: Part, source: &SourceVertex<Host>) {
+        self.loops.remove(part);
+        self.reporter.part_left(part, source.handle());
+    }
+
+    /// Has the passes of a part reported.
+    fn reporting(&self, part: Part, passes: Loop<'static, Host>) -> Loop<'static, Host> {
+        let (report, shared) = (self.reporter.clone(), Arc::clone(&self.shared));
+        let (changes, pass_timer) = (self.changes.clone(), Arc::clone(&self.pass_timer));
+        let (loops, drift) = (self.loops.clone(), self.reporter.clone());
+        let passes = passes
+            .on_report(move |pass| {
+                match pass.result {
+                    Ok(done) => {
+                        changes.note(done);
+                        report.report(part, done);
+                    }
+                    Err(error) => {
+                        report.failed(part, error, shared.file_error(error));
+                        if Host::is_scope_gone(error) {
+                            // No other part goes on without the namespace.
+                            loops.stop();
+                        }
+                    }
+                }
+                pass_timer.end(part);
+            })
+            .on_drift(move |done| drift.drift(done));
+        if part != Part::Network {
+            return passes;
+        }
+        let (overrun, subscription) = (self.reporter.clone(), self.reporter.clone());
+        passes
+            .on_overrun(move |times| overrun.overrun(times))
+            .on_subscribe(move |answer| match answer {
+                Subscribed::Active(_) => subscription.subscription(None),
+                Subscribed::Unsupported => {}
+                Subscribed::Failed(error) => subscription.subscription(Some(error)),
+            })
+    }
+}
