@@ -3,24 +3,24 @@
 //! all links, addresses, neighbours, routes and rules. A file without sysctls has the network
 //! alone, and no sysctl is read.
 
+mod error;
 mod pass_timer;
+mod planned;
 mod report;
 mod split;
+mod subscription;
 
-use std::fmt;
-use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
-use trueup::diff::{Kind, Kinds};
-use trueup::observe::{Monitor, WatchScope};
-use trueup::reconcile::{
-    Drained, ErrorClass, Hints, Ledger, PassLimits, Source, Subscribed, Subscription,
-};
+use trueup::reconcile::{ErrorClass, Hints, Ledger, PassLimits, Source, Subscribed};
 use trueup::sysctl::{self as sysctl, Sysctl};
 use trueup::{Desired as Network, Namespace, Rtnl, rtnl};
 
+pub(crate) use error::Error;
 pub(crate) use pass_timer::PassTimer;
+pub(crate) use planned::{Planned, is_unread, plan};
 pub(crate) use report::Report;
+pub(crate) use subscription::HostSubscription;
 
 use crate::state::LedgerOf;
 
@@ -96,78 +96,6 @@ pub(crate) struct Desired {
 pub(crate) struct Options {
     pub(crate) network: rtnl::Options,
     pub(crate) settings: sysctl::Options,
-}
-
-/// The plan of a pass over all parts.
-pub(crate) struct Planned {
-    pub(crate) network: rtnl::Planned,
-    /// Of each part of the settings. All of their ops are pending.
-    pub(crate) settings: Vec<(Part, sysctl::Report)>,
-}
-
-impl Planned {
-    /// Returns the ops of settings.
-    pub(crate) fn settings(&self) -> impl Iterator<Item = &sysctl::SysctlOp> {
-        let reports = self.settings.iter();
-        reports.flat_map(|(_, report)| report.ops())
-    }
-
-    /// Returns true if the state is as declared, as far as is known.
-    pub(crate) fn is_converged(&self) -> bool {
-        let mut settings = self.settings.iter();
-        self.network.is_converged() && settings.all(|(_, it)| trueup::Report::converged(it))
-    }
-
-    /// Returns true if a pass would try nothing, as far as is known.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.network.plan.is_empty() && self.settings().all(is_unread)
-    }
-}
-
-/// Why a pass could not run, or ended early.
-#[derive(Debug)]
-pub(crate) enum Error {
-    Network(rtnl::Error),
-    Settings(sysctl::Error),
-}
-
-/// Returns what passes over all parts would do now. Changes nothing. Leaves out the sysctls of
-/// links that do not exist yet. `ledger` opens a ledger to read.
-///
-/// # Errors
-///
-/// As a pass.
-pub(crate) fn plan(
-    scope: &Namespace,
-    desired: &Desired,
-    options: &Options,
-    ledger: impl Fn(LedgerOf) -> anyhow::Result<Box<dyn Ledger + Send>>,
-) -> anyhow::Result<Result<Planned, Error>> {
-    let (of_settings, of_network) = (ledger(LedgerOf::Settings)?, ledger(LedgerOf::Network)?);
-    let planned = || {
-        let parts = desired.clone().parts().into_iter();
-        let parts = parts.filter(|(part, _)| part.is_of_settings());
-        let settings = parts.filter_map(|(part, desired)| Some((part, desired.settings?)));
-        let settings = settings.map(|(part, desired)| {
-            let options = &options.settings;
-            let planned = Sysctl::new().plan(scope, &desired, &*of_settings, options)?;
-            Ok((part, planned))
-        });
-        let settings = settings.collect::<Result<_, Error>>()?;
-        let (declared, options) = (&desired.network, &options.network);
-        let network = Rtnl::new().plan(scope, declared, &*of_network, options)?;
-        Ok(Planned { network, settings })
-    };
-    Ok(planned())
-}
-
-/// Returns true if the value could not be read, so that it may be as declared.
-pub(crate) fn is_unread(planned: &sysctl::SysctlOp) -> bool {
-    use ErrorClass::{Busy, Permission, Unknown};
-    let sysctl::Outcome::Failed(failure) = &planned.outcome else {
-        return false;
-    };
-    matches!(failure.class, Busy | Permission | Unknown)
 }
 
 /// What a pass is given.
@@ -318,8 +246,8 @@ impl Source for Host {
         hints: Hints,
     ) -> Subscribed<HostSubscription, Error> {
         if self.part != Part::Network {
-            return match Host::listen_to_devices(scope) {
-                Ok(monitor) => Subscribed::Active(HostSubscription::Devices(monitor)),
+            return match HostSubscription::of_devices(scope) {
+                Ok(devices) => Subscribed::Active(devices),
                 Err(why) => Subscribed::Failed(why.into()),
             };
         }
@@ -328,88 +256,6 @@ impl Source for Host {
             Subscribed::Unsupported => Subscribed::Unsupported,
             Subscribed::Failed(why) => Subscribed::Failed(Error::from(why)),
         }
-    }
-}
-
-impl Host {
-    /// Listens to the events of devices alone, for what is about them.
-    fn listen_to_devices(scope: &Namespace) -> Result<Monitor, rtnl::Error> {
-        let mut monitor = Monitor::open(scope)?;
-        let mut links = WatchScope::new(Kinds::NONE.with(Kind::Link), 0);
-        links.any_protocol = links.kinds;
-        monitor.set_scope(links)?;
-        Ok(monitor)
-    }
-}
-
-/// The events that make a part run.
-pub(crate) enum HostSubscription {
-    Network(<Rtnl as Source>::Subscription),
-    /// The monitor of devices.
-    Devices(Monitor),
-}
-
-impl Subscription<Error> for HostSubscription {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            HostSubscription::Network(of) => Subscription::<rtnl::Error>::descriptor(of),
-            HostSubscription::Devices(monitor) => Some(monitor.as_fd()),
-        }
-    }
-
-    fn drain(&mut self) -> Result<Drained, Error> {
-        match self {
-            HostSubscription::Network(of) => Ok(Subscription::<rtnl::Error>::drain(of)?),
-            HostSubscription::Devices(monitor) => {
-                let found = monitor.drain().map_err(rtnl::Error::from)?;
-                drop(monitor.take_dirty());
-                Ok(match found.is_dirty {
-                    _ if found.lost => Drained::Lost,
-                    true => Drained::Hint,
-                    false => Drained::Nothing,
-                })
-            }
-        }
-    }
-}
-
-impl Error {
-    /// Returns the error if it is the network source's.
-    pub(crate) fn network(&self) -> Option<&rtnl::Error> {
-        match self {
-            Error::Network(error) => Some(error),
-            Error::Settings(_) => None,
-        }
-    }
-}
-
-impl From<rtnl::Error> for Error {
-    fn from(error: rtnl::Error) -> Error {
-        Error::Network(error)
-    }
-}
-
-impl From<sysctl::Error> for Error {
-    fn from(error: sysctl::Error) -> Error {
-        Error::Settings(error)
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Network(error) => error.fmt(f),
-            Error::Settings(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(match self {
-            Error::Network(error) => error,
-            Error::Settings(error) => error,
-        })
     }
 }
 

@@ -188,8 +188,8 @@ impl State {
         }
     }
 
-    /// Has it keep a budget together with others, in place of its own.
-    pub(crate) fn share_budget(&mut self, budget: &Budget) {
+    /// Has it keep a budget together with other loops, in place of that of its settings.
+    pub fn share_budget(&mut self, budget: &Budget) {
         self.budget = Some(budget.share());
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use trueup::driver::Handle;
 use trueup::graph::{Config, Driver, Graph, Snapshot, SourceVertex};
 use trueup::reconcile::Ledger;
 use trueup_file as file;
@@ -21,7 +22,7 @@ const WAIT: Duration = Duration::from_secs(3_600);
 
 /// The wait for the end of a loop that was stopped.
 const STOPPED_WAIT: Duration = Duration::from_secs(5);
-/// The longest wait until nothing is written, before a part of the settings changes.
+/// The longest wait for the end of a pass over settings, before they move.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running graph. Clones share it.
@@ -36,12 +37,13 @@ struct Inner {
     unsettled: Unsettled,
 }
 
-/// A graph that is paused until this is dropped.
-pub(crate) struct Paused<'a>(&'a Driver);
+/// Loops that are paused until this is dropped.
+pub(crate) struct Paused(Vec<Handle<Host>>);
 
-impl Drop for Paused<'_> {
+impl Drop for Paused {
     fn drop(&mut self) {
-        self.0.resume();
+        // One that has ended is not paused.
+        self.0.iter().for_each(|handle| drop(handle.resume()));
     }
 }
 
@@ -77,29 +79,30 @@ impl RunningGraph {
         })))
     }
 
-    /// Has nothing written until the result is dropped, where the graph has parts of settings or
-    /// the next one `will_have`. So a setting that moves from one part to another is desired by
-    /// one of the two at all times.
+    /// Has no setting written until the result is dropped. So a setting that moves from one part to
+    /// another is desired by one of the two at all times.
     ///
     /// # Errors
     ///
-    /// When a run goes on for too long.
-    pub(crate) fn pause(&self, will_have: bool) -> Result<Option<Paused<'_>>> {
-        let driver = &self.0.driver;
-        let sources = self.0.sources.lock();
-        let has_settings = sources.unwrap_or_else(PoisonError::into_inner).len() > 1;
-        if !has_settings && !will_have {
-            return Ok(None);
+    /// When a pass over settings goes on for too long.
+    pub(crate) fn pause_settings(&self) -> Result<Paused> {
+        let mut paused = Paused(Vec::new());
+        for (part, source) in self.sources() {
+            if part.is_of_settings() {
+                let handle = source.handle().clone();
+                paused.0.push(handle.clone());
+                match handle.pause(PAUSE_TIMEOUT) {
+                    Err(error) if !handle.is_ended() => return Err(error.into()),
+                    _ => {}
+                }
+            }
         }
-        let paused = Paused(driver);
-        driver.pause(PAUSE_TIMEOUT)?;
-        Ok(Some(paused))
+        Ok(paused)
     }
 
     /// Has the graph of another file run, and its parts have these desired states. What is equal
     /// goes on; `make` makes the loop of a part that is new. Files and commands that have changed
-    /// or are new run after the network. Returns the parts that are new, and those that have left,
-    /// whose loops are stopped.
+    /// or are new run after the network. Returns the parts that have left, whose loops are stopped.
     ///
     /// # Errors
     ///
@@ -109,7 +112,7 @@ impl RunningGraph {
         declared: &file::File,
         parts: Vec<(Part, Desired)>,
         make: impl Fn(Part, Desired) -> Result<SourceVertex<Host>>,
-    ) -> Result<[Sources; 2]> {
+    ) -> Result<Vec<Part>> {
         let Inner {
             driver,
             sources,
@@ -118,18 +121,14 @@ impl RunningGraph {
             unsettled,
         } = &*self.0;
         let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut next, mut joined, mut declaring) = (Sources::new(), Sources::new(), Vec::new());
+        let (mut next, mut declaring) = (Sources::new(), Vec::new());
         for (part, desired) in parts {
             match sources.iter().find(|(it, _)| *it == part) {
                 Some((_, source)) => {
                     declaring.push((part, source.clone(), desired));
                     next.push((part, source.clone()));
                 }
-                None => {
-                    let source = make(part, desired)?;
-                    joined.push((part, source.clone()));
-                    next.push((part, source));
-                }
+                None => next.push((part, make(part, desired)?)),
             }
         }
         let stays = |part| next.iter().any(|(it, _)| *it == part);
@@ -154,7 +153,7 @@ impl RunningGraph {
             unsettled.forget(*part);
         }
         *sources = next;
-        Ok([joined, left])
+        Ok(left.into_iter().map(|(part, _)| part).collect())
     }
 
     /// Returns how each vertex stands.
@@ -165,12 +164,8 @@ impl RunningGraph {
     /// Returns once the loop of the network has ended, with its result, or with the error that has
     /// ended another one before. Whoever sees that a loop ends stops all.
     pub(crate) fn wait_ended(&self) -> Result<(), trueup::driver::Error> {
-        let sources = || {
-            let sources = self.0.sources.lock();
-            sources.unwrap_or_else(PoisonError::into_inner).clone()
-        };
         let ended = |part: Part, within| {
-            let sources = sources();
+            let sources = self.sources();
             let source = sources.iter().find(|(it, _)| *it == part)?;
             // A timeout is no end.
             let _ = source.1.handle().wait_ended(within);
@@ -184,6 +179,11 @@ impl RunningGraph {
         let mut before = Part::ALL.into_iter().filter(|part| *part != Part::Network);
         let failed = before.find_map(|part| ended(part, STOPPED_WAIT)?.err());
         failed.map_or(network, Err)
+    }
+
+    fn sources(&self) -> Sources {
+        let sources = self.0.sources.lock();
+        sources.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends all vertices.

@@ -43,5 +43,5 @@ pub use handle::Handle;
 pub use object_status::{Event, Events, ObjectStatus, Tried};
 pub use running::Running;
 pub use trueup_loop::{
-    Action, Config, Ops, PassSummary, Revision, State, Stats, SubscriptionState,
+    Action, Budget, Config, Ops, PassSummary, Revision, State, Stats, SubscriptionState,
 };

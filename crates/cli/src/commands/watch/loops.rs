@@ -22,12 +22,12 @@ use crate::state::State;
 pub(super) struct Loops(Arc<Mutex<BTreeMap<Part, Handle<Host>>>>);
 
 impl Loops {
-    pub(super) fn insert(&self, part: Part, handle: &Handle<Host>) {
+    fn insert(&self, part: Part, handle: &Handle<Host>) {
         self.lock().insert(part, handle.clone());
     }
 
-    pub(super) fn remove(&self, part: Part) {
-        self.lock().remove(&part);
+    fn remove(&self, part: Part) -> Option<Handle<Host>> {
+        self.lock().remove(&part)
     }
 
     /// Returns the loop of a part, if there is one.
@@ -116,7 +116,7 @@ impl Loops {
         all.map(|(_, handle)| handle).collect()
     }
 
-    /// Returns all of them, as the network's may wait for these calls.
+    /// Returns all of them in order, to call them without the lock.
     fn all(&self) -> Vec<(Part, Handle<Host>)> {
         let all = self.lock();
         all.iter().map(|(part, it)| (*part, it.clone())).collect()
@@ -171,9 +171,10 @@ impl PartMaker {
     }
 
     /// Has a loop that has left count no longer.
-    pub(super) fn leave(&self, part: Part, source: &SourceVertex<Host>) {
-        self.loops.remove(part);
-        self.reporter.part_left(part, source.handle());
+    pub(super) fn leave(&self, part: Part) {
+        if let Some(handle) = self.loops.remove(part) {
+            self.reporter.part_left(part, &handle);
+        }
     }
 
     /// Has the passes of a part reported.

@@ -5,6 +5,7 @@
 //! once a second the file's inode, size and times are compared as well. A file that is being
 //! written is not read: a part of a file would delete most objects.
 
+use std::cell::RefCell;
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
@@ -387,21 +388,25 @@ impl Reloader {
         }
     }
 
-    /// Puts a file in force, unless a device is missing.
+    /// Puts a file in force, unless a device is missing, or settings are still being written.
     fn activate(&self, declared: Declared, waiting: &mut Option<Waiting>) -> Result<()> {
-        if let Some(wrong) = self.file_error(&declared) {
-            *waiting = Some(Waiting {
-                declared,
-                next: Instant::now() + self.interval.clamp(POLL_INTERVAL, MAX_RETRY_INTERVAL),
-            });
-            return Err(wrong);
-        }
+        let wrong = self.file_error(&declared).map_or(Ok(()), Err);
+        // Before the lock below, which passes take.
+        let paused = wrong.and_then(|()| self.running.pause_settings());
+        let _paused = match paused {
+            Ok(paused) => paused,
+            Err(wrong) => {
+                *waiting = Some(Waiting {
+                    declared,
+                    next: Instant::now() + self.interval.clamp(POLL_INTERVAL, MAX_RETRY_INTERVAL),
+                });
+                return Err(wrong);
+            }
+        };
         self.reporter.set_managed(&declared.managed());
         if let Some(exporting) = &self.exporting {
             exporting.declare(declared.exports());
         }
-        // Before the lock, which passes take. Nothing runs before new parts are known.
-        let _paused = self.running.pause(declared.file.sysctl.is_some())?;
         // Under the lock, because a pass in between would show places of the new file for objects
         // of the old one.
         let mut shared = self.shared.lock();
@@ -410,16 +415,18 @@ impl Reloader {
             None => declared.desired(),
         };
         let maker = &self.maker;
-        let make = |part, desired| maker.make(part, desired);
-        let replaced = self
-            .running
-            .replace(&declared.file, desired.parts(), make)?;
-        let [joined, left] = replaced;
-        joined
-            .iter()
-            .for_each(|(part, source)| maker.join(*part, source));
-        left.iter()
-            .for_each(|(part, source)| maker.leave(*part, source));
+        let made = RefCell::new(Vec::new());
+        let make = |part, desired| {
+            let source = maker.make(part, desired)?;
+            // Its first pass may be over before the graph is said to be replaced.
+            maker.join(part, &source);
+            made.borrow_mut().push(part);
+            Ok(source)
+        };
+        let replaced = self.running.replace(&declared.file, desired.parts(), make);
+        let left =
+            replaced.inspect_err(|_| made.borrow().iter().for_each(|it| maker.leave(*it)))?;
+        left.into_iter().for_each(|part| maker.leave(part));
         shared.declared = Some(declared);
         Ok(())
     }

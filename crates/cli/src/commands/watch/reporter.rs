@@ -1,5 +1,7 @@
 //! The output of `watch`: lines of text, lines of JSON, or the view on a terminal.
 
+mod standing;
+
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,19 +12,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::{Value, json};
 use trueup::Report as _;
-use trueup::driver::{Event, Events, Handle};
 use trueup::graph::{Failure, Snapshot, Verdict};
 use trueup::reconcile::Status;
 use trueup_file as file;
 
+use self::standing::{Found, Standing};
 use super::loops::Loops;
 use super::screen::Waker;
 use super::service_manager::Service;
 use super::view::{Line, Section, View};
 use super::world_status::WorldStatus;
 use crate::graph::RunningGraph;
-use crate::host::{Error, Host, Part, Report};
-use crate::output::{self, Format, News, StatusChanges, StatusCounts, StatusEntry};
+use crate::host::{Error, Part, Report};
+use crate::output::{self, Format, News, StatusCounts};
 
 /// The output. Clones share it.
 #[derive(Clone)]
@@ -61,29 +63,6 @@ struct Inner {
     is_ready: bool,
     is_stopping: bool,
     status: String,
-}
-
-/// How a part of the namespace stands.
-struct Standing {
-    /// The changes of statuses that are not reported yet.
-    status_events: Events,
-    /// What the last pass that ran has found; `None` before the first.
-    last: Option<Found>,
-    /// Why the last pass could not run, if it could not.
-    failure: Option<String>,
-}
-
-/// What a pass has found.
-struct Found {
-    is_converged: bool,
-    errors: Vec<String>,
-}
-
-/// How all parts stand together, and the world.
-struct Overall {
-    counts: StatusCounts,
-    /// Why they are not converged; `None` if they are.
-    why_not: Option<String>,
 }
 
 /// The result of reading a changed file.
@@ -170,24 +149,6 @@ impl Reporter {
     /// Sets how many objects of each kind are managed.
     pub(super) fn set_managed(&self, managed: &[(&'static str, usize)]) {
         self.lock().view.set_managed(managed);
-    }
-
-    /// Has a part of the namespace count from now on: nothing is converged before its first pass.
-    pub(super) fn part_joined(&self, part: Part, handle: &Handle<Host>) {
-        let standing = Standing {
-            status_events: handle.events(),
-            last: None,
-            failure: None,
-        };
-        self.lock().parts.insert(part, standing);
-    }
-
-    /// Has a part that has left count no longer.
-    pub(super) fn part_left(&self, part: Part, handle: &Handle<Host>) {
-        let mut inner = self.lock();
-        inner.parts.remove(&part);
-        let statuses = handle.exceptions().into_iter();
-        inner.left.extend(statuses.map(|it| it.status));
     }
 
     /// Reports a pass over a part.
@@ -488,53 +449,6 @@ impl<'a, T> JsonLine<'a, T> {
 }
 
 impl Inner {
-    /// Returns how all parts stand together; `None` before each has been looked at once.
-    fn overall(&self) -> Option<Overall> {
-        let parts = self.parts.values();
-        let failures: Vec<&String> = parts.clone().filter_map(|it| it.failure.as_ref()).collect();
-        let found: Option<Vec<&Found>> = parts.map(|it| it.last.as_ref()).collect();
-        let found = found?;
-        let counts = StatusCounts::of(&self.loops.exception_counts());
-        let is_converged = failures.is_empty() && found.iter().all(|it| it.is_converged);
-        let why_not = (!is_converged).then(|| {
-            let failures = failures.iter();
-            let failures = failures.map(|why| format!("the pass could not run: {why}"));
-            let errors = found.iter().flat_map(|it| it.errors.iter().cloned());
-            output::verdict_of(counts, errors.chain(failures))
-        });
-        let unknown = self.world.as_ref().and_then(WorldStatus::unknown);
-        let why_not: Vec<String> = why_not.into_iter().chain(unknown).collect();
-        Some(Overall {
-            counts,
-            why_not: (!why_not.is_empty()).then(|| why_not.join("; ")),
-        })
-    }
-
-    /// Returns how the statuses of a part have changed since the last call, and those of parts that
-    /// have left.
-    fn status_changes(&mut self, part: Part) -> StatusChanges {
-        let (mut changed, mut cleared) = (Vec::new(), std::mem::take(&mut self.left));
-        let found = self.parts.get_mut(&part).zip(self.loops.of(part));
-        let Some((standing, handle)) = found.filter(|_| part != Part::Links) else {
-            return StatusChanges::new(Vec::new(), cleared);
-        };
-        while let Some(event) = standing.status_events.try_next() {
-            match event {
-                // An object without a status by now has another event.
-                Event::Changed { key, .. } => changed.extend(handle.status(key)),
-                Event::Cleared { status, .. } => cleared.push(status),
-                // What is now stands for the changes that were not kept.
-                _ => {
-                    standing.status_events = handle.events();
-                    let all = self.loops.exceptions().into_iter();
-                    return StatusChanges::snapshot(all.map(StatusEntry::from).collect());
-                }
-            }
-        }
-        let changed = changed.into_iter().map(StatusEntry::from);
-        StatusChanges::new(changed.collect(), cleared)
-    }
-
     fn put_news(&mut self, news: &News<'_>) {
         match (self.format, &self.screen) {
             (_, Some(_)) => {}

@@ -1,0 +1,100 @@
+//! How the parts of the namespace stand, each and together.
+
+use trueup::driver::{Event, Events, Handle};
+
+use super::{Inner, Reporter};
+use crate::commands::watch::world_status::WorldStatus;
+use crate::host::{Host, Part};
+use crate::output::{self, StatusChanges, StatusCounts, StatusEntry};
+
+/// How a part of the namespace stands.
+pub(super) struct Standing {
+    /// The changes of statuses that are not reported yet.
+    pub(super) status_events: Events,
+    /// What the last pass that ran has found; `None` before the first.
+    pub(super) last: Option<Found>,
+    /// Why the last pass could not run, if it could not.
+    pub(super) failure: Option<String>,
+}
+
+/// What a pass has found.
+pub(super) struct Found {
+    pub(super) is_converged: bool,
+    pub(super) errors: Vec<String>,
+}
+
+/// How all parts stand together, and the world.
+pub(super) struct Overall {
+    pub(super) counts: StatusCounts,
+    /// Why they are not converged; `None` if they are.
+    pub(super) why_not: Option<String>,
+}
+
+impl Reporter {
+    /// Has a part of the namespace count from now on: nothing is converged before its first pass.
+    pub(in super::super) fn part_joined(&self, part: Part, handle: &Handle<Host>) {
+        let standing = Standing {
+            status_events: handle.events(),
+            last: None,
+            failure: None,
+        };
+        self.lock().parts.insert(part, standing);
+    }
+
+    /// Has a part that has left count no longer.
+    pub(in super::super) fn part_left(&self, part: Part, handle: &Handle<Host>) {
+        let mut inner = self.lock();
+        inner.parts.remove(&part);
+        let statuses = handle.exceptions().into_iter();
+        inner.left.extend(statuses.map(|it| it.status));
+    }
+}
+
+impl Inner {
+    /// Returns how all parts stand together; `None` before each has been looked at once.
+    pub(super) fn overall(&self) -> Option<Overall> {
+        let parts = self.parts.values();
+        let failures: Vec<&String> = parts.clone().filter_map(|it| it.failure.as_ref()).collect();
+        let found: Option<Vec<&Found>> = parts.map(|it| it.last.as_ref()).collect();
+        let found = found?;
+        let counts = StatusCounts::of(&self.loops.exception_counts());
+        let is_converged = failures.is_empty() && found.iter().all(|it| it.is_converged);
+        let why_not = (!is_converged).then(|| {
+            let failures = failures.iter();
+            let failures = failures.map(|why| format!("the pass could not run: {why}"));
+            let errors = found.iter().flat_map(|it| it.errors.iter().cloned());
+            output::verdict_of(counts, errors.chain(failures))
+        });
+        let unknown = self.world.as_ref().and_then(WorldStatus::unknown);
+        let why_not: Vec<String> = why_not.into_iter().chain(unknown).collect();
+        Some(Overall {
+            counts,
+            why_not: (!why_not.is_empty()).then(|| why_not.join("; ")),
+        })
+    }
+
+    /// Returns how the statuses of a part have changed since the last call, and those of parts that
+    /// have left.
+    pub(super) fn status_changes(&mut self, part: Part) -> StatusChanges {
+        let (mut changed, mut cleared) = (Vec::new(), std::mem::take(&mut self.left));
+        let found = self.parts.get_mut(&part).zip(self.loops.of(part));
+        let Some((standing, handle)) = found.filter(|_| part != Part::Links) else {
+            return StatusChanges::new(Vec::new(), cleared);
+        };
+        while let Some(event) = standing.status_events.try_next() {
+            match event {
+                // An object without a status by now has another event.
+                Event::Changed { key, .. } => changed.extend(handle.status(key)),
+                Event::Cleared { status, .. } => cleared.push(status),
+                // What is now stands for the changes that were not kept.
+                _ => {
+                    standing.status_events = handle.events();
+                    let all = self.loops.exceptions().into_iter();
+                    return StatusChanges::snapshot(all.map(StatusEntry::from).collect());
+                }
+            }
+        }
+        let changed = changed.into_iter().map(StatusEntry::from);
+        StatusChanges::new(changed.collect(), cleared)
+    }
+}
