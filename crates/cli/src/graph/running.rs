@@ -47,6 +47,23 @@ impl Drop for Paused {
     }
 }
 
+/// A graph in which no run begins until this is dropped. Runs that go on are not waited for.
+struct Held<'a>(&'a Driver);
+
+impl Held<'_> {
+    fn new(driver: &Driver) -> Held<'_> {
+        // That something still runs is no error.
+        let _still_running = driver.pause(Duration::ZERO);
+        Held(driver)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.resume();
+    }
+}
+
 /// The parts of the namespace with their loops, in the order in which they run.
 pub(crate) type Sources = Vec<(Part, SourceVertex<Host>)>;
 
@@ -101,8 +118,10 @@ impl RunningGraph {
     }
 
     /// Has the graph of another file run, and its parts have these desired states. What is equal
-    /// goes on; `make` makes the loop of a part that is new. Files and commands that have changed
-    /// or are new run after the network. Returns the parts that have left, whose loops are stopped.
+    /// goes on; `make` makes the loop of a part that is new. `paused` ends once all parts have their
+    /// new states, and where there are several, the first one runs first. Files and commands that
+    /// have changed or are new run after the network. Returns the parts that have left, whose loops
+    /// are stopped.
     ///
     /// # Errors
     ///
@@ -111,6 +130,7 @@ impl RunningGraph {
         &self,
         declared: &file::File,
         parts: Vec<(Part, Desired)>,
+        paused: Paused,
         make: impl Fn(Part, Desired) -> Result<SourceVertex<Host>>,
     ) -> Result<Vec<Part>> {
         let Inner {
@@ -141,17 +161,20 @@ impl RunningGraph {
         };
         let vertices = reported(declared, &next, &by, on_result);
         Graph::new(vertices.iter().map(|(spec, _)| spec.clone()))?;
-        for (part, source, desired) in declaring {
+        let held = (sources.len() > 1 || next.len() > 1).then(|| Held::new(driver));
+        left.iter().for_each(|(_, source)| source.handle().stop());
+        for (_, source, desired) in &mut declaring {
             // If the loop has ended, there is nothing to reload.
-            let _ended = source.handle().set_desired(desired);
+            let _ended = source.handle().set_desired(std::mem::take(desired));
+        }
+        drop(paused);
+        for (part, ..) in declaring {
             // From now on what runs after it waits for its next pass.
             driver.event(part.name())?;
         }
         driver.replace(vertices)?;
-        for (part, source) in &left {
-            source.handle().stop();
-            unsettled.forget(*part);
-        }
+        drop(held);
+        left.iter().for_each(|(part, _)| unsettled.forget(*part));
         *sources = next;
         Ok(left.into_iter().map(|(part, _)| part).collect())
     }

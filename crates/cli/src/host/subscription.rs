@@ -13,7 +13,7 @@ use super::Error;
 pub(crate) enum HostSubscription {
     Network(<Rtnl as Source>::Subscription),
     /// The monitor of devices.
-    Devices(Monitor),
+    Devices(Box<Monitor>),
 }
 
 impl HostSubscription {
@@ -23,7 +23,7 @@ impl HostSubscription {
         let mut links = WatchScope::new(Kinds::NONE.with(Kind::Link), 0);
         links.any_protocol = links.kinds;
         monitor.set_scope(links)?;
-        Ok(HostSubscription::Devices(monitor))
+        Ok(HostSubscription::Devices(Box::new(monitor)))
     }
 }
 

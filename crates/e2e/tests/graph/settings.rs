@@ -196,6 +196,38 @@ pub(crate) fn a_reload_adds_and_removes_parts_and_reverts_no_setting_that_moves(
     child.terminate(Signal::TERM);
 }
 
+pub(crate) fn a_reload_keeps_the_order_of_the_parts() {
+    let agent = Agent::new();
+    let set = |name: &str, to: &str| {
+        fs::write(format!("/proc/sys/net/ipv6/conf/{name}"), to).unwrap();
+    };
+    let address = "address = [{ address = \"fd00::1/64\", dev = \"ours\" }]\n";
+    let forward = sysctl(&[("net.ipv4.ip_forward", "1")]);
+    let all = LINK.to_owned()
+        + address
+        + &sysctl(&[
+            ("net.ipv6.conf.default.accept_ra", "0"),
+            ("net.ipv6.conf.ours.disable_ipv6", "0"),
+        ]);
+    for before in [ROUTE.to_owned(), ROUTE.to_owned() + &forward] {
+        set("default/accept_ra", "1");
+        set("default/disable_ipv6", "1");
+        agent.write("f.toml", &before);
+        let mut child = watching(&agent);
+        let printed = printed(&mut child);
+        let printed = || printed.lock().unwrap().clone();
+        wait_until("it converges", || printed().ends_with("converged\n"));
+        agent.write("f.toml", &all);
+        wait_until("the address is there", || printed().contains("fd00::1/64"));
+        wait_until("it converges", || printed().ends_with("\nconverged\n"));
+        assert!(!printed().contains("(failed: "), "{}", printed());
+        let accept = value("/proc/sys/net/ipv6/conf/ours/accept_ra");
+        assert_eq!(accept, "0", "the default came first");
+        child.terminate(Signal::TERM);
+        agent.settle("link = []\nroute = []\naddress = []\n");
+    }
+}
+
 pub(crate) fn killed_between_two_parts_it_ends_as_declared() {
     let agent = Agent::new();
     let text = LINK.to_owned()

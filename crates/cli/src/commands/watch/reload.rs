@@ -393,7 +393,7 @@ impl Reloader {
         let wrong = self.file_error(&declared).map_or(Ok(()), Err);
         // Before the lock below, which passes take.
         let paused = wrong.and_then(|()| self.running.pause_settings());
-        let _paused = match paused {
+        let paused = match paused {
             Ok(paused) => paused,
             Err(wrong) => {
                 *waiting = Some(Waiting {
@@ -423,7 +423,9 @@ impl Reloader {
             made.borrow_mut().push(part);
             Ok(source)
         };
-        let replaced = self.running.replace(&declared.file, desired.parts(), make);
+        let replaced = self
+            .running
+            .replace(&declared.file, desired.parts(), paused, make);
         let left =
             replaced.inspect_err(|_| made.borrow().iter().for_each(|it| maker.leave(*it)))?;
         left.into_iter().for_each(|part| maker.leave(part));
