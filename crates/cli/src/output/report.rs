@@ -111,6 +111,8 @@ pub(crate) struct News<'a> {
     pub(crate) changes: &'a StatusChanges,
     /// The number of all statuses, new or not.
     pub(crate) counts: StatusCounts,
+    /// All parts of the network are converged.
+    pub(crate) is_converged: bool,
     /// Why the state is not converged, if so; `None` if it is not known yet whether it is.
     pub(crate) why_not: Option<Option<&'a str>>,
 }
@@ -279,7 +281,7 @@ impl Serialize for News<'_> {
             report, changes, ..
         } = *self;
         let mut out = serializer.serialize_struct("News", 8)?;
-        out.serialize_field("converged", &(self.why_not == Some(None)))?;
+        out.serialize_field("converged", &self.is_converged)?;
         out.serialize_field("applied", &List(|| applied(report)))?;
         out.serialize_field("statuses", &List(|| changes.changed()))?;
         out.serialize_field("cleared", &List(|| changes.cleared()))?;

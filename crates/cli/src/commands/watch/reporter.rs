@@ -186,6 +186,7 @@ impl Reporter {
                 report,
                 changes: &changes,
                 counts,
+                is_converged: overall.is_some_and(|overall| overall.is_converged),
                 why_not: verdict.as_ref().map(Option::as_deref),
             });
         }

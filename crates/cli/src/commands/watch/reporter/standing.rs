@@ -26,6 +26,8 @@ pub(super) struct Found {
 /// How all parts stand together, and the world.
 pub(super) struct Overall {
     pub(super) counts: StatusCounts,
+    /// All parts are, whatever is known of the world.
+    pub(super) is_converged: bool,
     /// Why they are not converged; `None` if they are.
     pub(super) why_not: Option<String>,
 }
@@ -69,6 +71,7 @@ impl Inner {
         let why_not: Vec<String> = why_not.into_iter().chain(unknown).collect();
         Some(Overall {
             counts,
+            is_converged,
             why_not: (!why_not.is_empty()).then(|| why_not.join("; ")),
         })
     }
