@@ -3,11 +3,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Mutex;
 
-use trueup::Link;
 use trueup::Report as _;
 use trueup::diff::{LinkKind, VethAttrs};
 use trueup::reconcile::{Claim, LedgerError, MemoryLedger};
 use trueup::sysctl::{Files, Key};
+use trueup::{IfName, Link};
 
 use super::*;
 
@@ -122,10 +122,9 @@ fn without_settings_the_network_is_the_only_part() {
 
 #[test]
 fn settings_of_declared_links_and_of_the_other_ends_of_pairs_are_a_part_of_their_own() {
-    let mut pair = Link::new("va".parse().unwrap());
-    pair.kind = Some(LinkKind::Veth(VethAttrs {
-        peer: Some("vb".parse().unwrap()),
-    }));
+    let peer: IfName = "vb".parse().unwrap();
+    let veth = LinkKind::Veth(VethAttrs::default().with_peer(peer));
+    let pair = Link::new("va".parse().unwrap(), veth);
     let names = [
         "net.ipv4.conf.default.rp_filter",
         "net.ipv4.conf.eth0.rp_filter",
