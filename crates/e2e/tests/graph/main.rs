@@ -63,6 +63,7 @@ trueup_testkit::kernel_tests![
     settings::a_command_is_refreshed_by_settings_of_links_and_of_others,
     settings::a_device_that_comes_has_its_settings_by_its_event,
     settings::a_reload_adds_and_removes_parts_and_reverts_no_setting_that_moves,
+    settings::a_setting_that_is_not_managed_any_more_has_no_status,
     settings::a_reload_keeps_the_order_of_the_parts,
     settings::killed_between_two_parts_it_ends_as_declared,
     settings::a_limit_to_changes_holds_for_all_parts_together,

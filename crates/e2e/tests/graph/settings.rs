@@ -196,6 +196,30 @@ pub(crate) fn a_reload_adds_and_removes_parts_and_reverts_no_setting_that_moves(
     child.terminate(Signal::TERM);
 }
 
+pub(crate) fn a_setting_that_is_not_managed_any_more_has_no_status() {
+    let agent = Agent::new();
+    agent.write(
+        "f.toml",
+        &(ROUTE.to_owned() + &sysctl(&[("net.ipv4.no_such_key", "1")])),
+    );
+    let args = [&["watch", "f.toml", "--format", "json"], &RARE[..]].concat();
+    let mut child = agent.spawn(&args);
+    let printed = printed(&mut child);
+    let wait_for = |words: &str| wait_until(words, || printed.lock().unwrap().contains(words));
+    wait_for("\"unresolved\":{\"failed\":1");
+    agent.write("f.toml", ROUTE);
+    wait_for("\"cleared\":[{");
+    wait_for("\"event\":\"converged\"");
+    wait_until("it is converged", || {
+        let printed = printed.lock().unwrap();
+        let last = printed
+            .lines()
+            .rfind(|line| line.contains("\"event\":\"converged\""));
+        last.is_some_and(|line| line.contains("\"converged\":true"))
+    });
+    child.terminate(Signal::TERM);
+}
+
 pub(crate) fn a_reload_keeps_the_order_of_the_parts() {
     let agent = Agent::new();
     let set = |name: &str, to: &str| {
