@@ -118,10 +118,10 @@ impl RunningGraph {
     }
 
     /// Has the graph of another file run, and its parts have these desired states. What is equal
-    /// goes on; `make` makes the loop of a part that is new. `paused` ends once all parts have their
-    /// new states, and where there are several, the first one runs first. Files and commands that
-    /// have changed or are new run after the network. Returns the parts that have left, whose loops
-    /// are stopped.
+    /// goes on; `make` makes the loop of a part that is new, and `leave` is told of each that has
+    /// left, before the next pass. `paused` ends once all parts have their new states, and where
+    /// there are several, the first one runs first. Files and commands that have changed or are new
+    /// run after the network.
     ///
     /// # Errors
     ///
@@ -132,7 +132,8 @@ impl RunningGraph {
         parts: Vec<(Part, Desired)>,
         paused: Paused,
         make: impl Fn(Part, Desired) -> Result<SourceVertex<Host>>,
-    ) -> Result<Vec<Part>> {
+        leave: impl Fn(Part),
+    ) -> Result<()> {
         let Inner {
             driver,
             sources,
@@ -173,10 +174,13 @@ impl RunningGraph {
             driver.event(part.name())?;
         }
         driver.replace(vertices)?;
+        for (part, _) in left {
+            unsettled.forget(part);
+            leave(part);
+        }
         drop(held);
-        left.iter().for_each(|(part, _)| unsettled.forget(*part));
         *sources = next;
-        Ok(left.into_iter().map(|(part, _)| part).collect())
+        Ok(())
     }
 
     /// Returns how each vertex stands.

@@ -423,12 +423,10 @@ impl Reloader {
             made.borrow_mut().push(part);
             Ok(source)
         };
-        let replaced = self
-            .running
-            .replace(&declared.file, desired.parts(), paused, make);
-        let left =
-            replaced.inspect_err(|_| made.borrow().iter().for_each(|it| maker.leave(*it)))?;
-        left.into_iter().for_each(|part| maker.leave(part));
+        let leave = |part| maker.leave(part);
+        let (file, parts) = (&declared.file, desired.parts());
+        let replaced = self.running.replace(file, parts, paused, make, leave);
+        replaced.inspect_err(|_| made.borrow().iter().for_each(|part| maker.leave(*part)))?;
         shared.declared = Some(declared);
         Ok(())
     }
