@@ -596,6 +596,7 @@ fn connect(socket: &Path) -> Option<std::os::unix::net::UnixStream> {
 
 const PAGE: &str = include_str!("../../../../docs/graph.md");
 const EXAMPLE: &str = include_str!("../../../../docs/examples/site.toml");
+const DRAWING: &str = include_str!("../../../../docs/examples/site.svg");
 
 /// Returns the first block of that language.
 fn block(language: &str) -> &'static str {
@@ -612,6 +613,10 @@ fn the_page_on_the_graph_shows_it() {
     };
     assert_eq!(block("toml"), EXAMPLE);
     agent.write("site.toml", &here(EXAMPLE));
+    for (format, shown) in [("svg", DRAWING), ("dot", block("dot"))] {
+        let drawn = agent.run(&["graph", "site.toml", "--format", format]);
+        assert_eq!(drawn.out, shown);
+    }
     let commands = block("console").split("$ trueup ").skip(1);
     for command in commands {
         let (line, shown) = command.split_once('\n').unwrap();

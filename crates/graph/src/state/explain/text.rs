@@ -29,7 +29,12 @@ impl fmt::Display for Explanation {
             write!(f, "; {wait}")?;
         }
         if self.refreshes > 0 {
-            write!(f, "; {} refreshes pending", self.refreshes)?;
+            let noun = if self.refreshes == 1 {
+                "refresh"
+            } else {
+                "refreshes"
+            };
+            write!(f, "; {} {noun} pending", self.refreshes)?;
         }
         match self.last {
             None => f.write_str("; has not run"),
