@@ -108,13 +108,14 @@ impl Model<'_> {
         let mut all = self.ancestors(at).into_iter().chain([at]);
         all.any(|at| {
             let it = &self.vertices[at];
-            // What cannot be undone may itself wait for others.
-            it.halted || self.lacks_value(at) || it.refused && self.is_any_reversal_halted()
+            // What is to be undone may itself wait for others, and for those that may need it.
+            it.halted || self.lacks_value(at) || it.refused && self.is_any_halted()
         })
     }
 
-    fn is_any_reversal_halted(&self) -> bool {
-        self.vertices.iter().any(|it| it.reversal_halted)
+    fn is_any_halted(&self) -> bool {
+        let mut all = self.vertices.iter();
+        all.any(|it| it.reversal_halted || it.halted)
     }
 
     pub(in super::super) fn is_settled(&self) -> bool {
