@@ -147,7 +147,7 @@ impl Machine {
         self.settle_carriers();
         const IFA_F_TENTATIVE: u8 = 0x40;
         const IFA_F_DADFAILED: u8 = 0x08;
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             let addresses = self.raw_dump(Kind::Address, 10);
             let tentative = addresses
@@ -214,7 +214,7 @@ impl Machine {
         const IFLA_CARRIER: u16 = 33;
         const IF_OPER_UNKNOWN: u8 = 0;
         const IF_OPER_UP: u8 = 6;
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             let links = self.raw_dump(Kind::Link, 0);
             let moving = links.iter().filter(|row| {
