@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use nix::errno::Errno;
 use nix::unistd::{Group, User};
 
 use super::{FILE, path};
@@ -161,7 +162,8 @@ fn id(
         },
         false => match look_up(text) {
             Ok(Some(number)) => return Ok(number),
-            Ok(None) => format!(
+            // A host without the database of users has none of that name: getpwnam(3).
+            Ok(None) | Err(Errno::ENOENT | Errno::ESRCH) => format!(
                 "there is no {kind} `{shown}` on this host: add it before the file is read \
                  (`{kind}add`), or write a number"
             ),
