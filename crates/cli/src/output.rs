@@ -25,8 +25,8 @@ pub(crate) use plan::plan;
 pub(crate) use report::{GraphReport, News, report};
 pub(crate) use status::{StatusChanges, StatusCounts, StatusEntry, seconds, status_text};
 pub(crate) use vertex::{
-    VertexRecord, VertexState, change_line, graph_verdict, is_in_place, unsettled_lines,
-    vertex_line,
+    VertexRecord, VertexState, change_line, graph_verdict, is_in_place, is_reported_alone, named,
+    unsettled_lines, vertex_line,
 };
 pub(crate) use why::{WhyContext, why};
 

@@ -29,7 +29,7 @@ pub use collector::{Collector, CollectorConfig, Holdings, Knowledge, PartitionPo
 pub use deploys::{Deploy, DeployedFile, RemovedContent};
 pub use embedded::Embedded;
 pub use error::{Error, ErrorKind};
-pub use exporter::{Action, ExportOp, ExportOutcome, ExportReport, Exporter};
+pub use exporter::{Action, ExportOp, ExportOutcome, ExportReport, Exporter, HostExporter};
 pub use hash::Hash;
 pub use resource_key::{Recipient, ResourceKey};
 pub use resources::{Collected, Export, Filter, Resource};

@@ -5,13 +5,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use trueup::graph::Snapshot;
+use trueup::graph::{Failure, RunContext, Snapshot, Verdict};
+use trueup::reconcile::ErrorClass;
 
 use super::{Declared, Target, plan};
-use crate::Common;
+use crate::graph::WorldVertices;
 use crate::output::{self, Format, VertexRecord, VertexState};
+use crate::state::NO_STATE_DIRECTORY;
+use crate::{Common, world};
 
 pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
     if common.format == Format::Ip {
@@ -46,7 +49,34 @@ fn check(common: &Common, file: &Path) -> Result<Snapshot> {
     let target = Target::open(common)?;
     let state = plan::find_state_file(&target, common, &declared.options)?;
     let planned = plan::network(common, &declared, &target, state.as_ref())?;
-    plan::check(&declared, &planned, state.as_ref())
+    let world = world_vertices(common, &declared, &target)?;
+    plan::check(&declared, &planned, world, state.as_ref())
+}
+
+/// Returns the vertices of the world, if the file has `[world]`: what it collects is in the plan,
+/// and what it exports is compared with what is exported.
+fn world_vertices(
+    common: &Common,
+    declared: &Declared,
+    target: &Target,
+) -> Result<Option<WorldVertices>> {
+    let Some(named) = &declared.file.settings.world else {
+        return Ok(None);
+    };
+    let state = target.state(common, &declared.options)?;
+    let state = state.context(NO_STATE_DIRECTORY)?;
+    let exports = declared.exports();
+    let exported = world::open(named, state.directory(), world::Use::Read)
+        .and_then(|world| Ok(world::is_exported(&world, &exports)?));
+    let exporter = match exported {
+        Ok(true) => Ok(Verdict::InPlace),
+        Ok(false) => Ok(Verdict::WouldChange),
+        Err(error) => Err(Failure::new(ErrorClass::Unknown, format!("{error:#}"))),
+    };
+    Ok(Some(WorldVertices {
+        collector: Box::new(|_: &RunContext, _: bool| Ok(Verdict::InPlace)),
+        exporter: Box::new(move |_: &RunContext, _: bool| exporter.clone()),
+    }))
 }
 
 /// Prints how one file or command stands, and what it runs after.

@@ -11,7 +11,7 @@ use trueup::graph::{Failure, Snapshot, Verdict};
 use trueup::reconcile::{ErrorClass, Ledger, MemoryLedger};
 
 use super::{Declared, Target};
-use crate::graph::{self, Changes};
+use crate::graph::{self, Changes, WorldVertices};
 use crate::host::{self, Options, Part, Planned};
 use crate::state::{self, LedgerOf};
 use crate::{Common, output};
@@ -26,7 +26,7 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     let planned = network(common, &declared, &target, state.as_ref())?;
     let graph_ledger = ledger(state.as_ref(), LedgerOf::Graph)?;
     let beside = match graph::is_needed(&declared.file, &*graph_ledger)? {
-        true => Some(check(&declared, &planned, state.as_ref())?),
+        true => Some(check(&declared, &planned, None, state.as_ref())?),
         false => None,
     };
     output::plan(common.format, &planned, beside.as_ref())?;
@@ -56,10 +56,12 @@ pub(super) fn network(
     planned.map_err(|error| declared.explain(error))
 }
 
-/// Says what files and commands would do, if the network's plan is carried out.
+/// Says what files and commands would do, if the network's plan is carried out; and what `world`
+/// would.
 pub(super) fn check(
     declared: &Declared,
     planned: &Planned,
+    world: Option<WorldVertices>,
     state: Option<&state::StateFile>,
 ) -> Result<Snapshot> {
     let changes = Changes::default();
@@ -67,7 +69,7 @@ pub(super) fn check(
     ops.for_each(|op| changes.note_kind(op.object.kind().name()));
     planned.settings().for_each(|_| changes.note_kind("sysctl"));
     let ledger = ledger(state, LedgerOf::Graph)?;
-    graph::check(&declared.file, verdicts(planned), &changes, &*ledger)
+    graph::check(&declared.file, verdicts(planned), world, &changes, &*ledger)
 }
 
 /// Returns what each part of the namespace would do.

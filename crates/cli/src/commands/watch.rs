@@ -21,7 +21,6 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -29,7 +28,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result, bail};
 use trueup::driver::{Budget, Config};
 
-use self::collecting::{Collecting, follow};
+use self::collecting::{Collecting, CollectorVertex};
 use self::exporting::Exporting;
 use self::loops::{Loops, PartMaker};
 use self::reload::{ReloadRequest, Reloader, Stamp};
@@ -39,9 +38,8 @@ use self::serve::{Address, Server};
 use self::service_manager::Service;
 use self::signals::{STOP_TIMEOUT, SignalHandler};
 use self::view::View;
-use self::world_status::WorldStatus;
 use super::{Declared, Target, is_stdin, privilege};
-use crate::graph::{Changes, OnResult, RunningGraph, Sources};
+use crate::graph::{Around, Changes, MakeWorld, OnResult, RunningGraph, Sources, WorldVertices};
 use crate::host::PassTimer;
 use crate::output::{self, Format};
 use crate::state::{LedgerOf, State};
@@ -159,19 +157,27 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let (service, _notifier_thread) = Service::begin(Arc::clone(&pass_timer))?;
     let shared = Arc::new(Shared::default());
     let reload_request = ReloadRequest::new()?;
-    let joined = declared.file.settings.world.clone();
-    let joined = match joined {
-        Some(named) => Some(Joined::open(&named, &declared, &target, &state)?),
-        None => None,
-    };
-    let (desired, joined) = match joined {
-        Some(mut joined) => (joined.collecting.declare(&declared)?, Some(joined)),
-        None => (declared.desired(), None),
-    };
     let view = View::new(title(path, common));
     let loops = Loops::default();
     let reporter = Reporter::new(common.format, view, service, loops.clone());
     reporter.set_managed(&declared.managed());
+    let joined = match &declared.file.settings.world {
+        Some(named) => Some(Joined::open(named, &declared, &target, &state, &reporter)?),
+        None => None,
+    };
+    let (desired, exporting) = match joined {
+        Some(Joined {
+            collecting,
+            exporting,
+        }) => {
+            let (collecting, desired) = collecting.of(&declared)?;
+            reporter.world(|world| world.collection = collecting.status());
+            exporting.declare(declared.exports());
+            shared.lock().collecting = Some(collecting);
+            (desired, Some(exporting))
+        }
+        None => (declared.desired(), None),
+    };
     let maker = PartMaker {
         scope: target.namespace.clone(),
         state: Arc::clone(&state),
@@ -190,18 +196,18 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         Ok((part, source))
     });
     let sources = parts.collect::<Result<Sources>>()?;
-    let (exporting, collected) = match joined {
-        Some(joined) => {
-            let (exporting, changed) = joined.export(&loops, &reporter, &shared)?;
-            exporting.declare(declared.exports());
-            (Some(exporting), Some(changed))
-        }
-        None => (None, None),
-    };
-    if let (Some(exporting), Some(changed)) = (exporting.clone(), collected) {
-        let shared = Arc::clone(&shared);
-        follow(changed, exporting, loops.clone(), shared, reporter.clone())?;
-    }
+    let make_world = exporting.clone().map(|exporting| {
+        let (shared, loops, reporter) = (Arc::clone(&shared), loops.clone(), reporter.clone());
+        let make = move || WorldVertices {
+            collector: Box::new(CollectorVertex {
+                shared: Arc::clone(&shared),
+                loops: loops.clone(),
+                reporter: reporter.clone(),
+            }),
+            exporter: exporting.vertex(),
+        };
+        Box::new(make) as MakeWorld
+    });
 
     if let Some(server) = &server {
         let (loops, reporter) = (loops.clone(), reporter.clone());
@@ -226,9 +232,12 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         // What is reported meanwhile is about this file.
         let mut locked = shared.lock();
         let ledger = Box::new(state.ledger(LedgerOf::Graph));
-        let on_result = on_result(&reporter, &shared);
-        let file = &declared.file;
-        let running = RunningGraph::start(file, sources, ledger, maker.changes.clone(), on_result)?;
+        let around = Around {
+            make_world,
+            changes: maker.changes.clone(),
+            on_result: on_result(&reporter, &shared),
+        };
+        let running = RunningGraph::start(&declared.file, sources, ledger, around)?;
         locked.declared = Some(declared);
         running
     };
@@ -277,13 +286,10 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// The world of a file, before it is collected from and exported to.
+/// The world of a file: what is collected from it, and exported to it.
 struct Joined {
-    world: trueup::world::World,
-    owner: String,
-    ttl: Duration,
     collecting: Collecting,
-    changed: Receiver<()>,
+    exporting: Exporting,
 }
 
 impl Joined {
@@ -292,6 +298,7 @@ impl Joined {
         declared: &Declared,
         target: &Target,
         state: &State,
+        reporter: &Reporter,
     ) -> Result<Joined> {
         let place = state.place();
         let world = world::open(named, place.directory(), world::Use::Write)?;
@@ -299,32 +306,11 @@ impl Joined {
         let options = &declared.options.network;
         let retained = Retained::read(&target.namespace, options, collects)?;
         let partition = world::partition(named.partition);
-        let (collecting, changed) =
-            Collecting::new(world.clone(), partition, named.grace, retained);
+        let owner = world::owner(place);
         Ok(Joined {
-            world,
-            owner: world::owner(place),
-            ttl: named.ttl,
-            collecting,
-            changed,
+            collecting: Collecting::new(world.clone(), partition, named.grace, retained),
+            exporting: Exporting::new(world, owner, named.ttl, reporter)?,
         })
-    }
-
-    /// Starts to export. Returns what tells when the collection has changed, too.
-    fn export(
-        self,
-        loops: &Loops,
-        reporter: &Reporter,
-        shared: &Shared,
-    ) -> Result<(Exporting, Receiver<()>)> {
-        let (loops, report) = (loops.clone(), reporter.clone());
-        let exporting = Exporting::start(self.world, self.owner, self.ttl, loops, report)?;
-        reporter.world(WorldStatus {
-            collection: self.collecting.status(),
-            exports: exporting.status(),
-        });
-        shared.lock().collecting = Some(self.collecting);
-        Ok((exporting, self.changed))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The graph of a file: each part of the network namespace, each `[[file]]` and each `[[exec]]` as a
-//! vertex, and the order between them.
+//! The graph of a file: each part of the network namespace, what is collected and exported, each
+//! `[[file]]` and each `[[exec]]` as a vertex, and the order between them.
 
 mod once;
 mod part;
@@ -12,20 +12,24 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use trueup::graph::{Exec, Failure, File, RunContext, Snapshot, Verdict, Vertex, VertexSpec};
-use trueup::reconcile::Ledger;
+use trueup::reconcile::{ErrorClass, Ledger};
 use trueup_file::{self as file, FileContent, ManagedFile, NodeRef};
 
 use crate::host::Part;
+use crate::world::{COLLECTOR, EXPORTER};
 pub(crate) use once::{Once, Passed, run_once};
 use part::Before;
 pub(crate) use part::Unsettled;
 pub(crate) use reported::{OnResult, Reported};
-pub(crate) use running::{RunningGraph, Sources};
+pub(crate) use running::{Around, RunningGraph, Sources};
 use section::Section;
 pub(crate) use section::{Changes, Network};
 
 /// The time between two tries of what failed.
 const RETRY: Duration = Duration::from_secs(10);
+
+/// The time between two tries to reach the store.
+const WORLD_RETRY: Duration = Duration::from_secs(1);
 
 /// A vertex with its declaration.
 pub(crate) type Declared = (VertexSpec, Box<dyn Vertex>);
@@ -36,43 +40,73 @@ const SYSCTL: &str = "sysctl";
 /// The vertices of the parts of a namespace, in the order in which they run.
 pub(crate) type Parts = Vec<(Part, Box<dyn Vertex>)>;
 
+/// The vertices of a file with `[world]`.
+pub(crate) struct WorldVertices {
+    /// It comes before the network, whose routes it collects.
+    pub(crate) collector: Box<dyn Vertex>,
+    pub(crate) exporter: Box<dyn Vertex>,
+}
+
+/// Makes vertices of the same loops again.
+pub(crate) type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
+
 /// Makes the vertices of a file: those of the namespace, as they are given, and those of its files
 /// and commands. What runs after a section of the network runs after all of it, and what runs after
 /// the settings after all of those. What is refreshed by a section is so by its own changes,
 /// through a vertex of its name.
-pub(crate) fn vertices(declared: &file::File, parts: Parts, by: &Network) -> Vec<Declared> {
+pub(crate) fn vertices(
+    declared: &file::File,
+    parts: Parts,
+    world: Option<WorldVertices>,
+    by: &Network,
+) -> Vec<Declared> {
     let of_settings = parts.iter().map(|(part, _)| *part);
-    let of_settings: Vec<Part> = of_settings.filter(|part| part.is_of_settings()).collect();
+    let has = Has {
+        of_settings: of_settings.filter(|part| part.is_of_settings()).collect(),
+        world: world.is_some(),
+    };
     let mut before = None;
     let parts = parts.into_iter().map(|(part, vertex)| {
         // Its loop says when it is tried again.
         let spec = VertexSpec::new(part.name()).with_retry(0, RETRY);
-        let before = before.replace(part);
-        let spec = before
-            .into_iter()
-            .fold(spec, |spec, it| spec.after(it.name()));
-        (spec, vertex)
+        let before = before.replace(part).map(Part::name);
+        let collector = (part == Part::Network && has.world).then_some(COLLECTOR);
+        let before = before.into_iter().chain(collector);
+        (before.fold(spec, |spec, it| spec.after(it)), vertex)
     });
     let parts: Vec<Declared> = parts.collect();
+    let world = world.into_iter().flat_map(world_vertices);
     let files = files(declared).iter().map(file_vertex);
     let execs_vertices = execs(declared).iter();
-    let execs_vertices = execs_vertices.map(|exec| exec_vertex(exec, declared, &of_settings));
-    let sections = sections(declared, &of_settings);
-    let sections = sections
-        .into_iter()
-        .map(|name| section_vertex(name, by, &of_settings));
-    let beside = sections.chain(files).chain(execs_vertices);
+    let execs_vertices = execs_vertices.map(|exec| exec_vertex(exec, declared, &has));
+    let sections = sections(declared, &has).into_iter();
+    let sections = sections.map(|name| section_vertex(name, by, &has));
+    let beside = world.chain(sections).chain(files).chain(execs_vertices);
     parts.into_iter().chain(beside).collect()
+}
+
+/// What a graph has beside the network.
+struct Has {
+    of_settings: Vec<Part>,
+    world: bool,
+}
+
+fn world_vertices(world: WorldVertices) -> [Declared; 2] {
+    // It runs when something has changed; if the network's loop is busy, again.
+    let collector = VertexSpec::new(COLLECTOR).with_retry(0, RETRY);
+    let collector = collector.with_class_retry(ErrorClass::Busy, u32::MAX, WORLD_RETRY);
+    let exporter = VertexSpec::new(EXPORTER).with_retry(u32::MAX, WORLD_RETRY);
+    [(collector, world.collector), (exporter, world.exporter)]
 }
 
 /// Returns the sections that have a vertex of their own: those that commands are refreshed by, and
 /// that of the settings if commands run after them.
-fn sections<'a>(declared: &'a file::File, of_settings: &[Part]) -> BTreeSet<&'a str> {
+fn sections<'a>(declared: &'a file::File, has: &Has) -> BTreeSet<&'a str> {
     let on = execs(declared).iter().flat_map(|exec| &exec.on);
-    let on = on.filter_map(section_of_network);
+    let on = on.filter_map(|it| section_of_network(it, has));
     let after = execs(declared).iter().flat_map(|exec| &exec.after);
-    let after = after.filter_map(section_of_network);
-    let after = after.filter(|name| *name == SYSCTL && !of_settings.is_empty());
+    let after = after.filter_map(|it| section_of_network(it, has));
+    let after = after.filter(|name| *name == SYSCTL && !has.of_settings.is_empty());
     on.chain(after).collect()
 }
 
@@ -91,6 +125,7 @@ pub(crate) fn is_needed(declared: &file::File, ledger: &dyn Ledger) -> anyhow::R
 pub(crate) fn check(
     declared: &file::File,
     parts: Vec<(Part, Result<Verdict, Failure>)>,
+    world: Option<WorldVertices>,
     changes: &Changes,
     ledger: &dyn Ledger,
 ) -> anyhow::Result<Snapshot> {
@@ -99,7 +134,7 @@ pub(crate) fn check(
         let vertex = move |_: &RunContext, _: bool| verdict.clone();
         (part, before(part, Box::new(vertex), || true, &by.unsettled))
     });
-    let vertices = vertices(declared, parts.collect(), &by);
+    let vertices = vertices(declared, parts.collect(), world, &by);
     let snapshot = trueup::graph::check(vertices, ledger)?;
     Ok(by.unsettled.show(snapshot))
 }
@@ -151,7 +186,7 @@ fn restored(name: &str, record: &[u8]) -> Result<Declared, Failure> {
     Ok((spec, Box::new(File::from_record(record)?)))
 }
 
-fn exec_vertex(declared: &file::Exec, all: &file::File, of_settings: &[Part]) -> Declared {
+fn exec_vertex(declared: &file::Exec, all: &file::File, has: &Has) -> Declared {
     // The file crate lets no command be empty.
     let (program, arguments) = split(&declared.command);
     let mut vertex = Exec::new(program, arguments).with_timeout(declared.timeout);
@@ -167,23 +202,23 @@ fn exec_vertex(declared: &file::Exec, all: &file::File, of_settings: &[Part]) ->
         spec = spec.with_semaphore(&semaphore.id, semaphore.count);
     }
     let after = declared.after.iter();
-    let after = after.flat_map(|it| match section_of_network(it) {
-        Some(SYSCTL) if !of_settings.is_empty() => vec![SYSCTL.to_owned()],
-        _ => names(it, all),
+    let after = after.flat_map(|it| match section_of_network(it, has) {
+        Some(SYSCTL) if !has.of_settings.is_empty() => vec![SYSCTL.to_owned()],
+        _ => names(it, all, has),
     });
     spec = after.fold(spec, |spec, parent| spec.after(&parent));
     let on = declared.on.iter();
-    let on = on.flat_map(|it| match section_of_network(it) {
+    let on = on.flat_map(|it| match section_of_network(it, has) {
         Some(section) => vec![section.to_owned()],
-        None => names(it, all),
+        None => names(it, all, has),
     });
     spec = on.fold(spec, |spec, parent| spec.refreshed_by(&parent));
     (settled(spec, declared), Box::new(vertex))
 }
 
-fn section_vertex(name: &str, by: &Network, of_settings: &[Part]) -> Declared {
+fn section_vertex(name: &str, by: &Network, has: &Has) -> Declared {
     let parents = match name {
-        SYSCTL if !of_settings.is_empty() => of_settings,
+        SYSCTL if !has.of_settings.is_empty() => &has.of_settings[..],
         _ => &[Part::Network],
     };
     // It is tried again when one of these has run.
@@ -193,11 +228,14 @@ fn section_vertex(name: &str, by: &Network, of_settings: &[Part]) -> Declared {
     (spec, Box::new(Section::new(name, by)))
 }
 
-/// Returns the section that a reference is about, if that is one of the network.
-fn section_of_network(reference: &NodeRef) -> Option<&str> {
+/// Returns the section that a reference is about, if that is one of the network. What is collected
+/// is, and what is exported if nothing exports it.
+fn section_of_network<'a>(reference: &'a NodeRef, has: &Has) -> Option<&'a str> {
     match reference {
-        NodeRef::Section(name) if name != "file" && name != "exec" => Some(name),
-        _ => None,
+        NodeRef::Section(name) if name == "file" || name == "exec" => None,
+        NodeRef::Section(name) if name == "export" && has.world => None,
+        NodeRef::Section(name) => Some(name),
+        NodeRef::File(_) | NodeRef::Exec(_) => None,
     }
 }
 
@@ -211,10 +249,15 @@ fn settled(spec: VertexSpec, declared: &impl std::fmt::Debug) -> VertexSpec {
 }
 
 /// Returns the names of the vertices that a reference is about.
-fn names(reference: &NodeRef, all: &file::File) -> Vec<String> {
+fn names(reference: &NodeRef, all: &file::File, has: &Has) -> Vec<String> {
     match reference {
         NodeRef::Section(name) if name == "file" => files(all).iter().map(file_name).collect(),
         NodeRef::Section(name) if name == "exec" => execs(all).iter().map(exec_name).collect(),
+        NodeRef::Section(name) if name == "export" && has.world => vec![EXPORTER.to_owned()],
+        // It is collected, and it is there.
+        NodeRef::Section(name) if name == "collect" && has.world => {
+            vec![COLLECTOR.to_owned(), Part::Network.name().to_owned()]
+        }
         NodeRef::Section(_) => vec![Part::Network.name().to_owned()],
         NodeRef::File(_) | NodeRef::Exec(_) => vec![reference.to_string()],
     }

@@ -132,7 +132,7 @@ pub(crate) fn run_once(
         let has_run = move || passed.has_run(part);
         (part, before(part, Box::new(once), has_run, &by.unsettled))
     });
-    let vertices = vertices(declared, parts.collect(), &by);
+    let vertices = vertices(declared, parts.collect(), None, &by);
     let config = Config::new(WORKERS).with_quiet(Duration::ZERO);
     let vertices = vertices.into_iter().map(|it| once(it, on_result));
     let report = Arc::clone(on_result);

@@ -11,9 +11,12 @@ use trueup::reconcile::Ledger;
 use trueup_file as file;
 
 use super::{
-    Changes, Declared, Network, OnResult, Reported, Unsettled, before, restored, vertices,
+    Changes, Declared, MakeWorld, Network, OnResult, Reported, Unsettled, before, restored,
+    vertices,
 };
 use crate::host::{Desired, Host, Part};
+use crate::output;
+use crate::world::COLLECTOR;
 
 /// How many vertices run at a time.
 const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
@@ -32,9 +35,16 @@ pub(crate) struct RunningGraph(Arc<Inner>);
 struct Inner {
     driver: Driver,
     sources: Mutex<Sources>,
-    on_result: OnResult,
-    changes: Changes,
+    around: Around,
     unsettled: Unsettled,
+}
+
+/// What stays the same while the file changes.
+pub(crate) struct Around {
+    /// `None` without `[world]`.
+    pub(crate) make_world: Option<MakeWorld>,
+    pub(crate) changes: Changes,
+    pub(crate) on_result: OnResult,
 }
 
 /// Loops that are paused until this is dropped.
@@ -77,12 +87,11 @@ impl RunningGraph {
         declared: &file::File,
         sources: Sources,
         ledger: Box<dyn Ledger + Send>,
-        changes: Changes,
-        on_result: OnResult,
+        around: Around,
     ) -> Result<RunningGraph> {
-        let by = Network::at_start(&changes, &*ledger)?;
-        let vertices = reported(declared, &sources, &by, &on_result);
-        let report = Arc::clone(&on_result);
+        let by = Network::at_start(&around.changes, &*ledger)?;
+        let vertices = reported(declared, &sources, &by, &around);
+        let report = Arc::clone(&around.on_result);
         let restore =
             move |name: &str, record: &[u8]| Ok(reporting(restored(name, record)?, &report));
         let config = Config::new(WORKERS);
@@ -90,8 +99,7 @@ impl RunningGraph {
         Ok(RunningGraph(Arc::new(Inner {
             driver: started.context("cannot start the graph")?,
             sources: Mutex::new(sources),
-            on_result,
-            changes,
+            around,
             unsettled: by.unsettled,
         })))
     }
@@ -137,8 +145,7 @@ impl RunningGraph {
         let Inner {
             driver,
             sources,
-            on_result,
-            changes,
+            around,
             unsettled,
         } = &*self.0;
         let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,11 +163,11 @@ impl RunningGraph {
         let left = sources.iter().filter(|(part, _)| !stays(*part));
         let left: Sources = left.map(|(part, source)| (*part, source.clone())).collect();
         let by = Network {
-            changes: changes.clone(),
+            changes: around.changes.clone(),
             owed: None,
             unsettled: unsettled.clone(),
         };
-        let vertices = reported(declared, &next, &by, on_result);
+        let vertices = reported(declared, &next, &by, around);
         Graph::new(vertices.iter().map(|(spec, _)| spec.clone()))?;
         let held = (sources.len() > 1 || next.len() > 1).then(|| Held::new(driver));
         left.iter().for_each(|(_, source)| source.handle().stop());
@@ -174,6 +181,10 @@ impl RunningGraph {
             driver.event(part.name())?;
         }
         driver.replace(vertices)?;
+        if around.make_world.is_some() {
+            // There may be nothing to collect any more.
+            driver.event(COLLECTOR)?;
+        }
         for (part, _) in left {
             unsettled.forget(part);
             leave(part);
@@ -226,13 +237,12 @@ impl RunningGraph {
     }
 }
 
-/// Makes the vertices of a file, those of files and commands (`file.NAME`) with reports. The loops
-/// of the parts report their own passes.
+/// Makes the vertices of a file, with reports of those that do not report their own passes.
 fn reported(
     declared: &file::File,
     sources: &[(Part, SourceVertex<Host>)],
     by: &Network,
-    on_result: &OnResult,
+    around: &Around,
 ) -> Vec<Declared> {
     let parts = sources.iter().map(|(part, source)| {
         let handle = source.handle().clone();
@@ -240,10 +250,11 @@ fn reported(
         let vertex = Box::new(source.clone());
         (*part, before(*part, vertex, has_run, &by.unsettled))
     });
-    let vertices = vertices(declared, parts.collect(), by).into_iter();
-    let reported = vertices.map(|it| match it.0.name().contains('.') {
+    let world = around.make_world.as_ref().map(|make| make());
+    let vertices = vertices(declared, parts.collect(), world, by).into_iter();
+    let reported = vertices.map(|it| match output::is_reported_alone(it.0.name()) {
+        true => reporting(it, &around.on_result),
         false => it,
-        true => reporting(it, on_result),
     });
     reported.collect()
 }

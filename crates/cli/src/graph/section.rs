@@ -34,13 +34,14 @@ impl Changes {
         *self.lock().entry(kind).or_default() += 1;
     }
 
-    /// Returns the count of a section; one that is no kind of objects has all.
+    /// Returns the count of a section.
     fn of(&self, section: &str) -> u64 {
-        let counts = self.lock();
-        match section {
-            "export" | "collect" => counts.values().sum(),
-            kind => counts.get(kind).copied().unwrap_or_default(),
-        }
+        let kind = match section {
+            // What is collected are routes.
+            "collect" => "route",
+            kind => kind,
+        };
+        self.lock().get(kind).copied().unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {

@@ -4,6 +4,9 @@ use serde::Serialize;
 use trueup::graph::{Explanation, Snapshot, Verdict, Wait};
 use trueup_file::{File, NodeRef};
 
+use super::count;
+use crate::world::EXPORTER;
+
 /// How a vertex stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -94,10 +97,9 @@ pub(crate) fn vertex_line(vertex: &Explanation) -> String {
     )
 }
 
-/// Returns a line for each vertex of `snapshot` that is not in place, but that of the network,
-/// which has a report.
+/// Returns a line for each vertex of `snapshot` that is not in place, but those that have a report.
 pub(crate) fn unsettled_lines(snapshot: &Snapshot) -> Vec<String> {
-    let beside = snapshot.vertices.iter().filter(|it| !is_network(it));
+    let beside = beside(snapshot);
     let unsettled = beside.filter(|it| VertexState::of(it) != VertexState::InPlace);
     let line = |it: &Explanation| match VertexState::of(it) {
         VertexState::WouldChange => format!("~ {}", vertex_line(it)),
@@ -106,30 +108,47 @@ pub(crate) fn unsettled_lines(snapshot: &Snapshot) -> Vec<String> {
     unsettled.map(line).collect()
 }
 
-/// Returns true if files and commands are in place.
+/// Returns true if the vertices without a report are in place.
 pub(crate) fn is_in_place(snapshot: &Snapshot) -> bool {
     unsettled_lines(snapshot).is_empty()
 }
 
 /// Returns why the graph is not converged, beside the network; `None` if it is.
 pub(crate) fn graph_verdict(snapshot: &Snapshot) -> Option<String> {
-    let beside = snapshot.vertices.iter().filter(|it| !is_network(it));
-    let states: Vec<VertexState> = beside.map(VertexState::of).collect();
-    let count = |state| states.iter().filter(|it| **it == state).count();
-    let (failed, waiting) = (count(VertexState::Failed), count(VertexState::Waiting));
-    let mut parts = Vec::new();
-    if failed > 0 {
-        parts.push(format!("{failed} of files and commands failed"));
-    }
-    if waiting > 0 {
-        parts.push(format!("{waiting} of them waiting"));
-    }
+    let of = |state| {
+        let vertices = beside(snapshot).filter(move |it| VertexState::of(it) == state);
+        vertices.map(|it| it.name.as_str())
+    };
+    let failed = named(of(VertexState::Failed), "failed");
+    let waiting = named(of(VertexState::Waiting), "waiting");
+    let parts: Vec<String> = failed.into_iter().chain(waiting).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Returns true for the vertices of the network and its sections, which have no dot in their names.
-fn is_network(vertex: &Explanation) -> bool {
-    !vertex.name.contains('.')
+/// The most vertices that are named in one line.
+const MAX_NAMED: usize = 3;
+
+/// Returns which vertices are in a state, given their names; `None` if there are none.
+pub(crate) fn named<'a>(mut names: impl Iterator<Item = &'a str>, state: &str) -> Option<String> {
+    let first: Vec<&str> = names.by_ref().take(MAX_NAMED).collect();
+    let more = match names.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!first.is_empty()).then(|| format!("{}{more} {state}", first.join(", ")))
+}
+
+/// Returns the vertices without a report.
+fn beside(snapshot: &Snapshot) -> impl Iterator<Item = &Explanation> {
+    let vertices = snapshot.vertices.iter();
+    vertices.filter(|it| is_reported_alone(&it.name))
+}
+
+/// Returns true for files, commands and the exporter, whose runs are reported each: the network and
+/// its sections, which have no dot in their names, have one report, and the collector's is that of
+/// the world.
+pub(crate) fn is_reported_alone(vertex: &str) -> bool {
+    vertex.contains('.') || vertex == EXPORTER
 }
 
 /// Returns the line of a vertex that has changed something: what it is about.
@@ -146,6 +165,10 @@ pub(crate) fn change_line(declared: &File, name: &str) -> String {
     let mut all = file.chain(exec);
     match all.find(|(reference, _)| reference.to_string() == name) {
         Some((_, about)) => format!("~ {name}   ({about})"),
+        None if name == EXPORTER => {
+            let exports = declared.exports.iter().flatten().count();
+            format!("~ {name}   ({})", count(exports, "export", "exports"))
+        }
         // It has left the declaration.
         None => format!("- {name}"),
     }

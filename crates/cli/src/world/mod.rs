@@ -8,7 +8,7 @@ mod store;
 
 use std::fs;
 
-use trueup::world::{Export, PartitionPolicy, Recipient};
+use trueup::world::{Error, Export, PartitionPolicy, Recipient, World};
 use trueup_file::{self as file, Hosts, Partition};
 
 use crate::state::StateFile;
@@ -17,6 +17,11 @@ pub(crate) use collect::{Collection, Retained};
 #[cfg(feature = "etcd")]
 pub(crate) use store::etcd_config;
 pub(crate) use store::{Use, open};
+
+/// The name of the vertex of what is collected.
+pub(crate) const COLLECTOR: &str = "collector";
+/// The name of the vertex of the exports.
+pub(crate) const EXPORTER: &str = "exporter";
 
 /// Returns the exports of a file.
 pub(crate) fn exports(declared: &[file::Export]) -> Vec<Export> {
@@ -29,6 +34,16 @@ pub(crate) fn exports(declared: &[file::Export]) -> Vec<Export> {
         export
     });
     exports.collect()
+}
+
+/// Returns true if the store has these exports, and no other that goes with a lease of this host.
+pub(crate) fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Error> {
+    let mut own = world.exports()?;
+    let are_there = exports.iter().all(|it| {
+        let found = own.remove(&it.key(world.host()));
+        found.is_some_and(|found| found.lease.is_some() && *found.data == *it.data)
+    });
+    Ok(are_there && own.values().all(|it| it.lease.is_none()))
 }
 
 pub(crate) fn partition(declared: Partition) -> PartitionPolicy {

@@ -66,6 +66,10 @@ impl Host {
         self.name
     }
 
+    pub(crate) fn table(&self) -> u32 {
+        self.table
+    }
+
     /// Writes the file.
     pub(crate) fn declare(&self, sections: &str) {
         let Host {

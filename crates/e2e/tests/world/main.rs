@@ -11,6 +11,7 @@
 mod agent;
 mod command;
 mod demo;
+mod graph;
 mod host;
 mod mesh;
 mod outages;
@@ -44,6 +45,8 @@ trueup_testkit::kernel_tests![
     changes_are_printed_and_the_doctor_names_what_is_wrong,
     a_flood_of_exports_is_cut_and_others_are_collected,
     what_cannot_be_asked_of_a_store_is_refused,
+    graph::commands_run_after_what_is_collected_and_what_is_exported,
+    graph::without_the_store_the_network_is_made_and_exports_are_tried_again,
     demo::the_demo_ends_as_it_says,
     mesh::a_mesh_in_one_process,
     mesh::a_mesh_on_etcd_without_a_host_that_died,

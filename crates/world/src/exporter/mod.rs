@@ -1,5 +1,6 @@
 //! [`Exporter`]: the exports of a host as a source, with declared ones as the desired state.
 
+mod host;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +11,13 @@ use trueup_reconcile::{
     Claim, Condition, Ledger, LedgerError, Observation, OpKey, PassLimits, Source, Status,
 };
 
+pub use host::HostExporter;
 use report::class;
 pub use report::{Action, ExportOp, ExportOutcome, ExportReport};
 
 use crate::{
     Change, Error, ErrorKind, Export, Exported, Hash, LeaseId, Resource, ResourceKey, Session,
+    World,
 };
 
 /// The source of a session's exports.
@@ -65,7 +68,7 @@ impl Exporter {
     }
 
     fn op_key(&self, key: &ResourceKey) -> OpKey {
-        OpKey(Hash::of(&self.encoded(key)).number())
+        op_key(self.session.world(), key)
     }
 
     /// The ops that are needed, by the key of what they are on.
@@ -248,6 +251,7 @@ impl Source for Exporter {
             });
         }
         report.is_converged = left.is_empty();
+        report.session = self.session.status();
         self.note_statuses(&mut report);
         Ok(report)
     }
@@ -255,6 +259,10 @@ impl Source for Exporter {
     fn observe(&mut self, _: &(), _: &()) -> Result<Observation<Own>, Error> {
         Ok(Observation::Observed(self.session.world().exports()?))
     }
+}
+
+fn op_key(world: &World, key: &ResourceKey) -> OpKey {
+    OpKey(Hash::of(&world.keys.resource(key)).number())
 }
 
 fn ledger_failed(error: LedgerError) -> Error {

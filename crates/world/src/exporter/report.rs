@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use trueup_reconcile::{ErrorClass, OpKey, Outcome, Report, ReportedOp, Status};
 
-use crate::{Error, ErrorKind, ResourceKey};
+use super::op_key;
+use crate::{Error, ErrorKind, Export, ResourceKey, SessionStatus, World};
 
 /// The report of a pass of an [`Exporter`](crate::Exporter).
 #[derive(Debug, Default)]
@@ -15,9 +16,32 @@ pub struct ExportReport {
     pub ops: Vec<ExportOp>,
     /// How many transactions were written.
     pub transactions: usize,
+    /// How the session stands after it.
+    pub session: SessionStatus,
     pub(super) is_converged: bool,
     pub(super) is_truncated: bool,
     pub(super) statuses: Vec<(OpKey, Option<Arc<Status>>)>,
+}
+
+impl ExportReport {
+    /// The report of a pass that begins no session: nothing of the host is exported.
+    pub(super) fn without_session(world: &World, desired: &[Export]) -> ExportReport {
+        let ops = desired.iter().map(|it| {
+            let key = it.key(world.host());
+            ExportOp {
+                op_key: op_key(world, &key),
+                key,
+                action: Action::Create,
+                outcome: ExportOutcome::Pending,
+            }
+        });
+        ExportReport {
+            ops: ops.collect(),
+            is_converged: desired.is_empty(),
+            is_truncated: !desired.is_empty(),
+            ..ExportReport::default()
+        }
+    }
 }
 
 /// An op on an export.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportOutcome, ExportReport,
-    Exporter, Filter, Holdings, Knowledge, PartitionPolicy, World,
+    Exporter, Filter, Holdings, HostExporter, Knowledge, PartitionPolicy, SessionEvent, World,
 };
 
 pub(super) fn tests() -> Vec<Test> {
@@ -28,6 +28,8 @@ pub(super) fn tests() -> Vec<Test> {
         an_intent_that_a_crash_left_is_closed,
         what_an_operator_deletes_is_exported_again,
         an_exporter_that_is_cut_off_goes_on_later,
+        a_host_exporter_begins_its_session_with_the_first_export,
+        a_host_exporter_hints_when_its_session_is_cut_off,
         a_collector_that_has_seen_nothing_knows_nothing,
         a_collector_has_what_is_exported_and_hints_at_changes,
         a_dead_host_s_exports_are_withdrawn,
@@ -252,6 +254,58 @@ fn an_exporter_that_is_cut_off_goes_on_later(fixture: &dyn Fixture) {
         exporter.reconcile(&(), &exports, &mut ledger, &()).ok()
     });
     assert!(report.converged());
+}
+
+fn a_host_exporter_begins_its_session_with_the_first_export(fixture: &dyn Fixture) {
+    let mut exporter = HostExporter::new(world(fixture, "a"), "machine a", fixture.ttl());
+    let mut ledger = MemoryLedger::default();
+    let (none, exports) = (Vec::new(), vec![export("x", "1")]);
+    let report = exporter.reconcile(&(), &none, &mut ledger, &()).unwrap();
+    assert!(report.converged() && report.ops.is_empty());
+    let nothing = PassLimits::default().with_ops(0);
+    let report = exporter
+        .reconcile_within(&(), &exports, &mut ledger, &(), &nothing)
+        .unwrap();
+    assert!(!report.converged() && report.is_truncated());
+    assert!(matches!(report.ops[0].outcome, ExportOutcome::Pending));
+    let is_member = || world(fixture, "b").members().unwrap().contains_key("a");
+    assert!(exporter.session().is_none() && !is_member());
+
+    let report = exporter.reconcile(&(), &exports, &mut ledger, &()).unwrap();
+    assert!(report.converged() && is_member());
+    assert_eq!(actions(&report), [Action::Create]);
+    let report = exporter.reconcile(&(), &none, &mut ledger, &()).unwrap();
+    assert!(report.converged() && is_member());
+    assert_eq!(actions(&report), [Action::Delete]);
+}
+
+fn a_host_exporter_hints_when_its_session_is_cut_off(fixture: &dyn Fixture) {
+    let events = Arc::new(AtomicUsize::new(0));
+    let hinted = Arc::new(AtomicUsize::new(0));
+    let (seen, counted) = (Arc::clone(&events), Arc::clone(&hinted));
+    let exporter = HostExporter::new(world(fixture, "a"), "machine a", fixture.ttl());
+    let mut exporter = exporter.on_event(move |event, status| {
+        if matches!(event, SessionEvent::CutOff { .. }) && status.cut_off_since.is_some() {
+            seen.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let hints = Hints::new(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let _subscribed = exporter.subscribe(&(), hints);
+    let mut ledger = MemoryLedger::default();
+    let exports = vec![export("x", "1")];
+    exporter.reconcile(&(), &exports, &mut ledger, &()).unwrap();
+    if !fixture.cut("a") {
+        return;
+    }
+    eventually("a hint", || {
+        let is_hinted = hinted.load(Ordering::SeqCst) > 0;
+        (is_hinted && events.load(Ordering::SeqCst) > 0).then_some(())
+    });
+    let failed = exporter.reconcile(&(), &exports, &mut ledger, &());
+    assert!(failed.is_err_and(|error| error.is_retryable()));
+    fixture.heal("a");
 }
 
 /// A collector of a host, and how many hints it has sent.

@@ -1,30 +1,25 @@
 //! What is collected becomes a part of the desired state, and follows each change in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use trueup::diff::RouteKey;
-use trueup::reconcile::Hints;
+use trueup::graph::{Failure, RunContext, Verdict, Vertex, Watch};
+use trueup::reconcile::{ErrorClass, Hints};
 use trueup::world::{
     Collector, CollectorConfig, Filter, Holdings, Knowledge, PartitionPolicy, World,
 };
 use trueup::{IfName, Route};
 use trueup_file::File;
 
-use super::exporting::Exporting;
 use super::loops::Loops;
 use super::reporter::Reporter;
-use super::world_status::{Collection, WorldStatus};
-use super::{Declared, Shared};
+use super::world_status::Collection;
+use super::{Declared, Inner, Shared};
 use crate::host::{Desired, Part};
 use crate::world::{self, Retained};
-
-/// How often the status is brought up to date when nothing changes.
-const TICK: Duration = Duration::from_millis(500);
 
 type Routes = BTreeMap<RouteKey, Route<IfName>>;
 
@@ -33,9 +28,9 @@ pub(super) struct Collecting {
     world: World,
     partition: PartitionPolicy,
     grace: Duration,
-    hints: Hints,
+    watcher: Watcher,
     /// It runs while the file has collections.
-    collector: Option<Collector>,
+    collector: Option<Arc<Collector>>,
     /// What an earlier process collected, until a complete view says what there is.
     retained: Retained,
     collection: world::Collection,
@@ -50,22 +45,17 @@ pub(super) struct Collecting {
 }
 
 impl Collecting {
-    /// Makes it. The receiver has a message for each change.
     pub(super) fn new(
         world: World,
         partition: PartitionPolicy,
         grace: Duration,
         retained: Retained,
-    ) -> (Collecting, Receiver<()>) {
-        let (sender, receiver): (SyncSender<()>, _) = sync_channel(1);
-        let collecting = Collecting {
+    ) -> Collecting {
+        Collecting {
             world,
             partition,
             grace,
-            hints: Hints::new(move || {
-                // One that waits already stands for this one.
-                let _is_full = sender.try_send(());
-            }),
+            watcher: Watcher::default(),
             collector: None,
             retained,
             collection: world::Collection::default(),
@@ -74,54 +64,69 @@ impl Collecting {
             behind: BTreeSet::new(),
             has_collected: false,
             status: Collection::default(),
-        };
-        (collecting, receiver)
+        }
     }
 
-    /// Returns the desired state of a file, with what is collected for it.
+    /// Returns the collection of another file, and the desired state of that with what is collected
+    /// for it. This one stays as it is.
     ///
     /// # Errors
     ///
     /// When the operating system refuses the thread that collects.
-    pub(super) fn declare(&mut self, declared: &Declared) -> Result<Desired> {
-        let has_collections = declared
-            .file
-            .collects
-            .as_ref()
-            .is_some_and(|it| !it.is_empty());
-        match has_collections {
-            true if self.collector.is_none() => {
-                let config = CollectorConfig {
-                    partition: self.partition,
-                    grace: self.grace,
-                    ..CollectorConfig::default()
-                };
-                let filters = [Filter::kind("route")];
-                let hints = self.hints.clone();
-                self.collector = Some(Collector::start(&self.world, &filters, config, hints)?);
-            }
-            true => {}
-            false => self.collector = None,
-        }
-        self.has_collected |= declared.file.collects.is_some();
-        self.collection =
-            world::Collection::new(&declared.file, self.world.host(), BTreeMap::new());
-        self.look(&declared.file);
-        self.desired = self.collection.routes(&declared.file, &self.retained);
-        self.is_behind = false;
-        self.behind.clear();
+    pub(super) fn of(&self, declared: &Declared) -> Result<(Collecting, Desired)> {
+        let file = &declared.file;
+        let has_collections = file.collects.as_ref().is_some_and(|it| !it.is_empty());
+        let collector = match &self.collector {
+            _ if !has_collections => None,
+            Some(collector) => Some(Arc::clone(collector)),
+            None => Some(Arc::new(self.start()?)),
+        };
+        let mut next = Collecting {
+            world: self.world.clone(),
+            watcher: self.watcher.clone(),
+            collector,
+            retained: self.retained.clone(),
+            collection: world::Collection::new(file, self.world.host(), BTreeMap::new()),
+            desired: Routes::new(),
+            is_behind: false,
+            behind: BTreeSet::new(),
+            has_collected: self.has_collected || file.collects.is_some(),
+            status: Collection::default(),
+            ..*self
+        };
+        next.look(file);
+        next.desired = next.collection.routes(file, &next.retained);
         let mut desired = declared.desired();
-        if self.has_collected {
+        if next.has_collected {
             let network = Arc::make_mut(&mut desired.network);
             let routes = network.routes.get_or_insert_default();
-            let collected = self.desired.values().cloned();
+            let collected = next.desired.values().cloned();
             collected.for_each(|route| drop(routes.insert(route)));
         }
-        Ok(desired)
+        Ok((next, desired))
     }
 
-    /// Brings the loop's desired state up to date: only what has changed is planned.
-    fn update(&mut self, declared: &Declared, loops: &Loops) {
+    fn start(&self) -> Result<Collector> {
+        let config = CollectorConfig {
+            partition: self.partition,
+            grace: self.grace,
+            ..CollectorConfig::default()
+        };
+        let (filters, hints) = ([Filter::kind("route")], self.watcher.hints());
+        Ok(Collector::start(&self.world, &filters, config, hints)?)
+    }
+
+    /// Brings the desired state of the network up to date: only what has changed is planned.
+    ///
+    /// # Errors
+    ///
+    /// When it is not known yet what to collect, or the loop has no room for the change.
+    fn update(
+        &mut self,
+        declared: &Declared,
+        loops: &Loops,
+        apply: bool,
+    ) -> Result<Verdict, Failure> {
         let was_known = self.status.is_known;
         let changed = self.look(&declared.file);
         self.behind.extend(changed);
@@ -134,27 +139,35 @@ impl Collecting {
                 _ => {}
             }
         }
-        // That it is known is a change as well: the next pass can be converged.
-        let is_same = gone.is_empty() && new.is_empty() && was_known == self.status.is_known;
-        if is_same && !self.is_behind {
-            self.behind.clear();
-            return;
+        let is_same = gone.is_empty() && new.is_empty();
+        if !is_same && !apply {
+            return Ok(Verdict::WouldChange);
         }
-        let (out, into) = (gone.clone(), new.clone());
-        let change = move |desired: &mut Desired| {
-            let network = Arc::make_mut(&mut desired.network);
-            let routes = network.routes.get_or_insert_default();
-            out.iter().for_each(|key| drop(routes.remove(key)));
-            into.into_iter()
-                .for_each(|route| drop(routes.insert(route)));
-        };
-        let network = loops.of(Part::Network);
-        self.is_behind = network.is_none_or(|network| network.change(change).is_err());
-        if !self.is_behind {
-            gone.iter().for_each(|key| drop(self.desired.remove(key)));
-            let new = new.into_iter().map(|route| (route.canonical_key(), route));
-            self.desired.extend(new);
-            self.behind.clear();
+        // That it is known is a change as well: the next pass can be converged.
+        if !is_same || was_known != self.status.is_known || self.is_behind {
+            let (out, into) = (gone.clone(), new.clone());
+            let change = move |desired: &mut Desired| {
+                let network = Arc::make_mut(&mut desired.network);
+                let routes = network.routes.get_or_insert_default();
+                out.iter().for_each(|key| drop(routes.remove(key)));
+                into.into_iter()
+                    .for_each(|route| drop(routes.insert(route)));
+            };
+            let network = loops.of(Part::Network);
+            self.is_behind = network.is_none_or(|network| network.change(change).is_err());
+            if self.is_behind {
+                let message = "the loop of the network has no room for what has changed yet";
+                return Err(Failure::new(ErrorClass::Busy, message));
+            }
+        }
+        gone.iter().for_each(|key| drop(self.desired.remove(key)));
+        let new = new.into_iter().map(|route| (route.canonical_key(), route));
+        self.desired.extend(new);
+        self.behind.clear();
+        match (self.status.unknown(), is_same) {
+            (Some(unknown), _) => Err(Failure::new(ErrorClass::Dependency, unknown)),
+            (None, true) => Ok(Verdict::InPlace),
+            (None, false) => Ok(Verdict::Changed),
         }
     }
 
@@ -215,42 +228,55 @@ impl Collecting {
     }
 }
 
-/// Starts the thread that follows the changes of the collection.
-pub(super) fn follow(
-    changed: Receiver<()>,
-    exporting: Exporting,
-    loops: Loops,
-    shared: Arc<Shared>,
-    reporter: Reporter,
-) -> Result<()> {
-    let run = move || {
-        while !loops.is_ended() {
-            let is_changed = match changed.recv_timeout(TICK) {
-                Ok(()) => true,
-                Err(RecvTimeoutError::Timeout) => false,
-                Err(RecvTimeoutError::Disconnected) => return,
+/// What is told when the collection has changed: the vertex, once it is watched. Clones share it.
+#[derive(Clone, Default)]
+struct Watcher(Arc<Mutex<Option<Hints>>>);
+
+impl Watcher {
+    fn hints(&self) -> Hints {
+        let watcher = self.clone();
+        Hints::new(move || {
+            let hints = watcher.0.lock().unwrap_or_else(PoisonError::into_inner);
+            hints.iter().for_each(Hints::request_pass);
+        })
+    }
+
+    fn set(&self, hints: Hints) {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Some(hints);
+    }
+}
+
+/// The collection of the file in force as a vertex.
+pub(super) struct CollectorVertex {
+    pub(super) shared: Arc<Shared>,
+    pub(super) loops: Loops,
+    pub(super) reporter: Reporter,
+}
+
+impl Vertex for CollectorVertex {
+    fn check_apply(&mut self, _: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        let (verdict, status) = {
+            let mut inner = self.shared.lock();
+            let Inner {
+                declared,
+                collecting,
+                ..
+            } = &mut *inner;
+            let (Some(declared), Some(collecting)) = (declared, collecting) else {
+                return Ok(Verdict::InPlace);
             };
-            let collection = {
-                let mut inner = shared.lock();
-                let inner = &mut *inner;
-                let (Some(declared), Some(collecting)) = (&inner.declared, &mut inner.collecting)
-                else {
-                    continue;
-                };
-                if is_changed || collecting.is_behind {
-                    collecting.update(declared, &loops);
-                }
-                collecting.status()
-            };
-            let exports = exporting.status();
-            let status = WorldStatus {
-                collection,
-                exports,
-            };
-            reporter.world(status);
+            let verdict = collecting.update(declared, &self.loops, apply);
+            (verdict, collecting.status())
+        };
+        self.reporter.world(|world| world.collection = status);
+        verdict
+    }
+
+    fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
+        if let Some(collecting) = &self.shared.lock().collecting {
+            collecting.watcher.set(hints);
         }
-    };
-    let thread = thread::Builder::new().name("collected".into());
-    thread.spawn(run).context("cannot start a thread")?;
-    Ok(())
+        Ok(Watch::Active(Box::new(())))
+    }
 }

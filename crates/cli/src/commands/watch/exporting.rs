@@ -1,176 +1,87 @@
-//! The exports of a file, by a loop of their own beside that of the namespace. Nothing that happens
-//! to them changes anything in the kernel.
+//! The exports of a file as a vertex. Nothing that happens to them changes anything in the kernel.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, anyhow};
+use trueup::Report as _;
 use trueup::driver::{Config, Loop};
+use trueup::graph::{SourceVertex, Vertex};
 use trueup::reconcile::MemoryLedger;
-use trueup::world::{Export, Exporter, Session, SessionEvent, World};
-use trueup::{Report as _, world};
+use trueup::world::{
+    Error, Export, ExportOutcome, ExportReport, HostExporter, SessionEvent, World,
+};
 
-use super::loops::Loops;
 use super::reporter::Reporter;
 use super::world_status::Exports;
 
-/// How often the end of the namespace's loop, and the state of the session, are looked at.
-const TICK: Duration = Duration::from_millis(500);
-/// The time between two tries to begin the session.
-const RETRY: Duration = Duration::from_secs(1);
 /// The time between two passes over the exports. The keeper restores what a lost lease took.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// The exports. Clones share them.
 #[derive(Clone)]
 pub(super) struct Exporting {
-    declared: Sender<Vec<Export>>,
-    status: Arc<Mutex<Exports>>,
-}
-
-/// What the thread works with.
-struct Thread {
-    world: World,
-    owner: String,
-    ttl: Duration,
-    declared: Receiver<Vec<Export>>,
-    status: Arc<Mutex<Exports>>,
-    loops: Loops,
+    source: SourceVertex<HostExporter>,
     reporter: Reporter,
 }
 
 impl Exporting {
-    /// Starts the thread. It begins a session when the first exports are declared.
-    pub(super) fn start(
+    /// Makes the loop. Its session begins when the first exports are declared.
+    pub(super) fn new(
         world: World,
         owner: String,
         ttl: Duration,
-        loops: Loops,
-        reporter: Reporter,
+        reporter: &Reporter,
     ) -> Result<Exporting> {
-        let (sender, declared) = channel();
-        let status = Arc::<Mutex<Exports>>::default();
-        let exporting = Exporting {
-            declared: sender,
-            status: Arc::clone(&status),
-        };
-        let thread = Thread {
-            world,
-            owner,
-            ttl,
-            declared,
-            status,
-            loops,
-            reporter,
-        };
-        thread::Builder::new()
-            .name("exporting".into())
-            .spawn(move || thread.run())
-            .context("cannot start a thread")?;
-        Ok(exporting)
+        let (of_session, of_pass) = (reporter.clone(), reporter.clone());
+        let exporter = HostExporter::new(world, owner, ttl).on_event(move |event, session| {
+            let (note, is_error) = words(event);
+            of_session.note(&note);
+            of_session.world(|world| {
+                world.exports.session(&session);
+                world.exports.error = is_error.then_some(note);
+            });
+        });
+        let config = Config::default().with_interval(INTERVAL);
+        let ledger = MemoryLedger::default();
+        let passes = Loop::new(exporter, (), Vec::new(), ledger, (), config);
+        let passes = passes.on_report(move |pass| {
+            of_pass.world(|world| note_pass(&mut world.exports, pass.result));
+        });
+        let source = SourceVertex::of_loop(passes).map_err(|error| anyhow!("{error}"))?;
+        Ok(Exporting {
+            source,
+            reporter: reporter.clone(),
+        })
     }
 
-    /// Declares the exports. Without any, nothing is begun that is not begun yet.
+    /// Declares the exports.
     pub(super) fn declare(&self, exports: Vec<Export>) {
-        lock(&self.status).declared = exports.len();
-        // The thread is there until the program ends.
-        let _ended = self.declared.send(exports);
+        let declared = exports.len();
+        self.reporter
+            .world(|world| world.exports.declared = declared);
+        // It is there until the program ends.
+        let _ended = self.source.handle().set_desired(exports);
     }
 
-    pub(super) fn status(&self) -> Exports {
-        lock(&self.status).clone()
+    pub(super) fn vertex(&self) -> Box<dyn Vertex> {
+        Box::new(self.source.clone())
     }
 }
 
-impl Thread {
-    fn run(self) {
-        if let Err(error) = self.export() {
-            let why = format!("nothing is exported: {error:#}");
-            self.reporter.note(&why);
-            lock(&self.status).error = Some(why);
+fn note_pass(exports: &mut Exports, result: Result<&ExportReport, &Error>) {
+    match result {
+        Ok(report) => {
+            exports.session(&report.session);
+            exports.is_in_place = report.converged();
+            exports.error = report.ops.iter().find_map(|op| match &op.outcome {
+                ExportOutcome::Failed(error) => Some(format!("{}: {error}", op.key)),
+                _ => None,
+            });
         }
-    }
-
-    fn export(&self) -> Result<()> {
-        let Some((session, exports)) = self.begin() else {
-            return Ok(());
-        };
-        let (reporter, status) = (self.reporter.clone(), Arc::clone(&self.status));
-        // It renews the lease until it is dropped, at the end of this function.
-        let _keeper = session.keep(move |event| {
-            let (note, error) = words(event);
-            reporter.note(&note);
-            lock(&status).error = error.then_some(note);
-        })?;
-        let status = Arc::clone(&self.status);
-        let exporter = Exporter::new(session.clone());
-        let ledger = MemoryLedger::default();
-        let config = Config::default().with_interval(INTERVAL);
-        let passes = Loop::new(exporter, (), exports, ledger, (), config);
-        let passes = passes.on_report(move |pass| {
-            let mut status = lock(&status);
-            match pass.result {
-                Ok(report) => {
-                    status.is_in_place = report.converged();
-                    status.error = report.ops.iter().find_map(|op| match &op.outcome {
-                        world::ExportOutcome::Failed(error) => Some(format!("{}: {error}", op.key)),
-                        _ => None,
-                    });
-                }
-                Err(error) => {
-                    status.is_in_place = false;
-                    status.error = Some(error.to_string());
-                }
-            }
-        });
-        let passes = passes.spawn("exports").context("cannot start a thread")?;
-        while !self.loops.is_ended() {
-            let found = session.status();
-            {
-                let mut status = lock(&self.status);
-                status.losses = found.losses;
-                status.cut_off_since = found.cut_off_since;
-            }
-            match self.declared.recv_timeout(TICK) {
-                Ok(exports) => drop(passes.handle().set_desired(exports)),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
+        Err(error) => {
+            exports.is_in_place = false;
+            exports.error = Some(format!("the exports are not in place: {error}"));
         }
-        Ok(())
-    }
-
-    /// Begins the session, as soon as there is something to export and the store is reached.
-    /// Returns the exports of now; nothing if the program ends before.
-    fn begin(&self) -> Option<(Session, Vec<Export>)> {
-        let mut exports = self.declared.recv().ok()?;
-        let mut reported = String::new();
-        while !self.loops.is_ended() {
-            if !exports.is_empty() {
-                match Session::begin(self.world.clone(), &self.owner, self.ttl) {
-                    Ok(session) => {
-                        lock(&self.status).error = None;
-                        return Some((session, exports));
-                    }
-                    Err(error) => {
-                        let why = format!("nothing is exported yet: {error}");
-                        if why != reported {
-                            self.reporter.note(&why);
-                        }
-                        lock(&self.status).error = Some(why.clone());
-                        reported = why;
-                    }
-                }
-            }
-            match self.declared.recv_timeout(RETRY) {
-                Ok(newer) => exports = newer,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return None,
-            }
-        }
-        None
     }
 }
 
@@ -195,9 +106,4 @@ fn words(event: SessionEvent) -> (String, bool) {
         SessionEvent::Ended(error) => (format!("nothing is exported any more: {error}"), true),
         _ => ("the lease of the exports has changed".into(), false),
     }
-}
-
-fn lock(status: &Mutex<Exports>) -> MutexGuard<'_, Exports> {
-    // Nothing that can panic halfway runs under the lock.
-    status.lock().unwrap_or_else(PoisonError::into_inner)
 }

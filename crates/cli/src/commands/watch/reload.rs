@@ -388,31 +388,35 @@ impl Reloader {
         }
     }
 
-    /// Puts a file in force, unless a device is missing, or settings are still being written.
+    /// Puts a file in force. Where that fails it is tried again: a device is missing, for example,
+    /// or settings are still being written.
     fn activate(&self, declared: Declared, waiting: &mut Option<Waiting>) -> Result<()> {
-        let wrong = self.file_error(&declared).map_or(Ok(()), Err);
-        // Before the lock below, which passes take.
-        let paused = wrong.and_then(|()| self.running.pause_settings());
-        let paused = match paused {
-            Ok(paused) => paused,
-            Err(wrong) => {
-                *waiting = Some(Waiting {
-                    declared,
-                    next: Instant::now() + self.interval.clamp(POLL_INTERVAL, MAX_RETRY_INTERVAL),
-                });
-                return Err(wrong);
-            }
+        let mut declared = Some(declared);
+        let done = self.try_activate(&mut declared);
+        *waiting = declared.map(|declared| Waiting {
+            declared,
+            next: Instant::now() + self.interval.clamp(POLL_INTERVAL, MAX_RETRY_INTERVAL),
+        });
+        done
+    }
+
+    /// Takes the file if it is in force then.
+    fn try_activate(&self, given: &mut Option<Declared>) -> Result<()> {
+        let Some(declared) = given.as_ref() else {
+            return Ok(());
         };
-        self.reporter.set_managed(&declared.managed());
-        if let Some(exporting) = &self.exporting {
-            exporting.declare(declared.exports());
-        }
+        self.file_error(declared).map_or(Ok(()), Err)?;
+        // Before the lock below, which passes take.
+        let paused = self.running.pause_settings()?;
         // Under the lock, because a pass in between would show places of the new file for objects
         // of the old one.
         let mut shared = self.shared.lock();
-        let desired = match &mut shared.collecting {
-            Some(collecting) => collecting.declare(&declared)?,
-            None => declared.desired(),
+        let (collecting, desired) = match &shared.collecting {
+            Some(collecting) => {
+                let (collecting, desired) = collecting.of(declared)?;
+                (Some(collecting), desired)
+            }
+            None => (None, declared.desired()),
         };
         let maker = &self.maker;
         let made = RefCell::new(Vec::new());
@@ -427,7 +431,17 @@ impl Reloader {
         let (file, parts) = (&declared.file, desired.parts());
         let replaced = self.running.replace(file, parts, paused, make, leave);
         replaced.inspect_err(|_| made.borrow().iter().for_each(|part| maker.leave(*part)))?;
-        shared.declared = Some(declared);
+        self.reporter.set_managed(&declared.managed());
+        if let Some(collecting) = &collecting {
+            let status = collecting.status();
+            self.reporter.world(|world| world.collection = status);
+        }
+        let exports = declared.exports();
+        (shared.declared, shared.collecting) = (given.take(), collecting);
+        drop(shared);
+        if let Some(exporting) = &self.exporting {
+            exporting.declare(exports);
+        }
         Ok(())
     }
 

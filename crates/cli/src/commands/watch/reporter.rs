@@ -53,7 +53,7 @@ struct Inner {
     verdict: Option<Option<String>>,
     /// How the world stands, if the file has `[world]`.
     world: Option<WorldStatus>,
-    /// The files and commands that failed, each with the reason that was reported last.
+    /// The vertices without a report that failed, each with the reason that was reported last.
     failed_vertices: BTreeMap<String, String>,
     /// The graph, once it runs.
     graph: Option<RunningGraph>,
@@ -240,7 +240,7 @@ impl Reporter {
         Some(graph.snapshot()).filter(|it| it.vertices.len() > 1)
     }
 
-    /// Reports the run of a file or a command; `line` is what it has changed, if it has.
+    /// Reports the run of a vertex without a report; `line` is what it has changed, if it has.
     pub(super) fn vertex(&self, name: &str, line: &str, result: &Result<Verdict, Failure>) {
         let now = Instant::now();
         let mut inner = self.lock();
@@ -280,13 +280,16 @@ impl Reporter {
         inner.update_status();
     }
 
-    /// Reports how the world stands.
-    pub(super) fn world(&self, status: WorldStatus) {
+    /// Reports a change of how the world stands.
+    pub(super) fn world(&self, change: impl FnOnce(&mut WorldStatus)) {
         let mut inner = self.lock();
-        if inner.world.as_ref() == Some(&status) {
+        let before = inner.world.clone();
+        let mut status = before.clone().unwrap_or_default();
+        change(&mut status);
+        if before.as_ref() == Some(&status) {
             return;
         }
-        let before = inner.world.as_ref().and_then(WorldStatus::trouble);
+        let before = before.as_ref().and_then(WorldStatus::trouble);
         let trouble = status.trouble();
         if before.is_some() && trouble.is_none() {
             inner.write_note(&format!("the store is reached; {}", status.line()));
@@ -521,10 +524,9 @@ impl Inner {
         let (_, verdict) = self.view.verdict().unwrap_or_default();
         let world = self.world.as_ref().and_then(WorldStatus::trouble);
         let world = world.map_or_else(String::new, |trouble| format!("; {trouble}"));
-        let failed = match self.failed_vertices.len() {
-            0 => String::new(),
-            failed => format!("; {failed} of files and commands failed"),
-        };
+        let failed = self.failed_vertices.keys().map(String::as_str);
+        let failed = output::named(failed, "failed").map(|it| format!("; {it}"));
+        let failed = failed.unwrap_or_default();
         let status = format!("{verdict}{failed}{}{world}", file.unwrap_or_default());
         if status != self.status {
             self.service.status(status.clone());

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
+use trueup::world::SessionStatus;
 
 use crate::output::{self, count};
 
@@ -45,6 +46,14 @@ pub(super) struct Exports {
     pub(super) error: Option<String>,
 }
 
+impl Exports {
+    /// Notes how their session stands.
+    pub(super) fn session(&mut self, status: &SessionStatus) {
+        self.losses = status.losses;
+        self.cut_off_since = status.cut_off_since;
+    }
+}
+
 impl Collection {
     /// Nothing is collected.
     pub(super) fn none() -> Collection {
@@ -53,22 +62,16 @@ impl Collection {
             ..Collection::default()
         }
     }
-}
-
-impl WorldStatus {
-    /// Returns since when the store is not reached.
-    pub(super) fn cut_off_since(&self) -> Option<SystemTime> {
-        let collection = self.collection.cut_off.as_ref().map(|(since, _)| *since);
-        let both = [collection, self.exports.cut_off_since];
-        both.into_iter().flatten().min()
-    }
 
     /// Returns why the desired state is not known, if it is not.
     pub(super) fn unknown(&self) -> Option<String> {
         let Collection {
-            retained, cut_off, ..
-        } = &self.collection;
-        if self.collection.is_known {
+            is_known,
+            retained,
+            cut_off,
+            ..
+        } = self;
+        if *is_known {
             return None;
         }
         let why = match cut_off {
@@ -85,6 +88,20 @@ impl WorldStatus {
             ),
         };
         Some(format!("it is not known yet what to collect{stay}{why}"))
+    }
+}
+
+impl WorldStatus {
+    /// Returns since when the store is not reached.
+    pub(super) fn cut_off_since(&self) -> Option<SystemTime> {
+        let collection = self.collection.cut_off.as_ref().map(|(since, _)| *since);
+        let both = [collection, self.exports.cut_off_since];
+        both.into_iter().flatten().min()
+    }
+
+    /// Returns why the desired state is not known, if it is not.
+    pub(super) fn unknown(&self) -> Option<String> {
+        self.collection.unknown()
     }
 
     /// Returns what is the matter: that it is not known what to collect, or that the store is not

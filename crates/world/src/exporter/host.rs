@@ -1,0 +1,140 @@
+//! [`HostExporter`]: an exporter that begins the session of its host by itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use trueup_reconcile::{Hints, Ledger, Observation, PassLimits, Source, Subscribed};
+
+use super::{ExportReport, Exporter};
+use crate::{
+    Error, Export, Keeper, Resource, ResourceKey, Session, SessionEvent, SessionStatus, World,
+};
+
+/// What is called with what happens to the session, and how the session stands then.
+type OnEvent = Arc<dyn Fn(SessionEvent, SessionStatus) + Send + Sync>;
+
+/// The source of a host's exports, with the session that they go with.
+///
+/// The first pass that has something to export begins the session, and a [`Keeper`] renews it until
+/// the source is dropped. Until then a host without exports is no member. A pass fails while the
+/// store is not reached, or another owner has the host: have it tried again. What happens to the
+/// session hints a pass, so that the last report stays true.
+///
+/// From then on a pass is that of an [`Exporter`].
+pub struct HostExporter {
+    world: World,
+    owner: String,
+    ttl: Duration,
+    on_event: OnEvent,
+    hints: Arc<Mutex<Option<Hints>>>,
+    begun: Option<(Exporter, Keeper)>,
+}
+
+impl HostExporter {
+    /// Makes the source; `owner` and `ttl` are those of [`Session::begin`].
+    pub fn new(world: World, owner: impl Into<String>, ttl: Duration) -> HostExporter {
+        HostExporter {
+            world,
+            owner: owner.into(),
+            ttl,
+            on_event: Arc::new(|_, _| {}),
+            hints: Arc::default(),
+            begun: None,
+        }
+    }
+
+    /// Sets what is called with what happens to the session, on the thread that renews it.
+    #[must_use]
+    pub fn on_event(
+        self,
+        call: impl Fn(SessionEvent, SessionStatus) + Send + Sync + 'static,
+    ) -> HostExporter {
+        HostExporter {
+            on_event: Arc::new(call),
+            ..self
+        }
+    }
+
+    /// Returns the session, once it has begun.
+    pub fn session(&self) -> Option<&Session> {
+        self.begun.as_ref().map(|(exporter, _)| exporter.session())
+    }
+
+    /// Returns the exporter of the session, which begins if it has not.
+    fn exporter(&mut self) -> Result<&mut Exporter, Error> {
+        let begun = match self.begun.take() {
+            Some(begun) => begun,
+            None => self.begin()?,
+        };
+        Ok(&mut self.begun.insert(begun).0)
+    }
+
+    fn begin(&self) -> Result<(Exporter, Keeper), Error> {
+        let session = Session::begin(self.world.clone(), &self.owner, self.ttl)?;
+        let (call, hints) = (Arc::clone(&self.on_event), Arc::clone(&self.hints));
+        let kept = session.clone();
+        let keeper = session.keep(move |event| {
+            call(event, kept.status());
+            let hints = hints.lock().unwrap_or_else(PoisonError::into_inner);
+            hints.iter().for_each(Hints::request_pass);
+        })?;
+        Ok((Exporter::new(session), keeper))
+    }
+}
+
+impl Source for HostExporter {
+    type Scope = ();
+    type Desired = Vec<Export>;
+    type Options = ();
+    type Report = ExportReport;
+    type Observed = BTreeMap<ResourceKey, Resource>;
+    type Error = Error;
+    type Subscription = ();
+
+    fn reconcile(
+        &mut self,
+        scope: &(),
+        desired: &Vec<Export>,
+        ledger: &mut dyn Ledger,
+        options: &(),
+    ) -> Result<ExportReport, Error> {
+        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
+    }
+
+    fn reconcile_within(
+        &mut self,
+        scope: &(),
+        desired: &Vec<Export>,
+        ledger: &mut dyn Ledger,
+        options: &(),
+        limits: &PassLimits<'_>,
+    ) -> Result<ExportReport, Error> {
+        // A pass that may write nothing does not make the host a member either.
+        if self.begun.is_none() && (desired.is_empty() || limits.ops() == 0) {
+            return Ok(ExportReport::without_session(&self.world, desired));
+        }
+        let exporter = self.exporter()?;
+        exporter.reconcile_within(scope, desired, ledger, options, limits)
+    }
+
+    fn observe(&mut self, _: &(), _: &()) -> Result<Observation<Self::Observed>, Error> {
+        Ok(Observation::Observed(self.world.exports()?))
+    }
+
+    fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<(), Error> {
+        let mut current = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Some(hints);
+        Subscribed::Active(())
+    }
+}
+
+impl fmt::Debug for HostExporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostExporter")
+            .field("host", &self.world.host())
+            .field("session", &self.session())
+            .finish_non_exhaustive()
+    }
+}
