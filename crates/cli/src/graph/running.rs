@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use trueup::driver::Handle;
+use trueup::driver::{Handle, Revision};
 use trueup::graph::{Config, Driver, Graph, Snapshot, SourceVertex};
 use trueup::reconcile::Ledger;
 use trueup_file as file;
@@ -126,10 +126,10 @@ impl RunningGraph {
     }
 
     /// Has the graph of another file run, and its parts have these desired states. What is equal
-    /// goes on; `make` makes the loop of a part that is new, and `leave` is told of each that has
-    /// left, before the next pass. `paused` ends once all parts have their new states, and where
-    /// there are several, the first one runs first. Files and commands that have changed or are new
-    /// run after the network.
+    /// goes on; `make` makes the loop of a part that is new, `declare` is told of the revision of
+    /// each other one, and `leave` of each that has left, before the next pass. `paused` ends once
+    /// all parts have their new states, and where there are several, the first one runs first.
+    /// Files and commands that have changed or are new run after the network.
     ///
     /// # Errors
     ///
@@ -140,6 +140,7 @@ impl RunningGraph {
         parts: Vec<(Part, Desired)>,
         paused: Paused,
         make: impl Fn(Part, Desired) -> Result<SourceVertex<Host>>,
+        declare: impl Fn(Part, Revision),
         leave: impl Fn(Part),
     ) -> Result<()> {
         let Inner {
@@ -171,9 +172,11 @@ impl RunningGraph {
         Graph::new(vertices.iter().map(|(spec, _)| spec.clone()))?;
         let held = (sources.len() > 1 || next.len() > 1).then(|| Held::new(driver));
         left.iter().for_each(|(_, source)| source.handle().stop());
-        for (_, source, desired) in &mut declaring {
+        for (part, source, desired) in &mut declaring {
             // If the loop has ended, there is nothing to reload.
-            let _ended = source.handle().set_desired(std::mem::take(desired));
+            if let Ok(revision) = source.handle().set_desired(std::mem::take(desired)) {
+                declare(*part, revision);
+            }
         }
         drop(paused);
         for (part, ..) in declaring {

@@ -20,6 +20,7 @@ mod metrics;
 mod watch;
 
 mod namespaces;
+mod reloads;
 mod settings;
 
 use std::fs;
@@ -68,6 +69,7 @@ trueup_testkit::kernel_tests![
     settings::killed_between_two_parts_it_ends_as_declared,
     settings::a_limit_to_changes_holds_for_all_parts_together,
     settings::nothing_is_said_to_be_converged_before_each_part_was_looked_at,
+    reloads::nothing_is_said_to_be_converged_before_each_part_was_looked_at_by_the_new_file,
     namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,
 ];
 

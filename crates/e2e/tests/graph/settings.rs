@@ -11,19 +11,19 @@ use crate::agent::Agent;
 use crate::watch::{RARE, printed, said};
 use crate::{exec, lines, watching};
 
-const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
+pub(crate) const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 const FILTER: &str = "/proc/sys/net/ipv4/conf/ours/rp_filter";
-const LINK: &str = "link = [{ name = \"ours\", kind = \"ifb\", up = true }]\n";
-const ROUTE: &str = "[[route]]\ndst = \"10.99.0.0/16\"\ntype = \"blackhole\"\n";
+pub(crate) const LINK: &str = "link = [{ name = \"ours\", kind = \"ifb\", up = true }]\n";
+pub(crate) const ROUTE: &str = "[[route]]\ndst = \"10.99.0.0/16\"\ntype = \"blackhole\"\n";
 
-fn value(path: &str) -> String {
+pub(crate) fn value(path: &str) -> String {
     fs::read_to_string(path)
         .unwrap_or_default()
         .trim()
         .to_owned()
 }
 
-fn sysctl(pairs: &[(&str, &str)]) -> String {
+pub(crate) fn sysctl(pairs: &[(&str, &str)]) -> String {
     let lines = pairs
         .iter()
         .map(|(key, to)| format!("\"{key}\" = {to:?}\n"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use trueup::Namespace;
-use trueup::driver::{Budget, Config, Handle, Loop, ObjectStatus, Stats};
+use trueup::driver::{Budget, Config, Handle, Loop, ObjectStatus, Revision, Stats};
 use trueup::graph::SourceVertex;
 use trueup::reconcile::{Source as _, Subscribed};
 
@@ -170,6 +170,11 @@ impl PartMaker {
         self.reporter.part_joined(part, source.handle());
     }
 
+    /// Has a loop count from this revision on.
+    pub(super) fn declare(&self, part: Part, revision: Revision) {
+        self.reporter.part_declared(part, revision);
+    }
+
     /// Has a loop that has left count no longer.
     pub(super) fn leave(&self, part: Part) {
         if let Some(handle) = self.loops.remove(part) {
@@ -187,7 +192,7 @@ impl PartMaker {
                 match pass.result {
                     Ok(done) => {
                         changes.note(done);
-                        report.report(part, done);
+                        report.report(part, pass.revision, done);
                     }
                     Err(error) => {
                         report.failed(part, error, shared.file_error(error));

@@ -427,9 +427,12 @@ impl Reloader {
             made.borrow_mut().push(part);
             Ok(source)
         };
+        let declare = |part, revision| maker.declare(part, revision);
         let leave = |part| maker.leave(part);
         let (file, parts) = (&declared.file, desired.parts());
-        let replaced = self.running.replace(file, parts, paused, make, leave);
+        let replaced = self
+            .running
+            .replace(file, parts, paused, make, declare, leave);
         replaced.inspect_err(|_| made.borrow().iter().for_each(|part| maker.leave(*part)))?;
         self.reporter.set_managed(&declared.managed());
         if let Some(collecting) = &collecting {

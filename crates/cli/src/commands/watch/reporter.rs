@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::{Value, json};
 use trueup::Report as _;
+use trueup::driver::Revision;
 use trueup::graph::{Failure, Snapshot, Verdict};
 use trueup::reconcile::Status;
 use trueup_file as file;
@@ -152,7 +153,7 @@ impl Reporter {
     }
 
     /// Reports a pass over a part.
-    pub(super) fn report(&self, part: Part, report: &Report) {
+    pub(super) fn report(&self, part: Part, revision: Revision, report: &Report) {
         let now = Instant::now();
         let mut inner = self.lock();
         if inner.screen.is_some() {
@@ -160,12 +161,16 @@ impl Reporter {
                 inner.view.change(now, change);
             }
         }
+        if !inner.parts.contains_key(&part) {
+            // It has left.
+            return;
+        }
         let changes = inner.status_changes(part);
         let Some(standing) = inner.parts.get_mut(&part) else {
-            // It has left.
             return;
         };
         standing.last = Some(Found {
+            revision,
             // The network has all of the links.
             is_converged: report.converged() || part == Part::Links,
             errors: report.errors(),
@@ -191,6 +196,10 @@ impl Reporter {
             });
         }
         let Some(why_not) = verdict else {
+            if is_new {
+                // It is reported once it is known again.
+                inner.verdict = None;
+            }
             inner.wake();
             return;
         };

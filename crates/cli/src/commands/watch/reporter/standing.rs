@@ -1,6 +1,6 @@
 //! How the parts of the namespace stand, each and together.
 
-use trueup::driver::{Event, Events, Handle};
+use trueup::driver::{Event, Events, Handle, Revision};
 
 use super::{Inner, Reporter};
 use crate::commands::watch::world_status::WorldStatus;
@@ -11,6 +11,8 @@ use crate::output::{self, StatusChanges, StatusCounts, StatusEntry};
 pub(super) struct Standing {
     /// The changes of statuses that are not reported yet.
     pub(super) status_events: Events,
+    /// The revision of the file in force.
+    pub(super) declared: Revision,
     /// What the last pass that ran has found; `None` before the first.
     pub(super) last: Option<Found>,
     /// Why the last pass could not run, if it could not.
@@ -19,6 +21,8 @@ pub(super) struct Standing {
 
 /// What a pass has found.
 pub(super) struct Found {
+    /// The desired state that the pass was for.
+    pub(super) revision: Revision,
     pub(super) is_converged: bool,
     pub(super) errors: Vec<String>,
 }
@@ -32,15 +36,31 @@ pub(super) struct Overall {
     pub(super) why_not: Option<String>,
 }
 
+impl Standing {
+    /// Returns what the last pass has found, if that was for the file in force.
+    fn found(&self) -> Option<&Found> {
+        let last = self.last.as_ref();
+        last.filter(|found| found.revision >= self.declared)
+    }
+}
+
 impl Reporter {
     /// Has a part of the namespace count from now on: nothing is converged before its first pass.
     pub(in super::super) fn part_joined(&self, part: Part, handle: &Handle<Host>) {
         let standing = Standing {
             status_events: handle.events(),
+            declared: Revision::default(),
             last: None,
             failure: None,
         };
         self.lock().parts.insert(part, standing);
+    }
+
+    /// Has what was found of a part before this revision count no longer.
+    pub(in super::super) fn part_declared(&self, part: Part, revision: Revision) {
+        if let Some(standing) = self.lock().parts.get_mut(&part) {
+            standing.declared = revision;
+        }
     }
 
     /// Has a part that has left count no longer.
@@ -53,11 +73,12 @@ impl Reporter {
 }
 
 impl Inner {
-    /// Returns how all parts stand together; `None` before each has been looked at once.
+    /// Returns how all parts stand together; `None` before each has been looked at once by the file
+    /// in force.
     pub(super) fn overall(&self) -> Option<Overall> {
         let parts = self.parts.values();
         let failures: Vec<&String> = parts.clone().filter_map(|it| it.failure.as_ref()).collect();
-        let found: Option<Vec<&Found>> = parts.map(|it| it.last.as_ref()).collect();
+        let found: Option<Vec<&Found>> = parts.map(Standing::found).collect();
         let found = found?;
         let counts = StatusCounts::of(&self.loops.exception_counts());
         let is_converged = failures.is_empty() && found.iter().all(|it| it.is_converged);
