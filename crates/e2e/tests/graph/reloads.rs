@@ -1,12 +1,15 @@
 //! Reloads, and what they may not lose: refreshes, settings, and the truth about convergence.
 
+use std::fs;
+
 use rustix::process::Signal;
 use serde_json::Value;
-use trueup_testkit::wait_until;
+use trueup_testkit::{ip, wait_until};
 
 use crate::agent::Agent;
-use crate::settings::{ROUTE, sysctl};
+use crate::settings::{FORWARD, LINK, ROUTE, sysctl, value};
 use crate::watch::{RARE, printed};
+use crate::watching;
 
 /// Returns the events that were printed.
 fn events(printed: &str) -> Vec<Value> {
@@ -42,4 +45,42 @@ pub(crate) fn nothing_is_said_to_be_converged_before_each_part_was_looked_at_by_
     let of_settings = reports.filter(|it| it.to_string().contains("ip_forward"));
     let too_early = of_settings.filter(|it| it["converged"] == true);
     assert_eq!(too_early.count(), 0, "{events:#?}");
+}
+
+/// The kernel copies the first one to each device.
+pub(crate) fn a_setting_that_changes_those_of_links_has_them_looked_at() {
+    let agent = Agent::new();
+    let of = "/proc/sys/net/ipv4/conf/ours/forwarding";
+    let text = LINK.to_owned()
+        + &sysctl(&[
+            ("net.ipv4.ip_forward", "1"),
+            ("net.ipv4.conf.ours.forwarding", "0"),
+        ]);
+    agent.write("f.toml", &text);
+    let mut child = watching(&agent);
+    let printed = printed(&mut child);
+    wait_until("it converges", || {
+        printed.lock().unwrap().ends_with("converged\n")
+    });
+    for round in 0..10 {
+        fs::write(FORWARD, "0").unwrap();
+        ip(&["link", "add", &format!("other{round}"), "type", "ifb"]);
+        wait_until("both are as declared", || {
+            (value(FORWARD), value(of)) == ("1".into(), "0".into())
+        });
+    }
+    child.terminate(Signal::TERM);
+}
+
+/// The part of the links sees no other kind of objects as its own.
+pub(crate) fn a_link_that_leaves_stays_while_another_writer_has_something_on_it() {
+    let agent = Agent::new();
+    let link = |name: &str| format!("[[link]]\nname = {name:?}\nkind = \"ifb\"\nup = true\n");
+    agent.settle(&(link("old") + &link("ours")));
+    ip(&["route", "add", "10.77.0.0/16", "dev", "old", "proto", "99"]);
+    let ours = ("net.ipv4.conf.ours.rp_filter", "2");
+    let wrong = ("net.ipv4.conf.ours.no_such_key", "1");
+    let applied = agent.apply(&(link("ours") + &sysctl(&[ours, wrong])));
+    assert_eq!(applied.code, 2, "{applied:?}");
+    assert!(ip(&["route"]).contains("10.77.0.0/16"), "{applied:?}");
 }

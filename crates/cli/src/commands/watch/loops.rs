@@ -48,6 +48,13 @@ impl Loops {
         }
     }
 
+    /// Requests a full pass over the settings of links: the kernel copies some others to them.
+    fn look_at_settings_of_links(&self) {
+        // One that has ended needs none.
+        let hint = |handle: Handle<Host>| drop(handle.hint());
+        self.of(Part::LinkSettings).into_iter().for_each(hint);
+    }
+
     /// Returns true if the loop of the network has ended.
     pub(super) fn is_ended(&self) -> bool {
         let network = self.of(Part::Network);
@@ -193,6 +200,9 @@ impl PartMaker {
                     Ok(done) => {
                         changes.note(done);
                         report.report(part, pass.revision, done);
+                        if part == Part::Settings && done.set().next().is_some() {
+                            loops.look_at_settings_of_links();
+                        }
                     }
                     Err(error) => {
                         report.failed(part, error, shared.file_error(error));
