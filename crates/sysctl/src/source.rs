@@ -71,13 +71,6 @@ impl Sysctl {
         .run()
     }
 
-    /// Clears the statuses of all keys, for a caller that does not manage them any more, and
-    /// returns these keys.
-    pub fn clear_statuses(&mut self) -> Vec<OpKey> {
-        let cleared = std::mem::take(&mut self.undone);
-        cleared.into_keys().map(|key| key.op_key()).collect()
-    }
-
     /// Notes in a report which statuses have changed since the last one.
     fn note_statuses(&mut self, report: &mut Report) {
         let mut before = std::mem::take(&mut self.undone);
