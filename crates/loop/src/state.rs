@@ -22,6 +22,7 @@ use trueup_reconcile::{Drained, Extent, OpKey};
 
 use self::backoff::Backoff;
 pub use self::budget::Budget;
+use self::budget::{Bucket, StateBudget};
 use self::jitter::Jitter;
 use self::schedule::{Schedule, bring_forward, not_before};
 use crate::{Config, Revision, Stats};
@@ -97,7 +98,7 @@ pub struct State {
     /// Until when hints wait: as long after the last pass as that pass took.
     hints_wait_until: Option<Instant>,
     backoff: Backoff,
-    budget: Option<Budget>,
+    budget: Option<StateBudget>,
     /// The number of the last pass that started.
     started: u64,
     /// The number of the last pass that is done.
@@ -175,7 +176,7 @@ impl State {
             backoff: Backoff::default(),
             budget: config
                 .budget()
-                .map(|(limit, burst)| Budget::new(limit, burst)),
+                .map(|(limit, burst)| StateBudget::Own(Bucket::new(limit, burst))),
             started: 0,
             done: 0,
             overrun: None,
@@ -188,9 +189,10 @@ impl State {
         }
     }
 
-    /// Has it keep a budget together with other loops, in place of that of its settings.
+    /// Has it keep a budget together with other loops, and its clones with it, in place of that of
+    /// its settings.
     pub fn share_budget(&mut self, budget: &Budget) {
-        self.budget = Some(budget.share());
+        self.budget = Some(StateBudget::Shared(budget.clone()));
     }
 
     /// Sets the seed for jitter, which is 0 otherwise. Equal seeds and inputs give equal decisions.
@@ -403,7 +405,10 @@ impl State {
         if extent == Extent::Dirty && is_retry_due {
             self.backoff.take_due(now);
         }
-        let ops = self.budget.as_ref().map(|budget| budget.available(now));
+        let ops = self
+            .budget
+            .as_mut()
+            .map(|budget| budget.with(|it| it.available(now)));
         self.started += 1;
         self.phase = Phase::InPass(RunningPass {
             since: now,

@@ -11,14 +11,22 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 const OP: i128 = 1_000_000_000;
 
 /// A limit of ops that several loops keep together: see
-/// [`Loop::with_budget`](crate::Loop::with_budget). A clone is a copy, and not the same budget.
-#[derive(Debug)]
+/// [`Loop::with_budget`](crate::Loop::with_budget). Clones are the same budget: what one spends, the
+/// others do not have.
+#[derive(Clone, Debug)]
 pub struct Budget(Arc<Mutex<Bucket>>);
+
+/// The budget of a loop's state: its own, of which a copy of the state has a copy, or a shared one.
+#[derive(Clone, Debug)]
+pub(super) enum StateBudget {
+    Own(Bucket),
+    Shared(Budget),
+}
 
 /// A token bucket that starts full. It holds at most `burst`, and owes at most as much: so the wait
 /// for a source that exceeds its limits is bounded.
 #[derive(Clone, Debug)]
-struct Bucket {
+pub(super) struct Bucket {
     limit: i128,
     burst: i128,
     level: i128,
@@ -29,35 +37,7 @@ struct Bucket {
 impl Budget {
     /// Makes a budget of so many ops per second in the long run, and so many at once after a rest.
     pub fn new(limit: NonZeroU32, burst: NonZeroU32) -> Budget {
-        let burst = i128::from(burst.get()) * OP;
-        Budget(Arc::new(Mutex::new(Bucket {
-            limit: limit.get().into(),
-            burst,
-            level: burst,
-            at: None,
-        })))
-    }
-
-    /// Returns the same budget, for another loop.
-    pub(crate) fn share(&self) -> Budget {
-        Budget(Arc::clone(&self.0))
-    }
-
-    pub(super) fn available(&self, now: Instant) -> u64 {
-        self.lock().available(now)
-    }
-
-    pub(super) fn spend(&self, now: Instant, ops: u64) {
-        self.lock().spend(now, ops);
-    }
-
-    pub(super) fn refilled(&self, now: Instant, left: u64) -> Option<Instant> {
-        self.lock().refilled(now, left)
-    }
-
-    #[cfg(test)]
-    pub(super) fn fingerprint(&self, now: Instant, parts: u64) -> u8 {
-        self.lock().fingerprint(now, parts)
+        Budget(Arc::new(Mutex::new(Bucket::new(limit, burst))))
     }
 
     fn lock(&self) -> MutexGuard<'_, Bucket> {
@@ -66,28 +46,40 @@ impl Budget {
     }
 }
 
-/// A copy of a state has a budget of its own.
-impl Clone for Budget {
-    fn clone(&self) -> Budget {
-        Budget(Arc::new(Mutex::new(self.lock().clone())))
+impl StateBudget {
+    pub(super) fn with<R>(&mut self, call: impl FnOnce(&mut Bucket) -> R) -> R {
+        match self {
+            StateBudget::Own(bucket) => call(bucket),
+            StateBudget::Shared(budget) => call(&mut budget.lock()),
+        }
     }
 }
 
 impl Bucket {
+    pub(super) fn new(limit: NonZeroU32, burst: NonZeroU32) -> Bucket {
+        let burst = i128::from(burst.get()) * OP;
+        Bucket {
+            limit: limit.get().into(),
+            burst,
+            level: burst,
+            at: None,
+        }
+    }
+
     /// Returns the number of ops that may be applied.
-    fn available(&mut self, now: Instant) -> u64 {
+    pub(super) fn available(&mut self, now: Instant) -> u64 {
         self.fill(now);
         u64::try_from(self.level / OP).unwrap_or(0)
     }
 
-    fn spend(&mut self, now: Instant, ops: u64) {
+    pub(super) fn spend(&mut self, now: Instant, ops: u64) {
         self.fill(now);
         self.level = (self.level - i128::from(ops) * OP).max(-self.burst);
     }
 
     /// Returns when a pass with `left` ops is worth it: once the bucket has one for each, or a
     /// second's worth, or is full; and at least one op.
-    fn refilled(&mut self, now: Instant, left: u64) -> Option<Instant> {
+    pub(super) fn refilled(&mut self, now: Instant, left: u64) -> Option<Instant> {
         self.fill(now);
         let wanted = (i128::from(left) * OP)
             .min((self.limit * OP).max(OP))
@@ -102,7 +94,7 @@ impl Bucket {
 
     /// Returns the level in units of 1/`parts` of an op.
     #[cfg(test)]
-    fn fingerprint(&mut self, now: Instant, parts: u64) -> u8 {
+    pub(super) fn fingerprint(&mut self, now: Instant, parts: u64) -> u8 {
         self.fill(now);
         (self.level * i128::from(parts) / OP) as u8
     }
@@ -121,32 +113,30 @@ impl Bucket {
 mod tests {
     use super::*;
 
-    fn budget(limit: u32, burst: u32) -> Budget {
-        Budget::new(
-            NonZeroU32::new(limit).unwrap(),
-            NonZeroU32::new(burst).unwrap(),
-        )
+    fn bucket(limit: u32, burst: u32) -> Bucket {
+        let [limit, burst] = [limit, burst].map(|it| NonZeroU32::new(it).unwrap());
+        Bucket::new(limit, burst)
     }
 
     #[test]
     fn a_burst_at_first_then_the_limit() {
-        let (budget, now) = (budget(10, 4), Instant::now());
-        assert_eq!(budget.available(now), 4);
-        budget.spend(now, 4);
-        assert_eq!(budget.available(now), 0);
-        assert_eq!(budget.available(now + Duration::from_millis(99)), 0);
-        assert_eq!(budget.available(now + Duration::from_millis(100)), 1);
-        assert_eq!(budget.available(now + Duration::from_secs(3600)), 4);
+        let (mut bucket, now) = (bucket(10, 4), Instant::now());
+        assert_eq!(bucket.available(now), 4);
+        bucket.spend(now, 4);
+        assert_eq!(bucket.available(now), 0);
+        assert_eq!(bucket.available(now + Duration::from_millis(99)), 0);
+        assert_eq!(bucket.available(now + Duration::from_millis(100)), 1);
+        assert_eq!(bucket.available(now + Duration::from_secs(3600)), 4);
     }
 
     #[test]
     fn going_on_waits_for_what_is_left_or_a_seconds_worth_or_the_burst() {
         let now = Instant::now();
         let at = |limit, burst, left| {
-            let budget = budget(limit, burst);
-            budget.spend(now, burst.into());
-            let then = budget.refilled(now, left).unwrap();
-            assert!(budget.available(then) >= 1, "enough for progress");
+            let mut bucket = bucket(limit, burst);
+            bucket.spend(now, burst.into());
+            let then = bucket.refilled(now, left).unwrap();
+            assert!(bucket.available(then) >= 1, "enough for progress");
             then - now
         };
         assert_eq!(at(10, 100, 5), Duration::from_millis(500));
@@ -157,17 +147,21 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_a_budget_finds_what_the_others_left_and_a_copy_is_apart() {
-        let (first, now) = (budget(1, 5), Instant::now());
-        let (second, copy) = (first.share(), first.clone());
-        first.spend(now, 4);
-        assert_eq!((second.available(now), copy.available(now)), (1, 5));
+    fn clones_of_a_budget_are_the_same_and_a_copy_of_a_bucket_is_apart() {
+        let (own, now) = (bucket(1, 5), Instant::now());
+        let shared = Budget(Arc::new(Mutex::new(own.clone())));
+        for (mut first, left) in [(StateBudget::Own(own), 5), (StateBudget::Shared(shared), 1)] {
+            let mut second = first.clone();
+            first.with(|it| it.spend(now, 4));
+            assert_eq!(first.with(|it| it.available(now)), 1);
+            assert_eq!(second.with(|it| it.available(now)), left);
+        }
     }
 
     #[test]
     fn debt_is_bounded() {
-        let (budget, now) = (budget(1, 5), Instant::now());
-        budget.spend(now, u64::MAX);
-        assert_eq!(budget.refilled(now, 1), Some(now + Duration::from_secs(6)));
+        let (mut bucket, now) = (bucket(1, 5), Instant::now());
+        bucket.spend(now, u64::MAX);
+        assert_eq!(bucket.refilled(now, 1), Some(now + Duration::from_secs(6)));
     }
 }

@@ -81,8 +81,8 @@ impl State {
             });
         }
         let tried = summary.tried();
-        if let Some(budget) = &self.budget {
-            budget.spend(now, tried);
+        if let Some(budget) = &mut self.budget {
+            budget.with(|it| it.spend(now, tried));
         }
         if let Some(after) = summary.requeue_after {
             bring_forward(&mut self.schedule.follow_up, now, after.max(idle_rest));
@@ -90,9 +90,9 @@ impl State {
         if summary.truncated {
             let rest = if tried > 0 { MIN_REST } else { idle_rest };
             let left = summary.pending();
-            let refilled = match &self.budget {
+            let refilled = match &mut self.budget {
                 Some(budget) if running.ops.is_some_and(|ops| ops <= tried) => {
-                    budget.refilled(now, left)
+                    budget.with(|it| it.refilled(now, left))
                 }
                 _ => None,
             };

@@ -57,7 +57,7 @@ impl State {
         let budget = self
             .budget
             .clone()
-            .map_or(0, |it| it.fingerprint(at(now), REFILL));
+            .map_or(0, |mut it| it.with(|it| it.fingerprint(at(now), REFILL)));
         let mut all = vec![phase, drain, self.subscription as u8, budget];
         all.extend(running);
         all.extend(flags.map(u8::from));
