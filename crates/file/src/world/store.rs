@@ -61,8 +61,8 @@ pub struct World {
     pub ttl: Duration,
     /// The user of etcd; `None` for an etcd without authentication.
     pub credentials: Option<Credentials>,
-    /// The file of the certificates that sign those of the members, in PEM; `None` for those that
-    /// the system trusts.
+    /// The file of the certificates that sign those of the members, in PEM; with `https`
+    /// endpoints, and only with these.
     pub ca_file: Option<PathBuf>,
     /// The certificate of this host; `None` for an etcd that requires none.
     pub certificate: Option<Certificate>,
@@ -130,6 +130,9 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
     };
     both(USER, PASSWORD_FILE)?;
     both(CERT_FILE, KEY_FILE)?;
+    if let StoreAddress::Etcd(urls) = &store {
+        check_tls(&fields, urls)?;
+    }
     let credentials = fields.read(USER, text)?.zip(path(PASSWORD_FILE)?);
     let certificate = path(CERT_FILE)?.zip(path(KEY_FILE)?);
     let ttl = fields.read(TTL, parse::number(1..=MAX_SECONDS))?;
@@ -236,6 +239,32 @@ fn endpoint(value: &Value<'_>) -> Result<String> {
             value.at,
             format!("`{url}` is no URL of a member: write one such as \"http://10.0.0.1:2379\""),
         ),
+    }
+}
+
+/// Checks that all members are connected to alike, and that the keys of TLS go with `https`.
+fn check_tls(fields: &Fields<'_>, urls: &[String]) -> Result<()> {
+    let is_https = |url: &String| url.starts_with("https://");
+    let tls_key = [CA_FILE, CERT_FILE].into_iter().find(|key| fields.has(key));
+    match (
+        urls.iter().any(is_https),
+        urls.iter().all(is_https),
+        tls_key,
+    ) {
+        (true, false, _) => fields.fault(
+            ENDPOINTS,
+            "some are http, some https: write the same for all members",
+        ),
+        (true, true, _) if !fields.has(CA_FILE) => fields.fault(
+            ENDPOINTS,
+            "https needs `ca_file`, the certificates that sign those of the members: write one \
+             such as ca_file = \"/etc/trueup/ca.pem\"",
+        ),
+        (false, _, Some(key)) => fields.fault(
+            key,
+            format!("the endpoints are http, without TLS: write https there, or no `{key}`"),
+        ),
+        _ => Ok(()),
     }
 }
 

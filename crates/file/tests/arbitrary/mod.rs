@@ -503,19 +503,20 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
 fn world() -> impl Strategy<Value = World> {
     let store = prop_oneof![
         Just("store = \"embedded\"".to_owned()),
-        (
-            vec("https?://[a-z0-9.:]{1,12}", 1..3),
-            any::<(bool, bool, bool)>()
-        )
-            .prop_map(|(urls, (user, ca, certificate))| {
+        (vec("[a-z0-9.:]{1,12}", 1..3), any::<(bool, bool, bool)>()).prop_map(
+            |(addresses, (user, tls, certificate))| {
+                let scheme = if tls { "https" } else { "http" };
+                let urls = addresses.iter().map(|it| format!("{scheme}://{it}"));
+                let urls: Vec<String> = urls.collect();
                 let mut text = format!("endpoints = {urls:?}\n");
                 let mut more =
                     |is_given, keys: &str| text.push_str(if is_given { keys } else { "" });
                 more(user, "user = \"u\"\npassword_file = \"p\"\n");
-                more(ca, "ca_file = \"c\"\n");
-                more(certificate, "cert_file = \"c\"\nkey_file = \"k\"\n");
+                more(tls, "ca_file = \"c\"\n");
+                more(tls && certificate, "cert_file = \"c\"\nkey_file = \"k\"\n");
                 text
-            }),
+            }
+        ),
     ];
     let partition = select(vec!["\"keep\"", "\"drop\"", "0.5", "7"]);
     let parts = (
