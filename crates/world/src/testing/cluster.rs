@@ -1,7 +1,6 @@
 //! The contract of deploys, the scheduler and the members.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{
@@ -209,14 +208,7 @@ fn content_that_no_deploy_names_is_removed(fixture: &dyn Fixture) {
 
 fn deploys_that_are_added_while_content_is_removed_are_whole(fixture: &dyn Fixture) {
     let (a, b) = (world(fixture, "a"), world(fixture, "b"));
-    let is_ended = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_ended.load(Ordering::Relaxed) {
-                b.remove_unused_chunks(100).unwrap();
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        });
+    let add_deploys = || {
         for number in 0..5 {
             eventually("a deploy is added", || {
                 let parent = a.deploys().unwrap().last().map(|it| it.hash);
@@ -229,7 +221,17 @@ fn deploys_that_are_added_while_content_is_removed_are_whole(fixture: &dyn Fixtu
                 added.ok()
             });
         }
-        is_ended.store(true, Ordering::Relaxed);
+    };
+    std::thread::scope(|scope| {
+        let adding = scope.spawn(add_deploys);
+        // It ends also where it fails, and each deploy in bounded time.
+        while !adding.is_finished() {
+            b.remove_unused_chunks(100).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if let Err(failure) = adding.join() {
+            std::panic::resume_unwind(failure);
+        }
     });
     for (number, deploy) in a.deploys().unwrap().iter().enumerate() {
         let content = a.read_file(deploy, "a/b").unwrap();
