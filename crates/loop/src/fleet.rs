@@ -157,7 +157,7 @@ struct Members {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Poll {
     #[default]
-    Nobody,
+    NoThread,
     Until(Option<Instant>),
 }
 
@@ -259,7 +259,7 @@ impl Pool {
     fn rouse(&self, members: &Members) {
         if members.idle > 0 {
             self.work.notify_one();
-        } else if members.poll != Poll::Nobody {
+        } else if members.poll != Poll::NoThread {
             self.poller.wake();
         }
     }
@@ -274,7 +274,7 @@ impl Pool {
                 members = self.poll(members, Some(now));
             }
             if let Some((number, driver, is_readable)) = members.begin_turn() {
-                if !members.ready.is_empty() || members.poll == Poll::Nobody {
+                if !members.ready.is_empty() || members.poll == Poll::NoThread {
                     // Another thread takes the next one, or polls.
                     self.rouse(&members);
                 }
@@ -283,7 +283,7 @@ impl Pool {
                 members = self.lock();
             } else if members.is_stopping && members.by_number.is_empty() {
                 break;
-            } else if members.poll == Poll::Nobody {
+            } else if members.poll == Poll::NoThread {
                 let until = members.timers.first().map(|(at, _)| *at);
                 members = self.poll(members, until);
             } else {
@@ -310,7 +310,7 @@ impl Pool {
         drop(members);
         let readable = self.poller.wait(until);
         let mut members = self.lock();
-        members.poll = Poll::Nobody;
+        members.poll = Poll::NoThread;
         members.polled_at = Some(now());
         readable
             .into_iter()
@@ -426,7 +426,7 @@ impl Members {
     fn is_poll_due(&self, now: Instant) -> bool {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < POLL_INTERVAL;
         !self.ready.is_empty()
-            && self.poll == Poll::Nobody
+            && self.poll == Poll::NoThread
             && !self.polled_at.is_some_and(is_recent)
     }
 

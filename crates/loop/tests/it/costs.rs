@@ -284,6 +284,6 @@ fn a_report_is_kept_until_the_next_and_one_that_converged_while_it_stands() {
     bench.wish(3, Some(1));
     bench.pass();
     bench.force();
-    assert!(first.upgrade().is_none(), "nobody could be given it");
+    assert!(first.upgrade().is_none(), "no caller could be given it");
     bench.running.stop(LONG).unwrap();
 }

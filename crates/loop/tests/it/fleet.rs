@@ -174,9 +174,9 @@ fn a_descriptor_is_polled_while_others_have_turns_due() {
     asking.into_iter().for_each(|it| it.join().unwrap());
 }
 
-/// Two threads: while one has a long pass, the other serves everybody else.
+/// Two threads: while one has a long pass, the other runs the other loops.
 #[test]
-fn a_long_pass_delays_nobody_where_there_is_another_thread() {
+fn a_long_pass_delays_no_other_loop_where_there_is_another_thread() {
     let fleet = fleet(2);
     let (source, passes, go) = slow();
     let (long, _) = add(&fleet, source, quiet());

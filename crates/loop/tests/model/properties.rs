@@ -311,7 +311,7 @@ fn calls_from_within_a_callback_return() {
 }
 
 #[test]
-fn a_loop_that_is_dropped_leaves_nobody_waiting() {
+fn a_loop_that_is_dropped_leaves_no_caller_waiting() {
     check(ORDERS, || {
         let (it, _, _) = make(false);
         let handle = it.handle();

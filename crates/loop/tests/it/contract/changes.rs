@@ -200,7 +200,11 @@ fn what_waits_when_the_loop_ends_is_dropped_by_then() {
     assert!(handle.change(digit(2)).unwrap_err().is_ended());
     drop(go);
     handle.wait_ended(LONG).unwrap();
-    assert_eq!(told.try_recv(), Ok(false), "dropped, and nobody told yet");
+    assert_eq!(
+        told.try_recv(),
+        Ok(false),
+        "dropped before the end was reported"
+    );
     assert!(passes.try_recv().is_err());
     running.stop(LONG).unwrap();
 }
@@ -259,7 +263,7 @@ fn the_source_is_told_whether_the_same_is_desired_as_in_its_last_pass() {
     handle.force(LONG).unwrap();
     assert!(same());
     handle.set_desired(12).unwrap();
-    assert!(!same(), "it may well be equal: nobody looks");
+    assert!(!same(), "it may well be equal: the loop does not compare");
     rest(handle, &passes);
 }
 

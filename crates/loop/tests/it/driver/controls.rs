@@ -133,7 +133,7 @@ fn a_paused_loop_can_be_stopped() {
 }
 
 #[test]
-fn a_panic_in_the_source_leaves_nobody_waiting() {
+fn a_panic_in_the_source_leaves_no_caller_waiting() {
     let (it, test) = held(NEVER, NEVER);
     let (running, handle) = start(it);
     assert_eq!(test.given().kept, 7);
@@ -158,7 +158,7 @@ fn a_panic_in_the_source_leaves_nobody_waiting() {
 }
 
 #[test]
-fn a_loop_that_never_runs_leaves_nobody_waiting() {
+fn a_loop_that_never_runs_leaves_no_caller_waiting() {
     let (it, _test) = held(NEVER, NEVER);
     let handle = it.handle();
     assert_eq!(kind(handle.force(SHORT)), ErrorKind::Timeout);
