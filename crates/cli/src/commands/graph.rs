@@ -100,7 +100,7 @@ pub(super) fn why(common: &Common, file: Option<&Path>, name: &str) -> Result<Ex
             writeln!(out, "{}", output::clean(&line))?;
             for (parent, _, is_notified) in parents {
                 let parent = output::vertex_line(&snapshot.vertices[*parent]);
-                let line = format!("  {} {parent}", how(*is_notified));
+                let line = parent_line(&parent, *is_notified);
                 writeln!(out, "{}", output::clean(&line))?;
             }
             Ok(())
@@ -109,31 +109,23 @@ pub(super) fn why(common: &Common, file: Option<&Path>, name: &str) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-fn how(is_notified: bool) -> &'static str {
+fn parent_line(parent: &str, is_notified: bool) -> String {
     match is_notified {
-        true => "refreshed by",
-        false => "after",
+        true => format!("  refreshed by {parent}"),
+        false => format!("  after {parent}"),
     }
 }
 
 /// Returns a line for each vertex, parents first, and under it what it runs after.
 fn lines(snapshot: &Snapshot) -> Vec<String> {
-    let mut lines = Vec::new();
-    for (at, vertex) in snapshot.vertices.iter().enumerate() {
-        lines.push(output::vertex_line(vertex));
-        for (parent, child, is_notified) in &snapshot.edges {
-            if *child == at {
-                let name = &snapshot.vertices[*parent].name;
-                let how = if *is_notified {
-                    "refreshed by"
-                } else {
-                    "after"
-                };
-                lines.push(format!("  {how} {name}"));
-            }
-        }
+    let mut parents = vec![Vec::new(); snapshot.vertices.len()];
+    for (parent, child, is_notified) in &snapshot.edges {
+        let name = &snapshot.vertices[*parent].name;
+        parents[*child].push(parent_line(name, *is_notified));
     }
-    lines
+    let each = snapshot.vertices.iter().zip(parents);
+    each.flat_map(|(vertex, parents)| [vec![output::vertex_line(vertex)], parents].concat())
+        .collect()
 }
 
 #[derive(Serialize)]
