@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use trueup_netlink::Namespace;
-use trueup_reconcile::{
-    Claim, Ledger, LedgerError, Observation, OpKey, PassLimits, Source, Status,
-};
+use trueup_reconcile::{Claim, Ledger, LedgerError, Observation, PassLimits, Source, Status};
 
 use crate::namespace::EnteredNamespace;
 use crate::pass::Pass;
