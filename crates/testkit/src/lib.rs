@@ -12,6 +12,7 @@ mod enter;
 pub mod faults;
 pub mod fields;
 pub mod layer;
+mod ledger;
 mod mask;
 pub mod message;
 pub mod model;
@@ -30,6 +31,7 @@ pub use directory::empty_directory;
 pub use enter::{
     Forbidden, enter, fresh_netns, quiet_netns, without_file_override, without_net_admin,
 };
+pub use ledger::{Claims, InterceptedLedger};
 pub use mask::mask;
 pub use message::{Action, Kind, RawMessage};
 pub use node::{Node, bridge_at};

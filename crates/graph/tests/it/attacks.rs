@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use trueup_graph::{Driver, ErrorKind, Failure, RunContext, Verdict, Vertex, VertexSpec, Watch};
 use trueup_reconcile::{ErrorClass, Hints, Ledger, LedgerError, MemoryLedger};
+use trueup_testkit::{Claims, InterceptedLedger};
 
 use crate::support::{BOUND, Declared, Gate, config, counted, start, until, vertex};
-use crate::through::{Claims, Through};
 
 /// A vertex that does something when it is dropped.
 struct Dropped<F: FnMut(Option<&Hints>) + Send + 'static> {
@@ -197,7 +197,7 @@ fn a_ledger_that_fails_at_each_nth_write_delays_refreshes_and_loses_none() {
                 false => ledger.commit_outcomes(claims),
             }
         };
-        let ledger = Through(MemoryLedger::default(), write);
+        let ledger = InterceptedLedger::new(MemoryLedger::default(), write);
         let refreshes = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&refreshes);
         let mut is_drifted = true;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use trueup_graph::{Driver, Failure, RunContext, Verdict, Vertex, VertexSpec, Watch};
 use trueup_reconcile::{Drained, ErrorClass, Hints, MemoryLedger, Subscription};
 
-use crate::support::{BOUND, Declared, Gate, config, counted, start, until, vertex};
+use crate::support::{BOUND, Declared, Gate, SharedLedger, config, counted, start, until, vertex};
 
 #[test]
 fn salsa_976_a_panic_is_a_failure_of_its_vertex_and_locks_nothing() {
@@ -161,7 +161,11 @@ fn mgmt_a_refresh_that_is_pending_outlives_the_exit() {
         ))
     };
     let vertices = file_and_service(&drifted, &seen, fails);
-    let driver = Driver::start(config(2), vertices, Box::new(Shared(Arc::clone(&shared))));
+    let driver = Driver::start(
+        config(2),
+        vertices,
+        Box::new(SharedLedger(Arc::clone(&shared))),
+    );
     let driver = driver.unwrap();
     gate.wait_for(1);
     until("it failed", || {
@@ -170,43 +174,9 @@ fn mgmt_a_refresh_that_is_pending_outlives_the_exit() {
     driver.stop(BOUND).unwrap();
     drop(driver);
     let vertices = file_and_service(&drifted, &seen, || Ok(()));
-    let driver = Driver::start(config(2), vertices, Box::new(Shared(shared))).unwrap();
+    let driver = Driver::start(config(2), vertices, Box::new(SharedLedger(shared))).unwrap();
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(*seen.lock().unwrap(), [1, 1]);
-}
-
-/// A ledger that outlives its driver.
-struct Shared(Arc<Mutex<MemoryLedger>>);
-
-impl trueup_reconcile::Ledger for Shared {
-    fn owned(
-        &self,
-    ) -> Result<std::collections::BTreeMap<Vec<u8>, Vec<u8>>, trueup_reconcile::LedgerError> {
-        self.0.lock().unwrap().owned()
-    }
-
-    fn open_intents(
-        &self,
-    ) -> Result<
-        std::collections::BTreeMap<Vec<u8>, trueup_reconcile::Claim>,
-        trueup_reconcile::LedgerError,
-    > {
-        self.0.lock().unwrap().open_intents()
-    }
-
-    fn begin(
-        &mut self,
-        intents: std::collections::BTreeMap<Vec<u8>, trueup_reconcile::Claim>,
-    ) -> Result<(), trueup_reconcile::LedgerError> {
-        self.0.lock().unwrap().begin(intents)
-    }
-
-    fn commit_outcomes(
-        &mut self,
-        claims: std::collections::BTreeMap<Vec<u8>, trueup_reconcile::Claim>,
-    ) -> Result<(), trueup_reconcile::LedgerError> {
-        self.0.lock().unwrap().commit_outcomes(claims)
-    }
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use trueup_graph::{Driver, Failure, Record, Records, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_journal::{Journal, JournalLedger, LedgerScope};
 use trueup_reconcile::{Claim, ErrorClass, Ledger};
+use trueup_testkit::{Claims, InterceptedLedger};
 
 use crate::support::{BOUND, Declared, Folder, config, until};
-use crate::through::{Claims, Through};
 
 /// What there is, and what was done.
 #[derive(Default)]
@@ -97,7 +97,7 @@ fn noting(ledger: JournalLedger, world: Shared) -> Box<dyn Ledger + Send> {
         drop(world);
         ledger.commit_outcomes(claims)
     };
-    Box::new(Through(ledger, write))
+    Box::new(InterceptedLedger::new(ledger, write))
 }
 
 fn declare(number: u8, world: &Shared) -> Declared {

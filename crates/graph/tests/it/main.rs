@@ -14,5 +14,4 @@ mod reversals;
 mod source;
 mod storm;
 mod support;
-mod through;
 mod vertices;

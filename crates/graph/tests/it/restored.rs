@@ -5,10 +5,10 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use trueup_graph::{Driver, ErrorKind, File, Vertex, VertexSpec};
-use trueup_reconcile::{Claim, Ledger, LedgerError, MemoryLedger};
+use trueup_reconcile::{Claim, Ledger, MemoryLedger};
 
 use crate::reversals::left_behind;
-use crate::support::{BOUND, Declared, Folder, config};
+use crate::support::{BOUND, Declared, Folder, SharedLedger, config};
 
 #[test]
 fn a_record_of_another_version_is_an_error_that_names_the_key_and_loses_nothing() {
@@ -16,39 +16,19 @@ fn a_record_of_another_version_is_an_error_that_names_the_key_and_loses_nothing(
     let claims = BTreeMap::from([(b"other".to_vec(), Claim::Ours(vec![99, 1, 2]))]);
     ledger.commit_outcomes(claims).unwrap();
     let before = ledger.owned().unwrap();
-    let ledger = Arc::new(Mutex::new(ledger));
-    let error = Driver::start(config(1), [], Box::new(Lent(Arc::clone(&ledger)))).unwrap_err();
+    let ledger = Arc::new(Mutex::new(*ledger));
+    let error =
+        Driver::start(config(1), [], Box::new(SharedLedger(Arc::clone(&ledger)))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Ledger);
     assert!(error.to_string().contains("vertex other"), "{error}");
     assert_eq!(ledger.lock().unwrap().owned().unwrap(), before);
-}
-
-/// A ledger that is looked at from outside.
-struct Lent(Arc<Mutex<Box<MemoryLedger>>>);
-
-impl Ledger for Lent {
-    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
-        self.0.lock().unwrap().owned()
-    }
-
-    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
-        self.0.lock().unwrap().open_intents()
-    }
-
-    fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        self.0.lock().unwrap().begin(intents)
-    }
-
-    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        self.0.lock().unwrap().commit_outcomes(claims)
-    }
 }
 
 #[test]
 fn a_file_that_was_created_is_removed_after_a_restart_unless_another_writer_changed_it() {
     let folder = Folder::new("restarted");
     let path = |name: &str| folder.0.join(name);
-    let ledger = Arc::new(Mutex::new(Box::new(MemoryLedger::default())));
+    let ledger = Arc::new(Mutex::new(MemoryLedger::default()));
     let start = |names: &[&str], content: &str| {
         let vertices: Vec<Declared> = names
             .iter()
@@ -59,7 +39,7 @@ fn a_file_that_was_created_is_removed_after_a_restart_unless_another_writer_chan
                 )
             })
             .collect();
-        let ledger = Box::new(Lent(Arc::clone(&ledger)));
+        let ledger = Box::new(SharedLedger(Arc::clone(&ledger)));
         let restore = |name: &str, record: &[u8]| {
             let file: Box<dyn Vertex> = Box::new(File::from_record(record)?);
             Ok((VertexSpec::new(name), file))

@@ -1,5 +1,6 @@
 //! Vertices and waits that tests share.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,8 +10,7 @@ use std::time::{Duration, Instant};
 use trueup_graph::{Config, Driver, Failure, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_journal::JournalLedger;
 use trueup_reconcile::{ErrorClass, Ledger, LedgerError, MemoryLedger};
-
-use crate::through::{Claims, Through};
+use trueup_testkit::{Claims, InterceptedLedger};
 
 /// The bound of each wait: machines may be slow.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
@@ -132,7 +132,28 @@ pub(crate) fn dying(ledger: JournalLedger, steps: Steps) -> Box<dyn Ledger + Sen
             false => dead(),
         }
     };
-    Box::new(Through(ledger, write))
+    Box::new(InterceptedLedger::new(ledger, write))
+}
+
+/// A ledger that a test sees from outside, and that outlives its driver.
+pub(crate) struct SharedLedger(pub(crate) Arc<Mutex<MemoryLedger>>);
+
+impl Ledger for SharedLedger {
+    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
+        self.0.lock().unwrap().owned()
+    }
+
+    fn open_intents(&self) -> Result<Claims, LedgerError> {
+        self.0.lock().unwrap().open_intents()
+    }
+
+    fn begin(&mut self, intents: Claims) -> Result<(), LedgerError> {
+        self.0.lock().unwrap().begin(intents)
+    }
+
+    fn commit_outcomes(&mut self, claims: Claims) -> Result<(), LedgerError> {
+        self.0.lock().unwrap().commit_outcomes(claims)
+    }
 }
 
 /// A folder of a test, removed with it.

@@ -152,11 +152,11 @@ fn as_many_as_are_kept_wait_and_one_more_is_refused_and_changes_nothing() {
     let handle = it.handle();
     for number in 1..=MAX_TRACKED {
         let revision = handle.change(|desired| *desired += 1).unwrap();
-        assert_eq!(revision.number(), number.into());
+        assert_eq!(revision.number(), u64::from(number));
     }
     let refused = handle.change(|desired| *desired = 0).unwrap_err();
     assert!(refused.is_full(), "{refused}");
-    assert_eq!(handle.stats().desired.number(), MAX_TRACKED.into());
+    assert_eq!(handle.stats().desired.number(), u64::from(MAX_TRACKED));
     let running = it.spawn("it").unwrap();
     assert_eq!(next(&passes).desired, 1 + MAX_TRACKED);
     handle.change(digit(0)).unwrap();

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use trueup_loop::{Config, Error, ErrorKind, Handle, Loop, Running};
 use trueup_reconcile::{Claim, Hints, Ledger, MemoryLedger, Report, Source, Subscribed};
-
-use super::through::Through;
+use trueup_testkit::InterceptedLedger;
 
 /// Longer than any test: what is to happen within it does so at once, or the test fails.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
@@ -193,7 +192,7 @@ pub(crate) fn held_with(
     let (hints, hints_to) = channel();
     let (dropped, dropped_to) = channel();
     let of_ledger = Dropped("ledger", dropped.clone());
-    let ledger = Through(keeping(7), move |ledger: &mut MemoryLedger, claims| {
+    let ledger = InterceptedLedger::new(keeping(7), move |ledger: &mut MemoryLedger, claims| {
         let _ = &of_ledger;
         ledger.commit_outcomes(claims)
     });

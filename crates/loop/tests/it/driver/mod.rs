@@ -4,5 +4,3 @@
 mod controls;
 mod held;
 mod passes;
-#[path = "../../../../graph/tests/it/through.rs"]
-mod through;
