@@ -161,7 +161,7 @@ pub(crate) fn a_setting_does_not_wait_for_a_full_pass() {
         samples(&ask(stream, GET)).get(&name).copied()
     };
     wait_until("a full pass has changed nothing", || {
-        passes("doubtful").is_some_and(|count| count >= 3.0)
+        passes("dirty").is_some_and(|count| count >= 3.0)
     });
     let full = passes("whole");
     fs::write(FORWARD, "0").unwrap();

@@ -35,13 +35,9 @@ pub(super) fn exposition(
     info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
     page.add(info)?;
 
-    let help =
-        "Passes, over everything (whole) or over the objects that may have changed (doubtful).";
+    let help = "Passes, over everything (whole) or over the objects that may have changed (dirty).";
     let passes = IntCounterVec::new(Opts::new("trueup_passes_total", help), &["extent"])?;
-    for (extent, number) in [
-        ("whole", stats.full_passes),
-        ("doubtful", stats.dirty_passes),
-    ] {
+    for (extent, number) in [("whole", stats.full_passes), ("dirty", stats.dirty_passes)] {
         passes.with_label_values(&[extent]).inc_by(number);
     }
     page.add(passes)?;
