@@ -1,22 +1,24 @@
 //! `trueup doctor`: what this kernel and this caller can do in a namespace, and the problems that
 //! would prevent a pass. It changes nothing.
 
+mod journals;
+mod ownership;
 mod text;
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use serde::Serialize;
-use trueup::diff::{Kind, Kinds};
-use trueup::journal::{self, Journal};
-use trueup::netlink::{Marker, Markers, Socket, boot_id, markers};
+use trueup::diff::Kinds;
+use trueup::netlink::{Socket, boot_id, markers};
 use trueup::observe::RECEIVE_BUFFER;
 
+use self::journals::{JournalState, journals, usable};
+use self::ownership::{Proof, ownership};
 use super::{Declared, Target};
 use crate::output::{self, Format, LossyPath};
 use crate::{Common, state};
@@ -71,33 +73,6 @@ struct Findings {
 struct Buffer {
     wanted: usize,
     obtained: usize,
-}
-
-/// The default proof that objects of a kind are ours.
-#[derive(Serialize)]
-struct Proof {
-    kind: &'static str,
-    proof: &'static str,
-    reason: &'static str,
-}
-
-/// A journal.
-#[derive(Serialize)]
-struct JournalState {
-    file: LossyPath<PathBuf>,
-    protocol: u8,
-    /// The name of its domain, if it has one.
-    domain: Option<String>,
-    present: bool,
-    held: bool,
-    /// The process that holds it, if that is known.
-    holder: Option<Holder>,
-}
-
-#[derive(Serialize)]
-struct Holder {
-    pid: u32,
-    command: String,
 }
 
 /// A problem that would prevent a pass, and its remedy.
@@ -169,35 +144,6 @@ impl Findings {
     }
 }
 
-impl Problem {
-    /// Returns the problem of a journal.
-    fn of(error: &journal::Error, file: &Path, agent: &state::Agent) -> Problem {
-        let file = file.display();
-        let (problem, remedy) = if error.is_held() {
-            (
-                format!("another trueup writes with `protocol = {}`: {error}", agent.marker),
-                "stop it, or give the two files different `protocol` numbers, or a `[domain]` with a name each"
-                    .to_owned(),
-            )
-        } else if error.is_damaged() {
-            (
-                format!("the journal {file} is damaged: {error}"),
-                format!(
-                    "look with `trueup journal check {file}`, go on after `trueup journal repair {file}`"
-                ),
-            )
-        } else {
-            let remedy = state::remedy(error).map(str::to_owned);
-            let problem = format!("cannot use {file}: {error}");
-            return Problem { problem, remedy };
-        };
-        Problem {
-            problem,
-            remedy: Some(remedy),
-        }
-    }
-}
-
 fn or_problem<T>(result: Result<T>, problems: &mut Vec<Problem>, remedy: &str) -> Option<T> {
     result
         .map_err(|error| {
@@ -255,132 +201,4 @@ fn privileged(socket: &mut Socket, problems: &mut Vec<Problem>) -> Result<bool> 
         }
         asked => Ok(asked.map(|()| true)?),
     }
-}
-
-/// Returns the proof of each kind: the marker, unless the kernel is known to drop it.
-fn ownership(markers: &Markers) -> Vec<Proof> {
-    let proof = |kind: Kind| {
-        let (marker, kept, dropped, unknown) = match kind {
-            Kind::Link => {
-                return Proof {
-                    kind: kind.name(),
-                    proof: "ledger",
-                    reason: "a link bears no marker",
-                };
-            }
-            Kind::Nexthop => {
-                return Proof {
-                    kind: kind.name(),
-                    proof: "marker",
-                    reason: "every kernel that has nexthop objects keeps nhm_protocol",
-                };
-            }
-            Kind::Route => (markers.route, "every kernel keeps rtm_protocol", "", ""),
-            Kind::Address => (
-                markers.address,
-                "this kernel keeps IFA_PROTO",
-                "this kernel drops IFA_PROTO, as do those before 5.18",
-                "",
-            ),
-            Kind::Neighbour => (
-                markers.neighbour,
-                "this kernel keeps NDA_PROTOCOL",
-                "this kernel drops NDA_PROTOCOL, as do those before 5.0",
-                "",
-            ),
-            Kind::Rule => (
-                markers.rule,
-                "this kernel keeps FRA_PROTOCOL",
-                "this kernel drops FRA_PROTOCOL, as do those before 4.17",
-                "there is no rule on which FRA_PROTOCOL could be seen; kernels since 4.17 keep it",
-            ),
-            _ => (Marker::Unknown, "", "", "not known of this kind of object"),
-        };
-        let (proof, reason) = match marker {
-            Marker::Kept => ("marker", kept),
-            Marker::NotKept => ("ledger", dropped),
-            Marker::Unknown => ("marker", unknown),
-        };
-        Proof {
-            kind: kind.name(),
-            proof,
-            reason,
-        }
-    };
-    Kind::ALL.map(proof).into()
-}
-
-/// Returns an error unless journals could be made in the directory: it, or its nearest existing
-/// ancestor, can be written.
-fn usable(directory: &Path) -> Result<()> {
-    let shown = directory.display();
-    let absolute = std::path::absolute(directory)
-        .with_context(|| format!("cannot resolve the directory {shown}"))?;
-    let there = |path: &&Path| !matches!(fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
-    let Some(nearest) = absolute.ancestors().find(there) else {
-        bail!("there is no root directory");
-    };
-    let reading = if nearest == absolute {
-        Access::READ_OK
-    } else {
-        Access::empty()
-    };
-    if let Err(errno) = access(nearest, reading | Access::WRITE_OK | Access::EXEC_OK) {
-        return Err(errno).with_context(|| {
-            format!(
-                "cannot use the state directory {shown}: {} cannot be written",
-                nearest.display()
-            )
-        });
-    }
-    if !nearest.is_dir() {
-        bail!(
-            "cannot use the state directory {shown}: {} is not a directory",
-            nearest.display()
-        );
-    }
-    Ok(())
-}
-
-/// Returns the namespace's journals, sorted by agent; that of `asked` also if it is missing.
-fn journals(asked: &state::StateFile, problems: &mut Vec<Problem>) -> Result<Vec<JournalState>> {
-    let mut found = Vec::new();
-    let mut places = asked.of_all_agents();
-    if !places.iter().any(|place| place.agent == asked.agent) {
-        places.push(asked.clone());
-        places.sort_by(|one, other| one.agent.cmp(&other.agent));
-    }
-    for place in places {
-        let file = place.file();
-        let present = fs::exists(&file).unwrap_or(true);
-        let mut held = false;
-        let mut holder = None;
-        if let Err(error) = journal::check_not_held(&file) {
-            held = error.is_held();
-            holder = error.holder().map(|holder| Holder {
-                pid: holder.pid,
-                command: holder.command.clone(),
-            });
-            problems.push(Problem::of(&error, &file, &place.agent));
-        }
-        match Journal::open_read_only(&file) {
-            Err(error) => problems.push(Problem::of(&error, &file, &place.agent)),
-            Ok(_) if present && access(&file, Access::WRITE_OK).is_err() => {
-                problems.push(Problem {
-                    problem: format!("{} cannot be written", file.display()),
-                    remedy: Some(state::FIX_PERMISSIONS.to_owned()),
-                });
-            }
-            Ok(_) => {}
-        }
-        found.push(JournalState {
-            file: LossyPath(file),
-            protocol: place.agent.marker,
-            domain: place.agent.domain,
-            present,
-            held,
-            holder,
-        });
-    }
-    Ok(found)
 }

@@ -1,0 +1,140 @@
+//! The state directory, and the journals of the namespace in it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::fs::{Access, access};
+use serde::Serialize;
+use trueup::journal::{self, Journal};
+
+use super::Problem;
+use crate::output::LossyPath;
+use crate::state;
+
+/// A journal.
+#[derive(Serialize)]
+pub(super) struct JournalState {
+    pub(super) file: LossyPath<PathBuf>,
+    pub(super) protocol: u8,
+    /// The name of its domain, if it has one.
+    pub(super) domain: Option<String>,
+    pub(super) present: bool,
+    pub(super) held: bool,
+    /// The process that holds it, if that is known.
+    pub(super) holder: Option<Holder>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Holder {
+    pub(super) pid: u32,
+    pub(super) command: String,
+}
+
+/// Returns an error unless journals could be made in the directory: it, or its nearest existing
+/// ancestor, can be written.
+pub(super) fn usable(directory: &Path) -> Result<()> {
+    let shown = directory.display();
+    let absolute = std::path::absolute(directory)
+        .with_context(|| format!("cannot resolve the directory {shown}"))?;
+    let there = |path: &&Path| !matches!(fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    let Some(nearest) = absolute.ancestors().find(there) else {
+        bail!("there is no root directory");
+    };
+    let reading = if nearest == absolute {
+        Access::READ_OK
+    } else {
+        Access::empty()
+    };
+    if let Err(errno) = access(nearest, reading | Access::WRITE_OK | Access::EXEC_OK) {
+        return Err(errno).with_context(|| {
+            format!(
+                "cannot use the state directory {shown}: {} cannot be written",
+                nearest.display()
+            )
+        });
+    }
+    if !nearest.is_dir() {
+        bail!(
+            "cannot use the state directory {shown}: {} is not a directory",
+            nearest.display()
+        );
+    }
+    Ok(())
+}
+
+/// Returns the namespace's journals, sorted by agent; that of `asked` also if it is missing.
+pub(super) fn journals(
+    asked: &state::StateFile,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<JournalState>> {
+    let mut found = Vec::new();
+    let mut places = asked.of_all_agents();
+    if !places.iter().any(|place| place.agent == asked.agent) {
+        places.push(asked.clone());
+        places.sort_by(|one, other| one.agent.cmp(&other.agent));
+    }
+    for place in places {
+        let file = place.file();
+        let present = fs::exists(&file).unwrap_or(true);
+        let mut held = false;
+        let mut holder = None;
+        if let Err(error) = journal::check_not_held(&file) {
+            held = error.is_held();
+            holder = error.holder().map(|holder| Holder {
+                pid: holder.pid,
+                command: holder.command.clone(),
+            });
+            problems.push(Problem::of(&error, &file, &place.agent));
+        }
+        match Journal::open_read_only(&file) {
+            Err(error) => problems.push(Problem::of(&error, &file, &place.agent)),
+            Ok(_) if present && access(&file, Access::WRITE_OK).is_err() => {
+                problems.push(Problem {
+                    problem: format!("{} cannot be written", file.display()),
+                    remedy: Some(state::FIX_PERMISSIONS.to_owned()),
+                });
+            }
+            Ok(_) => {}
+        }
+        found.push(JournalState {
+            file: LossyPath(file),
+            protocol: place.agent.marker,
+            domain: place.agent.domain,
+            present,
+            held,
+            holder,
+        });
+    }
+    Ok(found)
+}
+
+impl Problem {
+    /// Returns the problem of a journal.
+    fn of(error: &journal::Error, file: &Path, agent: &state::Agent) -> Problem {
+        let file = file.display();
+        let (problem, remedy) = if error.is_held() {
+            (
+                format!("another trueup writes with `protocol = {}`: {error}", agent.marker),
+                "stop it, or give the two files different `protocol` numbers, or a `[domain]` with a name each"
+                    .to_owned(),
+            )
+        } else if error.is_damaged() {
+            (
+                format!("the journal {file} is damaged: {error}"),
+                format!(
+                    "look with `trueup journal check {file}`, go on after `trueup journal repair {file}`"
+                ),
+            )
+        } else {
+            let remedy = state::remedy(error).map(str::to_owned);
+            let problem = format!("cannot use {file}: {error}");
+            return Problem { problem, remedy };
+        };
+        Problem {
+            problem,
+            remedy: Some(remedy),
+        }
+    }
+}
