@@ -1,24 +1,25 @@
 //! The state directory: a journal for each namespace and agent, in which the sources keep their
 //! ledgers.
 
+mod directory;
 mod domains;
+mod shared_ledger;
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, anyhow};
-use rustix::fs::{Access, access};
 use trueup::journal::{self, Journal, JournalLedger};
 use trueup::netlink::boot_id;
-use trueup::reconcile::{Claim, Ledger, LedgerError, LedgerScope};
+use trueup::reconcile::LedgerScope;
 use trueup::rtnl::{Options, ledger_scope_of};
+
+use self::directory::is_usable;
+pub(crate) use self::directory::{directories, make};
+pub(crate) use self::shared_ledger::SharedLedger;
 
 /// A source that has a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +44,6 @@ impl LedgerOf {
 /// The extension of journals.
 pub(crate) const EXTENSION: &str = "journal";
 
-/// The time to wait for another process to release the journal.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// What tells an agent from others in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Agent {
@@ -65,26 +63,6 @@ pub(crate) struct StateFile {
 /// A locked journal. The lock ends when this and all of its ledgers are dropped.
 #[derive(Debug)]
 pub(crate) struct State(SharedLedger);
-
-/// The ledger of one source, in the namespace of the journal and in this boot. Clones share it.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedLedger {
-    of: LedgerOf,
-    place: StateFile,
-    boot_id: String,
-    /// `None` after it could not be opened again.
-    opened: Arc<Mutex<Option<Opened>>>,
-}
-
-#[derive(Debug)]
-struct Opened {
-    journal: Journal,
-    network: JournalLedger,
-    settings: JournalLedger,
-    graph: JournalLedger,
-    /// The records of other boots are deleted.
-    has_forgotten_boots: bool,
-}
 
 impl Agent {
     pub(crate) fn of(options: &Options) -> Agent {
@@ -221,26 +199,7 @@ impl StateFile {
             let directory = self.directory.display();
             format!("cannot make the state directory {directory}")
         })?;
-        let opened = self.open(&boot_id)?;
-        Ok(State(SharedLedger {
-            of: LedgerOf::Network,
-            place: self,
-            boot_id,
-            opened: Arc::new(Mutex::new(Some(opened))),
-        }))
-    }
-
-    fn open(&self, boot_id: &str) -> Result<Opened> {
-        let file = self.file();
-        let journal = Journal::open_within(&file, LOCK_TIMEOUT);
-        let journal = journal.map_err(|error| describe_error(error, &file))?;
-        Ok(Opened {
-            network: self.ledger(LedgerOf::Network, &journal, boot_id)?,
-            settings: self.ledger(LedgerOf::Settings, &journal, boot_id)?,
-            graph: self.ledger(LedgerOf::Graph, &journal, boot_id)?,
-            journal,
-            has_forgotten_boots: false,
-        })
+        Ok(State(SharedLedger::open(LedgerOf::Network, self, boot_id)?))
     }
 
     fn ledger(&self, of: LedgerOf, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
@@ -267,71 +226,7 @@ impl State {
 
     /// Returns the ledger of a source.
     pub(crate) fn ledger(&self, of: LedgerOf) -> SharedLedger {
-        SharedLedger {
-            of,
-            ..self.0.clone()
-        }
-    }
-}
-
-impl SharedLedger {
-    /// Runs `act` on the journal. A journal whose write failed writes no more, so it is opened
-    /// again: a full disk may have room by now.
-    fn with<T>(
-        &self,
-        act: impl FnOnce(&mut Opened) -> Result<T, LedgerError>,
-    ) -> Result<T, LedgerError> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opened) = &mut *opened
-            && opened.journal.failure().is_none()
-        {
-            return act(opened);
-        }
-        // This releases the lock.
-        *opened = None;
-        let again = self.place.open(&self.boot_id).map_err(LedgerError::new)?;
-        act(opened.insert(again))
-    }
-}
-
-impl Opened {
-    fn of(&mut self, of: LedgerOf) -> &mut JournalLedger {
-        match of {
-            LedgerOf::Network => &mut self.network,
-            LedgerOf::Settings => &mut self.settings,
-            LedgerOf::Graph => &mut self.graph,
-        }
-    }
-}
-
-impl Ledger for SharedLedger {
-    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
-        let of = self.of;
-        self.with(|opened| opened.of(of).owned())
-    }
-
-    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
-        let of = self.of;
-        self.with(|opened| opened.of(of).open_intents())
-    }
-
-    fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        let of = self.of;
-        self.with(|opened| opened.of(of).begin(intents))
-    }
-
-    /// Also deletes the records of other boots, once it has written something.
-    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        let of = self.of;
-        self.with(|opened| {
-            opened.of(of).commit_outcomes(claims)?;
-            if !opened.has_forgotten_boots && opened.journal.stats().commits > 0 {
-                let forgotten = opened.journal.forget_other_boots(&self.boot_id);
-                forgotten.map_err(LedgerError::new)?;
-                opened.has_forgotten_boots = true;
-            }
-            Ok(())
-        })
+        self.0.of(of)
     }
 }
 
@@ -384,42 +279,3 @@ pub(crate) const FIX_PERMISSIONS: &str =
 pub(crate) const NO_STATE_DIRECTORY: &str = "no state directory: neither /run/trueup nor \
                                   $XDG_RUNTIME_DIR/trueup can be written; name a directory with \
                                   --state DIR";
-
-/// Returns the directories in which journals may be: the given one, or the default ones.
-pub(crate) fn directories(given: Option<&Path>) -> Vec<PathBuf> {
-    if let Some(given) = given {
-        return vec![given.to_owned()];
-    }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
-    let usual = [Some(PathBuf::from("/run")), runtime.map(PathBuf::from)];
-    let usual = usual.into_iter().flatten();
-    usual.map(|base| base.join("trueup")).collect()
-}
-
-/// Creates a missing state directory. Every user may search it, to learn that a namespace has no
-/// journal: [`StateFile::is_in_use`]. The journal itself is readable by its owner alone.
-pub(crate) fn make(directory: &Path) -> io::Result<()> {
-    const MODE: u32 = 0o711;
-    if let Some(parent) = directory.parent() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(MODE)
-            .create(parent)?;
-    }
-    match DirBuilder::new().mode(MODE).create(directory) {
-        // What the process masks is given as well.
-        Ok(()) => fs::set_permissions(directory, Permissions::from_mode(MODE)),
-        Err(_) if directory.is_dir() => Ok(()),
-        made => made,
-    }
-}
-
-fn is_usable(directory: &Path) -> bool {
-    let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
-    match access(directory, Access::EXISTS) {
-        Ok(()) => directory.is_dir() && access(directory, all).is_ok(),
-        Err(_) => directory
-            .parent()
-            .is_some_and(|parent| access(parent, Access::WRITE_OK | Access::EXEC_OK).is_ok()),
-    }
-}
