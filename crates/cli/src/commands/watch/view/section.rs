@@ -1,0 +1,132 @@
+//! The parts of the screen, and times in words.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use trueup::driver::ObjectStatus;
+use trueup::graph::Snapshot;
+
+use super::{Line, MAX_ENTRIES, Tone, line};
+use crate::output::{self, status_text};
+
+/// A part of the screen.
+pub(in crate::commands::watch) struct Section {
+    title: &'static str,
+    /// The most important one first.
+    pub(super) lines: Vec<String>,
+    /// The number of further lines.
+    pub(super) more: usize,
+}
+
+impl Section {
+    /// Returns the sections of the objects that are not in place.
+    pub(in crate::commands::watch) fn of_statuses(
+        all: &[ObjectStatus],
+        now: Instant,
+    ) -> [Section; 3] {
+        let of = |title, conditions: &[&str]| {
+            let mut all = all
+                .iter()
+                .filter(|it| conditions.contains(&it.status.condition.name()));
+            let lines = all.by_ref().take(MAX_ENTRIES);
+            Section {
+                title,
+                lines: lines.map(|it| exception_text(it, now)).collect(),
+                more: all.count(),
+            }
+        };
+        [
+            of(
+                "could not be done",
+                &["failed", "stored_otherwise", "pending"],
+            ),
+            of("contended", &["contended"]),
+            of("conflicts", &["conflict"]),
+        ]
+    }
+
+    /// Returns the section of the graph: a line for each vertex, parents first.
+    pub(in crate::commands::watch) fn of_graph(graph: Option<&Snapshot>) -> Section {
+        let vertices = graph.map_or(&[][..], |graph| &graph.vertices);
+        let lines = vertices.iter().take(MAX_ENTRIES);
+        Section {
+            title: "graph",
+            lines: lines.map(output::vertex_line).collect(),
+            more: vertices.len().saturating_sub(MAX_ENTRIES),
+        }
+    }
+
+    pub(super) fn timed(
+        title: &'static str,
+        lines: &VecDeque<(Instant, String)>,
+        now: Instant,
+    ) -> Section {
+        let lines = lines.iter().rev();
+        let lines = lines.map(|(at, text)| format!("{:>8} ago  {text}", age(now, *at)));
+        Section {
+            title,
+            lines: lines.collect(),
+            more: 0,
+        }
+    }
+
+    /// Returns an empty line, the title, and the lines that fit; nothing if none fits.
+    pub(super) fn fit(self, height: usize) -> Vec<Line> {
+        let room = height.saturating_sub(2);
+        if room == 0 {
+            return Vec::new();
+        }
+        let all = self.lines.len() + self.more;
+        let shown = if all > room { room - 1 } else { all };
+        let mut lines = vec![
+            line(Tone::Plain, String::new()),
+            line(Tone::Head, self.title.to_owned()),
+        ];
+        let texts = self.lines.into_iter().take(shown);
+        lines.extend(texts.map(|text| line(Tone::Plain, format!("  {text}"))));
+        let missing = all - (lines.len() - 2);
+        if missing > 0 {
+            lines.push(line(Tone::Plain, format!("  and {missing} more")));
+        }
+        lines
+    }
+}
+
+/// Returns the line of an object that is not in place: for how long, how often it was tried, and
+/// when it is tried again.
+fn exception_text(exception: &ObjectStatus, now: Instant) -> String {
+    // It fails where the clock was set back.
+    let since = exception.since.elapsed().unwrap_or_default();
+    let next_try = exception.next_try;
+    let next_try = next_try.map(|at| at.saturating_duration_since(now));
+    format!(
+        "{:>8}  {}{}",
+        words(since),
+        status_text(&exception.status),
+        tries_text(exception.tries, next_try)
+    )
+}
+
+pub(super) fn tries_text(tries: u32, next_try: Option<Duration>) -> String {
+    let tried = match tries {
+        0 => String::new(),
+        1 => ", tried once".to_owned(),
+        tries => format!(", tried {tries} times"),
+    };
+    match next_try {
+        Some(left) => format!("{tried}, again in {}", words(left)),
+        None => tried,
+    }
+}
+
+pub(super) fn age(now: Instant, at: Instant) -> String {
+    words(now.saturating_duration_since(at))
+}
+
+fn words(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        seconds => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
