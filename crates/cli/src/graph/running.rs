@@ -16,7 +16,6 @@ use super::{
 };
 use crate::host::{Desired, Host, Part};
 use crate::output;
-use crate::world::COLLECTOR;
 
 /// How many vertices run at a time.
 const WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("not zero");
@@ -184,10 +183,6 @@ impl RunningGraph {
             driver.event(part.name())?;
         }
         driver.replace(vertices)?;
-        if around.make_world.is_some() {
-            // There may be nothing to collect any more.
-            driver.event(COLLECTOR)?;
-        }
         for (part, _) in left {
             unsettled.forget(part);
             leave(part);
@@ -195,6 +190,15 @@ impl RunningGraph {
         drop(held);
         *sources = next;
         Ok(())
+    }
+
+    /// Has a vertex run again, because it has another desired state: it is not in place before.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such vertex.
+    pub(crate) fn look_at(&self, vertex: &str) -> Result<()> {
+        Ok(self.0.driver.event(vertex)?)
     }
 
     /// Returns how each vertex stands.

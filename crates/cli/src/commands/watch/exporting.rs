@@ -57,8 +57,11 @@ impl Exporting {
     /// Declares the exports.
     pub(super) fn declare(&self, exports: Vec<Export>) {
         let declared = exports.len();
-        self.reporter
-            .world(|world| world.exports.declared = declared);
+        self.reporter.world(|world| {
+            world.exports.declared = declared;
+            // Until a pass has looked.
+            world.exports.is_in_place = false;
+        });
         // It is there until the program ends.
         let _ended = self.source.handle().set_desired(exports);
     }

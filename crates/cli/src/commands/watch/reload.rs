@@ -31,6 +31,7 @@ use crate::commands::{Declared, Target};
 use crate::graph::RunningGraph;
 use crate::host::Options;
 use crate::output;
+use crate::world::{COLLECTOR, EXPORTER};
 
 /// The interval of the comparison.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -444,6 +445,8 @@ impl Reloader {
         drop(shared);
         if let Some(exporting) = &self.exporting {
             exporting.declare(exports);
+            self.running.look_at(COLLECTOR)?;
+            self.running.look_at(EXPORTER)?;
         }
         Ok(())
     }
