@@ -1,7 +1,7 @@
 //! Hints: requests for a pass.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Sends hints to a driver: something may have changed, run a pass.
 ///
@@ -29,6 +29,51 @@ impl fmt::Debug for Hints {
     }
 }
 
+/// Hints of something that begins before its driver does. Hints from before the driver is known are
+/// sent, as one, when it is. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct LateHints(Arc<Mutex<Driver>>);
+
+/// To which driver hints are sent.
+#[derive(Debug, Default)]
+struct Driver {
+    hints: Option<Hints>,
+    /// A hint waits for the driver.
+    is_hinted: bool,
+}
+
+impl LateHints {
+    /// Returns hints that are sent to the driver of now or of later.
+    pub fn hints(&self) -> Hints {
+        let late = self.clone();
+        Hints::new(move || {
+            let mut driver = late.lock();
+            match driver.hints.clone() {
+                None => driver.is_hinted = true,
+                Some(hints) => {
+                    drop(driver);
+                    hints.request_pass();
+                }
+            }
+        })
+    }
+
+    /// Sets the driver that hints are sent to from now on.
+    pub fn set(&self, hints: Hints) {
+        let mut driver = self.lock();
+        driver.hints = Some(hints.clone());
+        if std::mem::take(&mut driver.is_hinted) {
+            drop(driver);
+            hints.request_pass();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Driver> {
+        // Nothing under the lock leaves it half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,5 +95,31 @@ mod tests {
             .unwrap();
         hints.request_pass();
         assert_eq!(count.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn hints_from_before_the_driver_is_known_are_sent_as_one() {
+        let counted = || {
+            let count = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&count);
+            let hints = Hints::new(move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+            });
+            (count, hints)
+        };
+        let late = LateHints::default();
+        let hints = late.hints();
+        hints.request_pass();
+        hints.request_pass();
+        let (first, to_first) = counted();
+        late.set(to_first);
+        assert_eq!(first.load(Ordering::SeqCst), 1);
+        hints.request_pass();
+        assert_eq!(first.load(Ordering::SeqCst), 2);
+        let (second, to_second) = counted();
+        late.set(to_second);
+        hints.request_pass();
+        let counts = (first.load(Ordering::SeqCst), second.load(Ordering::SeqCst));
+        assert_eq!(counts, (2, 1));
     }
 }

@@ -11,7 +11,7 @@ mod status;
 mod subscription;
 
 pub use class::ErrorClass;
-pub use hints::Hints;
+pub use hints::{Hints, LateHints};
 pub use ledger::{Claim, Ledger, LedgerError, LedgerScope, MemoryLedger};
 pub use limits::{Extent, OpKey, PassLimits};
 pub use report::{EventCoverage, Outcome, Report, ReportedOp};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use trueup_reconcile::{Hints, Ledger, Observation, PassLimits, Source, Subscribed};
+use trueup_reconcile::{Hints, LateHints, Ledger, Observation, PassLimits, Source, Subscribed};
 
 use super::{ExportReport, Exporter};
 use crate::{
@@ -28,7 +28,7 @@ pub struct HostExporter {
     owner: String,
     ttl: Duration,
     on_event: OnEvent,
-    hints: Arc<Mutex<Option<Hints>>>,
+    hints: LateHints,
     begun: Option<(Exporter, Keeper)>,
 }
 
@@ -40,7 +40,7 @@ impl HostExporter {
             owner: owner.into(),
             ttl,
             on_event: Arc::new(|_, _| {}),
-            hints: Arc::default(),
+            hints: LateHints::default(),
             begun: None,
         }
     }
@@ -73,12 +73,11 @@ impl HostExporter {
 
     fn begin(&self) -> Result<(Exporter, Keeper), Error> {
         let session = Session::begin(self.world.clone(), &self.owner, self.ttl)?;
-        let (call, hints) = (Arc::clone(&self.on_event), Arc::clone(&self.hints));
+        let (call, hints) = (Arc::clone(&self.on_event), self.hints.hints());
         let kept = session.clone();
         let keeper = session.keep(move |event| {
             call(event, kept.status());
-            let hints = hints.lock().unwrap_or_else(PoisonError::into_inner);
-            hints.iter().for_each(Hints::request_pass);
+            hints.request_pass();
         })?;
         Ok((Exporter::new(session), keeper))
     }
@@ -124,8 +123,7 @@ impl Source for HostExporter {
     }
 
     fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<(), Error> {
-        let mut current = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
-        *current = Some(hints);
+        self.hints.set(hints);
         Subscribed::Active(())
     }
 }

@@ -1,13 +1,13 @@
 //! What is collected becomes a part of the desired state, and follows each change in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use trueup::diff::RouteKey;
 use trueup::graph::{Failure, RunContext, Verdict, Vertex, Watch};
-use trueup::reconcile::{ErrorClass, Hints};
+use trueup::reconcile::{ErrorClass, Hints, LateHints};
 use trueup::world::{
     Collector, CollectorConfig, Filter, Holdings, Knowledge, PartitionPolicy, World,
 };
@@ -28,7 +28,7 @@ pub(super) struct Collecting {
     world: World,
     partition: PartitionPolicy,
     grace: Duration,
-    watcher: Watcher,
+    hints: LateHints,
     /// It runs while the file has collections.
     collector: Option<Arc<Collector>>,
     /// What an earlier process collected, until a complete view says what there is.
@@ -55,7 +55,7 @@ impl Collecting {
             world,
             partition,
             grace,
-            watcher: Watcher::default(),
+            hints: LateHints::default(),
             collector: None,
             retained,
             collection: world::Collection::default(),
@@ -83,7 +83,7 @@ impl Collecting {
         };
         let mut next = Collecting {
             world: self.world.clone(),
-            watcher: self.watcher.clone(),
+            hints: self.hints.clone(),
             collector,
             retained: self.retained.clone(),
             collection: world::Collection::new(file, self.world.host(), BTreeMap::new()),
@@ -112,7 +112,7 @@ impl Collecting {
             grace: self.grace,
             ..CollectorConfig::default()
         };
-        let (filters, hints) = ([Filter::kind("route")], self.watcher.hints());
+        let (filters, hints) = ([Filter::kind("route")], self.hints.hints());
         Ok(Collector::start(&self.world, &filters, config, hints)?)
     }
 
@@ -228,25 +228,6 @@ impl Collecting {
     }
 }
 
-/// What is told when the collection has changed: the vertex, once it is watched. Clones share it.
-#[derive(Clone, Default)]
-struct Watcher(Arc<Mutex<Option<Hints>>>);
-
-impl Watcher {
-    fn hints(&self) -> Hints {
-        let watcher = self.clone();
-        Hints::new(move || {
-            let hints = watcher.0.lock().unwrap_or_else(PoisonError::into_inner);
-            hints.iter().for_each(Hints::request_pass);
-        })
-    }
-
-    fn set(&self, hints: Hints) {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *current = Some(hints);
-    }
-}
-
 /// The collection of the file in force as a vertex.
 pub(super) struct CollectorVertex {
     pub(super) shared: Arc<Shared>,
@@ -275,7 +256,7 @@ impl Vertex for CollectorVertex {
 
     fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
         if let Some(collecting) = &self.shared.lock().collecting {
-            collecting.watcher.set(hints);
+            collecting.hints.set(hints);
         }
         Ok(Watch::Active(Box::new(())))
     }
