@@ -5,33 +5,35 @@
 //! once a second the file's inode, size and times are compared as well. A file that is being
 //! written is not read: a part of a file would delete most objects.
 
-use std::cell::RefCell;
-use std::fs;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+mod activation;
+mod options;
+mod request;
+mod stamp;
+
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use trueup::diff::Kind;
+use anyhow::{Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use trueup::Namespace;
 use trueup::reconcile::Ledger;
-use trueup::{Namespace, Rtnl};
 use trueup_file as file;
 
+use self::activation::Waiting;
+pub(super) use self::request::ReloadRequest;
+pub(super) use self::stamp::Stamp;
+use super::Shared;
 use super::exporting::Exporting;
 use super::file_watch::FileWatch;
 use super::loops::PartMaker;
 use super::reporter::{Change, Reporter};
-use super::{GRACE, Shared};
-use crate::commands::{Declared, Target};
+use crate::commands::Target;
 use crate::graph::RunningGraph;
 use crate::host::Options;
 use crate::output;
-use crate::world::{COLLECTOR, EXPORTER};
 
 /// The interval of the comparison.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -42,8 +44,6 @@ const SETTLE_TIME: Duration = Duration::from_millis(50);
 const MAX_SETTLE_TIME: Duration = Duration::from_millis(500);
 /// The time for which a file that another process has open for writing is left alone.
 const OPEN_FILE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest time until a file that waits for a device is tried again.
-const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Why the file is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,98 +54,6 @@ enum Cause {
     Changed,
     /// A reload was requested.
     Requested,
-}
-
-/// The inode, size and times of a file, which differ for each content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp(Option<[i128; 5]>);
-
-impl Stamp {
-    /// Returns the stamp of a file now; files that cannot be read share one.
-    pub(super) fn of(path: &Path) -> Stamp {
-        let nanoseconds =
-            |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
-        Stamp(fs::metadata(path).ok().map(|file| {
-            [
-                file.dev().into(),
-                file.ino().into(),
-                file.size().into(),
-                nanoseconds(file.mtime(), file.mtime_nsec()),
-                nanoseconds(file.ctime(), file.ctime_nsec()),
-            ]
-        }))
-    }
-
-    /// Returns true if the same file was written since.
-    fn is_rewritten(&self, before: &Stamp) -> bool {
-        let inode = |stamp: &Stamp| stamp.0.map(|[dev, ino, ..]| (dev, ino));
-        self != before && inode(self) == inode(before)
-    }
-}
-
-/// Returns why a running loop cannot use other options, or another `[world]`.
-fn options_error(all: &Options, were: &Options, is_same_world: bool) -> Option<String> {
-    let (now, was) = (&all.network, &were.network);
-    if now.protocol() != was.protocol() {
-        return Some(format!(
-            "`protocol` is {} now and was {}: objects with the old number would have no owner. \
-             Apply it with empty sections first, then start again",
-            now.protocol(),
-            was.protocol()
-        ));
-    }
-    let ownership = |kind| (now.ownership(kind), was.ownership(kind));
-    let differs = [
-        ("adopt", now.adopt() != was.adopt()),
-        (
-            "adopt_protocols",
-            now.adopt_protocols() != was.adopt_protocols(),
-        ),
-        ("on_conflict", now.on_conflict() != was.on_conflict()),
-        ("grace", now.grace() != was.grace()),
-        (
-            "ownership",
-            Kind::DECLARED
-                .map(ownership)
-                .iter()
-                .any(|(now, was)| now != was),
-        ),
-        ("domain", now.domain() != was.domain()),
-        ("sysctl_revert", all.settings != were.settings),
-        ("world", !is_same_world),
-    ];
-    let (key, _) = differs.into_iter().find(|(_, differs)| *differs)?;
-    Some(format!(
-        "`{key}` is changed, which a running loop cannot use: start again"
-    ))
-}
-
-/// A request to read the file again. Clones share it.
-#[derive(Clone)]
-pub(super) struct ReloadRequest(Arc<(OwnedFd, AtomicBool)>);
-
-impl ReloadRequest {
-    pub(super) fn new() -> Result<ReloadRequest> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let descriptor = eventfd(0, flags).context("cannot open an event descriptor")?;
-        Ok(ReloadRequest(Arc::new((
-            descriptor,
-            AtomicBool::new(false),
-        ))))
-    }
-
-    /// Requests to read the file, also if it has not changed, and to run a full pass.
-    pub(super) fn send(&self) {
-        self.0.1.store(true, Ordering::Release);
-        // If it is full, a request is pending already.
-        let _ = rustix::io::write(&self.0.0, &1_u64.to_ne_bytes());
-    }
-
-    /// Returns true if a reload was requested since the last call.
-    fn take(&self) -> bool {
-        let _ = rustix::io::read(&self.0.0, &mut [0; 8]);
-        self.0.1.swap(false, Ordering::Acquire)
-    }
 }
 
 pub(super) struct Reloader {
@@ -172,13 +80,6 @@ pub(super) struct Reloader {
     /// The exports, if the file has `[world]`.
     pub(super) exporting: Option<Exporting>,
     pub(super) running: RunningGraph,
-}
-
-/// A good file of which a device is missing.
-struct Waiting {
-    declared: Declared,
-    /// The time of the next try.
-    next: Instant,
 }
 
 impl Reloader {
@@ -257,7 +158,7 @@ impl Reloader {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let timeout = Timespec::try_from(left).unwrap_or_default();
-            let reload_request = PollFd::new(&self.reload_request.0.0, PollFlags::IN);
+            let reload_request = PollFd::new(self.reload_request.descriptor(), PollFlags::IN);
             let polled = match watch {
                 None => poll(&mut [reload_request], Some(&timeout)),
                 Some(watch) => {
@@ -375,141 +276,5 @@ impl Reloader {
             .pending_stamp
             .insert(pending_stamp.unwrap_or((stamp, now)));
         since + MAX_SETTLE_TIME <= now
-    }
-
-    fn read(&self) -> Result<Declared> {
-        let declared = Declared::read(&self.path, GRACE)?;
-        let shared = self.shared.lock();
-        let was = shared.declared.as_ref();
-        let world = |of: &Declared| of.file.settings.world.clone();
-        let is_same_world = was.is_none_or(|was| world(was) == world(&declared));
-        match options_error(&declared.options, &self.options, is_same_world) {
-            Some(error) => bail!("{}: {error}", declared.name),
-            None => Ok(declared),
-        }
-    }
-
-    /// Puts a file in force. Where that fails it is tried again: a device is missing, for example,
-    /// or settings are still being written.
-    fn activate(&self, declared: Declared, waiting: &mut Option<Waiting>) -> Result<()> {
-        let mut declared = Some(declared);
-        let done = self.try_activate(&mut declared);
-        *waiting = declared.map(|declared| Waiting {
-            declared,
-            next: Instant::now() + self.interval.clamp(POLL_INTERVAL, MAX_RETRY_INTERVAL),
-        });
-        done
-    }
-
-    /// Takes the file if it is in force then.
-    fn try_activate(&self, given: &mut Option<Declared>) -> Result<()> {
-        let Some(declared) = given.as_ref() else {
-            return Ok(());
-        };
-        self.file_error(declared).map_or(Ok(()), Err)?;
-        // Before the lock below, which passes take.
-        let paused = self.running.pause_settings()?;
-        // Under the lock, because a pass in between would show places of the new file for objects
-        // of the old one.
-        let mut shared = self.shared.lock();
-        let (collecting, desired) = match &shared.collecting {
-            Some(collecting) => {
-                let (collecting, desired) = collecting.of(declared)?;
-                (Some(collecting), desired)
-            }
-            None => (None, declared.desired()),
-        };
-        let maker = &self.maker;
-        let made = RefCell::new(Vec::new());
-        let make = |part, desired| {
-            let source = maker.make(part, desired)?;
-            // Its first pass may be over before the graph is said to be replaced.
-            maker.join(part, &source);
-            made.borrow_mut().push(part);
-            Ok(source)
-        };
-        let declare = |part, revision| maker.declare(part, revision);
-        let leave = |part| maker.leave(part);
-        let (file, parts) = (&declared.file, desired.parts());
-        let replaced = self
-            .running
-            .replace(file, parts, paused, make, declare, leave);
-        replaced.inspect_err(|_| made.borrow().iter().for_each(|part| maker.leave(*part)))?;
-        self.reporter.set_managed(&declared.managed());
-        if let Some(collecting) = &collecting {
-            let status = collecting.status();
-            self.reporter.world(|world| world.collection = status);
-        }
-        let exports = declared.exports();
-        (shared.declared, shared.collecting) = (given.take(), collecting);
-        drop(shared);
-        if let Some(exporting) = &self.exporting {
-            exporting.declare(exports);
-            self.running.look_at(COLLECTOR)?;
-            self.running.look_at(EXPORTER)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the error of a file that does not fit the namespace.
-    fn file_error(&self, declared: &Declared) -> Option<anyhow::Error> {
-        let desired = &declared.file.desired;
-        let namespace = &self.target.namespace;
-        let options = &self.options.network;
-        let planned = Rtnl::new().plan(namespace, desired, &*self.ledger, options);
-        // Any other error is not the file's; the next pass reports it.
-        Some(declared.file_error(&planned.err()?)?.into())
-    }
-}
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use trueup::diff::{Domain, Protocols};
-    use trueup::rtnl::{OnConflict, Ownership};
-
-    #[test]
-    fn a_refusal_names_the_key() {
-        let was = trueup::Options::default().with_grace(GRACE);
-        let of = |network: &trueup::Options| Options {
-            network: network.clone(),
-            ..Options::default()
-        };
-        assert_eq!(options_error(&of(&was), &of(&was), true), None);
-        let now = || was.clone();
-        let by_ledger = now().with_ownership(Kind::Rule, Ownership::Ledger);
-        for (key, now) in [
-            ("protocol", now().with_protocol(117).unwrap()),
-            ("adopt", now().with_adopt(true)),
-            (
-                "adopt_protocols",
-                now().with_adopt_protocols(Protocols::NONE.with(12)),
-            ),
-            ("on_conflict", now().with_on_conflict(OnConflict::Take)),
-            ("grace", now().with_grace(Duration::ZERO)),
-            ("ownership", by_ledger.clone()),
-            (
-                "ownership",
-                by_ledger.with_ownership(Kind::Rule, Ownership::Marker),
-            ),
-            (
-                "domain",
-                now().with_domain(Domain::default().with_tables([100..=199])),
-            ),
-        ] {
-            let options_error = options_error(&of(&now), &of(&was), true).unwrap();
-            assert!(
-                options_error.starts_with(&format!("`{key}` is ")),
-                "{options_error}"
-            );
-        }
-        let reverting = Options {
-            settings: trueup::sysctl::Options::default().with_revert(true),
-            ..of(&was)
-        };
-        let options_error = options_error(&reverting, &of(&was), true).unwrap();
-        assert!(
-            options_error.starts_with("`sysctl_revert` is "),
-            "{options_error}"
-        );
     }
 }

@@ -1,22 +1,24 @@
 //! The output of `watch`: lines of text, lines of JSON, or the view on a terminal.
 
+mod events;
+mod printing;
 mod standing;
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _, Write};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use trueup::Report as _;
 use trueup::driver::Revision;
-use trueup::graph::{Failure, Snapshot, Verdict};
+use trueup::graph::Snapshot;
 use trueup::reconcile::Status;
 use trueup_file as file;
 
+pub(super) use self::events::Change;
 use self::standing::{Found, Standing};
 use super::loops::Loops;
 use super::screen::Waker;
@@ -64,14 +66,6 @@ struct Inner {
     is_ready: bool,
     is_stopping: bool,
     status: String,
-}
-
-/// The result of reading a changed file.
-pub(super) enum Change<'a> {
-    /// It is in force.
-    Loaded,
-    /// It is refused for this reason, and the last good file stays in force.
-    Refused(&'a anyhow::Error),
 }
 
 impl Reporter {
@@ -249,153 +243,6 @@ impl Reporter {
         Some(graph.snapshot()).filter(|it| it.vertices.len() > 1)
     }
 
-    /// Reports the run of a vertex without a report; `line` is what it has changed, if it has.
-    pub(super) fn vertex(&self, name: &str, line: &str, result: &Result<Verdict, Failure>) {
-        let now = Instant::now();
-        let mut inner = self.lock();
-        let before = inner.failed_vertices.remove(name);
-        let (state, message) = match result {
-            Ok(Verdict::WouldChange) => return,
-            Ok(Verdict::InPlace) if before.is_none() => return,
-            Ok(Verdict::InPlace) => ("in_place", None),
-            Ok(Verdict::Changed) => ("changed", None),
-            Err(failure) => ("failed", Some(failure.message().to_owned())),
-        };
-        if let Some(message) = &message {
-            let failed = &mut inner.failed_vertices;
-            failed.insert(name.to_owned(), message.clone());
-        }
-        if message.is_none() || message != before {
-            let text = match &message {
-                Some(message) => format!("! {name}   (failed: {message})"),
-                None if state == "changed" => line.to_owned(),
-                None => format!("  {name}   (in place)"),
-            };
-            if inner.screen.is_some() {
-                inner.view.change(now, text.clone());
-            }
-            inner.event(
-                "vertex",
-                &json!({ "vertex": name, "state": state, "message": message }),
-            );
-            if inner.format != Format::Json && inner.screen.is_none() {
-                inner.put(|out| writeln!(out, "{}", output::clean(&text)));
-            }
-        }
-        if let Some(overall) = inner.overall() {
-            let is_converged = overall.why_not.is_none() && inner.failed_vertices.is_empty();
-            inner.set_converged(is_converged);
-        }
-        inner.update_status();
-    }
-
-    /// Reports a change of how the world stands.
-    pub(super) fn world(&self, change: impl FnOnce(&mut WorldStatus)) {
-        let mut inner = self.lock();
-        let before = inner.world.clone();
-        let mut status = before.clone().unwrap_or_default();
-        change(&mut status);
-        if before.as_ref() == Some(&status) {
-            return;
-        }
-        let before = before.as_ref().and_then(WorldStatus::trouble);
-        let trouble = status.trouble();
-        if before.is_some() && trouble.is_none() {
-            inner.write_note(&format!("the store is reached; {}", status.line()));
-        } else if let Some(trouble) = trouble.filter(|it| before.as_ref() != Some(it)) {
-            inner.write_note(&trouble);
-            inner.view.event(Instant::now(), trouble);
-        }
-        inner.event("world", &status.json());
-        inner.view.world(status.line());
-        inner.world = Some(status);
-        inner.update_status();
-    }
-
-    /// Returns how the world stands, if the file has `[world]`.
-    pub(super) fn world_status(&self) -> Option<WorldStatus> {
-        self.lock().world.clone()
-    }
-
-    /// Reports drift.
-    pub(super) fn drift(&self, report: &Report) {
-        let mut inner = self.lock();
-        let mut kinds = BTreeMap::<&str, usize>::new();
-        report.outcomes(&mut |op| *kinds.entry(op.kind).or_default() += 1);
-        inner.event("drift", &json!({ "objects": kinds }));
-    }
-
-    /// Reports dropped events.
-    pub(super) fn overrun(&self, times: u64) {
-        let mut inner = self.lock();
-        let text = format!("the kernel dropped events, so everything is read again ({times})");
-        inner.write_note(&text);
-        inner.view.event(Instant::now(), text);
-        inner.event("overrun", &json!({ "overruns": times }));
-        inner.wake();
-    }
-
-    /// Reports that the subscription to events failed, or works again.
-    pub(super) fn subscription(&self, failure: Option<&Error>) {
-        let mut inner = self.lock();
-        let text = match failure {
-            Some(error) => {
-                let why = output::with_causes(error);
-                format!(
-                    "cannot receive the kernel's events, so changes are found by timer only: {why}"
-                )
-            }
-            None => "the kernel's events are received".to_owned(),
-        };
-        let message = failure.map(ToString::to_string);
-        let subscribed = failure.is_none();
-        inner.event(
-            "subscription",
-            &json!({ "subscribed": subscribed, "message": message }),
-        );
-        if failure.is_some() || inner.is_ready {
-            inner.write_note(&text);
-            inner.view.event(Instant::now(), text);
-        }
-        inner.wake();
-    }
-
-    /// Reports the result of reading a changed file.
-    pub(super) fn file(&self, change: &Change<'_>) {
-        let now = Instant::now();
-        let mut inner = self.lock();
-        let (state, text, message, place) = match change {
-            Change::Loaded => {
-                let text = match inner.view.is_refused() {
-                    true => "the file is good again, and in force",
-                    false => "the new file is in force",
-                };
-                ("taken_up", text.to_owned(), None, None)
-            }
-            Change::Refused(why) => {
-                let why_in_full = output::with_causes(why.as_ref());
-                let text = format!("the last good file stays in force: {why_in_full}");
-                let first = why.downcast_ref::<file::Error>();
-                let place = first.and_then(|error| error.diagnostics().first()?.location);
-                ("refused", text, Some(why_in_full), place)
-            }
-        };
-        self.current.store(message.is_none(), Ordering::Relaxed);
-        inner.view.file(message.clone());
-        inner.event(
-            "file",
-            &json!({
-                "state": state,
-                "message": message,
-                "line": place.map(|place| place.line),
-                "column": place.map(|place| place.column),
-            }),
-        );
-        inner.write_note(&text);
-        inner.view.event(now, text);
-        inner.update_status();
-    }
-
     /// Returns true if the file in force is the one on disk.
     pub(super) fn is_current(&self) -> bool {
         self.current.load(Ordering::Relaxed)
@@ -438,115 +285,5 @@ impl Reporter {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic while reporting leaves nothing half done.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A line of JSON.
-#[derive(Serialize)]
-struct JsonLine<'a, T> {
-    event: &'a str,
-    /// Seconds since 1970.
-    time: f64,
-    #[serde(flatten)]
-    of: T,
-}
-
-impl<'a, T> JsonLine<'a, T> {
-    fn new(event: &'a str, of: T) -> JsonLine<'a, T> {
-        JsonLine {
-            event,
-            time: output::seconds(SystemTime::now()),
-            of,
-        }
-    }
-}
-
-impl Inner {
-    fn put_news(&mut self, news: &News<'_>) {
-        match (self.format, &self.screen) {
-            (_, Some(_)) => {}
-            (Format::Json, _) => self.put_line("report", news),
-            _ => self.put(|out| news.write(out)),
-        }
-    }
-
-    fn event(&mut self, event: &str, of: &Value) {
-        if self.format != Format::Json || self.screen.is_some() {
-            return;
-        }
-        self.put_line(event, of);
-    }
-
-    fn put_line(&mut self, event: &str, of: impl Serialize) {
-        let line = JsonLine::new(event, of);
-        self.put(|out| {
-            serde_json::to_writer(&mut *out, &line)?;
-            writeln!(out)
-        });
-    }
-
-    fn put(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
-        match output::print_to_reader(write) {
-            Ok(true) => {}
-            Ok(false) => self.reader_gone(),
-            // A full disk under a log must not stop the passes.
-            Err(error) => output::note(output::with_causes(error.as_ref())),
-        }
-    }
-
-    /// Ends the loop, because output must not be lost in silence.
-    fn reader_gone(&mut self) {
-        self.has_reader = false;
-        self.loops.stop();
-    }
-
-    /// Writes to the standard error, unless that is the terminal of the screen.
-    fn write_note(&self, what: &str) {
-        if self.may_use_stderr() {
-            output::note(what);
-        }
-    }
-
-    fn may_use_stderr(&self) -> bool {
-        self.screen.is_none() || !io::stderr().is_terminal()
-    }
-
-    fn set_converged(&mut self, converged: bool) {
-        if self.converged != Some(converged) {
-            self.converged = Some(converged);
-            self.event("converged", &json!({ "converged": converged }));
-        }
-    }
-
-    fn set_contended(&mut self, contended: usize) {
-        if std::mem::replace(&mut self.contended, contended) != contended {
-            self.event("contention", &json!({ "contended": contended }));
-        }
-    }
-
-    /// Updates the status line and the screen.
-    fn update_status(&mut self) {
-        let file = self
-            .view
-            .is_refused()
-            .then_some("; the last good file is in force, not the one that is there");
-        let (_, verdict) = self.view.verdict().unwrap_or_default();
-        let world = self.world.as_ref().and_then(WorldStatus::trouble);
-        let world = world.map_or_else(String::new, |trouble| format!("; {trouble}"));
-        let failed = self.failed_vertices.keys().map(String::as_str);
-        let failed = output::named(failed, "failed").map(|it| format!("; {it}"));
-        let failed = failed.unwrap_or_default();
-        let status = format!("{verdict}{failed}{}{world}", file.unwrap_or_default());
-        if status != self.status {
-            self.service.status(status.clone());
-            self.status = status;
-        }
-        self.wake();
-    }
-
-    fn wake(&self) {
-        if let Some(screen) = &self.screen {
-            screen.wake();
-        }
     }
 }
