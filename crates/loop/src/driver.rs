@@ -514,11 +514,12 @@ impl<S: Source> Loop<'_, S> {
         Turn::Again
     }
 
-    /// Goes on with the open pass, or ends it with what it found: no other action comes before.
+    /// Goes on with the open pass, or ends it with what it found: no other action comes before. Of a
+    /// desired state that is no longer declared nothing more is carried out.
     fn turn_of_open(&mut self, asked: Option<&Asked<'_>>) -> Turn {
         self.answer();
         let control = &self.shared.control;
-        let is_wanted = control.should_continue();
+        let is_wanted = control.should_continue() && !self.shared.mailbox().is_desired_new();
         match (self.open.take(), asked) {
             (Some(open), Some(asked)) if is_wanted => {
                 control.pass_goes_on();

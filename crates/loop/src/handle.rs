@@ -429,6 +429,13 @@ pub(crate) struct Mailbox<S: Source> {
     pub(crate) subscribed: Option<Subscribed<(), Arc<S::Error>>>,
 }
 
+impl<S: Source> Mailbox<S> {
+    /// True if another desired state is declared than the one that passes were given so far.
+    pub(crate) fn is_desired_new(&self) -> bool {
+        self.desired.is_some() || !self.changes.is_empty()
+    }
+}
+
 impl<S: Source> Shared<S> {
     pub(crate) fn new(control: Control) -> Self {
         Shared {

@@ -187,10 +187,12 @@ impl<S: Source> Inner<S> {
         let Some(mut running) = member.take() else {
             return Step::Ended(self.result());
         };
-        if running.open_since().is_none() {
-            self.control.hurry(is_forced);
-        }
+        let mut has_hurried = false;
         let step = loop {
+            if !has_hurried && running.open_since().is_none() {
+                self.control.hurry(is_forced);
+                has_hurried = true;
+            }
             match running.turn_with(Some(asked)) {
                 Turn::Again => {}
                 Turn::Passed if running.open_since().is_some() => break Step::Looked,

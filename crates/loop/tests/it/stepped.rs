@@ -152,6 +152,24 @@ fn a_pause_ends_a_pass_that_has_only_looked() {
 }
 
 #[test]
+fn a_pass_that_has_only_looked_ends_before_a_new_desired_state_is_applied() {
+    let (source, passes) = untidy();
+    let stepped = looped(source, quiet().with_debounce(LONG))
+        .stepped()
+        .unwrap();
+    let handle = stepped.handle().clone();
+    due(&stepped);
+    assert!(matches!(run(&stepped, false), Step::Looked));
+    next(&passes);
+    handle.set_desired(7).unwrap();
+    assert!(matches!(run(&stepped, true), Step::Passed));
+    let given = next(&passes);
+    assert_eq!((given.desired, given.ops > 0), (7, true));
+    assert!(matches!(run(&stepped, true), Step::Idle));
+    assert!(passes.try_recv().is_err());
+}
+
+#[test]
 fn a_panic_ends_it() {
     let (source, _passes) = Scripted::new(|_, _, _| panic!("a pass that panics, as it is to"));
     let stepped = looped(source, quiet()).stepped().unwrap();
