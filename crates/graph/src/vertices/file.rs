@@ -27,7 +27,7 @@ const MAX_LEN: u64 = 64 * 1024 * 1024;
 ///   among its parents are followed.
 /// - It is watched, and its source is: another writer's change is undone.
 /// - If it leaves the graph, the file is removed if the vertex created it, in this process or an
-///   earlier one, and it still has the content that was written. Any other file stays. A vertex of
+///   earlier one, and it still has the content that was written. Anything else stays. A vertex of
 ///   another path does not take over what was created: the old file is removed first.
 #[derive(Clone, Debug)]
 pub struct File {
@@ -140,6 +140,18 @@ impl File {
             .map_err(|error| failed(&self.path, "read", &error))
     }
 
+    fn is_as_created(&self) -> Result<bool, Failure> {
+        match self.open() {
+            Ok(Some((file, found))) if found.len() <= MAX_LEN => {
+                Ok(self.created.is_unchanged(&read(&self.path, &file)?))
+            }
+            Ok(_) => Ok(false),
+            // It is something else by now.
+            Err(failure) if failure.class() == ErrorClass::Conflict => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
     fn has_owner(&self, found: &fs::Metadata) -> bool {
         self.user.is_none_or(|it| it == found.uid())
             && self.group.is_none_or(|it| it == found.gid())
@@ -226,14 +238,14 @@ impl Vertex for File {
         if self.created.is_empty() {
             return Ok(Verdict::InPlace);
         }
-        match self.open()? {
-            Some((file, _)) if self.created.is_unchanged(&read(&self.path, &file)?) => {
+        match self.is_as_created()? {
+            true => {
                 let removed = fs::remove_file(&self.path).and_then(|()| sync(self.folder()));
                 removed.map_err(|it| failed(&self.path, "remove", &it))?;
                 Ok(Verdict::Changed)
             }
             // Another writer has changed or removed it.
-            _ => Ok(Verdict::InPlace),
+            false => Ok(Verdict::InPlace),
         }
     }
 }

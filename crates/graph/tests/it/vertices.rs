@@ -104,6 +104,30 @@ fn a_file_that_leaves_is_removed_only_if_it_was_created_and_is_unchanged() {
 }
 
 #[test]
+fn a_file_that_leaves_is_not_waited_for_if_another_writer_has_put_something_else_there() {
+    let folder = Folder::new("replaced");
+    let path = |name: &str| folder.0.join(name);
+    let files = ["link", "folder", "large"];
+    let vertices = files.map(|it| declare(VertexSpec::new(it), File::new(path(it), "x")));
+    let driver = start(2, vertices);
+    driver.wait_converged(BOUND).unwrap();
+    driver.pause(BOUND).unwrap();
+    for file in files {
+        fs::remove_file(path(file)).unwrap();
+    }
+    symlink("target", path("link")).unwrap();
+    fs::create_dir(path("folder")).unwrap();
+    let large = fs::File::create(path("large")).unwrap();
+    large.set_len(100 << 20).unwrap();
+    driver.replace([]).unwrap();
+    driver.resume();
+    driver.wait_converged(BOUND).unwrap();
+    for file in files {
+        assert!(fs::symlink_metadata(path(file)).is_ok(), "{file}");
+    }
+}
+
+#[test]
 fn what_is_no_regular_file_is_a_conflict_and_stays() {
     let folder = Folder::new("conflict");
     let path = |name: &str| folder.0.join(name);
