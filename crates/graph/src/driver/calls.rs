@@ -26,13 +26,7 @@ pub(super) struct Call {
 
 impl Core {
     /// Makes the call of a run that begins, or begins to apply.
-    pub(super) fn begin(
-        &mut self,
-        shared: &Shared,
-        run: RunId,
-        vertex: VertexId,
-        context: Context,
-    ) -> Call {
+    pub(super) fn begin(&mut self, run: RunId, vertex: VertexId, context: Context) -> Call {
         let cell = Arc::clone(&self.cells[vertex.0 as usize]);
         let declared = &self.state.graph().vertices[vertex.0 as usize];
         let rare = declared.rare();
@@ -41,7 +35,7 @@ impl Core {
             self.deadlines
                 .insert(run, (declared.name.clone(), deadline));
         }
-        let is_interrupted = Arc::clone(&shared.is_interrupted);
+        let is_interrupted = Arc::clone(&self.is_interrupted);
         let run_context = RunContext::new(context.refreshes, deadline, is_interrupted, &rare.sends);
         let incoming = match context.reverse {
             true => Vec::new(),
@@ -93,17 +87,17 @@ pub(super) fn call(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core
             Err(failure) => (Err(failure), None),
         };
         let verdict = result.as_ref().ok().copied();
+        let is_interrupted = Arc::clone(&call.run_context.is_interrupted);
         exchange(shared, call.run, &call.cell, verdict, call.run_context);
         let cell = Arc::downgrade(&call.cell);
         // It may be the last hold of a vertex that has left: it is dropped without the lock.
         discard(call.cell);
-        Some((call.run, cell, result, undo))
+        Some((call.run, cell, result, undo, is_interrupted))
     });
     let ended: Vec<_> = ended.collect();
     let mut core = shared.come();
-    let is_interrupted = shared.is_interrupted.load(Ordering::SeqCst);
     // From the last one, as runs are in the order of their numbers.
-    for (run, cell, result, undo) in ended.into_iter().rev() {
+    for (run, cell, result, undo, is_interrupted) in ended.into_iter().rev() {
         let class = result.as_ref().copied().map_err(Failure::class);
         core.deadlines.remove(&run);
         core.set_failure(run, &cell, result.err());
@@ -111,7 +105,9 @@ pub(super) fn call(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core
             core.state.handle_record(run, undo);
         }
         match class {
-            Err(_) if is_interrupted => core.state.handle_interrupted(now(), run),
+            Err(_) if is_interrupted.load(Ordering::SeqCst) => {
+                core.state.handle_interrupted(now(), run)
+            }
             _ => core.state.handle_done(now(), run, class),
         }
     }

@@ -95,6 +95,7 @@ impl Driver {
             waiting: 0,
             threads: 0,
             is_stopping: false,
+            is_interrupted: Arc::default(),
             ledger_failure: None,
         };
         let driver = Driver {
@@ -105,7 +106,6 @@ impl Driver {
                 changed: Condvar::new(),
                 ledger: Mutex::new(Some(ledger)),
                 watcher: Watcher::new()?,
-                is_interrupted: Arc::default(),
                 coming: Default::default(),
             }),
         };
@@ -141,7 +141,7 @@ impl Driver {
     /// all the same.
     pub fn pause(&self, within: Duration) -> Result<(), Error> {
         let mut core = lock(&self.shared.core);
-        self.shared.is_interrupted.store(true, Ordering::SeqCst);
+        core.is_interrupted.store(true, Ordering::SeqCst);
         core.state.handle_pause(now());
         self.shared.wake(&mut core);
         let (core, is_done) = self.wait(core, within, |core| core.state.is_quiesced());
@@ -155,7 +155,9 @@ impl Driver {
     pub fn resume(&self) {
         let mut core = lock(&self.shared.core);
         if !core.is_stopping {
-            self.shared.is_interrupted.store(false, Ordering::SeqCst);
+            if core.is_interrupted.load(Ordering::SeqCst) {
+                core.is_interrupted = Arc::default();
+            }
             core.state.handle_resume();
             self.shared.wake(&mut core);
         }

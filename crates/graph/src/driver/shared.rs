@@ -29,7 +29,6 @@ pub(super) struct Shared {
     pub(super) watcher: Watcher,
     /// Workers that wait for the lock, and will look what there is to do.
     pub(super) coming: AtomicUsize,
-    pub(super) is_interrupted: Arc<AtomicBool>,
 }
 
 /// What is under the lock.
@@ -52,6 +51,8 @@ pub(super) struct Core {
     pub(super) waiting: usize,
     pub(super) threads: usize,
     pub(super) is_stopping: bool,
+    /// Of the runs that begin from now on. Those that a pause has interrupted keep theirs.
+    pub(super) is_interrupted: Arc<AtomicBool>,
     /// Why records could not be written last.
     pub(super) ledger_failure: Option<String>,
 }
@@ -119,7 +120,7 @@ impl Shared {
     pub(super) fn begin_stop(&self) {
         let mut core = lock(&self.core);
         core.is_stopping = true;
-        self.is_interrupted.store(true, Ordering::SeqCst);
+        core.is_interrupted.store(true, Ordering::SeqCst);
         core.state.handle_pause(now());
         self.work.notify_all();
         self.named_work.notify_all();

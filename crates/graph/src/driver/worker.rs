@@ -135,13 +135,10 @@ impl Core {
                     run,
                     vertex,
                     context,
-                } => (
-                    vertex,
-                    Job::Run(vec![self.begin(shared, run, vertex, context)]),
-                ),
+                } => (vertex, Job::Run(vec![self.begin(run, vertex, context)])),
                 Action::RunGroup { runs } => {
                     let vertex = runs[0].1;
-                    let begin = |(run, vertex, context)| self.begin(shared, run, vertex, context);
+                    let begin = |(run, vertex, context)| self.begin(run, vertex, context);
                     (vertex, Job::Run(runs.into_iter().map(begin).collect()))
                 }
             };

@@ -120,6 +120,31 @@ fn a_pause_interrupts_a_long_run_which_is_no_failure() {
 }
 
 #[test]
+fn a_run_that_goes_on_after_the_pause_that_interrupted_it_is_repeated_at_once() {
+    let gate = Gate::default();
+    let inner = gate.clone();
+    let spec = VertexSpec::new("a").with_retry(0, Duration::from_secs(3600));
+    let mut is_first = true;
+    let driver = start(
+        1,
+        [vertex(spec, move |context, _| {
+            if !std::mem::take(&mut is_first) {
+                return Ok(Verdict::InPlace);
+            }
+            inner.pass();
+            assert!(!context.should_continue(), "it stays interrupted");
+            Err(Failure::new(ErrorClass::Busy, "interrupted"))
+        })],
+    );
+    gate.wait_for(1);
+    driver.pause(Duration::ZERO).unwrap_err();
+    driver.event("a").unwrap();
+    driver.resume();
+    gate.open();
+    driver.wait_converged(BOUND).unwrap();
+}
+
+#[test]
 fn a_run_beyond_its_timeout_is_named_and_told_to_end() {
     let gate = Gate::default();
     let inner = gate.clone();
