@@ -6,7 +6,10 @@ use std::sync::Arc;
 use crate::adjacency::Adjacency;
 use crate::error::ErrorKind;
 use crate::graph::{Groups, SemaphoreCounts, order};
-use crate::{Error, Graph, VertexId, VertexSpec};
+use crate::{EdgeKind, Error, Graph, VertexId, VertexSpec};
+
+/// The largest number of vertices: the number of one and the kind of an edge fit into 32 bits.
+const MOST: usize = (u32::MAX / 4) as usize;
 
 /// A graph that is being built.
 #[derive(Clone, Debug, Default)]
@@ -25,12 +28,19 @@ impl GraphBuilder {
 
     /// Adds an edge: `child` runs after `parent`.
     pub fn edge(&mut self, parent: VertexId, child: VertexId) {
-        self.edges.push((parent.0, child.0.saturating_mul(2)));
+        self.edges.push((parent.0, EdgeKind::After.to(child.0)));
+    }
+
+    /// Adds an edge: `child` runs after `parent`, also if that fails.
+    pub fn edge_tried(&mut self, parent: VertexId, child: VertexId) {
+        self.edges
+            .push((parent.0, EdgeKind::AfterTried.to(child.0)));
     }
 
     /// Adds an edge along which changes of `parent` are refreshes of `child`.
     pub fn notify(&mut self, parent: VertexId, child: VertexId) {
-        self.edges.push((parent.0, child.0.saturating_mul(2) | 1));
+        self.edges
+            .push((parent.0, EdgeKind::RefreshedBy.to(child.0)));
     }
 
     /// Checks and returns the graph, in time linear in vertices and edges but for sorting names.
@@ -41,7 +51,7 @@ impl GraphBuilder {
     /// room or with different counts.
     pub fn build(mut self) -> Result<Graph, Error> {
         let own = self.vertices.len();
-        if own > (u32::MAX / 2) as usize {
+        if own > MOST {
             return Err(too_large());
         }
         let by_name = self.names()?;
@@ -93,7 +103,7 @@ impl GraphBuilder {
         let named = self.vertices.iter().filter(|_| is_named).zip(0u32..);
         let numbers: HashMap<&str, u32> = named.map(|(it, at)| (it.name(), at)).collect();
         for (at, links) in &links {
-            for (parent, notify) in links.after.iter() {
+            for (parent, edge) in links.after.iter() {
                 let Some(found) = numbers.get(parent) else {
                     return Err(Error::new(
                         ErrorKind::UnknownVertex,
@@ -103,14 +113,14 @@ impl GraphBuilder {
                         ),
                     ));
                 };
-                self.edges.push((*found, 2 * at + u32::from(notify)));
+                self.edges.push((*found, edge.to(*at)));
             }
             for what in &links.needs {
                 let found = providers.get(what.as_str()).into_iter().flatten();
                 // What provides its own need waits for no other.
                 let others = found.filter(|&provider| provider != at);
-                self.edges
-                    .extend(others.map(|&provider| (provider, 2 * at)));
+                let edge = EdgeKind::After.to(*at);
+                self.edges.extend(others.map(|&provider| (provider, edge)));
             }
         }
         Ok(())
@@ -141,22 +151,26 @@ impl GraphBuilder {
     /// Makes the graph; those behind `own` are reversals.
     pub(crate) fn assemble(mut self, own: usize, by_name: Box<[u32]>) -> Result<Graph, Error> {
         let count = self.vertices.len();
-        if count > (u32::MAX / 2) as usize || self.edges.len() > u32::MAX as usize {
+        if count > MOST || self.edges.len() > u32::MAX as usize {
             return Err(too_large());
         }
         if self
             .edges
             .iter()
-            .any(|(one, other)| (*one).max(other >> 1) as usize >= count)
+            .any(|(one, other)| (*one).max(EdgeKind::child(*other)) as usize >= count)
         {
             let message = "an edge leads to a vertex of another graph".to_owned();
             return Err(Error::new(ErrorKind::UnknownVertex, message));
         }
         let edges = self.edges.iter().copied();
-        let parents = Adjacency::new(count, edges.clone().map(|(one, it)| (it >> 1, one)), |it| {
-            it
-        });
-        let children = Adjacency::new(count, edges, |it| it >> 1);
+        let has_tried = edges
+            .clone()
+            .any(|it| EdgeKind::of(it.1) == EdgeKind::AfterTried);
+        let up = edges
+            .clone()
+            .map(|(one, it)| (EdgeKind::child(it), EdgeKind::of(it).from(one)));
+        let parents = Adjacency::new(count, up, EdgeKind::parent);
+        let children = Adjacency::new(count, edges, EdgeKind::child);
         let (semaphores, holds) = self.semaphores()?;
         let groups = Groups::new(&self.vertices[..own]);
         let mut graph = Graph {
@@ -165,6 +179,7 @@ impl GraphBuilder {
             by_name,
             parents,
             children,
+            has_tried,
             order: Box::default(),
             holds,
             semaphores,
@@ -243,7 +258,7 @@ fn check_ports(vertices: &[VertexSpec], by_name: &[u32]) -> Result<Vec<(u32, u32
                             "{text} as {one}, which sends {other}; use one type"
                         ));
                     }
-                    (Some(found), _) => edges.push((found, 2 * at as u32)),
+                    (Some(found), _) => edges.push((found, EdgeKind::After.to(at as u32))),
                 }
             }
         }

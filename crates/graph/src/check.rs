@@ -17,8 +17,8 @@ use crate::{
 
 /// Checks each vertex once, parents first and those of a group together, and changes nothing.
 /// `ledger` is that of the graph: a vertex sees the refreshes that are pending, and one more of
-/// each parent that would change, and what others send in their checks. A vertex below one that
-/// fails, or that receives what no other sends, is not checked. What is to be undone because it has
+/// each parent that would change, and what others send in their checks. A vertex held
+/// back by one that fails, or that receives what no other sends, is not checked. What is to be undone because it has
 /// left the graph is behind the vertices, and would change.
 ///
 /// # Errors
@@ -123,8 +123,8 @@ impl Check {
     /// Returns what keeps a vertex from being checked, and notes that it holds back others.
     fn waits(&mut self, vertex: VertexId) -> Vec<Wait> {
         let name = |it: VertexId| self.graph.name(it.0).to_string();
-        let parents = self.graph.parents(vertex);
-        let failed = parents.filter_map(|it| self.failed.get(&it).cloned());
+        let needed = self.graph.needed(vertex.0).map(VertexId);
+        let failed = needed.filter_map(|it| self.failed.get(&it).cloned());
         let failed: BTreeSet<String> = failed.flatten().collect();
         let parents = self.graph.parents(vertex);
         let waiting = parents.filter(|it| self.waiting.contains(it));
@@ -186,9 +186,8 @@ impl Check {
     }
 
     fn notify(&mut self, vertex: VertexId) {
-        let children = self.graph.children(vertex);
-        for (child, _) in children.filter(|(_, is_notified)| *is_notified) {
-            let name = self.graph.name(child.0).clone();
+        for child in self.graph.notified(vertex.0) {
+            let name = self.graph.name(child).clone();
             let sum = self.pending.entry(name).or_default();
             *sum = sum.saturating_add(1);
         }

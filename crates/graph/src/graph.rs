@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::adjacency::Adjacency;
 use crate::error::ErrorKind;
-use crate::{Error, GraphBuilder, Record, VertexSpec, restore};
+use crate::{EdgeKind, Error, GraphBuilder, Record, VertexSpec, restore};
 
 /// The number of a vertex in one graph. Another graph numbers its vertices anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,9 +26,12 @@ pub struct Graph {
     pub(crate) own: usize,
     /// The own vertices by name.
     pub(crate) by_name: Box<[u32]>,
+    /// With the kinds of the edges: [`EdgeKind::from`].
     pub(crate) parents: Adjacency,
-    /// Each twice its number, and 1 more if it is notified.
+    /// With the kinds of the edges: [`EdgeKind::to`].
     pub(crate) children: Adjacency,
+    /// True if there is an edge from a vertex that may fail.
+    pub(crate) has_tried: bool,
     /// Parents before children.
     pub(crate) order: Box<[u32]>,
     /// The semaphores of each vertex: numbers into the next.
@@ -152,19 +155,21 @@ impl Graph {
         } else {
             &[]
         };
-        parents.iter().map(|&at| VertexId(at))
+        parents.iter().map(|&it| VertexId(EdgeKind::parent(it)))
     }
 
-    /// Returns the children of a vertex, each with true if it is notified; none if the number is of
-    /// another graph.
-    pub fn children(&self, vertex: VertexId) -> impl Iterator<Item = (VertexId, bool)> {
+    /// Returns the children of a vertex, each with the edge to it; none if the number is of another
+    /// graph.
+    pub fn children(&self, vertex: VertexId) -> impl Iterator<Item = (VertexId, EdgeKind)> {
         let known = self.vertex(vertex).is_some();
         let children = if known {
             self.children.of(vertex.0)
         } else {
             &[]
         };
-        children.iter().map(|&it| (VertexId(it >> 1), it & 1 == 1))
+        children
+            .iter()
+            .map(|&it| (VertexId(EdgeKind::child(it)), EdgeKind::of(it)))
     }
 
     /// Returns the own vertices and the edges between them, to add to.
@@ -173,7 +178,7 @@ impl Graph {
         let mut edges = Vec::new();
         for parent in 0..own {
             let children = self.children.of(parent).iter();
-            let children = children.filter(|&&it| (it >> 1) < own);
+            let children = children.filter(|&&it| EdgeKind::child(it) < own);
             edges.extend(children.map(|&child| (parent, child)));
         }
         let vertices = self.vertices[..self.own].to_vec();
@@ -184,9 +189,23 @@ impl Graph {
         &self.vertices[vertex as usize].name
     }
 
+    /// Returns the vertices that are notified of changes of this one.
+    pub(crate) fn notified(&self, vertex: u32) -> impl Iterator<Item = u32> {
+        let children = self.children.of(vertex).iter().copied();
+        let notified = children.filter(|it| EdgeKind::of(*it) == EdgeKind::RefreshedBy);
+        notified.map(EdgeKind::child)
+    }
+
+    /// Returns the parents that hold back a vertex if they fail.
+    pub(crate) fn needed(&self, vertex: u32) -> impl Iterator<Item = u32> {
+        let parents = self.parents.of(vertex).iter().copied();
+        let needed = parents.filter(|it| EdgeKind::is_needed(*it));
+        needed.map(EdgeKind::parent)
+    }
+
     /// True if another vertex is notified of changes of this one.
     pub(crate) fn notifies(&self, vertex: u32) -> bool {
-        self.children.of(vertex).iter().any(|it| it & 1 == 1)
+        self.notified(vertex).next().is_some()
     }
 }
 
@@ -205,7 +224,7 @@ pub(crate) fn order(graph: &Graph) -> Result<Box<[u32]>, Error> {
     while let Some(&at) = order.get(next) {
         next += 1;
         for child in graph.children.of(at) {
-            let child = child >> 1;
+            let child = EdgeKind::child(*child);
             waits[child as usize] -= 1;
             if waits[child as usize] == 0 {
                 order.push(child);
@@ -221,12 +240,9 @@ pub(crate) fn order(graph: &Graph) -> Result<Box<[u32]>, Error> {
     while !place.contains_key(&at) {
         place.insert(at, path.len());
         path.push(at);
-        let left = graph
-            .parents
-            .of(at)
-            .iter()
-            .find(|&&it| waits[it as usize] > 0);
-        at = *left.unwrap_or(&at);
+        let mut parents = graph.parents.of(at).iter().map(|it| EdgeKind::parent(*it));
+        let left = parents.find(|it| waits[*it as usize] > 0);
+        at = left.unwrap_or(at);
     }
     let cycle = path[place[&at]..].iter().rev().chain(path.last());
     let names: Vec<&str> = cycle.map(|&it| &**graph.name(it)).collect();

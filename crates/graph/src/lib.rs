@@ -7,6 +7,7 @@ mod builder;
 mod check;
 mod config;
 mod driver;
+mod edge;
 mod error;
 #[cfg(test)]
 mod exhaustive;
@@ -29,6 +30,7 @@ pub use builder::GraphBuilder;
 pub use check::check;
 pub use config::Config;
 pub use driver::{Driver, Snapshot};
+pub use edge::EdgeKind;
 pub use error::{Error, ErrorKind};
 pub use graph::{Graph, VertexId};
 pub use ports::Received;

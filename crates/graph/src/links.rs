@@ -1,37 +1,39 @@
 //! The names from which edges are made.
 
+use crate::EdgeKind;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Links {
-    /// Vertices, each with true if it notifies.
+    /// Vertices, each with the edge from it.
     pub(crate) after: Names,
     pub(crate) needs: Vec<String>,
     pub(crate) provides: Vec<String>,
 }
 
-/// Names, each with a mark, in one text: a graph has many more edges than vertices.
+/// Names, each with an edge, in one text: a graph has many more edges than vertices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     text: String,
     /// Where each name ends.
-    ends: Vec<(usize, bool)>,
+    ends: Vec<(usize, EdgeKind)>,
 }
 
 impl Names {
-    pub(crate) fn push(&mut self, name: &str, mark: bool) {
+    pub(crate) fn push(&mut self, name: &str, edge: EdgeKind) {
         self.text.push_str(name);
-        self.ends.push((self.text.len(), mark));
+        self.ends.push((self.text.len(), edge));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, bool)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, EdgeKind)> {
         let mut begin = 0;
-        self.ends.iter().map(move |&(end, mark)| {
+        self.ends.iter().map(move |&(end, edge)| {
             let name = &self.text[begin..end];
             begin = end;
-            (name, mark)
+            (name, edge)
         })
     }
 }
@@ -44,8 +46,9 @@ mod tests {
     fn names_come_as_they_were_added() {
         let mut names = Names::default();
         assert!(names.is_empty());
-        let all = [("a", true), ("", false), ("\u{fc}ber", false), ("a", false)];
-        all.iter().for_each(|(name, mark)| names.push(name, *mark));
+        let (one, other) = (EdgeKind::AfterTried, EdgeKind::RefreshedBy);
+        let all = [("a", one), ("", other), ("\u{fc}ber", other), ("a", other)];
+        all.iter().for_each(|(name, edge)| names.push(name, *edge));
         assert!(!names.is_empty());
         assert_eq!(names.iter().collect::<Vec<_>>(), all);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::state::Made;
-use crate::{Error, Graph, Record, VertexId, VertexSpec};
+use crate::{EdgeKind, Error, Graph, Record, VertexId, VertexSpec};
 
 pub(crate) fn restore(
     graph: Graph,
@@ -43,7 +43,7 @@ pub(crate) fn restore(
             let Some(parent_number) = numbers.get(parent) else {
                 continue;
             };
-            let edge = |child: VertexId| (child.0, parent_number.0 << 1);
+            let edge = |child: VertexId| (child.0, EdgeKind::After.to(parent_number.0));
             match (numbers.get(*child), graph.find(child)) {
                 (Some(child), _) => match made_by_child.place > made[&**parent].place {
                     true => agreeing.push(edge(*child)),

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use trueup_reconcile::ErrorClass;
 
-use crate::Records;
 use crate::links::Links;
 use crate::ports::{Merge, PortType, Receives, Sends};
+use crate::{EdgeKind, Records};
 
 /// The declaration of a [`Vertex`](crate::Vertex): its name, its settings, and what it runs after.
 ///
@@ -268,14 +268,23 @@ impl VertexSpec {
     /// Adds a parent by name: the vertex runs after it.
     #[must_use]
     pub fn after(mut self, parent: &str) -> Self {
-        self.links_mut().after.push(parent, false);
+        self.links_mut().after.push(parent, EdgeKind::After);
+        self
+    }
+
+    /// Adds a parent by name that holds back the vertex only until it was tried: the vertex runs
+    /// after it, but also if it fails, or is held back itself by one that fails. It runs again
+    /// after each run of the parent that succeeds, and not for each retry.
+    #[must_use]
+    pub fn after_tried(mut self, parent: &str) -> Self {
+        self.links_mut().after.push(parent, EdgeKind::AfterTried);
         self
     }
 
     /// Adds a parent by name whose changes are refreshes of the vertex.
     #[must_use]
     pub fn refreshed_by(mut self, parent: &str) -> Self {
-        self.links_mut().after.push(parent, true);
+        self.links_mut().after.push(parent, EdgeKind::RefreshedBy);
         self
     }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::Snapshot;
+use crate::{EdgeKind, Snapshot};
 
 /// The sizes, in pixels.
 const WIDTH: usize = 200;
@@ -35,11 +35,12 @@ impl Snapshot {
             2 * SPACE + (heights.len() * (WIDTH + GAP)).saturating_sub(GAP),
             SPACE + rows * (HEIGHT + SPACE),
         );
-        for &(parent, child, is_notified) in &self.edges {
+        for &(parent, child, kind) in &self.edges {
             let ((x1, y1), (x2, y2)) = (corners[parent], corners[child]);
-            let dashed = match is_notified {
-                true => " stroke-dasharray=\"5 3\"",
-                false => "",
+            let dashed = match kind {
+                EdgeKind::AfterTried => " stroke-dasharray=\"1 3\"",
+                EdgeKind::After => "",
+                EdgeKind::RefreshedBy => " stroke-dasharray=\"5 3\"",
             };
             // Writing to a string cannot fail.
             let _ = writeln!(

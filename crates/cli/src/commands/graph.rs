@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use trueup::graph::{Failure, RunContext, Snapshot, Verdict};
+use trueup::graph::{EdgeKind, Failure, RunContext, Snapshot, Verdict};
 use trueup::reconcile::ErrorClass;
 
 use super::{Declared, Target, plan};
@@ -98,9 +98,9 @@ pub(super) fn why(common: &Common, file: Option<&Path>, name: &str) -> Result<Ex
         _ => {
             let line = output::vertex_line(&snapshot.vertices[at]);
             writeln!(out, "{}", output::clean(&line))?;
-            for (parent, _, is_notified) in parents {
+            for (parent, _, kind) in parents {
                 let parent = output::vertex_line(&snapshot.vertices[*parent]);
-                let line = parent_line(&parent, *is_notified);
+                let line = parent_line(&parent, *kind);
                 writeln!(out, "{}", output::clean(&line))?;
             }
             Ok(())
@@ -109,19 +109,20 @@ pub(super) fn why(common: &Common, file: Option<&Path>, name: &str) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-fn parent_line(parent: &str, is_notified: bool) -> String {
-    match is_notified {
-        true => format!("  refreshed by {parent}"),
-        false => format!("  after {parent}"),
+fn parent_line(parent: &str, kind: EdgeKind) -> String {
+    match kind {
+        EdgeKind::AfterTried => format!("  after a try of {parent}"),
+        EdgeKind::After => format!("  after {parent}"),
+        EdgeKind::RefreshedBy => format!("  refreshed by {parent}"),
     }
 }
 
 /// Returns a line for each vertex, parents first, and under it what it runs after.
 fn lines(snapshot: &Snapshot) -> Vec<String> {
     let mut parents = vec![Vec::new(); snapshot.vertices.len()];
-    for (parent, child, is_notified) in &snapshot.edges {
+    for (parent, child, kind) in &snapshot.edges {
         let name = &snapshot.vertices[*parent].name;
-        parents[*child].push(parent_line(name, *is_notified));
+        parents[*child].push(parent_line(name, *kind));
     }
     let each = snapshot.vertices.iter().zip(parents);
     each.flat_map(|(vertex, parents)| [vec![output::vertex_line(vertex)], parents].concat())
@@ -139,16 +140,19 @@ struct Edge<'a> {
     from: &'a str,
     to: &'a str,
     refreshes: bool,
+    /// A failure of the one holds back the other.
+    holds_back: bool,
 }
 
 impl Record<'_> {
     fn of(snapshot: &Snapshot) -> Record<'_> {
         let name = |at: usize| snapshot.vertices[at].name.as_str();
         let edges = snapshot.edges.iter();
-        let edges = edges.map(|(from, to, refreshes)| Edge {
+        let edges = edges.map(|(from, to, kind)| Edge {
             from: name(*from),
             to: name(*to),
-            refreshes: *refreshes,
+            refreshes: *kind == EdgeKind::RefreshedBy,
+            holds_back: *kind != EdgeKind::AfterTried,
         });
         Record {
             vertices: snapshot.vertices.iter().map(VertexRecord::of).collect(),

@@ -2,7 +2,6 @@
 //! `[[file]]` and each `[[exec]]` as a vertex, and the order between them.
 
 mod once;
-mod part;
 mod reported;
 mod running;
 mod section;
@@ -18,8 +17,6 @@ use trueup_file::{self as file, FileContent, ManagedFile, NodeRef};
 use crate::host::Part;
 use crate::world::{COLLECTOR, EXPORTER};
 pub(crate) use once::{Once, Passed, run_once};
-use part::Before;
-pub(crate) use part::Unsettled;
 pub(crate) use reported::{OnResult, Reported};
 pub(crate) use running::{Around, RunningGraph, Sources};
 use section::Section;
@@ -51,7 +48,7 @@ pub(crate) struct WorldVertices {
 pub(crate) type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
 
 /// Makes the vertices of a file: those of the namespace, as they are given, and those of its files
-/// and commands. What runs after a section of the network runs after all of it, and what runs after
+/// and commands. A part that fails holds back no other. What runs after a section of the network runs after all of it, and what runs after
 /// the settings after all of those. What is refreshed by a section is so by its own changes,
 /// through a vertex of its name.
 pub(crate) fn vertices(
@@ -72,7 +69,7 @@ pub(crate) fn vertices(
         let before = before.replace(part).map(Part::name);
         let collector = (part == Part::Network && has.world).then_some(COLLECTOR);
         let before = before.into_iter().chain(collector);
-        (before.fold(spec, |spec, it| spec.after(it)), vertex)
+        (before.fold(spec, |spec, it| spec.after_tried(it)), vertex)
     });
     let parts: Vec<Declared> = parts.collect();
     let world = world.into_iter().flat_map(world_vertices);
@@ -132,24 +129,10 @@ pub(crate) fn check(
     let by = Network::at_start(changes, ledger)?;
     let parts = parts.into_iter().map(|(part, verdict)| {
         let vertex = move |_: &RunContext, _: bool| verdict.clone();
-        (part, before(part, Box::new(vertex), || true, &by.unsettled))
+        (part, Box::new(vertex) as Box<dyn Vertex>)
     });
     let vertices = vertices(declared, parts.collect(), world, &by);
-    let snapshot = trueup::graph::check(vertices, ledger)?;
-    Ok(by.unsettled.show(snapshot))
-}
-
-/// Makes the vertex of a part: what fails in one before the network does not hold that back.
-fn before(
-    part: Part,
-    vertex: Box<dyn Vertex>,
-    has_run: impl Fn() -> bool + Send + 'static,
-    unsettled: &Unsettled,
-) -> Box<dyn Vertex> {
-    match part {
-        Part::Network => vertex,
-        _ => Box::new(Before::new(part, vertex, has_run, unsettled)),
-    }
+    Ok(trueup::graph::check(vertices, ledger)?)
 }
 
 fn files(declared: &file::File) -> &[ManagedFile] {

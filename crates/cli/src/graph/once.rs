@@ -10,7 +10,7 @@ use trueup::reconcile::{ErrorClass, Ledger, Outcome, PassLimits};
 use trueup::{Namespace, Report as _, Source as _};
 use trueup_file as file;
 
-use super::{Changes, Declared, Network, OnResult, Reported, before, restored, vertices};
+use super::{Changes, Declared, Network, OnResult, Reported, restored, vertices};
 use crate::host::{Desired, Error, Host, Options, Part, Report};
 use crate::output;
 
@@ -46,14 +46,6 @@ impl Passed {
 
     fn set(&self, part: Part, result: Result<Report, Error>) {
         self.lock().push((part, result));
-    }
-
-    /// Returns true if a pass over the part has run to its end.
-    fn has_run(&self, part: Part) -> bool {
-        let passed = self.lock();
-        passed
-            .iter()
-            .any(|(it, result)| *it == part && result.is_ok())
     }
 
     fn lock(&self) -> MutexGuard<'_, Results> {
@@ -127,11 +119,8 @@ pub(crate) fn run_once(
     on_result: &OnResult,
 ) -> Result<Snapshot> {
     let by = Network::at_start(changes, &*ledger)?;
-    let parts = parts.into_iter().map(|once| {
-        let (part, passed) = (once.part, once.passed.clone());
-        let has_run = move || passed.has_run(part);
-        (part, before(part, Box::new(once), has_run, &by.unsettled))
-    });
+    let parts = parts.into_iter();
+    let parts = parts.map(|once| (once.part, Box::new(once) as Box<dyn Vertex>));
     let vertices = vertices(declared, parts.collect(), None, &by);
     let config = Config::new(WORKERS).with_quiet(Duration::ZERO);
     let vertices = vertices.into_iter().map(|it| once(it, on_result));
@@ -140,7 +129,7 @@ pub(crate) fn run_once(
     let driver = Driver::start_with_restore(config, vertices, ledger, restore);
     let driver = driver.context("cannot run the graph")?;
     while driver.wait_idle(WAIT).is_err_and(|it| it.is_timed_out()) {}
-    let snapshot = by.unsettled.show(driver.snapshot());
+    let snapshot = driver.snapshot();
     // Nothing runs any more.
     driver.stop(WAIT).context("cannot end the graph")?;
     Ok(snapshot)

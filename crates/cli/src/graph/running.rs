@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use trueup::driver::{Handle, Revision};
-use trueup::graph::{Config, Driver, Graph, Snapshot, SourceVertex};
+use trueup::graph::{Config, Driver, Graph, Snapshot, SourceVertex, Vertex};
 use trueup::reconcile::Ledger;
 use trueup_file as file;
 
-use super::{
-    Changes, Declared, MakeWorld, Network, OnResult, Reported, Unsettled, before, restored,
-    vertices,
-};
+use super::{Changes, Declared, MakeWorld, Network, OnResult, Reported, restored, vertices};
 use crate::host::{Desired, Host, Part};
 use crate::output;
 
@@ -35,7 +32,6 @@ struct Inner {
     driver: Driver,
     sources: Mutex<Sources>,
     around: Around,
-    unsettled: Unsettled,
 }
 
 /// What stays the same while the file changes.
@@ -99,7 +95,6 @@ impl RunningGraph {
             driver: started.context("cannot start the graph")?,
             sources: Mutex::new(sources),
             around,
-            unsettled: by.unsettled,
         })))
     }
 
@@ -146,7 +141,6 @@ impl RunningGraph {
             driver,
             sources,
             around,
-            unsettled,
         } = &*self.0;
         let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut next, mut declaring) = (Sources::new(), Vec::new());
@@ -165,7 +159,6 @@ impl RunningGraph {
         let by = Network {
             changes: around.changes.clone(),
             owed: None,
-            unsettled: unsettled.clone(),
         };
         let vertices = reported(declared, &next, &by, around);
         Graph::new(vertices.iter().map(|(spec, _)| spec.clone()))?;
@@ -184,7 +177,6 @@ impl RunningGraph {
         }
         driver.replace(vertices)?;
         for (part, _) in left {
-            unsettled.forget(part);
             leave(part);
         }
         drop(held);
@@ -203,7 +195,7 @@ impl RunningGraph {
 
     /// Returns how each vertex stands.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.0.unsettled.show(self.0.driver.snapshot())
+        self.0.driver.snapshot()
     }
 
     /// Returns once the loop of the network has ended, with its result, or with the error that has
@@ -251,12 +243,8 @@ fn reported(
     by: &Network,
     around: &Around,
 ) -> Vec<Declared> {
-    let parts = sources.iter().map(|(part, source)| {
-        let handle = source.handle().clone();
-        let has_run = move || handle.last_error().is_none() && handle.last_report().is_some();
-        let vertex = Box::new(source.clone());
-        (*part, before(*part, vertex, has_run, &by.unsettled))
-    });
+    let parts = sources.iter();
+    let parts = parts.map(|(part, it)| (*part, Box::new(it.clone()) as Box<dyn Vertex>));
     let world = around.make_world.as_ref().map(|make| make());
     let vertices = vertices(declared, parts.collect(), world, by).into_iter();
     let reported = vertices.map(|it| match output::is_reported_alone(it.0.name()) {

@@ -8,7 +8,6 @@ use trueup::Report;
 use trueup::graph::{Failure, RunContext, Verdict, Vertex};
 use trueup::reconcile::{Ledger, LedgerError, Outcome};
 
-use super::{SYSCTL, Unsettled};
 use crate::host::Part;
 
 /// The ops that passes over the network have applied since the start, by kind. Clones share them.
@@ -58,18 +57,13 @@ pub(super) struct Section {
     seen: u64,
     /// A refresh is pending from an earlier process, of which it is not known what changed.
     is_owed: bool,
-    unsettled: Unsettled,
 }
 
 impl Section {
     /// Makes the vertex of a section, which is refreshed by what changes from now on; at the start
     /// of the process, by what has changed since then.
     pub(super) fn new(name: &str, network: &Network) -> Section {
-        let Network {
-            changes,
-            owed,
-            unsettled,
-        } = network;
+        let Network { changes, owed } = network;
         let seen = match owed {
             Some(_) => 0,
             None => changes.of(name),
@@ -80,18 +74,12 @@ impl Section {
             changes: changes.clone(),
             seen,
             is_owed,
-            unsettled: unsettled.clone(),
         }
     }
 }
 
 impl Vertex for Section {
-    /// Fails while a setting is not as declared, if it is the section of settings: commands that
-    /// run after the settings wait for it.
     fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
-        if let Some(failure) = self.unsettled.of_settings().filter(|_| self.name == SYSCTL) {
-            return Err(failure);
-        }
         let count = self.changes.of(&self.name);
         let is_changed = self.is_owed || count != self.seen;
         match (context.refreshes() > 0 && is_changed, apply) {
@@ -111,7 +99,6 @@ pub(crate) struct Network {
     pub(crate) changes: Changes,
     /// `None` after the start.
     pub(crate) owed: Option<Owed>,
-    pub(crate) unsettled: Unsettled,
 }
 
 impl Network {
@@ -124,7 +111,6 @@ impl Network {
         Ok(Network {
             changes: changes.clone(),
             owed: Some(Owed::read(ledger)?),
-            unsettled: Unsettled::default(),
         })
     }
 }

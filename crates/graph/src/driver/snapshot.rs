@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::shared::Core;
 use crate::sync::now;
-use crate::{Explanation, Graph, Verdict, VertexId};
+use crate::{EdgeKind, Explanation, Graph, Verdict, VertexId};
 
 /// A graph at one moment. Its text has a line for each vertex, parents before children.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,13 +12,14 @@ use crate::{Explanation, Graph, Verdict, VertexId};
 pub struct Snapshot {
     /// The vertices, parents before children.
     pub vertices: Vec<Explanation>,
-    /// The edges: places of parent and child in `vertices`, and true if the child is notified.
-    pub edges: Vec<(usize, usize, bool)>,
+    /// The edges: places of parent and child in `vertices`, and what the edge is to the child.
+    pub edges: Vec<(usize, usize, EdgeKind)>,
 }
 
 impl Snapshot {
-    /// Returns the graph in the language of Graphviz: notifying edges are dashed; red has failed,
-    /// yellow runs or waits, blue would change, green is in place.
+    /// Returns the graph in the language of Graphviz: notifying edges are dashed, those from
+    /// vertices that may fail dotted; red has failed, yellow runs or waits, blue would change,
+    /// green is in place.
     pub fn to_dot(&self) -> String {
         let mut dot = "digraph {\n  rankdir=LR; node [shape=box, style=filled];\n".to_owned();
         for (at, vertex) in self.vertices.iter().enumerate() {
@@ -26,8 +27,12 @@ impl Snapshot {
             let (name, tip) = (quoted(&vertex.name), quoted(&vertex.to_string()));
             dot += &format!("  {at} [label={name}, tooltip={tip}, fillcolor={color}];\n");
         }
-        for (parent, child, is_notified) in &self.edges {
-            let style = if *is_notified { " [style=dashed]" } else { "" };
+        for (parent, child, kind) in &self.edges {
+            let style = match kind {
+                EdgeKind::AfterTried => " [style=dotted]",
+                EdgeKind::After => "",
+                EdgeKind::RefreshedBy => " [style=dashed]",
+            };
             dot += &format!("  {parent} -> {child}{style};\n");
         }
         dot + "}\n"
@@ -90,12 +95,12 @@ pub(crate) fn of(
     }
     let edges = order.iter().flat_map(|parent| {
         let children = graph.children(*parent);
-        children.map(move |(child, is_notified)| (*parent, child, is_notified))
+        children.map(move |(child, kind)| (*parent, child, kind))
     });
     let place = |vertex: VertexId| places[vertex.0 as usize];
     Snapshot {
         edges: edges
-            .map(|(parent, child, is_notified)| (place(parent), place(child), is_notified))
+            .map(|(parent, child, kind)| (place(parent), place(child), kind))
             .collect(),
         vertices: order.iter().filter_map(|it| explain(*it)).collect(),
     }

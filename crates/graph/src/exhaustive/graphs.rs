@@ -3,8 +3,8 @@
 use super::Edge;
 use super::world::Shape;
 
-/// Returns all graphs of so many vertices, whose edges lead from lower to higher numbers.
-pub(super) fn graphs(vertices: usize) -> Vec<Vec<(usize, usize, Edge)>> {
+/// Returns all graphs of so many vertices, with edges of these kinds from lower to higher numbers.
+pub(super) fn graphs(vertices: usize, kinds: &[Edge]) -> Vec<Vec<(usize, usize, Edge)>> {
     let mut graphs = vec![Vec::new()];
     for child in 0..vertices {
         for parent in 0..child {
@@ -13,8 +13,9 @@ pub(super) fn graphs(vertices: usize) -> Vec<Vec<(usize, usize, Edge)>> {
                 graph.extend((edge != Edge::None).then_some((parent, child, edge)));
                 graph
             };
-            let each = [Edge::None, Edge::Order, Edge::Notify];
-            let all = graphs.iter().flat_map(|it| each.map(|edge| with(it, edge)));
+            let each = kinds.iter().copied();
+            let all = graphs.iter();
+            let all = all.flat_map(|it| each.clone().map(move |edge| with(it, edge)));
             graphs = all.collect();
         }
     }
@@ -28,7 +29,7 @@ pub(super) fn is_first_of_its_kind(shape: &Shape) -> bool {
         let renamed = shape
             .edges
             .iter()
-            .map(|(one, other, edge)| (numbers[*one], numbers[*other], *edge == Edge::Notify));
+            .map(|(one, other, edge)| (numbers[*one], numbers[*other], *edge));
         let mut renamed: Vec<_> = renamed.collect();
         renamed.sort_unstable();
         renamed
@@ -39,7 +40,7 @@ pub(super) fn is_first_of_its_kind(shape: &Shape) -> bool {
     };
     let numbers: Vec<usize> = (0..shape.vertices).collect();
     let own = sorted(&numbers);
-    let leads_up = |edges: &[(usize, usize, bool)]| edges.iter().all(|it| it.0 < it.1);
+    let leads_up = |edges: &[(usize, usize, Edge)]| edges.iter().all(|it| it.0 < it.1);
     let is_same = |others: &[usize]| (0..shape.vertices).all(|it| kind(it) == kind(others[it]));
     let others = permutations(&numbers).into_iter().filter(|it| is_same(it));
     let mut others = others.map(|it| sorted(&it));

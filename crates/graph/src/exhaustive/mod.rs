@@ -8,6 +8,7 @@ mod fingerprint;
 mod graphs;
 mod model;
 mod records;
+mod tried;
 mod values;
 mod world;
 
@@ -21,11 +22,13 @@ use self::graphs::{graphs, is_first_of_its_kind};
 use self::world::{Budget, Shape, World};
 
 /// The edge between two vertices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
     None,
     Order,
     Notify,
+    /// Of order, and the parent may fail.
+    Tried,
 }
 
 /// Searches until there is no new state, and returns their number. What happens by itself ends: no
@@ -75,10 +78,29 @@ type Semaphores = [&'static [&'static str]; 4];
 /// Searches all graphs up to a size, with each mix of semaphores and groups, on two threads. Graphs
 /// that differ only in the numbers of their vertices are searched once.
 fn search(most: usize, semaphores: &[Semaphores], groups: &[[bool; 4]], budget: Budget) {
+    let edges = [Edge::None, Edge::Order, Edge::Notify];
+    search_graphs(most, &edges, semaphores, groups, budget);
+}
+
+/// Searches those graphs in which a vertex runs although a parent has failed.
+fn search_tried(most: usize, semaphores: &[Semaphores], groups: &[[bool; 4]], budget: Budget) {
+    let edges = [Edge::None, Edge::Order, Edge::Notify, Edge::Tried];
+    search_graphs(most, &edges, semaphores, groups, budget);
+}
+
+fn search_graphs(
+    most: usize,
+    kinds: &[Edge],
+    semaphores: &[Semaphores],
+    groups: &[[bool; 4]],
+    budget: Budget,
+) {
+    let is_tried = |edges: &[(usize, usize, Edge)]| edges.iter().any(|it| it.2 == Edge::Tried);
     let begin = Instant::now();
     let mut shapes: Vec<Shape> = Vec::new();
     for vertices in 1..=most {
-        for edges in graphs(vertices) {
+        let graphs = graphs(vertices, kinds).into_iter();
+        for edges in graphs.filter(|it| is_tried(it) == kinds.contains(&Edge::Tried)) {
             let mixes = semaphores
                 .iter()
                 .flat_map(|it| groups.iter().map(move |groups| (*it, *groups)));

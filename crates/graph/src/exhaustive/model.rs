@@ -24,6 +24,9 @@ pub(super) struct Promise {
     /// Failures since the last success, or since something new came.
     failures: u8,
     halted: bool,
+    /// It has failed, or could not run because of one that has: those that may run nevertheless
+    /// have no more reason to than they had.
+    tried: bool,
     run: Option<Run>,
     /// The run that undoes it.
     reversal: Option<RunId>,
@@ -109,21 +112,35 @@ impl<'a> Model<'a> {
     }
 
     fn ancestors(&self, vertex: usize) -> Vec<usize> {
+        self.ancestors_by(vertex, |_, _| true)
+    }
+
+    /// Returns the ancestors by edges of which that is true, given the parent.
+    fn ancestors_by(&self, vertex: usize, is_edge: impl Fn(usize, Edge) -> bool) -> Vec<usize> {
         // Parents have lower numbers.
         let mut found = vec![vertex];
         for at in (0..vertex).rev() {
-            if self
-                .edges()
-                .any(|(one, other, _)| one == at && found.contains(&other))
-            {
+            let mut edges = self.edges().filter(|it| it.0 == at && is_edge(at, it.2));
+            if edges.any(|it| found.contains(&it.1)) {
                 found.push(at);
             }
         }
         found.split_off(1)
     }
 
-    fn descendants(&self, vertex: usize) -> impl Iterator<Item = usize> {
-        (vertex + 1..4).filter(move |&it| self.ancestors(it).contains(&vertex))
+    /// Returns the ancestors that hold back a vertex if they fail.
+    fn needed(&self, vertex: usize) -> Vec<usize> {
+        self.ancestors_by(vertex, |_, edge| edge != Edge::Tried)
+    }
+
+    /// Returns the ancestors that make a vertex run if they are to run.
+    fn leading(&self, vertex: usize) -> Vec<usize> {
+        let is_tried = |at: usize| self.vertices[at].tried;
+        self.ancestors_by(vertex, |at, edge| edge != Edge::Tried || !is_tried(at))
+    }
+
+    fn led(&self, vertex: usize) -> impl Iterator<Item = usize> {
+        (vertex + 1..4).filter(move |&it| self.leading(it).contains(&vertex))
     }
 
     pub(super) fn running(&self) -> impl Iterator<Item = (usize, bool, Context)> {
@@ -173,6 +190,7 @@ impl<'a> Model<'a> {
         }
         assert!(promise.due, "{at}: a surplus run");
         self.check_order(at);
+        self.check_tried(at);
         self.begin(at, true);
         let promise = &mut self.vertices[at];
         promise.due = false;

@@ -115,6 +115,7 @@ impl Shape {
                 vertex.sends::<u8>("out"),
                 |it, (parent, _, edge)| match edge {
                     Edge::Notify => it.refreshed_by(NAMES[*parent]),
+                    Edge::Tried => it.after_tried(NAMES[*parent]),
                     _ if self.budget.ports => {
                         it.receives::<u8>(NAMES[*parent], NAMES[*parent], "out")
                     }
@@ -160,8 +161,12 @@ impl<'a> World<'a> {
     /// Has an event happen, and checks what is promised.
     pub(super) fn event(&mut self, event: Event) {
         self.happen(event);
-        if !self.paused && self.work().is_empty() {
-            self.check_rest();
+        if !self.paused {
+            match self.work()[..] {
+                [] => self.check_rest(),
+                [Event::Time] if self.state.persist_at.is_none() => self.model.check_delay(),
+                _ => {}
+            }
         }
     }
 
@@ -233,7 +238,7 @@ impl<'a> World<'a> {
             }
             Event::Change(vertex) => {
                 self.revisions[vertex] += 1;
-                self.model.drift(vertex);
+                self.model.change(vertex);
                 self.replace();
             }
             Event::Remove(vertex) => {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::ErrorClass;
 
 use super::{State, Verdict};
-use crate::VertexId;
+use crate::{EdgeKind, VertexId};
 
 /// How many failed ancestors are named.
 const NAMED: usize = 8;
@@ -46,7 +46,7 @@ pub enum Cause {
 pub enum Wait {
     /// Its watch is not ready.
     Watch,
-    /// These parents run first.
+    /// These parents run first, or are tried.
     Parents(Vec<String>),
     /// It is skipped because these ancestors failed: at most eight, the first by name.
     FailedAncestors(Vec<String>),
@@ -124,10 +124,10 @@ impl State {
     pub(crate) fn explain_all(&self, now: Instant) -> Vec<Explanation> {
         let mut failed: Vec<Vec<u32>> = vec![Vec::new(); self.slots.len()];
         for &at in &self.graph.order {
-            let parents = self.graph.parents.of(at).iter();
-            let parents = parents.filter(|&&it| self.slots[it as usize].is_unsettled());
+            let parents = self.graph.needed(at);
+            let parents = parents.filter(|&it| self.slots[it as usize].is_unsettled());
             let mut own = Vec::new();
-            for &parent in parents {
+            for parent in parents {
                 own.extend(&failed[parent as usize]);
                 own.extend(self.has_failed(parent));
             }
@@ -211,8 +211,9 @@ impl State {
         let slot = &self.slots[vertex as usize];
         let mut waits = Vec::new();
         let parents = self.graph.parents.of(vertex).iter();
-        let parents = parents.filter(|&&it| self.slots[it as usize].is_unsettled());
-        let mut parents: Vec<_> = parents.map(|&it| self.label(it)).collect();
+        let parents = parents.filter(|&&it| self.blocks(it));
+        let parents = parents.map(|&it| self.label(EdgeKind::parent(it)));
+        let mut parents: Vec<_> = parents.collect();
         // The order of the declaration makes no difference.
         parents.sort_unstable();
         if !parents.is_empty() {
@@ -268,7 +269,7 @@ impl State {
         let (mut stack, mut seen) = (vec![vertex], BTreeSet::new());
         let mut failed = BTreeSet::new();
         while let Some(at) = stack.pop() {
-            for &parent in self.graph.parents.of(at) {
+            for parent in self.graph.needed(at) {
                 let slot = &self.slots[parent as usize];
                 if slot.is_unsettled() && seen.insert(parent) {
                     stack.push(parent);

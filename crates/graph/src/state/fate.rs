@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::State;
-use crate::{Error, Graph, GraphBuilder, VertexId};
+use crate::{EdgeKind, Error, Graph, GraphBuilder, VertexId};
 
 /// What becomes of a vertex of the old graph, with its number in the new one.
 #[derive(Clone, Copy)]
@@ -55,13 +55,17 @@ impl State {
         let mut leaving = Vec::new();
         for parent in vertices {
             for child in self.graph.children.of(parent) {
-                let Some((one, other)) = self.reversed_edge(&fates, parent, child >> 1) else {
+                let child = EdgeKind::child(*child);
+                let Some((one, other)) = self.reversed_edge(&fates, parent, child) else {
                     continue;
                 };
-                match one < own as u32 && other >= own as u32 {
-                    true => leaving.push((one, other << 1)),
-                    false => builder.edges.push((one, other << 1)),
-                }
+                let is_leaving = one < own as u32 && other >= own as u32;
+                let edges = match is_leaving {
+                    true => &mut leaving,
+                    false => &mut builder.edges,
+                };
+                // What is undone late harms less than what is undone early: it waits in any case.
+                edges.push((one, EdgeKind::After.to(other)));
             }
         }
         for &(reversal, needed) in &self.needed {
@@ -70,7 +74,8 @@ impl State {
                 continue;
             };
             if let Fate::Removed(needed) | Fate::Refused(needed) = fates.1 {
-                builder.edges.push((reversal, needed << 1));
+                let edge = EdgeKind::After.to(needed);
+                builder.edges.push((reversal, edge));
             }
         }
         let graph = builder.assemble_with(own, graph.by_name, &[leaving])?;
@@ -161,7 +166,7 @@ impl State {
         let own = self.graph.own as u32;
         let edges = (0..own).flat_map(|parent| {
             let children = self.graph.children.of(parent).iter();
-            children.map(move |child| (child >> 1, parent))
+            children.map(move |child| (EdgeKind::child(*child), parent))
         });
         let all = edges
             .filter(|it| it.0 < own)

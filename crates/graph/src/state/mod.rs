@@ -4,7 +4,8 @@
 //! Three facts are kept for each vertex, and all else follows from them:
 //!
 //! - A vertex is *unsettled* while it is dirty or runs. All descendants of such a vertex are dirty.
-//! - `blocked` counts its unsettled parents. It runs when that is 0.
+//! - `blocked` counts its unsettled parents. It runs when that is 0. Of those that it only runs
+//!   after, one that waits because of a failure does not count: see `tried`.
 //! - A dirty vertex that nothing but workers, semaphores or a pause keeps from running has a
 //!   ticket: it stands in a queue.
 //!
@@ -21,6 +22,7 @@ mod runs;
 mod schedule;
 mod semaphores;
 mod slot;
+mod tried;
 mod undo;
 mod values;
 

@@ -16,11 +16,9 @@ pub(crate) struct Intent(BTreeSet<Arc<str>>);
 impl State {
     /// Adds all that a vertex notifies to its intent. True if that is to be written.
     pub(crate) fn extend_intent(&mut self, vertex: u32) -> bool {
-        let children = self.graph.children.of(vertex).iter();
-        let notified = children.filter(|it| **it & 1 == 1).map(|it| it >> 1);
         let slot = &mut self.slots[vertex as usize];
         let mut must_save = false;
-        for name in notified.map(|it| self.graph.name(it)) {
+        for name in self.graph.notified(vertex).map(|it| self.graph.name(it)) {
             must_save |= slot.intent_mut().0.insert(name.clone());
         }
         if must_save {
@@ -32,9 +30,7 @@ impl State {
     /// Adds one refresh to each vertex that is notified, now or by the intent. True if there is
     /// any.
     pub(crate) fn notify(&mut self, now: Instant, vertex: u32, intent: Option<Intent>) -> bool {
-        let children = self.graph.children.of(vertex).iter();
-        let children = children.filter(|it| **it & 1 == 1).map(|it| it >> 1);
-        let children: BTreeSet<u32> = children.collect();
+        let children: BTreeSet<u32> = self.graph.notified(vertex).collect();
         let mut others = Vec::new();
         for name in &intent.unwrap_or_default().0 {
             let found = self.graph.find(name).map(|it| it.0);

@@ -89,7 +89,7 @@ impl State {
                 continue;
             };
             let timer = slot.replace_timer(None);
-            (slot.ticket, slot.granted) = (0, false);
+            (slot.ticket, slot.granted, slot.held) = (0, false, false);
             if let Cause::Parent(parent) = slot.cause {
                 let parent = fates[parent.0 as usize].number();
                 slot.cause = parent.map_or(Cause::Event, |it| Cause::Parent(VertexId(it)));
@@ -108,7 +108,7 @@ impl State {
             };
             if let Some(cause) = cause {
                 (slot.dirty, slot.cause, slot.watched) = (true, cause, false);
-                (slot.halted, slot.attempts) = (false, 0);
+                (slot.halted, slot.attempts, slot.tried) = (false, 0, false);
                 slot.set_not_before(None);
             }
             if let Some(at) = full_at.get(&(at as u32)) {

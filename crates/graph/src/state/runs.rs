@@ -51,6 +51,7 @@ impl State {
         self.take_token(now, vertex);
         let declared = &self.graph.vertices[vertex as usize];
         let slot = &mut self.slots[vertex as usize];
+        debug_assert!(!slot.held, "what may run is not held");
         (slot.dirty, slot.running) = (false, true);
         (slot.ticket, slot.granted) = (0, false);
         slot.set_not_before(None);
@@ -109,7 +110,10 @@ impl State {
 
     /// True if a run that has waited may still apply. If not, it begins anew later.
     fn may_apply(&self, run: &Run) -> bool {
-        !self.paused && !run.stale && self.slots[run.vertex as usize].blocked == 0
+        let slot = &self.slots[run.vertex as usize];
+        // While a vertex is tried again nothing is new to those that it did not hold back.
+        let is_first = slot.blocked == 0 || !slot.dirty;
+        !self.paused && !run.stale && is_first
     }
 
     /// Begins to apply.
@@ -224,6 +228,7 @@ impl State {
                 self.save(run.vertex);
             }
         }
+        self.pass_on(now, run.vertex);
         if self.slots[run.vertex as usize].dirty {
             self.enqueue(now, run.vertex);
         } else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Cause, RunId, Stage, State};
-use crate::VertexId;
+use crate::{EdgeKind, VertexId};
 
 /// Inputs of the driver.
 impl State {
@@ -30,6 +30,7 @@ impl State {
         self.mark_dirty(at, Cause::Unwatched);
         self.dequeue(at);
         self.set_timer(at, now.checked_add(delay));
+        self.update_held(now, at);
     }
 }
 
@@ -62,7 +63,7 @@ impl State {
             self.quiet_since = None;
             self.set_timer(at, None);
             for index in 0..self.graph.children.of(at).len() {
-                let child = self.graph.children.of(at)[index] >> 1;
+                let child = EdgeKind::child(self.graph.children.of(at)[index]);
                 self.slots[child as usize].blocked += 1;
                 self.dequeue(child);
                 stack.push((child, Cause::Parent(VertexId(at))));
@@ -81,7 +82,7 @@ impl State {
             self.set_timer(vertex, now.checked_add(poll));
         }
         for index in 0..self.graph.children.of(vertex).len() {
-            let child = self.graph.children.of(vertex)[index] >> 1;
+            let child = EdgeKind::child(self.graph.children.of(vertex)[index]);
             let slot = &mut self.slots[child as usize];
             slot.blocked -= 1;
             if slot.halted {
@@ -94,6 +95,7 @@ impl State {
 
     /// Has a vertex wait in a queue, if nothing else keeps it from running, or for time.
     pub(crate) fn enqueue(&mut self, now: Instant, vertex: u32) {
+        self.update_held(now, vertex);
         let slot = &self.slots[vertex as usize];
         let may_run = slot.dirty && !slot.running && !slot.halted && slot.watched && !slot.gone;
         let is_waiting = slot.blocked > 0 || slot.ticket > 0;
@@ -185,6 +187,7 @@ impl State {
 
     /// Goes on with a vertex whose time has come.
     fn look_at_time(&mut self, now: Instant, vertex: u32) {
+        self.update_held(now, vertex);
         if !self.slots[vertex as usize].watched {
             self.to_watch.insert(vertex);
             return;
@@ -201,15 +204,19 @@ impl State {
         self.unsettled = 0;
         self.slots.iter_mut().for_each(|slot| slot.blocked = 0);
         for &at in &graph.order {
-            if !self.slots[at as usize].is_unsettled() {
+            self.set_held(now, at);
+            let slot = &mut self.slots[at as usize];
+            if !slot.is_unsettled() {
                 continue;
             }
             self.unsettled += 1;
-            self.slots[at as usize].settled_since = None;
-            for child in graph.children.of(at) {
-                let child = &mut self.slots[*child as usize >> 1];
-                child.blocked += 1;
-                if !child.dirty && !child.gone {
+            slot.settled_since = None;
+            let (held, tried) = (slot.held, slot.tried);
+            for &item in graph.children.of(at) {
+                let child = &mut self.slots[EdgeKind::child(item) as usize];
+                let is_needed = EdgeKind::of(item) != EdgeKind::AfterTried;
+                child.blocked += u32::from(is_needed || !held);
+                if !child.dirty && !child.gone && (is_needed || !tried) {
                     child.dirty = true;
                     child.cause = Cause::Parent(VertexId(at));
                 }

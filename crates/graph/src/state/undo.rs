@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Made, RunId, Stage, State};
-use crate::{Graph, VertexId};
+use crate::{EdgeKind, Graph, VertexId};
 
 /// Inputs and questions of the driver.
 impl State {
@@ -127,7 +127,12 @@ impl State {
         let (mut stack, mut seen) = (vec![vertex], BTreeSet::new());
         let mut names = BTreeSet::new();
         while let Some(at) = stack.pop() {
-            let parents = self.graph.parents.of(at).iter().copied();
+            let parents = self
+                .graph
+                .parents
+                .of(at)
+                .iter()
+                .map(|it| EdgeKind::parent(*it));
             for parent in parents.filter(|&it| (it as usize) < self.graph.own) {
                 if !seen.insert(parent) {
                     continue;

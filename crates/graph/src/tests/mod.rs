@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::ErrorClass;
 
 use crate::{
-    Action, Config, Context, Graph, Record, Replaced, RunId, State, Verdict, VertexId, VertexSpec,
+    Action, Config, Context, EdgeKind, Graph, Record, Replaced, RunId, State, Verdict, VertexId,
+    VertexSpec,
 };
 
 mod groups;
@@ -16,6 +17,7 @@ mod known_failures;
 mod limits;
 mod notifications;
 mod reversals;
+mod tried;
 
 /// A driver that does at once what it is asked to.
 struct Driver {

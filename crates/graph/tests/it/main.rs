@@ -14,4 +14,5 @@ mod reversals;
 mod source;
 mod storm;
 mod support;
+mod tried;
 mod vertices;

@@ -18,6 +18,8 @@ mod builder;
 mod config;
 #[path = "../../src/driver/mod.rs"]
 mod driver;
+#[path = "../../src/edge.rs"]
+mod edge;
 #[path = "../../src/error.rs"]
 mod error;
 #[path = "../../src/graph.rs"]
@@ -46,6 +48,7 @@ mod vertex;
 pub use builder::GraphBuilder;
 pub use config::Config;
 pub use driver::{Driver, Snapshot};
+pub use edge::EdgeKind;
 pub use error::{Error, ErrorKind};
 pub use graph::{Graph, VertexId};
 pub use ports::Received;

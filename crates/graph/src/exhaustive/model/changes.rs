@@ -96,6 +96,7 @@ impl Model<'_> {
         if !promise.present {
             self.notify_by_intent(at, false);
         }
+        self.note_tried();
         run.id
     }
 
@@ -104,11 +105,37 @@ impl Model<'_> {
         self.touch(at);
     }
 
-    fn touch(&mut self, at: usize) {
-        let descendants: Vec<_> = self.descendants(at).collect();
-        for it in [at].into_iter().chain(descendants) {
+    /// Declares a vertex anew.
+    pub(in super::super) fn change(&mut self, at: usize) {
+        self.vertices[at].drifted = true;
+        self.renew(at);
+    }
+
+    fn renew(&mut self, at: usize) {
+        let promise = &mut self.vertices[at];
+        (promise.failures, promise.halted, promise.tried) = (0, false, false);
+        promise.due = true;
+        self.note_tried();
+        self.touch(at);
+    }
+
+    /// Makes a vertex run, and what runs with it.
+    fn make_due(&mut self, at: usize) {
+        let others: Vec<_> = self.led(at).collect();
+        for it in [at].into_iter().chain(others) {
             self.vertices[it].due = true;
         }
+    }
+
+    /// Takes note of those that wait because of a failure.
+    pub(super) fn note_tried(&mut self) {
+        for at in 0..4 {
+            self.vertices[at].tried |= self.has_failed(at);
+        }
+    }
+
+    fn touch(&mut self, at: usize) {
+        self.make_due(at);
         let promise = &mut self.vertices[at];
         (promise.failures, promise.halted) = match promise.run {
             Some(_) => (promise.failures, promise.halted),
@@ -123,7 +150,7 @@ impl Model<'_> {
         let receivers: Vec<_> = receivers.map(|it| it.1).collect();
         for it in receivers {
             if self.shape.budget.ports && self.vertices[it].present {
-                self.touch(it);
+                self.renew(it);
             }
         }
     }
@@ -176,7 +203,7 @@ impl Model<'_> {
         // It may be gone, with its refreshes, or not yet.
         promise.owed.0 = 0;
         promise.unnotified.0 = false;
-        self.drift(at);
+        self.change(at);
     }
 
     /// Takes note of runs that have ended in the state machine.
@@ -212,14 +239,19 @@ impl Model<'_> {
             if self.vertices[at].present {
                 self.notify(at, changed, notified);
             }
+            self.vertices[at].tried = false;
             let children: Vec<_> = self.edges().filter(|it| it.0 == at).collect();
-            for (_, child, _) in children {
+            for (_, child, edge) in children {
                 let promise = &mut self.vertices[child];
                 if std::mem::take(&mut promise.halted) {
                     promise.failures = 0;
                 }
+                if edge == Edge::Tried {
+                    self.make_due(child);
+                }
             }
         }
+        self.note_tried();
     }
 
     /// Counts the refreshes that follow from a success, or from an intent.

@@ -7,9 +7,37 @@ use crate::state::RunId;
 impl Model<'_> {
     pub(super) fn check_order(&self, at: usize) {
         assert!(!self.lacks_value(at), "{at} runs without a value");
-        for ancestor in self.ancestors(at) {
+        for ancestor in self.leading(at) {
             let it = &self.vertices[ancestor];
             assert!(!it.due && it.run.is_none(), "{at} runs before {ancestor}");
+        }
+    }
+
+    /// Checks that no parent runs, or is to, unless it has failed, or waits for one that has.
+    pub(super) fn check_tried(&self, at: usize) {
+        for (parent, ..) in self.edges().filter(|it| it.1 == at) {
+            let it = &self.vertices[parent];
+            let is_over = !it.due || self.has_failed(parent);
+            assert!(is_over && it.run.is_none(), "{at} runs before {parent}");
+        }
+    }
+
+    /// True if a vertex waits because it has failed, or one that it needs.
+    pub(super) fn has_failed(&self, at: usize) -> bool {
+        let it = &self.vertices[at];
+        let mut needed = self.edges().filter(|it| it.1 == at && it.2 != Edge::Tried);
+        let mut has_failed = || it.failures > 0 || needed.any(|it| self.has_failed(it.0));
+        it.due && it.run.is_none() && has_failed()
+    }
+
+    /// Checks that only what has failed, and what needs that, waits for time.
+    pub(in super::super) fn check_delay(&self) {
+        for (at, promise) in self.vertices.iter().enumerate() {
+            let waits = promise.present && promise.due;
+            let mut needed = self.needed(at).into_iter().chain([at]);
+            let is_refused = needed.any(|it| self.vertices[it].refused);
+            let is_held = self.has_failed(at) || self.is_held(at) || is_refused;
+            assert!(!waits || is_held, "{at} waits for time");
         }
     }
 
@@ -106,11 +134,13 @@ impl Model<'_> {
     /// True if a vertex, or one before it, has failed for good, or waits for a value.
     pub(in super::super) fn is_held(&self, at: usize) -> bool {
         let mut all = self.ancestors(at).into_iter().chain([at]);
-        all.any(|at| {
+        let mut needed = self.needed(at).into_iter().chain([at]);
+        let is_halted = |at: usize| {
             let it = &self.vertices[at];
             // What is to be undone may itself wait for others, and for those that may need it.
-            it.halted || self.lacks_value(at) || it.refused && self.is_any_halted()
-        })
+            it.halted || it.refused && self.is_any_halted()
+        };
+        needed.any(is_halted) || all.any(|it| self.lacks_value(it))
     }
 
     fn is_any_halted(&self) -> bool {

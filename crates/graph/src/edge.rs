@@ -1,0 +1,51 @@
+//! What an edge is to the child.
+
+/// What the result of a parent is to a child, which in any case runs after it. Of several edges
+/// between two vertices the last of these counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EdgeKind {
+    /// The child also runs if the parent fails: [`after_tried`](crate::VertexSpec::after_tried).
+    AfterTried,
+    /// A parent that fails holds back the child: [`after`](crate::VertexSpec::after).
+    After,
+    /// And its changes are refreshes of the child:
+    /// [`refreshed_by`](crate::VertexSpec::refreshed_by).
+    RefreshedBy,
+}
+
+impl EdgeKind {
+    /// Returns the item of a child in the list of its parent. One of a larger number is larger, and
+    /// of one child that of the last kind.
+    pub(crate) fn to(self, child: u32) -> u32 {
+        child.saturating_mul(4) | self as u32
+    }
+
+    /// Returns the child of an item.
+    pub(crate) fn child(item: u32) -> u32 {
+        item >> 2
+    }
+
+    /// Returns the kind of an item.
+    pub(crate) fn of(item: u32) -> Self {
+        match item & 3 {
+            0 => EdgeKind::AfterTried,
+            1 => EdgeKind::After,
+            _ => EdgeKind::RefreshedBy,
+        }
+    }
+
+    /// Returns the item of the parent in the list of its child.
+    pub(crate) fn from(self, parent: u32) -> u32 {
+        parent.saturating_mul(2) | u32::from(self != EdgeKind::AfterTried)
+    }
+
+    /// Returns the parent of an item.
+    pub(crate) fn parent(item: u32) -> u32 {
+        item >> 1
+    }
+
+    /// True if a parent of this item holds back the child if it fails.
+    pub(crate) fn is_needed(item: u32) -> bool {
+        item & 1 == 1
+    }
+}

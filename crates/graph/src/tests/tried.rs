@@ -1,0 +1,248 @@
+//! Vertices that run once a parent was tried, also if it has failed.
+
+use super::*;
+
+fn spec(name: &str) -> VertexSpec {
+    VertexSpec::new(name).with_retry(1, seconds(10))
+}
+
+/// A child of `a`, and a child of that.
+fn chain() -> [VertexSpec; 3] {
+    [spec("a"), spec("b").after_tried("a"), spec("c").after("b")]
+}
+
+const BUSY: Result<Verdict, ErrorClass> = Err(ErrorClass::Busy);
+const GOOD: Result<Verdict, ErrorClass> = Ok(Verdict::InPlace);
+
+#[test]
+fn a_child_waits_for_the_first_try_and_not_for_the_retries() {
+    let mut driver = Driver::new(3, chain());
+    assert_eq!(driver.ran(), ["a"]);
+    let text = "b: dirty (new); waits for a; has not run";
+    assert_eq!(driver.explain("b"), text);
+    driver.end("a", BUSY);
+    assert_eq!(driver.ran(), ["b"], "at once");
+    driver.end("b", GOOD);
+    driver.end("c", GOOD);
+    // Its retry, which fails for good, makes none of the others run.
+    driver.wait(seconds(10));
+    driver.end("a", BUSY);
+    assert_eq!(driver.ran(), ["c", "a"]);
+    assert_eq!(
+        driver.explain("b"),
+        "b: settled; last run: in place",
+        "no ancestor holds it back"
+    );
+    // Once it succeeds, they run after it.
+    driver.event("a");
+    driver.end_all(&[]);
+    assert_eq!(driver.ran(), ["a", "b", "c"]);
+}
+
+#[test]
+fn what_makes_a_settled_vertex_run_makes_its_children_wait_and_run() {
+    let mut driver = Driver::new(3, chain());
+    driver.end_all(&[]);
+    driver.ran();
+    driver.event("a");
+    driver.event("b");
+    driver.event("c");
+    assert_eq!(driver.ran(), ["a"]);
+    driver.end("a", BUSY);
+    driver.end_all(&[]);
+    assert_eq!(driver.ran(), ["b", "c"]);
+}
+
+#[test]
+fn a_child_that_is_due_waits_while_its_parent_is_tried_again() {
+    let mut driver = Driver::new(3, chain());
+    driver.end("a", BUSY);
+    driver.end("b", GOOD);
+    driver.end("c", GOOD);
+    driver.wait(seconds(10));
+    driver.event("b");
+    assert_eq!(driver.ran(), ["a", "b", "c", "a"]);
+    driver.end("a", BUSY);
+    assert_eq!(driver.ran(), ["b"]);
+}
+
+#[test]
+fn a_parent_that_is_held_back_by_a_failure_lets_its_child_run() {
+    let vertices = [spec("a"), spec("b").after("a"), spec("c").after_tried("b")];
+    let mut driver = Driver::new(3, vertices);
+    driver.end("a", BUSY);
+    assert_eq!(driver.ran(), ["a", "c"]);
+    let text = "b: dirty (new); waits for a; skipped because a failed; has not run";
+    assert_eq!(driver.explain("b"), text);
+    driver.end("c", GOOD);
+    driver.wait(seconds(10));
+    driver.end_all(&[]);
+    assert_eq!(driver.ran(), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_failure_of_what_a_parent_only_runs_after_is_none_of_the_parent() {
+    let vertices = [
+        spec("a"),
+        spec("b").after_tried("a"),
+        spec("c").after_tried("b"),
+    ];
+    let mut driver = Driver::new(3, vertices);
+    driver.end("a", BUSY);
+    assert_eq!(
+        driver.ran(),
+        ["a", "b"],
+        "the last one waits for the second"
+    );
+    driver.end("b", BUSY);
+    assert_eq!(driver.ran(), ["c"]);
+}
+
+#[test]
+fn a_child_waits_for_a_parent_that_waits_for_its_turn() {
+    let vertices = [
+        spec("holder").with_semaphore("s", 1),
+        spec("limited")
+            .with_semaphore("s", 1)
+            .with_rate(seconds(60), 1),
+        spec("child").after_tried("limited"),
+    ];
+    let mut driver = Driver::new(3, vertices);
+    assert_eq!(driver.ran(), ["holder"]);
+    driver.end_all(&[]);
+    assert_eq!(driver.ran(), ["limited", "child"]);
+    driver.event("limited");
+    driver.event("child");
+    assert!(driver.ran().is_empty(), "the rate allows no run");
+    driver.wait(seconds(60));
+    driver.end_all(&[]);
+    assert_eq!(driver.ran(), ["limited", "child"]);
+}
+
+#[test]
+fn a_parent_whose_watch_fails_lets_its_child_run_until_it_is_watched_again() {
+    let mut driver = Driver::new(3, chain());
+    let (now, a) = (driver.now, driver.id("a"));
+    driver.end_all(&[]);
+    driver.ran();
+    driver.state.handle_unwatched(now, a, seconds(5));
+    driver.drive();
+    driver.end_all(&[]);
+    assert_eq!(driver.ran(), ["b", "c"]);
+    driver.wait(seconds(5));
+    driver.end_all(&[]);
+    assert_eq!(driver.ran(), ["a", "b", "c"]);
+}
+
+#[test]
+fn of_two_edges_the_one_that_holds_back_counts() {
+    let both = |child: VertexSpec| [spec("a"), child];
+    let mut failing = vec![
+        both(spec("b").after("a").after_tried("a")),
+        both(spec("b").after_tried("a").refreshed_by("a")),
+    ];
+    for vertices in failing.drain(..) {
+        let mut driver = Driver::new(3, vertices);
+        driver.end("a", Err(ErrorClass::Invalid));
+        assert_eq!(driver.ran(), ["a"]);
+        let explained = driver.explain("b");
+        assert!(
+            explained.contains("skipped because a failed"),
+            "{explained}"
+        );
+    }
+    let mut builder = Graph::builder();
+    let (one, other) = (builder.vertex(spec("a")), builder.vertex(spec("b")));
+    builder.edge_tried(one, other);
+    let tried = builder.clone().build().unwrap();
+    builder.notify(one, other);
+    let notified = builder.build().unwrap();
+    let kind = |graph: &Graph| graph.children(one).map(|it| it.1).collect::<Vec<_>>();
+    assert_eq!(kind(&tried), [EdgeKind::AfterTried]);
+    assert_eq!(kind(&notified), [EdgeKind::RefreshedBy]);
+}
+
+#[test]
+fn an_edge_from_a_vertex_that_may_fail_is_part_of_a_cycle() {
+    let vertices = [spec("a").after("b"), spec("b").after_tried("a")];
+    let error = Graph::new(vertices).unwrap_err();
+    let text = "cycle: b -> a -> b; remove one of these edges";
+    assert_eq!(error.to_string(), text);
+    let unknown = Graph::new([spec("a").after_tried("x")]).unwrap_err();
+    let text = "vertex a: runs after x, which is not declared";
+    assert_eq!(unknown.to_string(), text);
+}
+
+#[test]
+fn a_vertex_that_stays_runs_before_that_which_it_was_tried_after_is_undone() {
+    let mut driver = Driver::new(3, chain());
+    driver.end_all(&[]);
+    driver.ran();
+    let alone = || [spec("b").with_revision(1), spec("c").after("b")];
+    driver.replace(alone());
+    assert_eq!(driver.ran(), ["b"]);
+    driver.end("b", BUSY);
+    assert!(driver.ran().is_empty(), "it may still need it");
+    driver.wait(seconds(10));
+    driver.end("b", GOOD);
+    driver.end_all(&[]);
+    let mut ran = driver.ran();
+    ran.sort();
+    assert_eq!(ran, ["a", "b", "c"]);
+}
+
+#[test]
+fn a_failed_parent_that_stays_at_a_replacement_holds_back_and_makes_run_no_child() {
+    let mut driver = Driver::new(3, chain());
+    driver.end("a", BUSY);
+    driver.end("b", GOOD);
+    driver.end("c", GOOD);
+    driver.ran();
+    driver.replace(chain());
+    assert!(driver.ran().is_empty());
+    let [a, b, c] = chain();
+    driver.replace([a, b.with_revision(1), c]);
+    driver.end_all(&[]);
+    assert_eq!(driver.ran(), ["b", "c"]);
+    // With another edge, and back.
+    driver.replace([spec("a"), spec("b").with_revision(1), spec("c").after("b")]);
+    driver.wait(seconds(10));
+    driver.end_all(&[]);
+    assert_eq!(driver.ran(), ["a"]);
+    let [a, b, c] = chain();
+    driver.replace([a.with_revision(1), b.with_revision(1), c]);
+    assert_eq!(driver.ran(), ["a"]);
+    driver.end("a", BUSY);
+    driver.end_all(&[]);
+    assert_eq!(driver.ran(), ["b", "c"]);
+}
+
+#[test]
+fn a_noop_that_fails_holds_back_no_child_and_makes_it_run_when_it_would_change() {
+    let mut driver = Driver::new(3, [spec("a").with_noop(), spec("b").after_tried("a")]);
+    driver.end("a", BUSY);
+    driver.end("b", GOOD);
+    driver.wait(seconds(10));
+    driver.end("a", Ok(Verdict::WouldChange));
+    driver.end_all(&[]);
+    assert_eq!(driver.ran(), ["a", "b", "a", "b"]);
+}
+
+#[test]
+fn a_child_that_checks_still_applies_while_its_parent_is_tried_again() {
+    let vertices = [
+        spec("a"),
+        spec("b").after_tried("a"),
+        spec("c").refreshed_by("b"),
+    ];
+    let mut driver = Driver::new(3, vertices);
+    driver.end("a", BUSY);
+    driver.wait(seconds(10));
+    assert_eq!(driver.ran(), ["a", "b", "a"]);
+    driver.end("b", Ok(Verdict::WouldChange));
+    assert_eq!(driver.ran(), ["b"], "it applies");
+    driver.end("b", Ok(Verdict::Changed));
+    assert_eq!(driver.ran(), ["c"]);
+    driver.end("a", GOOD);
+    assert_eq!(driver.ran(), ["b"], "and once more after it");
+}
