@@ -11,6 +11,7 @@ mod split;
 mod subscription;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use trueup::reconcile::{ErrorClass, Hints, Ledger, PassLimits, Source, Subscribed};
 use trueup::sysctl::{self as sysctl, Sysctl};
@@ -89,6 +90,9 @@ pub(crate) struct Desired {
     pub(crate) network: Arc<Network>,
     /// `None`: sysctls are not managed.
     pub(crate) settings: Option<sysctl::Desired>,
+    /// True if the first part has found that the network's pass cannot run: then the others before
+    /// that change nothing. All parts of a desired state share it.
+    pub(crate) is_refused: Arc<AtomicBool>,
 }
 
 /// The options of all parts.
@@ -133,6 +137,9 @@ impl Host {
                 self.check_network(&pass)?;
                 self.set(pass)
             }
+            Part::Links | Part::LinkSettings if pass.desired.is_refused.load(Ordering::SeqCst) => {
+                Ok(Report::default())
+            }
             Part::LinkSettings => self.set(pass),
             Part::Links if !self.is_link_missing(&pass)? => Ok(Report::default()),
             Part::Links | Part::Network => self.network(pass),
@@ -145,7 +152,11 @@ impl Host {
         if !pass.limits.is_same_desired() {
             let (network, options) = (&pass.desired.network, &pass.options.network);
             let source = &self.network;
-            source.plan(pass.scope, network, &*self.other, options)?;
+            let planned = source.plan(pass.scope, network, &*self.other, options);
+            pass.desired
+                .is_refused
+                .store(planned.is_err(), Ordering::SeqCst);
+            planned?;
         }
         Ok(())
     }

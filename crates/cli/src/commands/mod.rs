@@ -81,6 +81,7 @@ impl Declared {
         Desired {
             network: Arc::new(self.file.desired.clone()),
             settings: self.file.sysctl.clone(),
+            ..Desired::default()
         }
     }
 

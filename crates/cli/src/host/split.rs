@@ -15,12 +15,13 @@ impl Desired {
         let Some(settings) = self.settings.clone() else {
             return vec![(Part::Network, self)];
         };
-        let network = Arc::clone(&self.network);
+        let (network, is_refused) = (Arc::clone(&self.network), Arc::clone(&self.is_refused));
         let alone = (
             Part::Network,
             Desired {
                 network: Arc::clone(&network),
                 settings: None,
+                is_refused: Arc::clone(&is_refused),
             },
         );
         let devices = declared_devices(&network);
@@ -33,6 +34,7 @@ impl Desired {
         let of = |network, settings| Desired {
             network,
             settings: Some(settings),
+            is_refused: Arc::clone(&is_refused),
         };
         let links = Arc::new(links_alone(&network));
         vec![
