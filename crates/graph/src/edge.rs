@@ -1,12 +1,13 @@
 //! What an edge is to the child.
 
-/// What the result of a parent is to a child, which in any case runs after it. Of several edges
-/// between two vertices the last of these counts.
+/// What a parent is to a child, which in any case runs after it where both are to run. Of several
+/// edges between two vertices the last of these counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeKind {
-    /// The child also runs if the parent fails: [`after_tried`](crate::VertexSpec::after_tried).
+    /// That order is all: [`after_tried`](crate::VertexSpec::after_tried).
     AfterTried,
-    /// A parent that fails holds back the child: [`after`](crate::VertexSpec::after).
+    /// A run of the parent makes the child run, and one that fails holds it back:
+    /// [`after`](crate::VertexSpec::after).
     After,
     /// And its changes are refreshes of the child:
     /// [`refreshed_by`](crate::VertexSpec::refreshed_by).
@@ -32,6 +33,11 @@ impl EdgeKind {
             1 => EdgeKind::After,
             _ => EdgeKind::RefreshedBy,
         }
+    }
+
+    /// True if the parent makes the child of this item run.
+    pub(crate) fn leads(item: u32) -> bool {
+        EdgeKind::of(item) != EdgeKind::AfterTried
     }
 
     /// Returns the item of the parent in the list of its child.

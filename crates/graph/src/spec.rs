@@ -272,9 +272,9 @@ impl VertexSpec {
         self
     }
 
-    /// Adds a parent by name that holds back the vertex only until it was tried: the vertex runs
-    /// after it, but also if it fails, or is held back itself by one that fails. It runs again
-    /// after each run of the parent that succeeds, and not for each retry.
+    /// Adds a parent by name for the order alone: if both are to run, the vertex runs once the
+    /// parent was tried, also if that has failed, or is held back by one that has. A run of the
+    /// parent does not make the vertex run.
     #[must_use]
     pub fn after_tried(mut self, parent: &str) -> Self {
         self.links_mut().after.push(parent, EdgeKind::AfterTried);

@@ -111,7 +111,7 @@ pub(super) fn why(common: &Common, file: Option<&Path>, name: &str) -> Result<Ex
 
 fn parent_line(parent: &str, kind: EdgeKind) -> String {
     match kind {
-        EdgeKind::AfterTried => format!("  after a try of {parent}"),
+        EdgeKind::AfterTried => format!("  ordered after {parent}"),
         EdgeKind::After => format!("  after {parent}"),
         EdgeKind::RefreshedBy => format!("  refreshed by {parent}"),
     }

@@ -48,9 +48,10 @@ pub(crate) struct WorldVertices {
 pub(crate) type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
 
 /// Makes the vertices of a file: those of the namespace, as they are given, and those of its files
-/// and commands. A part that fails holds back no other. What runs after a section of the network runs after all of it, and what runs after
-/// the settings after all of those. What is refreshed by a section is so by its own changes,
-/// through a vertex of its name.
+/// and commands. The parts come in their order, after the collector, and one that fails holds back
+/// no other. What runs after a section of the network runs after all of it, and what runs after the
+/// settings after all of those. What is refreshed by a section is so by its own changes, through a
+/// vertex of its name.
 pub(crate) fn vertices(
     declared: &file::File,
     parts: Parts,
@@ -62,14 +63,13 @@ pub(crate) fn vertices(
         of_settings: of_settings.filter(|part| part.is_of_settings()).collect(),
         world: world.is_some(),
     };
-    let mut before = None;
+    let mut before = Vec::from_iter(has.world.then_some(COLLECTOR));
     let parts = parts.into_iter().map(|(part, vertex)| {
         // Its loop says when it is tried again.
         let spec = VertexSpec::new(part.name()).with_retry(0, RETRY);
-        let before = before.replace(part).map(Part::name);
-        let collector = (part == Part::Network && has.world).then_some(COLLECTOR);
-        let before = before.into_iter().chain(collector);
-        (before.fold(spec, |spec, it| spec.after_tried(it)), vertex)
+        let spec = before.iter().fold(spec, |spec, it| spec.after_tried(it));
+        before.push(part.name());
+        (spec, vertex)
     });
     let parts: Vec<Declared> = parts.collect();
     let world = world.into_iter().flat_map(world_vertices);

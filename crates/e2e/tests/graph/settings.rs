@@ -48,9 +48,10 @@ pub(crate) fn a_setting_of_a_link_comes_before_its_addresses() {
     // In the graph it is seen, and after a restart it stays.
     let graph = agent.run(&["graph", "f.toml"]);
     let all = "settings   in place\n\
-               links   in place\n  after a try of settings\n\
-               link-settings   in place\n  after a try of links\n\
-               network   in place\n  after a try of link-settings\n";
+               links   in place\n  ordered after settings\n\
+               link-settings   in place\n  ordered after settings\n  ordered after links\n\
+               network   in place\n  ordered after settings\n  ordered after links\n  \
+               ordered after link-settings\n";
     assert_eq!((graph.code, &*graph.out), (0, all));
 }
 

@@ -69,7 +69,6 @@ impl World<'_> {
                 slot.doubt,
                 slot.granted,
                 slot.held,
-                slot.tried,
             ];
             let flags = flags.into_iter().fold(0, |all, it| 2 * all + u32::from(it));
             (flags, slot.intent(), slot.blocked).hash(&mut hasher);

@@ -24,9 +24,6 @@ pub(super) struct Promise {
     /// Failures since the last success, or since something new came.
     failures: u8,
     halted: bool,
-    /// It has failed, or could not run because of one that has: those that may run nevertheless
-    /// have no more reason to than they had.
-    tried: bool,
     run: Option<Run>,
     /// The run that undoes it.
     reversal: Option<RunId>,
@@ -112,15 +109,15 @@ impl<'a> Model<'a> {
     }
 
     fn ancestors(&self, vertex: usize) -> Vec<usize> {
-        self.ancestors_by(vertex, |_, _| true)
+        self.ancestors_by(vertex, |_| true)
     }
 
-    /// Returns the ancestors by edges of which that is true, given the parent.
-    fn ancestors_by(&self, vertex: usize, is_edge: impl Fn(usize, Edge) -> bool) -> Vec<usize> {
+    /// Returns the ancestors by edges of which that is true.
+    fn ancestors_by(&self, vertex: usize, is_edge: impl Fn(Edge) -> bool) -> Vec<usize> {
         // Parents have lower numbers.
         let mut found = vec![vertex];
         for at in (0..vertex).rev() {
-            let mut edges = self.edges().filter(|it| it.0 == at && is_edge(at, it.2));
+            let mut edges = self.edges().filter(|it| it.0 == at && is_edge(it.2));
             if edges.any(|it| found.contains(&it.1)) {
                 found.push(at);
             }
@@ -128,19 +125,14 @@ impl<'a> Model<'a> {
         found.split_off(1)
     }
 
-    /// Returns the ancestors that hold back a vertex if they fail.
+    /// Returns the ancestors that make a vertex run, and hold it back if they fail.
     fn needed(&self, vertex: usize) -> Vec<usize> {
-        self.ancestors_by(vertex, |_, edge| edge != Edge::Tried)
+        self.ancestors_by(vertex, |edge| edge != Edge::Tried)
     }
 
-    /// Returns the ancestors that make a vertex run if they are to run.
-    fn leading(&self, vertex: usize) -> Vec<usize> {
-        let is_tried = |at: usize| self.vertices[at].tried;
-        self.ancestors_by(vertex, |at, edge| edge != Edge::Tried || !is_tried(at))
-    }
-
+    /// Returns the descendants that a vertex makes run.
     fn led(&self, vertex: usize) -> impl Iterator<Item = usize> {
-        (vertex + 1..4).filter(move |&it| self.leading(it).contains(&vertex))
+        (vertex + 1..4).filter(move |&it| self.needed(it).contains(&vertex))
     }
 
     pub(super) fn running(&self) -> impl Iterator<Item = (usize, bool, Context)> {

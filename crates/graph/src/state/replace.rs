@@ -108,7 +108,7 @@ impl State {
             };
             if let Some(cause) = cause {
                 (slot.dirty, slot.cause, slot.watched) = (true, cause, false);
-                (slot.halted, slot.attempts, slot.tried) = (false, 0, false);
+                (slot.halted, slot.attempts) = (false, 0);
                 slot.set_not_before(None);
             }
             if let Some(at) = full_at.get(&(at as u32)) {

@@ -111,9 +111,9 @@ impl State {
     /// True if a run that has waited may still apply. If not, it begins anew later.
     fn may_apply(&self, run: &Run) -> bool {
         let slot = &self.slots[run.vertex as usize];
-        // While a vertex is tried again nothing is new to those that it did not hold back.
-        let is_first = slot.blocked == 0 || !slot.dirty;
-        !self.paused && !run.stale && is_first
+        // A run that began goes on if only the order says that another one is to run before.
+        let is_in_turn = slot.blocked == 0 || !slot.dirty;
+        !self.paused && !run.stale && is_in_turn
     }
 
     /// Begins to apply.
@@ -228,7 +228,6 @@ impl State {
                 self.save(run.vertex);
             }
         }
-        self.pass_on(now, run.vertex);
         if self.slots[run.vertex as usize].dirty {
             self.enqueue(now, run.vertex);
         } else {

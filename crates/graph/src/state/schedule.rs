@@ -45,7 +45,8 @@ impl State {
         self.enqueue(now, vertex);
     }
 
-    /// Makes a vertex and all its descendants dirty. Descendants of an unsettled one are.
+    /// Makes a vertex dirty, and all its descendants by edges that lead. Those of an unsettled one
+    /// are.
     pub(crate) fn mark_dirty(&mut self, vertex: u32, cause: Cause) {
         let mut stack = vec![(vertex, cause)];
         while let Some((at, cause)) = stack.pop() {
@@ -63,10 +64,13 @@ impl State {
             self.quiet_since = None;
             self.set_timer(at, None);
             for index in 0..self.graph.children.of(at).len() {
-                let child = EdgeKind::child(self.graph.children.of(at)[index]);
+                let item = self.graph.children.of(at)[index];
+                let child = EdgeKind::child(item);
                 self.slots[child as usize].blocked += 1;
                 self.dequeue(child);
-                stack.push((child, Cause::Parent(VertexId(at))));
+                if EdgeKind::leads(item) {
+                    stack.push((child, Cause::Parent(VertexId(at))));
+                }
             }
         }
     }
@@ -82,10 +86,11 @@ impl State {
             self.set_timer(vertex, now.checked_add(poll));
         }
         for index in 0..self.graph.children.of(vertex).len() {
-            let child = EdgeKind::child(self.graph.children.of(vertex)[index]);
+            let item = self.graph.children.of(vertex)[index];
+            let child = EdgeKind::child(item);
             let slot = &mut self.slots[child as usize];
             slot.blocked -= 1;
-            if slot.halted {
+            if slot.halted && EdgeKind::leads(item) {
                 // Something is new to it.
                 (slot.halted, slot.attempts) = (false, 0);
             }
@@ -211,12 +216,12 @@ impl State {
             }
             self.unsettled += 1;
             slot.settled_since = None;
-            let (held, tried) = (slot.held, slot.tried);
+            let held = slot.held;
             for &item in graph.children.of(at) {
                 let child = &mut self.slots[EdgeKind::child(item) as usize];
-                let is_needed = EdgeKind::of(item) != EdgeKind::AfterTried;
-                child.blocked += u32::from(is_needed || !held);
-                if !child.dirty && !child.gone && (is_needed || !tried) {
+                let leads = EdgeKind::leads(item);
+                child.blocked += u32::from(leads || !held);
+                if !child.dirty && !child.gone && leads {
                     child.dirty = true;
                     child.cause = Cause::Parent(VertexId(at));
                 }

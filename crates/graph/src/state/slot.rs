@@ -25,8 +25,6 @@ pub(crate) struct Slot {
     /// It waits because its last run or its watch failed, or those of one that it needs: it does
     /// not hold back those that run once it was tried.
     pub(crate) held: bool,
-    /// It was held since it was settled last: those have run, and run again once it succeeds.
-    pub(crate) tried: bool,
     pub(crate) last: Option<Result<Verdict, ErrorClass>>,
     pub(crate) cause: Cause,
     pub(crate) blocked: u32,

@@ -1,13 +1,13 @@
-//! Edges from vertices that may fail.
+//! Edges of order alone.
 //!
-//! A vertex is *held* while it waits because it failed, or one that it needs did. It does not block
-//! those that run once it was tried ([`EdgeKind::AfterTried`]). They are dirty with it like other
-//! children until it is held. What makes it run from then on makes them run only if it succeeds.
+//! A vertex that is to run, or runs, blocks those that run once it was tried
+//! ([`EdgeKind::AfterTried`]), unless it is *held*: it waits because it failed, or one that it needs
+//! did. It never makes them run.
 
 use std::time::Instant;
 
-use super::{Cause, State};
-use crate::{EdgeKind, VertexId};
+use super::State;
+use crate::EdgeKind;
 
 impl State {
     /// True if a parent of this item keeps its child from running.
@@ -34,9 +34,7 @@ impl State {
             return false;
         }
         let held = self.is_held(now, vertex);
-        let slot = &mut self.slots[vertex as usize];
-        slot.tried |= held;
-        std::mem::replace(&mut slot.held, held) != held
+        std::mem::replace(&mut self.slots[vertex as usize].held, held) != held
     }
 
     /// Takes note of whether a vertex, and those that need it, are held. Those that run once they
@@ -67,20 +65,5 @@ impl State {
             next = stack.pop();
         }
         freed.into_iter().for_each(|it| self.enqueue(now, it));
-    }
-
-    /// Takes note that a run of a vertex has succeeded: those that ran although it was held run
-    /// again.
-    pub(super) fn pass_on(&mut self, now: Instant, vertex: u32) {
-        self.slots[vertex as usize].tried = false;
-        if !self.graph.has_tried {
-            return;
-        }
-        for index in 0..self.graph.children.of(vertex).len() {
-            let item = self.graph.children.of(vertex)[index];
-            if EdgeKind::of(item) == EdgeKind::AfterTried {
-                self.look_again(now, EdgeKind::child(item), Cause::Parent(VertexId(vertex)));
-            }
-        }
     }
 }

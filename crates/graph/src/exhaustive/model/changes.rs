@@ -96,7 +96,6 @@ impl Model<'_> {
         if !promise.present {
             self.notify_by_intent(at, false);
         }
-        self.note_tried();
         run.id
     }
 
@@ -113,9 +112,7 @@ impl Model<'_> {
 
     fn renew(&mut self, at: usize) {
         let promise = &mut self.vertices[at];
-        (promise.failures, promise.halted, promise.tried) = (0, false, false);
-        promise.due = true;
-        self.note_tried();
+        (promise.failures, promise.halted) = (0, false);
         self.touch(at);
     }
 
@@ -124,13 +121,6 @@ impl Model<'_> {
         let others: Vec<_> = self.led(at).collect();
         for it in [at].into_iter().chain(others) {
             self.vertices[it].due = true;
-        }
-    }
-
-    /// Takes note of those that wait because of a failure.
-    pub(super) fn note_tried(&mut self) {
-        for at in 0..4 {
-            self.vertices[at].tried |= self.has_failed(at);
         }
     }
 
@@ -239,19 +229,15 @@ impl Model<'_> {
             if self.vertices[at].present {
                 self.notify(at, changed, notified);
             }
-            self.vertices[at].tried = false;
-            let children: Vec<_> = self.edges().filter(|it| it.0 == at).collect();
-            for (_, child, edge) in children {
+            let led = self.edges().filter(|it| it.0 == at && it.2 != Edge::Tried);
+            let led: Vec<_> = led.collect();
+            for (_, child, _) in led {
                 let promise = &mut self.vertices[child];
                 if std::mem::take(&mut promise.halted) {
                     promise.failures = 0;
                 }
-                if edge == Edge::Tried {
-                    self.make_due(child);
-                }
             }
         }
-        self.note_tried();
     }
 
     /// Counts the refreshes that follow from a success, or from an intent.

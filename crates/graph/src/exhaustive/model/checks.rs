@@ -7,7 +7,7 @@ use crate::state::RunId;
 impl Model<'_> {
     pub(super) fn check_order(&self, at: usize) {
         assert!(!self.lacks_value(at), "{at} runs without a value");
-        for ancestor in self.leading(at) {
+        for ancestor in self.needed(at) {
             let it = &self.vertices[ancestor];
             assert!(!it.due && it.run.is_none(), "{at} runs before {ancestor}");
         }

@@ -73,7 +73,7 @@ impl Model<'_> {
             if recorded.is_none() {
                 promise.needs = [false; 4];
             }
-            (promise.failures, promise.halted, promise.tried) = (0, false, false);
+            (promise.failures, promise.halted) = (0, false);
             promise.due = promise.present;
             // All that the intent names are notified.
             let is_changed = std::mem::take(&mut promise.unnotified).0;
