@@ -15,6 +15,7 @@ use trueup::reconcile::{ErrorClass, Ledger};
 use trueup_file::{self as file, FileContent, ManagedFile, NodeRef};
 
 use crate::host::Part;
+use crate::state::LedgerOf;
 use crate::world::{COLLECTOR, EXPORTER};
 pub(crate) use once::{Once, Passed, run_once};
 pub(crate) use reported::{OnResult, Reported};
@@ -28,8 +29,15 @@ const RETRY: Duration = Duration::from_secs(10);
 /// The time between two tries to reach the store.
 const WORLD_RETRY: Duration = Duration::from_secs(1);
 
+/// The time after which a part that failed looks at what came during its run.
+const SOON: Duration = Duration::from_millis(100);
+
 /// A vertex with its declaration.
 pub(crate) type Declared = (VertexSpec, Box<dyn Vertex>);
+
+/// The semaphore of the parts that write links, which work with one ledger. No command has one of
+/// this name.
+const LINKS: &str = "the links";
 
 /// The section of settings.
 const SYSCTL: &str = "sysctl";
@@ -66,9 +74,13 @@ pub(crate) fn vertices(
     let mut before = Vec::from_iter(has.world.then_some(COLLECTOR));
     let parts = parts.into_iter().map(|(part, vertex)| {
         // Its loop says when it is tried again.
-        let spec = VertexSpec::new(part.name()).with_retry(0, RETRY);
+        let spec = VertexSpec::new(part.name()).with_retry(0, SOON);
         let spec = before.iter().fold(spec, |spec, it| spec.after_tried(it));
         before.push(part.name());
+        let spec = match part.ledger() {
+            LedgerOf::Network => spec.with_semaphore(LINKS, 1),
+            LedgerOf::Settings | LedgerOf::Graph => spec,
+        };
         (spec, vertex)
     });
     let parts: Vec<Declared> = parts.collect();

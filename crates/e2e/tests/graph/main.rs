@@ -72,6 +72,7 @@ trueup_testkit::kernel_tests![
     reloads::nothing_is_said_to_be_converged_before_each_part_was_looked_at_by_the_new_file,
     reloads::a_setting_that_changes_those_of_links_has_them_looked_at,
     reloads::a_link_that_leaves_stays_while_another_writer_has_something_on_it,
+    reloads::a_link_that_is_restored_is_made_by_one_part_at_a_time,
     namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,
 ];
 

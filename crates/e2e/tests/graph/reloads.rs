@@ -84,3 +84,28 @@ pub(crate) fn a_link_that_leaves_stays_while_another_writer_has_something_on_it(
     assert_eq!(applied.code, 2, "{applied:?}");
     assert!(ip(&["route"]).contains("10.77.0.0/16"), "{applied:?}");
 }
+
+/// Without a debounce the network and the links hear of it at once.
+pub(crate) fn a_link_that_is_restored_is_made_by_one_part_at_a_time() {
+    let address = "address = [{ address = \"10.5.0.1/24\", dev = \"ours\" }]\n";
+    let text = LINK.to_owned() + address + &sysctl(&[("net.ipv4.conf.ours.rp_filter", "2")]);
+    let filter = || value("/proc/sys/net/ipv4/conf/ours/rp_filter");
+    let is_whole = || filter() == "2" && ip(&["address"]).contains("10.5.0.1");
+    // An agent that loses a link more often waits longer.
+    for _ in 0..4 {
+        let agent = Agent::new();
+        agent.write("f.toml", &text);
+        let args = [&["watch", "f.toml", "--debounce", "0"], &RARE[..]].concat();
+        let mut child = agent.spawn(&args);
+        let printed = printed(&mut child);
+        for _ in 0..2 {
+            wait_until("it is whole", is_whole);
+            ip(&["link", "delete", "ours"]);
+        }
+        wait_until("it is whole", is_whole);
+        child.terminate(Signal::TERM);
+        let printed = printed.lock().unwrap();
+        assert!(!printed.contains("waits for: link add"), "{printed}");
+        ip(&["link", "delete", "ours"]);
+    }
+}
