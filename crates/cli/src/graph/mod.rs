@@ -39,6 +39,10 @@ pub(crate) type Declared = (VertexSpec, Box<dyn Vertex>);
 /// this name.
 const LINKS: &str = "the links";
 
+/// How often a file is looked at: so often at once, and in the long run once in this time. Another
+/// writer that answers each change with another one is not fought at its pace.
+const FILE_RATE: (Duration, u32) = (Duration::from_millis(500), 20);
+
 /// The section of settings.
 const SYSCTL: &str = "sysctl";
 
@@ -171,7 +175,8 @@ fn file_vertex(declared: &ManagedFile) -> Declared {
     let user = declared.owner.map(|owner| owner.user);
     let group = declared.owner.and_then(|owner| owner.group);
     let vertex = vertex.with_mode(declared.mode).with_owner(user, group);
-    let spec = VertexSpec::new(&file_name(declared));
+    let (every, burst) = FILE_RATE;
+    let spec = VertexSpec::new(&file_name(declared)).with_rate(every, burst);
     (settled(spec, declared), Box::new(vertex))
 }
 

@@ -29,7 +29,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use trueup_testkit::{ip, uplinks, wait_until};
@@ -73,6 +73,7 @@ trueup_testkit::kernel_tests![
     reloads::a_setting_that_changes_those_of_links_has_them_looked_at,
     reloads::a_link_that_leaves_stays_while_another_writer_has_something_on_it,
     reloads::a_link_that_is_restored_is_made_by_one_part_at_a_time,
+    another_writer_of_a_file_is_answered_a_few_times_a_second_at_most,
     namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,
 ];
 
@@ -528,6 +529,25 @@ fn killed_at_random_it_loses_no_refresh_and_nothing_foreign() {
         assert!(runs.count() <= 3, "{round}: {log}");
     }
     assert!(lines(&agent, "routes") > 0);
+}
+
+fn another_writer_of_a_file_is_answered_a_few_times_a_second_at_most() {
+    let agent = Agent::new();
+    agent.write("f.toml", &file(&agent, "conf", "ours"));
+    let mut child = watching(&agent);
+    let is_ours = || read(&agent, "conf") == "ours";
+    wait_until("it is written", is_ours);
+    let mut count = 0;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        if is_ours() {
+            count += 1;
+            fs::write(agent.directory().join("conf"), "theirs").unwrap();
+        }
+    }
+    assert!((2..100).contains(&count), "{count}");
+    wait_until("it is ours in the end", is_ours);
+    child.terminate(Signal::TERM);
 }
 
 fn ip_has(dst: &str) -> bool {
