@@ -73,6 +73,7 @@ trueup_testkit::kernel_tests![
     reloads::a_setting_that_changes_those_of_links_has_them_looked_at,
     reloads::a_link_that_leaves_stays_while_another_writer_has_something_on_it,
     reloads::a_link_that_is_restored_is_made_by_one_part_at_a_time,
+    reloads::a_file_that_lacks_descriptors_for_a_new_part_is_tried_again,
     another_writer_of_a_file_is_answered_a_few_times_a_second_at_most,
     namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,
 ];

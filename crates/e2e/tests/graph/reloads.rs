@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::Value;
 use trueup_testkit::{ip, wait_until};
 
 use crate::agent::Agent;
 use crate::settings::{FORWARD, LINK, ROUTE, sysctl, value};
-use crate::watch::{RARE, printed};
+use crate::watch::{RARE, printed, said};
 use crate::watching;
 
 /// Returns the events that were printed.
@@ -92,7 +92,7 @@ pub(crate) fn a_link_that_is_restored_is_made_by_one_part_at_a_time() {
     let filter = || value("/proc/sys/net/ipv4/conf/ours/rp_filter");
     let is_whole = || filter() == "2" && ip(&["address"]).contains("10.5.0.1");
     // An agent that loses a link more often waits longer.
-    for _ in 0..4 {
+    for _ in 0..15 {
         let agent = Agent::new();
         agent.write("f.toml", &text);
         let args = [&["watch", "f.toml", "--debounce", "0"], &RARE[..]].concat();
@@ -108,4 +108,33 @@ pub(crate) fn a_link_that_is_restored_is_made_by_one_part_at_a_time() {
         assert!(!printed.contains("waits for: link add"), "{printed}");
         ip(&["link", "delete", "ours"]);
     }
+}
+
+pub(crate) fn a_file_that_lacks_descriptors_for_a_new_part_is_tried_again() {
+    let agent = Agent::new();
+    agent.write("f.toml", ROUTE);
+    let mut child = agent.spawn(&["watch", "f.toml"]);
+    let (said, printed) = (said(&mut child), printed(&mut child));
+    wait_until("it converges", || {
+        printed.lock().unwrap().ends_with("converged\n")
+    });
+    let open = fs::read_dir(format!("/proc/{}/fd", child.0.id())).unwrap();
+    let less = Rlimit {
+        // Enough to read the file.
+        current: Some(open.count() as u64 + 1),
+        ..getrlimit(Resource::Nofile)
+    };
+    let pid = Some(Pid::from_child(&child.0));
+    let before = prlimit(pid, Resource::Nofile, less).unwrap();
+    agent.write(
+        "f.toml",
+        &(ROUTE.to_owned() + &sysctl(&[("net.ipv4.ip_forward", "1")])),
+    );
+    wait_until("it is refused", || {
+        let said = said.lock().unwrap();
+        said.contains("stays in force") && said.contains("Too many open files")
+    });
+    prlimit(pid, Resource::Nofile, before).unwrap();
+    wait_until("it is in force", || value(FORWARD) == "1");
+    child.terminate(Signal::TERM);
 }
