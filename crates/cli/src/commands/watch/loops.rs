@@ -48,11 +48,12 @@ impl Loops {
         }
     }
 
-    /// Requests a full pass over the settings of links: the kernel copies some others to them.
+    /// Has the settings of links looked at: the kernel copies some others to them. A dirty pass, as
+    /// a change has one, reads all of them.
     fn look_at_settings_of_links(&self) {
+        let of_links = self.of(Part::LinkSettings);
         // One that has ended needs none.
-        let hint = |handle: Handle<Host>| drop(handle.hint());
-        self.of(Part::LinkSettings).into_iter().for_each(hint);
+        let _ended = of_links.map(|handle| handle.change(|_| {}));
     }
 
     /// Returns true if the loop of the network has ended.
