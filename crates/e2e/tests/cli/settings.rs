@@ -168,7 +168,7 @@ pub(crate) fn a_setting_does_not_wait_for_a_full_pass() {
         }
         dirty >= since + 5.0
     });
-    // One that the kernel copies to links has those looked at by a full pass.
+    // One that the kernel copies to links has those looked at, too.
     fs::write(FILTER, "0").unwrap();
     wait_until("it is set again", || read(FILTER) == "2");
     assert_eq!(passes("whole"), full);
