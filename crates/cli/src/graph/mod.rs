@@ -29,7 +29,8 @@ const RETRY: Duration = Duration::from_secs(10);
 /// The time between two tries to reach the store.
 const WORLD_RETRY: Duration = Duration::from_secs(1);
 
-/// The time after which a part that failed looks at what came during its run.
+/// The time after which what failed, and is not tried again by itself, looks at what came during its
+/// run.
 const SOON: Duration = Duration::from_millis(100);
 
 /// A vertex with its declaration.
@@ -106,7 +107,7 @@ struct Has {
 
 fn world_vertices(world: WorldVertices) -> [Declared; 2] {
     // It runs when something has changed; if the network's loop is busy, again.
-    let collector = VertexSpec::new(COLLECTOR).with_retry(0, RETRY);
+    let collector = VertexSpec::new(COLLECTOR).with_retry(0, SOON);
     let collector = collector.with_class_retry(ErrorClass::Busy, u32::MAX, WORLD_RETRY);
     let exporter = VertexSpec::new(EXPORTER).with_retry(u32::MAX, WORLD_RETRY);
     [(collector, world.collector), (exporter, world.exporter)]
