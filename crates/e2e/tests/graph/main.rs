@@ -74,6 +74,7 @@ trueup_testkit::kernel_tests![
     reloads::a_link_that_leaves_stays_while_another_writer_has_something_on_it,
     reloads::a_link_that_is_restored_is_made_by_one_part_at_a_time,
     reloads::a_file_that_lacks_descriptors_for_a_new_part_is_tried_again,
+    reloads::a_setting_beside_a_refused_one_refreshes_once_all_are_right,
     another_writer_of_a_file_is_answered_a_few_times_a_second_at_most,
     namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,
 ];

@@ -9,7 +9,7 @@ use trueup_testkit::{ip, wait_until};
 use crate::agent::Agent;
 use crate::settings::{FORWARD, LINK, ROUTE, sysctl, value};
 use crate::watch::{RARE, printed, said};
-use crate::watching;
+use crate::{exec, lines, watching};
 
 /// Returns the events that were printed.
 fn events(printed: &str) -> Vec<Value> {
@@ -137,4 +137,15 @@ pub(crate) fn a_file_that_lacks_descriptors_for_a_new_part_is_tried_again() {
     prlimit(pid, Resource::Nofile, before).unwrap();
     wait_until("it is in force", || value(FORWARD) == "1");
     child.terminate(Signal::TERM);
+}
+
+pub(crate) fn a_setting_beside_a_refused_one_refreshes_once_all_are_right() {
+    let agent = Agent::new();
+    let log = exec(&agent, "log", "echo run >> log", "on = [\"sysctl\"]");
+    let (forward, wrong) = (("net.ipv4.ip_forward", "1"), ("net.ipv4.no_such_key", "1"));
+    let refused = agent.apply(&(log.clone() + &sysctl(&[wrong, forward])));
+    assert_eq!(refused.code, 2);
+    assert_eq!((value(FORWARD), lines(&agent, "log")), ("1".into(), 0));
+    assert_eq!(agent.apply(&(log + &sysctl(&[forward]))).code, 0);
+    assert_eq!(lines(&agent, "log"), 1);
 }
