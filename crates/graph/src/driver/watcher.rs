@@ -91,26 +91,29 @@ fn run(shared: &Shared) {
             .map(|(at, _)| at)
             .collect();
         // From the last one, as those that end are removed.
-        for at in readable.into_iter().rev() {
-            drain(shared, &mut all, at);
-        }
+        let hinted = readable.into_iter().rev();
+        let hinted: Vec<Arc<Cell>> = hinted
+            .filter_map(|at| drain(shared, &mut all, at))
+            .collect();
+        shared.hint(hinted.iter().filter_map(|cell| cell.place()));
+        hinted.into_iter().for_each(discard);
     }
     all.into_iter().for_each(discard);
 }
 
-fn drain(shared: &Shared, all: &mut Vec<Watched>, at: usize) {
+/// Returns the vertex if it has a hint.
+fn drain(shared: &Shared, all: &mut Vec<Watched>, at: usize) -> Option<Arc<Cell>> {
     let (cell, subscription) = &mut all[at];
     match catch(|| subscription.drain()) {
-        Ok(Drained::Nothing) => {}
-        Ok(Drained::Hint | Drained::Lost) => {
-            cell.place().into_iter().for_each(|it| shared.hint(it))
-        }
+        Ok(Drained::Nothing) => None,
+        Ok(Drained::Hint | Drained::Lost) => Some(Arc::clone(cell)),
         Err(failure) => {
             let mut core = lock(&shared.core);
             core.unwatched(cell, failure);
             shared.wake(&mut core);
             drop(core);
             discard(all.swap_remove(at));
+            None
         }
     }
 }

@@ -179,7 +179,7 @@ fn watch<'a>(shared: &'a Arc<Shared>, cell: &Arc<Cell>) -> MutexGuard<'a, Core> 
     let place = cell.place().cloned();
     let hints = Hints::new(move || {
         if let Some((shared, place)) = weak.upgrade().zip(place.as_ref()) {
-            shared.hint(place);
+            shared.hint([place]);
         }
     });
     let result = {
@@ -214,12 +214,13 @@ impl Core {
 }
 
 impl Shared {
-    /// Takes a hint of a vertex.
-    pub(super) fn hint(&self, place: &Place) {
+    /// Takes a hint of each of these vertices. Those that came together are all known before one of
+    /// them runs, so that they run in order.
+    pub(super) fn hint<'a>(&self, places: impl IntoIterator<Item = &'a Place>) {
         let mut core = lock(&self.core);
-        if let Some(vertex) = place.vertex() {
+        for vertex in places.into_iter().filter_map(Place::vertex) {
             core.state.handle_event(now(), vertex);
-            self.wake(&mut core);
         }
+        self.wake(&mut core);
     }
 }

@@ -1,11 +1,16 @@
 //! Vertices that run once a parent was tried, on real threads, in a check, and drawn.
 
-use std::sync::Arc;
+use std::io::{PipeReader, Read as _, Write as _, pipe};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trueup_graph::{EdgeKind, Failure, Verdict, VertexSpec, Wait, check};
-use trueup_reconcile::{ErrorClass, MemoryLedger};
+use trueup_graph::{
+    EdgeKind, Failure, RunContext, Verdict, Vertex, VertexSpec, Wait, Watch, check,
+};
+use trueup_reconcile::{Drained, ErrorClass, Hints, MemoryLedger, Subscription};
 
 use crate::support::{BOUND, Declared, counted, start, until, vertex};
 
@@ -41,12 +46,12 @@ fn a_vertex_runs_after_one_that_failed_and_the_graph_is_not_converged() {
 /// A vertex whose watch cannot begin.
 struct Deaf;
 
-impl trueup_graph::Vertex for Deaf {
-    fn check_apply(&mut self, _: &trueup_graph::RunContext, _: bool) -> Result<Verdict, Failure> {
+impl Vertex for Deaf {
+    fn check_apply(&mut self, _: &RunContext, _: bool) -> Result<Verdict, Failure> {
         Ok(Verdict::InPlace)
     }
 
-    fn watch(&mut self, _: trueup_reconcile::Hints) -> Result<trueup_graph::Watch, Failure> {
+    fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {
         Err(Failure::new(ErrorClass::Busy, "no answer"))
     }
 }
@@ -56,7 +61,7 @@ fn a_vertex_runs_although_one_before_it_cannot_be_watched() {
     let count = Arc::new(AtomicUsize::new(0));
     let deaf = VertexSpec::new("deaf").with_retry(0, BOUND);
     let vertices = [
-        (deaf, Box::new(Deaf) as Box<dyn trueup_graph::Vertex>),
+        (deaf, Box::new(Deaf) as Box<dyn Vertex>),
         counted(VertexSpec::new("other").after_tried("deaf"), &count),
     ];
     let driver = start(1, vertices);
@@ -88,4 +93,85 @@ fn a_check_goes_on_behind_one_that_fails_and_the_edge_is_dotted() {
     assert_eq!(count(&dot, "[style=dashed]"), 1, "{dot}");
     assert_eq!(count(&svg, "stroke-dasharray=\"1 3\""), 1, "{svg}");
     assert_eq!(count(&svg, "stroke-dasharray=\"5 3\""), 1, "{svg}");
+}
+
+/// A vertex with a descriptor, whose events wait at a gate before they are known.
+struct Piped {
+    name: &'static str,
+    reader: PipeReader,
+    /// Where each event waits until it is let through.
+    gate: Option<Arc<Mutex<Receiver<()>>>>,
+    ran: Sender<&'static str>,
+}
+
+struct Pipe {
+    reader: PipeReader,
+    gate: Option<Arc<Mutex<Receiver<()>>>>,
+}
+
+impl Vertex for Piped {
+    fn check_apply(&mut self, _: &RunContext, _: bool) -> Result<Verdict, Failure> {
+        self.ran.send(self.name).unwrap();
+        Ok(Verdict::InPlace)
+    }
+
+    fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {
+        Ok(Watch::Active(Box::new(Pipe {
+            reader: self.reader.try_clone().unwrap(),
+            gate: self.gate.clone(),
+        })))
+    }
+}
+
+impl Subscription<Failure> for Pipe {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.reader.as_fd())
+    }
+
+    fn drain(&mut self) -> Result<Drained, Failure> {
+        self.reader.read_exact(&mut [0]).unwrap();
+        if let Some(gate) = &self.gate {
+            gate.lock().unwrap().recv_timeout(BOUND).unwrap();
+            return Ok(Drained::Nothing);
+        }
+        Ok(Drained::Hint)
+    }
+}
+
+#[test]
+fn events_that_come_together_run_in_order() {
+    let (ran, all) = channel();
+    let (open, gate) = channel();
+    let gate = Arc::new(Mutex::new(gate));
+    let mut writers = Vec::new();
+    let mut piped = |name, gate| {
+        let (reader, writer) = pipe().unwrap();
+        writers.push(writer);
+        let ran = ran.clone();
+        let vertex = Piped {
+            name,
+            reader,
+            gate,
+            ran,
+        };
+        Box::new(vertex) as Box<dyn Vertex>
+    };
+    let spec = VertexSpec::new;
+    let vertices = [
+        (spec("gate"), piped("gate", Some(gate))),
+        (spec("a"), piped("a", None)),
+        (spec("b").after_tried("a"), piped("b", None)),
+    ];
+    let driver = start(2, vertices);
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(all.try_iter().count(), 3);
+    for _ in 0..50 {
+        for writer in &mut writers {
+            writer.write_all(&[0]).unwrap();
+        }
+        open.send(()).unwrap();
+        let next = || all.recv_timeout(BOUND).unwrap();
+        assert_eq!([next(), next()], ["a", "b"]);
+    }
+    driver.stop(BOUND).unwrap();
 }
