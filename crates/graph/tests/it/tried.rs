@@ -165,7 +165,7 @@ fn events_that_come_together_run_in_order() {
     let driver = start(2, vertices);
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(all.try_iter().count(), 3);
-    for _ in 0..50 {
+    for _ in 0..1000 {
         for writer in &mut writers {
             writer.write_all(&[0]).unwrap();
         }
