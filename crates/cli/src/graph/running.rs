@@ -199,7 +199,7 @@ impl RunningGraph {
     }
 
     /// Returns once the loop of the network has ended, with its result, or with the error that has
-    /// ended another one before. Whoever sees that a loop ends stops all.
+    /// ended another one before. The thread that sees that a loop has ended stops all.
     pub(crate) fn wait_ended(&self) -> Result<(), trueup::driver::Error> {
         let ended = |part: Part, within| {
             let sources = self.sources();

@@ -56,10 +56,9 @@ impl Loops {
         let _ended = of_links.map(|handle| handle.change(|_| {}));
     }
 
-    /// Returns true if the loop of the network has ended.
+    /// Returns true if one of the loops has ended: no other goes on without it.
     pub(super) fn is_ended(&self) -> bool {
-        let network = self.of(Part::Network);
-        network.is_some_and(|handle| handle.is_ended())
+        self.all().iter().any(|(_, handle)| handle.is_ended())
     }
 
     /// Returns false if the loop of the network has not ended after that time.

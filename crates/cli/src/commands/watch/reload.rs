@@ -83,7 +83,7 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Runs until the loop ends.
+    /// Runs until a loop ends, and has the others end with it.
     pub(super) fn run(mut self) {
         let mut watch = self.watch_file();
         let mut waiting = None;
@@ -123,6 +123,7 @@ impl Reloader {
                 self.maker.loops.force();
             }
         }
+        self.maker.loops.stop();
     }
 
     /// Starts to watch the file, if that works now. A lack of descriptors, for example, may end.
