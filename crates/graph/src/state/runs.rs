@@ -229,6 +229,7 @@ impl State {
             }
         }
         if self.slots[run.vertex as usize].dirty {
+            self.renew_children(now, run.vertex);
             self.enqueue(now, run.vertex);
         } else {
             self.settle(now, run.vertex);

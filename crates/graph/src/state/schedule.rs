@@ -37,12 +37,29 @@ impl State {
 impl State {
     /// Makes a vertex run because of something new: what failed for good is tried again.
     pub(crate) fn look_again(&mut self, now: Instant, vertex: u32, cause: Cause) {
+        self.renew(now, vertex);
+        self.mark_dirty(vertex, cause);
+        self.enqueue(now, vertex);
+    }
+
+    /// Has a vertex that failed for good tried again once it may run: something is new to it.
+    pub(crate) fn renew(&mut self, now: Instant, vertex: u32) {
         let slot = &mut self.slots[vertex as usize];
         if slot.halted {
             (slot.halted, slot.attempts) = (false, 0);
+            self.update_held(now, vertex);
         }
-        self.mark_dirty(vertex, cause);
-        self.enqueue(now, vertex);
+    }
+
+    /// Takes note that a run of a vertex has succeeded which is to run again: that is new to its
+    /// children, also if it leaves before.
+    pub(crate) fn renew_children(&mut self, now: Instant, vertex: u32) {
+        for index in 0..self.graph.children.of(vertex).len() {
+            let item = self.graph.children.of(vertex)[index];
+            if EdgeKind::leads(item) {
+                self.renew(now, EdgeKind::child(item));
+            }
+        }
     }
 
     /// Makes a vertex dirty, and all its descendants by edges that lead. Those of an unsettled one
@@ -88,11 +105,9 @@ impl State {
         for index in 0..self.graph.children.of(vertex).len() {
             let item = self.graph.children.of(vertex)[index];
             let child = EdgeKind::child(item);
-            let slot = &mut self.slots[child as usize];
-            slot.blocked -= 1;
-            if slot.halted && EdgeKind::leads(item) {
-                // Something is new to it.
-                (slot.halted, slot.attempts) = (false, 0);
+            self.slots[child as usize].blocked -= 1;
+            if EdgeKind::leads(item) {
+                self.renew(now, child);
             }
             self.enqueue(now, child);
         }

@@ -208,3 +208,26 @@ fn opentofu_1559_building_takes_time_linear_in_vertices_and_edges() {
     }
     assert!(begin.elapsed() < seconds(20), "{:?}", begin.elapsed());
 }
+
+#[test]
+fn a_vertex_that_failed_for_good_runs_again_after_a_run_of_a_parent_that_leaves_before_it_settles()
+{
+    let child = || VertexSpec::new("c").after("b");
+    let all = |a: u64, b: u64| {
+        let a = VertexSpec::new("a").with_revision(a);
+        [a, VertexSpec::new("b").after("a").with_revision(b), child()]
+    };
+    let mut driver = Driver::new(2, all(0, 0));
+    driver.end("a", Ok(Verdict::InPlace));
+    driver.end("b", Ok(Verdict::InPlace));
+    driver.end("c", Err(ErrorClass::Invalid));
+    driver.replace(all(0, 1));
+    // It is to run once more after the other one, and leaves before.
+    driver.replace(all(1, 1));
+    driver.end("b", Ok(Verdict::Changed));
+    driver.ran();
+    driver.replace([VertexSpec::new("a").with_revision(1), VertexSpec::new("c")]);
+    driver.end_all(&[]);
+    assert!(driver.ran().contains(&"c".to_owned()));
+    assert!(driver.explain("c").starts_with("c: settled"));
+}

@@ -59,12 +59,22 @@ impl Model<'_> {
             // Children of one that is made anew run after that.
             let is_made_anew = self.vertices[at].refused;
             let is_over = !it.present || !it.due && it.run.is_none() || is_made_anew || it.renewed;
+            // One above both is undone in between: after the one, and before the other runs.
+            let mut above = self.ancestors(*child).into_iter();
+            let is_between = above.any(|it| self.vertices[it].refused && self.leads(it, at));
+            let is_over = is_over || is_between;
             let is_leaving = it.leaving && !it.restored;
             assert!(
                 is_over && !is_leaving,
                 "{at} is undone while {child} may need it"
             );
         }
+    }
+
+    /// True if a vertex is above another one, whether they are there or not.
+    fn leads(&self, from: usize, to: usize) -> bool {
+        let mut edges = self.shape.edges.iter().filter(|it| it.1 == to);
+        edges.any(|it| it.0 == from || self.leads(from, it.0))
     }
 
     /// Checks the order of what is known by records alone.
