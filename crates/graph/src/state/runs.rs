@@ -111,8 +111,9 @@ impl State {
     /// True if a run that has waited may still apply. If not, it begins anew later.
     fn may_apply(&self, run: &Run) -> bool {
         let slot = &self.slots[run.vertex as usize];
-        // A run that began goes on if only the order says that another one is to run before.
-        let is_in_turn = slot.blocked == 0 || !slot.dirty;
+        // A run that was called goes on if only the order says that another one is to run before.
+        let is_called = run.stage != Stage::Intent || !run.context.apply;
+        let is_in_turn = slot.blocked == 0 || !slot.dirty && is_called;
         !self.paused && !run.stale && is_in_turn
     }
 

@@ -261,3 +261,28 @@ fn a_child_that_checks_still_applies_while_its_parent_is_tried_again() {
     driver.end_all(&[]);
     assert!(driver.ran().is_empty(), "nothing is new to it");
 }
+
+#[test]
+fn a_child_whose_intent_is_still_being_written_waits_while_its_parent_is_tried_again() {
+    let vertices = || {
+        [
+            spec("a"),
+            spec("b").after_tried("a"),
+            spec("c").refreshed_by("b"),
+        ]
+    };
+    let record = Record {
+        refreshes: 1,
+        ..Record::default()
+    };
+    let journal = BTreeMap::from([("b".into(), record)]);
+    let mut driver = Driver::restarted(3, vertices(), journal);
+    driver.is_journal_broken = true;
+    driver.end("a", BUSY);
+    driver.wait(seconds(10));
+    driver.is_journal_broken = false;
+    driver.wait(seconds(10));
+    assert_eq!(driver.ran(), ["a", "a"]);
+    driver.end("a", BUSY);
+    assert_eq!(driver.ran(), ["b"]);
+}
