@@ -118,6 +118,10 @@ pub(crate) fn without_the_store_the_network_is_made_and_exports_are_tried_again(
     assert_eq!(runs(&a, "exported"), 0);
     wait_until("it says so", || a.log().contains("! exporter   (failed: "));
 
+    // A store that does not answer holds up neither the end nor the next start.
+    on_a.terminate(Signal::TERM);
+    let mut on_a = a.watch();
+    wait_for_state(&a, "exporter", "failed");
     cluster.restart(0).unwrap();
     wait_for_state(&a, "exporter", "in_place");
     wait_for_state(&a, "collector", "in_place");
