@@ -42,7 +42,7 @@ fn vertices_after_tried_ones_among_an_event_a_failure_and_a_replacement() {
         replacements: 1,
         ..NOTHING
     };
-    search_tried(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
+    search_tried(3, &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
