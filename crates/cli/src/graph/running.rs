@@ -120,7 +120,7 @@ impl RunningGraph {
     }
 
     /// Has the graph of another file run, and its parts have these desired states. What is equal
-    /// goes on; `make` makes the loop of a part that is new, `declare` is told of the revision of
+    /// goes on; `make` makes the loop of a part that is new, `declare` takes note of the revision of
     /// each other one, and `leave` of each that has left, before the next pass. `paused` ends once
     /// all parts have their new states, and where there are several, the first one runs first.
     /// Files and commands that have changed or are new run after the network.
