@@ -130,6 +130,28 @@ fn no_event_is_lost_whenever_it_comes() {
 }
 
 #[test]
+fn a_worker_that_sleeps_is_woken_for_an_earlier_time() {
+    check(|| {
+        let log = Log::default();
+        // A time at which no sleep ends by itself.
+        let late = VertexSpec::new("late").with_poll(LONG);
+        let limited = VertexSpec::new("limited").with_rate(Duration::from_secs(1), 1);
+        let vertices = [
+            log.vertex(late, "late", false),
+            log.vertex(limited, "limited", false),
+        ];
+        let driver = start(1, vertices);
+        for runs in 1..4 {
+            driver.wait_converged(LONG).unwrap();
+            assert_eq!(log.count("limited"), runs);
+            driver.event("limited").unwrap();
+        }
+        driver.wait_converged(LONG).unwrap();
+        driver.stop(LONG).unwrap();
+    });
+}
+
+#[test]
 fn nothing_runs_between_a_pause_and_its_end() {
     check(|| {
         let log = Log::default();
