@@ -368,7 +368,7 @@ fn watch_keeps_files_and_reloads_what_depends_on_them() {
 fn a_command_is_refreshed_by_the_section_that_it_names_alone() {
     let agent = Agent::new();
     let text = |forward: u32, dst: &str| {
-        format!("sysctl = {{ \"net.ipv4.ip_forward\" = {forward} }}\n")
+        format!("rule = []\nsysctl = {{ \"net.ipv4.ip_forward\" = {forward} }}\n")
             + &route(dst, "type = \"blackhole\"")
             + &exec(&agent, "routes", "echo run >> routes", "on = [\"route\"]")
             + &exec(
@@ -377,6 +377,7 @@ fn a_command_is_refreshed_by_the_section_that_it_names_alone() {
                 "echo run >> sysctls",
                 "on = [\"sysctl\"]",
             )
+            + &exec(&agent, "rules", "echo run >> rules", "on = [\"rule\"]")
     };
     let applied = |text: &str| {
         let ran = agent.apply(text);
@@ -398,6 +399,7 @@ fn a_command_is_refreshed_by_the_section_that_it_names_alone() {
     wait_until("the other one is", || lines(&agent, "sysctls") == 3);
     child.terminate(Signal::TERM);
     assert_eq!([lines(&agent, "routes"), lines(&agent, "sysctls")], [4, 3]);
+    assert_eq!(lines(&agent, "rules"), 0, "no rule has changed");
 }
 
 fn a_file_that_leaves_the_declaration_is_removed() {
