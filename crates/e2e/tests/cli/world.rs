@@ -78,6 +78,8 @@ pub(crate) fn what_the_embedded_store_has_is_collected() {
     wait_until("it has the file", || is_one("trueup_world_known"));
     agent.write("f.toml", &more);
     wait_until("the route of the changed file is there", || ours() == 2);
+    // Before, there is nothing to export, and all of that is exported.
+    wait_until("it is to export", || is_one("trueup_world_exports"));
     wait_until("it has exported", || is_one("trueup_world_exported"));
     watch.terminate(Signal::TERM);
     let world = World::new(store(&agent).connect(), "/trueup", "a").unwrap();
