@@ -486,6 +486,11 @@ impl Recorder {
         self.save("token", "unsigned", unsigned.as_bytes());
         let signed = unsigned + &"ab".repeat(64);
         self.save("token", "signed", signed.as_bytes());
+        let list = r#"{ "serial": 7, "grants": [ { "host": "a", "prefixes": [ "10.20.1.0/24" ] }, { "host": "b", "prefixes": [ "10.20.2.0/24", "fd00:2::/48" ] } ] }"#;
+        self.save("grants", "list", list.as_bytes());
+        let list = r#"{"serial":7,"begins":1800000000,"ends":1800000060,"grants":[{"host":"a","prefixes":["10.20.1.0/24"]}]}"#;
+        let signed = format!("{}\n{list}", "0".repeat(128));
+        self.save("grants", "signed", signed.as_bytes());
         for (at, (range, entry)) in WORLD.iter().enumerate() {
             let entry = [&[*range], entry.as_bytes()].concat();
             self.save("world", &format!("{at}"), &entry);

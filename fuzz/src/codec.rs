@@ -6,7 +6,7 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
-use trueup_diff::{Item as _, LinkKind, VethAttrs};
+use trueup_diff::{DuplicateDetection, Item as _, LinkKind, VethAttrs};
 use trueup_netlink::codec;
 use trueup_netlink::wire::{Attrs, Messages};
 
@@ -37,6 +37,7 @@ pub fn address(data: &[u8]) {
     if codec::address::create(&mut message, &address, &codec::existing).is_ok() {
         let body = body(&message);
         address.secondary = false;
+        address.duplicates = DuplicateDetection::Passed;
         assert_eq!(codec::address::decode(body), Ok(Some(address.clone())));
         let theirs = AddressMessage::parse(body);
         if address.label.is_none_or(|label| is_text(label.as_bytes())) {

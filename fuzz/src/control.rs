@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use trueup_control::{
-    Action, Approval, Backend, Config, Engine, Error, ErrorKind, Gate, Normalisers, Objects,
-    Observed, OperationState, Policy, Started, Task, Unset, Verifier, parse_json, plan,
+    Action, Approval, Backend, Config, Engine, Error, ErrorKind, Gate, JournalId, Normalisers,
+    Objects, Observed, OperationState, Policy, Started, Task, Unset, Verifier, parse_json, plan,
 };
 use trueup_journal::{Journal, Start};
 use trueup_reconcile::{MemoryLedger, Source as _};
@@ -20,6 +20,14 @@ impl Verifier for Nobody {
     }
 }
 
+struct Anybody;
+
+impl Verifier for Anybody {
+    fn is_signed(&self, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+}
+
 /// A token has one text, and none that is not signed passes.
 pub fn token(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else {
@@ -30,7 +38,25 @@ pub fn token(data: &[u8]) {
         Err(error) => assert_eq!(error.kind(), ErrorKind::Malformed),
     }
     let gate = Gate::new("agent", Nobody);
-    assert!(gate.check(text, SystemTime::UNIX_EPOCH).is_err());
+    let journal = JournalId::from_bytes([0; 16]);
+    assert!(gate.check(text, journal, SystemTime::UNIX_EPOCH).is_err());
+    if let Ok(approval) = text.parse::<Approval>() {
+        all_signed(text, &approval);
+    }
+}
+
+/// Of tokens with a good signature, only those for the journal and the time pass.
+fn all_signed(text: &str, approval: &Approval) {
+    let gate = Gate::new("agent", Anybody);
+    let terms = approval.terms();
+    let other = JournalId::from_bytes(terms.journal.as_bytes().map(|byte| !byte));
+    let check = |journal, now| gate.check(text, journal, now);
+    assert!(check(other, terms.issued).is_err());
+    assert!(check(terms.journal, terms.expires).is_err());
+    let lifetime = terms.expires.duration_since(terms.issued);
+    let day = Duration::from_secs(24 * 60 * 60);
+    let is_valid = lifetime.is_ok_and(|it| !it.is_zero() && it <= day);
+    assert_eq!(check(terms.journal, terms.issued).is_ok(), is_valid);
 }
 
 /// A desired state that can be read needs nothing once it is there.

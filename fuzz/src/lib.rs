@@ -32,13 +32,13 @@ pub use namespace::namespace;
 pub use pass::{ledger, options, pass};
 pub use socket::{ack, batch, dump, event};
 pub use sysctl::sysctl;
-pub use world::world;
+pub use world::{grants, world};
 
 /// What takes bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Target); 25] = [
+pub const TARGETS: [(&str, Target); 26] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -47,6 +47,7 @@ pub const TARGETS: [(&str, Target); 25] = [
     ("dump", dump),
     ("event", event),
     ("file", file),
+    ("grants", grants),
     ("graph", graph),
     ("guests", guests),
     ("journal", journal),

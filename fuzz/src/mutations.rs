@@ -88,6 +88,7 @@ fed! {
     dump: 5_000,
     event: 10_000,
     file: 2_000,
+    grants: 2_000,
     graph: 20_000,
     guests: 5_000,
     journal: 400,

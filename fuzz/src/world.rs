@@ -1,7 +1,10 @@
 //! Keys and values that another host may write into the store, malformed ones among them.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use trueup_world::{
-    Embedded, Error, ErrorKind, Export, Filter, Hash, Session, Transaction, World, Write,
+    Embedded, Error, ErrorKind, Export, Filter, Grants, GrantsError, GrantsKey, Hash, Session,
+    Transaction, World, Write, grants_public_key,
 };
 
 /// The ranges that keys are written into, and the longest key behind them.
@@ -81,6 +84,32 @@ pub fn world(data: &[u8]) {
         if let Ok(hash) = text.parse::<Hash>() {
             assert_eq!(hash.to_string(), text);
         }
+    }
+}
+
+/// A list of grants, as an operator writes it or as the store has it: what is read is signed, and
+/// read again as the same; what is not signed grants nothing.
+pub fn grants(data: &[u8]) {
+    const SECRET: [u8; 32] = [1; 32];
+    let key = GrantsKey::new(&grants_public_key(&SECRET)).expect("a public key");
+    match Grants::open(data, &key) {
+        Err(GrantsError::Forged | GrantsError::Malformed(_)) => {}
+        other => panic!("nothing was signed: {other:?}"),
+    }
+    let begins = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let Ok(list) = Grants::read_list(data, begins, Duration::from_secs(60)) else {
+        return;
+    };
+    // A list of many short prefixes is longer than what it was read from, and may be too long.
+    let Ok(signed) = list.sign(&SECRET) else {
+        return;
+    };
+    assert_eq!(Grants::open(&signed, &key).expect("it is signed"), list);
+    let other = GrantsKey::new(&grants_public_key(&[2; 32])).expect("a public key");
+    let refused = Grants::open(&signed, &other);
+    assert!(matches!(refused, Err(GrantsError::Forged)), "{refused:?}");
+    for (host, prefixes) in list.prefixes() {
+        assert!(prefixes.iter().all(|it| list.allows(host, *it)));
     }
 }
 

@@ -32,7 +32,8 @@ usage: cargo xtask COMMAND
   test   format check, all tests (unit, property, doc and kernel), clippy, documentation, and whether the scenarios show
          all that is known; [--kernel 6.1|6.12]: the kernel tests on that kernel as well, beside the others
   prove  what takes longer, hours in all: [STEP]... [--without STEP]...; writes the table of docs/safety.md. Steps:
-         kill-points generators long-runs simulation model guests etcd plants mutants kernels fuzz crates
+         kill-points generators long-runs attacks service simulation model guests etcd plants mutants kernels fuzz
+         crates
   bench  what passes take, against the floor and against other programs, in turn: [--quick] [--work NAME]... [--write]
          and others (--help); --work daemon and --work containers have options of their own (--help)
   api    the public API of each crate, compared with crates/*/api.txt [--write]
@@ -46,6 +47,8 @@ usage: cargo xtask COMMAND
   vm     the kernel tests on other kernels, in virtual machines: [--kernel 6.1|6.12|local]... (6.1 and 6.12 unless
          given) [--accel kvm|tcg] [--only PROGRAM[:TEST], such as rtnl/kernel:kinds] [--write] (also the tables of
          docs/kernels.md, and for that on the local kernel)
+  service  the unit of docs/examples under a real systemd, in a virtual machine, with files and commands
+         [--accel kvm|tcg]
   scenarios  what each shows, and on which kernels it passed [--write] (also the table of docs/kernels.md)
          [--last] (as the last run of all of them ended)
   plant  breaks each invariant on purpose, in a scratch copy, and looks whether the scenarios name it and the
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         ["mutants", ref options @ ..] => mutants::run(options).map(drop),
         ["plant", ref only @ ..] => plant::run(only).map(drop),
         ["scenarios", ref options @ ..] => scenarios::run(options),
+        ["service", ref options @ ..] => vm::service::run(options).map(drop),
         ["vm", ref options @ ..] => vm::run(options).map(drop),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

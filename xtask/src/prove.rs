@@ -20,7 +20,7 @@ struct Step {
     run: fn(&Built) -> Result<String>,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 14] = [
     Step {
         name: "kill-points",
         what: "a kill at every point of a pass, instead of a sample of each class",
@@ -79,6 +79,20 @@ const STEPS: [Step; 12] = [
             built.run("world/history", &cases, passed)?;
             Ok(format!("at full length; writers: {writers}"))
         },
+    },
+    Step {
+        name: "attacks",
+        what: "another user who exchanges folders, links and files for ten minutes, against every path that is written, read or removed",
+        run: |built| {
+            let paths = built.run("path/attacks", &[("TRUEUP_LONG", "1")], passed)?;
+            let files = built.run("graph/it", &[("TRUEUP_LONG", "1")], passed)?;
+            Ok(format!("paths: {paths}; files: {files}"))
+        },
+    },
+    Step {
+        name: "service",
+        what: "the unit of docs/examples under a real systemd, with files and commands",
+        run: |_| vm::service::run(&[]),
     },
     Step {
         name: "simulation",

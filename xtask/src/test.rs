@@ -78,6 +78,11 @@ fn beside(steps: &Steps, count: &Mutex<Count>) {
         clippy.args(workspace()?).args(["--", "-Dwarnings"]);
         run_and_show(&mut clippy).1
     });
+    // All else is built with all features; the demo, as a user begins, with none.
+    steps.run("without features", || {
+        let mut check = cargo(&["check", "--quiet", "--package", "trueup-e2e", "--bins"]);
+        run_and_show(&mut check).1
+    });
     steps.run("documentation", || {
         let mut docs = cargo(&["doc", "--quiet", "--no-deps"]);
         run_and_show(docs.args(workspace()?).env("RUSTDOCFLAGS", "-Dwarnings")).1

@@ -11,6 +11,7 @@ mod initramfs;
 mod package;
 mod programs;
 mod ran;
+pub(crate) mod service;
 mod table;
 
 use std::fs;

@@ -123,7 +123,7 @@ pub(crate) fn stopped() -> Outcome {
 impl Run<'_> {
     pub(crate) fn op(&mut self, at: usize) {
         let op = &self.plan.ops[at];
-        if let Some(hold) = &op.hold {
+        if let Some(hold) = self.plan.hold(at) {
             self.outcomes[at] = Some(match hold {
                 Hold::StoredOtherwise(stored) => {
                     let devices = &self.plan.devices;

@@ -13,7 +13,11 @@ mod subscription;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trueup::reconcile::{ErrorClass, Hints, Ledger, PassLimits, Source, Subscribed};
+use trueup::diff::Kind;
+use trueup::reconcile::{
+    ErrorClass, Extent, Hints, Ledger, Outcome, PassLimits, Report as _, Source, Subscribed,
+};
+use trueup::rtnl::OpOutcome;
 use trueup::sysctl::{self as sysctl, Sysctl};
 use trueup::{Desired as Network, Namespace, Rtnl, rtnl};
 
@@ -88,7 +92,7 @@ pub(crate) struct Host {
 #[derive(Clone, Default)]
 pub(crate) struct Desired {
     pub(crate) network: Arc<Network>,
-    /// `None`: sysctls are not managed.
+    /// `None`: sysctls are not managed. Of the network all: those that its links reset.
     pub(crate) settings: Option<sysctl::Desired>,
     /// True if the first part has found that the network's pass cannot run: then the others before
     /// that change nothing. All parts of a desired state share it.
@@ -196,7 +200,35 @@ impl Host {
         let source = &mut self.network;
         let report =
             source.reconcile_within(pass.scope, desired, pass.ledger, options, pass.limits)?;
-        Ok(Report::of_network(report))
+        let is_of_link = |done: OpOutcome<'_>| done.op.object.kind() == Kind::Link;
+        let has_changed_links = report.applied().any(is_of_link);
+        let settings = match &pass.desired.settings {
+            Some(settings) if self.part == Part::Network && has_changed_links => {
+                self.set_again(&pass, settings, &report)
+            }
+            _ => Report::default(),
+        };
+        Ok(Report::of_network(report).with(settings))
+    }
+
+    /// Sets again what the kernel has reset with a link: all settings of a link that is made again,
+    /// some of one that comes up or has another MTU.
+    fn set_again(
+        &mut self,
+        pass: &Pass<'_>,
+        settings: &sysctl::Desired,
+        so_far: &rtnl::Report,
+    ) -> Report {
+        let (source, ledger) = (&mut self.settings, &mut *self.other);
+        let mut tried = 0;
+        so_far.outcomes(&mut |op| tried += u64::from(op.outcome != Outcome::Pending));
+        let limits = pass.limits.with_extent(Extent::Everything);
+        let limits = limits.with_ops(pass.limits.ops().saturating_sub(tried));
+        let options = &pass.options.settings;
+        match source.reconcile_within(pass.scope, settings, ledger, options, &limits) {
+            Ok(report) => Report::of_settings(report),
+            Err(error) => Report::of_settings_error(error),
+        }
     }
 }
 

@@ -3,8 +3,10 @@
 //!
 //! It is a program: the library has no API but its `main`, for tests that run it.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod commands;
+mod core_dumps;
 mod graph;
 mod host;
 mod options;
@@ -22,6 +24,7 @@ use clap::{Args, Parser, Subcommand};
 use signal_hook::consts::SIGXFSZ;
 use trueup::Namespace;
 
+use crate::commands::Writers;
 use crate::output::Format;
 
 /// Makes the kernel's network state agree with a file.
@@ -55,6 +58,19 @@ struct Common {
     /// $XDG_RUNTIME_DIR/trueup]
     #[arg(long, global = true, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Take a file of the desired state that other users can write or replace
+    #[arg(long, global = true)]
+    trust_file: bool,
+}
+
+impl Common {
+    /// Returns who may be able to write the file of the desired state.
+    fn writers(&self) -> Writers {
+        match self.trust_file {
+            true => Writers::Any,
+            false => Writers::Ours,
+        }
+    }
 }
 
 #[derive(Subcommand)]
@@ -74,6 +90,14 @@ enum Command {
     Apply {
         /// The desired state, TOML or JSON; `-` is the standard input
         file: PathBuf,
+        /// Refuse the file if an object names a device that neither exists nor is declared
+        /// [default: that object is pending]
+        #[arg(long)]
+        strict: bool,
+        /// Delete what is no longer declared, however much it is: for once, `max_deletes` is no
+        /// limit
+        #[arg(long)]
+        allow_deletes: bool,
     },
     /// Run passes until SIGINT or SIGTERM; read the file again when it changes
     ///
@@ -141,7 +165,11 @@ pub fn main() -> ExitCode {
             "only `graph` is printed so: --format is text, json or ip here"
         )),
         Command::Plan { file } => commands::plan(&common, &file),
-        Command::Apply { file } => commands::apply(&common, &file),
+        Command::Apply {
+            file,
+            strict,
+            allow_deletes,
+        } => commands::apply(&common, &file, strict, allow_deletes),
         Command::Watch(asked) => commands::watch(&common, &asked),
         Command::Observe => commands::observe(&common),
         Command::Doctor { file } => commands::doctor(&common, file.as_deref()),

@@ -10,7 +10,7 @@ mod status;
 mod vertex;
 mod why;
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -25,8 +25,8 @@ pub(crate) use plan::plan;
 pub(crate) use report::{GraphReport, News, report};
 pub(crate) use status::{StatusChanges, StatusCounts, StatusEntry, seconds, status_text};
 pub(crate) use vertex::{
-    VertexRecord, VertexState, change_line, graph_verdict, is_in_place, is_reported_alone, named,
-    unsettled_lines, vertex_line,
+    VertexRecord, VertexState, change_line, graph_verdict, is_in_place, is_of_file_or_command,
+    is_reported_alone, named, unsettled_lines, vertex_line,
 };
 pub(crate) use why::{WhyContext, why};
 
@@ -46,6 +46,47 @@ pub(crate) enum Format {
     Svg,
 }
 
+/// A writer whose every `write!` and `writeln!` gives one line, whatever the text in it: a command's
+/// output or a name has no line feed that stays one, nor anything else that a terminal obeys.
+struct Lines<W>(W);
+
+impl<W: Write> Write for Lines<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
+        let text = line.to_string();
+        let (line, end) = match text.strip_suffix('\n') {
+            Some(line) => (line, "\n"),
+            None => (&*text, ""),
+        };
+        self.0.write_all(clean(line).as_bytes())?;
+        self.0.write_all(end.as_bytes())
+    }
+}
+
+/// Writes text of several lines, such as a document, whose writer has escaped what is from elsewhere.
+pub(crate) fn write_lines(out: &mut dyn Write, text: impl Display) -> io::Result<()> {
+    // Through `write_all`, and in pieces, as it may be large.
+    struct Pieces<'a>(&'a mut dyn Write, io::Result<()>);
+    impl fmt::Write for Pieces<'_> {
+        fn write_str(&mut self, piece: &str) -> fmt::Result {
+            self.1 = self.0.write_all(piece.as_bytes());
+            self.1.as_ref().map(|_| ()).map_err(|_| fmt::Error)
+        }
+    }
+    let mut pieces = Pieces(out, Ok(()));
+    match fmt::write(&mut pieces, format_args!("{text}")) {
+        Err(error) if pieces.1.is_ok() => Err(io::Error::other(error)),
+        _ => pieces.1,
+    }
+}
+
 /// Writes a result. A reader that went away does not want the rest: that is no error.
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     print_to_reader(write).map(drop)
@@ -55,7 +96,7 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
 pub(crate) fn print_to_reader(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<bool> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = Lines(BufWriter::new(io::stdout().lock()));
     match write(&mut out).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
@@ -63,15 +104,16 @@ pub(crate) fn print_to_reader(
     }
 }
 
-/// Prints a message that is no result.
+/// Prints a message that is no result, as one line.
 pub(crate) fn note(what: impl Display) {
     write_stderr(format_args!("trueup: {}\n", clean(&what.to_string())));
 }
 
-/// Prints why a command failed; an error of a file in the form of compilers.
+/// Prints why a command failed; an error of a file in the form of compilers, whose lines are its
+/// own.
 pub(crate) fn print_error(error: &Error) {
     match error.downcast_ref::<file::Error>() {
-        Some(error) => write_stderr(format_args!("{}\n", clean(&error.to_string()))),
+        Some(error) => write_stderr(format_args!("{error}\n")),
         None => note(with_causes(error.as_ref())),
     }
 }
@@ -123,6 +165,21 @@ impl<F: Fn() -> I, I: IntoIterator<Item: Serialize>> Serialize for List<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_from_elsewhere_makes_no_line_of_its_own() {
+        let mut out = Lines(Vec::new());
+        let said = "no\nconverged\x1b[2J\n";
+        writeln!(out, "! exec.a   failed: {said}").unwrap();
+        writeln!(out).unwrap();
+        let two = "a\nb";
+        write!(out, "{two}").unwrap();
+        write_lines(&mut out, "1\n2\n").unwrap();
+        assert_eq!(
+            String::from_utf8(out.0).unwrap(),
+            "! exec.a   failed: no\\nconverged\\x1b[2J\\n\n\na\\nb1\n2\n"
+        );
+    }
 
     #[test]
     fn an_error_is_said_with_its_causes_and_each_of_them_once() {

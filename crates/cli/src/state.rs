@@ -14,11 +14,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Error, Result, anyhow};
 use trueup::journal::{self, Journal, JournalLedger};
 use trueup::netlink::boot_id;
+use trueup::path;
 use trueup::reconcile::LedgerScope;
 use trueup::rtnl::{Options, ledger_scope_of};
 
 use self::directory::is_usable;
-pub(crate) use self::directory::{directories, make};
+pub(crate) use self::directory::{
+    NoStateDirectory, directories, existing, ignored_runtime_directory, is_unsafe, make,
+};
 pub(crate) use self::shared_ledger::SharedLedger;
 
 /// A source that has a ledger.
@@ -28,6 +31,8 @@ pub(crate) enum LedgerOf {
     Settings,
     /// The refreshes that are pending, which outlive a boot.
     Graph,
+    /// Which grants were seen last, which outlives a boot.
+    World,
 }
 
 impl LedgerOf {
@@ -37,6 +42,7 @@ impl LedgerOf {
             LedgerOf::Network => "rtnl",
             LedgerOf::Settings => "sysctl",
             LedgerOf::Graph => "graph",
+            LedgerOf::World => "world",
         }
     }
 }
@@ -103,7 +109,8 @@ impl StateFile {
     ///
     /// # Errors
     ///
-    /// When it cannot be known whether one of the usual directories has the journal.
+    /// When another user could change a directory; when it cannot be known whether one of the usual
+    /// directories has the journal.
     pub(crate) fn find(
         given: Option<&Path>,
         cookie: u64,
@@ -115,7 +122,8 @@ impl StateFile {
             agent: agent.clone(),
         });
         let mut places: Vec<StateFile> = places.collect();
-        if given.is_some() {
+        if let Some(given) = given {
+            existing(given)?;
             return Ok(places.pop());
         }
         for place in &places {
@@ -129,6 +137,10 @@ impl StateFile {
 
     /// Returns the journals of all agents in a namespace that are in this directory, in order. What
     /// cannot be listed has none.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "names alone: each journal is opened by way of `trueup_path`"
+    )]
     pub(crate) fn of_all_agents(&self) -> Vec<StateFile> {
         let entries = fs::read_dir(&self.directory)
             .into_iter()
@@ -148,23 +160,22 @@ impl StateFile {
 
     /// Returns true if the journal, or the lock of a process that writes it, exists.
     fn is_in_use(&self) -> Result<bool> {
-        let journal = self.file();
-        for file in [journal::lock_file(&journal), journal] {
-            match fs::symlink_metadata(&file) {
-                Ok(_) => return Ok(true),
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-                Err(error) => {
-                    let directory = self.directory.display();
-                    return Err(error).with_context(|| {
-                        format!(
-                            "cannot know what trueup made in this namespace, as that may be in \
-                             {}; run it as the owner of {directory}, or name another directory \
-                             with --state DIR",
-                            file.display()
-                        )
-                    });
-                }
+        let Some(folder) = existing(&self.directory)? else {
+            return Ok(false);
+        };
+        let journal = self.name();
+        for file in [journal::lock_file(&journal), journal.into()] {
+            let found = folder.place(&file).metadata().with_context(|| {
+                let directory = self.directory.display();
+                format!(
+                    "cannot know what trueup made in this namespace, as that may be in \
+                     {directory}/{}; run it as the owner of {directory}, or name another directory \
+                     with --state DIR",
+                    file.display()
+                )
+            })?;
+            if found.is_some() {
+                return Ok(true);
             }
         }
         Ok(false)
@@ -195,16 +206,13 @@ impl StateFile {
     /// damaged.
     pub(crate) fn claim(self) -> Result<State> {
         let boot_id = boot_id()?;
-        make(&self.directory).with_context(|| {
-            let directory = self.directory.display();
-            format!("cannot make the state directory {directory}")
-        })?;
+        make(&self.directory)?;
         Ok(State(SharedLedger::open(LedgerOf::Network, self, boot_id)?))
     }
 
     fn ledger(&self, of: LedgerOf, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
         let scope = match of {
-            LedgerOf::Graph => LedgerScope::of_all_boots(self.cookie.to_string()),
+            LedgerOf::Graph | LedgerOf::World => LedgerScope::of_all_boots(self.cookie.to_string()),
             LedgerOf::Network | LedgerOf::Settings => ledger_scope_of(self.cookie, boot_id),
         };
         Ok(journal.ledger(of.name(), &scope)?)
@@ -212,9 +220,12 @@ impl StateFile {
 
     /// Returns the path of the journal.
     pub(crate) fn file(&self) -> PathBuf {
+        self.directory.join(self.name())
+    }
+
+    fn name(&self) -> String {
         let StateFile { cookie, agent, .. } = self;
-        self.directory
-            .join(format!("netns-{cookie}-{agent}.{EXTENSION}"))
+        format!("netns-{cookie}-{agent}.{EXTENSION}")
     }
 }
 
@@ -263,11 +274,14 @@ pub(crate) fn remedy(error: &journal::Error) -> Option<&'static str> {
         let cause = std::error::Error::source(error)?;
         cause.downcast_ref::<io::Error>()
     };
-    let is_refused = |cause: &io::Error| {
+    let is_forbidden = |cause: &io::Error| {
         use ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-        matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem)
+        // The message of a file that another user could change has the remedy.
+        let error = cause.get_ref().and_then(|error| error.downcast_ref());
+        !error.is_some_and(path::Error::is_refused)
+            && matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem)
     };
-    let readable = || cause().is_some_and(is_refused).then_some(FIX_PERMISSIONS);
+    let readable = || cause().is_some_and(is_forbidden).then_some(FIX_PERMISSIONS);
     error.remedy().or_else(readable)
 }
 
@@ -276,6 +290,4 @@ pub(crate) const FIX_PERMISSIONS: &str =
     "let the user that runs trueup read and write it, or run trueup as its owner";
 
 /// The message where no default directory can be written.
-pub(crate) const NO_STATE_DIRECTORY: &str = "no state directory: neither /run/trueup nor \
-                                  $XDG_RUNTIME_DIR/trueup can be written; name a directory with \
-                                  --state DIR";
+pub(crate) const NO_STATE_DIRECTORY: NoStateDirectory = NoStateDirectory;

@@ -25,8 +25,12 @@ pub enum ErrorKind {
     Malformed,
     /// A token is not signed by the key of the gate.
     Signature,
-    /// A token has expired.
+    /// A token is for another journal, such as one that was deleted.
+    OtherJournal,
+    /// A token has expired, by the latest time that the agent has seen.
     Expired,
+    /// A token is valid for longer than the gate allows, or was made at a later time than now.
+    Lifetime,
     /// A token was used before.
     Spent,
     /// A token is for no action that waits: for another action, another state of the object, or

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
+use trueup_journal::JournalId;
+use trueup_reconcile::Utc;
 
 use crate::{Action, Error, ErrorKind, Object, Value};
 
@@ -21,6 +23,7 @@ pub trait Verifier: Send + Sync {
 pub struct Gate {
     agent: String,
     verifier: Option<Arc<dyn Verifier>>,
+    max_lifetime: Duration,
 }
 
 /// What an approval is over: SHA-256 of the agent's name, the action, and the whole object as
@@ -28,22 +31,41 @@ pub struct Gate {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActionHash([u8; 32]);
 
-/// A token, as its approver made it: for one action, once, until it expires.
+/// What an approver says of an action. Times count in whole seconds.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Terms {
+    /// The action, with the state of its object.
+    pub hash: ActionHash,
+    /// The journal that records the use of the token: it is valid with no other.
+    pub journal: JournalId,
+    /// What makes the token valid once. It has to be random.
+    pub nonce: [u8; 16],
+    /// The time at which the token was made.
+    pub issued: SystemTime,
+    /// The time from which it is no longer valid.
+    pub expires: SystemTime,
+}
+
+/// A token, as its approver made it: for one action and one journal, once, until it expires.
 ///
-/// Its text is `trueup1.` and hexadecimal digits: the hash, 16 bytes of nonce, the expiry in
-/// seconds since 1970, and the signature over these.
+/// Its text is `trueup2.` and hexadecimal digits: the hash, the id of the journal, 16 bytes of
+/// nonce, the times at which it was made and expires in seconds since 1970, and the signature over
+/// these.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Approval {
-    hash: ActionHash,
-    nonce: [u8; 16],
-    expires: u64,
+    terms: Terms,
     signature: Vec<u8>,
 }
 
-const PREFIX: &str = "trueup1.";
-const DOMAIN: &[u8] = b"trueup-control approval 1\0";
-/// Hash, nonce and expiry.
-const HEAD: usize = 32 + 16 + 8;
+const PREFIX: &str = "trueup2.";
+const DOMAIN: &[u8] = b"trueup-control approval 2\0";
+/// Hash, journal, nonce and two times.
+const HEAD: usize = 32 + 16 + 16 + 8 + 8;
+/// For how long a token is valid at most, unless the gate says otherwise.
+const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// How far the approver's clock may be ahead of the agent's.
+const MAX_SKEW: Duration = Duration::from_secs(60);
 /// No signature in use is longer.
 const MAX_SIGNATURE: usize = 4096;
 
@@ -53,6 +75,7 @@ impl Gate {
         Gate {
             agent: String::new(),
             verifier: None,
+            max_lifetime: MAX_LIFETIME,
         }
     }
 
@@ -61,7 +84,21 @@ impl Gate {
         Gate {
             agent: agent.into(),
             verifier: Some(Arc::new(verifier)),
+            max_lifetime: MAX_LIFETIME,
         }
+    }
+
+    /// Sets for how long a token is valid at most, from the time at which it was made: 24 hours by
+    /// default. A token that is made for longer is refused.
+    #[must_use]
+    pub fn with_max_lifetime(mut self, max_lifetime: Duration) -> Gate {
+        self.max_lifetime = max_lifetime;
+        self
+    }
+
+    /// True if no token passes.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.verifier.is_none()
     }
 
     /// Returns what an approval of the action has to be over, with its object as observed.
@@ -97,23 +134,60 @@ impl Gate {
         ActionHash(hash.finalize().into())
     }
 
-    /// Reads a token, and checks its signature and its expiry.
+    /// Reads a token, and checks its signature, its journal and its times. `now` has to be the
+    /// latest time that was seen: a clock that is set back would make expired tokens valid.
     ///
     /// # Errors
     ///
-    /// [`Malformed`](ErrorKind::Malformed), [`Signature`](ErrorKind::Signature) or
-    /// [`Expired`](ErrorKind::Expired).
-    pub fn check(&self, token: &str, now: SystemTime) -> Result<Approval, Error> {
+    /// [`Malformed`](ErrorKind::Malformed), [`Signature`](ErrorKind::Signature),
+    /// [`OtherJournal`](ErrorKind::OtherJournal), [`Expired`](ErrorKind::Expired) or
+    /// [`Lifetime`](ErrorKind::Lifetime).
+    pub fn check(
+        &self,
+        token: &str,
+        journal: JournalId,
+        now: SystemTime,
+    ) -> Result<Approval, Error> {
         let approval: Approval = token.trim().parse()?;
-        let message = message(&approval.hash, &approval.nonce, approval.expires);
+        let terms = &approval.terms;
+        let message = message(&terms.to_bytes());
         let verifier = self.verifier.as_ref();
         if !verifier.is_some_and(|verifier| verifier.is_signed(&message, &approval.signature)) {
             let text = "the token is not signed by the key of this agent's gate: sign it again";
             return Err(Error::new(ErrorKind::Signature, text));
         }
-        if approval.expires() <= now {
-            let text = "the token has expired: approve the action again";
+        if terms.journal != journal {
+            let text = format!(
+                "the token is for the journal {}, and this agent's is {journal}: approve the \
+                 action again, for this one",
+                terms.journal
+            );
+            return Err(Error::new(ErrorKind::OtherJournal, text));
+        }
+        if terms.expires <= now {
+            let text = format!(
+                "the token has expired, as the latest time that the agent has seen is {}: approve \
+                 the action again",
+                Utc(now)
+            );
             return Err(Error::new(ErrorKind::Expired, text));
+        }
+        let lifetime = terms.expires.duration_since(terms.issued);
+        let is_too_long = lifetime.is_ok_and(|lifetime| lifetime > self.max_lifetime);
+        let is_from_later = terms
+            .issued
+            .duration_since(now)
+            .is_ok_and(|by| by > MAX_SKEW);
+        if is_too_long || is_from_later {
+            let text = format!(
+                "the token was made at {} and expires at {}: it has to be made by now, which is \
+                 {}, and to expire within {} s",
+                Utc(terms.issued),
+                Utc(terms.expires),
+                Utc(now),
+                self.max_lifetime.as_secs()
+            );
+            return Err(Error::new(ErrorKind::Lifetime, text));
         }
         Ok(approval)
     }
@@ -131,43 +205,77 @@ fn value(part: &mut impl FnMut(&[u8]), value: Option<&Value>) {
 }
 
 /// Returns the bytes that an approver signs.
-fn message(hash: &ActionHash, nonce: &[u8; 16], expires: u64) -> Vec<u8> {
-    [DOMAIN, &hash.0, nonce, &expires.to_be_bytes()].concat()
+fn message(terms: &[u8]) -> Vec<u8> {
+    [DOMAIN, terms].concat()
+}
+
+impl Terms {
+    /// Makes the terms of an approval: of the action that a request of the agent names, with the
+    /// agent's journal. `nonce` has to be random.
+    pub fn new(
+        hash: ActionHash,
+        journal: JournalId,
+        nonce: [u8; 16],
+        issued: SystemTime,
+        expires: SystemTime,
+    ) -> Terms {
+        Terms {
+            hash,
+            journal,
+            nonce,
+            issued: time(seconds(issued)).unwrap_or(issued),
+            expires: time(seconds(expires)).unwrap_or(expires),
+        }
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        [
+            &self.hash.0[..],
+            self.journal.as_bytes(),
+            &self.nonce,
+            &seconds(self.issued).to_be_bytes(),
+            &seconds(self.expires).to_be_bytes(),
+        ]
+        .concat()
+    }
+}
+
+/// Returns the whole seconds since 1970, 0 for a time before.
+fn seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs()
+}
+
+/// Returns the time so many seconds after 1970, if there is one.
+fn time(seconds: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 impl Approval {
-    /// Makes a token for the action with this hash. `nonce` has to be random, `sign` signs the
-    /// message. The expiry counts in whole seconds.
-    pub fn sign(
-        hash: ActionHash,
-        nonce: [u8; 16],
-        expires: SystemTime,
-        sign: impl FnOnce(&[u8]) -> Vec<u8>,
-    ) -> Approval {
-        let since = expires.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let expires = since.as_secs();
-        Approval {
-            hash,
-            nonce,
-            expires,
-            signature: sign(&message(&hash, &nonce, expires)),
-        }
+    /// Makes a token on these terms. `sign` signs the message.
+    pub fn sign(terms: Terms, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> Approval {
+        let signature = sign(&message(&terms.to_bytes()));
+        Approval { terms, signature }
+    }
+
+    /// Returns what its approver says.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     /// Returns what it is over.
     pub fn hash(&self) -> ActionHash {
-        self.hash
+        self.terms.hash
     }
 
     /// Returns what makes it valid once.
     pub fn nonce(&self) -> &[u8; 16] {
-        &self.nonce
+        &self.terms.nonce
     }
 
     /// Returns the time from which it is not valid any more.
     pub fn expires(&self) -> SystemTime {
-        let after = Duration::from_secs(self.expires);
-        UNIX_EPOCH.checked_add(after).unwrap_or(UNIX_EPOCH)
+        self.terms.expires
     }
 }
 
@@ -176,20 +284,25 @@ impl std::str::FromStr for Approval {
 
     fn from_str(text: &str) -> Result<Approval, Error> {
         let malformed = || {
-            let message = "this is no token: it begins with trueup1. and has hexadecimal digits";
+            let message = "this is no token: it begins with trueup2. and has hexadecimal digits";
             Error::new(ErrorKind::Malformed, message)
         };
         let digits = text.strip_prefix(PREFIX).ok_or_else(malformed)?;
         let bytes = bytes(digits).ok_or_else(malformed)?;
         let (hash, rest) = bytes.split_first_chunk::<32>().ok_or_else(malformed)?;
+        let (journal, rest) = rest.split_first_chunk::<16>().ok_or_else(malformed)?;
         let (nonce, rest) = rest.split_first_chunk::<16>().ok_or_else(malformed)?;
+        let (issued, rest) = rest.split_first_chunk::<8>().ok_or_else(malformed)?;
         let (expires, signature) = rest.split_first_chunk::<8>().ok_or_else(malformed)?;
-        Ok(Approval {
+        let terms = Terms {
             hash: ActionHash(*hash),
+            journal: JournalId::from_bytes(*journal),
             nonce: *nonce,
-            expires: u64::from_be_bytes(*expires),
-            signature: signature.to_vec(),
-        })
+            issued: time(u64::from_be_bytes(*issued)).ok_or_else(malformed)?,
+            expires: time(u64::from_be_bytes(*expires)).ok_or_else(malformed)?,
+        };
+        let signature = signature.to_vec();
+        Ok(Approval { terms, signature })
     }
 }
 
@@ -243,7 +356,7 @@ impl fmt::Debug for ActionHash {
 /// Formats the token, to give it to the agent.
 impl fmt::Display for Approval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let head = [&self.hash.0[..], &self.nonce, &self.expires.to_be_bytes()].concat();
+        let head = self.terms.to_bytes();
         write!(f, "{PREFIX}{}{}", hex(&head), hex(&self.signature))
     }
 }
@@ -252,7 +365,17 @@ impl fmt::Display for Approval {
 impl fmt::Debug for Approval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Approval")
+            .field("terms", &self.terms)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Terms")
             .field("hash", &self.hash)
+            .field("journal", &self.journal)
+            .field("issued", &self.issued)
             .field("expires", &self.expires)
             .finish_non_exhaustive()
     }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod action;
 mod backend;
@@ -29,7 +30,7 @@ pub use engine::{
     Step, StepsState, Verdict,
 };
 pub use error::{Error, ErrorKind};
-pub use gate::{ActionHash, Approval, Gate, Verifier};
+pub use gate::{ActionHash, Approval, Gate, Terms, Verifier};
 pub use normalise::{Normalisers, lower_case, round_up, trim_end};
 pub use object::{Object, Objects, Value};
 pub use plan::{Plan, Policy, plan};
@@ -39,4 +40,5 @@ pub use report::{ControlOp, Failure, Outcome, Pending, Report, Unread};
 pub use signed::public_key;
 pub use watched_file::{WatchedFile, parse_json};
 
+pub use trueup_journal::JournalId;
 pub use trueup_reconcile::ErrorClass;

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use trueup_reconcile::{self as reconcile, Condition, ErrorClass, OpKey, ReportedOp, Status};
 
 use crate::provider::Failing;
+use crate::report_text::Waiting;
 use crate::{Action, ActionHash};
 
 /// The report of a pass. Every action of the pass has exactly one outcome in it.
@@ -47,6 +48,8 @@ pub struct ControlOp {
     pub action: Action,
     /// The outcome.
     pub outcome: Outcome,
+    /// How the last try failed, if this op is pending and has not been tried since.
+    pub failed_before: Option<Failure>,
 }
 
 /// The outcome of an action.
@@ -253,28 +256,74 @@ impl reconcile::Report for Report {
     }
 }
 
+impl Pending {
+    /// Returns true if nothing is known of the op but that it is not tried yet.
+    fn is_put_off(&self) -> bool {
+        matches!(
+            self,
+            Pending::Backoff(_)
+                | Pending::Held
+                | Pending::After
+                | Pending::Cut
+                | Pending::NotRecorded
+        )
+    }
+}
+
+impl Failure {
+    fn condition(&self) -> Condition {
+        let message = self.message.clone();
+        match self.class {
+            ErrorClass::StoredOtherwise => Condition::StoredOtherwise {
+                stored: Some(message),
+            },
+            class => Condition::Failed {
+                class,
+                errno: None,
+                message,
+            },
+        }
+    }
+
+    /// Reads a failure from its text. The class of another text is not known.
+    pub(crate) fn parse(text: &str) -> Failure {
+        let parts = text.strip_suffix(')').and_then(|it| it.rsplit_once(" ("));
+        let parsed = parts.and_then(|(message, class)| {
+            let class = ErrorClass::ALL
+                .into_iter()
+                .find(|it| it.as_str() == class)?;
+            Some((message, class))
+        });
+        let (message, class) = parsed.unwrap_or((text, ErrorClass::Unknown));
+        let message = message.to_owned();
+        Failure { class, message }
+    }
+}
+
 impl ControlOp {
+    pub(crate) fn new(action: Action, outcome: Outcome) -> Self {
+        ControlOp {
+            action,
+            outcome,
+            failed_before: None,
+        }
+    }
+
     /// Returns the status of the object; `None` if the action was applied.
     fn status(&self) -> Option<Status> {
         let condition = match &self.outcome {
             Outcome::Applied => return None,
-            Outcome::Failed(failure) if failure.class == ErrorClass::StoredOtherwise => {
-                Condition::StoredOtherwise {
-                    stored: Some(failure.message.clone()),
-                }
-            }
-            Outcome::Failed(failure) => Condition::Failed {
-                class: failure.class,
-                errno: None,
-                message: failure.message.clone(),
-            },
+            Outcome::Failed(failure) => failure.condition(),
             Outcome::Pending(Pending::InDoubt { why }) => Condition::Failed {
                 class: ErrorClass::Unknown,
                 errno: None,
                 message: format!("in doubt, the operator decides: {why}"),
             },
-            Outcome::Pending(pending) => Condition::Pending {
-                why: pending.to_string(),
+            Outcome::Pending(pending) => match &self.failed_before {
+                Some(failure) if pending.is_put_off() => failure.condition(),
+                failure => Condition::Pending {
+                    why: Waiting(pending, failure.as_ref()).to_string(),
+                },
             },
         };
         Some(Status::new(KIND, self.action.to_string(), condition))

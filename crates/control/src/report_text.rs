@@ -1,15 +1,16 @@
 //! How ops and their outcomes are shown.
 
 use std::fmt;
-use std::time::SystemTime;
+
+use trueup_reconcile::Utc;
 
 use crate::{ControlOp, Failure, Outcome, Pending, Unread};
 
-/// Formats what could not be read as `web: not read since @1700000000: no answer within 5 s`.
+/// Formats what could not be read as `web: not read since 2026-11-26 00:45:00 UTC: no answer within 5 s`.
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Unread { key, why, since } = self;
-        write!(f, "{key}: not read since {}: {why}", Seconds(*since))
+        write!(f, "{key}: not read since {}: {why}", Utc(*since))
     }
 }
 
@@ -20,7 +21,13 @@ impl fmt::Display for ControlOp {
         match &self.outcome {
             Outcome::Applied => f.write_str("applied"),
             Outcome::Failed(failure) => write!(f, "failed, {failure}"),
-            Outcome::Pending(pending) => write!(f, "pending, {pending}"),
+            Outcome::Pending(pending) => {
+                write!(
+                    f,
+                    "pending, {}",
+                    Waiting(pending, self.failed_before.as_ref())
+                )
+            }
         }
     }
 }
@@ -28,6 +35,23 @@ impl fmt::Display for ControlOp {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.message, self.class)
+    }
+}
+
+/// What an op waits for, and how it failed before, if it did.
+pub(crate) struct Waiting<'a>(pub(crate) &'a Pending, pub(crate) Option<&'a Failure>);
+
+impl fmt::Display for Waiting<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Waiting(pending, None) => pending.fmt(f),
+            Waiting(pending @ (Pending::Backoff(_) | Pending::Held), Some(failure)) => {
+                write!(f, "{pending}: {failure}")
+            }
+            Waiting(pending, Some(failure)) => {
+                write!(f, "{pending}; it failed before: {failure}")
+            }
+        }
     }
 }
 
@@ -44,7 +68,7 @@ impl fmt::Display for Pending {
                 if let Some(progress) = progress {
                     write!(f, ", {progress}")?;
                 }
-                write!(f, ", since {}", Seconds(*since))?;
+                write!(f, ", since {}", Utc(*since))?;
                 match is_overdue {
                     true => f.write_str("; it does not end: cancel it, or wait)"),
                     false => f.write_str(")"),
@@ -61,22 +85,12 @@ impl fmt::Display for Pending {
                 }
             }
             Pending::Backoff(until) => {
-                write!(f, "it failed before, and is tried at {}", Seconds(*until))
+                write!(f, "it failed before, and is tried at {}", Utc(*until))
             }
             Pending::Held => f.write_str("it failed before"),
             Pending::After => f.write_str("another action on the object comes first"),
             Pending::Cut => f.write_str("the pass ended before its turn"),
             Pending::NotRecorded => f.write_str("it could not be recorded"),
         }
-    }
-}
-
-/// Formats a time as `@` and the seconds since 1970, as date(1) takes it.
-pub(crate) struct Seconds(pub(crate) SystemTime);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let since = self.0.duration_since(SystemTime::UNIX_EPOCH);
-        write!(f, "@{}", since.unwrap_or_default().as_secs())
     }
 }

@@ -1,10 +1,8 @@
 //! Approvals signed with Ed25519.
 
-use std::time::SystemTime;
-
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 
-use crate::{ActionHash, Approval, Error, ErrorKind, Gate, Verifier};
+use crate::{Approval, Error, ErrorKind, Gate, Terms, Verifier};
 
 struct Ed25519(VerifyingKey);
 
@@ -33,17 +31,10 @@ impl Gate {
 }
 
 impl Approval {
-    /// Makes a token with an approver's Ed25519 secret key. `nonce` has to be random.
-    pub fn sign_with(
-        secret_key: &[u8; 32],
-        hash: ActionHash,
-        nonce: [u8; 16],
-        expires: SystemTime,
-    ) -> Approval {
+    /// Makes a token on these terms with an approver's Ed25519 secret key.
+    pub fn sign_with(secret_key: &[u8; 32], terms: Terms) -> Approval {
         let key = SigningKey::from_bytes(secret_key);
-        Approval::sign(hash, nonce, expires, |message| {
-            key.sign(message).to_bytes().to_vec()
-        })
+        Approval::sign(terms, |message| key.sign(message).to_bytes().to_vec())
     }
 }
 

@@ -1,14 +1,14 @@
 //! The provider that reads a file, and watches it.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use serde::Deserialize;
+use trueup_path::{Readers, TrustedUsers};
 use trueup_reconcile::{Drained, Hints, Subscribed, Subscription};
 
 use crate::provider::ProviderSubscription;
@@ -19,7 +19,8 @@ type Parse = dyn Fn(&[u8]) -> Result<Objects, Error> + Send;
 /// A desired state in a file.
 ///
 /// A file that is not there, or cannot be parsed, is a failure of the provider, and never an empty
-/// desired state. Replace the file by renaming, so that no half of it is read.
+/// desired state; so is a file that a user other than root and our own could change or replace, as
+/// it decides what is done. Replace the file by renaming, so that no half of it is read.
 pub struct WatchedFile {
     path: PathBuf,
     parse: Box<Parse>,
@@ -45,19 +46,9 @@ impl WatchedFile {
         }
     }
 
-    fn read(&self) -> io::Result<Vec<u8>> {
-        if !fs::metadata(&self.path)?.is_file() {
-            let message = "it is not a regular file";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
-        let mut bytes = Vec::new();
-        File::open(&self.path)?
-            .take(MAX_LEN + 1)
-            .read_to_end(&mut bytes)?;
-        match bytes.len() as u64 > MAX_LEN {
-            true => Err(io::Error::from(io::ErrorKind::FileTooLarge)),
-            false => Ok(bytes),
-        }
+    fn read(&self) -> Result<Vec<u8>, trueup_path::Error> {
+        let users = TrustedUsers::current()?;
+        users.read_ours(&self.path, Readers::Everybody, MAX_LEN)
     }
 
     fn error(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {

@@ -1,16 +1,39 @@
 //! The pure diff of one kind of object: for those who need no plan.
 //!
-//! Each function compares indexed objects, in canonical form, and says what to create, update and
+//! Each function compares indexed objects in canonical form, whatever form they have, and says what to create, update and
 //! delete, in the order of their keys; carrying it out in a safe order, and sparing what would go
-//! along, is what [`plan()`](crate::plan()) adds.
+//! along, is what [`plan()`](crate::plan()) adds. No names of devices are known here: an address's
+//! label that is its device's name counts as a label.
 
 use std::collections::BTreeSet;
 
 use crate::compare::{self, Duplicate};
+use crate::devices::Devices;
 use crate::kinds::{
     Address, AddressKey, Item as _, Link, LinkKey, Neighbour, NeighbourKey, Nexthop, ObjectKind,
     Route, Rule,
 };
+
+/// An object as it was given, and in canonical form.
+struct Form<'a, K> {
+    given: &'a K,
+    canonical: K,
+}
+
+impl<'a, K: ObjectKind> Form<'a, K> {
+    fn all(list: &'a [K]) -> Vec<Form<'a, K>> {
+        let nameless = Devices::default();
+        let form = |given: &'a K| Form {
+            given,
+            canonical: given.clone().canonical_on(&nameless),
+        };
+        list.iter().map(form).collect()
+    }
+
+    fn key(&self) -> K::Key {
+        self.canonical.key()
+    }
+}
 
 /// What turns the observed objects of a kind into the desired ones. Each list is in key order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +47,7 @@ pub struct KindDiff<'a, K> {
     pub update: Vec<(&'a K, &'a K)>,
     /// Ours, and undesired.
     pub delete: Vec<&'a K>,
-    /// Foreign, on a desired key and not as desired: the desired object, then the foreign one. To
+    /// Foreign, on a desired key and not as declared (what is left open matches anything): the desired object, then the foreign one. To
     /// create ours would be refused.
     pub conflicts: Vec<(&'a K, &'a K)>,
 }
@@ -40,27 +63,30 @@ fn diff<'a, K: ObjectKind>(
         delete: Vec::new(),
         conflicts: Vec::new(),
     };
-    compare::join(desired, observed, K::key, |_, wanted, present| {
-        let present = present
-            .iter()
-            .copied()
-            .filter(|object| !object.is_transient());
-        let (ours, foreign): (Vec<&K>, Vec<&K>) = present.partition(|object| is_ours(object));
+    let (desired, observed) = (Form::all(desired), Form::all(observed));
+    compare::join(&desired, &observed, Form::key, |_, wanted, present| {
+        let present = present.iter().copied();
+        let present = present.filter(|object| !object.canonical.is_transient());
+        let (ours, foreign): (Vec<&Form<'_, K>>, Vec<&Form<'_, K>>) =
+            present.partition(|object| is_ours(&object.canonical));
         let mut kept = None;
         if let Some(wanted) = wanted {
-            let agrees = |objects: &[&K]| objects.iter().position(|it| wanted.agrees(it));
-            kept = agrees(&ours).or((!ours.is_empty()).then_some(0));
+            let form = &wanted.canonical;
+            let agrees = |it: &Form<'_, K>| form.agrees(&it.canonical);
+            let serves = |it: &&Form<'_, K>| form.with_open_of(&it.canonical).agrees(&it.canonical);
+            let agreeing = ours.iter().position(|it| agrees(it));
+            kept = agreeing.or((!ours.is_empty()).then_some(0));
             match (kept, foreign.first()) {
-                (Some(at), _) if wanted.agrees(ours[at]) => {}
-                (Some(at), _) => diff.update.push((wanted, ours[at])),
-                (None, Some(_)) if agrees(&foreign).is_some() => {}
-                (None, Some(foreign)) => diff.conflicts.push((wanted, foreign)),
-                (None, None) => diff.create.push(wanted),
+                (Some(at), _) if agrees(ours[at]) => {}
+                (Some(at), _) => diff.update.push((wanted.given, ours[at].given)),
+                (None, Some(_)) if foreign.iter().any(serves) => {}
+                (None, Some(foreign)) => diff.conflicts.push((wanted.given, foreign.given)),
+                (None, None) => diff.create.push(wanted.given),
             }
         }
         let ours = ours.into_iter().enumerate();
-        diff.delete
-            .extend(ours.filter(|(at, _)| Some(*at) != kept).map(|(_, it)| it));
+        let extra = ours.filter(|(at, _)| Some(*at) != kept);
+        diff.delete.extend(extra.map(|(_, it)| it.given));
     })?;
     Ok(diff)
 }
@@ -176,7 +202,14 @@ mod tests {
             valid: 60,
             preferred: 60,
         };
-        let desired = [address("10.0.0.1/24"), address("10.0.0.2/24")];
+        let lasting = Lifetimes {
+            valid: 600,
+            preferred: 600,
+        };
+        let desired = [
+            address("10.0.0.1/24").with_lifetimes(lasting),
+            address("10.0.0.2/24"),
+        ];
         let observed = [
             mortal.clone(),
             address("10.0.0.2/24"),
@@ -184,6 +217,12 @@ mod tests {
         ];
         let none = addresses(&desired, &observed, &BTreeSet::new()).unwrap();
         assert_eq!(none.conflicts, [(&desired[0], &observed[0])]);
+        let open = [address("10.0.0.1/24")];
+        let open = addresses(&open, &observed, &BTreeSet::new()).unwrap();
+        assert!(
+            open.conflicts.is_empty(),
+            "what is left open matches anything"
+        );
         assert!(none.create.is_empty() && none.update.is_empty() && none.delete.is_empty());
         let owned = observed.iter().map(Address::key).collect();
         let all = addresses(&desired, &observed, &owned).unwrap();

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::kinds::{Kind, Kinds, ObjectKind as _, OfKind, Registered};
+use crate::routes::Routes;
+use crate::values::IfName;
 use crate::{each_kind, kinds, per_kind};
 
 type DesiredOf<K> = <K as Registered>::Desired;
@@ -68,10 +70,23 @@ pub enum NexthopMode {
 }
 
 impl Desired {
+    /// Returns the names of all devices that are declared, or that objects refer to.
+    pub fn device_names(&self) -> BTreeSet<IfName> {
+        let mut names = BTreeSet::new();
+        for link in self.links.iter().flatten() {
+            names.insert(link.name);
+            names.extend(link.parents().copied());
+        }
+        names.extend(self.addresses.iter().flatten().map(|it| it.dev));
+        names.extend(self.neighbours.iter().flatten().map(|it| it.dev));
+        names.extend(self.routes.iter().flat_map(Routes::device_names));
+        names
+    }
+
     /// The kinds that are managed.
     pub fn managed(&self) -> Kinds {
         let mut stated = Kinds::NONE;
-        each_kind!(K => if OfKind::<K>::of_kind(self).is_stated() {
+        each_kind!(K => if OfKind::<K>::of_kind(self).count().is_some() {
             stated = stated.with(K::KIND);
         });
         let mut managed = Kinds::NONE;
@@ -80,24 +95,39 @@ impl Desired {
         });
         managed
     }
+
+    /// Returns how many objects of a kind are declared.
+    pub fn count(&self, kind: Kind) -> usize {
+        let mut count = None;
+        each_kind!(K => if K::KIND == kind {
+            count = OfKind::<K>::of_kind(self).count();
+        });
+        count.unwrap_or_default()
+    }
 }
 
 /// What a [`Desired`] has of a kind.
 trait Stated {
-    /// Returns true if the kind is managed because of it.
-    fn is_stated(&self) -> bool;
+    /// Returns the number of objects, if the kind is managed because of it.
+    fn count(&self) -> Option<usize>;
 }
 
-impl<T> Stated for Option<T> {
-    fn is_stated(&self) -> bool {
-        self.is_some()
+impl<T> Stated for Option<Vec<T>> {
+    fn count(&self) -> Option<usize> {
+        self.as_ref().map(Vec::len)
+    }
+}
+
+impl Stated for Option<Routes> {
+    fn count(&self) -> Option<usize> {
+        self.as_ref().map(Routes::len)
     }
 }
 
 /// Nexthop objects are managed with routes, whatever the mode: what no route points at any more
 /// goes.
 impl Stated for NexthopMode {
-    fn is_stated(&self) -> bool {
-        false
+    fn count(&self) -> Option<usize> {
+        None
     }
 }

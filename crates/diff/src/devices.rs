@@ -1,16 +1,29 @@
 //! Devices and their names.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::values::{Dev, IfName, LinkAddr};
+use crate::values::{Dev, IfName};
 
-/// The devices of a namespace and those that a plan will add, by name and by reference.
+/// The devices of a namespace, those that a plan will add, and missing ones that objects refer to,
+/// by name and by reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Devices {
     names: BTreeMap<Dev, IfName>,
     by_name: BTreeMap<IfName, Dev>,
     planned: u32,
+    missing: u32,
+    macvlans: Macvlans,
+}
+
+/// The devices below macvlans. The kernel puts a macvlan on another one on the device below that
+/// (`macvlan_common_newlink`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Macvlans {
+    /// As declared, by name.
+    pub(crate) declared: BTreeMap<IfName, IfName>,
+    /// As observed; [`Dev::index`] of 0 is a device in another namespace.
+    pub(crate) observed: BTreeMap<Dev, Dev>,
 }
 
 impl Devices {
@@ -39,12 +52,42 @@ impl Devices {
         self.dev(&name).ok_or(Problem::UnknownDevice(name))
     }
 
+    pub(crate) fn with_macvlans(self, macvlans: Macvlans) -> Devices {
+        Devices { macvlans, ..self }
+    }
+
+    /// Returns the device that the kernel puts a macvlan on this one on.
+    pub(crate) fn below_macvlans(&self, mut name: IfName) -> Option<Dev> {
+        let Macvlans { declared, observed } = &self.macvlans;
+        // What is declared may be a circle, which is found elsewhere.
+        for _ in 0..=declared.len() {
+            match declared.get(&name) {
+                Some(below) => name = *below,
+                None => break,
+            }
+        }
+        let dev = self.dev(&name)?;
+        Some(observed.get(&dev).copied().unwrap_or(dev))
+    }
+
     /// The devices that the plan creates.
     pub fn planned(&self) -> impl Iterator<Item = (Dev, &IfName)> {
         self.names
             .iter()
             .filter(|(dev, _)| dev.is_planned())
             .map(|(dev, name)| (*dev, name))
+    }
+
+    /// The devices that objects refer to, and that neither exist nor are created.
+    pub fn missing(&self) -> impl Iterator<Item = (Dev, &IfName)> {
+        let last = self.names.range(Dev::missing(0)..);
+        last.map(|(dev, name)| (*dev, name))
+    }
+
+    /// The names of the devices that exist or are created.
+    pub fn present(&self) -> impl Iterator<Item = &IfName> {
+        let known = self.by_name.iter().filter(|(_, dev)| !dev.is_missing());
+        known.map(|(name, _)| name)
     }
 
     /// Removes a device from the name index.
@@ -56,6 +99,17 @@ impl Devices {
     pub(crate) fn plan(&mut self, name: IfName) {
         let dev = Dev::planned(self.planned);
         self.planned += 1;
+        self.names.insert(dev, name);
+        self.by_name.insert(name, dev);
+    }
+
+    /// Adds a device that objects refer to, if none of that name exists or is created.
+    pub(crate) fn miss(&mut self, name: IfName) {
+        if self.by_name.contains_key(&name) {
+            return;
+        }
+        let dev = Dev::missing(self.missing);
+        self.missing += 1;
         self.names.insert(dev, name);
         self.by_name.insert(name, dev);
     }
@@ -98,38 +152,8 @@ impl fmt::Display for Problem {
 #[derive(Debug)]
 pub(crate) struct Names<'a> {
     pub(crate) devices: &'a Devices,
-    pub(crate) lengths: &'a AddressLengths,
     /// The protocol that desired objects bear.
     pub(crate) marker: u8,
     /// The kernel stores a protocol on rules, so that it is part of their key.
     pub(crate) rules_have_protocol: bool,
-}
-
-/// The lengths of the hardware addresses of the devices that are there, by index.
-#[derive(Debug)]
-pub(crate) struct AddressLengths(HashMap<u32, usize>);
-
-impl AddressLengths {
-    /// Collects the addresses of devices by their index.
-    pub(crate) fn of(addresses: impl Iterator<Item = (u32, LinkAddr)>) -> AddressLengths {
-        let length = |(index, address): (u32, LinkAddr)| (index, address.as_bytes().len());
-        AddressLengths(addresses.map(length).collect())
-    }
-
-    /// Refuses an address of which the kernel would cut off the end, as it is longer than those of
-    /// the device (`neigh_add` in net/core/neighbour.c, `do_setlink` in net/core/rtnetlink.c).
-    pub(crate) fn check(&self, address: Option<LinkAddr>, dev: Option<Dev>) -> Result<(), Problem> {
-        let longest = match dev.and_then(Dev::as_index) {
-            // What is to be created is of Ethernet.
-            None => Some(6),
-            Some(index) => self.0.get(&index).copied(),
-        };
-        match (address, longest) {
-            (Some(address), Some(longest)) if address.as_bytes().len() > longest => {
-                let what = "the hardware address is longer than those of the device";
-                Err(Problem::Invalid(what))
-            }
-            _ => Ok(()),
-        }
-    }
 }

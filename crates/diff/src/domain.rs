@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use crate::devices::Devices;
 use crate::each_kind;
 use crate::kinds::{Kinds, Link, ObjectKind};
 use crate::ownership::Owned;
@@ -46,6 +47,9 @@ use crate::values::{Dev, IfName, ParseError, Prefix};
 pub struct Domain {
     /// What it is called. It limits nothing.
     pub name: Option<String>,
+    /// The protocols of other writers whose objects may go along with ours: they hold no op. They
+    /// limit nothing, and are named in the plan and the report.
+    pub may_go_along: BTreeSet<u8>,
     /// The interfaces of these names. Links by their own, addresses and neighbours by that which
     /// they are on; of a route all next hops have to lead out of such.
     pub interfaces: Vec<InterfacePattern>,
@@ -68,6 +72,7 @@ pub struct Domain {
 
 setters! { impl Domain {
     with_name(name: impl Into<Option<String>>);
+    with_may_go_along(may_go_along: impl Into<BTreeSet<u8>>);
     with_interfaces(interfaces: impl Into<Vec<InterfacePattern>>);
     with_created_interfaces(created_interfaces: bool);
     with_tables(tables: impl Into<Vec<RangeInclusive<u32>>>);
@@ -80,8 +85,12 @@ setters! { impl Domain {
 impl Domain {
     /// Returns true if a part is given: then there is something outside.
     pub fn is_limited(&self) -> bool {
-        let unnamed = Domain::default().with_name(self.name.clone());
-        *self != unnamed
+        let whole = Domain {
+            name: self.name.clone(),
+            may_go_along: self.may_go_along.clone(),
+            ..Domain::default()
+        };
+        *self != whole
     }
 
     /// Returns the kinds of which an object can be in this domain and in that of another agent. Two
@@ -325,13 +334,13 @@ impl<'a> DomainDevices<'a> {
         devices
     }
 
-    /// With the devices that a plan creates.
-    pub(crate) fn with_planned<'n>(
-        mut self,
-        planned: impl Iterator<Item = (Dev, &'n IfName)>,
-    ) -> Self {
+    /// With the devices that do not exist: those that a plan creates, and missing ones.
+    pub(crate) fn with_new(mut self, devices: &Devices) -> Self {
         if Part::Interfaces.is_given(self.domain) {
+            let planned = devices.planned();
             planned.for_each(|(dev, name)| self.add(dev, *name, true));
+            let missing = devices.missing();
+            missing.for_each(|(dev, name)| self.add(dev, *name, false));
         }
         self
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::compare::Duplicate;
 use crate::devices::Problem;
 use crate::kinds::Kind;
+use crate::routes::Routes;
 
 /// What is wrong with a desired object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,19 @@ impl DesiredError {
 
     pub(crate) fn duplicate(kind: Kind, Duplicate { first, second }: Duplicate) -> DesiredError {
         DesiredError::new(kind, second, Problem::Duplicate(first))
+    }
+
+    /// Returns the error of a part of the desired routes, with the position of its route among
+    /// `all`. Of other kinds it is as before.
+    #[must_use]
+    pub fn among(self, part: &Routes, all: &Routes) -> DesiredError {
+        if self.kind != Kind::Route {
+            return self;
+        }
+        let key = part.keys().nth(self.index);
+        let index = key.and_then(|key| all.keys().position(|it| it == key));
+        let index = index.unwrap_or(self.index);
+        DesiredError { index, ..self }
     }
 
     /// The kind of the object.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod by_kind;
@@ -34,20 +35,21 @@ pub use error::DesiredError;
 pub use ipnetwork::IpNetwork;
 pub use kinds::{
     Action, Address, AddressFlags, AddressKey, BondAttrs, BondMode, BridgeAttrs,
-    DEFAULT_IPV6_METRIC, Difference, FOREVER, ForwardingEntry, FwMark, Item, Kind, Kinds,
-    Lifetimes, Link, LinkKey, LinkKind, LinkStatus, MacvlanAttrs, MacvlanMode, Metric, Metrics,
-    Neighbour, NeighbourKey, NeighbourState, NextHop, NextHops, Nexthop, NexthopTarget, Object,
-    ObjectKey, ObjectKind, OfKind, PortRange, Registered, Route, RouteKey, RouteType, Rule,
-    RuleAction, RuleKey, Scope, UidRange, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs, table,
+    DEFAULT_IPV6_METRIC, Difference, DuplicateDetection, FOREVER, ForwardingEntry, FwMark, Item,
+    Kind, Kinds, Lifetimes, Link, LinkKey, LinkKind, LinkStatus, LostRoutes, MacvlanAttrs,
+    MacvlanMode, Metric, Metrics, Neighbour, NeighbourKey, NeighbourState, NextHop, NextHops,
+    Nexthop, NexthopTarget, Object, ObjectKey, ObjectKind, OfKind, PortRange, Registered, Route,
+    RouteKey, RouteType, Rule, RuleAction, RuleKey, Scope, UidRange, VethAttrs, VlanAttrs,
+    VlanProtocol, VxlanAttrs, table,
 };
 pub use observed::Observed;
 pub use op::{Hold, Op, Reason};
-pub use options::{DEFAULT_PROTOCOL, OnConflict, Ownership};
+pub use options::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
 pub use ownership::{Owned, Policy, ProvenBy, proof};
-pub use plan::{Conflict, Plan, plan, plan_resolved, plan_with};
+pub use plan::{Conflict, Notice, Plan, plan, plan_resolved, plan_with};
 pub use resolve::{Resolved, ResolvedDevices, resolve, resolve_with};
 pub use routes::{
-    DeviceName, DumpMatcher, Mismatches, NexthopAssignment, NexthopTable, PlainRoute,
+    DeviceName, DumpMatcher, Gateway, Mismatches, NexthopAssignment, NexthopTable, PlainRoute,
     ResolvedRoutes, RouteDependencies, Routes, RoutesRevision, RowMatch, Tracker,
 };
 pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};

@@ -3,16 +3,19 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::devices::Devices;
 use crate::kinds::{
-    ForwardingEntry, Item as _, Kind, Kinds, LinkStatus, NextHop, NextHops, ObjectKind as _, Route,
+    ForwardingEntry, Item as _, Kind, Kinds, LinkStatus, NextHop, NextHops, ObjectKind as _,
+    OfKind, Route,
 };
 use crate::ownership::Policy;
-use crate::routes::Routes;
+use crate::routes::{Gateway, Routes};
 use crate::values::Dev;
-use crate::{kinds, per_kind};
+use crate::{each_kind, kinds, per_kind};
 
 per_kind! {
-    /// What the kernel reported, in canonical form and keyed by interface index.
+    /// What the kernel reported, keyed by interface index. Its objects need not be in canonical
+    /// form: a plan brings them into it.
     ///
     /// - Links: every link of the namespace, as names resolve against them.
     /// - Routes: all that bear our marker; of foreign ones at least those on a desired key.
@@ -26,6 +29,9 @@ per_kind! {
         pub link_status: BTreeMap<u32, LinkStatus>,
         /// Forwarding entries on links that the plan touches.
         pub forwarding: Vec<ForwardingEntry>,
+        /// The gateways that were looked up, and the route by which the kernel reaches each, if it
+        /// is on a link. A gateway that is not here was not looked up.
+        pub gateways: BTreeMap<Gateway, Option<Route>>,
         /// The kinds of which every object in question is here. Of any other kind nothing is
         /// deleted.
         pub complete: Kinds,
@@ -35,6 +41,19 @@ per_kind! {
 }
 
 impl Observed {
+    /// Returns the same observation with each object in canonical form.
+    pub(crate) fn canonical(&self, devices: &Devices) -> Cow<'_, Observed> {
+        let mut canonical = Cow::Borrowed(self);
+        each_kind!(K => {
+            let list = OfKind::<K>::of_kind(self);
+            if !list.iter().all(|object| object.is_canonical_on(devices)) {
+                let list = list.iter().cloned().map(|object| object.canonical_on(devices));
+                *OfKind::<K>::of_kind_mut(canonical.to_mut()) = list.collect();
+            }
+        });
+        canonical
+    }
+
     /// Moves routes of ours to a form that takes a fifth of the memory: there can be a million.
     /// They are as much a part of what was observed as those that stay in `routes`;
     /// [`all_routes`](Self::all_routes) returns both. For a state in which routes are managed.
@@ -98,6 +117,7 @@ macro_rules! with_each_kind {
             $($with($field: impl Into<Vec<crate::$kind>>);)*
             with_link_status(link_status: impl Into<BTreeMap<u32, LinkStatus>>);
             with_forwarding(forwarding: impl Into<Vec<ForwardingEntry>>);
+            with_gateways(gateways: impl Into<BTreeMap<Gateway, Option<Route>>>);
             with_complete(complete: Kinds);
         } }
     };

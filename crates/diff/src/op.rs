@@ -28,6 +28,11 @@ pub enum Reason {
     /// Ours, and declared by no instance that we know: an earlier run left it, or another trueup
     /// made it.
     Orphan,
+    /// Another writer's, on a link that is to have what is declared and no more.
+    Excluded,
+    /// On the way to what is desired, where the kernel cannot go there at once: a later update of
+    /// the same object completes it, and this op is carried out only where that one is to be.
+    Step,
     /// Foreign, on a key that we desire: the op's `was` says what it is.
     Overridden,
     /// Overridden by us and no longer desired: it becomes again what it was, in place, or, where
@@ -45,13 +50,34 @@ pub enum Hold {
     Forwarding(Box<ForwardingEntry>),
     /// It is desired outside of the part of the namespace that this agent speaks for.
     OutsideDomain,
+    /// It is another writer's, and only to be deleted if it is to be adopted.
+    Foreign,
     /// The link must exist, and netlink cannot create it.
     NotCreatable,
+    /// It is on, or leads to, a device of this name, which neither exists nor is declared.
+    NoDevice(IfName),
+    /// It completes what is made without the next hop out of this device, which is down or does
+    /// not exist.
+    NextHop(IfName),
+    /// The hardware address is longer than those of its device: the kernel would cut off its end.
+    LongAddress,
     /// It would make a pair, and another link has the name of its other end.
     NameTaken(IfName),
     /// It bears our marker and we have not seen it declared: another trueup may be ahead of us. It
     /// is left alone for this long.
     Grace(Duration),
+    /// Another host has the address.
+    Duplicate {
+        /// It is made anew after this long; 0 while the detection of duplicates runs again.
+        left: Duration,
+    },
+    /// More objects of its kind are no longer desired than one pass may delete.
+    TooManyDeletes {
+        /// How many are no longer desired.
+        deletes: usize,
+        /// How many may be deleted.
+        most: usize,
+    },
     /// Another writer removes or overwrites it repeatedly.
     Contention {
         /// How often, within the window that counts.
@@ -78,8 +104,21 @@ impl fmt::Display for Hold {
         let seconds = |left: &Duration| left.as_millis().div_ceil(1000);
         match self {
             Hold::OutsideDomain => f.write_str("outside of the domain of this agent"),
+            Hold::Foreign => {
+                f.write_str("another writer's: it is deleted if the link says adopt = true")
+            }
             Hold::NotCreatable => {
                 f.write_str("the link must exist, and is not one that netlink can create")
+            }
+            Hold::NextHop(name) => {
+                write!(
+                    f,
+                    "waits for its next hop out of {name}, which is down or does not exist"
+                )
+            }
+            Hold::NoDevice(name) => write!(f, "no interface `{name}`"),
+            Hold::LongAddress => {
+                f.write_str("the hardware address is longer than those of the device")
             }
             Hold::NameTaken(name) => {
                 write!(f, "another link has the name of its other end, {name}")
@@ -99,6 +138,22 @@ impl fmt::Display for Hold {
                 f,
                 "grace: bears our marker and was not seen declared, left alone for {} s",
                 seconds(left)
+            ),
+            Hold::Duplicate {
+                left: Duration::ZERO,
+            } => f.write_str(
+                "another host had the address, and the detection of duplicates runs again",
+            ),
+            Hold::Duplicate { left } => write!(
+                f,
+                "another host has the address (duplicate address detection failed); tried again \
+                 in {} s",
+                seconds(left)
+            ),
+            Hold::TooManyDeletes { deletes, most } => write!(
+                f,
+                "{deletes} of its kind are to be deleted, and max_deletes allows {most}; if they \
+                 are to go, `trueup apply --allow-deletes` deletes them"
             ),
             Hold::Contention { times, by, left } => {
                 write!(f, "contention: lost to another writer {times} times")?;
@@ -278,4 +333,4 @@ impl Formers {
 }
 
 // A plan can be of a million.
-const _: () = assert!(size_of::<Op>() <= 152);
+const _: () = assert!(size_of::<Op>() <= 160);

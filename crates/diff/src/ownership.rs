@@ -31,6 +31,9 @@ pub struct Policy {
     pub take: bool,
     /// The part of the namespace outside of which nothing is ours.
     pub domain: Arc<Domain>,
+    /// Whether one object that names a missing device makes the whole desired state an error. If
+    /// not, the object is [held](crate::Hold::NoDevice), by itself.
+    pub strict: bool,
 }
 
 /// That of the [default marker](DEFAULT_PROTOCOL).
@@ -50,6 +53,7 @@ impl From<u8> for Policy {
             adopt_protocols: Protocols::NONE,
             take: false,
             domain: Arc::default(),
+            strict: false,
         }
     }
 }
@@ -66,6 +70,7 @@ setters! { impl Policy {
     with_adopt(adopt: bool);
     with_adopt_protocols(adopt_protocols: Protocols);
     with_take(take: bool);
+    with_strict(strict: bool);
 } }
 
 impl Policy {
@@ -184,6 +189,12 @@ impl<'a> Proof<'a> {
     /// kind.
     pub(crate) fn may_go<K: ObjectKind>(&self, object: &K) -> bool {
         self.managed.contains(K::KIND) && self.is_ours(object)
+    }
+
+    /// Returns true if an object of another writer may go along with one of ours, as the domain
+    /// says.
+    pub(crate) fn may_go_along<K: ObjectKind>(&self, object: &K) -> bool {
+        K::BEARS_PROTOCOL && self.policy.domain.may_go_along.contains(&object.protocol())
     }
 
     /// Returns true if a protocol is the marker of ours on objects of a kind.

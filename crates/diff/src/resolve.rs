@@ -4,6 +4,7 @@
 //! create under it: because it is missing, or because what is desired of it cannot be had without
 //! deleting it first.
 
+use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -11,7 +12,7 @@ use crate::check::Check;
 use crate::collateral::{CollateralIndex, Effects};
 use crate::compare;
 use crate::desired::{Desired, NexthopMode};
-use crate::devices::{AddressLengths, Devices, Names, Problem};
+use crate::devices::{Devices, Macvlans, Names, Problem};
 use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::{
@@ -21,7 +22,8 @@ use crate::kinds::{
 use crate::observed::Observed;
 use crate::op::Hold;
 use crate::ownership::{Owned, Policy, Proof};
-use crate::routes::{NexthopAssignment, ResolvedRoutes, Routes};
+use crate::plan::no_device;
+use crate::routes::{Gateways, NexthopAssignment, ResolvedRoutes, Routes};
 use crate::values::{Dev, IfName};
 use crate::{each_kind, per_kind};
 
@@ -31,8 +33,7 @@ per_kind! {
     /// What is desired, keyed in the space of what was observed: what the planner takes.
     ///
     /// [`resolve`] makes it of a [`Desired`]. Who has no names to resolve begins with
-    /// [`Resolved::new`] and sets the lists: each object in canonical form, bearing the marker. A
-    /// kind that is `None` is unmanaged. Lists that come from a [`Desired`] are in its order.
+    /// [`Resolved::new`] and sets the lists: each object bearing the marker. A kind that is `None` is unmanaged. Lists that come from a [`Desired`] are in its order.
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Resolved[ResolvedOf] {
         /// What proves objects to be ours.
@@ -43,7 +44,7 @@ per_kind! {
         pub adopt: HashSet<ObjectKey>,
         /// Links of ours that have to be deleted and created anew, by index.
         pub(crate) recreated: BTreeSet<u32>,
-        /// Links of ours that would have to be, and what that would take along.
+        /// Links of ours that would have to be, and why they stay.
         pub(crate) held: BTreeMap<u32, Hold>,
     }
 }
@@ -57,7 +58,7 @@ impl Resolved {
     ///     Devices, Kinds, Observed, Owned, Resolved, Route, RouteType, plan_resolved,
     /// };
     ///
-    /// let mut route = Route::of_type(RouteType::Blackhole, "10.2.0.0/16".parse()?).canonical();
+    /// let mut route = Route::of_type(RouteType::Blackhole, "10.2.0.0/16".parse()?);
     /// route.protocol = 116;
     /// let mut desired = Resolved::new(116, Devices::default());
     /// desired.routes = Some(vec![route]);
@@ -74,6 +75,19 @@ impl Resolved {
         }
     }
 
+    /// Returns the same state with each object in canonical form.
+    pub(crate) fn canonical(&self) -> Cow<'_, Resolved> {
+        let mut canonical = Cow::Borrowed(self);
+        let devices = &self.devices;
+        each_kind!(K => if let Some(list) = OfKind::<K>::of_kind(self)
+            && !list.iter().all(|object| object.is_canonical_on(devices))
+        {
+            let list = list.iter().cloned().map(|object| object.canonical_on(devices));
+            *OfKind::<K>::of_kind_mut(canonical.to_mut()) = Some(list.collect());
+        });
+        canonical
+    }
+
     /// The kinds that are managed.
     pub fn managed(&self) -> Kinds {
         let mut managed = Kinds::NONE;
@@ -88,8 +102,9 @@ impl Resolved {
 ///
 /// # Errors
 ///
-/// When an object names a device that is neither there nor declared, when two have one key, and
-/// when one is such that the kernel would store something else.
+/// When two objects have one key, and when one is such that the kernel would store something else.
+/// By a [strict](Policy::strict) policy also when one names a device that neither exists nor is
+/// declared; by any other that device is [missing](Dev::is_missing), and a plan holds the object.
 pub fn resolve(
     desired: &Desired,
     observed: &Observed,
@@ -100,7 +115,7 @@ pub fn resolve(
     let devices = ResolvedDevices::of(desired, observed, owned, &policy)?;
     let routes = devices.resolve_routes(desired, observed, &policy);
     let routes = desired.routes.as_ref().zip(routes.as_ref());
-    resolve_with(desired, routes, &devices, observed, policy)
+    resolve_with(desired, routes, &devices, policy)
 }
 
 /// Resolves a desired state with names that have been resolved already, against the same
@@ -115,10 +130,9 @@ pub fn resolve_with(
     desired: &Desired,
     routes: Option<(&Routes, &ResolvedRoutes)>,
     devices: &ResolvedDevices,
-    observed: &Observed,
     policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
-    let mut resolved = resolve_all_but_routes(desired, routes, devices, observed, policy)?;
+    let mut resolved = resolve_all_but_routes(desired, routes, devices, policy)?;
     if let Some((routes, all)) = routes {
         let all = all.for_routes(routes, &resolved.devices);
         resolved.routes = Some(all.list(routes)?);
@@ -131,7 +145,6 @@ pub(crate) fn resolve_all_but_routes(
     desired: &Desired,
     routes: Option<(&Routes, &ResolvedRoutes)>,
     devices: &ResolvedDevices,
-    observed: &Observed,
     policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
     let policy = policy.into();
@@ -139,14 +152,12 @@ pub(crate) fn resolve_all_but_routes(
         devices,
         recreated,
         held,
+        gateways: _,
     } = devices;
-    let addresses = observed.links.iter();
-    let addresses = addresses.filter_map(|link| Some((link.index, link.address?)));
     let mut resolved = Resolved::new(&policy, devices.clone());
     (resolved.recreated, resolved.held) = (recreated.clone(), held.clone());
     let names = Names {
         devices,
-        lengths: &AddressLengths::of(addresses),
         marker: policy.marker,
         rules_have_protocol: !policy.unstored.contains(Kind::Rule),
     };
@@ -232,8 +243,10 @@ pub struct ResolvedDevices {
     devices: Devices,
     /// Links of ours that have to be deleted and created anew, by index.
     recreated: BTreeSet<u32>,
-    /// Links of ours that would have to be, and what that would take along.
+    /// Links of ours that would have to be, and why they stay.
     held: BTreeMap<u32, Hold>,
+    /// The devices that lead to gateways.
+    gateways: Gateways,
 }
 
 impl ResolvedDevices {
@@ -255,9 +268,16 @@ impl ResolvedDevices {
             domain: &DomainDevices::of(&policy.domain, &observed.links, owned),
             managed: desired.managed(),
         };
-        let mut devices = Devices::observed(&observed.links);
+        let macvlans = macvlans(desired, observed);
+        let mut devices = Devices::observed(&observed.links).with_macvlans(macvlans);
         if let Some(links) = &desired.links {
             pairs(links)?;
+            let only = links.iter().position(|link| link.only_addresses);
+            if let Some(index) = only.filter(|_| desired.addresses.is_none()) {
+                let what = "addresses: only the declared ones, and none are: declare them, or an \
+                            empty list";
+                return Err(DesiredError::new(Kind::Link, index, Problem::Invalid(what)));
+            }
             // Nothing can rest on a link that is to go.
             if observed.complete.contains(Kind::Link) {
                 for index in undesired(links, &observed.links, proof) {
@@ -277,14 +297,20 @@ impl ResolvedDevices {
                 devices.plan(name);
             }
         }
+        if !policy.strict {
+            let named = desired.device_names().into_iter();
+            named.for_each(|name| devices.miss(name));
+        }
         let Recreated { recreated, held } = match &desired.links {
             Some(links) => recreate(links, observed, proof, &mut devices)?,
             None => Recreated::default(),
         };
+        let gateways = Gateways::of(desired, observed, &devices, proof);
         Ok(ResolvedDevices {
             devices,
             recreated,
             held,
+            gateways,
         })
     }
 
@@ -303,12 +329,13 @@ impl ResolvedDevices {
     ) -> Option<ResolvedRoutes> {
         let (devices, marker) = (&self.devices, policy.into().marker);
         let routes = desired.routes.as_ref()?;
-        Some(match desired.nexthops {
+        let resolved = match desired.nexthops {
             NexthopMode::Inline => ResolvedRoutes::new(routes, devices, marker),
             NexthopMode::Objects => {
                 ResolvedRoutes::with_objects(routes, devices, marker, &observed.nexthops)
             }
-        })
+        };
+        Some(resolved.with_gateways(&self.gateways))
     }
 
     /// Resolves routes that are to point at nexthop objects that are in the kernel and known.
@@ -319,7 +346,31 @@ impl ResolvedDevices {
         routes: &Routes,
         policy: impl Into<Policy>,
     ) -> Option<ResolvedRoutes> {
-        ResolvedRoutes::with_known_objects(routes, &self.devices, policy.into().marker, known)
+        let marker = policy.into().marker;
+        let resolved = ResolvedRoutes::with_known_objects(routes, &self.devices, marker, known)?;
+        Some(resolved.with_gateways(&self.gateways))
+    }
+}
+
+/// Finds the devices below macvlans, declared and observed.
+fn macvlans(desired: &Desired, observed: &Observed) -> Macvlans {
+    let declared = desired.links.iter().flatten();
+    let declared = declared.filter_map(|link| match &link.kind {
+        Some(LinkKind::Macvlan(macvlan)) => Some((link.name, macvlan.link)),
+        _ => None,
+    });
+    let lower = |link: &Link| observed.link_status.get(&link.index)?.lower;
+    let there = observed.links.iter();
+    let there = there.filter_map(|link| match &link.kind {
+        Some(LinkKind::Macvlan(macvlan)) => Some((Dev::index(link.index), macvlan.link)),
+        Some(LinkKind::Other(kind)) if **kind == *"macvtap" => {
+            Some((Dev::index(link.index), Dev::index(lower(link).unwrap_or(0))))
+        }
+        _ => None,
+    });
+    Macvlans {
+        declared: declared.collect(),
+        observed: there.collect(),
     }
 }
 
@@ -349,13 +400,14 @@ fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
 #[derive(Default)]
 struct Recreated {
     recreated: BTreeSet<u32>,
-    /// What recreation would take along, so that they stay as they are.
+    /// Why they stay as they are: what recreation would take along, or what they wait for.
     held: BTreeMap<u32, Hold>,
 }
 
 /// Finds the links of ours that have to be deleted and created anew, and gives each a planned
 /// device. What is stacked on such a link goes with it, so the search ends when a round finds
-/// nothing more. A link that carries what is not ours stays as it is.
+/// nothing more. A link that carries what is not ours stays as it is, and so does one that would
+/// wait for a device.
 fn recreate(
     links: &[Link<IfName>],
     observed: &Observed,
@@ -405,8 +457,11 @@ fn recreate(
             if !goes_along && (keeps || !creatable) {
                 continue;
             }
-            if let Some(collateral_object) = collateral.of_delete(observed.index) {
-                held.insert(observed.index, collateral_object.clone());
+            // What goes with the link below it is created anew once all its devices are there.
+            let waits = no_device(devices, desired.devices()).filter(|_| !goes_along);
+            let takes_along = || collateral.of_delete(observed.index).cloned();
+            if let Some(hold) = waits.or_else(takes_along) {
+                held.insert(observed.index, hold);
             } else {
                 recreated.insert(observed.index);
                 devices.plan(observed.name);
@@ -416,6 +471,8 @@ fn recreate(
                     devices.forget(Dev::index(gone.index));
                     if links.iter().any(|(_, link)| link.name == gone.name) {
                         devices.plan(gone.name);
+                    } else if !proof.policy.strict {
+                        devices.miss(gone.name);
                     }
                 }
                 if let Some(other) = other.filter(|name| devices.dev(name).is_none()) {

@@ -78,18 +78,18 @@ fn harmless(out: &mut impl fmt::Write, c: char) -> fmt::Result {
     }
 }
 
-/// Text from elsewhere without anything that a terminal would obey or that would reorder what is
-/// beside it: such characters become `\x1b` or `\u202e`. Line feeds stay.
+/// Returns text from elsewhere as one line, without anything that a terminal would obey or that
+/// would reorder what is beside it. Such characters become `\x1b` or `\u202e`, and a line feed, after
+/// which the text could pass for a line of ours, becomes `\n`.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    let is_shown = |c: char| c == '\n' || !is_harmful(c);
-    if text.chars().all(is_shown) {
+    if !text.contains(is_harmful) {
         return Cow::Borrowed(text);
     }
     let mut cleaned = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         // Writing to memory does not fail.
         let _ = match c {
-            '\n' => cleaned.write_char(c),
+            '\n' => cleaned.write_str("\\n"),
             c => harmless(&mut cleaned, c),
         };
     }
@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn nothing_that_a_terminal_obeys_is_left() {
         for (text, shown) in [
-            ("br0 \u{e4}\n", "br0 \u{e4}\n"),
+            ("br0 \u{e4}", "br0 \u{e4}"),
+            ("failed\nconverged", "failed\\nconverged"),
             ("\x1b]0;owned\x07", "\\x1b]0;owned\\x07"),
             ("\u{9b}2J", "\\u009b2J"),
             ("a\rb\tc\u{7f}", "a\\x0db\\x09c\\x7f"),

@@ -29,9 +29,12 @@ impl Administrator {
     ///
     /// # Errors
     ///
-    /// When no member is reached; [`Denied`](ErrorKind::Denied) if access control is on, and the
+    /// [`Invalid`](ErrorKind::Invalid) over `http`, unless the configuration
+    /// [allows](Config::allow_clear_password) that: passwords of users are sent. When no member is
+    /// reached; [`Denied`](ErrorKind::Denied) if access control is on, and the
     /// user is not `root` or has another password.
     pub fn connect(config: Config) -> Result<Administrator, Error> {
+        config.check_password()?;
         let mut without = config.clone();
         without.user = None;
         let open = Administrator {

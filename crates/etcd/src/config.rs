@@ -1,14 +1,15 @@
 //! How etcd is reached: endpoints, credentials, times.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
-use trueup_world::{Error, ErrorKind, TransactionLimits};
+use trueup_path::{Readers, TrustedUsers};
+use trueup_world::{Error, ErrorKind, ReadLimits, TransactionLimits};
 
 /// How etcd is reached. Files are read again for each new connection, so that they can be replaced
-/// while the store is in use.
+/// while the store is in use. Each is a regular file of at most 1 MiB that nobody but root and the
+/// user of this process can change.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
@@ -17,12 +18,16 @@ pub struct Config {
     pub endpoints: Vec<String>,
     /// The user, where etcd's access control is on.
     pub user: Option<User>,
+    /// True if passwords may be sent over `http`, where each machine on the way can read them, and
+    /// each program that takes a member's port while the member is down: any user of this host may,
+    /// so addresses of this host are no exception. False unless set.
+    pub allow_clear_password: bool,
     /// The certificate authorities that sign the members' certificates, in PEM. Required for
     /// `https`.
     pub ca_file: Option<PathBuf>,
     /// The certificate of this client, in PEM, with `key_file`.
     pub cert_file: Option<PathBuf>,
-    /// The key of `cert_file`, in PEM.
+    /// The key of `cert_file`, in PEM, which nobody else can read: mode 0600.
     pub key_file: Option<PathBuf>,
     /// The longest time that a call blocks. 5 s unless set.
     pub timeout: Duration,
@@ -37,6 +42,11 @@ pub struct Config {
     /// How much one transaction can hold: 128 operations (etcd's `--max-txn-ops`) and 1,500,000
     /// bytes (below its `--max-request-bytes`) unless set.
     pub limits: TransactionLimits,
+    /// How much of a list, and of one revision in a watch, is held: beyond that it is an error.
+    ///
+    /// A single message of a member has at most 8 MiB, or four times [`limits`](Self::limits) if
+    /// that is more. Made of empty entries it takes some 350 MB for a moment.
+    pub read_limits: ReadLimits,
 }
 
 /// A user of etcd.
@@ -44,7 +54,7 @@ pub struct Config {
 pub struct User {
     /// Its name.
     pub name: String,
-    /// The file whose first line is its password.
+    /// The file whose first line is its password, which nobody else can read: mode 0600.
     pub password_file: PathBuf,
 }
 
@@ -54,6 +64,7 @@ impl Config {
         Config {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
             user: None,
+            allow_clear_password: false,
             ca_file: None,
             cert_file: None,
             key_file: None,
@@ -65,6 +76,7 @@ impl Config {
                 operations: 128,
                 bytes: 1_500_000,
             },
+            read_limits: ReadLimits::default(),
         }
     }
 
@@ -75,6 +87,13 @@ impl Config {
             name: name.into(),
             password_file: password_file.into(),
         });
+        self
+    }
+
+    /// Sets whether passwords may be sent over `http`.
+    #[must_use]
+    pub fn with_clear_password(mut self, is_allowed: bool) -> Self {
+        self.allow_clear_password = is_allowed;
         self
     }
 
@@ -126,6 +145,29 @@ impl Config {
         self
     }
 
+    /// Sets how much of a list, and of one revision in a watch, is held.
+    #[must_use]
+    pub fn with_read_limits(mut self, limits: ReadLimits) -> Self {
+        self.read_limits = limits;
+        self
+    }
+
+    /// The largest answer to a read, in bytes.
+    pub(crate) fn largest_answer(&self) -> usize {
+        self.limits.bytes.saturating_mul(4).max(8 << 20)
+    }
+
+    /// Checks that a password may be sent.
+    pub(crate) fn check_password(&self) -> Result<(), Error> {
+        if self.is_https() || self.allow_clear_password {
+            return Ok(());
+        }
+        let message = "a password over http is seen by each machine on the way, and by each \
+                       program that takes the port while etcd is down: use https endpoints, or \
+                       `allow_clear_password`";
+        Err(Error::new(ErrorKind::Invalid, message))
+    }
+
     /// Checks all that can be checked without a connection, and that the files can be read.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let invalid = |message: String| Err(Error::new(ErrorKind::Invalid, message));
@@ -161,6 +203,9 @@ impl Config {
         if times.contains(&Duration::ZERO) {
             return invalid("times of a connection to etcd are longer than 0".to_owned());
         }
+        if self.user.is_some() {
+            self.check_password()?;
+        }
         self.options().map(drop)
     }
 
@@ -181,9 +226,11 @@ impl Config {
             options = options.with_user(&user.name, password);
         }
         if let Some(file) = &self.ca_file {
-            let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(read(file)?));
+            let mut tls = TlsOptions::new()
+                .ca_certificate(Certificate::from_pem(read(file, Readers::Everybody)?));
             if let (Some(certificate), Some(key)) = (&self.cert_file, &self.key_file) {
-                tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
+                let certificate = read(certificate, Readers::Everybody)?;
+                tls = tls.identity(Identity::from_pem(certificate, read(key, Readers::Us)?));
             }
             options = options.with_tls(tls);
         }
@@ -191,14 +238,19 @@ impl Config {
     }
 }
 
-/// Reads a password: the first line of a file.
+/// The largest file that is read, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Reads a password: the first line of a file that nobody else can read or change. The caller makes
+/// sure that no core dump of its process is written from then on (`RLIMIT_CORE`, `PR_SET_DUMPABLE`),
+/// as the command `trueup` does.
 ///
 /// # Errors
 ///
-/// [`Invalid`](ErrorKind::Invalid) if the file cannot be read, its first line is empty, or is not
-/// UTF-8.
+/// [`Invalid`](ErrorKind::Invalid) if the file cannot be read, is no regular file of at most 1 MiB,
+/// if other users can read or change it, or if its first line is empty or not UTF-8.
 pub fn read_password(file: &Path) -> Result<String, Error> {
-    let content = read(file)?;
+    let content = read(file, Readers::Us)?;
     let line = content.split(|byte| *byte == b'\n').next();
     let line = line.and_then(|line| str::from_utf8(line).ok());
     let password = line.map(|line| line.strip_suffix('\r').unwrap_or(line));
@@ -209,15 +261,22 @@ pub fn read_password(file: &Path) -> Result<String, Error> {
     })
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Error> {
-    fs::read(file).map_err(|error| {
-        Error::new(ErrorKind::Invalid, format!("{}: {error}", file.display())).with_source(error)
-    })
+/// Reads a file that nobody else can change, and only these can read.
+fn read(file: &Path, readers: Readers) -> Result<Vec<u8>, Error> {
+    TrustedUsers::current()
+        .and_then(|users| users.read_ours(file, readers, MAX_FILE))
+        .map_err(|error| {
+            let (message, source) = (error.to_string(), std::io::Error::from(error));
+            Error::new(ErrorKind::Invalid, message).with_source(source)
+        })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, chown};
 
     use super::*;
 
@@ -234,8 +293,14 @@ mod tests {
             (http.clone().with_ca_file("/x"), "https"),
             (https.clone().with_ca_file("/no/such/file"), "/no/such/file"),
             (
-                http.clone().with_user("a", "/no/such/password"),
+                http.clone()
+                    .with_user("a", "/no/such/password")
+                    .with_clear_password(true),
                 "/no/such/password",
+            ),
+            (
+                http.clone().with_user("a", "/no/such/password"),
+                "allow_clear_password",
             ),
             (http.clone().with_timeout(Duration::ZERO), "longer than 0"),
         ] {
@@ -260,6 +325,7 @@ mod tests {
             (b"\xff\n", None),
         ] {
             fs::write(&file, content).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
             let read = read_password(&file);
             assert_eq!(read.as_deref().ok(), expected, "{read:?}");
             if let Err(error) = read {
@@ -268,5 +334,64 @@ mod tests {
             }
         }
         fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_others_can_change_is_refused_and_a_secret_that_they_can_read() {
+        let folder = std::env::temp_dir().join(format!("trueup-secrets-{}", std::process::id()));
+        trueup_testkit::empty_directory(&folder).unwrap();
+        let file = folder.join("file");
+        fs::write(&file, "x\n").unwrap();
+        for (mode, is_secret, is_public) in [
+            (0o600, true, true),
+            (0o400, true, true),
+            (0o640, false, true),
+            (0o644, false, true),
+            (0o602, false, false),
+            (0o666, false, false),
+        ] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read_password(&file).is_ok(), is_secret, "{mode:o}");
+            assert_eq!(
+                read(&file, Readers::Everybody).is_ok(),
+                is_public,
+                "{mode:o}"
+            );
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let config = Config::new(["https://127.0.0.1:2379"]).with_ca_file(&file);
+        let key = config.with_cert_files(&file, &file).check().unwrap_err();
+        assert!(key.to_string().contains("set its mode to 0600"), "{key}");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        if chown(&file, Some(4_242), None).is_ok() {
+            assert!(
+                read(&file, Readers::Everybody).is_err(),
+                "that user can change it"
+            );
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_regular_file_or_has_no_end_is_refused_at_once() {
+        let folder = std::env::temp_dir().join(format!("trueup-fifo-{}", std::process::id()));
+        trueup_testkit::empty_directory(&folder).unwrap();
+        let (fifo, sparse) = (folder.join("fifo"), folder.join("sparse"));
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+        fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
+        fs::set_permissions(&sparse, fs::Permissions::from_mode(0o600)).unwrap();
+        for (file, what) in [
+            (fifo.as_path(), "a FIFO"),
+            (Path::new("/dev/zero"), "a device"),
+            (folder.as_path(), "a folder"),
+            (sparse.as_path(), "larger than"),
+        ] {
+            for readers in [Readers::Us, Readers::Everybody] {
+                let error = read(file, readers).unwrap_err().to_string();
+                assert!(error.contains(what), "{error}");
+            }
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

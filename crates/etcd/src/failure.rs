@@ -152,7 +152,15 @@ impl Failure {
         if let Some(failure) = Failure::from_message(message) {
             return failure;
         }
+        // Of HTTP/2 below it, such as a limit of resets: not what etcd says about the request.
+        if status.source().is_some() {
+            return Failure::broken(message);
+        }
         match status.code() {
+            // Of this client, which does not read it.
+            Code::OutOfRange if message.contains("decoded message length too large") => {
+                Failure::void(ErrorKind::TooLarge, message)
+            }
             Code::InvalidArgument | Code::ResourceExhausted | Code::OutOfRange => {
                 Failure::void(ErrorKind::Invalid, message)
             }
@@ -180,8 +188,15 @@ impl Failure {
             ErrorKind::Unavailable if is_write && !self.is_void => ErrorKind::Indeterminate,
             kind => kind,
         };
-        Error::new(kind, format!("etcd at {endpoint}: {}", self.message))
+        Error::new(kind, format!("etcd at {endpoint}: {}", cut(&self.message)))
     }
+}
+
+/// Cuts a member's words: they go into journals and status files.
+pub(crate) fn cut(words: &str) -> &str {
+    let mut ends = words.char_indices().map(|(at, _)| at);
+    let end = ends.find(|at| *at >= 1000).unwrap_or(words.len());
+    &words[..end]
 }
 
 impl From<ClientError> for Failure {

@@ -9,7 +9,10 @@ use tokio::time::{Instant, timeout_at};
 use trueup_world::{Error, StoreMember};
 
 use crate::endpoints::Endpoints;
-use crate::failure::Failure;
+use crate::failure::{Failure, cut};
+
+/// So many members, addresses and faults are shown. A cluster has seven members, or fewer.
+const MOST: usize = 64;
 
 /// A member's answer about itself.
 struct Status {
@@ -99,6 +102,7 @@ async fn ask(
     let other = |fault: &String| fault.starts_with("memberID:") && !fault.contains(&id.to_string());
     let mut faults = answer.errors;
     faults.retain(|fault| !other(fault));
+    faults.truncate(MOST);
     let status = Status {
         id,
         client: client.clone(),
@@ -107,13 +111,16 @@ async fn ask(
         size: bytes(answer.db_size),
         size_in_use: bytes(answer.db_size_in_use),
         quota: bytes(answer.db_size_quota),
-        faults: faults.iter().map(|fault| fault.trim().to_owned()).collect(),
+        faults: faults
+            .iter()
+            .map(|fault| cut(fault.trim()).to_owned())
+            .collect(),
     };
     let answer = client.cluster_client().member_list().await?.0;
     let member = |member: etcd_client::proto::PbMember| {
         let without_answer = StoreMember {
-            name: member.name,
-            endpoints: member.client_ur_ls,
+            name: cut(&member.name).to_owned(),
+            endpoints: member.client_ur_ls.into_iter().take(MOST).collect(),
             is_leader: None,
             size: None,
             size_in_use: None,
@@ -122,7 +129,8 @@ async fn ask(
         };
         (member.id, without_answer)
     };
-    Ok((answer.members.into_iter().map(member).collect(), status))
+    let members = answer.members.into_iter().take(MOST);
+    Ok((members.map(member).collect(), status))
 }
 
 /// Bytes, as a status has them: a member that does not know a field says 0.

@@ -1,19 +1,18 @@
-//! Reads of ranges, and entries as etcd has them.
+//! Reads of ranges, and entries as etcd has them. What a member sends is checked: it decides neither
+//! how much is held, nor how long a read goes on.
 
 use etcd_client::proto::PbKeyValue;
 use etcd_client::{Client, GetOptions};
-use trueup_world::{Entry, LeaseId, Revision, Snapshot};
+use trueup_world::{Entry, ErrorKind, LeaseId, Revision, Snapshot};
 
 use crate::endpoints::{Endpoints, revision};
 use crate::failure::Failure;
 
-/// So many entries are read at once first, unless they are larger than [`ANSWER`].
-const PAGE: i64 = 1000;
+/// So many entries are read at once first, unless they are larger than an answer may be.
+const PAGE: usize = 1000;
 /// Up to so many bytes a page grows, fourfold each time: for each one etcd before 3.4.24 walks over
 /// all keys behind it, and a million of them in small pages took minutes.
-const GROWN: usize = 24 << 20;
-/// The largest answer to a read, in bytes. It has room for some 40 of the largest values.
-const ANSWER: usize = 64 << 20;
+const GROWN: usize = 12 << 20;
 
 /// Reads a range, in pages of one revision.
 pub(crate) async fn read(
@@ -22,55 +21,76 @@ pub(crate) async fn read(
     prefix: Vec<u8>,
     mut at: i64,
 ) -> Result<Snapshot, Failure> {
-    let mut client = client.kv_client().max_decoding_message_size(ANSWER);
+    let config = &endpoints.config;
+    let mut client = client
+        .kv_client()
+        .max_decoding_message_size(config.largest_answer());
     let end = range_end(&prefix);
-    let mut entries = Vec::new();
+    let what = format!("the list of {}", prefix.escape_ascii());
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut bytes = 0;
     let mut from = match prefix.is_empty() {
         true => vec![0],
-        false => prefix,
+        false => prefix.clone(),
     };
-    let mut page = PAGE;
+    let (mut page, mut largest) = (PAGE, usize::MAX);
     loop {
         // The first page is linearisable, as etcd's default is; and so are the others, so that a
         // member that lags behind has their revision.
         let options = GetOptions::new()
             .with_range(end.clone())
             .with_revision(at)
-            .with_limit(page);
+            .with_limit(i64::try_from(page).unwrap_or(i64::MAX));
         let answer = match client.get(from.clone(), Some(options)).await {
             Ok(answer) => answer.0,
-            Err(error) if is_too_large(&error) && page > 1 => {
+            Err(error) => {
+                let failure = Failure::from(error);
+                if failure.kind != ErrorKind::TooLarge || page == 1 {
+                    return Err(failure);
+                }
+                largest = page / 2;
                 page = (page / 8).max(1);
                 continue;
             }
-            Err(error) => return Err(error.into()),
         };
         let newest = endpoints.check(answer.header.as_ref())?;
         if at == 0 {
             at = i64::try_from(newest).unwrap_or(i64::MAX);
         }
-        let mut size = 0;
+        if newest < revision(at)? || answer.kvs.len() > page {
+            return Err(Failure::broken(
+                "the answer to a read is older, or has more entries, than was asked for",
+            ));
+        }
+        let before = bytes;
         for kv in answer.kvs {
-            size += kv.key.len() + kv.value.len() + 64;
+            if kv.key < from || !kv.key.starts_with(&prefix) {
+                return Err(Failure::broken(
+                    "the answer to a read has a key twice, or one that was not asked for",
+                ));
+            }
+            from = [&kv.key, &[0][..]].concat();
+            bytes += kv.key.len() + kv.value.len();
             entries.push(entry(kv)?);
+            config.read_limits.check(&what, entries.len(), bytes)?;
         }
-        if 4 * size <= GROWN {
-            page *= 4;
+        if !answer.more {
+            break;
         }
-        match (answer.more, entries.last()) {
-            (true, Some(Entry { key, .. })) => from = [key, &[0][..]].concat(),
-            _ => break,
+        let size = bytes - before;
+        if size == 0 {
+            return Err(Failure::broken(
+                "the answer to a read says more, and has none",
+            ));
+        }
+        if 4 * (size + 64 * page) <= GROWN {
+            page = (4 * page).min(largest);
         }
     }
     Ok(Snapshot {
         revision: Revision(revision(at)?),
         entries,
     })
-}
-
-fn is_too_large(error: &etcd_client::Error) -> bool {
-    matches!(error, etcd_client::Error::GRpcStatus(status)
-        if status.message().contains("decoded message length too large"))
 }
 
 /// The end of the range of keys that begin with a prefix: the next key that does not. etcd's sign

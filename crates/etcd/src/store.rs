@@ -98,9 +98,13 @@ impl Store for EtcdStore {
         self.call(Repeat::Safe, move |endpoints, client| {
             let key = key.clone();
             async move {
-                let answer = client.kv_client().get(key, None).await?.0;
+                let answer = client.kv_client().get(key.clone(), None).await?.0;
                 endpoints.check(answer.header.as_ref())?;
-                answer.kvs.into_iter().next().map(entry).transpose()
+                let found = answer.kvs.into_iter().next();
+                if found.as_ref().is_some_and(|kv| kv.key != key) {
+                    return Err(Failure::broken("the answer to a read has another key"));
+                }
+                found.map(entry).transpose()
             }
         })
     }

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use etcd_client::{Client, WatchOptions, WatchResponseStream, WatchStream};
 use tokio::sync::{Semaphore, mpsc as mpsc_async};
 use tokio::task::AbortHandle;
-use trueup_world::{Error, ErrorKind, KeyChange, Revision, StoreEvent, StoreWatch};
+use trueup_world::{Error, ErrorKind, Revision, StoreEvent, StoreWatch};
 
 use crate::endpoints::{Endpoints, Repeat};
 use crate::failure::Failure;
 use crate::read::range_end;
 use crate::runtime::Runtime;
-use assembly::{Assembly, cancelled, tells_progress_in_order};
+use assembly::{Assembly, cancelled, size_of, tells_progress_in_order};
 
 /// So many bytes of events wait for the reader; further ones wait at the member.
 const ROOM: u32 = 4 << 20;
@@ -61,7 +61,7 @@ impl EtcdWatch {
                 let _ = sender.request_progress().await;
             }
         });
-        let assembly = Assembly::new(after, is_ordered);
+        let assembly = Assembly::new(after, is_ordered, endpoints.config.read_limits);
         let forward = forward(stream, url, assembly, events, Arc::clone(&room));
         Ok(EtcdWatch {
             events: receiver,
@@ -204,9 +204,6 @@ fn size(event: &StoreEvent) -> u32 {
         StoreEvent::Changes { changes, .. } => &changes[..],
         StoreEvent::Progress(_) => &[],
     };
-    let sizes = changes.iter().map(|change| match change {
-        KeyChange::Put(entry) => entry.key.len() + entry.value.len(),
-        KeyChange::Deleted(key) => key.len(),
-    });
-    u32::try_from(sizes.map(|size| size + 64).sum::<usize>() + 64).unwrap_or(u32::MAX)
+    let sizes = changes.iter().map(|change| size_of(change) + 64);
+    u32::try_from(sizes.sum::<usize>() + 64).unwrap_or(u32::MAX)
 }

@@ -5,7 +5,7 @@ use trueup_diff::{Desired, NexthopMode};
 
 use crate::error::{Diagnostic, MAX_PROBLEMS};
 use crate::file::File;
-use crate::file_keys::{self, NEXTHOPS, SYSCTL};
+use crate::file_keys::{self, NEXTHOPS, PROTOCOL, SYSCTL};
 use crate::location::{Cursor, Locations};
 use crate::section::{self, Opened, Section};
 use crate::settings::{self, Settings};
@@ -22,6 +22,8 @@ pub(crate) struct Collector<'a> {
     nexthops: NexthopMode,
     /// The keys at the top that were given.
     given: Vec<&'static str>,
+    /// The position of the value of `protocol`.
+    protocol_at: usize,
     /// The position of the first object with `adopt = false`.
     not_adopted: Option<usize>,
     sections: Vec<Section>,
@@ -37,6 +39,7 @@ impl<'a> Collector<'a> {
             settings: Settings::default(),
             nexthops: NexthopMode::default(),
             given: Vec::new(),
+            protocol_at: 0,
             not_adopted: None,
             sections: section::all(),
             sysctls: None,
@@ -89,6 +92,9 @@ impl<'a> Collector<'a> {
                 Err(fault) => self.faults.push(fault),
             },
             _ => {
+                if name == PROTOCOL {
+                    self.protocol_at = value.at;
+                }
                 let read = self.settings.read(name, value, self.tables);
                 self.faults.extend(read.err());
             }
@@ -177,6 +183,15 @@ impl<'a> Collector<'a> {
             let message = "adopt = false, and adopt = true at the top is for every object: remove \
                            one of the two"
                 .to_owned();
+            faults.push(Fault { at, message });
+        }
+        let Settings {
+            protocol,
+            protocol_is_mine,
+            ..
+        } = self.settings;
+        if !protocol_is_mine && let Some(message) = self.tables.claim_on(protocol) {
+            let at = self.protocol_at;
             faults.push(Fault { at, message });
         }
         let missing = self

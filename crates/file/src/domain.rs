@@ -1,5 +1,6 @@
 //! `[domain]`: the part of the namespace that the file speaks for.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use trueup_diff::{Domain, InterfacePattern, ParseError};
@@ -10,6 +11,7 @@ use crate::tables::TableNames;
 use crate::value::{Node, Result, Table, Value, fault};
 
 const NAME: &str = "name";
+const MAY_GO_ALONG: &str = "may_go_along";
 const INTERFACES: &str = "interfaces";
 const CREATED_INTERFACES: &str = "created_interfaces";
 const TABLES: &str = "tables";
@@ -18,8 +20,9 @@ const RULE_PRIORITIES: &str = "rule_priorities";
 const NEXTHOP_OBJECTS: &str = "nexthop_objects";
 const LEDGER_ONLY: &str = "ledger_only";
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     NAME,
+    MAY_GO_ALONG,
     INTERFACES,
     CREATED_INTERFACES,
     TABLES,
@@ -38,6 +41,13 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
     let priority = parse::span(0..=u32::MAX);
     let domain = Domain::default()
         .with_name(fields.read(NAME, name)?)
+        .with_may_go_along(
+            list(&fields, MAY_GO_ALONG, "\"zebra\"", |value| {
+                protocol(value, tables)
+            })?
+            .into_iter()
+            .collect::<BTreeSet<u8>>(),
+        )
         .with_interfaces(list(&fields, INTERFACES, "\"veth*\"", pattern)?)
         .with_created_interfaces(flag(CREATED_INTERFACES)?)
         .with_tables(list(&fields, TABLES, "100", |value| {
@@ -54,7 +64,7 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
              without a name share a ledger, and each would delete what the other declares",
         );
     }
-    match domain.is_limited() {
+    match domain.is_limited() || !domain.may_go_along.is_empty() {
         true => Ok(domain),
         false => fault(
             at,
@@ -76,6 +86,11 @@ pub(crate) fn write(domain: &Domain) -> Table<'static> {
         let span = |range: &RangeInclusive<u32>| parse::span_node(*range.start(), *range.end());
         ranges.iter().map(span).collect::<Node<'_>>()
     };
+    if !domain.may_go_along.is_empty() {
+        let protocols = domain.may_go_along.iter().copied();
+        let protocols: Node<'_> = protocols.map(|number| u32::from(number).into()).collect();
+        table.set(MAY_GO_ALONG, protocols);
+    }
     if !domain.interfaces.is_empty() {
         let patterns = domain.interfaces.iter();
         let patterns: Node<'_> = patterns.map(|pattern| text(pattern.to_string())).collect();
@@ -127,6 +142,20 @@ fn name(value: &Value<'_>) -> Result<String> {
             format!("`{name}` is no name of a domain: write 1 to {MAX_NAME} of a-z, 0-9, - and _"),
         ),
     }
+}
+
+/// Reads the protocol of another writer, by its name or number.
+fn protocol(value: &Value<'_>, tables: &TableNames) -> Result<u8> {
+    let Node::Text(name) = &value.node else {
+        return parse::number(3..=u8::MAX)(value);
+    };
+    tables.protocol(name).map_or_else(
+        || {
+            let message = format!("`{name}` is no protocol that is known here: write its number");
+            fault(value.at, message)
+        },
+        Ok,
+    )
 }
 
 fn pattern(value: &Value<'_>) -> Result<InterfacePattern> {

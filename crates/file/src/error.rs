@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use trueup_diff::render::clean;
 use trueup_netlink::is_transient;
 
 use crate::location::Location;
@@ -75,6 +76,15 @@ impl Error {
         unreadable
     }
 
+    /// Returns the error of a file that could not be opened, as [`unreadable`](Self::unreadable).
+    pub fn unopened(file: &str, error: &trueup_path::Error) -> Error {
+        let error = match error.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(error.io_kind(), error.message()),
+        };
+        Error::unreadable(file, &error)
+    }
+
     /// Returns true if the file could not be read for lack of a resource that becomes free again,
     /// such as a descriptor.
     pub fn is_transient(&self) -> bool {
@@ -116,14 +126,14 @@ impl fmt::Display for Error {
             if i > 0 {
                 f.write_str("\n")?;
             }
-            write!(f, "{}:", self.file)?;
+            write!(f, "{}:", clean(&self.file))?;
             if let Some(location) = diagnostic.location {
                 write!(f, "{location}:")?;
             }
-            write!(f, " {}", diagnostic.message)?;
+            write!(f, " {}", clean(&diagnostic.message))?;
         }
         if self.has_more {
-            write!(f, "\n{}: and more errors", self.file)?;
+            write!(f, "\n{}: and more errors", clean(&self.file))?;
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! A file as a whole: read, checked, and turned into what it declares.
 
-use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 
@@ -46,15 +45,16 @@ pub struct File {
 impl File {
     /// Reads a file. It is JSON if its name ends in `.json` or its text starts with `{`, else TOML.
     ///
-    /// Opening a FIFO waits for its other end. A caller that must not wait opens the file itself
-    /// and calls [`File::read_from`].
+    /// It is opened without waiting, whoever can write it. A caller that must not take the file of
+    /// another user opens it with `trueup_path::TrustedUsers::open_ours`, and calls
+    /// [`File::read_from`].
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or is no desired state.
+    /// When it is no regular file, cannot be read, or is no desired state.
     pub fn read(path: &Path, tables: &TableNames) -> Result<File, Error> {
         let name = path.display().to_string();
-        let file = fs::File::open(path).map_err(|error| Error::unreadable(&name, &error))?;
+        let file = trueup_path::open_any(path).map_err(|error| Error::unopened(&name, &error))?;
         File::read_from(&name, file, tables)
     }
 
@@ -92,6 +92,13 @@ impl File {
             located(ErrorKind::Syntax, name, bytes, vec![fault])
         })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if let Some(at) = yaml(name, text) {
+            let message = "this is YAML: a desired state is TOML, such as [[route]] above dst = \
+                           \"10.0.0.0/8\" and via = \"10.1.0.9\", or JSON of the same shape"
+                .to_owned();
+            let faults = vec![Fault { at, message }];
+            return Err(located(ErrorKind::Syntax, name, text.as_bytes(), faults));
+        }
         let mut collector = Collector::new(text, tables);
         let is_json = name.ends_with(".json") || text.trim_start().starts_with('{');
         let syntax = match is_json {
@@ -123,6 +130,36 @@ impl File {
             wrong => Err(Error::new(ErrorKind::Invalid, name, wrong)),
         }
     }
+}
+
+/// Returns where a text begins that is YAML: by its name, or by a first line that is a key with a colon,
+/// an element with a hyphen, or the mark of a document. No line of TOML or JSON begins so.
+fn yaml(name: &str, text: &str) -> Option<usize> {
+    let is_blank = |line: &str| {
+        let line = line.trim_start();
+        line.is_empty() || line.starts_with('#')
+    };
+    let (line, at) = text
+        .split_inclusive('\n')
+        .scan(0, |at, line| {
+            let start = *at;
+            *at += line.len();
+            Some((line, start))
+        })
+        .find(|(line, _)| !is_blank(line))
+        .unwrap_or(("", 0));
+    let word = line.split(':').next().unwrap_or_default();
+    let is_word = |word: &str| {
+        let mut chars = word.chars();
+        chars
+            .next()
+            .is_some_and(|first| first.is_ascii_alphabetic())
+            && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+    };
+    let has_key = word.len() < line.len() && is_word(word);
+    let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
+    let is_marked = line.starts_with("---") || line.starts_with("- ");
+    (is_yaml || has_key || is_marked).then_some(at)
 }
 
 /// Returns the error of faults in `text`, each at its location.

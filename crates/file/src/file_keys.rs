@@ -1,10 +1,12 @@
 //! The keys at the top of a file that are not sections of objects.
 
 pub(crate) const PROTOCOL: &str = "protocol";
+pub(crate) const PROTOCOL_IS_MINE: &str = "protocol_is_mine";
 pub(crate) const ADOPT: &str = "adopt";
 pub(crate) const ADOPT_PROTOCOLS: &str = "adopt_protocols";
 pub(crate) const ON_CONFLICT: &str = "on_conflict";
 pub(crate) const GRACE: &str = "grace";
+pub(crate) const MAX_DELETES: &str = "max_deletes";
 pub(crate) const NEXTHOPS: &str = "nexthops";
 pub(crate) const DOMAIN: &str = "domain";
 pub(crate) const OWNERSHIP: &str = "ownership";
@@ -13,12 +15,14 @@ pub(crate) const SYSCTL: &str = "sysctl";
 pub(crate) const SYSCTL_REVERT: &str = "sysctl_revert";
 
 /// Each of them with an example.
-pub(crate) const ALL: [(&str, &str); 11] = [
+pub(crate) const ALL: [(&str, &str); 13] = [
     (PROTOCOL, "protocol = 116"),
+    (PROTOCOL_IS_MINE, "protocol_is_mine = true"),
     (ADOPT, "adopt = true"),
     (ADOPT_PROTOCOLS, "adopt_protocols = [ 12 ]"),
     (ON_CONFLICT, "on_conflict = \"take\""),
     (GRACE, "grace = 10"),
+    (MAX_DELETES, "max_deletes = \"50%\""),
     (NEXTHOPS, "nexthops = \"objects\""),
     (OWNERSHIP, "[ownership]"),
     (DOMAIN, "[domain]"),

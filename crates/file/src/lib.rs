@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod collect;
 mod domain;
@@ -12,6 +13,7 @@ mod json;
 mod kinds;
 mod list;
 mod location;
+mod other_words;
 mod parse;
 mod section;
 mod settings;
@@ -28,9 +30,11 @@ pub use file::File;
 pub use graph::{Exec, FileContent, ManagedFile, NodeRef, Owner, Semaphore};
 pub use location::{Location, Locations};
 pub use settings::Settings;
+pub use suggest::nearest;
 pub use tables::TableNames;
 pub use world::{
-    Acceptance, Accepted, Certificate, Collect, Credentials, Export, Hosts, Origin, Overlap,
-    Partition, Refused, Resource, StoreAddress, World, accept,
+    Acceptance, Accepted, AddressUse, Certificate, Collect, Contest, ContestEffect, Contests,
+    Credentials, Export, Grant, Hosts, Origin, Overlap, Partition, Protected, Refused, Resource,
+    StoreAddress, World, accept,
 };
 pub use write::{to_json, to_toml};

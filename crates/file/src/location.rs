@@ -6,6 +6,9 @@ use std::fmt;
 use trueup_diff::Kind;
 use trueup_sysctl::Key;
 
+use crate::list::Element as _;
+use crate::world::Collect;
+
 /// A location in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
@@ -40,6 +43,11 @@ impl Locations {
     /// Returns the number of objects of a kind.
     pub fn count(&self, kind: Kind) -> usize {
         self.objects.get(&kind).map_or(0, Vec::len)
+    }
+
+    /// Returns the location of a `[[collect]]`, by its position.
+    pub fn of_collect(&self, index: usize) -> Option<Location> {
+        self.elements.get(Collect::NAME)?.get(index).copied()
     }
 
     /// Returns the location of a sysctl.

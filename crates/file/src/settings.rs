@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trueup_diff::{
-    DEFAULT_PROTOCOL, Domain, Kind, Kinds, NexthopMode, ObjectKind as _, OnConflict, Ownership,
-    Protocols, each_kind, setters,
+    DEFAULT_PROTOCOL, Domain, Kind, Kinds, MaxDeletes, NexthopMode, ObjectKind as _, OnConflict,
+    Ownership, Protocols, each_kind, setters,
 };
 
 use crate::domain;
 use crate::fields::Fields;
 use crate::file_keys::{
-    ADOPT, ADOPT_PROTOCOLS, DOMAIN, GRACE, NEXTHOPS, ON_CONFLICT, OWNERSHIP, PROTOCOL,
-    SYSCTL_REVERT, WORLD,
+    ADOPT, ADOPT_PROTOCOLS, DOMAIN, GRACE, MAX_DELETES, NEXTHOPS, ON_CONFLICT, OWNERSHIP, PROTOCOL,
+    PROTOCOL_IS_MINE, SYSCTL_REVERT, WORLD,
 };
 use crate::parse;
 use crate::tables::TableNames;
@@ -38,6 +38,8 @@ const MAX_GRACE: u32 = 86_400;
 pub struct Settings {
     /// The marker that the kernel keeps on each object (`rtm_protocol`): 5 to 255 but 9.
     pub protocol: u8,
+    /// True if the marker may be a number that is registered for another program, as it is ours.
+    pub protocol_is_mine: bool,
     /// True if objects that exist as declared, and are not ours, become ours.
     pub adopt: bool,
     /// The protocols of other agents whose objects may be adopted.
@@ -47,6 +49,9 @@ pub struct Settings {
     /// How long an object stays that bears our marker and is not declared, at most a day; `None`
     /// leaves it to the caller.
     pub grace: Option<Duration>,
+    /// The most objects of a kind that a pass deletes as no longer declared; `None` leaves it to
+    /// the caller.
+    pub max_deletes: Option<MaxDeletes>,
     /// The proof that objects are ours, of the kinds of which the file says so. The kernel stores
     /// no marker on links.
     pub ownership: BTreeMap<Kind, Ownership>,
@@ -60,10 +65,12 @@ pub struct Settings {
 
 setters! { impl Settings {
     with_protocol(protocol: u8);
+    with_protocol_is_mine(protocol_is_mine: bool);
     with_adopt(adopt: bool);
     with_adopt_protocols(adopt_protocols: Protocols);
     with_on_conflict(on_conflict: OnConflict);
     with_grace(grace: impl Into<Option<Duration>>);
+    with_max_deletes(max_deletes: impl Into<Option<MaxDeletes>>);
     with_ownership(ownership: impl Into<BTreeMap<Kind, Ownership>>);
     with_domain(domain: Domain);
     with_sysctl_revert(sysctl_revert: bool);
@@ -74,10 +81,12 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             protocol: DEFAULT_PROTOCOL,
+            protocol_is_mine: false,
             adopt: false,
             adopt_protocols: Protocols::NONE,
             on_conflict: OnConflict::Report,
             grace: None,
+            max_deletes: None,
             ownership: BTreeMap::new(),
             domain: Domain::default(),
             sysctl_revert: false,
@@ -100,6 +109,7 @@ impl Settings {
     fn set(&mut self, key: &str, value: &Value<'_>, tables: &TableNames) -> Result<()> {
         match key {
             PROTOCOL => self.protocol = parse::marker(value)?,
+            PROTOCOL_IS_MINE => self.protocol_is_mine = parse::flag(value)?,
             ADOPT => self.adopt = parse::flag(value)?,
             ADOPT_PROTOCOLS => {
                 let Node::List(protocols) = &value.node else {
@@ -113,6 +123,7 @@ impl Settings {
                 self.on_conflict = parse::one_of(value, "answer to a conflict", &CONFLICT_WORDS)?;
             }
             GRACE => self.grace = Some(parse::seconds(value, MAX_GRACE)?),
+            MAX_DELETES => self.max_deletes = Some(max_deletes(value)?),
             DOMAIN => {
                 let Node::Table(table) = &value.node else {
                     return value.unexpected("a table, such as { interfaces = [ \"veth*\" ] }");
@@ -140,6 +151,7 @@ impl Settings {
     pub(crate) fn write(&self, nexthops: &NexthopMode) -> Table<'static> {
         let mut table = Table::default();
         table.set(PROTOCOL, u32::from(self.protocol));
+        table.set_true(PROTOCOL_IS_MINE, self.protocol_is_mine);
         table.set_true(ADOPT, self.adopt);
         if self.adopt_protocols != Protocols::NONE {
             let numbers = self.adopt_protocols.iter();
@@ -150,6 +162,7 @@ impl Settings {
             table.set(ON_CONFLICT, parse::word(self.on_conflict, &CONFLICT_WORDS));
         }
         table.set_some(GRACE, self.grace.map(parse::seconds_node));
+        table.set_some(MAX_DELETES, self.max_deletes.map(max_deletes_node));
         if *nexthops != NexthopMode::Inline {
             table.set(NEXTHOPS, Node::Text(OBJECTS.into()));
         }
@@ -208,4 +221,30 @@ fn ownership(
         ownership.extend(fields.read(kind.name(), read)?.map(|proof| (kind, proof)));
     }
     Ok(ownership)
+}
+
+/// Reads a number, or a share as text.
+fn max_deletes(value: &Value<'_>) -> Result<MaxDeletes> {
+    match &value.node {
+        Node::Integer(_) => parse::number(0..=u32::MAX)(value).map(MaxDeletes::Number),
+        Node::Text(text) => {
+            let share = text.strip_suffix('%').and_then(|share| share.parse().ok());
+            match share.filter(|share| *share <= 100) {
+                Some(share) => Ok(MaxDeletes::Percent(share)),
+                None => fault(
+                    value.at,
+                    format!("`{text}` is no share: write \"0%\" to \"100%\", or a number"),
+                ),
+            }
+        }
+        _ => value.unexpected("a number of objects, or a share such as \"50%\""),
+    }
+}
+
+fn max_deletes_node(max_deletes: MaxDeletes) -> Node<'static> {
+    match max_deletes {
+        MaxDeletes::Number(most) => most.into(),
+        MaxDeletes::Percent(share) => Node::Text(format!("{share}%").into()),
+        _ => Node::Text("100%".into()),
+    }
 }

@@ -1,25 +1,36 @@
 //! Messages about unknown words, with the nearest known one.
 
-/// Returns the message about an unknown `word`, with the nearest of the known words. `of` may be
-/// empty.
+use crate::other_words;
+
+/// Returns the message about an unknown `word`, with what to write instead of a word of another
+/// tool, or the nearest of the known words. `of` may be empty.
 pub(crate) fn unknown(sort: &str, word: &str, of: &str, known: &[&str]) -> String {
-    let nearest = known
-        .iter()
-        .map(|candidate| (distance(word, candidate), candidate))
-        .min()
-        .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1));
+    let nearest = nearest(word, known.iter().copied());
+    let remedy = other_words::remedy(of, word);
     let shown: String = word.chars().take(40).collect();
     let of = match of {
         "" => String::new(),
         of => format!(" of {of}"),
     };
+    if let Some(remedy) = remedy {
+        return format!("unknown {sort} `{shown}`{of}: {remedy}");
+    }
     match nearest {
-        Some((_, nearest)) => format!("unknown {sort} `{shown}`{of}; did you mean `{nearest}`?"),
+        Some(nearest) => format!("unknown {sort} `{shown}`{of}; did you mean `{nearest}`?"),
         None => format!(
             "unknown {sort} `{shown}`{of}; write one of {}",
             known.join(", ")
         ),
     }
+}
+
+/// Returns the known word that was probably meant, if one is near enough.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let known = known.into_iter();
+    let (distance, nearest) = known
+        .map(|candidate| (distance(word, candidate), candidate))
+        .min()?;
+    (distance <= (nearest.len() / 3).max(1)).then_some(nearest)
 }
 
 /// The number of insertions, deletions, exchanges and swaps of neighbours between two words.
@@ -62,8 +73,11 @@ mod tests {
             message("metrc"),
             "unknown key `metrc` of a route; did you mean `metric`?"
         );
-        assert!(message("dest").ends_with("did you mean `dst`?"));
-        assert!(message("gateway").ends_with("write one of dst, metric, nexthops"));
+        assert!(message("dts").ends_with("did you mean `dst`?"));
+        assert!(message("fastest").ends_with("write one of dst, metric, nexthops"));
+        let gateway = message("gateway");
+        assert_eq!(gateway, "unknown key `gateway` of a route: write `via`");
+        assert_eq!(message("next-hop"), gateway.replace("gateway", "next-hop"));
         assert!(message(&"x".repeat(1000)).len() < 120);
     }
 

@@ -70,7 +70,7 @@ impl Output for Toml {
                 }
                 Err(Unwritable { object, why }) => {
                     // A name may have any character that the kernel allows.
-                    let what = format!("{object}: {why}").replace('\n', " ");
+                    let what = format!("{object}: {why}");
                     let _ = write!(self.sections, "\n# not here: {}\n", clean(&what));
                 }
             }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod adjacency;
@@ -13,6 +14,7 @@ mod error;
 mod exhaustive;
 mod graph;
 mod links;
+mod one_line;
 mod panics;
 mod ports;
 mod records;

@@ -121,7 +121,10 @@ impl VertexSpec {
         }
     }
 
-    /// Sets that the vertex runs again so long after each run, in place of a watch.
+    /// Sets that the vertex runs again so long after each run, in place of a watch. A failure does
+    /// not end this: after its [retries](Self::with_retry), or at once if its class is permanent,
+    /// the vertex runs again after the interval, or after the delay of its retries if that is
+    /// longer.
     #[must_use]
     pub fn with_poll(self, interval: Duration) -> Self {
         self.unwatched().with_rare(|it| it.poll = Some(interval))
@@ -134,8 +137,9 @@ impl VertexSpec {
         VertexSpec { noop: true, ..self }
     }
 
-    /// Sets how often a failed run is repeated, and the time between. `u32::MAX`: without end.
-    /// Errors of a permanent class are not repeated.
+    /// Sets how often a failed run is repeated, and the time between: 3 times and 1 s by default.
+    /// `u32::MAX`: without end. Errors of a permanent class are not repeated. Afterwards the vertex
+    /// waits for an event, a run of a parent, or its next [poll](Self::with_poll).
     #[must_use]
     pub fn with_retry(self, retries: u32, delay: Duration) -> Self {
         VertexSpec {
@@ -145,7 +149,8 @@ impl VertexSpec {
         }
     }
 
-    /// Sets the same for errors of one class, also of a permanent one.
+    /// Sets the same for errors of one class, also of a permanent one. By default, a permanent class
+    /// has no retries, and others have those of [`with_retry`](Self::with_retry).
     #[must_use]
     pub fn with_class_retry(self, class: ErrorClass, retries: u32, delay: Duration) -> Self {
         self.with_rare(|it| {

@@ -68,7 +68,7 @@ impl Access {
     pub(crate) fn check_before_close(&self, file: &JournalFile) {
         let checked = match self {
             Access::Writable(_) => file.check_opener(),
-            Access::ReadOnly(_, None) => file.check_unchanged(),
+            Access::ReadOnly(_, None) => file.check_unchanged().map(drop),
             Access::ReadOnly(..) | Access::Unreadable => Ok(()),
         };
         if let Err(error) = checked {

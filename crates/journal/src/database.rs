@@ -1,10 +1,7 @@
 //! The redb database in a journal's file: opened for reading and checked, opened for writing,
 //! created, salvaged.
 
-use std::fs::{File, OpenOptions};
-use std::io;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use redb::backends::InMemoryBackend;
@@ -15,7 +12,6 @@ use crate::header::{HEADER_LEN, read_header};
 use crate::journal_file::{Backend, JournalFile};
 use crate::new_file::NewFile;
 use crate::record::{Change, RECORDS, last_sequence};
-use crate::regular::open_regular;
 use crate::storage::{Overlay, ReadOnly};
 use crate::{Error, Storage};
 
@@ -193,13 +189,4 @@ fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE);
     builder
-}
-
-/// Opens a journal's file. Returns `None` if there is none.
-pub(crate) fn open_file(path: &Path, write: bool) -> Result<Option<File>, Error> {
-    match open_regular(path, OpenOptions::new().read(true).write(write)) {
-        Ok(file) => Ok(Some(file)),
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(Error::os(format!("cannot open {}", path.display()), cause)),
-    }
 }

@@ -1,7 +1,12 @@
-//! The header of a journal's file: its version, the marks of durable commits, and the number of the
-//! opener that writes. [`JournalFile`](crate::journal_file::JournalFile) says what they are for.
+//! The header of a journal's file: its version, the marks of durable commits, the number of the
+//! opener that writes, and the journal's id. [`JournalFile`](crate::journal_file::JournalFile) says
+//! what they are for.
 
-use crate::{Error, Storage};
+use crate::{Error, JournalId, Storage};
+
+/// The length of the longest journal, in bytes. What is read and held in memory to open a file
+/// grows with its length, also where it has holes.
+pub(crate) const MAX_LEN: u64 = 16 << 30;
 
 /// Length of the header. redb's bytes follow.
 pub(crate) const HEADER_LEN: u64 = 4096;
@@ -11,6 +16,10 @@ const REDB_MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
 pub(crate) const MARK_OFFSETS: [u64; 2] = [512, 1024];
 /// The number of the opener that writes.
 pub(crate) const OPENER_OFFSET: u64 = 1536;
+/// The journal's id.
+pub(crate) const ID_OFFSET: u64 = 2048;
+/// The length of an id with its checksum.
+const ID_LEN: usize = 20;
 /// The length of a number with its checksum.
 pub(crate) const NUMBER_LEN: usize = 12;
 /// The first bytes of a journal. The version of its format follows, then a checksum.
@@ -26,13 +35,16 @@ pub(crate) struct Header {
     pub(crate) next_mark: u64,
     /// The number of the last opener that wrote, 0 if there was none.
     pub(crate) opener: u64,
+    /// The journal's id; `None` if an earlier version made it, or if it is damaged.
+    pub(crate) id: Option<JournalId>,
     /// The error if the header is not as it was written.
     pub(crate) damage: Option<Error>,
 }
 
 /// Returns the header of a new journal.
-pub(crate) fn new_header() -> Vec<u8> {
+pub(crate) fn new_header(id: JournalId) -> Vec<u8> {
     let mut header = vec![0; HEADER_LEN as usize];
+    header[ID_OFFSET as usize..][..ID_LEN].copy_from_slice(&sealed_id(id));
     header[..16].copy_from_slice(MAGIC);
     header[16..20].copy_from_slice(&VERSION.to_le_bytes());
     seal(&mut header[..24]);
@@ -43,8 +55,8 @@ pub(crate) fn new_header() -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// [`Format`](crate::ErrorKind::Format) if it is no journal, [`Damaged`](crate::ErrorKind::Damaged)
-/// if the file is shorter than the header.
+/// [`Format`](crate::ErrorKind::Format) if it is no journal, or longer than any;
+/// [`Damaged`](crate::ErrorKind::Damaged) if the file is shorter than the header.
 pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
     let os = |cause| Error::os("cannot read the header", cause);
     let len = storage.len().map_err(os)?;
@@ -60,6 +72,11 @@ pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
             "the file has {len} bytes, less than its header alone"
         )));
     }
+    if len > MAX_LEN {
+        return Err(Error::format(format!(
+            "the file has {len} bytes, and a journal at most {MAX_LEN}"
+        )));
+    }
     let is_whole = has_magic && is_sealed(&bytes[..24]);
     let version = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
     if is_whole && version != VERSION {
@@ -71,6 +88,7 @@ pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
         marked: 0,
         next_mark: 0,
         opener: number_at(&bytes, OPENER_OFFSET).unwrap_or_default(),
+        id: id_at(&bytes),
         damage: (!is_whole).then(|| Error::damaged("the header's checksum does not match")),
     };
     for (slot, at) in MARK_OFFSETS.into_iter().enumerate() {
@@ -94,6 +112,20 @@ pub(crate) fn sealed_number(number: u64) -> [u8; NUMBER_LEN] {
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     seal(&mut bytes);
     bytes
+}
+
+/// Returns an id and its checksum.
+pub(crate) fn sealed_id(id: JournalId) -> [u8; ID_LEN] {
+    let mut bytes = [0; ID_LEN];
+    bytes[..16].copy_from_slice(id.as_bytes());
+    seal(&mut bytes);
+    bytes
+}
+
+fn id_at(header: &[u8]) -> Option<JournalId> {
+    let bytes: &[u8; ID_LEN] = header.get(ID_OFFSET as usize..)?.first_chunk()?;
+    let id = *bytes.first_chunk()?;
+    is_sealed(bytes).then_some(JournalId::from_bytes(id))
 }
 
 /// Returns the number in the header, if its checksum matches.

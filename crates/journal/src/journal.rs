@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::store::Store;
 use crate::{
-    Backoffs, Compacted, Error, JournalLedger, LedgerScope, Nonces, Operations, Stats, Storage,
-    json_lines, ledger,
+    Backoffs, Compacted, Error, JournalId, JournalLedger, LedgerScope, Nonces, Operations, Stats,
+    Storage, json_lines, ledger,
 };
 
 /// A durable, crash-safe store.
@@ -33,7 +33,8 @@ impl Journal {
     ///
     /// [`Held`](crate::ErrorKind::Held) if the journal is open, in this process or another;
     /// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or
-    /// [`Os`](crate::ErrorKind::Os) if it cannot be read, or not be opened for writing.
+    /// [`Os`](crate::ErrorKind::Os) if it cannot be read, or not be opened for writing, also because
+    /// another user could change it, its lock, or its folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Journal, Error> {
         Self::open_within(path, Duration::ZERO)
     }
@@ -55,7 +56,8 @@ impl Journal {
     /// Reads the journal at `path` as it is at this moment, also while a process has it open. A
     /// journal that does not exist is empty.
     ///
-    /// It takes no lock and writes nothing: a change is refused. The file is held in memory.
+    /// It takes no lock and writes nothing: a change is refused. The pages in use are held in memory, at
+    /// most 1 GiB.
     ///
     /// # Errors
     ///
@@ -84,6 +86,18 @@ impl Journal {
     /// [`Os`](crate::ErrorKind::Os) if it cannot be written.
     pub fn create_on(storage: impl Storage) -> Result<(), Error> {
         Store::create_on(Arc::new(storage))
+    }
+
+    /// Returns the journal's id. One that does not exist yet has the id with which the first change
+    /// makes it.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly) if it has none and is not written to: it does not
+    /// exist, or an earlier version made it. [`Os`](crate::ErrorKind::Os) if the system has no
+    /// random bytes for it.
+    pub fn id(&self) -> Result<JournalId, Error> {
+        self.store.id()
     }
 
     /// Returns the operations, their outcomes and their idempotency keys.

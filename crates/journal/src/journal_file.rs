@@ -22,11 +22,11 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::{from_io, from_redb};
 use crate::header::{
-    HEADER_LEN, MARK_OFFSETS, NUMBER_LEN, OPENER_OFFSET, new_header, parse_number, read_header,
-    sealed_number,
+    HEADER_LEN, Header, ID_OFFSET, MARK_OFFSETS, MAX_LEN, NUMBER_LEN, OPENER_OFFSET, new_header,
+    parse_number, read_header, sealed_id, sealed_number,
 };
 use crate::storage::Readable;
-use crate::{Error, Stats, Storage};
+use crate::{Error, JournalId, Stats, Storage};
 
 pub(crate) struct JournalFile {
     storage: Arc<dyn Storage>,
@@ -40,6 +40,8 @@ pub(crate) struct JournalFile {
     marked: AtomicU64,
     /// The number of the opener in the header: of an earlier one until this one writes.
     opener: AtomicU64,
+    /// The id in the header. Until the header was read or written, that of the journal to make.
+    id: OnceLock<JournalId>,
     syncs: AtomicU64,
     writes: AtomicU64,
     written: AtomicU64,
@@ -59,6 +61,7 @@ impl JournalFile {
             marks: AtomicU64::new(0),
             marked: AtomicU64::new(0),
             opener: AtomicU64::new(0),
+            id: OnceLock::new(),
             syncs: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -69,9 +72,35 @@ impl JournalFile {
         &self.storage
     }
 
+    /// Sets the id that was read from the header.
+    pub(crate) fn set_id(&self, id: JournalId) {
+        let _is_known = self.id.set(id);
+    }
+
+    /// Returns the journal's id. One that has none yet gets it here, and in its header before the
+    /// first write.
+    ///
+    /// # Errors
+    ///
+    /// If it has none and will not get one, as nothing is written to it.
+    pub(crate) fn id(&self) -> Result<JournalId, Error> {
+        match (self.id.get(), self.failed()) {
+            (Some(id), _) => Ok(*id),
+            (None, Some(failed)) => Err(Error::read_only(failed)),
+            (None, None) => {
+                let made = JournalId::random()?;
+                Ok(*self.id.get_or_init(|| made))
+            }
+        }
+    }
+
     /// Writes the header of a new journal.
     pub(crate) fn create(&self) -> Result<(), Error> {
-        self.write_at(0, &new_header())
+        self.write_header(0, &new_header(self.id()?))
+    }
+
+    fn write_header(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.write_at(offset, bytes)
             .map_err(|cause| self.error(redb::StorageError::Io(cause), "cannot write the header"))
     }
 
@@ -85,6 +114,9 @@ impl JournalFile {
                 self.marks.store(header.next_mark, Ordering::Relaxed);
                 self.marked.store(header.marked, Ordering::Relaxed);
                 self.opener.store(header.opener, Ordering::Relaxed);
+                if let Some(id) = header.id {
+                    self.set_id(id);
+                }
                 Ok(header.marked)
             }
         }
@@ -98,21 +130,24 @@ impl JournalFile {
         let _ = self.write_at(MARK_OFFSETS[slot as usize], &mark);
     }
 
-    /// Takes the next number of an opener, before the first write to a file that was opened.
+    /// Takes the next number of an opener, before the first write to a file that was opened, and
+    /// gives a journal without an id its own.
     ///
     /// # Errors
     ///
     /// [`Held`](crate::ErrorKind::Held) if another opener has written since.
     pub(crate) fn take_over(&self) -> Result<(), Error> {
-        self.check_unchanged()?;
+        let header = self.check_unchanged()?;
         let next = self.opener.load(Ordering::Relaxed).wrapping_add(1);
         self.opener.store(next, Ordering::Relaxed);
-        self.write_at(OPENER_OFFSET, &sealed_number(next))
-            .map_err(|cause| self.error(redb::StorageError::Io(cause), "cannot write the header"))
+        if header.id.is_none() {
+            self.write_header(ID_OFFSET, &sealed_id(self.id()?))?;
+        }
+        self.write_header(OPENER_OFFSET, &sealed_number(next))
     }
 
-    /// Checks that no other opener has written since this one read the header.
-    pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
+    /// Checks that no other opener has written since this one read the header, and returns it.
+    pub(crate) fn check_unchanged(&self) -> Result<Header, Error> {
         let header = read_header(&*self.storage)?;
         let (marked, opener) = (&self.marked, &self.opener);
         let known = (
@@ -120,7 +155,7 @@ impl JournalFile {
             opener.load(Ordering::Relaxed),
         );
         match (header.marked, header.opener) == known {
-            true => Ok(()),
+            true => Ok(header),
             false => Err(Error::held("the journal", None)),
         }
     }
@@ -201,6 +236,10 @@ impl JournalFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.check_not_failed()?;
         let there = self.record_failure(self.storage.len(), "cannot tell the length")?;
+        if len.saturating_add(HEADER_LEN) > MAX_LEN {
+            let cause = io::ErrorKind::FileTooLarge.into();
+            self.record_failure(Err(cause), "a journal has at most 16 GiB")?;
+        }
         if len.saturating_add(HEADER_LEN) > there {
             self.dirty.store(true, Ordering::Relaxed);
             let set = self.storage.set_len(len.saturating_add(HEADER_LEN));

@@ -2,20 +2,21 @@
 //! process that holds it.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
+use trueup_path::Place;
 
 use crate::Error;
+use crate::files::{Files, LOCK};
 use crate::lock_queue::lock_until;
-use crate::regular::open_regular;
 
 /// The process that has a journal open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,14 +39,14 @@ impl fmt::Display for Holder {
 pub(crate) struct Lock {
     file: Arc<File>,
     /// The lock file, if this created it and deletes it when dropped.
-    delete_on_drop: Option<PathBuf>,
+    delete_on_drop: Option<Place>,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // Before the lock is released: a process that locks this file next finds it deleted.
-        if let Some(path) = &self.delete_on_drop {
-            let _may_stay = fs::remove_file(path);
+        if let Some(place) = &self.delete_on_drop {
+            let _may_stay = place.unlink();
         }
         // Closing it is not enough: a child that another thread forked has it open until it
         // executes.
@@ -56,41 +57,45 @@ impl Drop for Lock {
 /// How often, and how far apart, the name of a holder is read that has not written it yet.
 const NAME_READS: (u32, Duration) = (20, Duration::from_millis(5));
 
+/// How many characters of a holder's command line are written to the lock file.
+const MAX_COMMAND: usize = 4096;
+/// More bytes than a line has with such a command and a pid.
+const MAX_LINE: u64 = 4 * (MAX_COMMAND as u64 + 16);
+
 /// How often a lock file is opened again that its holder deleted meanwhile.
 const TRIES: u32 = 100;
 
 impl Lock {
-    /// Locks the journal at `path`, and waits so long for another holder. A lock file that this
+    /// Locks the journal, and waits so long for another holder. A lock file that this
     /// creates is deleted with the lock, unless it is [kept](Lock::keep_file).
-    pub(crate) fn acquire(path: &Path, wait: Duration) -> Result<Lock, Error> {
+    pub(crate) fn acquire(files: &Files, wait: Duration) -> Result<Lock, Error> {
         let until = Instant::now().checked_add(wait);
-        let path = lock_file(path);
-        let shown = path.display();
-        let os = |cause| Error::os(format!("cannot open the lock {shown}"), cause);
+        let place = files.sibling(LOCK);
+        let shown = place.path().display();
         for _ in 0..TRIES {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false);
-            let opened = Arc::new(open_regular(&path, options.mode(0o600)).map_err(os)?);
+            let opened = place.open_or_create(0o600).map_err(cannot_open)?;
+            files.check_lock(&place, &opened).map_err(cannot_open)?;
+            let opened = Arc::new(opened);
             let locked = lock_until(&opened, until)
                 .map_err(|cause| Error::os(format!("cannot lock {shown}"), cause))?;
             let file = match locked {
                 Some(file) => file,
                 None => {
-                    lock(&opened, FlockOperation::NonBlockingLockExclusive, &path)?;
+                    lock(&opened, FlockOperation::NonBlockingLockExclusive, &place)?;
                     opened
                 }
             };
             // Two processes that lock two files of one name do not exclude each other.
-            if !is_file_at(&file, &path).map_err(os)? {
+            if !place.is_of(&file).map_err(cannot_open)? {
                 continue;
             }
             // A lock file that no process has held is empty, whichever process created it.
-            let is_new = file.metadata().map_err(os)?.len() == 0;
+            let is_new = file.metadata().map_err(cannot_open)?.len() == 0;
             // The previous holder's name is removed first, so that no ended process is named.
             file.set_len(0)
                 .and_then(|()| file.write_all_at(holder_line().as_bytes(), 0))
                 .map_err(|cause| Error::os(format!("cannot write the lock {shown}"), cause))?;
-            let delete_on_drop = is_new.then_some(path);
+            let delete_on_drop = is_new.then_some(place);
             return Ok(Lock {
                 file,
                 delete_on_drop,
@@ -106,19 +111,15 @@ impl Lock {
     }
 }
 
-fn is_file_at(file: &File, path: &Path) -> io::Result<bool> {
-    let held = file.metadata()?;
-    match fs::metadata(path) {
-        Ok(there) => Ok((held.dev(), held.ino()) == (there.dev(), there.ino())),
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(cause) => Err(cause),
-    }
+/// The cause names the file.
+fn cannot_open(cause: impl Into<io::Error>) -> Error {
+    Error::os("cannot open the lock", cause)
 }
 
 /// Locks a file at once. A holder whose name is not that of a running process is about to write its
 /// name, or has only waited for the lock and releases it, so the lock is tried again a few times.
-fn lock(file: &File, operation: FlockOperation, path: &Path) -> Result<(), Error> {
-    let shown = path.display();
+fn lock(file: &File, operation: FlockOperation, place: &Place) -> Result<(), Error> {
+    let shown = place.path().display();
     let mut tries = 0..NAME_READS.0;
     loop {
         match retry_on_intr(|| flock(file, operation)) {
@@ -147,48 +148,40 @@ fn is_running(holder: &Holder) -> bool {
 /// # Errors
 ///
 /// [`Held`](crate::ErrorKind::Held) if a process has; [`Os`](crate::ErrorKind::Os) if the lock file
-/// cannot be read.
+/// cannot be read, or another user could hold it.
 pub fn check_not_held(path: impl AsRef<Path>) -> Result<(), Error> {
-    let path = lock_file(path);
-    let shown = path.display();
-    let file = match open_regular(&path, OpenOptions::new().read(true)) {
-        // A process that opens a journal creates its lock file.
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
-        opened => {
-            opened.map_err(|cause| Error::os(format!("cannot open the lock {shown}"), cause))?
-        }
+    let Some(files) = Files::existing_at(path.as_ref())? else {
+        return Ok(());
     };
+    let place = files.sibling(LOCK);
+    // A process that opens a journal creates its lock file.
+    let Some(file) = place.open().map_err(cannot_open)? else {
+        return Ok(());
+    };
+    files.check_lock(&place, &file).map_err(cannot_open)?;
     // Shared with other checks; released when the file is closed.
-    lock(&file, FlockOperation::NonBlockingLockShared, &path)
-}
-
-/// Returns the path of the lock file of the journal at `path`.
-pub fn lock_file(path: impl AsRef<Path>) -> PathBuf {
-    sibling(path.as_ref(), "lock")
-}
-
-/// Returns `path` with `.extension` added: the name of a file that goes with the journal.
-pub(crate) fn sibling(path: &Path, extension: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(extension);
-    name.into()
+    lock(&file, FlockOperation::NonBlockingLockShared, &place)
 }
 
 /// Returns this process's line for the lock file. Its newline shows a reader that it is whole.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file of the kernel about this process"
+)]
 fn holder_line() -> String {
     let pid = std::process::id();
     let command = fs::read("/proc/self/cmdline").unwrap_or_default();
-    let command = String::from_utf8_lossy(&command)
-        .trim_end_matches('\0')
-        .replace(|c: char| c.is_control(), " ");
+    let command = String::from_utf8_lossy(&command);
+    let command = command.trim_end_matches('\0').chars();
+    let command = command.map(|c| if c.is_control() { ' ' } else { c });
+    let command: String = command.take(MAX_COMMAND).collect();
     format!("{pid} {command}\n")
 }
 
 fn parse_holder(mut file: &File) -> io::Result<Option<Holder>> {
     let mut text = String::new();
     io::Seek::rewind(&mut file)?;
-    file.read_to_string(&mut text)?;
+    file.take(MAX_LINE).read_to_string(&mut text)?;
     Ok(text
         .strip_suffix('\n')
         .and_then(|line| line.split_once(' '))

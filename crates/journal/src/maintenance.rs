@@ -1,7 +1,6 @@
 //! Maintenance by a person: check and export a journal, also while a program has it open, and
 //! repair it.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,11 +8,11 @@ use std::time::Duration;
 
 use redb::{Database, ReadableTable as _};
 
-use crate::database::{Salvaged, create_database, open_database, open_file, read_table, salvage};
-use crate::lock::{Lock, sibling};
-use crate::new_file::{NewFile, sync_directory};
-use crate::snapshot::{open_journal, read_file, read_snapshot};
-use crate::storage::ReadOnly;
+use crate::database::{Salvaged, create_database, open_database, read_table, salvage};
+use crate::files::{Files, sibling};
+use crate::lock::Lock;
+use crate::new_file::NewFile;
+use crate::snapshot::{open_image, open_journal, read_snapshot};
 use crate::{Counts, Error, Storage, json_lines};
 
 /// The permission to lose unreadable records in a repair.
@@ -61,7 +60,7 @@ pub enum Repaired {
 /// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or
 /// [`Os`](crate::ErrorKind::Os) if it cannot be read, also because it does not exist.
 pub fn check(path: impl AsRef<Path>) -> Result<Counts, Error> {
-    json_lines::count(&read_table(&read(path.as_ref())?)?)
+    json_lines::count(&read_table(&read(&Files::at(path.as_ref())?)?)?)
 }
 
 /// Writes every record of the journal at `path` as a line of JSON, as
@@ -73,15 +72,14 @@ pub fn check(path: impl AsRef<Path>) -> Result<Counts, Error> {
 /// As [`check`], also if some records could be read and were written; and
 /// [`Os`](crate::ErrorKind::Os) if `out` fails.
 pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Error> {
-    let path = path.as_ref();
-    let damage = match read(path) {
+    let files = Files::at(path.as_ref())?;
+    let damage = match read(&files) {
         Ok(database) => return json_lines::write(&read_table(&database)?, out),
         Err(error) if error.is_damaged() => error,
         Err(error) => return Err(error),
     };
     // As it is at this moment, because another process may have it open.
-    let image = read_file(path)?.ok_or_else(|| missing(path))?;
-    let image: Arc<dyn Storage> = Arc::new(ReadOnly(image));
+    let image = open_image(&files)?.ok_or_else(|| missing(&files))?;
     let Some((salvaged, _)) = salvage_readable(&image)? else {
         return Err(damage.and("nothing of it can be read"));
     };
@@ -109,9 +107,10 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
 pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     let path = path.as_ref();
     // Beside a file that is no journal not even a lock file is created.
-    open_journal(path)?.ok_or_else(|| missing(path))?;
-    let _lock = Lock::acquire(path, Duration::ZERO)?;
-    let file = open_file(path, false)?.ok_or_else(|| missing(path))?;
+    let files = Files::at(path)?;
+    open_journal(&files)?.ok_or_else(|| missing(&files))?;
+    let _lock = Lock::acquire(&files, Duration::ZERO)?;
+    let file = files.open()?.ok_or_else(|| missing(&files))?;
     let storage: Arc<dyn Storage> = Arc::new(file);
     let whole =
         open_database(&storage).and_then(|database| json_lines::count(&read_table(&database)?));
@@ -140,8 +139,8 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
         .as_ref()
         .map(|(salvaged, _)| read_table(&salvaged.database));
     let records = records.transpose()?;
-    let damaged = keep_damaged(path)?;
-    let new = NewFile::new(path);
+    let damaged = keep_damaged(&files, path)?;
+    let new = NewFile::new(&files);
     new.create()?;
     create_database(Arc::new(new.clone()), |table| {
         if let Some(records) = &records {
@@ -183,27 +182,29 @@ fn salvage_readable(
     }
 }
 
-fn read(path: &Path) -> Result<Database, Error> {
-    read_snapshot(path)?.ok_or_else(|| missing(path))
+fn read(files: &Files) -> Result<Database, Error> {
+    let snapshot = read_snapshot(files)?.ok_or_else(|| missing(files))?;
+    Ok(snapshot.database)
 }
 
-fn missing(path: &Path) -> Error {
-    let what = format!("cannot open {}", path.display());
+fn missing(files: &Files) -> Error {
+    let what = format!("cannot open {}", files.path().display());
     Error::os(what, io::ErrorKind::NotFound)
 }
 
-/// Links the file to a free name, and returns that name.
-fn keep_damaged(path: &Path) -> Result<PathBuf, Error> {
-    let os = |cause| Error::os(format!("cannot keep {}", path.display()), cause);
+/// Links the journal at `path` to a free name, and returns that name.
+fn keep_damaged(files: &Files, path: &Path) -> Result<PathBuf, Error> {
+    let os = |cause: io::Error| Error::os(format!("cannot keep {}", path.display()), cause);
     for attempt in 0..u32::MAX {
-        let name = match attempt {
-            0 => sibling(path, "damaged"),
-            _ => sibling(path, &format!("damaged.{attempt}")),
+        let extension = match attempt {
+            0 => "damaged".to_owned(),
+            _ => format!("damaged.{attempt}"),
         };
-        match fs::hard_link(path, &name) {
-            Ok(()) => return sync_directory(path).map(|()| name).map_err(os),
-            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(cause) => return Err(os(cause)),
+        let kept = files.journal().link_to(&files.sibling(&extension));
+        if kept.map_err(|error| os(error.into()))? {
+            let synced = files.journal().folder().sync();
+            synced.map_err(|error| os(error.into()))?;
+            return Ok(sibling(path, &extension));
         }
     }
     Err(os(io::ErrorKind::AlreadyExists.into()))
@@ -213,6 +214,7 @@ fn keep_damaged(path: &Path) -> Result<PathBuf, Error> {
 mod tests {
     use super::*;
     use crate::ErrorKind;
+    use crate::storage::ReadOnly;
 
     #[derive(Debug)]
     struct Unanswering;

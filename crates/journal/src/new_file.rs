@@ -1,53 +1,57 @@
 //! A file that appears whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crate::lock::sibling;
-use crate::regular::open_regular;
+use trueup_path::Place;
+
+use crate::files::Files;
 use crate::{Error, Storage};
 
 /// A file that is written as `path.new` and renamed to `path` once it is complete.
 #[derive(Clone, Debug)]
 pub(crate) struct NewFile {
-    path: PathBuf,
+    place: Place,
+    new: Place,
     file: Arc<OnceLock<File>>,
 }
 
 impl NewFile {
-    pub(crate) fn new(path: &Path) -> NewFile {
+    pub(crate) fn new(files: &Files) -> NewFile {
         NewFile {
-            path: path.to_owned(),
+            place: files.journal().clone(),
+            new: files.sibling("new"),
             file: Arc::default(),
         }
     }
 
-    /// Creates `path.new`. One that an earlier attempt left is overwritten.
+    /// Creates `path.new`. One that an earlier attempt left is removed first: it may have another
+    /// name.
     pub(crate) fn create(&self) -> Result<(), Error> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
-        let file = open_regular(&self.unpublished(), options.mode(0o600));
-        let file = file.map_err(|cause| self.error(cause))?;
-        let _ = self.file.set(file);
+        let created = self.new.open().and_then(|left| {
+            if left.is_some() {
+                self.new.unlink()?;
+            }
+            self.new.create_new(0o600)
+        });
+        let _ = self.file.set(created.map_err(|error| self.error(error))?);
         Ok(())
     }
 
     /// Renames the file to `path`, and makes that durable.
     pub(crate) fn publish(&self) -> Result<(), Error> {
-        fs::rename(self.unpublished(), &self.path)
-            .and_then(|()| sync_directory(&self.path))
-            .map_err(|cause| self.error(cause))
+        self.new
+            .rename_over(&self.place)
+            .and_then(|()| self.place.folder().sync())
+            .map_err(|error| self.error(error))
     }
 
-    fn unpublished(&self) -> PathBuf {
-        sibling(&self.path, "new")
-    }
-
-    fn error(&self, cause: io::Error) -> Error {
-        Error::os(format!("cannot make {}", self.path.display()), cause)
+    fn error(&self, cause: trueup_path::Error) -> Error {
+        Error::os(
+            format!("cannot make {}", self.place.path().display()),
+            cause,
+        )
     }
 
     fn created(&self) -> io::Result<&File> {
@@ -55,12 +59,6 @@ impl NewFile {
             .get()
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
-}
-
-/// Makes durable that a name was added to or removed from the directory of `path`.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 impl Storage for NewFile {

@@ -1,10 +1,11 @@
-//! Nonces: tokens that are spent once, such as approvals. Each is remembered until it expires.
+//! Nonces: tokens that are spent once, such as approvals. Each is remembered until it expires, by
+//! the latest time that was seen: a clock that is set back brings none of them back.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::record::{Decoder, Keyspace, MAX_KEY, Transaction, check_len, get};
-use crate::retention::millis;
+use crate::retention::{millis, time};
 use crate::store::Store;
 use crate::{Error, Refusal};
 
@@ -27,8 +28,8 @@ impl Nonces {
     /// # Errors
     ///
     /// [`Refused`](crate::ErrorKind::Refused) with [`NonceSpent`](Refusal::NonceSpent), or with
-    /// [`NonceExpired`](Refusal::NonceExpired) if it has expired at the time `now`, or expires no
-    /// later than one that was forgotten; [`Invalid`](crate::ErrorKind::Invalid) if it is empty or
+    /// [`NonceExpired`](Refusal::NonceExpired) if it has expired at the time `now`, or at the latest
+    /// time that was seen; [`Invalid`](crate::ErrorKind::Invalid) if it is empty or
     /// longer than 65536 bytes; otherwise as every write.
     pub fn spend(&self, nonce: &[u8], expires: SystemTime, now: SystemTime) -> Result<(), Error> {
         check(nonce)?;
@@ -45,6 +46,31 @@ impl Nonces {
     pub fn is_spent(&self, nonce: &[u8]) -> Result<bool, Error> {
         let key = Keyspace::Nonce.key(nonce);
         self.store.read(|records| Ok(get(records, &key)?.is_some()))
+    }
+
+    /// Returns the latest time that was seen: by [`note_time`](Self::note_time), or when a nonce was
+    /// spent or forgotten. Returns `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub fn latest_time(&self) -> Result<Option<SystemTime>, Error> {
+        let key = Keyspace::LatestTime.key(&[]);
+        self.store.read(|records| {
+            let value = get(records, &key)?;
+            value.map(|it| Decoder(&it).u64().map(time)).transpose()
+        })
+    }
+
+    /// Records that it is `now`: a nonce that has expired by then is refused from now on, also when
+    /// the clock is set back. An earlier time than the latest one writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As every write.
+    pub fn note_time(&self, now: SystemTime) -> Result<(), Error> {
+        self.store
+            .write(move |transaction| note_time(transaction, now))
     }
 
     /// Forgets the nonces that have expired at the time `now`, and returns their number. They are
@@ -68,10 +94,8 @@ impl Nonces {
                 transaction.remove(&Keyspace::Nonce.key(nonce))?;
                 transaction.remove(&Keyspace::Expiry.key(at_and_nonce))?;
             }
-            if let Some(last) = expired.last() {
-                let latest = Decoder(last).u64()?.max(forgotten_until(transaction)?);
-                let key = Keyspace::ForgottenUntil.key(&[]);
-                transaction.put(&key, &latest.to_be_bytes())?;
+            if !expired.is_empty() {
+                note_time(transaction, now)?;
             }
             Ok(expired.len() as u64)
         })
@@ -97,18 +121,27 @@ pub(crate) fn spend(
     if transaction.get(&key)?.is_some() {
         return Err(Error::refused(Refusal::NonceSpent, "cannot spend"));
     }
-    // One that was forgotten may have been spent.
-    if until <= millis(now).max(forgotten_until(transaction)?) {
+    // One that had expired before may have been spent, and forgotten since.
+    if until <= millis(now).max(latest_time(transaction)?) {
         return Err(Error::refused(Refusal::NonceExpired, "cannot spend"));
     }
+    note_time(transaction, now)?;
     let expiry = [&until.to_be_bytes(), nonce].concat();
     transaction.put(&Keyspace::Expiry.key(&expiry), b"")?;
     transaction.put(&key, &until.to_be_bytes())
 }
 
-/// Returns the latest expiry of the nonces that were forgotten.
-fn forgotten_until(transaction: &Transaction<'_>) -> Result<u64, Error> {
-    match transaction.get(&Keyspace::ForgottenUntil.key(&[]))? {
+fn note_time(transaction: &mut Transaction<'_>, now: SystemTime) -> Result<(), Error> {
+    let now = millis(now);
+    match now > latest_time(transaction)? {
+        true => transaction.put(&Keyspace::LatestTime.key(&[]), &now.to_be_bytes()),
+        false => Ok(()),
+    }
+}
+
+/// Returns the latest time that was seen, 0 if there is none.
+fn latest_time(transaction: &Transaction<'_>) -> Result<u64, Error> {
+    match transaction.get(&Keyspace::LatestTime.key(&[]))? {
         Some(value) => Decoder(&value).u64(),
         None => Ok(0),
     }

@@ -27,8 +27,8 @@ pub(crate) enum Keyspace {
     Nonce = b'n',
     /// Expiry and nonce to nothing.
     Expiry = b'x',
-    /// The latest expiry of a nonce that was forgotten.
-    ForgottenUntil = b'z',
+    /// The latest time that was seen: see [`Nonces::note_time`](crate::Nonces::note_time).
+    LatestTime = b'z',
     /// Object to its backoff.
     Backoff = b'b',
     /// Source, scope and key of an owned object to the value last applied.

@@ -1,18 +1,19 @@
 //! Reads a journal's file beside a process that may be writing to it.
 
 use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use redb::Database;
 
-use crate::database::{open_database, open_file};
+use crate::database::open_database;
+use crate::error::from_io;
+use crate::files::Files;
 use crate::header::read_header;
+use crate::image::Image;
 use crate::storage::ReadOnly;
-use crate::{Error, Storage};
+use crate::{Error, JournalId, Storage};
 
 /// How often a file is read that looks damaged.
 const TRIES: u32 = 5;
@@ -23,38 +24,60 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// last.
 const HEADERS_LEN: u64 = 8192;
 
-/// Opens the file at `path` for reading, as it was at one moment. Returns `None` if there is none.
+/// A journal as it was at one moment.
+pub(crate) struct Snapshot {
+    pub(crate) database: Database,
+    pub(crate) id: Option<JournalId>,
+}
+
+/// Opens the journal for reading, as it was at one moment. Returns `None` if there is none.
 ///
 /// A commit that is written while the file is read shows as damage, or as the commit before it.
 /// Each commit ends with a change of the headers. So a file whose headers changed meanwhile is
 /// read again, and so is one that looks damaged, before the damage is reported.
-pub(crate) fn read_snapshot(path: &Path) -> Result<Option<Database>, Error> {
+pub(crate) fn read_snapshot(files: &Files) -> Result<Option<Snapshot>, Error> {
     let mut tries = 1;
     loop {
-        let Some(bytes) = read_file(path)? else {
+        let Some(image) = open_image(files)? else {
             return Ok(None);
         };
-        let headers = read_start(path, HEADERS_LEN)?.unwrap_or_default();
-        let has_changed = !bytes.starts_with(&headers);
-        let image: Arc<dyn Storage> = Arc::new(ReadOnly(bytes));
+        // What opening reads is all that is ever read: it checks each page that is in use.
+        let opened = open_database(&image);
+        let has_changed = read_headers(files)? != Some(headers_of(&*image)?);
         let tries_allowed = if has_changed { TRIES_CHANGING } else { TRIES };
-        let should_retry = match open_database(&image) {
-            Ok(database) if !has_changed => return Ok(Some(database)),
-            Ok(_) => tries < TRIES_CHANGING,
+        let should_retry = match &opened {
+            Ok(_) => has_changed && tries < TRIES_CHANGING,
             Err(error) => error.is_damaged() && tries < tries_allowed,
         };
         if !should_retry {
-            return open_database(&image).map(Some);
+            return opened.map(|database| {
+                let id = read_header(&*image).ok().and_then(|header| header.id);
+                Some(Snapshot { database, id })
+            });
         }
         tries += 1;
         thread::sleep(PAUSE);
     }
 }
 
+/// Opens the file of the journal, to be read as it is now. Returns `None` if there is none.
+pub(crate) fn open_image(files: &Files) -> Result<Option<Arc<dyn Storage>>, Error> {
+    let Some(file) = open_journal(files)? else {
+        return Ok(None);
+    };
+    let image = Image::new(file);
+    let shown = files.path().display();
+    let image = image.map_err(|cause| Error::os(format!("cannot read {shown}"), cause))?;
+    // Before anything else: that they are the same afterwards shows that no commit ended meanwhile.
+    let image = ReadOnly(image);
+    headers_of(&image)?;
+    Ok(Some(Arc::new(image)))
+}
+
 /// Opens a journal's file for reading, also a damaged one. Refuses a file that does not begin as a
 /// journal before it reads any more of it.
-pub(crate) fn open_journal(path: &Path) -> Result<Option<File>, Error> {
-    let Some(file) = open_file(path, false)? else {
+pub(crate) fn open_journal(files: &Files) -> Result<Option<File>, Error> {
+    let Some(file) = files.open()? else {
         return Ok(None);
     };
     match read_header(&file) {
@@ -63,18 +86,16 @@ pub(crate) fn open_journal(path: &Path) -> Result<Option<File>, Error> {
     }
 }
 
-/// Reads the whole file of the journal at `path`. Returns `None` if there is none.
-pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    read_start(path, u64::MAX)
+fn read_headers(files: &Files) -> Result<Option<Vec<u8>>, Error> {
+    let file = open_journal(files)?;
+    file.map(|file| headers_of(&file)).transpose()
 }
 
-fn read_start(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    let Some(file) = open_journal(path)? else {
-        return Ok(None);
-    };
-    let mut bytes = Vec::new();
-    match file.take(limit).read_to_end(&mut bytes) {
-        Ok(_) => Ok(Some(bytes)),
-        Err(cause) => Err(Error::os(format!("cannot read {}", path.display()), cause)),
-    }
+fn headers_of(storage: &dyn Storage) -> Result<Vec<u8>, Error> {
+    let read = storage.len().and_then(|len| {
+        let mut bytes = vec![0; len.min(HEADERS_LEN) as usize];
+        storage.read(0, &mut bytes)?;
+        Ok(bytes)
+    });
+    read.map_err(|cause| from_io("cannot read the headers", cause))
 }

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::database::{
-    ReadTable, create_database, create_in_memory, open_database, open_file, read_table,
-};
+use crate::database::{ReadTable, create_database, create_in_memory, open_database, read_table};
+use crate::files::Files;
 use crate::group_commit::GroupCommit;
 use crate::journal_file::JournalFile;
 use crate::lock::Lock;
@@ -16,7 +15,7 @@ use crate::new_file::NewFile;
 use crate::record::Transaction;
 use crate::snapshot::read_snapshot;
 use crate::storage::ReadOnly;
-use crate::{Compacted, Error, Stats, Storage};
+use crate::{Compacted, Error, JournalId, Stats, Storage};
 
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -44,11 +43,18 @@ impl Store {
     /// Opens the journal at `path` under its lock. A journal that does not exist is empty, and is
     /// created by the first change.
     pub(crate) fn open(path: &Path, wait: Duration) -> Result<Store, Error> {
-        let lock = Lock::acquire(path, wait)?;
-        match open_file(path, true)? {
-            Some(file) => Store::open_storage(Arc::new(file), Some(lock)),
+        let files = Files::at(path)?;
+        let lock = Lock::acquire(&files, wait)?;
+        match files.open_to_write()? {
+            Some(file) => {
+                let file = Arc::new(file);
+                let store = Store::open_storage(Arc::clone(&file) as _, Some(lock))?;
+                // After its damage is reported: a repair that a crash ended leaves a second name.
+                files.check_sole(&file)?;
+                Ok(store)
+            }
             None => {
-                let new = NewFile::new(path);
+                let new = NewFile::new(&files);
                 let file = JournalFile::new(Arc::new(new.clone()));
                 let commits = GroupCommit::new(file, create_in_memory()?, Some(new));
                 Ok(Store::with(commits, Some(lock)))
@@ -58,12 +64,19 @@ impl Store {
 
     /// Reads the journal at `path` without its lock. Every write to the store is refused.
     pub(crate) fn open_read_only(path: &Path) -> Result<Store, Error> {
-        let database = match read_snapshot(path)? {
-            Some(database) => database,
+        let files = Files::existing_at(path)?;
+        let snapshot = files.map(|files| read_snapshot(&files)).transpose()?;
+        // Its storage is never used.
+        let file = JournalFile::new(Arc::new(ReadOnly(Vec::new())));
+        let database = match snapshot.flatten() {
+            Some(snapshot) => {
+                if let Some(id) = snapshot.id {
+                    file.set_id(id);
+                }
+                snapshot.database
+            }
             None => create_in_memory()?,
         };
-        // Its storage is never written.
-        let file = JournalFile::new(Arc::new(NewFile::new(path)));
         Ok(Store::with(GroupCommit::read_only(file, database), None))
     }
 
@@ -108,6 +121,10 @@ impl Store {
         work: impl FnOnce(&ReadTable) -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.commits.read(|database| work(&read_table(database)?))
+    }
+
+    pub(crate) fn id(&self) -> Result<JournalId, Error> {
+        self.commits.file().id()
     }
 
     pub(crate) fn held(&self) -> &Arc<Held> {

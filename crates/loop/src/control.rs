@@ -482,6 +482,9 @@ impl Until {
         if state.is_ended() || state.is_stopping() && !is_running {
             return Some(Err(ErrorKind::Ended));
         }
+        if state.has_failed(self.revision) {
+            return Some(Err(ErrorKind::PassFailed));
+        }
         (state.is_paused() && !is_running).then_some(Err(ErrorKind::Paused))
     }
 }

@@ -8,7 +8,8 @@ use std::task::Waker;
 use std::time::Instant;
 
 use trueup_reconcile::{
-    Drained, Extent, Ledger, OpKey, PassLimits, Report, Source, Status, Subscribed, Subscription,
+    Condition, Drained, ErrorClass, Extent, Ledger, OpKey, PassLimits, Report, Source, Status,
+    Subscribed, Subscription,
 };
 
 use crate::control::{Control, Sleep, Step};
@@ -379,6 +380,8 @@ impl<'a, S: Source> Loop<'a, S> {
                 let error = Arc::new(error);
                 let replaced = self.shared.mailbox().error.replace(Arc::clone(&error));
                 drop(replaced);
+                let status = Some(Arc::new(scope_status(&*error)));
+                self.shared.board.update(vec![(OpKey::SCOPE, status)]);
                 let pass = FinishedPass {
                     revision,
                     extent,
@@ -404,12 +407,15 @@ impl<'a, S: Source> Loop<'a, S> {
         let summary = PassSummary::of(&report, tracked);
         span.done(&summary);
         control.outcomes(&summary);
-        self.shared
-            .board
-            .update(open.statuses.into_iter().collect());
+        // A pass has run again.
+        let of_scope = [(OpKey::SCOPE, None)];
+        let statuses = open.statuses.into_iter().chain(of_scope);
+        self.shared.board.update(statuses.collect());
         let report = Arc::new(report);
         let replaced = self.store_report(&report, summary.converged);
-        let is_drift = would_be_drift && !summary.ops.is_empty();
+        // One that converged and applied nothing has only tried again what others offer.
+        let has_drifted = summary.has_applied() || !summary.converged;
+        let is_drift = would_be_drift && has_drifted && !summary.ops.is_empty();
         let pass = FinishedPass {
             revision: open.revision,
             extent: open.extent,
@@ -442,6 +448,16 @@ impl<'a, S: Source> Loop<'a, S> {
         let error = mailbox.error.take();
         (converged, replaced, error)
     }
+}
+
+/// Returns the status of the scope after a pass that could not run.
+fn scope_status(error: &(dyn std::error::Error + 'static)) -> Status {
+    let condition = Condition::Failed {
+        class: ErrorClass::Unknown,
+        errno: None,
+        message: error.to_string(),
+    };
+    Status::new(Status::SCOPE, "as a whole", condition)
 }
 
 /// What a caller of a turn wants of a pass.

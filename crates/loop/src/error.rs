@@ -17,7 +17,8 @@ pub struct Error {
 pub enum ErrorKind {
     /// The loop has ended or is about to: it does nothing any more.
     Ended,
-    /// The timeout passed first. The request stays open.
+    /// The timeout passed first. The request stays open. If the last pass could not run, the
+    /// source's own error is [`source`](StdError::source), and can be downcast.
     Timeout,
     /// Too many changes or questions wait already.
     Full,
@@ -27,7 +28,7 @@ pub enum ErrorKind {
     Paused,
     /// The call was made on the loop's own thread, and would have waited for that thread.
     OwnThread,
-    /// The forced pass could not run. The source's own error is [`source`](StdError::source), and
+    /// The pass that was forced or waited for could not run. The source's own error is [`source`](StdError::source), and
     /// can be downcast.
     PassFailed,
     /// The scope is gone, by [`Source::is_scope_gone`](trueup_reconcile::Source::is_scope_gone),

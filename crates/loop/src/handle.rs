@@ -106,6 +106,7 @@ impl<S: Source> Handle<S> {
     ///
     /// # Errors
     ///
+    /// [`PassFailed`](ErrorKind::PassFailed), as of [`wait_tried`](Self::wait_tried);
     /// [`Timeout`](ErrorKind::Timeout); [`Paused`](ErrorKind::Paused), because no pass starts;
     /// [`Ended`](ErrorKind::Ended); [`OwnThread`](ErrorKind::OwnThread) if the call is from the
     /// loop's own thread and would wait.
@@ -117,6 +118,7 @@ impl<S: Source> Handle<S> {
         self.shared.mailbox().waiting += 1;
         let waited = self.shared.control.converged(revision, timeout);
         let converged = self.shared.take_converged();
+        let waited = waited.map_err(|error| self.shared.with_cause(error));
         // A pass converged, so its report is there.
         waited.and_then(|()| converged.ok_or_else(|| Error::new(ErrorKind::Ended)))
     }
@@ -140,6 +142,9 @@ impl<S: Source> Handle<S> {
     ///
     /// # Errors
     ///
+    /// [`PassFailed`](ErrorKind::PassFailed) once the last pass over it could not run and only the
+    /// timer brings another, at once if that is so already: before another wait, wait for an
+    /// [event](Self::events), or [force](Self::force) a pass.
     /// [`Forgotten`](ErrorKind::Forgotten) if it is not known any more which objects these are: of
     /// the latest revisions 65,536 objects are kept; one that changed none counts as one.
     /// [`Timeout`](ErrorKind::Timeout);
@@ -147,7 +152,8 @@ impl<S: Source> Handle<S> {
     /// [`OwnThread`](ErrorKind::OwnThread) if the call is from the loop's own thread and would
     /// wait.
     pub fn wait_tried(&self, revision: Revision, timeout: Duration) -> Result<Tried, Error> {
-        self.shared.control.tried(revision, timeout)?;
+        let waited = self.shared.control.tried(revision, timeout);
+        waited.map_err(|error| self.shared.with_cause(error))?;
         self.shared.tried(revision)
     }
 
@@ -169,7 +175,8 @@ impl<S: Source> Handle<S> {
     }
 
     /// Returns the status of every object that is not simply in place, in the order of their kinds
-    /// and names.
+    /// and names; and under [`OpKey::SCOPE`] that of the scope as a whole, while passes cannot run.
+    /// All others are then of the last pass that ran.
     pub fn exceptions(&self) -> Vec<ObjectStatus> {
         let mut all = self.shared.with_retries(self.shared.board.all());
         all.sort_by(|one, other| {
@@ -364,6 +371,7 @@ impl<S: Source> Future for ConvergedFuture<S> {
         let polled = control.poll(&this.until, &mut this.waker, context);
         polled.map(|answer| {
             let converged = this.shared.mailbox().converged.clone();
+            let answer = answer.map_err(|error| this.shared.with_cause(error));
             answer.and_then(|()| converged.ok_or_else(|| Error::new(ErrorKind::Ended)))
         })
     }
@@ -390,7 +398,10 @@ impl<S: Source> Future for TriedFuture<S> {
         let this = self.get_mut();
         let until = Until::tried(this.revision);
         let polled = this.shared.control.poll(&until, &mut this.waker, context);
-        polled.map(|answer| answer.and_then(|()| this.shared.tried(this.revision)))
+        polled.map(|answer| {
+            answer.map_err(|error| this.shared.with_cause(error))?;
+            this.shared.tried(this.revision)
+        })
     }
 }
 
@@ -508,29 +519,35 @@ impl<S: Source> Shared<S> {
         .collect()
     }
 
+    /// Gives the error of a wait the error of the last pass as its cause, if that could not run.
+    fn with_cause(&self, error: Error) -> Error {
+        let cause = self.mailbox().error.clone();
+        match (error.kind(), cause) {
+            (kind @ (ErrorKind::PassFailed | ErrorKind::Timeout), Some(cause)) => {
+                Error::of_source(kind, cause)
+            }
+            _ => error,
+        }
+    }
+
     /// Returns what became of the objects that a revision changed.
     fn tried(&self, revision: Revision) -> Result<Tried, Error> {
         let keys = match self.board.changed(revision) {
             Changed::Forgotten => return Err(Error::new(ErrorKind::Forgotten)),
-            Changed::Unknown => None,
-            Changed::Keys(keys) => Some(keys),
+            Changed::Unknown => {
+                let converged = self.control.stats().converged;
+                let is_in_place = converged >= Some(revision) && self.board.first().is_none();
+                return Ok(Tried::of_unknown(revision, is_in_place));
+            }
+            Changed::Keys(keys) => keys,
         };
-        let statuses = match &keys {
-            None => self.board.all(),
-            Some(keys) => keys
-                .iter()
-                .filter_map(|key| Some((*key, self.board.status(*key)?)))
-                .collect(),
-        };
-        let statuses = self.with_retries(statuses).into_iter();
+        let statuses = keys.iter();
+        let statuses = statuses.filter_map(|key| Some((*key, self.board.status(*key)?)));
+        let statuses = self.with_retries(statuses.collect()).into_iter();
         let mut statuses: BTreeMap<OpKey, ObjectStatus> =
             statuses.map(|status| (status.key, status)).collect();
-        let keys = keys.unwrap_or_else(|| statuses.keys().copied().collect());
         let objects = keys.into_iter().map(|key| (key, statuses.remove(&key)));
-        Ok(Tried {
-            revision,
-            objects: objects.collect(),
-        })
+        Ok(Tried::of(revision, objects.collect()))
     }
 
     pub(crate) fn mailbox(&self) -> MutexGuard<'_, Mailbox<S>> {

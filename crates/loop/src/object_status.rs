@@ -36,15 +36,34 @@ pub struct ObjectStatus {
 pub struct Tried {
     /// The revision.
     pub revision: Revision,
-    /// The objects that the revision changed, each with its status now, if it has one. Where the
-    /// source does not know which these are, as of a new desired state, all that have a status.
-    pub objects: Vec<(OpKey, Option<ObjectStatus>)>,
+    /// The objects that the revision changed, each with its status now, if it has one. `None` if the
+    /// source does not know which these are, as of a new desired state or of many changes:
+    /// [`Handle::exceptions`](crate::Handle::exceptions) has all that have a status.
+    pub objects: Option<Vec<(OpKey, Option<ObjectStatus>)>>,
+    is_in_place: bool,
 }
 
 impl Tried {
-    /// True if each of the objects is in place, or gone if it is not desired any more.
+    pub(crate) fn of(revision: Revision, objects: Vec<(OpKey, Option<ObjectStatus>)>) -> Tried {
+        Tried {
+            revision,
+            is_in_place: objects.iter().all(|(_, status)| status.is_none()),
+            objects: Some(objects),
+        }
+    }
+
+    pub(crate) fn of_unknown(revision: Revision, is_in_place: bool) -> Tried {
+        Tried {
+            revision,
+            objects: None,
+            is_in_place,
+        }
+    }
+
+    /// True if each of the objects is in place, or gone if it is not desired any more. If it is not
+    /// known which these are: if the whole desired state has converged.
     pub fn is_in_place(&self) -> bool {
-        self.objects.iter().all(|(_, status)| status.is_none())
+        self.is_in_place
     }
 }
 

@@ -85,7 +85,7 @@ impl PassSummary {
     }
 
     /// Returns true if an op was applied.
-    pub(crate) fn has_applied(&self) -> bool {
+    pub fn has_applied(&self) -> bool {
         self.ops.values().any(|ops| ops.applied > 0)
     }
 

@@ -111,6 +111,8 @@ pub struct State {
     /// True if a new desired state was declared since, and not only a change.
     replaced: bool,
     converged: Option<Converged>,
+    /// The desired state of the last pass, if that could not run.
+    failed: Option<Revision>,
     /// The desired state of the last pass that was not cut short and saw all that it was about.
     tried: Option<Revision>,
     /// The revisions of passes that were not such, until a full pass is: those after the first one,
@@ -183,6 +185,7 @@ impl State {
             revision: Revision::default(),
             replaced: false,
             converged: None,
+            failed: None,
             tried: None,
             left_out: None,
             stats: Stats::default(),

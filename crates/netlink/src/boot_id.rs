@@ -21,6 +21,7 @@ pub fn boot_id() -> Result<String, Error> {
         .map_err(|cause| Error::io("cannot read /proc/sys/kernel/random/boot_id", cause))
 }
 
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel's")]
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(LIMIT).read_to_string(&mut text)?;

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 mod batch;
 mod boot_id;
 mod channel;
@@ -13,6 +14,7 @@ mod kernel_socket;
 mod markers;
 mod multicast;
 mod netns;
+mod process;
 mod socket;
 mod socket_options;
 mod transport;

@@ -10,14 +10,20 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::thread::LinkNameSpaceType;
+use trueup_path::{ErrorKind, TrustedUsers};
 
 use crate::error::Error;
+use crate::process::Process;
 use crate::transport::Connect;
 
 /// The directory of named namespaces, as iproute2 has it.
 const NAMED: &str = "/run/netns";
+
+/// The thread's own namespace. `/proc/self` is the main thread's.
+const OWN: &str = "/proc/thread-self/ns/net";
 
 /// The name of a network namespace. Nothing is opened before it is used.
 ///
@@ -41,7 +47,7 @@ enum Which {
     Current,
     Name(String),
     Path(PathBuf),
-    Pid(u32),
+    Process(Process),
     Fd(Arc<OwnedFd>),
     Through(Arc<dyn Connect>),
 }
@@ -52,9 +58,18 @@ enum Which {
 pub struct NamespaceId(Id);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Id {
+pub(crate) enum Id {
     File { device: u64, inode: u64 },
     Connector(u64),
+}
+
+impl Id {
+    fn of(status: &rustix::fs::Stat) -> Id {
+        Id::File {
+            device: status.st_dev,
+            inode: status.st_ino,
+        }
+    }
 }
 
 impl Namespace {
@@ -82,19 +97,27 @@ impl Namespace {
         Ok(Self(Which::Name(name)))
     }
 
-    /// Returns the namespace of a file: `/proc/PID/ns/net` or a bind mount of one.
+    /// Returns the namespace of a file, such as a bind mount of `/proc/PID/ns/net`. That path
+    /// itself names the process, as [`pid`](Self::pid) does.
     #[must_use]
     pub fn path(path: impl Into<PathBuf>) -> Self {
-        Self(Which::Path(path.into()))
+        let path = path.into();
+        match Process::of_path(&path) {
+            Some(process) => Self(Which::Process(process)),
+            None => Self(Which::Path(path)),
+        }
     }
 
-    /// Returns the namespace that a process is in when it is used. Process ids are used again: keep
-    /// what [`open`](Self::open) gives, or compare [`Socket::netns_cookie`], to stay with one.
+    /// Returns the namespace that a process is in when it is used. A process in the namespace of
+    /// the thread that uses it is refused: [`current`](Self::current) is that namespace.
     ///
-    /// [`Socket::netns_cookie`]: crate::Socket::netns_cookie
+    /// Process ids are used again. So the process is held from the first use on, by this value and
+    /// its clones: once it has ended the namespace is [gone](Error::is_gone), also if another
+    /// process has the id. Before the first use the id may be another process's already: prefer a
+    /// [name](Self::named).
     #[must_use]
     pub fn pid(pid: u32) -> Self {
-        Self(Which::Pid(pid))
+        Self(Which::Process(Process::new(pid)))
     }
 
     /// Returns the namespace of a file descriptor.
@@ -147,8 +170,8 @@ impl Namespace {
         }
     }
 
-    /// Returns the id of the namespace that this names now: one system call, and no socket (nsfs
-    /// gives each namespace an inode of its own).
+    /// Returns the id of the namespace that this names now, without a socket (nsfs gives each
+    /// namespace an inode of its own). But for a process it is one system call.
     ///
     /// # Errors
     ///
@@ -157,6 +180,7 @@ impl Namespace {
         let unreadable = |errno: rustix::io::Errno| self.unopened(&self.file(), errno.into());
         let status = match &self.0 {
             Which::Fd(fd) => rustix::fs::fstat(fd).map_err(unreadable)?,
+            Which::Process(process) => return Ok(NamespaceId(inode(&process.open_namespace()?)?)),
             Which::Through(connector) => {
                 let cookie = connector.namespace_cookie();
                 let cookie = cookie.map_err(|source| {
@@ -167,8 +191,7 @@ impl Namespace {
             }
             _ => rustix::fs::stat(self.file()).map_err(unreadable)?,
         };
-        let (device, inode) = (status.st_dev, status.st_ino);
-        Ok(NamespaceId(Id::File { device, inode }))
+        Ok(NamespaceId(Id::of(&status)))
     }
 
     /// Runs `inside` in the namespace and returns its result.
@@ -194,45 +217,46 @@ impl Namespace {
                 opened.as_fd()
             }
         };
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("netns".into());
-            let spawned = thread.spawn_scoped(scope, || {
-                let net = Some(LinkNameSpaceType::Network);
-                rustix::thread::move_into_link_name_space(fd, net)
-                    .map_err(|errno| self.refused(errno.into()))?;
-                Ok(inside())
-            });
-            let thread = spawned.map_err(|source| {
-                let message =
-                    format!("cannot start a thread to enter network namespace {self}: {source}");
-                Error::namespace(message, Some(source))
-            })?;
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        on_scratch_thread(self, || {
+            let net = Some(LinkNameSpaceType::Network);
+            rustix::thread::move_into_link_name_space(fd, net)
+                .map_err(|errno| self.refused(errno.into()))?;
+            Ok(inside())
+        })?
     }
 
     fn file(&self) -> PathBuf {
         match &self.0 {
-            // The thread's own, not /proc/self: that is the main thread's.
-            Which::Current | Which::Fd(_) | Which::Through(_) => "/proc/thread-self/ns/net".into(),
+            Which::Current | Which::Fd(_) | Which::Through(_) | Which::Process(_) => OWN.into(),
             Which::Name(name) => Path::new(NAMED).join(name),
             Which::Path(path) => path.clone(),
-            Which::Pid(pid) => format!("/proc/{pid}/ns/net").into(),
         }
     }
 
     fn open_file(&self) -> Result<OwnedFd, Error> {
+        if let Which::Process(process) = &self.0 {
+            return process.open_namespace();
+        }
         let file = self.file();
-        // NONBLOCK: the path is the user's, and opening a FIFO would wait for ever.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let fd = rustix::fs::open(&file, flags, Mode::empty())
-            .map_err(|errno| self.unopened(&file, errno.into()))?;
+        let not_one = || {
+            let message = format!("{} is not a network namespace", file.display());
+            Error::namespace(message, None)
+        };
+        let fd = match &self.0 {
+            Which::Current | Which::Fd(_) | Which::Through(_) | Which::Process(_) => {
+                open_link(CWD, &file).map_err(|errno| self.unopened(&file, errno.into()))?
+            }
+            Which::Name(_) | Which::Path(_) => match open_walked(&file) {
+                Err(error) if error.kind() == ErrorKind::NotRegular => return Err(not_one()),
+                opened => opened.map_err(|error| {
+                    let code = error.raw_os_error().map(io::Error::from_raw_os_error);
+                    self.unopened(&file, code.unwrap_or_else(|| error.into()))
+                })?,
+            },
+        };
         let on = rustix::fs::fstatfs(&fd).map_err(|errno| self.unopened(&file, errno.into()))?;
         if i128::from(on.f_type) != i128::from(libc::NSFS_MAGIC) {
-            let message = format!("{} is not a network namespace", file.display());
-            return Err(Error::namespace(message, None));
+            return Err(not_one());
         }
         Ok(fd)
     }
@@ -245,14 +269,7 @@ impl Namespace {
             Which::Name(name) if is_missing => {
                 format!("there is no network namespace {name:?}: {file} does not exist")
             }
-            Which::Pid(pid) if is_missing => {
-                format!("there is no process {pid}: {file} does not exist")
-            }
             _ if is_missing => format!("there is no network namespace at {file}: no such file"),
-            Which::Pid(pid) if matches!(source.kind(), io::ErrorKind::PermissionDenied) => format!(
-                "cannot open the namespace of process {pid} ({file}): that needs the same user or \
-                 CAP_SYS_PTRACE"
-            ),
             _ => format!("cannot open network namespace {file}: {source}"),
         };
         Error::namespace(message, Some(source))
@@ -269,6 +286,60 @@ impl Namespace {
         };
         Error::namespace(message, Some(source))
     }
+}
+
+/// Opens a link that the kernel makes, below `/proc`.
+#[expect(clippy::disallowed_methods, reason = "a link that the kernel makes")]
+fn open_link(folder: impl AsFd, name: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    rustix::fs::openat(folder, name, flags, Mode::empty())
+}
+
+/// Opens the file of a namespace, unless another user of the host could decide which one it is: by
+/// a link to the host's own, for example.
+fn open_walked(file: &Path) -> Result<OwnedFd, trueup_path::Error> {
+    let place = TrustedUsers::current()?.followed_place(file)?;
+    if place.is_kernel_link()? {
+        return open_link(place.folder(), Path::new(place.name()))
+            .map_err(|errno| trueup_path::Error::not_opened(file, errno.into()));
+    }
+    place.folder().clone().ours()?;
+    match place.open()? {
+        Some(file) => Ok(file.into()),
+        None => Err(trueup_path::Error::not_opened(file, Errno::NOENT.into())),
+    }
+}
+
+/// Opens the namespace of the calling thread.
+pub(crate) fn open_own() -> Result<OwnedFd, Error> {
+    Namespace::current().open_file()
+}
+
+/// Returns what tells an open namespace from all others.
+pub(crate) fn inode(namespace: &OwnedFd) -> Result<Id, Error> {
+    let status = rustix::fs::fstat(namespace).map_err(|errno| {
+        let message = format!("cannot tell the network namespace: {errno}");
+        Error::namespace(message, Some(errno.into()))
+    })?;
+    Ok(Id::of(&status))
+}
+
+/// Runs `work`, which enters the namespace `name`, on a thread that ends with it. A panic goes
+/// through.
+pub(crate) fn on_scratch_thread<T: Send>(
+    name: &(impl fmt::Display + ?Sized),
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, Error> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("netns".into());
+        let thread = thread.spawn_scoped(scope, work).map_err(|source| {
+            let message =
+                format!("cannot start a thread to enter network namespace {name}: {source}");
+            Error::namespace(message, Some(source))
+        })?;
+        let joined = thread.join();
+        Ok(joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 impl Default for Namespace {
@@ -303,7 +374,7 @@ impl fmt::Display for Namespace {
             Which::Current => f.write_str("(current)"),
             Which::Name(name) => f.write_str(name),
             Which::Path(path) => write!(f, "{}", path.display()),
-            Which::Pid(pid) => write!(f, "pid:{pid}"),
+            Which::Process(process) => write!(f, "{process}"),
             Which::Fd(_) => f.write_str("(file descriptor)"),
             Which::Through(connector) => write!(f, "({connector:?})"),
         }
@@ -313,6 +384,24 @@ impl fmt::Display for Namespace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_of_another_user_leads_to_no_namespace() {
+        use std::os::unix::fs::{chown, symlink};
+        let folder = std::env::temp_dir().join(format!("trueup-netns-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let (link, own) = (folder.join("ns"), "/proc/self/ns/net");
+        symlink(own, &link).unwrap();
+        // As `ip netns attach` and many scripts make them.
+        Namespace::path(&link).open().unwrap();
+        Namespace::path(own).open().unwrap();
+        // Only root can give the folder away.
+        if chown(&folder, Some(4_242), None).is_ok() {
+            let refused = Namespace::path(&link).open().unwrap_err();
+            assert!(refused.to_string().contains("is not followed"), "{refused}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn text_forms() {
@@ -371,7 +460,7 @@ mod tests {
 
     #[test]
     fn a_panic_inside_goes_through() {
-        let inside = || Namespace::pid(std::process::id()).enter(|| panic!("inside"));
+        let inside = || Namespace::path("/proc/self/ns/net").enter(|| panic!("inside"));
         if rustix::process::geteuid().is_root() {
             let panic = std::panic::catch_unwind(inside).unwrap_err();
             assert_eq!(panic.downcast_ref::<&str>(), Some(&"inside"));

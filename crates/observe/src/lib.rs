@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod address_routes;
 mod alternate_sockets;
 mod change_log;
 mod completeness;
@@ -8,6 +10,7 @@ mod consistent_read;
 mod dirty_set;
 mod dump;
 mod dump_guard;
+mod gateways;
 mod kind_reader;
 mod listener;
 mod monitor;

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod class;
 mod hints;
@@ -9,6 +10,7 @@ mod report;
 mod source;
 mod status;
 mod subscription;
+mod utc;
 
 pub use class::ErrorClass;
 pub use hints::{Hints, LateHints};
@@ -18,3 +20,4 @@ pub use report::{EventCoverage, Outcome, Report, ReportedOp};
 pub use source::{Observation, Source, Subscribed};
 pub use status::{Condition, Status};
 pub use subscription::{Drained, Subscription};
+pub use utc::Utc;

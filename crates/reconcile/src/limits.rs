@@ -23,6 +23,12 @@ pub enum Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpKey(pub u64);
 
+impl OpKey {
+    /// The key of the scope as a whole, under which a driver reports a pass that could not run. No
+    /// object has it.
+    pub const SCOPE: OpKey = OpKey(u64::MAX);
+}
+
 /// The limits of a pass. By default it observes everything and is unbounded.
 ///
 /// A source that ignores limits is correct, but slower to stop and slower to give up.

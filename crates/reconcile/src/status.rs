@@ -53,6 +53,10 @@ pub enum Condition {
 }
 
 impl Status {
+    /// The kind of the status that a scope as a whole has, under
+    /// [`OpKey::SCOPE`](crate::OpKey::SCOPE), while passes cannot run.
+    pub const SCOPE: &'static str = "scope";
+
     /// Makes the status of an object of a kind.
     pub fn new(kind: &'static str, object: impl Into<String>, condition: Condition) -> Status {
         Status {

@@ -137,6 +137,7 @@ impl MonitorHandle {
             grows(&before.devices, &quiet.devices)
                 || grows(&before.route_devices, &quiet.route_devices)
                 || grows(&before.route_sources, &quiet.route_sources)
+                || grows(&before.gateways, &quiet.gateways)
         });
         let mut scope = quiet;
         if !is_quiet {

@@ -1,10 +1,12 @@
 //! What proves an object ours, and what a pass does where nothing does.
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use trueup_diff::{
-    DEFAULT_PROTOCOL, Domain, Kind, Kinds, OnConflict, Ownership, Protocols, setters,
+    DEFAULT_PROTOCOL, Domain, Kind, Kinds, MaxDeletes, OnConflict, Ownership, Protocols, setters,
 };
 
 /// Options of a pass.
@@ -21,7 +23,36 @@ pub struct Options {
     grace: Duration,
     contention: Contention,
     domain: Arc<Domain>,
+    strict: bool,
+    max_deletes: Option<MaxDeletes>,
+    allow_deletes: Option<AllowDeletes>,
 }
+
+/// Releases the deletes that [`MaxDeletes`] holds in a loop that is running: a clone goes into the
+/// [options](Options::with_allow_deletes), and the other one is kept.
+#[derive(Clone, Debug, Default)]
+pub struct AllowDeletes(Arc<AtomicBool>);
+
+impl AllowDeletes {
+    /// Lets the next pass over everything delete what it would hold. A pass that is cut short
+    /// leaves the rest held.
+    pub fn once(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Two are equal if one releases what the other does.
+impl PartialEq for AllowDeletes {
+    fn eq(&self, other: &AllowDeletes) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for AllowDeletes {}
 
 /// From when on an object counts as contended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +70,32 @@ setters! { impl Contention {
 } }
 
 /// A protocol number that cannot be a marker, because others write it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "protocol {0} cannot mark what is ours: 0 to 4 and 9 are the kernel's own, and what `ip` and \
-     hand-made routes bear; choose one of 5 to 255 that no other agent on the host uses, such as \
-     116"
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservedProtocol(pub u8);
+
+impl std::error::Error for ReservedProtocol {}
+
+impl fmt::Display for ReservedProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ReservedProtocol(number) = self;
+        write!(f, "protocol {number} cannot mark what is ours: ")?;
+        match Protocols::registered_name(*number) {
+            Some(name) => write!(
+                f,
+                "it is registered as `{name}`, whose objects would count as ours"
+            )?,
+            None => f.write_str(
+                "0 to 4 and 9 are the kernel's own, and what `ip` and hand-made routes bear",
+            )?,
+        }
+        let (first, last) = (Protocols::UNASSIGNED.start(), Protocols::UNASSIGNED.end());
+        write!(
+            f,
+            "; choose one that no other agent on the host uses, such as {DEFAULT_PROTOCOL}: \
+             {first} to {last} are unassigned"
+        )
+    }
+}
 
 impl Options {
     /// With another marker than [`DEFAULT_PROTOCOL`]: the protocol number that our objects bear
@@ -54,8 +104,22 @@ impl Options {
     /// # Errors
     ///
     /// For 0 to 4 and 9 (unspecified, redirect, kernel, boot, static, router advertisement):
-    /// objects that bear those are made by the kernel and by hand.
+    /// objects that bear those are made by the kernel and by hand. And for a number that is
+    /// [registered](Protocols::REGISTERED) for another program.
     pub fn with_protocol(self, protocol: u8) -> Result<Options, ReservedProtocol> {
+        match Protocols::registered_name(protocol) {
+            Some(_) => Err(ReservedProtocol(protocol)),
+            None => self.with_registered_protocol(protocol),
+        }
+    }
+
+    /// As [`with_protocol`](Self::with_protocol), for a number that may be registered: only for the
+    /// program whose number it is.
+    ///
+    /// # Errors
+    ///
+    /// For 0 to 4 and 9.
+    pub fn with_registered_protocol(self, protocol: u8) -> Result<Options, ReservedProtocol> {
         if Protocols::UNMARKED.contains(protocol) {
             return Err(ReservedProtocol(protocol));
         }
@@ -125,6 +189,36 @@ impl Options {
         Options { domain, ..self }
     }
 
+    /// Refuses the whole desired state if one object names a device that neither exists nor is
+    /// declared. Otherwise, and unless said so, such an object is pending by itself, and is made
+    /// once the device comes.
+    #[must_use]
+    pub fn with_strict(self, strict: bool) -> Options {
+        Options { strict, ..self }
+    }
+
+    /// Holds all deletes of a kind of which more objects than these are no longer desired, and
+    /// goes on with everything else. They stay held until they are few enough again, or
+    /// [allowed](AllowDeletes::once). There is no limit unless said otherwise. An object that is
+    /// deleted to be made anew does not count.
+    #[must_use]
+    pub fn with_max_deletes(self, max_deletes: impl Into<Option<MaxDeletes>>) -> Options {
+        let max_deletes = max_deletes.into();
+        Options {
+            max_deletes,
+            ..self
+        }
+    }
+
+    /// What releases held deletes in a running loop.
+    #[must_use]
+    pub fn with_allow_deletes(self, allow_deletes: AllowDeletes) -> Options {
+        Options {
+            allow_deletes: Some(allow_deletes),
+            ..self
+        }
+    }
+
     /// The marker.
     pub fn protocol(&self) -> u8 {
         self.protocol
@@ -166,6 +260,21 @@ impl Options {
         self.contention
     }
 
+    /// The most objects of a kind that a pass deletes as no longer desired.
+    pub fn max_deletes(&self) -> Option<MaxDeletes> {
+        self.max_deletes
+    }
+
+    /// Returns true if the caller has allowed the deletes of the pass that asks.
+    pub(crate) fn take_allowance(&self) -> bool {
+        self.allow_deletes.as_ref().is_some_and(AllowDeletes::take)
+    }
+
+    /// Returns true if one missing device is an error of the whole desired state.
+    pub fn strict(&self) -> bool {
+        self.strict
+    }
+
     /// The part of the namespace that this agent speaks for.
     pub fn domain(&self) -> &Arc<Domain> {
         &self.domain
@@ -200,6 +309,9 @@ impl Default for Options {
             grace: Duration::ZERO,
             contention: Contention::default(),
             domain: Arc::default(),
+            strict: false,
+            max_deletes: None,
+            allow_deletes: None,
         }
     }
 }

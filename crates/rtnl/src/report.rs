@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trueup_apply::{Failure, Outcome, Pending};
-use trueup_diff::{Action, Conflict, Devices, Hold, Object, Op, Plan, Reason};
+use trueup_diff::{Action, Conflict, Devices, Hold, Notice, Object, Op, Plan, Reason};
 use trueup_observe::Incomplete;
 use trueup_reconcile::{self as reconcile, EventCoverage, OpKey, ReportedOp, Status};
 
@@ -20,6 +20,7 @@ pub struct Report {
     pub(crate) rounds: Vec<Round>,
     pub(crate) conflicts: Vec<Conflict>,
     pub(crate) devices: Devices,
+    pub(crate) notices: Vec<Notice>,
     pub(crate) doubts: Vec<Incomplete>,
     pub(crate) trouble: Option<String>,
     /// Whether the last change was followed by an observation.
@@ -90,6 +91,26 @@ impl Report {
     /// The devices that [`conflicts`](Self::conflicts) refer to.
     pub fn devices(&self) -> &Devices {
         &self.devices
+    }
+
+    /// What the author of the declaration should know of, and that no op says: as of the last
+    /// observation, and of the objects that went along with ops that were carried out.
+    pub fn notices(&self) -> impl Iterator<Item = (&Notice, &Devices)> {
+        let went = self.rounds.iter().flat_map(|round| {
+            let went = move |notice: &&Notice| match notice {
+                Notice::GoesAlong { with, .. } => {
+                    let mut ops = round.ops().filter(|done| done.outcome.is_applied());
+                    ops.any(|done| done.op.object.key() == **with)
+                }
+                _ => false,
+            };
+            let devices = &round.plan.devices;
+            let notices = round.plan.notices.iter().filter(went);
+            notices.map(move |notice| (notice, devices))
+        });
+        let is_of_state = |notice: &&Notice| !matches!(notice, Notice::GoesAlong { .. });
+        let of_state = self.notices.iter().filter(is_of_state);
+        went.chain(of_state.map(|notice| (notice, &self.devices)))
     }
 
     /// What could not be read whole in the last observation.
@@ -185,7 +206,11 @@ impl trueup_reconcile::Report for Report {
             OwnershipRule::Grace { left } | OwnershipRule::Contention { left, .. } => Some(left),
             _ => None,
         });
-        left.chain(self.requeue_after).min()
+        let pending = self.pending().filter_map(|(_, why)| match why {
+            Pending::Held(Hold::Duplicate { left }) if !left.is_zero() => Some(*left),
+            _ => None,
+        });
+        left.chain(pending).chain(self.requeue_after).min()
     }
 
     /// No event reports that the namespace is gone, or that another has its name: a dirty pass

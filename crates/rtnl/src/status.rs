@@ -1,11 +1,13 @@
 //! The statuses of the objects that a pass has left undone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use trueup_apply::{Outcome, Pending};
-use trueup_diff::{Action, Dev, Devices, Hold, Object, ObjectKind as _, Plan, with_object};
-use trueup_reconcile::{Condition, Status};
+use trueup_diff::{
+    Action, Dev, Devices, Hold, Item as _, Object, ObjectKind as _, Plan, RouteKey, with_object,
+};
+use trueup_reconcile::{Condition, ErrorClass, Status};
 
 use crate::history::Undone;
 use crate::object_id::{ObjectId, object_id};
@@ -14,7 +16,12 @@ use crate::report::OpOutcome;
 use crate::round::Round;
 
 /// Returns what is left undone: the ops and conflicts of a plan that was made after these rounds.
-pub(crate) fn undone(plan: &Plan, rounds: &[Round]) -> HashMap<ObjectId, Undone> {
+/// `offered` are the routes that other hosts offer.
+pub(crate) fn undone(
+    plan: &Plan,
+    rounds: &[Round],
+    offered: &BTreeSet<RouteKey>,
+) -> HashMap<ObjectId, Undone> {
     let mut all = HashMap::new();
     if plan.is_empty() {
         return all;
@@ -29,6 +36,10 @@ pub(crate) fn undone(plan: &Plan, rounds: &[Round]) -> HashMap<ObjectId, Undone>
             tried.insert(id, done);
         }
     }
+    let is_offered = |object: &Object| match object {
+        Object::Route(route) => !offered.is_empty() && offered.contains(&route.key()),
+        _ => false,
+    };
     for op in &plan.ops {
         let done = tried.get(&object_id(&op.object, &plan.devices));
         let condition = done.and_then(OpOutcome::condition);
@@ -42,6 +53,9 @@ pub(crate) fn undone(plan: &Plan, rounds: &[Round]) -> HashMap<ObjectId, Undone>
             why: "it has come up since the pass began".to_owned(),
         });
         let undone = Undone::new(&op.object, &plan.devices, condition);
+        // One that was not tried in time may still be taken.
+        let is_refused =
+            is_put_off || !matches!(undone.status.condition, Condition::Pending { .. });
         let waits_for = done.and_then(|done| {
             let needed = done.waits_for()?;
             Some(object_id(&needed.object, done.devices))
@@ -50,17 +64,22 @@ pub(crate) fn undone(plan: &Plan, rounds: &[Round]) -> HashMap<ObjectId, Undone>
             is_put_off,
             waits_for,
             deletes: (op.action == Action::Delete).then(|| op.object.kind()),
+            is_declined: is_refused && is_offered(&op.object),
             ..undone
         };
         all.insert(object_id(&op.object, &plan.devices), undone);
     }
     for conflict in &plan.conflicts {
-        let foreign = conflict.foreign.spec(&plan.devices);
+        let foreign = conflict.foreign_text(&plan.devices);
         let undone = Undone::new(
             &conflict.desired,
             &plan.devices,
             Condition::Conflict { foreign },
         );
+        let undone = Undone {
+            is_declined: is_offered(&conflict.desired),
+            ..undone
+        };
         all.insert(object_id(&conflict.desired, &plan.devices), undone);
     }
     all
@@ -89,6 +108,7 @@ impl Undone {
             is_put_off: false,
             waits_for: None,
             deletes: None,
+            is_declined: false,
         }
     }
 }
@@ -125,6 +145,19 @@ impl OpOutcome<'_> {
             }
             Pending::Held(Hold::Grace(_)) => {
                 "its grace: it bears our marker and was not seen declared".to_owned()
+            }
+            Pending::Held(Hold::Duplicate { .. }) => {
+                return Some(Condition::Failed {
+                    class: ErrorClass::Conflict,
+                    errno: None,
+                    message: "another host has the address: its duplicate address detection \
+                              failed"
+                        .to_owned(),
+                });
+            }
+            // Without numbers, which change with each pass.
+            Pending::Held(Hold::TooManyDeletes { .. }) => {
+                "more of its kind are to be deleted than `max_deletes` allows".to_owned()
             }
             Pending::Held(Hold::Backoff(_)) => "failed before".to_owned(),
             Pending::Held(Hold::Collateral(object)) => format!(

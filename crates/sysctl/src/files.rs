@@ -29,6 +29,9 @@ pub trait Files: Send + Sync {
 }
 
 /// The files below `/proc/sys`.
+///
+/// Their paths are opened as they are: only the kernel makes what is below `/proc/sys`, it makes no
+/// links there, and a [`Key`] has neither `..` nor a leading slash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcSys;
 
@@ -38,6 +41,10 @@ const BUFFER: usize = 4096;
 /// The largest buffer: larger than 32768 ports with their commas.
 const MAX_BUFFER: usize = 1 << 20;
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "files of the kernel's below /proc/sys"
+)]
 impl Files for ProcSys {
     fn read(&self, key: &Key) -> io::Result<Vec<u8>> {
         let path = key.file();

@@ -91,6 +91,7 @@ struct NamespaceInfo {
 }
 
 impl NamespaceInfo {
+    #[expect(clippy::disallowed_methods, reason = "a link that the kernel makes")]
     fn read(with_file: bool) -> Result<NamespaceInfo, Error> {
         // Without /proc each key would look as if it did not exist.
         if !fs::metadata("/proc/sys/net").is_ok_and(|found| found.is_dir()) {

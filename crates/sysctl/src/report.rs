@@ -55,7 +55,8 @@ pub enum Reason {
     Declared,
     /// The declared value has changed since trueup set it.
     Changed,
-    /// Trueup set it before, and another writer has changed it since.
+    /// Trueup set it before, and it has changed since: by another writer, or by the kernel with
+    /// the link that it is of.
     Drift,
     /// The key is no longer declared.
     Released,
@@ -245,7 +246,7 @@ impl fmt::Display for Reason {
         f.pad(match self {
             Reason::Declared => "declared",
             Reason::Changed => "declaration changed",
-            Reason::Drift => "changed by another writer",
+            Reason::Drift => "changed since",
             Reason::Released => "no longer declared",
         })
     }

@@ -175,25 +175,30 @@ fn a_cookie_is_never_used_again() {
 
 // fault source-5
 fn a_namespace_that_was_opened_by_a_process_is_not_its_heirs() {
-    let opened = Namespace::pid(
-        rustix::thread::gettid()
-            .as_raw_nonzero()
-            .get()
-            .unsigned_abs(),
-    );
-    let opened = opened.open().unwrap();
-    let before = Socket::open(&opened).unwrap().netns_cookie().unwrap();
-    // What bears the number from here on is elsewhere.
-    quiet_netns();
-    let named = Socket::open(&Namespace::current())
-        .unwrap()
-        .netns_cookie()
-        .unwrap();
-    assert_ne!(named, before);
-    assert_eq!(
-        Socket::open(&opened).unwrap().netns_cookie().unwrap(),
-        before
-    );
+    // A process of its own: of a thread there is no other one.
+    let spawn = || Command::new("sleep").arg("600").spawn().unwrap();
+    let there = thread::spawn(move || {
+        quiet_netns();
+        spawn()
+    });
+    let mut there = there.join().unwrap();
+    let named = Namespace::pid(there.id());
+    let opened = named.open().unwrap();
+    let cookie = |it: &Namespace| Socket::open(it).unwrap().netns_cookie().unwrap();
+    let before = cookie(&opened);
+    assert_ne!(before, cookie(&Namespace::current()));
+    there.kill().unwrap();
+    there.wait().unwrap();
+    // The number is another process's from here on, or may become one's.
+    let error = named.open().unwrap_err();
+    assert!(error.is_gone(), "{error}");
+    assert_eq!(cookie(&opened), before);
+    // A recycled number leads to a process of ours more often than not.
+    let mut here = spawn();
+    let error = Namespace::pid(here.id()).open().unwrap_err();
+    assert!(error.to_string().contains("our own"), "{error}");
+    here.kill().unwrap();
+    here.wait().unwrap();
 }
 
 // fact 55

@@ -126,8 +126,14 @@ fn key(prefix: Prefix) -> RouteKey {
 }
 
 fn print_tried(tried: &Tried) {
-    let (revision, all) = (tried.revision, tried.objects.len());
-    let exceptions = tried.objects.iter().filter(|(_, it)| it.is_some()).count();
+    let revision = tried.revision;
+    // As of the state at the start, it need not be known which objects a revision has changed.
+    let Some(objects) = &tried.objects else {
+        println!("revision {revision}: all in place: {}", tried.is_in_place());
+        return;
+    };
+    let (all, exceptions) = (objects.len(), objects.iter().filter(|(_, it)| it.is_some()));
+    let exceptions = exceptions.count();
     println!("revision {revision}: {all} objects, {exceptions} of them not in place");
 }
 

@@ -15,6 +15,7 @@ pub use trueup_journal as journal;
 pub use trueup_loop as driver;
 pub use trueup_netlink as netlink;
 pub use trueup_observe as observe;
+pub use trueup_path as path;
 pub use trueup_reconcile as reconcile;
 pub use trueup_rtnl as rtnl;
 #[cfg(feature = "sysctl")]

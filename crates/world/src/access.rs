@@ -46,7 +46,7 @@ impl Access {
         Ok(access)
     }
 
-    /// What an operator may do: read all, and write deploys and the ideal size.
+    /// What an operator may do: read all, and write deploys, the ideal size and the grants.
     ///
     /// # Errors
     ///

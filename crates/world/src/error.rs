@@ -33,6 +33,9 @@ pub enum ErrorKind {
     NoSpace,
     /// An argument, or the size of a request, is not allowed.
     Invalid,
+    /// The store sent more than is held of it
+    /// ([`ReadLimits`](crate::ReadLimits)): none of it is taken.
+    TooLarge,
     /// A value in the store is not what its key says.
     Malformed,
     /// The store failed in another way.
@@ -70,7 +73,8 @@ impl Error {
             | ErrorKind::Compacted
             | ErrorKind::Conflict
             | ErrorKind::LeaseEnded
-            | ErrorKind::NoSpace => true,
+            | ErrorKind::NoSpace
+            | ErrorKind::TooLarge => true,
             ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Malformed | ErrorKind::Store => {
                 false
             }

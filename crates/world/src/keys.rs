@@ -7,7 +7,7 @@
 //! | `hosts/<host>/session`, `generation`, `strings/<namespace>`, `offers/<scheduler>` | all | the host |
 //! | `private/<host>/recipients/<recipient>` | the host | the host |
 //! | `shared/strings/<namespace>`, `leaders/<scheduler>`, `choices/<scheduler>` | all | all |
-//! | `cluster/deploys/<number>`, `chunks/<hash>`, `removal`, `size` | all | an operator |
+//! | `cluster/deploys/<number>`, `chunks/<hash>`, `removal`, `size`, `grants` | all | an operator |
 //!
 //! Each part is encoded: letters, digits, `.`, `_`, `:` and `-` stand for themselves, each other
 //! byte is `%` and two digits, and an empty part is `%`. So no part holds a slash, each byte
@@ -154,6 +154,12 @@ impl Keys {
 
     pub(crate) fn size(&self) -> Vec<u8> {
         self.join(&[Part::Word("cluster"), Part::Word("size")])
+    }
+
+    /// The key of the signed list of grants.
+    #[cfg(feature = "grants")]
+    pub(crate) fn grants(&self) -> Vec<u8> {
+        self.join(&[Part::Word("cluster"), Part::Word("grants")])
     }
 
     /// The encoded parts behind the prefix and a word.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
@@ -9,8 +10,11 @@ mod embedded;
 mod encoding;
 mod error;
 mod exporter;
+#[cfg(feature = "grants")]
+mod grants;
 mod hash;
 mod keys;
+mod limits;
 mod members;
 mod resource_key;
 mod resources;
@@ -25,12 +29,19 @@ mod watch;
 mod world;
 
 pub use access::Access;
-pub use collector::{Collector, CollectorConfig, Holdings, Knowledge, PartitionPolicy};
+pub use collector::{
+    Collector, CollectorConfig, DampingConfig, Holdings, Knowledge, PartitionPolicy,
+};
 pub use deploys::{Deploy, DeployedFile, RemovedContent};
 pub use embedded::Embedded;
 pub use error::{Error, ErrorKind};
 pub use exporter::{Action, ExportOp, ExportOutcome, ExportReport, Exporter, HostExporter};
+#[cfg(feature = "grants")]
+pub use grants::{
+    Grants, GrantsCheck, GrantsError, GrantsFollower, GrantsKey, SeenGrants, grants_public_key,
+};
 pub use hash::Hash;
+pub use limits::ReadLimits;
 pub use resource_key::{Recipient, ResourceKey};
 pub use resources::{Collected, Export, Filter, Resource};
 pub use scheduler::{Choice, Schedule, Strategy};

@@ -20,7 +20,9 @@ impl World {
                 .filter_map(|entry| match self.member(&entry.key, Some(entry)) {
                     Decoded::Value(host, owner) => Some((host, owner)),
                     // Its value is another host's fault, and it is alive.
-                    Decoded::Malformed(Some(host), _) => Some((host, String::new())),
+                    Decoded::Malformed(Some(host), _) if entry.lease.is_some() => {
+                        Some((host, String::new()))
+                    }
                     _ => None,
                 });
         Ok(members.collect())
@@ -44,12 +46,11 @@ impl World {
             Ok(_) => return Decoded::Other,
             Err(error) => return Decoded::Malformed(None, error),
         };
-        match entry.map(Mark::parse) {
+        match entry.map(|entry| (entry.lease, Mark::parse(entry))) {
             None => Decoded::Gone(host),
-            Some(Some(mark)) => Decoded::Value(host, mark.owner),
-            Some(None) => {
-                Decoded::Malformed(Some(host), crate::keys::malformed(key, "a session's"))
-            }
+            Some((Some(_), Some(mark))) => Decoded::Value(host, mark.owner),
+            // Without a lease it never ends: it is no sign of life.
+            Some(_) => Decoded::Malformed(Some(host), crate::keys::malformed(key, "a session's")),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::session::Mark;
 use crate::world::ATTEMPTS;
 use crate::{Change, Entry, Error, ErrorKind, LeaseId, Recipient, ResourceKey, Revision, World};
 
@@ -118,8 +119,8 @@ pub struct Collected {
     pub revision: Revision,
     /// The resources that match.
     pub resources: BTreeMap<ResourceKey, Resource>,
-    /// The hosts that are alive and have not declared all of their exports yet: of these a
-    /// resource may be missing that will come.
+    /// The hosts that have a session and have not declared all of their exports with its lease: of
+    /// these a resource may be missing that will come. So also of a session without a lease.
     pub incomplete: BTreeSet<String>,
     /// What is no resource, in words: another host's fault, which affects nothing else.
     pub malformed: Vec<Error>,
@@ -138,16 +139,16 @@ impl World {
             revision,
             ..Collected::default()
         };
-        let mut marked = BTreeSet::new();
+        let (mut alive, mut marked) = (BTreeMap::new(), BTreeMap::new());
         let hosts = self.keys.hosts();
         for entry in entries {
             if entry.key.starts_with(&hosts) {
                 match self.keys.parse_host(&entry.key) {
                     Ok((host, word, None)) if word == "session" => {
-                        collected.incomplete.insert(host);
+                        alive.insert(host, session_lease(&entry));
                     }
                     Ok((host, word, None)) if word == "generation" => {
-                        marked.insert(host);
+                        marked.insert(host, entry.lease);
                     }
                     Ok(_) => {}
                     Err(error) => collected.malformed.push(error),
@@ -162,7 +163,11 @@ impl World {
                 Err(error) => collected.malformed.push(error),
             }
         }
-        collected.incomplete.retain(|host| !marked.contains(host));
+        let is_marked = |(host, lease): &(String, Option<LeaseId>)| {
+            lease.is_some() && marked.get(host) == Some(lease)
+        };
+        let incomplete = alive.into_iter().filter(|it| !is_marked(it));
+        collected.incomplete = incomplete.map(|(host, _)| host).collect();
         Ok(collected)
     }
 
@@ -260,6 +265,11 @@ impl World {
         }
         Ok((hosts, own))
     }
+}
+
+/// Returns the lease of a session; none if it has none, or is malformed.
+pub(crate) fn session_lease(entry: &Entry) -> Option<LeaseId> {
+    Mark::parse(entry).and(entry.lease)
 }
 
 pub(crate) fn resource(entry: &Entry) -> Resource {

@@ -116,7 +116,11 @@ impl Session {
         let leader = world.keys.shared("leaders", scheduler);
         let (lease, own) = (self.lease(), world.host().as_bytes().to_vec());
         let entry = world.entry(&leader)?;
-        if entry.as_ref().is_some_and(|it| it.value != own) {
+        // A leader without a lease would lead for ever, whether it lives or not.
+        if entry
+            .as_ref()
+            .is_some_and(|it| it.value != own && it.lease.is_some())
+        {
             return Ok(None);
         }
         let key = world.keys.shared("choices", scheduler);
@@ -153,20 +157,21 @@ impl Session {
 }
 
 impl World {
-    /// Returns the hosts that offer themselves to a scheduler.
+    /// Returns the hosts that offer themselves to a scheduler. An offer without a lease is none: it
+    /// would outlive its host.
     ///
     /// # Errors
     ///
     /// Those of the store.
     pub fn offers(&self, scheduler: &str) -> Result<BTreeSet<String>, Error> {
         let entries = self.store.read(&self.keys.hosts(), None)?.entries;
-        let offers =
-            entries
-                .iter()
-                .filter_map(|entry| match self.keys.parse_host(&entry.key).ok()? {
-                    (host, word, Some(name)) if word == "offers" && name == scheduler => Some(host),
-                    _ => None,
-                });
+        let offers = entries
+            .iter()
+            .filter(|entry| entry.lease.is_some())
+            .filter_map(|entry| match self.keys.parse_host(&entry.key).ok()? {
+                (host, word, Some(name)) if word == "offers" && name == scheduler => Some(host),
+                _ => None,
+            });
         Ok(offers.collect())
     }
 

@@ -12,10 +12,11 @@ use std::time::{Duration, SystemTime};
 
 use trueup_control::{
     ActionHash, Approval, Config, Engine, EngineHandle, Error, ErrorKind, Gate, Objects, Policy,
-    Report, WatchedFile, public_key,
+    Report, Terms, WatchedFile, public_key,
 };
 use trueup_journal::Journal;
 use trueup_loop::Loop;
+use trueup_path::TrustedUsers;
 use trueup_reconcile::{LedgerScope, Report as _};
 
 use crate::backend::Guests;
@@ -31,6 +32,9 @@ const NAME: &str = "guests";
 
 /// For how long an approval is valid.
 const APPROVAL: Duration = Duration::from_secs(600);
+
+/// More bytes than a token has.
+const MAX_TOKEN: u64 = 16 * 1024;
 
 /// The settings of an agent.
 #[derive(Clone, Debug)]
@@ -48,8 +52,10 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// When the folder or its journal cannot be used, such as while another agent runs in it.
+/// When the folder or its journal cannot be used, such as while another agent runs in it, or because
+/// another user can change the folder.
 pub fn run(file: &Path, state: &Path, options: &Options) -> Result<()> {
+    make_ours(state)?;
     let host = Host::open(&state.join("guests"), options.traces.as_deref())?;
     let journal = Journal::open(state.join("journal"))?;
     let gate = Gate::signed_by(NAME, &public_key(&approver_key(state)?))?;
@@ -107,15 +113,25 @@ pub fn status_of(state: &Path) -> io::Result<String> {
 ///
 /// # Errors
 ///
-/// When this is no hash, or the agent's folder cannot be written.
+/// When this is no hash, the agent's folder cannot be written, or it has no journal yet.
 pub fn approve(state: &Path, hash: &str) -> Result<()> {
     let hash: ActionHash = hash.parse()?;
-    let expires = SystemTime::now() + APPROVAL;
-    let token = Approval::sign_with(&approver_key(state)?, hash, random()?, expires);
+    make_ours(state)?;
+    let journal = Journal::open_read_only(state.join("journal"))?.id()?;
+    let now = SystemTime::now();
+    let terms = Terms::new(hash, journal, random()?, now, now + APPROVAL);
+    let token = Approval::sign_with(&approver_key(state)?, terms);
     write_file(
         &state.join("tokens").join(hash.to_string()),
         token.to_string().as_bytes(),
     )?;
+    Ok(())
+}
+
+/// Makes the agent's folder. Nobody else may change it: who can write a token or the key in it
+/// approves, and who can replace a file by a link has another one written.
+fn make_ours(state: &Path) -> Result<()> {
+    TrustedUsers::current()?.make_folder(state, 0o755)?.ours()?;
     Ok(())
 }
 
@@ -159,7 +175,9 @@ fn take_tokens(folder: &Path, handle: &EngineHandle<Guests>) -> String {
     let mut refused = String::new();
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = file.path();
-        let token = fs::read_to_string(&path).unwrap_or_default();
+        let mut token = String::new();
+        let _is_refused =
+            fs::File::open(&path).and_then(|file| file.take(MAX_TOKEN).read_to_string(&mut token));
         // One that is being written has the extension `new`.
         let is_taken = path.extension().is_none() && fs::remove_file(&path).is_ok();
         if is_taken && let Err(error) = handle.approve(&token) {
@@ -183,7 +201,6 @@ fn with_sources(error: &dyn std::error::Error) -> String {
 fn approver_key(state: &Path) -> io::Result<[u8; 32]> {
     let path = state.join("approver.key");
     if !path.exists() {
-        fs::create_dir_all(state)?;
         let new = new_name(&path);
         let mut options = fs::OpenOptions::new();
         let mut file = options
@@ -220,4 +237,33 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn new_name(path: &Path) -> PathBuf {
     path.with_extension("new")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_others_can_write_is_refused_before_anything_is_made_in_it() {
+        let state = std::env::temp_dir().join(format!("trueup-guests-{}", std::process::id()));
+        fs::create_dir_all(&state).unwrap();
+        fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
+        let options = Options {
+            interval: Duration::from_secs(1),
+            backup_speed: 0,
+            traces: None,
+        };
+        let hash = "0".repeat(64);
+        for refused in [
+            run(&state.join("guests.toml"), &state, &options),
+            approve(&state, &hash),
+        ] {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("use another folder"), "{error}");
+        }
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
+        fs::remove_dir_all(&state).unwrap();
+    }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use cpio::newc::{Builder, trailer};
 
 const DIRECTORY: u32 = 0o040_755;
+const FILE: u32 = 0o100_000;
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
 
@@ -35,6 +36,16 @@ impl<W: Write> Archive<W> {
     /// Adds a file; all files are executable.
     pub(super) fn file(&mut self, path: &Path, content: &[u8]) -> io::Result<()> {
         self.with_parents(path, PROGRAM, content)
+    }
+
+    /// Adds a file with the permissions of `mode`.
+    pub(super) fn file_with_mode(
+        &mut self,
+        path: &Path,
+        mode: u32,
+        content: &[u8],
+    ) -> io::Result<()> {
+        self.with_parents(path, FILE | mode, content)
     }
 
     pub(super) fn link(&mut self, path: &Path, to: &str) -> io::Result<()> {

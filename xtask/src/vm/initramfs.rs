@@ -98,6 +98,8 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mkdir /dev/pts
 mount -t devpts pts /dev/pts
+ln -s /proc/self/fd /dev/fd
+ln -s /proc/self/fd/0 /dev/stdin
 exec < /dev/null > /dev/ttyS1 2>&1
 stty raw < /dev/ttyS1
 export PATH=/bin HOME=/root CI=true
@@ -133,7 +135,7 @@ echo \"@vm kernel $(uname -r)\"
 }
 
 /// The modules by their paths in the guest, in the order in which they can be loaded.
-fn modules(package: &Package) -> Result<Vec<PathBuf>> {
+pub(super) fn modules(package: &Package) -> Result<Vec<PathBuf>> {
     let base = &package.root;
     output(
         Command::new(find("depmod")?)
@@ -180,7 +182,11 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
 }
 
 /// A program, and the shared libraries that it needs.
-fn copy_program(archive: &mut Archive<impl io::Write>, from: &Path, to: &Path) -> Result<()> {
+pub(super) fn copy_program(
+    archive: &mut Archive<impl io::Write>,
+    from: &Path,
+    to: &Path,
+) -> Result<()> {
     for library in libraries(from) {
         copy(archive, &library, &library)?;
     }

@@ -28,22 +28,25 @@ impl Programs {
 
     /// Picks those that need a kernel, or `only` the one of a name.
     pub(super) fn of(built: &[Program], only: Option<&str>) -> Result<Programs> {
-        let mut programs = Programs {
-            tests: Vec::new(),
-            others: Vec::new(),
-            filter: String::new(),
-        };
         let wanted: Vec<_> = targets(only)?
             .iter()
             .map(|(package, target)| name_of(package, target))
             .collect();
-        for program in built {
-            if !program.is_test {
-                programs.others.push(program.path.clone());
-            } else if wanted.contains(&program.name) {
-                programs.tests.push(program.clone());
-            }
-        }
+        let is_wanted = |program: &&Program| program.is_test && wanted.contains(&program.name);
+        let tests: Vec<_> = built.iter().filter(is_wanted).cloned().collect();
+        // A test starts programs of its own package only, and a guest has no room for all others.
+        let is_started = |program: &&Program| {
+            !program.is_test && tests.iter().any(|test| test.dir == program.dir)
+        };
+        let others = built
+            .iter()
+            .filter(is_started)
+            .map(|program| program.path.clone());
+        let mut programs = Programs {
+            others: others.collect(),
+            tests,
+            filter: String::new(),
+        };
         programs.tests.sort_by(|a, b| a.name.cmp(&b.name));
         match wanted
             .iter()

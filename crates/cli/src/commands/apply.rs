@@ -16,17 +16,36 @@ use crate::graph::{self, Changes, OnResult, Once, Passed};
 use crate::host::{self, Host, PassTimer};
 use crate::output::GraphReport;
 use crate::state::LedgerOf;
+use crate::world::recorder;
 use crate::{Common, output};
 
 /// The kernel is not as desired, or what the pass did could not be reported.
 const NOT_CONVERGED: u8 = 2;
 
-pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
-    let declared = Declared::read(file, Duration::ZERO)?;
+pub(crate) fn apply(
+    common: &Common,
+    file: &Path,
+    strict: bool,
+    allow_deletes: bool,
+) -> Result<ExitCode> {
+    let mut declared = Declared::read(file, common.writers(), Duration::ZERO)?;
+    let network = &mut declared.options.network;
+    *network = network.clone().with_strict(strict);
+    if allow_deletes {
+        *network = network.clone().with_max_deletes(None);
+    }
     let target = Target::open(common)?;
     privilege::require(&target)?;
     let state = target.claim(common, &declared.options)?;
-    let (desired, _) = declared.collect(&target, common)?;
+    declared.note_cautions();
+    let desired = match &declared.file.settings.world {
+        Some(named) => {
+            declared
+                .collect(&target, common, recorder(&state, named))?
+                .0
+        }
+        None => declared.desired(),
+    };
     if !declared.exports().is_empty() {
         output::note(
             "nothing is exported: exports live as long as the `trueup watch` that has them",
@@ -71,6 +90,9 @@ pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
     };
     let is_converged = report.converged() && ran.verdict().is_none();
     let reported = output::report(common.format, &report, &ran);
+    report
+        .devices()
+        .for_each(|it| declared.note_missing(it, &target.namespace));
     if let Err(error) = &reported {
         output::print_error(&unreported(error, output::verdict(&report)));
     }
@@ -100,7 +122,7 @@ fn failed(error: Error, ran: &GraphReport) -> Result<ExitCode> {
     }
     output::print(|out| {
         let mut changes = ran.changes.iter();
-        changes.try_for_each(|change| writeln!(out, "{}", output::clean(change)))
+        changes.try_for_each(|change| writeln!(out, "{change}"))
     })?;
     output::print_error(&error);
     Ok(ExitCode::from(NOT_CONVERGED))

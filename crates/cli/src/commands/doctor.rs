@@ -19,9 +19,9 @@ use trueup::observe::RECEIVE_BUFFER;
 
 use self::journals::{JournalState, journals, usable};
 use self::ownership::{Proof, ownership};
-use super::{Declared, Target};
+use super::{Declared, Target, Writers, desired_file};
 use crate::output::{self, Format, LossyPath};
-use crate::{Common, state};
+use crate::{Common, graph, state};
 
 /// A problem would prevent a pass.
 const NOT_READY: u8 = 2;
@@ -35,8 +35,12 @@ pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
     if common.format == Format::Ip {
         bail!("`doctor` prints no commands: --format is text or json here");
     }
-    let declared = file.map(|file| Declared::read(file, Duration::ZERO));
-    let found = Findings::gather(common, declared.transpose()?.as_ref())?;
+    // One that other users can write is a finding like any other.
+    let untrusted = file.and_then(|file| desired_file::untrusted(file, common.writers()));
+    let declared = file.map(|file| Declared::read(file, Writers::Any, Duration::ZERO));
+    let declared = declared.transpose()?;
+    declared.iter().for_each(Declared::note_cautions);
+    let found = Findings::gather(common, declared.as_ref(), untrusted)?;
     output::print(|out| match common.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &found)?;
@@ -84,10 +88,21 @@ struct Problem {
 }
 
 impl Findings {
-    fn gather(common: &Common, declared: Option<&Declared>) -> Result<Findings> {
+    /// `untrusted` is why the file is refused, if it is.
+    fn gather(
+        common: &Common,
+        declared: Option<&Declared>,
+        untrusted: Option<String>,
+    ) -> Result<Findings> {
         let target = Target::open(common)?;
         let mut socket = Socket::open(&target.namespace)?;
-        let mut problems = Vec::new();
+        let mut problems: Vec<_> = untrusted
+            .into_iter()
+            .map(|why| Problem {
+                problem: format!("the file {why}"),
+                remedy: None,
+            })
+            .collect();
         let privileged = privileged(&mut socket, &mut problems)?;
         let boot_id = or_problem(
             boot_id().map_err(Into::into),
@@ -95,18 +110,30 @@ impl Findings {
             "mount proc on /proc",
         );
         let sysctls_writable = sysctls(declared, &mut problems);
+        programs(declared, &mut problems);
         let given = common.state.as_deref();
         let options = declared.map(|declared| declared.options.network.clone());
         let options = options.unwrap_or_default();
         let agent = state::Agent::of(&options);
         let found = state::StateFile::find(given, target.cookie, &agent);
         let found = found.and_then(|found| found.context(state::NO_STATE_DIRECTORY));
-        let place = or_problem(
-            found.and_then(|found| usable(found.directory()).map(|()| found)),
-            &mut problems,
-            "run trueup as the owner of that directory; or name one that you can write to with --state DIR, \
-             and the same one each time",
-        );
+        if given.is_none()
+            && let Some(ignored) = state::ignored_runtime_directory()
+        {
+            output::note(ignored);
+        }
+        let found = found.and_then(|found| usable(found.directory()).map(|()| found));
+        let remedy = match found.as_ref().is_err_and(state::is_unsafe) {
+            true => {
+                "let nobody but root, or the user that runs trueup, write the directory; or name another \
+                 one with --state DIR, and the same one each time"
+            }
+            false => {
+                "run trueup as the owner of that directory; or name one that you can write to with --state DIR, \
+                 and the same one each time"
+            }
+        };
+        let place = or_problem(found, &mut problems, remedy);
         let journals = match &place {
             Some(place) => journals(place, &mut problems)?,
             None => Vec::new(),
@@ -155,6 +182,10 @@ fn or_problem<T>(result: Result<T>, problems: &mut Vec<Problem>, remedy: &str) -
         .ok()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file of the kernel's below /proc"
+)]
 fn read(path: &str) -> Result<String> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     Ok(text.trim().to_owned())
@@ -183,6 +214,18 @@ fn sysctls(declared: Option<&Declared>, problems: &mut Vec<Problem>) -> bool {
         });
     }
     false
+}
+
+/// Adds the programs of commands that would not run, as another user can change them.
+fn programs(declared: Option<&Declared>, problems: &mut Vec<Problem>) {
+    let execs = declared.and_then(|declared| declared.file.execs.as_ref());
+    problems.extend(execs.into_iter().flatten().filter_map(|exec| {
+        let failure = graph::exec(exec).check_programs().err()?;
+        Some(Problem {
+            problem: format!("exec.{}: {failure}", exec.name),
+            remedy: None,
+        })
+    }));
 }
 
 fn privileged(socket: &mut Socket, problems: &mut Vec<Problem>) -> Result<bool> {

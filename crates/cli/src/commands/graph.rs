@@ -26,11 +26,11 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
             serde_json::to_writer(&mut *out, &Record::of(&snapshot))?;
             writeln!(out)
         }
-        Format::Dot => write!(out, "{}", snapshot.to_dot()),
-        Format::Svg => write!(out, "{}", snapshot.to_svg()),
+        Format::Dot => output::write_lines(out, snapshot.to_dot()),
+        Format::Svg => output::write_lines(out, snapshot.to_svg()),
         Format::Text | Format::Ip => {
             for line in lines(&snapshot) {
-                writeln!(out, "{}", output::clean(&line))?;
+                writeln!(out, "{line}")?;
             }
             Ok(())
         }
@@ -45,7 +45,7 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
 }
 
 fn check(common: &Common, file: &Path) -> Result<Snapshot> {
-    let declared = Declared::read(file, Duration::ZERO)?;
+    let declared = Declared::read(file, common.writers(), Duration::ZERO)?;
     let target = Target::open(common)?;
     let state = plan::find_state_file(&target, common, &declared.options)?;
     let planned = plan::network(common, &declared, &target, state.as_ref())?;
@@ -97,11 +97,11 @@ pub(super) fn why(common: &Common, file: Option<&Path>, name: &str) -> Result<Ex
         }
         _ => {
             let line = output::vertex_line(&snapshot.vertices[at]);
-            writeln!(out, "{}", output::clean(&line))?;
+            writeln!(out, "{line}")?;
             for (parent, _, kind) in parents {
                 let parent = output::vertex_line(&snapshot.vertices[*parent]);
                 let line = parent_line(&parent, *kind);
-                writeln!(out, "{}", output::clean(&line))?;
+                writeln!(out, "{line}")?;
             }
             Ok(())
         }

@@ -129,7 +129,12 @@ fn is_unlisted(directory: &Path, error: &Error) -> bool {
     error.is_some_and(is_permission) && fs::metadata(directory.join(".")).is_ok()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "names alone, of a state directory of ours"
+)]
 fn journals(directory: &Path) -> Result<Vec<PathBuf>> {
+    state::existing(directory)?;
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         entries => entries

@@ -2,9 +2,12 @@
 //! line.
 
 mod apply;
+mod cautions;
+mod desired_file;
 mod doctor;
 mod graph;
 mod journal;
+mod missing;
 mod observe;
 mod plan;
 mod privilege;
@@ -12,8 +15,6 @@ mod watch;
 mod why;
 mod world;
 
-use std::fs::OpenOptions;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +22,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result};
 use trueup::Namespace;
 use trueup::diff::{Kind, Problem};
-use trueup::journal::open_regular;
-use trueup::world::{Export, Filter};
-use trueup_file::{self as file, Accepted, File, TableNames};
+use trueup::world::{Export, Filter, SeenGrants};
+use trueup_file::{self as file, Accepted, Contest, File};
 
+pub(crate) use self::desired_file::Writers;
+use self::desired_file::is_stdin;
 use crate::host::{self, Desired, Options};
-use crate::world::{Collection, Retained};
-use crate::{Common, options, state};
+use crate::world::{Collection, Retained, Surroundings, read_grants};
+use crate::{Common, options, output, state};
 
 pub(crate) use apply::apply;
 pub(crate) use doctor::doctor;
@@ -48,21 +50,14 @@ struct Declared {
 }
 
 impl Declared {
-    /// Reads a file; `-` is the standard input. `grace` is the default of the command.
-    fn read(path: &Path, grace: Duration) -> Result<Declared> {
+    /// Reads a file that only these users can write; `-` is the standard input. `grace` is the
+    /// default of the command.
+    fn read(path: &Path, writers: Writers, grace: Duration) -> Result<Declared> {
         let name = match is_stdin(path) {
             true => "(standard input)".to_owned(),
             false => path.display().to_string(),
         };
-        let tables = TableNames::system()?;
-        let file = match is_stdin(path) {
-            true => File::read_from(&name, io::stdin(), &tables)?,
-            false => {
-                let opened = open_regular(path, OpenOptions::new().read(true));
-                let opened = opened.map_err(|error| file::Error::unreadable(&name, &error))?;
-                File::read_from(&name, opened, &tables)?
-            }
-        };
+        let file = desired_file::read(&name, path, writers)?;
         Declared::new(name, file, grace)
     }
 
@@ -91,22 +86,40 @@ impl Declared {
     }
 
     /// Reads the store, and returns the desired state with what is collected, for a command that
-    /// looks once. Writes nothing to the store.
+    /// looks once. Writes nothing to the store. `record` records which grants were seen.
     ///
     /// # Errors
     ///
-    /// When the store cannot be read: then it is not known what is desired.
-    fn collect(&self, target: &Target, common: &Common) -> Result<(Desired, Option<Accepted>)> {
+    /// When the store cannot be read, or it is not known what hosts may export: then it is not known
+    /// what is desired.
+    fn collect(
+        &self,
+        target: &Target,
+        common: &Common,
+        record: impl FnOnce(&SeenGrants) -> Result<(), trueup::world::Error>,
+    ) -> Result<(Desired, Option<Accepted>)> {
         let mut desired = self.desired();
         let (Some(named), Some(collects)) = (&self.file.settings.world, &self.file.collects) else {
             return Ok((desired, None));
         };
         let state = target.state(common, &self.options)?;
         let state = state.context(state::NO_STATE_DIRECTORY)?;
-        let collected = crate::world::open(named, state.directory(), crate::world::Use::Read)
-            .and_then(|world| Ok(world.collect(&[Filter::kind(Kind::Route.name())])?))
-            .context("cannot read what other hosts export, so nothing is done")?;
-        let retained = match collected.incomplete.is_empty() {
+        let (collected, granted) =
+            crate::world::open(named, state.directory(), crate::world::Use::Read)
+                .and_then(|world| {
+                    let granted = read_grants(&world, named, &state, record)?;
+                    Ok((world.collect(&[Filter::kind(Kind::Route.name())])?, granted))
+                })
+                .context("cannot read what other hosts export, so nothing is done")?;
+        let takes_from = |host: &&String| collects.iter().any(|it| it.from.contains(host));
+        let incomplete: Vec<&String> = collected.incomplete.iter().filter(takes_from).collect();
+        for host in &incomplete {
+            output::note(format_args!(
+                "it is not known yet what host {host} exports: routes that were collected before \
+                 stay"
+            ));
+        }
+        let retained = match incomplete.is_empty() {
             true => Retained::default(),
             // Of those hosts it is not known yet what they export.
             false => {
@@ -114,14 +127,53 @@ impl Declared {
                 Retained::read(&target.namespace, options, collects)?
             }
         };
-        let collection = Collection::new(&self.file, &named.host, collected.resources);
+        let protected = self.protected(&target.namespace, named)?;
+        let resources = collected.resources;
+        let collection = Collection::new(&self.file, &named.host, protected, granted, resources);
         let network = Arc::make_mut(&mut desired.network);
         let routes = network.routes.get_or_insert_default();
         let collected = collection.routes(&self.file, &retained);
-        collected
-            .into_values()
-            .for_each(|it| drop(routes.insert(it)));
+        for (key, route) in collected {
+            drop(routes.insert(route));
+            routes.offer(key);
+        }
         Ok((desired, Some(collection.accepted(&self.file))))
+    }
+
+    /// Returns what no collected route may lead away, for a command that looks once.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot be asked.
+    fn protected(&self, namespace: &Namespace, named: &file::World) -> Result<file::Protected> {
+        let protocol = self.options.network.protocol();
+        let surroundings = Surroundings::new(namespace, named, protocol).resolved();
+        Ok(surroundings.protected(&self.file)?.unwrap_or_default())
+    }
+
+    /// Reads the store once, and returns what other hosts export of the prefixes that the file
+    /// exports, and in words what of these is not granted to this host.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn contests(&self, target: &Target, common: &Common) -> Result<(Vec<Contest>, Vec<String>)> {
+        let exports = self.file.exports.as_ref().filter(|it| !it.is_empty());
+        let (Some(named), Some(_)) = (&self.file.settings.world, exports) else {
+            return Ok(Default::default());
+        };
+        let state = target.state(common, &self.options)?;
+        let state = state.context(state::NO_STATE_DIRECTORY)?;
+        let world = crate::world::open(named, state.directory(), crate::world::Use::Read)?;
+        let granted = read_grants(&world, named, &state, |_| Ok(()))?;
+        let mut resources = world
+            .collect(&[Filter::kind(Kind::Route.name())])?
+            .resources;
+        // Also those to a host by name.
+        resources.extend(world.exports()?);
+        let protected = self.protected(&target.namespace, named)?;
+        let collection = Collection::new(&self.file, &named.host, protected, granted, resources);
+        Ok((collection.contests(), collection.ungranted(&self.file)))
     }
 
     /// Returns the number of objects of each kind that the file manages.
@@ -160,16 +212,11 @@ impl Declared {
     }
 }
 
-fn is_stdin(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
 /// The namespace of the command line, held open so that the whole command works in the same one.
 struct Target {
     namespace: Namespace,
     cookie: u64,
 }
-
 impl Target {
     fn open(common: &Common) -> Result<Target> {
         let namespace = match &common.netns {

@@ -53,10 +53,10 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
             for left_out in &shown.left_out {
                 writeln!(out, "# not here: {left_out}")?;
             }
-            write!(out, "{toml}")
+            output::write_lines(out, &toml)
         }
-        Format::Json => write!(out, "{}", file::to_json(&settings, &shown.desired)),
-        _ => write!(out, "{}", shown.batch(&snapshot.observed)),
+        Format::Json => output::write_lines(out, file::to_json(&settings, &shown.desired)),
+        _ => output::write_lines(out, shown.batch(&snapshot.observed)),
     })?;
     if !snapshot.incomplete.is_empty() {
         // Applied as it is, it would delete what is missing in it.

@@ -20,7 +20,8 @@ use crate::{Common, output};
 pub(super) const PENDING: u8 = 2;
 
 pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
-    let declared = Declared::read(file, Duration::ZERO)?;
+    let declared = Declared::read(file, common.writers(), Duration::ZERO)?;
+    declared.note_cautions();
     let target = Target::open(common)?;
     let state = find_state_file(&target, common, &declared.options)?;
     let planned = network(common, &declared, &target, state.as_ref())?;
@@ -30,6 +31,7 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
         false => None,
     };
     output::plan(common.format, &planned, beside.as_ref())?;
+    declared.note_missing(&planned.network.plan.devices, &target.namespace);
     for doubt in &planned.network.doubts {
         output::note(doubt);
     }
@@ -50,7 +52,7 @@ pub(super) fn network(
     target: &Target,
     state: Option<&state::StateFile>,
 ) -> Result<Planned> {
-    let (desired, _) = declared.collect(target, common)?;
+    let (desired, _) = declared.collect(target, common, |_| Ok(()))?;
     let (scope, options) = (&target.namespace, &declared.options);
     let planned = host::plan(scope, &desired, options, |of| ledger(state, of))?;
     planned.map_err(|error| declared.explain(error))

@@ -4,6 +4,7 @@
 //! metrics, and the terminal.
 
 mod collecting;
+mod contested;
 mod exporting;
 mod exposition;
 mod file_watch;
@@ -26,10 +27,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail};
+use trueup::Namespace;
 use trueup::driver::{Budget, Config};
+use trueup::reconcile::LateHints;
+use trueup::world::{CollectorConfig, DampingConfig};
 
 use self::collecting::{Collecting, CollectorVertex};
 use self::exporting::Exporting;
+use self::file_watch::FileWatch;
 use self::loops::{Loops, PartMaker};
 use self::reload::{ReloadRequest, Reloader, Stamp};
 use self::reporter::Reporter;
@@ -40,10 +45,10 @@ use self::signals::{STOP_TIMEOUT, SignalHandler};
 use self::view::View;
 use super::{Declared, Target, is_stdin, privilege};
 use crate::graph::{Around, Changes, MakeWorld, OnResult, RunningGraph, Sources, WorldVertices};
-use crate::host::PassTimer;
+use crate::host::{PassTimer, Report};
 use crate::output::{self, Format};
 use crate::state::{LedgerOf, State};
-use crate::world::{self, Retained};
+use crate::world::{self, Retained, Surroundings};
 use crate::{Common, host};
 
 /// The default grace: the time for which an undeclared object with our marker is left alone,
@@ -145,12 +150,13 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     }
     // From here on a signal ends the loop between two steps of a pass, and not within one.
     let signals = SignalHandler::new()?;
-    let stamp = Stamp::of(path);
-    let declared = Declared::read(path, GRACE)?;
+    let writers = common.writers();
+    let file_watch = FileWatch::new(path);
+    let stamp = Stamp::of(path, writers);
+    let declared = Declared::read(path, writers, GRACE)?;
     let target = Target::open(common)?;
     privilege::require(&target)?;
     let state = target.claim(common, &declared.options)?;
-    let server = asked.metrics.as_ref().map(Server::listen).transpose()?;
 
     let state = Arc::new(state);
     let pass_timer = Arc::new(PassTimer::new());
@@ -161,6 +167,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let loops = Loops::default();
     let reporter = Reporter::new(common.format, view, service, loops.clone());
     reporter.set_managed(&declared.managed());
+    declared.cautions().iter().for_each(|it| reporter.note(it));
     let joined = match &declared.file.settings.world {
         Some(named) => Some(Joined::open(named, &declared, &target, &state, &reporter)?),
         None => None,
@@ -209,16 +216,22 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         Box::new(make) as MakeWorld
     });
 
-    if let Some(server) = &server {
+    let serve = |address: &Address| {
+        let report = {
+            let reporter = reporter.clone();
+            move |failure: Option<&str>| reporter.metrics(failure)
+        };
         let (loops, reporter) = (loops.clone(), reporter.clone());
-        server.serve(move || {
+        let page = move || {
             let (stats, counts) = (loops.stats(), loops.exception_counts());
             let (world, is_current) = (reporter.world_status(), reporter.is_current());
             let graph = reporter.graph();
             let graph = graph.as_ref();
             exposition::exposition(&stats, &counts, is_current, world.as_ref(), graph).ok()
-        })?;
-    }
+        };
+        Server::start(address.clone(), page, report)
+    };
+    let _server = asked.metrics.as_ref().map(serve).transpose()?;
     let screen = screen(common.format, &reporter, &loops)?;
     let waker = screen.as_ref().map(Screen::waker);
     signals.spawn(
@@ -233,6 +246,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         let mut locked = shared.lock();
         let ledger = Box::new(state.ledger(LedgerOf::Graph));
         let around = Around {
+            interval: asked.interval,
             make_world,
             changes: maker.changes.clone(),
             on_result: on_result(&reporter, &shared),
@@ -244,6 +258,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     reporter.set_graph(&running);
     let reloader = Reloader {
         path: path.clone(),
+        writers,
         stamp,
         pending_stamp: None,
         namespace_error: None,
@@ -262,7 +277,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     };
     thread::Builder::new()
         .name("reloader".into())
-        .spawn(move || reloader.run())
+        .spawn(move || reloader.run(file_watch))
         .context("cannot start a thread")?;
     let ended = running.wait_ended();
     reporter.stopping();
@@ -275,7 +290,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     drop(screen);
     if let Some(verdict) = verdict {
         // The terminal may be gone.
-        let _ = output::print(|out| writeln!(out, "{}", output::clean(&verdict)));
+        let _ = output::print(|out| writeln!(out, "{verdict}"));
     }
     if let Some(failure) = shared.lock().failure.take() {
         return Err(failure);
@@ -305,10 +320,25 @@ impl Joined {
         let collects = declared.file.collects.as_deref().unwrap_or_default();
         let options = &declared.options.network;
         let retained = Retained::read(&target.namespace, options, collects)?;
-        let partition = world::partition(named.partition);
+        let surroundings = Surroundings::new(&target.namespace, named, options.protocol());
+        let config = CollectorConfig {
+            partition: world::partition(named.partition),
+            grace: named.grace,
+            damping: DampingConfig::default().with_interval(named.damping),
+            ..CollectorConfig::default()
+        };
         let owner = world::owner(place);
+        let hints = LateHints::default();
+        let grants = world::follow_grants(&world, named, state, hints.hints())?;
+        let world = world.clone();
         Ok(Joined {
-            collecting: Collecting::new(world.clone(), partition, named.grace, retained),
+            collecting: Collecting::new(
+                world.clone(),
+                config,
+                surroundings,
+                retained,
+                (grants, hints),
+            ),
             exporting: Exporting::new(world, owner, named.ttl, reporter)?,
         })
     }
@@ -368,6 +398,18 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing that can panic halfway runs under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the objects whose devices a pass has found missing, and the last one has not.
+    fn note_missing(&self, reporter: &Reporter, report: &Report, namespace: &Namespace) {
+        let shared = self.lock();
+        for devices in report.devices() {
+            let missing = reporter.newly_missing(devices);
+            let declared = shared.declared.iter();
+            let lines =
+                declared.flat_map(|declared| declared.missing(&missing, devices, namespace));
+            lines.for_each(|line| reporter.note(&line));
+        }
     }
 
     /// Returns the error in the file that kept a pass from running.

@@ -57,12 +57,12 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
     };
     let query = query(&asked.words, family, &TableNames::system()?)?;
     let declared = match &asked.file {
-        Some(file) => Some(Declared::read(file, Duration::ZERO)?),
+        Some(file) => Some(Declared::read(file, common.writers(), Duration::ZERO)?),
         None => None,
     };
     let options = match (&declared, asked.protocol) {
         (Some(declared), _) => declared.options.network.clone(),
-        (None, Some(protocol)) => Options::default().with_protocol(protocol)?,
+        (None, Some(protocol)) => Options::default().with_registered_protocol(protocol)?,
         (None, None) => Options::default(),
     };
     let target = Target::open(common)?;
@@ -74,7 +74,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
     let ledger = plan::ledger(state.as_ref(), LedgerOf::Network)?;
     let (desired, accepted) = match &declared {
         Some(declared) => {
-            let (desired, accepted) = declared.collect(&target, common)?;
+            let (desired, accepted) = declared.collect(&target, common, |_| Ok(()))?;
             (Some(desired.network), accepted)
         }
         None => (None, None),
@@ -96,6 +96,10 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         has_file: declared.is_some(),
         place: &place_of,
         collected: &collected(accepted.as_ref(), &query),
+        contests: &match (&declared, &query) {
+            (Some(declared), Query::Route { dst, .. }) => contests(declared, &target, common, *dst),
+            _ => Vec::new(),
+        },
     };
     output::why(common.format, &context, &explained)?;
     for doubt in &explained.doubts {
@@ -119,6 +123,28 @@ fn collected(accepted: Option<&Accepted>, query: &Query) -> Vec<output::Collecte
     let mut collected = output::Collected::all(accepted);
     collected.retain(|it| it.concerns(*dst));
     collected
+}
+
+/// Returns in words what is the matter with this host's exports of a destination: which host takes
+/// it, or a part of it. If that cannot be known, a note says so.
+fn contests(declared: &Declared, target: &Target, common: &Common, dst: Prefix) -> Vec<String> {
+    let (contests, ungranted) = match declared.contests(target, common) {
+        Ok(found) => found,
+        Err(error) => {
+            let why = output::with_causes(error.as_ref());
+            output::note(format_args!(
+                "it is not known which hosts export the prefixes of this one: {why}"
+            ));
+            return Vec::new();
+        }
+    };
+    let concerned = contests
+        .iter()
+        .filter(|it| it.dst == dst || it.other.0 == dst);
+    let concerned = concerned.map(ToString::to_string);
+    let of_dst = format!("{dst}, ");
+    let ungranted = ungranted.into_iter().filter(|it| it.starts_with(&of_dst));
+    concerned.chain(ungranted).collect()
 }
 
 const LINK: &str = "link NAME";

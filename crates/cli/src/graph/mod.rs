@@ -64,17 +64,20 @@ pub(crate) type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
 /// and commands. The parts come in their order, after the collector, and one that fails holds back
 /// no other. What runs after a section of the network runs after all of it, and what runs after the
 /// settings after all of those. What is refreshed by a section is so by its own changes, through a
-/// vertex of its name.
+/// vertex of its name. `interval` is the time between two checks of a command, in an agent that runs
+/// on.
 pub(crate) fn vertices(
     declared: &file::File,
     parts: Parts,
     world: Option<WorldVertices>,
     by: &Network,
+    interval: Option<Duration>,
 ) -> Vec<Declared> {
     let of_settings = parts.iter().map(|(part, _)| *part);
     let has = Has {
         of_settings: of_settings.filter(|part| part.is_of_settings()).collect(),
         world: world.is_some(),
+        interval,
     };
     let mut before = Vec::from_iter(has.world.then_some(COLLECTOR));
     let parts = parts.into_iter().map(|(part, vertex)| {
@@ -84,7 +87,7 @@ pub(crate) fn vertices(
         before.push(part.name());
         let spec = match part.ledger() {
             LedgerOf::Network => spec.with_semaphore(LINKS, 1),
-            LedgerOf::Settings | LedgerOf::Graph => spec,
+            LedgerOf::Settings | LedgerOf::Graph | LedgerOf::World => spec,
         };
         (spec, vertex)
     });
@@ -103,6 +106,8 @@ pub(crate) fn vertices(
 struct Has {
     of_settings: Vec<Part>,
     world: bool,
+    /// The time between two checks of a command; `None` if there is one run.
+    interval: Option<Duration>,
 }
 
 fn world_vertices(world: WorldVertices) -> [Declared; 2] {
@@ -148,7 +153,7 @@ pub(crate) fn check(
         let vertex = move |_: &RunContext, _: bool| verdict.clone();
         (part, Box::new(vertex) as Box<dyn Vertex>)
     });
-    let vertices = vertices(declared, parts.collect(), world, &by);
+    let vertices = vertices(declared, parts.collect(), world, &by, None);
     Ok(trueup::graph::check(vertices, ledger)?)
 }
 
@@ -187,18 +192,35 @@ fn restored(name: &str, record: &[u8]) -> Result<Declared, Failure> {
     Ok((spec, Box::new(File::from_record(record)?)))
 }
 
-fn exec_vertex(declared: &file::Exec, all: &file::File, has: &Has) -> Declared {
+/// Returns the command of a declaration.
+pub(crate) fn exec(declared: &file::Exec) -> Exec {
     // The file crate lets no command be empty.
     let (program, arguments) = split(&declared.command);
-    let mut vertex = Exec::new(program, arguments).with_timeout(declared.timeout);
+    let mut vertex = Exec::new(program, arguments)
+        .with_timeout(declared.timeout)
+        .with_environment(&declared.environment);
+    if declared.ambient {
+        vertex = vertex.with_ambient_capabilities();
+    }
     if let Some(check) = &declared.check {
         let (program, arguments) = split(check);
         vertex = vertex.with_check(program, arguments);
     }
-    if !declared.on.is_empty() {
+    if !declared.on.is_empty() && declared.every.is_none() {
         vertex = vertex.only_refreshed();
     }
-    let mut spec = VertexSpec::new(&exec_name(declared)).unwatched();
+    vertex
+}
+
+fn exec_vertex(declared: &file::Exec, all: &file::File, has: &Has) -> Declared {
+    let spec = VertexSpec::new(&exec_name(declared));
+    // Nothing tells of what a check looks at.
+    let has_checks = declared.check.is_some() && declared.on.is_empty();
+    let every = declared.every.or(has.interval.filter(|_| has_checks));
+    let mut spec = match every.filter(|_| has.interval.is_some()) {
+        Some(every) => spec.with_poll(every),
+        None => spec.unwatched(),
+    };
     for semaphore in &declared.semaphores {
         spec = spec.with_semaphore(&semaphore.id, semaphore.count);
     }
@@ -214,7 +236,7 @@ fn exec_vertex(declared: &file::Exec, all: &file::File, has: &Has) -> Declared {
         None => names(it, all, has),
     });
     spec = on.fold(spec, |spec, parent| spec.refreshed_by(&parent));
-    (settled(spec, declared), Box::new(vertex))
+    (settled(spec, declared), Box::new(exec(declared)))
 }
 
 fn section_vertex(name: &str, by: &Network, has: &Has) -> Declared {

@@ -121,7 +121,7 @@ pub(crate) fn run_once(
     let by = Network::at_start(changes, &*ledger)?;
     let parts = parts.into_iter();
     let parts = parts.map(|once| (once.part, Box::new(once) as Box<dyn Vertex>));
-    let vertices = vertices(declared, parts.collect(), None, &by);
+    let vertices = vertices(declared, parts.collect(), None, &by, None);
     let config = Config::new(WORKERS).with_quiet(Duration::ZERO);
     let vertices = vertices.into_iter().map(|it| once(it, on_result));
     let report = Arc::clone(on_result);

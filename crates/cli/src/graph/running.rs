@@ -36,6 +36,8 @@ struct Inner {
 
 /// What stays the same while the file changes.
 pub(crate) struct Around {
+    /// The time between two checks of a command.
+    pub(crate) interval: Duration,
     /// `None` without `[world]`.
     pub(crate) make_world: Option<MakeWorld>,
     pub(crate) changes: Changes,
@@ -193,6 +195,22 @@ impl RunningGraph {
         Ok(self.0.driver.event(vertex)?)
     }
 
+    /// Has each file and command looked at.
+    ///
+    /// # Errors
+    ///
+    /// When the graph has ended.
+    pub(crate) fn look_at_files_and_commands(&self) -> Result<()> {
+        let snapshot = self.snapshot();
+        // A reversal goes on by itself.
+        let vertices = snapshot.vertices.iter().filter(|it| !it.reversal);
+        let mut names = vertices.map(|it| &*it.name);
+        names.try_for_each(|name| match output::is_of_file_or_command(name) {
+            true => self.look_at(name),
+            false => Ok(()),
+        })
+    }
+
     /// Returns how each vertex stands.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.0.driver.snapshot()
@@ -246,7 +264,8 @@ fn reported(
     let parts = sources.iter();
     let parts = parts.map(|(part, it)| (*part, Box::new(it.clone()) as Box<dyn Vertex>));
     let world = around.make_world.as_ref().map(|make| make());
-    let vertices = vertices(declared, parts.collect(), world, by).into_iter();
+    let vertices = vertices(declared, parts.collect(), world, by, Some(around.interval));
+    let vertices = vertices.into_iter();
     let reported = vertices.map(|it| match output::is_reported_alone(it.0.name()) {
         true => reporting(it, &around.on_result),
         false => it,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trueup::apply::{Failure, Pending};
-use trueup::diff::{Conflict, Devices};
+use trueup::diff::{Conflict, Devices, Notice};
 use trueup::reconcile::{self, EventCoverage, OpKey, Outcome, ReportedOp, Status};
 use trueup::rtnl::{self, Finding, OpOutcome, OwnershipRule};
 use trueup::sysctl;
@@ -46,6 +46,14 @@ impl Report {
         }
     }
 
+    /// Takes in what follows it.
+    pub(super) fn with(mut self, next: Report) -> Report {
+        self.network.extend(next.network);
+        self.settings.extend(next.settings);
+        self.settings_error = self.settings_error.or(next.settings_error);
+        self
+    }
+
     /// Makes one report of those of a run of all parts.
     ///
     /// # Errors
@@ -56,11 +64,7 @@ impl Report {
         let mut all = Report::default();
         for (_, ended) in ended {
             match ended {
-                Ok(report) => {
-                    all.network.extend(report.network);
-                    all.settings.extend(report.settings);
-                    all.settings_error = all.settings_error.or(report.settings_error);
-                }
+                Ok(report) => all = all.with(report),
                 Err(error) => all.aborted = all.aborted.or(Some(error)),
             }
         }
@@ -119,6 +123,15 @@ impl Report {
         })
     }
 
+    /// Returns what the author of the declaration should know of: of the last pass the state, of all
+    /// what went along with their ops.
+    pub(crate) fn notices(&self) -> impl Iterator<Item = (&Notice, &Devices)> {
+        let (earlier, last) = self.network.split_at(self.network.len().saturating_sub(1));
+        let goes = |notice: &(&Notice, &Devices)| matches!(notice.0, Notice::GoesAlong { .. });
+        let earlier = earlier.iter().flat_map(rtnl::Report::notices).filter(goes);
+        earlier.chain(last.iter().flat_map(rtnl::Report::notices))
+    }
+
     /// Returns the findings about the ownership of network objects.
     pub(crate) fn findings(&self) -> impl Iterator<Item = Finding<'_>> {
         let (earlier, last) = self.network.split_at(self.network.len().saturating_sub(1));
@@ -154,6 +167,11 @@ impl Report {
             .chain(settings_error)
             .chain(aborted)
             .collect()
+    }
+
+    /// Returns the devices that the last pass over the network knew.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &Devices> {
+        self.last().map(rtnl::Report::devices)
     }
 
     fn last(&self) -> impl Iterator<Item = &rtnl::Report> {

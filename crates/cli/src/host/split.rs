@@ -20,7 +20,7 @@ impl Desired {
             Part::Network,
             Desired {
                 network: Arc::clone(&network),
-                settings: None,
+                settings: Some(settings.clone()),
                 is_refused: Arc::clone(&is_refused),
             },
         );

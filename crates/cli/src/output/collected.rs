@@ -17,7 +17,7 @@ pub(crate) struct Collected {
     dst: Option<Prefix>,
     /// Why it is not taken.
     refused: Option<String>,
-    /// The prefix of another host that it is to a part of, and that host.
+    /// The prefix of another host that it takes, or takes a part of, and that host.
     part_of: Option<(Prefix, String)>,
 }
 
@@ -84,6 +84,10 @@ impl fmt::Display for Collected {
         match (refused, part_of) {
             (Some(why), _) => write!(f, "refused, as {why}"),
             (None, None) => write!(f, "collected"),
+            (None, Some((outer, host))) if Some(outer) == dst.as_ref() => write!(
+                f,
+                "collected; takes {outer} from host {host}, as the kernel prefers the lower metric"
+            ),
             (None, Some((outer, host))) => write!(
                 f,
                 "collected; takes its part of {outer} from host {host}, as the kernel prefers the \

@@ -8,7 +8,7 @@ use trueup::diff::Hold;
 use trueup::diff::render::ConflictRecord;
 use trueup::rtnl::{Finding, OpOutcome, OwnershipRule, Pending};
 
-use super::{StatusCounts, clean, setting};
+use super::{StatusCounts, setting};
 use crate::host::Report;
 
 /// Returns a line for each applied op and each change of ownership.
@@ -70,18 +70,15 @@ pub(super) fn conflicts(report: &Report) -> impl Iterator<Item = ConflictRecord>
 
 pub(super) fn conflict_text(conflict: ConflictRecord) -> String {
     let ConflictRecord {
-        kind,
-        desired,
-        foreign,
-        ..
+        kind, desired, why, ..
     } = conflict;
-    format!("! {kind} {desired}   (conflict: foreign {foreign})")
+    format!("! {kind} {desired}   (conflict: foreign {why})")
 }
 
 pub(super) fn write_verdict(out: &mut dyn Write, why_not: Option<&str>) -> io::Result<()> {
     match why_not {
         None => writeln!(out, "converged"),
-        Some(why) => writeln!(out, "not converged: {}", clean(why)),
+        Some(why) => writeln!(out, "not converged: {why}"),
     }
 }
 

@@ -10,7 +10,7 @@ use trueup::graph::Snapshot;
 use trueup::sysctl::{Outcome, SysctlOp};
 
 use super::setting::{self, Setting};
-use super::{Format, List, VertexRecord, clean, count, print, unsettled_lines};
+use super::{Format, List, VertexRecord, count, print, unsettled_lines, write_lines};
 use crate::host::Planned;
 
 /// Prints what a pass would do, and what files and commands would, if there are such.
@@ -28,11 +28,11 @@ pub(crate) fn plan(format: Format, planned: &Planned, beside: Option<&Snapshot>)
         }
         _ => {
             for done in planned.settings() {
-                writeln!(out, "# {}", clean(&setting::command(done)))?;
+                writeln!(out, "# {}", setting::command(done))?;
             }
-            write!(out, "{}", planned.network.plan.batch())?;
+            write_lines(out, planned.network.plan.batch())?;
             let mut lines = lines.iter();
-            lines.try_for_each(|line| writeln!(out, "# {}", clean(line)))
+            lines.try_for_each(|line| writeln!(out, "# {line}"))
         }
     })
 }
@@ -48,12 +48,12 @@ fn text(out: &mut dyn Write, planned: &Planned, beside: &[String]) -> io::Result
             Outcome::Failed(why) => setting::undone(done, &why.to_string()),
             _ => setting::text(done),
         };
-        writeln!(out, "{}", clean(&line))?;
+        writeln!(out, "{line}")?;
     }
     let plan = &planned.network.plan;
-    write!(out, "{}", plan.text())?;
+    write_lines(out, plan.text())?;
     for line in beside {
-        writeln!(out, "{}", clean(line))?;
+        writeln!(out, "{line}")?;
     }
     if planned.is_converged() && beside.is_empty() {
         return writeln!(out, "nothing to do");
@@ -121,10 +121,11 @@ impl Serialize for Record<'_> {
         let Plan {
             conflicts,
             adopted,
+            notices,
             devices,
             ..
         } = &network.plan;
-        let len = 4 + usize::from(self.1.is_some());
+        let len = 5 + usize::from(self.1.is_some());
         let mut out = serializer.serialize_struct("Plan", len)?;
         let ops = || {
             let settings = self
@@ -145,6 +146,8 @@ impl Serialize for Record<'_> {
             })
         };
         out.serialize_field("adopted", &List(adopted))?;
+        let notices = || notices.iter().map(|notice| notice.text(devices));
+        out.serialize_field("notices", &List(notices))?;
         let snapshot = snapshot_hash(&network.observed).to_string();
         out.serialize_field("snapshot", &snapshot)?;
         if let Some(beside) = self.1 {

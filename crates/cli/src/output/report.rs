@@ -18,8 +18,8 @@ use super::lines::{
 };
 use super::setting::{self, Found, Setting};
 use super::{
-    Format, List, StatusChanges, StatusCounts, VertexRecord, clean, graph_verdict, print,
-    unsettled_lines,
+    Format, Lines, List, StatusChanges, StatusCounts, VertexRecord, graph_verdict, print,
+    unsettled_lines, write_lines,
 };
 use crate::host::Report;
 
@@ -54,7 +54,7 @@ pub(crate) fn report(format: Format, report: &Report, graph: &GraphReport) -> Re
         Format::Text => {
             let changes = changes(report).chain(graph.changes.iter().cloned());
             for change in changes {
-                writeln!(out, "{}", clean(&change))?;
+                writeln!(out, "{change}")?;
             }
             text_of_the_rest(out, report, graph)
         }
@@ -72,31 +72,39 @@ fn text_of_the_rest(out: &mut dyn Write, report: &Report, graph: &GraphReport) -
     let conflicts = conflicts(report).map(conflict_text);
     let network = failed.chain(pending).chain(conflicts);
     let network = settings_unfinished(report).chain(network);
-    for line in network.chain(graph.unsettled()) {
-        writeln!(out, "{}", clean(&line))?;
+    let noticed = notices(report).map(|notice| format!("* {notice}"));
+    for line in network.chain(noticed).chain(graph.unsettled()) {
+        writeln!(out, "{line}")?;
     }
     let verdict: Vec<String> = verdict(report).into_iter().chain(graph.verdict()).collect();
     let verdict = (!verdict.is_empty()).then(|| verdict.join("; "));
     write_verdict(out, verdict.as_deref())
 }
 
+/// Returns what the author of the declaration should know of.
+fn notices(report: &Report) -> impl Iterator<Item = String> {
+    report
+        .notices()
+        .map(|(notice, devices)| notice.text(devices))
+}
+
 /// Writes the applied ops as commands, and all else as comments; `ip` has no command for sysctls.
 fn batch(out: &mut dyn Write, report: &Report, graph: &GraphReport) -> io::Result<()> {
     for set in report.set() {
-        writeln!(out, "# {}", clean(&setting::command(set)))?;
+        writeln!(out, "# {}", setting::command(set))?;
     }
     for done in report.applied() {
-        write!(out, "{}", done.op.batch(done.devices))?;
+        write_lines(out, done.op.batch(done.devices))?;
     }
     for finding in ownership_changes(report) {
         writeln!(out, "# {}", finding_text(&finding))?;
     }
     for change in &graph.changes {
-        writeln!(out, "# {}", clean(change))?;
+        writeln!(out, "# {change}")?;
     }
-    let mut rest = Vec::new();
+    let mut rest = Lines(Vec::new());
     text_of_the_rest(&mut rest, report, graph)?;
-    for line in String::from_utf8_lossy(&rest).lines() {
+    for line in String::from_utf8_lossy(&rest.0).lines() {
         writeln!(out, "# {line}")?;
     }
     Ok(())
@@ -125,7 +133,7 @@ impl News<'_> {
     /// When it cannot be written.
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         for change in changes(self.report) {
-            writeln!(out, "{}", clean(&change))?;
+            writeln!(out, "{change}")?;
         }
         self.changes.write(out)?;
         match self.why_not {
@@ -245,7 +253,7 @@ impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Record(report, graph) = *self;
         let vertices = graph.snapshot.as_ref().map(|it| it.vertices.as_slice());
-        let len = 7 + usize::from(vertices.is_some());
+        let len = 8 + usize::from(vertices.is_some());
         let mut out = serializer.serialize_struct("Report", len)?;
         let is_converged = report.converged() && graph.verdict().is_none();
         out.serialize_field("converged", &is_converged)?;
@@ -266,6 +274,7 @@ impl Serialize for Record<'_> {
         out.serialize_field("pending", &List(pending))?;
         out.serialize_field("conflicts", &List(|| conflicts(report)))?;
         out.serialize_field("ownership", &List(|| findings(report, |_| true)))?;
+        out.serialize_field("notices", &List(|| notices(report)))?;
         out.serialize_field("errors", &report.errors())?;
         if let Some(vertices) = vertices {
             let vertices = || vertices.iter().map(VertexRecord::of);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use trueup::driver::ObjectStatus;
 use trueup::reconcile::{Condition, ErrorClass, Status};
 
-use super::{clean, count};
+use super::count;
 
 /// The number of objects that are not in place, by what is the matter with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -140,7 +140,7 @@ impl StatusChanges {
             )?;
         }
         for entry in &self.changed {
-            writeln!(out, "{}", clean(&status_text(&entry.status)))?;
+            writeln!(out, "{}", status_text(&entry.status))?;
         }
         for status in &self.cleared {
             let Status {
@@ -149,8 +149,7 @@ impl StatusChanges {
                 condition,
                 ..
             } = &**status;
-            let line = format!("= {kind} {object}   (no longer {condition})");
-            writeln!(out, "{}", clean(&line))?;
+            writeln!(out, "= {kind} {object}   (no longer {condition})")?;
         }
         Ok(())
     }
@@ -302,9 +301,9 @@ mod tests {
     }
 
     fn text(changes: &StatusChanges) -> String {
-        let mut out = Vec::new();
+        let mut out = super::super::Lines(Vec::new());
         changes.write(&mut out).unwrap();
-        String::from_utf8(out).unwrap()
+        String::from_utf8(out.0).unwrap()
     }
 
     #[test]

@@ -148,7 +148,12 @@ fn beside(snapshot: &Snapshot) -> impl Iterator<Item = &Explanation> {
 /// its sections, which have no dot in their names, have one report, and the collector's is that of
 /// the world.
 pub(crate) fn is_reported_alone(vertex: &str) -> bool {
-    vertex.contains('.') || vertex == EXPORTER
+    is_of_file_or_command(vertex) || vertex == EXPORTER
+}
+
+/// True for the vertex of a `[[file]]` or an `[[exec]]`.
+pub(crate) fn is_of_file_or_command(vertex: &str) -> bool {
+    vertex.contains('.')
 }
 
 /// Returns the line of a vertex that has changed something: what it is about.

@@ -12,7 +12,7 @@ use trueup_file::Location;
 
 use self::record::Records;
 use self::words::{nothing_words, origin_words, title, whose_words};
-use super::{Collected, Format, clean, print};
+use super::{Collected, Format, print};
 
 /// What the output says besides the explanation.
 pub(crate) struct WhyContext<'a> {
@@ -28,6 +28,8 @@ pub(crate) struct WhyContext<'a> {
     pub(crate) place: &'a dyn Fn(usize) -> Option<(&'a str, Location)>,
     /// What other hosts export to the destination that it asks about, and to parts of that.
     pub(crate) collected: &'a [Collected],
+    /// What is the matter with this host's exports of that destination, in words.
+    pub(crate) contests: &'a [String],
 }
 
 /// Prints the explanation.
@@ -57,7 +59,7 @@ pub(crate) fn why(
             writeln!(
                 out,
                 "{}: not in the kernel{declared}, and not in the ledger",
-                clean(context.asked)
+                context.asked
             )?;
             exported(out, context)
         }
@@ -75,7 +77,9 @@ pub(crate) fn why(
 
 fn exported(out: &mut dyn Write, context: &WhyContext<'_>) -> io::Result<()> {
     let mut lines = context.collected.iter();
-    lines.try_for_each(|it| writeln!(out, "  {}", clean(&it.to_string())))
+    lines.try_for_each(|it| writeln!(out, "  {}", it))?;
+    let mut lines = context.contests.iter();
+    lines.try_for_each(|it| writeln!(out, "  {}", it))
 }
 
 fn text(
@@ -143,8 +147,8 @@ fn step_words(step: &Step, context: &WhyContext<'_>, devices: &Devices) -> Strin
             format!("{held}{}{waits}", op.text(devices))
         }
         Step::Conflict(conflict) => format!(
-            "conflict: {} stays, as it is not ours",
-            conflict.foreign.spec(devices)
+            "conflict: {}; it stays, as it is not ours",
+            conflict.foreign_text(devices)
         ),
         Step::Adopt => "it is adopted: ours from then on, and left as it is".to_owned(),
         Step::Nothing(nothing) => format!("nothing: {}", nothing_words(*nothing, context.kind)),

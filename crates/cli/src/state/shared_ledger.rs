@@ -29,6 +29,7 @@ pub(super) struct Opened {
     network: JournalLedger,
     settings: JournalLedger,
     graph: JournalLedger,
+    world: JournalLedger,
     /// The records of other boots are deleted.
     has_forgotten_boots: bool,
 }
@@ -42,6 +43,7 @@ impl Opened {
             network: place.ledger(LedgerOf::Network, &journal, boot_id)?,
             settings: place.ledger(LedgerOf::Settings, &journal, boot_id)?,
             graph: place.ledger(LedgerOf::Graph, &journal, boot_id)?,
+            world: place.ledger(LedgerOf::World, &journal, boot_id)?,
             journal,
             has_forgotten_boots: false,
         })
@@ -52,6 +54,7 @@ impl Opened {
             LedgerOf::Network => &mut self.network,
             LedgerOf::Settings => &mut self.settings,
             LedgerOf::Graph => &mut self.graph,
+            LedgerOf::World => &mut self.world,
         }
     }
 }

@@ -2,13 +2,17 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use trueup::diff::{Kind, RouteKey};
-use trueup::world::{Resource, ResourceKey, Revision};
+use trueup::world::{Grants, Resource, ResourceKey, Revision};
 use trueup::{IfName, Namespace, Route, Rtnl, Source as _, rtnl};
-use trueup_file::{self as file, Acceptance, Accepted, Collect, File};
+use trueup_file::{
+    self as file, Acceptance, Accepted, Collect, Contest, Contests, File, Grant, Hosts, Protected,
+};
 
+use super::probation::Sentence;
 use crate::commands::authored_routes;
 
 /// The routes of ours that an earlier process may have collected. They stay until it is known
@@ -51,6 +55,13 @@ impl Retained {
         Ok(Retained(keyed.collect()))
     }
 
+    /// Returns these, and others that stay as well.
+    pub(crate) fn with(&self, others: &BTreeMap<RouteKey, Route<IfName>>) -> Retained {
+        let mut all = others.clone();
+        all.extend(self.0.iter().map(|(key, route)| (*key, route.clone())));
+        Retained(all)
+    }
+
     /// Returns the keys of the routes.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &RouteKey> {
         self.0.keys()
@@ -60,26 +71,111 @@ impl Retained {
 /// What other hosts export, and the routes that are made of it. A change costs what it changes.
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
+    host: String,
+    /// The hosts whose exports may become routes. Those of others are not judged.
+    from: Vec<Hosts>,
+    /// What hosts may export; none, anything.
+    granted: Option<Arc<Grants>>,
     resources: BTreeMap<ResourceKey, Resource>,
     acceptance: Acceptance,
+    contests: Contests,
     /// The accepted routes that this host declares itself.
     yielded: BTreeSet<RouteKey>,
+    /// What no route may lead away, also none that is retained.
+    protected: Protected,
 }
 
 impl Collection {
-    /// Makes one of what there is.
+    /// Makes one of what there is, which judges the exports of all hosts, on a host with something
+    /// to protect.
     pub(crate) fn new(
         declared: &File,
         host: &str,
+        protected: Protected,
+        granted: Option<Arc<Grants>>,
         resources: BTreeMap<ResourceKey, Resource>,
     ) -> Collection {
-        let collects = declared.collects.as_deref().unwrap_or_default();
-        let mut collection = Collection {
-            acceptance: Acceptance::new(collects, host),
-            ..Collection::default()
-        };
+        let mut collection = Collection::empty(declared, host, vec![Hosts::Any], granted);
+        collection.protect(protected);
         collection.update(declared, resources);
         collection
+    }
+
+    /// Makes one without resources, which judges the exports of the hosts that the file collects
+    /// from.
+    pub(crate) fn to_update(declared: &File, host: &str) -> Collection {
+        let from = declared.collects.iter().flatten();
+        let from = from.map(|collect| collect.from.clone()).collect();
+        Collection::empty(declared, host, from, None)
+    }
+
+    fn empty(
+        declared: &File,
+        host: &str,
+        from: Vec<Hosts>,
+        granted: Option<Arc<Grants>>,
+    ) -> Collection {
+        let collects = declared.collects.as_deref().unwrap_or_default();
+        let exports = declared.exports.as_deref().unwrap_or_default();
+        let mut acceptance = Acceptance::new(collects, host);
+        let mut contests = Contests::new(exports, host);
+        if let Some(grants) = granted.clone() {
+            let grant = Grant::new(move |exporter, dst| grants.allows(exporter, dst));
+            acceptance = acceptance.granting(grant.clone());
+            contests = contests.granting(grant);
+        }
+        Collection {
+            host: host.to_owned(),
+            from,
+            granted,
+            acceptance,
+            contests,
+            ..Collection::default()
+        }
+    }
+
+    /// Takes in what hosts may export now. Returns the keys of the routes that may be others than
+    /// before.
+    pub(crate) fn regrant(
+        &mut self,
+        declared: &File,
+        granted: Option<Arc<Grants>>,
+    ) -> BTreeSet<RouteKey> {
+        if self.granted == granted {
+            return BTreeSet::new();
+        }
+        let mut changed: BTreeSet<RouteKey> = self.acceptance.routes().keys().copied().collect();
+        let mut next = Collection::empty(declared, &self.host, self.from.clone(), granted);
+        next.protect(self.protected.clone());
+        next.withhold_as(self);
+        let before = std::mem::replace(self, next);
+        changed.extend(self.update(declared, before.resources));
+        changed
+    }
+
+    /// Returns what other hosts export of the prefixes that this host exports.
+    pub(crate) fn contests(&self) -> Vec<Contest> {
+        self.contests.all()
+    }
+
+    /// Returns the exports of this host that are not granted to it, in words.
+    pub(crate) fn ungranted(&self, declared: &File) -> Vec<String> {
+        let Some(granted) = &self.granted else {
+            return Vec::new();
+        };
+        let exports = declared.exports.iter().flatten();
+        let exports = exports.filter(|it| !granted.allows(&self.host, it.route.dst));
+        exports
+            .map(|it| {
+                format!(
+                    "{}, exported by this host as `{}`, is not granted to it by the list of \
+                     grants {}: hosts with grants_key refuse it",
+                    it.route.dst,
+                    it.name.escape_debug(),
+                    granted.serial()
+                )
+            })
+            .collect()
     }
 
     /// Takes in what there is now. Returns the keys of the routes that may be others than before.
@@ -103,13 +199,63 @@ impl Collection {
             if was.map(content) == now.map(content) {
                 continue;
             }
+            let is_judged = |(key, _): &(&ResourceKey, _)| {
+                let mut from = self.from.iter();
+                from.any(|it| it.contains(&key.exporter))
+            };
             if let Some(was) = was {
-                with_exported(was, |it| self.acceptance.remove(it));
+                with_exported(was, |it| self.contests.remove(it));
+                if is_judged(&was) {
+                    with_exported(was, |it| self.acceptance.remove(it));
+                }
             }
             if let Some(now) = now {
-                with_exported(now, |it| self.acceptance.insert(it));
+                with_exported(now, |it| self.contests.insert(it));
+                if is_judged(&now) {
+                    with_exported(now, |it| self.acceptance.insert(it));
+                }
             }
         }
+        self.settle(declared)
+    }
+
+    /// Replaces what no route may lead away. Returns true if it was something else. It counts from
+    /// the next [`update`](Self::update) or [`settle`](Self::settle) on.
+    pub(crate) fn protect(&mut self, protected: Protected) -> bool {
+        let is_new = self.protected != protected;
+        if is_new {
+            self.acceptance.protect(&protected);
+            self.protected = protected;
+        }
+        is_new
+    }
+
+    /// Withholds what another collection withholds.
+    pub(crate) fn withhold_as(&mut self, other: &Collection) {
+        self.acceptance.withhold_as(&other.acceptance);
+    }
+
+    /// Decides about suspected routes, as [`settle`](Self::settle) finds then.
+    pub(crate) fn carry_out(&mut self, sentence: &Sentence) {
+        match sentence {
+            Sentence::Withdraw(keys) => {
+                let why = "the store was lost right after it came: refused until it changes, or \
+                           the store does not answer without it either";
+                keys.iter()
+                    .for_each(|key| self.acceptance.withhold(key, why));
+            }
+            Sentence::Confirm => self.acceptance.end_withholding(true),
+            Sentence::Release => self.acceptance.end_withholding(false),
+        }
+    }
+
+    /// Returns true if a route of this key is taken, and contains an address of the store.
+    pub(crate) fn leads_to_store(&self, key: &RouteKey) -> bool {
+        self.acceptance.routes().contains_key(key) && self.protected.contains_store(key)
+    }
+
+    /// Judges what has changed. Returns the keys of the routes that may be others than before.
+    pub(crate) fn settle(&mut self, declared: &File) -> BTreeSet<RouteKey> {
         let changed = self.acceptance.settle();
         for key in &changed {
             match self.acceptance.routes().contains_key(key) && is_declared(declared, key) {
@@ -132,7 +278,9 @@ impl Collection {
             Some((route, _)) => Some(route).filter(|_| !self.yielded.contains(key)),
             None => {
                 let mut collects = declared.collects.iter().flatten();
-                let may_stay = !is_declared(declared, key) && collects.any(|it| it.contains(key));
+                let may_stay = !is_declared(declared, key)
+                    && collects.any(|it| it.contains(key))
+                    && self.protected.covered(key).is_none();
                 retained.0.get(key).filter(|_| may_stay)
             }
         }
@@ -179,7 +327,7 @@ impl Collection {
         self.acceptance.refused() + self.yielded.len()
     }
 
-    /// Returns how many routes are to a part of another host's prefix.
+    /// Returns how many routes take traffic from another host's.
     pub(crate) fn overlaps(&self) -> usize {
         self.acceptance.overlaps()
     }

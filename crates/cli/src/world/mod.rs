@@ -2,21 +2,28 @@
 //! of what other hosts export.
 
 mod collect;
+mod grants;
+mod probation;
 #[cfg(feature = "etcd")]
 mod remedy;
 mod store;
+mod surroundings;
 
-use std::fs;
+use std::path::Path;
 
+use trueup::path::{open_any, read};
 use trueup::world::{Error, Export, PartitionPolicy, Recipient, World};
 use trueup_file::{self as file, Hosts, Partition};
 
 use crate::state::StateFile;
 
 pub(crate) use collect::{Collection, Retained};
+pub(crate) use grants::{follow_grants, grants_key, read_grants, recorder};
+pub(crate) use probation::Probation;
 #[cfg(feature = "etcd")]
 pub(crate) use store::etcd_config;
 pub(crate) use store::{Use, open};
+pub(crate) use surroundings::Surroundings;
 
 /// The name of the vertex of what is collected.
 pub(crate) const COLLECTOR: &str = "collector";
@@ -57,7 +64,10 @@ pub(crate) fn partition(declared: Partition) -> PartitionPolicy {
 /// Returns what tells this agent from others that say they are the same host: the machine, and its
 /// journal, which one process has at a time. A process that is started again is the same owner.
 pub(crate) fn owner(state: &StateFile) -> String {
-    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let path = Path::new("/etc/machine-id");
+    let machine = open_any(path).and_then(|file| read(path, &file, 1_024));
+    let machine = machine.unwrap_or_default();
+    let machine = String::from_utf8_lossy(&machine);
     let journal = state.file();
     let journal = journal.file_name().unwrap_or_default().to_string_lossy();
     format!("{} {journal}", machine.trim())

@@ -1,12 +1,11 @@
 //! Opens the store.
 
-use std::fs::{OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::TryLockError;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow};
-use trueup::journal::open_regular;
+use anyhow::{Result, anyhow};
+use trueup::path::Place;
 use trueup::world::{Embedded, Store, World};
 use trueup_file::{self as file, StoreAddress};
 
@@ -45,43 +44,52 @@ pub(crate) fn open(declared: &file::World, directory: &Path, with: Use) -> Resul
 
 /// Opens the embedded store. Who can open its file may read and write all of it.
 fn embedded(directory: &Path, with: Use) -> Result<Arc<dyn Store>> {
-    let path = directory.join(EMBEDDED);
-    if with == Use::Read && !path.exists() {
+    let folder = match with {
+        Use::Write => Some(state::make(directory)?),
+        Use::Read => state::existing(directory)?,
+    };
+    let Some(place) = folder.map(|folder| folder.place(EMBEDDED)) else {
+        return Ok(Embedded::in_memory().connect());
+    };
+    if with == Use::Read && place.metadata()?.is_none() {
         return Ok(Embedded::in_memory().connect());
     }
-    // Readable by its owner alone, as the journal is.
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    if with == Use::Write {
-        state::make(directory)
-            .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-        options.create(true);
-    }
-    let file = open_regular(&path, &mut options)
-        .with_context(|| format!("cannot open the store {}", path.display()))?;
-    let opened = Embedded::open(&path).map_err(|error| match file.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => anyhow!(
+    let path = directory.join(EMBEDDED);
+    let opened = Embedded::open(&path).map_err(|error| match is_locked(&place) {
+        true => anyhow!(
             "the store {} is open in another process, such as `trueup watch`, and one process has \
              it at a time: ask that one, by its output and metrics, or end it first; hosts and \
              commands that work at the same time need etcd, as `endpoints` names it",
             path.display()
         ),
-        _ => error.into(),
+        false => error.into(),
     });
     Ok(opened?.connect())
 }
 
+fn is_locked(place: &Place) -> bool {
+    let opened = place.open().ok().flatten();
+    let locked = opened.map(|file| file.try_lock_shared());
+    matches!(locked, Some(Err(TryLockError::WouldBlock)))
+}
+
 #[cfg(feature = "etcd")]
 fn etcd(declared: &file::World, endpoints: &[String]) -> Result<Arc<dyn Store>> {
-    let config = etcd_config(declared, endpoints);
+    let config = etcd_config(declared, endpoints)?;
     let store = trueup::etcd::EtcdStore::open(config)?;
     Ok(Arc::new(WithRemedy::new(store, declared)))
 }
 
-/// Returns how to connect to the members of etcd.
+/// Returns how to connect to the members of etcd. From then on the process may hold a password or
+/// a private key, so no core dump of it is written.
 #[cfg(feature = "etcd")]
-pub(crate) fn etcd_config(declared: &file::World, endpoints: &[String]) -> trueup::etcd::Config {
-    let mut config = trueup::etcd::Config::new(endpoints.iter().cloned());
+pub(crate) fn etcd_config(
+    declared: &file::World,
+    endpoints: &[String],
+) -> Result<trueup::etcd::Config> {
+    crate::core_dumps::forbid()?;
+    let mut config = trueup::etcd::Config::new(endpoints.iter().cloned())
+        .with_clear_password(declared.allow_clear_password);
     if let Some(credentials) = &declared.credentials {
         config = config.with_user(&credentials.user, &credentials.password_file);
     }
@@ -91,7 +99,7 @@ pub(crate) fn etcd_config(declared: &file::World, endpoints: &[String]) -> trueu
     if let Some(certificate) = &declared.certificate {
         config = config.with_cert_files(&certificate.cert_file, &certificate.key_file);
     }
-    config
+    Ok(config)
 }
 
 #[cfg(not(feature = "etcd"))]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use crate::{Action, ActionHash, Approval, Error, ErrorKind};
+use crate::{Action, ActionHash, Approval, Error, ErrorKind, JournalId};
 
 /// An action that waits for an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ use crate::{Action, ActionHash, Approval, Error, ErrorKind};
 pub struct ApprovalRequest {
     /// What the approval has to be over.
     pub hash: ActionHash,
+    /// The journal that it has to be for.
+    pub journal: JournalId,
     /// The action.
     pub action: Action,
     /// Why the last token for it was not accepted, if there was one.
@@ -86,13 +88,12 @@ impl Approvals {
         });
     }
 
-    /// Adds the action of a job.
-    pub(super) fn add_job(&mut self, hash: ActionHash, action: Action) -> ApprovalRequest {
-        let known = self.jobs.iter().find(|request| request.hash == hash);
-        if let Some(known) = known {
+    /// Adds the request of a job, unless it is known, and returns the known one.
+    pub(super) fn add_job(&mut self, request: ApprovalRequest) -> ApprovalRequest {
+        let mut known = self.jobs.iter();
+        if let Some(known) = known.find(|known| known.hash == request.hash) {
             return known.clone();
         }
-        let request = ApprovalRequest::new(hash, action);
         if self.jobs.len() >= MAX_JOBS {
             self.jobs.remove(0);
         }
@@ -109,9 +110,10 @@ impl Approvals {
 }
 
 impl ApprovalRequest {
-    pub(super) fn new(hash: ActionHash, action: Action) -> ApprovalRequest {
+    pub(super) fn new(hash: ActionHash, journal: JournalId, action: Action) -> ApprovalRequest {
         ApprovalRequest {
             hash,
+            journal,
             action,
             refused: None,
         }

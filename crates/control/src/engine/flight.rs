@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use trueup_journal::{Execution, Operation, OperationState};
 use trueup_reconcile::ErrorClass;
 
-use crate::Action;
 use crate::record::Record;
+use crate::{Action, Failure};
 
 /// The operations in flight by the key of their object: at most one each.
 pub(crate) type Flights = BTreeMap<String, Flight>;
@@ -81,6 +81,25 @@ pub(crate) enum End {
     Failed(ErrorClass, String),
     /// There was no effect: it may run again.
     Never,
+}
+
+impl End {
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        let (class, message) = match self {
+            End::Succeeded | End::Never => return None,
+            End::StoredOtherwise { is_again: false } => (
+                ErrorClass::Unknown,
+                "it was done, and the object reads back otherwise: it is tried once more",
+            ),
+            End::StoredOtherwise { is_again: true } => (
+                ErrorClass::StoredOtherwise,
+                "it was done again, and the object reads back otherwise again",
+            ),
+            End::Failed(class, why) => (*class, &**why),
+        };
+        let message = message.to_owned();
+        Some(Failure { class, message })
+    }
 }
 
 impl Phase {

@@ -9,7 +9,7 @@ use super::approvals::ApprovalRequest;
 use super::flight::Phase;
 use super::job::JobState;
 use super::shared::{Shared, guarded};
-use crate::{Action, Backend, Error, ErrorKind};
+use crate::{Action, Backend, Error, ErrorKind, JournalId};
 
 /// A handle of an engine. Clones are the same one, and can be used from any thread, whether a loop
 /// drives the engine or not.
@@ -170,6 +170,25 @@ impl<B: Backend> EngineHandle<B> {
         self.0.state().approvals.waiting().cloned().collect()
     }
 
+    /// Returns the id of the journal that an approval has to be for, as each request has it.
+    ///
+    /// # Errors
+    ///
+    /// [`Journal`](ErrorKind::Journal).
+    pub fn journal_id(&self) -> Result<JournalId, Error> {
+        self.0.journal_id()
+    }
+
+    /// Returns the time by which approvals are judged: the latest that the agent has seen, also
+    /// before a restart. It is ahead of the clock if the clock was set back.
+    ///
+    /// # Errors
+    ///
+    /// [`Journal`](ErrorKind::Journal).
+    pub fn approval_time(&self) -> Result<SystemTime, Error> {
+        self.0.approval_time()
+    }
+
     /// Gives the agent a token, and requests a pass. The next pass, or the next call for its job,
     /// begins the action. The token is spent only then. Until then it is kept in memory alone:
     /// after a restart give it again.
@@ -177,11 +196,21 @@ impl<B: Backend> EngineHandle<B> {
     /// # Errors
     ///
     /// [`Malformed`](ErrorKind::Malformed), [`Signature`](ErrorKind::Signature),
-    /// [`Expired`](ErrorKind::Expired), [`Spent`](ErrorKind::Spent), or
+    /// [`OtherJournal`](ErrorKind::OtherJournal), [`Expired`](ErrorKind::Expired),
+    /// [`Lifetime`](ErrorKind::Lifetime), [`Spent`](ErrorKind::Spent), or
     /// [`NotWaiting`](ErrorKind::NotWaiting) if no action waits for it. None of them spends a
     /// token. [`Journal`](ErrorKind::Journal): whether it is spent cannot be read.
     pub fn approve(&self, token: &str) -> Result<(), Error> {
-        let approval = self.0.config.gate.check(token, self.0.config.now())?;
+        let journal = self.0.journal_id()?;
+        let now = self.0.approval_time()?;
+        let checked = self.0.config.gate.check(token, journal, now);
+        if checked
+            .as_ref()
+            .is_err_and(|error| error.kind() == ErrorKind::Expired)
+        {
+            self.0.note_time()?;
+        }
+        let approval = checked?;
         if self.0.is_spent(approval.nonce())? {
             let message = "the token was used before: approve the action again";
             return Err(Error::new(ErrorKind::Spent, message));

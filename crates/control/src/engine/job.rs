@@ -56,7 +56,6 @@ impl<B: Backend> Shared<B> {
         if self.state().flights.contains_key(&action.key) {
             return Ok(JobState::Waiting);
         }
-        let now = self.config.now();
         let observed = self.observe()?;
         if let Some((_, why)) = self.unread(&observed, &action.key) {
             let message = format!("{} could not be read: {why}", action.key);
@@ -64,9 +63,10 @@ impl<B: Backend> Shared<B> {
         }
         let observed = observed.objects;
         action.fill_in_old(observed.get(&action.key));
-        let (approval, request) = match self.needs_approval(&action, &observed) {
+        let (approval, request) = match self.needs_approval(&action, &observed)? {
             None => (None, None),
             Some(request) => {
+                let now = self.approval_time()?;
                 let found = self.state().approvals.find(request.hash, now);
                 if found.is_none() {
                     return Ok(JobState::NeedsApproval(Box::new(request)));
@@ -100,13 +100,18 @@ impl<B: Backend> Shared<B> {
     }
 
     /// Returns the approval that an action waits for, if it is destructive.
-    fn needs_approval(&self, action: &Action, observed: &Objects) -> Option<ApprovalRequest> {
+    fn needs_approval(
+        &self,
+        action: &Action,
+        observed: &Objects,
+    ) -> Result<Option<ApprovalRequest>, Error> {
         let object = observed.get(&action.key);
         if self.class(action, object) == Class::Benign {
-            return None;
+            return Ok(None);
         }
         let hash = self.config.gate.hash(action, object);
-        Some(self.state().approvals.add_job(hash, action.clone()))
+        let request = ApprovalRequest::new(hash, self.journal_id()?, action.clone());
+        Ok(Some(self.state().approvals.add_job(request)))
     }
 
     /// Returns the state of a job, and looks for its end if it is in flight, in the lane of its

@@ -17,12 +17,25 @@ pub(super) struct Ops {
 impl Ops {
     pub(super) fn pend(&mut self, action: Action, pending: Pending) {
         let outcome = Outcome::Pending(pending);
-        self.ops.push(ControlOp { action, outcome });
+        self.ops.push(ControlOp::new(action, outcome));
+    }
+
+    pub(super) fn pend_retry(
+        &mut self,
+        action: Action,
+        pending: Pending,
+        failed_before: Option<Failure>,
+    ) {
+        let op = ControlOp::new(action, Outcome::Pending(pending));
+        self.ops.push(ControlOp {
+            failed_before,
+            ..op
+        });
     }
 
     pub(super) fn fail(&mut self, action: Action, class: ErrorClass, message: String) {
         let outcome = Outcome::Failed(Failure { class, message });
-        self.ops.push(ControlOp { action, outcome });
+        self.ops.push(ControlOp::new(action, outcome));
     }
 
     /// Returns true if an action on the object has failed in this pass.
@@ -33,23 +46,14 @@ impl Ops {
 
     pub(super) fn add_ended(&mut self, ended: Vec<Ended>) {
         for Ended { action, end, .. } in ended {
-            match end {
-                End::Succeeded => self.ops.push(ControlOp {
-                    action,
-                    outcome: Outcome::Applied,
-                }),
-                End::StoredOtherwise { is_again: false } => {
-                    let message = "it was done, and the object reads back otherwise: it is tried \
-                                   once more";
-                    self.fail(action, ErrorClass::Unknown, message.to_owned());
+            match (end.failure(), end) {
+                (Some(failure), _) => {
+                    let outcome = Outcome::Failed(failure);
+                    self.ops.push(ControlOp::new(action, outcome));
                 }
-                End::StoredOtherwise { is_again: true } => {
-                    let message = "it was done again, and the object reads back otherwise again";
-                    self.fail(action, ErrorClass::StoredOtherwise, message.to_owned());
-                }
-                End::Failed(class, why) => self.fail(action, class, why),
                 // It is planned anew, if it is still due.
-                End::Never => {}
+                (None, End::Never) => {}
+                (None, _) => self.ops.push(ControlOp::new(action, Outcome::Applied)),
             }
         }
     }

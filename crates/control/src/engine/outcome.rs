@@ -163,11 +163,8 @@ impl<B: Backend> Shared<B> {
                 Ok(())
             }
             End::Failed(class, why) => {
-                let retry = match is_retried {
-                    true => Some(self.next_backoff(key, *class, now)?),
-                    false => None,
-                };
-                execution.failed(why, retry, now).map_err(Error::journal)
+                let (why, retry) = self.recorded_failure(record, *class, why, now)?;
+                execution.failed(&why, retry, now).map_err(Error::journal)
             }
             End::Never => {
                 let why = "the request never arrived";

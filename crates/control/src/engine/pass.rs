@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use trueup_reconcile::{Ledger, PassLimits};
+use trueup_reconcile::{Ledger, PassLimits, Utc};
 
 use super::flight::Phase;
 use super::ops::{Ops, pending};
 use super::shared::Shared;
 use crate::provider::LastKnown;
-use crate::report_text::Seconds;
 use crate::{
     Action, Approval, Backend, Desired, Error, Objects, Observed, Outcome, Pending, Plan, Report,
     Unread, Verb, plan,
@@ -130,7 +129,7 @@ impl<B: Backend> Pass<'_, B> {
         let keys = desired.keys().chain(owned.iter().filter(is_destroyed));
         let unread = keys.filter_map(|key| {
             let (name, why) = self.shared.unread(observed, key)?;
-            let since = Seconds(self.unread_since(name));
+            let since = Utc(self.unread_since(name));
             Some((
                 key.clone(),
                 format!("it could not be read since {since}: {why}"),

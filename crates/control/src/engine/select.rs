@@ -32,6 +32,7 @@ impl<B: Backend> Pass<'_, B> {
     ) -> Result<Vec<Ready>, Error> {
         let shared = self.shared;
         let now = shared.config.now();
+        let approval_time = shared.approval_time()?;
         let backoffs = shared.backoffs.all().map_err(Error::journal)?;
         let mut ready: Vec<Ready> = Vec::new();
         let mut waiting = Vec::new();
@@ -42,6 +43,11 @@ impl<B: Backend> Pass<'_, B> {
                 continue;
             }
             let backoff = backoffs.get(shared.name(&action.key).as_bytes());
+            let failed_before = match backoff {
+                Some(_) => shared.last_failure(&action.key)?,
+                None => None,
+            };
+            let pend = |action, pending| ops.pend_retry(action, pending, failed_before);
             let pending = if ready
                 .last()
                 .is_some_and(|(first, _)| first.key == action.key)
@@ -57,26 +63,27 @@ impl<B: Backend> Pass<'_, B> {
                     // It can be approved while it waits for its backoff, too.
                     Class::Destructive => {
                         let hash = shared.config.gate.hash(&action, object);
-                        waiting.push(ApprovalRequest::new(hash, action.clone()));
+                        let journal = shared.journal_id()?;
+                        waiting.push(ApprovalRequest::new(hash, journal, action.clone()));
                         let approvals = &shared.state().approvals;
-                        match approvals.find(hash, now) {
+                        match approvals.find(hash, approval_time) {
                             Some(approval) => Some(approval),
                             None => {
                                 let refused = approvals.refused(hash);
-                                ops.pend(action, Pending::Approval { hash, refused });
+                                pend(action, Pending::Approval { hash, refused });
                                 continue;
                             }
                         }
                     }
                 };
                 if let Some(backoff) = backoff.filter(|backoff| backoff.next > now) {
-                    ops.pend(action, Pending::Backoff(backoff.next));
+                    pend(action, Pending::Backoff(backoff.next));
                     continue;
                 }
                 // The loop puts off what it may try and what is not tried, such as an action that
                 // waited for its approval.
                 if approval.is_none() && self.limits.backoff(op_key(&action.key)).is_some() {
-                    ops.pend(action, Pending::Held);
+                    pend(action, Pending::Held);
                     continue;
                 }
                 let is_cut = ready.len() as u64 >= self.limits.ops();
@@ -86,9 +93,9 @@ impl<B: Backend> Pass<'_, B> {
                 }
                 Pending::Cut
             };
-            ops.pend(action, pending);
+            pend(action, pending);
         }
-        shared.state().approvals.set_waiting(waiting, now);
+        shared.state().approvals.set_waiting(waiting, approval_time);
         Ok(ready)
     }
 }

@@ -4,16 +4,21 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use trueup_journal::{Backoff, Backoffs, Journal, KeyState, Operations};
+use trueup_journal::{Backoff, Backoffs, Journal, KeyState, OperationState, Operations};
 use trueup_queue::Queue;
 use trueup_reconcile::{ErrorClass, Hints};
 
 use super::approvals::Approvals;
-use super::flight::Flights;
-use crate::record::millis;
-use crate::{Action, Backend, Class, Config, Error, ErrorKind, Object, Observed};
+use super::flight::{End, Flights};
+use crate::record::{Record, millis};
+use crate::{
+    Action, Backend, Class, Config, Error, ErrorKind, Failure, JournalId, Object, Observed,
+};
+
+/// How far the time that the journal has may be behind.
+const TIME_STEP: Duration = Duration::from_secs(60);
 
 pub(crate) struct Shared<B> {
     pub(crate) backend: B,
@@ -26,6 +31,8 @@ pub(crate) struct Shared<B> {
     requests: AtomicU64,
     /// Makes the names of requests differ from those of an earlier engine, whatever the clock.
     salt: u64,
+    /// The latest time that was seen, in milliseconds.
+    latest: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +63,7 @@ impl<B: Backend> Shared<B> {
             state: Mutex::default(),
             requests: AtomicU64::new(0),
             salt: RandomState::new().build_hasher().finish(),
+            latest: AtomicU64::new(0),
         }))
     }
 
@@ -95,6 +103,41 @@ impl<B: Backend> Shared<B> {
         Ok(Backoff { tries, next })
     }
 
+    /// Returns what is recorded of a failure: the reason, and the backoff. An action of a pass is
+    /// tried again, and its class is part of the reason. The reason of a job is its answer.
+    pub(super) fn recorded_failure(
+        &self,
+        record: &Record,
+        class: ErrorClass,
+        why: &str,
+        now: SystemTime,
+    ) -> Result<(String, Option<Backoff>), Error> {
+        let message = why.to_owned();
+        if record.is_job {
+            return Ok((message, None));
+        }
+        let backoff = self.next_backoff(&record.action.key, class, now)?;
+        Ok((Failure { class, message }.to_string(), Some(backoff)))
+    }
+
+    /// Returns how the last action of a pass on an object failed. The object has a backoff: so an
+    /// operation that succeeded was stored otherwise.
+    pub(super) fn last_failure(&self, key: &str) -> Result<Option<Failure>, Error> {
+        let found = self.operations.find(&self.name(key));
+        let Some(found) = found.map_err(Error::journal)? else {
+            return Ok(None);
+        };
+        let record = Record::decode(&found.what).ok().filter(|it| !it.is_job);
+        Ok(record.and_then(|record| match found.state {
+            OperationState::Failed(why) => Some(Failure::parse(&why)),
+            OperationState::Succeeded => End::StoredOtherwise {
+                is_again: record.is_again,
+            }
+            .failure(),
+            _ => None,
+        }))
+    }
+
     /// Returns the state of a job's key. A journal that has failed may return what it did not write
     /// durably: that is an error, and never an answer.
     pub(super) fn key_state(&self, job: &str) -> Result<Option<KeyState>, Error> {
@@ -103,6 +146,39 @@ impl<B: Backend> Shared<B> {
             Some(error) => Err(Error::journal(error)),
             None => state.map_err(Error::journal),
         }
+    }
+
+    pub(super) fn journal_id(&self) -> Result<JournalId, Error> {
+        self.journal.id().map_err(Error::journal)
+    }
+
+    /// Returns the time by which approvals are judged: the latest that was seen, also by earlier
+    /// processes with this journal. So an expired token stays expired if the clock is set back.
+    ///
+    /// What the journal has of it is at most a minute old. With a closed gate there is no need.
+    pub(super) fn approval_time(&self) -> Result<SystemTime, Error> {
+        let now = self.config.now();
+        if self.config.gate.is_closed() {
+            return Ok(now);
+        }
+        let nonces = self.journal.nonces();
+        let recorded = nonces.latest_time().map_err(Error::journal)?;
+        let recorded = recorded.unwrap_or(SystemTime::UNIX_EPOCH);
+        if now
+            .duration_since(recorded)
+            .is_ok_and(|since| since >= TIME_STEP)
+        {
+            nonces.note_time(now).map_err(Error::journal)?;
+        }
+        let latest = millis(now.max(recorded));
+        let latest = latest.max(self.latest.fetch_max(latest, Ordering::Relaxed));
+        Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(latest))
+    }
+
+    /// Records the present time exactly, so that a token which has expired stays refused.
+    pub(super) fn note_time(&self) -> Result<(), Error> {
+        let now = self.approval_time()?;
+        self.journal.nonces().note_time(now).map_err(Error::journal)
     }
 
     pub(super) fn is_spent(&self, nonce: &[u8]) -> Result<bool, Error> {

@@ -59,6 +59,10 @@ impl<B: Backend> Shared<B> {
             .object(name.as_bytes())
             .key(job.as_bytes());
         if let Some(approval) = approval {
+            let now = match self.approval_time() {
+                Ok(now) => now,
+                Err(error) => return self.land(&key, StartOutcome::NotRecorded(error)),
+            };
             start = start.nonce(approval.nonce(), approval.expires(), now);
         }
         let execution = match self.operations.begin(start) {
@@ -150,11 +154,9 @@ impl<B: Backend> Shared<B> {
             }
             Started::Refused { class, message } => {
                 let message = clipped(message);
-                let retry = match record.is_job {
-                    true => None,
-                    false => self.next_backoff(key, class, now).ok(),
-                };
-                if let Err(error) = execution.not_executed(&message, retry, now) {
+                let recorded = self.recorded_failure(record, class, &message, now);
+                let (why, retry) = recorded.unwrap_or_else(|_| (message.clone(), None));
+                if let Err(error) = execution.not_executed(&why, retry, now) {
                     trace::journal_failed(&error);
                 }
                 return self.land(key, StartOutcome::Refused(class, message));

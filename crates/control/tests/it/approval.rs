@@ -4,38 +4,50 @@ use std::time::Duration;
 
 use trueup_control::{
     ActionHash, Approval, ApprovalRequest, Class, Config, Engine, ErrorClass, ErrorKind, Fixed,
-    Gate, JobState, Outcome, Pending, public_key,
+    Gate, JobState, Outcome, Pending, Terms, public_key,
 };
 use trueup_reconcile::{MemoryLedger, Report as _};
 
 use crate::engine::pass;
 use crate::world::{Mode, Sim, fixed, objects, snapshot};
 
-const SECRET: [u8; 32] = [1; 32];
+pub(crate) const SECRET: [u8; 32] = [1; 32];
 
-fn config(sim: &Sim) -> Config {
+pub(crate) fn config(sim: &Sim) -> Config {
     let gate = Gate::signed_by("host a", &public_key(&SECRET)).unwrap();
     sim.config().with_gate(gate)
 }
 
-fn engine(sim: &Sim, desired: Fixed) -> Engine<Sim, Fixed> {
+pub(crate) fn engine(sim: &Sim, desired: Fixed) -> Engine<Sim, Fixed> {
     Engine::new(sim.clone(), desired, &sim.journal(), config(sim)).unwrap()
 }
 
-fn token(sim: &Sim, secret: &[u8; 32], hash: ActionHash, nonce: u8, seconds: u64) -> String {
+/// A token made now, for the journal of the simulation.
+pub(crate) fn token(
+    sim: &Sim,
+    secret: &[u8; 32],
+    hash: ActionHash,
+    nonce: u8,
+    seconds: u64,
+) -> String {
     let expires = sim.now() + Duration::from_secs(seconds);
-    Approval::sign_with(secret, hash, [nonce; 16], expires).to_string()
+    let terms = Terms::new(hash, sim.journal_id(), [nonce; 16], sim.now(), expires);
+    Approval::sign_with(secret, terms).to_string()
 }
 
 /// An engine that is to change the object `a`, which is destructive, and its ledger.
-fn waiting() -> (Sim, Engine<Sim, Fixed>, MemoryLedger) {
+pub(crate) fn waiting() -> (Sim, Engine<Sim, Fixed>, MemoryLedger) {
     let sim = destructive([("a", "1")]);
     let it = engine(&sim, fixed([("a", "2")]));
     (sim, it, MemoryLedger::default())
 }
 
 /// Runs a pass. Returns the token for the action that waits after it.
-fn pass_and_token(sim: &Sim, it: &mut Engine<Sim, Fixed>, ledger: &mut MemoryLedger) -> String {
+pub(crate) fn pass_and_token(
+    sim: &Sim,
+    it: &mut Engine<Sim, Fixed>,
+    ledger: &mut MemoryLedger,
+) -> String {
     pass(it, ledger);
     let hash = it.handle().approvals()[0].hash;
     token(sim, &SECRET, hash, 7, 60)
@@ -48,7 +60,7 @@ fn request_of(state: JobState) -> Box<ApprovalRequest> {
     }
 }
 
-fn destructive(objects: [(&str, &str); 1]) -> Sim {
+pub(crate) fn destructive(objects: [(&str, &str); 1]) -> Sim {
     let sim = Sim::new();
     sim.world().objects = crate::world::objects(objects);
     sim.world().class = Class::Destructive;

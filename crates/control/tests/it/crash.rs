@@ -5,7 +5,8 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use trueup_control::{
-    Action, Approval, Class, Engine, Gate, JobState, Object, Objects, Provider, Verdict, Verifier,
+    Action, Approval, Class, Engine, Gate, JobState, Object, Objects, Provider, Terms, Verdict,
+    Verifier,
 };
 use trueup_journal::LedgerScope;
 use trueup_reconcile::{Report as _, Source as _};
@@ -101,8 +102,9 @@ fn run(sim: &Sim, script: Script, nonce: u8) -> Known {
                     known.tokens += 1;
                     let nonce = [nonce + known.tokens; 16];
                     let expires = sim.now() + Duration::from_secs(100);
-                    let token =
-                        Approval::sign(request.hash, nonce, expires, |_| b"signed".to_vec());
+                    let terms =
+                        Terms::new(request.hash, request.journal, nonce, sim.now(), expires);
+                    let token = Approval::sign(terms, |_| b"signed".to_vec());
                     handle.approve(&token.to_string()).unwrap();
                     let state = handle.submit_job("k", action).ok();
                     known.job = state.or(known.job);

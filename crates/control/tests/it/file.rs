@@ -1,6 +1,7 @@
 //! The watched file.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use trueup_control::{
@@ -47,6 +48,36 @@ fn a_file_is_desired_state_only_while_it_can_be_read() {
     fs::remove_dir_all(&directory).unwrap();
     let gone = (0..3).any(|_| watch.drain().is_err());
     assert!(gone);
+}
+
+#[test]
+fn a_file_that_others_can_change_is_no_desired_state() {
+    let directory = directory("others");
+    let path = directory.join("desired.json");
+    fs::write(&path, "{}").unwrap();
+    let mut file = WatchedFile::json(&path);
+    let set_mode = |path: &PathBuf, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (changed, mode, words) in [
+        (&path, 0o666, "others can write it"),
+        (&directory, 0o777, "move it to a folder"),
+        (&directory, 0o1777, "others can write it"),
+    ] {
+        set_mode(changed, mode);
+        let error = file.desired().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Provider);
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.contains(words), "{cause}");
+    }
+    set_mode(&directory, 0o755);
+    set_mode(&path, 0o644);
+    if std::os::unix::fs::chown(&path, Some(4_242), None).is_ok() {
+        let error = file.desired().unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.contains("user 4242 owns it"), "{cause}");
+    }
+    fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use trueup_control::{Action, Approval, ErrorKind, Gate, Object, Value, Verb, Verifier};
+use trueup_control::{
+    Action, Approval, ErrorKind, Gate, JournalId, Object, Terms, Value, Verb, Verifier,
+};
 
 /// A checksum in place of a signature: the gate is what is tested here.
 struct Sum(u8);
@@ -84,41 +86,88 @@ fn a_token_is_over_one_action_one_state_and_one_agent() {
     );
 }
 
+const DAY: u64 = 24 * 60 * 60;
+
+fn journal(of: u8) -> JournalId {
+    JournalId::from_bytes([of; 16])
+}
+
 #[test]
-fn a_token_is_checked_for_form_signature_and_expiry() {
+fn a_token_is_checked_for_form_signature_journal_and_times() {
     let gate = Gate::new("host a", Sum(1));
     let hash = gate.hash(&Action::new("vm7", Verb::Destroy), None);
-    let sign = |key, expires| {
-        Approval::sign(hash, [7; 16], at(expires), move |message| sum(key, message)).to_string()
+    let sign = |key, of, issued, expires| {
+        let terms = Terms::new(hash, journal(of), [7; 16], at(issued), at(expires));
+        Approval::sign(terms, move |message| sum(key, message)).to_string()
     };
-    let found = gate.check(&sign(1, 100), at(99)).unwrap();
+    let found = gate
+        .check(&sign(1, 3, 10, 100), journal(3), at(99))
+        .unwrap();
+    let terms = Terms::new(hash, journal(3), [7; 16], at(10), at(100));
+    assert_eq!(*found.terms(), terms);
     assert_eq!(
         (found.hash(), found.nonce(), found.expires()),
         (hash, &[7; 16], at(100))
     );
-    let kind = |token: &str, now| gate.check(token, at(now)).unwrap_err().kind();
-    assert_eq!(kind(&sign(1, 100), 100), ErrorKind::Expired);
-    assert_eq!(kind(&sign(2, 100), 99), ErrorKind::Signature);
+    let kind = |token: &str, now| {
+        let checked = gate.check(token, journal(3), at(now));
+        checked.unwrap_err().kind()
+    };
+    assert_eq!(kind(&sign(1, 3, 10, 100), 100), ErrorKind::Expired);
+    assert_eq!(kind(&sign(2, 3, 10, 100), 99), ErrorKind::Signature);
+    assert_eq!(kind(&sign(1, 4, 10, 100), 99), ErrorKind::OtherJournal);
     for text in [
         "",
-        "trueup1.",
-        "trueup1.0",
-        "trueup1.zz",
-        &sign(1, 100)[1..],
-        "trueup1.é",
+        "trueup2.",
+        "trueup2.0",
+        "trueup2.zz",
+        &sign(1, 3, 10, 100)[1..],
+        "trueup2.é",
+        // Of an earlier version.
+        &sign(1, 3, 10, 100).replacen("trueup2", "trueup1", 1),
+        // A time that there is not.
+        &sign(1, 3, 10, 100).replacen("0000000000000064", &"f".repeat(16), 1),
     ] {
         assert_eq!(kind(text, 99), ErrorKind::Malformed, "{text}");
     }
-    let upper = sign(1, 100)
+    let upper = sign(1, 3, 10, 100)
         .to_uppercase()
-        .replacen("TRUEUP1", "trueup1", 1);
+        .replacen("TRUEUP2", "trueup2", 1);
     assert_eq!(kind(&upper, 99), ErrorKind::Malformed);
-    assert_eq!(
-        Gate::closed()
-            .check(&sign(1, 100), at(99))
-            .unwrap_err()
-            .kind(),
-        ErrorKind::Signature
-    );
+    let closed = Gate::closed().check(&sign(1, 3, 10, 100), journal(3), at(99));
+    assert_eq!(closed.unwrap_err().kind(), ErrorKind::Signature);
     assert!(!format!("{found:?}").contains(&"07".repeat(16)));
+}
+
+#[test]
+fn a_token_is_for_a_bounded_time_that_has_begun() {
+    let gate = Gate::new("host a", Sum(1));
+    let hash = gate.hash(&Action::new("vm7", Verb::Destroy), None);
+    let check = |gate: &Gate, issued, expires| {
+        let terms = Terms::new(hash, journal(3), [7; 16], at(issued), at(expires));
+        let token = Approval::sign(terms, |message| sum(1, message)).to_string();
+        let checked = gate.check(&token, journal(3), at(1000));
+        checked.err().map(|error| error.kind())
+    };
+    let (refused, short) = (
+        Some(ErrorKind::Lifetime),
+        gate.clone().with_max_lifetime(Duration::from_secs(60)),
+    );
+    assert_eq!(check(&gate, 1000, 1000 + DAY), None);
+    assert_eq!(check(&gate, 1000, 1001 + DAY), refused);
+    assert_eq!(check(&gate, 1000, 1000 + 365_250 * DAY), refused);
+    assert_eq!(
+        check(&gate, 0, 1 + DAY),
+        refused,
+        "also if part of it is over"
+    );
+    assert_eq!(check(&short, 1000, 1060), None);
+    assert_eq!(check(&short, 1000, 1061), refused);
+    // Of a clock that is ahead.
+    assert_eq!(check(&gate, 1060, 1100), None);
+    assert_eq!(check(&gate, 1061, 1100), refused);
+    assert_eq!(
+        check(&gate, 1000 + 365_250 * DAY, 1001 + 365_250 * DAY),
+        refused
+    );
 }

@@ -18,7 +18,10 @@ mod lanes;
 mod malformed;
 mod plan;
 mod provider;
+mod reasons;
 mod recovery;
+#[cfg(feature = "signed")]
+mod replay;
 mod steps;
 mod stored;
 #[cfg(feature = "tracing")]

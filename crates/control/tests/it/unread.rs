@@ -4,7 +4,7 @@ use trueup_control::{
     Desired, Engine, Error, ErrorKind, JobState, Object, Objects, OperationState, Outcome, Pending,
     Policy, Report,
 };
-use trueup_reconcile::{Ledger, MemoryLedger, Report as _, Source as _};
+use trueup_reconcile::{Ledger, MemoryLedger, Report as _, Source as _, Utc};
 
 use crate::engine::{pass, texts};
 use crate::world::{Mode, Says, Sim, fixed, objects, snapshot};
@@ -34,7 +34,7 @@ fn nothing_is_done_to_what_is_not_read_and_everything_else_goes_on() {
     unread(&sim, "a");
     let desired = fixed([("a", "2"), ("b", "2"), ("c", "1"), ("d", "1")]);
     let (mut engine, mut ledger) = (sim.engine(desired), MemoryLedger::default());
-    let since = sim.world().now;
+    let since = Utc(sim.now());
     let report = pass(&mut engine, &mut ledger);
     let expected = [
         "b: configure (memory: 1 -> 2): applied",
@@ -42,10 +42,10 @@ fn nothing_is_done_to_what_is_not_read_and_everything_else_goes_on() {
     ];
     assert_eq!(texts(&report), expected);
     assert!(!report.converged() && report.missing().is_empty());
-    let said = format!("a: not read since @{since}: no answer within 5 s");
+    let said = format!("a: not read since {since}: no answer within 5 s");
     assert_eq!(report.unread()[0].to_string(), said);
     let status =
-        format!("object a: pending: it could not be read since @{since}: no answer within 5 s");
+        format!("object a: pending: it could not be read since {since}: no answer within 5 s");
     assert_eq!(statuses(&report), [status]);
     assert_eq!(
         report.requeue_after(),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use trueup_control::{
-    Action, Class, Config, Engine, Error, ErrorKind, Fixed, Found, Object, Objects, Policy,
-    Provider, Task, Verb,
+    Action, Class, Config, Engine, Error, ErrorKind, Fixed, Found, JournalId, Object, Objects,
+    Policy, Provider, Task, Verb,
 };
 use trueup_journal::Journal;
 use trueup_reconcile::Hints;
@@ -162,6 +162,20 @@ impl Sim {
 
     pub(crate) fn journal(&self) -> Journal {
         Journal::open_on(self.clone()).unwrap()
+    }
+
+    /// The id of the journal, also while an engine has it open.
+    pub(crate) fn journal_id(&self) -> JournalId {
+        self.journal().id().unwrap()
+    }
+
+    /// Deletes the journal, and makes another one.
+    pub(crate) fn delete_journal(&self) {
+        let mut world = self.world();
+        world.written.clear();
+        world.durable.clear();
+        drop(world);
+        Journal::create_on(self.clone()).unwrap();
     }
 
     pub(crate) fn engine<P: Provider>(&self, provider: P) -> Engine<Sim, P> {

@@ -9,11 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::devices::Devices;
 use crate::kinds::Action;
-use crate::kinds::{Kind, Link, LinkKind, LinkStatus, Object};
+use crate::kinds::{Link, LinkKind, LinkStatus, Object};
 use crate::observed::Observed;
 use crate::op::Op;
-use crate::values::{Dev, Family, LinkAddr};
+use crate::values::{Dev, Family, IfName, LinkAddr};
 
 /// What happens to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,8 +51,12 @@ pub(crate) struct Effects<'a> {
     peers: HashMap<u32, u32>,
     above: HashMap<u32, BTreeSet<u32>>,
     ports: HashMap<u32, Ports>,
-    /// The links that no longer are live ports once all ops are done.
+    /// The links that no longer are live ports once the ops so far are carried out.
     leaving: BTreeSet<u32>,
+    /// The bridges that the ops create.
+    new_bridges: BTreeSet<Dev>,
+    /// The MTUs of the links that the ops create, where these are known.
+    new_mtus: HashMap<IfName, u32>,
 }
 
 impl<'a> Effects<'a> {
@@ -64,6 +69,8 @@ impl<'a> Effects<'a> {
             above: HashMap::new(),
             ports: HashMap::new(),
             leaving: BTreeSet::new(),
+            new_bridges: BTreeSet::new(),
+            new_mtus: HashMap::new(),
         };
         let by_name: HashMap<_, u32> = links().map(|link| (link.name, link.index)).collect();
         for link in links() {
@@ -90,25 +97,42 @@ impl<'a> Effects<'a> {
         effects
     }
 
-    /// The same, where all these ops are carried out.
-    pub(crate) fn with(mut self, ops: &[Op]) -> Effects<'a> {
-        let on_links = || ops.iter().filter(|op| op.object.kind() == Kind::Link);
-        loop {
-            let of_ops = on_links().flat_map(|op| self.of_op(op));
-            let stays = |effect| matches!(effect, Effect::Readdressed | Effect::Shrunk(_));
-            let leaving = of_ops.filter(|(_, effect)| !stays(*effect));
-            let leaving: BTreeSet<u32> = leaving.map(|(index, _)| index).collect();
-            if leaving.is_subset(&self.leaving) {
-                return self;
+    /// The same, with what ops create. `devices` are those that they refer to.
+    pub(crate) fn with_new_links(mut self, ops: &[Op], devices: &Devices) -> Effects<'a> {
+        self.add_new_links(ops, devices);
+        self
+    }
+
+    /// From here on, counts an op as carried out. Returns what it does to links.
+    pub(crate) fn carry_out(&mut self, op: &Op) -> Vec<(u32, Effect)> {
+        let hit = self.of_op(op);
+        let stays = |effect| matches!(effect, Effect::Readdressed | Effect::Shrunk(_));
+        for (index, _) in hit.iter().filter(|(_, effect)| !stays(*effect)) {
+            if self.leaving.insert(*index)
+                && let Some(link) = self.links.get(index).copied()
+                && self.is_live(link)
+                && let Some(ports) = master(link).and_then(|it| self.ports.get_mut(&it))
+            {
+                ports.live -= 1;
             }
-            for index in leaving.difference(&self.leaving.clone()).copied() {
-                if let Some(link) = self.links.get(&index).copied()
-                    && self.is_live(link)
-                    && let Some(ports) = master(link).and_then(|it| self.ports.get_mut(&it))
-                {
-                    ports.live -= 1;
-                }
-                self.leaving.insert(index);
+        }
+        hit
+    }
+
+    /// Notes what of a link that is created matters to a link that is there: whether it sets its
+    /// ports down, and the MTU that its master would get.
+    fn add_new_links(&mut self, ops: &[Op], devices: &Devices) {
+        for op in ops.iter().filter(|op| op.action == Action::Create) {
+            let Object::Link(link) = &op.object else {
+                continue;
+            };
+            if matches!(link.kind, Some(LinkKind::Bridge(_))) {
+                self.new_bridges.extend(devices.dev(&link.name));
+            }
+            let below = link.lower().and_then(|dev| dev.as_index());
+            let inherited = below.and_then(|index| self.links.get(&index)?.mtu);
+            if let Some(mtu) = link.mtu.or(inherited) {
+                self.new_mtus.insert(link.name, mtu);
             }
         }
     }
@@ -124,8 +148,13 @@ impl<'a> Effects<'a> {
             (Action::Update, Some(Object::Link(was))) => self.change(was, link, &mut hit),
             // What was just created becomes a port.
             (Action::Update, _) => {
-                if let Some(master) = master(link) {
-                    self.join(None, master, link, &mut hit);
+                if let Some(Some(master)) = link.master {
+                    let mtu = link.mtu.or(self.new_mtus.get(&link.name).copied());
+                    let link = Link {
+                        mtu,
+                        ..(**link).clone()
+                    };
+                    self.join(None, master, &link, &mut hit);
                 }
             }
             (Action::Create, _) => {}
@@ -148,12 +177,12 @@ impl<'a> Effects<'a> {
         {
             if let Some(old) = master(was) {
                 hit.push((index, Effect::Released));
-                if self.sets_ports_down(old) {
+                if self.sets_ports_down(Dev::index(old)) {
                     hit.push((index, Effect::Down));
                 }
                 self.leave(was, old, hit);
             }
-            if let Some(new) = new.and_then(Dev::as_index) {
+            if let Some(new) = new {
                 let joining = Link {
                     address: wanted.address.or(was.address),
                     mtu: wanted.mtu.or(was.mtu),
@@ -213,7 +242,7 @@ impl<'a> Effects<'a> {
                 let ports = self.ports.get(&index).into_iter().flat_map(|it| &it.all);
                 for port in ports {
                     hit.push((*port, Effect::Released));
-                    if self.sets_ports_down(index) {
+                    if self.sets_ports_down(Dev::index(index)) {
                         hit.push((*port, Effect::Down));
                     }
                 }
@@ -280,12 +309,15 @@ impl<'a> Effects<'a> {
         }
     }
 
-    /// A link becomes a port.
-    fn join(&self, at: Option<u32>, master: u32, link: &Link, hit: &mut Vec<(u32, Effect)>) {
+    /// A link becomes a port. Nothing can be lost on a master that is new.
+    fn join(&self, at: Option<u32>, master: Dev, link: &Link, hit: &mut Vec<(u32, Effect)>) {
         if let Some(index) = at.filter(|_| self.sets_ports_down(master)) {
             hit.push((index, Effect::Down));
             hit.push((index, Effect::Readdressed));
         }
+        let Some(master) = master.as_index() else {
+            return;
+        };
         let least = self.ports.get(&master).and_then(|ports| ports.address);
         let readdressed = if self.is_bridge(master) {
             let less = |least| link.address.is_none_or(|address| address < least);
@@ -360,8 +392,11 @@ impl<'a> Effects<'a> {
     }
 
     /// Returns true if a device that becomes a port or is one no longer goes down for that.
-    fn sets_ports_down(&self, master: u32) -> bool {
-        !self.is_bridge(master)
+    fn sets_ports_down(&self, master: Dev) -> bool {
+        match master.as_index() {
+            Some(index) => !self.is_bridge(index),
+            None => !self.new_bridges.contains(&master),
+        }
     }
 
     /// Returns true if an MTU is too small for a family, where that of a link is not yet.
@@ -401,8 +436,11 @@ impl<'a> Effects<'a> {
         status.is_some_and(|status| status.carrier == Some(false))
     }
 
+    /// Returns true if a port is live, and stays so. One that was just set up without a carrier
+    /// counts as running until the kernel looks at it (`linkwatch_do_dev`).
     fn is_live(&self, link: &Link) -> bool {
-        link.up != Some(false) && self.is_running(link.index)
+        let index = link.index;
+        link.up != Some(false) && self.is_running(index) && !self.lacks_carrier(index)
     }
 }
 

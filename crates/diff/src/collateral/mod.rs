@@ -14,17 +14,18 @@
 //! another writer, or one that is to be restored to another writer some day, the op is not carried
 //! out.
 
+mod addresses;
 mod effects;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 
 use crate::each_kind;
 use crate::kinds::{
-    Action, Address, AddressFlags, Carriers, Collateral, FOREVER, Item, LinkKind, Loss, NextHop,
-    Object, ObjectKind as _, OfKind, OnAddresses, Registered as _, Route, table,
+    Action, Address, AddressFlags, Carriers, Collateral, Item, Kind, LinkKind, Loss, NextHop,
+    Nexthop, Object, ObjectKey, ObjectKind as _, OfKind, OnAddresses, Registered as _, Route,
+    table,
 };
 use crate::observed::Observed;
 use crate::op::{Hold, Op};
@@ -45,6 +46,10 @@ pub(crate) struct CollateralIndex<'a> {
     /// The first route on each device to an IPv6 subnet, ours left out: another writer's, or `None`
     /// for one that the kernel derived.
     on_subnet: BTreeMap<(Dev, Prefix), Option<Object>>,
+    /// Foreign objects that may go along, on links.
+    along: BTreeMap<(u32, Loss), Vec<Object>>,
+    /// Foreign objects that may go along with addresses.
+    along_addresses: OnAddresses,
 }
 
 impl<'a> CollateralIndex<'a> {
@@ -76,22 +81,36 @@ impl<'a> CollateralIndex<'a> {
             on_link: BTreeMap::new(),
             on_addresses: OnAddresses::default(),
             on_subnet: on_subnet(observed, &restored_routes, proof),
+            along: BTreeMap::new(),
+            along_addresses: OnAddresses::default(),
         };
-        let nexthops = observed.nexthops.iter();
+        let nexthops = || observed.nexthops.iter();
         let addresses = observed.addresses.iter();
+        // If what is on links could not be read whole, links do not count as complete.
+        let are_known = observed.complete.contains(Kind::Link);
+        let members = || nexthops().flat_map(Nexthop::members);
+        let by_routes = || observed.routes.iter().filter_map(Route::nexthop_id);
         let carriers = Carriers {
             addresses: addresses.map(|it| (it.address.ip(), it.dev)).collect(),
-            nexthops: nexthops.filter_map(|it| Some((it.id, it.dev()?))).collect(),
+            nexthops: nexthops()
+                .filter_map(|it| Some((it.id, it.dev()?)))
+                .collect(),
+            used_nexthops: are_known.then(|| members().chain(by_routes()).collect()),
         };
+        let is_restored = |key: &ObjectKey| restored_keys.contains(key);
         each_kind!(K => {
             let is_foreign = |object: &K| {
-                let is_restored = || restored_keys.contains(&object.object_key());
+                let is_restored = || is_restored(&object.object_key());
                 !object.is_transient()
                     && !object.is_kernels_own(proof.policy.unstored)
                     && (!proof.may_go(object) || !restored_keys.is_empty() && is_restored())
             };
             for object in in_order(OfKind::<K>::of_kind(observed), is_foreign) {
-                index.add(object, &carriers);
+                let goes = proof.may_go_along(object) || object.only_names_device(&carriers);
+                match goes && !proof.is_ours(object) && !is_restored(&object.object_key()) {
+                    true => index.add_along(object, &carriers),
+                    false => index.add(object, &carriers),
+                }
             }
         });
         for route in restored_routes {
@@ -153,12 +172,46 @@ impl<'a> CollateralIndex<'a> {
         object.note_addresses(&mut self.on_addresses);
     }
 
-    /// Why an op on a link is to be held: what is lost with it.
-    pub(crate) fn of_op(&self, op: &Op) -> Option<&Hold> {
+    /// Adds an object that may go along.
+    fn add_along<K: Collateral>(&mut self, object: &K, carriers: &Carriers) {
+        let carriers = object.carriers(carriers);
+        let indexes: BTreeSet<u32> = carriers.into_iter().filter_map(Dev::as_index).collect();
+        for index in indexes {
+            for loss in object.losses() {
+                let on_link = self.along.entry((index, *loss)).or_default();
+                on_link.push(object.clone().into());
+            }
+        }
+        object.note_addresses(&mut self.along_addresses);
+    }
+
+    /// The objects that go along with an op on a link, as they may.
+    pub(crate) fn along(&self, op: &Op) -> Vec<&Object> {
+        if self.along.is_empty() {
+            return Vec::new();
+        }
+        let effects = self.effects.of_op(op);
+        let mut seen = BTreeSet::new();
+        let lost = effects.iter().flat_map(|(index, effect)| {
+            let losses = self.losses(*index, *effect).into_iter().flatten();
+            losses.filter_map(|loss| self.along.get(&(*index, loss)))
+        });
+        lost.flatten()
+            .filter(|object| seen.insert(object.key()))
+            .collect()
+    }
+
+    /// Why an op on a link is to be held: what is lost with it, beside what goes with the ops that
+    /// were carried out before. One that is not held counts as carried out from here on.
+    pub(crate) fn carry_out(&mut self, op: &Op) -> Option<Hold> {
         let Object::Link(link) = &op.object else {
             return None;
         };
-        self.lost(link.index, &self.effects.of_op(op))
+        let lost = self.lost(link.index, &self.effects.of_op(op)).cloned();
+        if lost.is_none() {
+            self.effects.carry_out(op);
+        }
+        lost
     }
 
     /// Returns true if an op on a link does anything that could cost other objects.
@@ -182,23 +235,27 @@ impl<'a> CollateralIndex<'a> {
             self.links.get(index).filter(|_| hit && *index != origin)
         };
         let on_link = |(index, effect): &(u32, Effect)| {
-            let loses = |family, mtu| self.effects.loses_family(*index, family, mtu);
-            let losses = match effect {
-                Effect::Gone => [Some(Loss::Delete), None],
-                Effect::Down => [self.effects.is_up(*index).then_some(Loss::Down), None],
-                Effect::CarrierLost => [Some(Loss::Carrier), None],
-                Effect::Readdressed => [Some(Loss::Address), None],
-                Effect::Shrunk(mtu) => [
-                    loses(Family::Inet6, *mtu).then_some(Loss::Ipv6),
-                    loses(Family::Inet, *mtu).then_some(Loss::Ipv4),
-                ],
-                Effect::Released => [Some(Loss::Port), None],
-            };
-            let mut losses = losses.into_iter().flatten();
+            let mut losses = self.losses(*index, *effect).into_iter().flatten();
             losses.find_map(|loss| self.on_link.get(&(*index, loss)))
         };
         let of_links = effects.iter().find_map(link);
         of_links.or_else(|| effects.iter().find_map(on_link))
+    }
+
+    /// The ways in which something on a link is lost with what happens to the link.
+    fn losses(&self, index: u32, effect: Effect) -> [Option<Loss>; 2] {
+        let loses = |family, mtu| self.effects.loses_family(index, family, mtu);
+        match effect {
+            Effect::Gone => [Some(Loss::Delete), None],
+            Effect::Down => [self.effects.is_up(index).then_some(Loss::Down), None],
+            Effect::CarrierLost => [Some(Loss::Carrier), None],
+            Effect::Readdressed => [Some(Loss::Address), None],
+            Effect::Shrunk(mtu) => [
+                loses(Family::Inet6, mtu).then_some(Loss::Ipv6),
+                loses(Family::Inet, mtu).then_some(Loss::Ipv4),
+            ],
+            Effect::Released => [Some(Loss::Port), None],
+        }
     }
 
     /// A foreign route that the kernel would take for its own to the subnet of an IPv6 address that
@@ -212,130 +269,15 @@ impl<'a> CollateralIndex<'a> {
         let mut subnets = own.into_iter().chain(host).map(Prefix::containing);
         subnets.find_map(|subnet| self.on_subnet.get(&(was.dev, subnet))?.as_ref())
     }
-
-    /// For each address that is to be deleted, by its place in the list, a foreign object
-    /// that would go along. `kept` are the other addresses: of these the secondaries go with their
-    /// primary, if only to be added again.
-    pub(crate) fn of_addresses(
-        &self,
-        deleted: &[&Address],
-        kept: &[&Address],
-    ) -> BTreeMap<usize, Object> {
-        let primaries = deleted.iter().enumerate().filter(|(_, it)| !it.secondary);
-        let primaries: BTreeMap<(Dev, Prefix), usize> = primaries
-            .map(|(at, it)| ((it.dev, it.subnet()), at))
-            .collect();
-        let goes_with = |it: &Address| match it.secondary {
-            true => primaries.get(&(it.dev, it.subnet())).copied(),
-            false => None,
-        };
-        let (follow, kept): (Vec<&Address>, Vec<&Address>) =
-            kept.iter().partition(|it| goes_with(it).is_some());
-        let following: Vec<(IpAddr, usize)> = deleted
-            .iter()
-            .chain(&follow)
-            .filter_map(|it| Some((it.address.ip(), goes_with(it)?)))
-            .collect();
-        let mut held = BTreeMap::new();
-        let mut hold = |at: usize, object: &Object| {
-            held.entry(at).or_insert_with(|| object.clone());
-        };
-        let mut by_subnet: BTreeMap<(Dev, Prefix), Vec<usize>> = BTreeMap::new();
-        let mut by_dev: BTreeMap<Dev, Vec<usize>> = BTreeMap::new();
-        // An address that stays on another device is a source still.
-        let stays: BTreeSet<IpAddr> = kept.iter().map(|a| a.address.ip()).collect();
-        let mut by_source: BTreeMap<IpAddr, Vec<usize>> = BTreeMap::new();
-        for (ip, at) in following.into_iter().filter(|(ip, _)| !stays.contains(ip)) {
-            by_source.entry(ip).or_default().push(at);
-        }
-        for (at, address) in deleted.iter().enumerate() {
-            let ip = address.address.ip();
-            if !stays.contains(&ip) {
-                by_source.entry(ip).or_default().push(at);
-            }
-            if address.family() == Family::Inet6 {
-                // Another permanent one of its subnet keeps the route
-                // (`check_cleanup_prefix_route`).
-                let keeps = |other: &&Address| {
-                    let stays = other.lifetimes.valid == FOREVER
-                        || other.flags.contains(AddressFlags::NOPREFIXROUTE);
-                    stays && (other.dev, other.subnet()) == (address.dev, address.subnet())
-                };
-                if let Some(route) = self.of_readdress(address)
-                    && !kept.iter().any(keeps)
-                {
-                    hold(at, route);
-                }
-                continue;
-            }
-            by_subnet
-                .entry((address.dev, address.subnet()))
-                .or_default()
-                .push(at);
-            by_dev.entry(address.dev).or_default().push(at);
-            if !address.secondary
-                && let Some(follower) = self
-                    .on_addresses
-                    .secondaries
-                    .get(&(address.dev, address.subnet()))
-            {
-                hold(at, follower);
-            }
-        }
-        if deleted.is_empty() {
-            return held;
-        }
-        let kept: Vec<_> = kept.iter().filter(|a| a.family() == Family::Inet).collect();
-        let kept_subnets: BTreeSet<(Dev, Prefix)> = kept
-            .iter()
-            .map(|address| (address.dev, address.subnet()))
-            .collect();
-        let kept_devs: BTreeSet<Dev> = kept.iter().map(|address| address.dev).collect();
-        for (dev, on_dev) in by_dev.iter().filter(|(dev, _)| !kept_devs.contains(dev)) {
-            if let Some(neighbour) = self.on_addresses.neighbours.get(dev) {
-                on_dev.iter().for_each(|at| hold(*at, neighbour));
-            }
-        }
-        for route in &self.on_addresses.routes {
-            let object = || Object::Route(route.clone());
-            let sources = route.src.and_then(|src| by_source.get(&src));
-            for at in sources.into_iter().flatten() {
-                hold(*at, &object());
-            }
-            for hop in route.nexthops.as_slice() {
-                let Some(dev) = hop.dev else { continue };
-                let Some(on_dev) = by_dev.get(&dev) else {
-                    continue;
-                };
-                if !kept_devs.contains(&dev) {
-                    // The last address of a device takes all its IPv4 routes.
-                    on_dev.iter().for_each(|at| hold(*at, &object()));
-                    continue;
-                }
-                let Some(via) = hop.via else { continue };
-                for len in (0..=32).rev() {
-                    let Ok(network) = IpNetwork::new(via, len) else {
-                        continue;
-                    };
-                    let subnet = (dev, Prefix::containing(network));
-                    if kept_subnets.contains(&subnet) {
-                        break;
-                    }
-                    by_subnet
-                        .get(&subnet)
-                        .into_iter()
-                        .flatten()
-                        .for_each(|at| hold(*at, &object()));
-                }
-            }
-        }
-        held
-    }
 }
 
 /// What still points at nexthop objects that are to be deleted, once the ops are done, and would go
-/// with them or, a group, shrink: by the object's number.
-pub(crate) fn on_nexthops(observed: &Observed, ops: &[Op]) -> BTreeMap<u32, Object> {
+/// with them or, a group, shrink: by the object's number. Only what is of protocols that `counts`.
+pub(crate) fn on_nexthops(
+    observed: &Observed,
+    ops: &[Op],
+    counts: impl Fn(u8) -> bool,
+) -> BTreeMap<u32, Object> {
     let mut left = BTreeMap::new();
     let deletes = ops.iter().filter(|op| op.action == Action::Delete);
     let deleted = deletes.filter_map(|op| match &op.object {
@@ -349,19 +291,23 @@ pub(crate) fn on_nexthops(observed: &Observed, ops: &[Op]) -> BTreeMap<u32, Obje
     // There can be a million: they are counted, and looked at again only where one stays.
     let mut count: BTreeMap<u32, i64> = BTreeMap::new();
     for op in ops {
-        if let Some(id) = left_by(op).filter(|id| deleted.contains(id)) {
+        let counts = counts(op.object.protocol());
+        if let Some(id) = left_by(op).filter(|id| counts && deleted.contains(id)) {
             *count.entry(id).or_default() -= 1;
         }
     }
-    for id in observed.routes.iter().filter_map(Route::nexthop_id) {
+    let routes = observed
+        .routes
+        .iter()
+        .filter(|route| counts(route.protocol));
+    for id in routes.filter_map(Route::nexthop_id) {
         if deleted.contains(&id) {
             *count.entry(id).or_default() += 1;
         }
     }
     for route in in_order(&observed.routes, |route| {
-        route
-            .nexthop_id()
-            .is_some_and(|id| count.get(&id).is_some_and(|left| *left > 0))
+        let id = route.nexthop_id().filter(|_| counts(route.protocol));
+        id.is_some_and(|id| count.get(&id).is_some_and(|left| *left > 0))
     }) {
         if let Some(id) = route.nexthop_id() {
             left.entry(id).or_insert(route.clone().into());
@@ -375,7 +321,9 @@ pub(crate) fn on_nexthops(observed: &Observed, ops: &[Op]) -> BTreeMap<u32, Obje
             _ => None,
         })
         .collect();
-    for group in in_order(&observed.nexthops, |group| !changed.contains(&group.id)) {
+    for group in in_order(&observed.nexthops, |group| {
+        counts(group.protocol) && !changed.contains(&group.id)
+    }) {
         for id in group.members().filter(|id| deleted.contains(id)) {
             left.entry(id).or_insert(group.clone().into());
         }
@@ -546,6 +494,14 @@ mod tests {
         };
         let through = with(route("10.9.0.0/16", "10.0.0.9", 4));
         assert_eq!(held(&through, &[&ours], &[&other]), [0]);
+        assert_eq!(
+            held(&through, &[&ours, &other], &[]),
+            [0],
+            "what is held keeps the device's routes"
+        );
+        assert_eq!(held(&through, &[&other, &ours], &[]), [1]);
+        let narrow = address("10.0.0.2/25", 116, false);
+        assert_eq!(held(&through, &[&ours, &narrow], &[&other]), [0, 1]);
         let elsewhere = with(route("10.9.0.0/16", "192.0.2.9", 4));
         assert_eq!(held(&elsewhere, &[&ours], &[&other]), [0usize; 0]);
         assert_eq!(

@@ -31,6 +31,8 @@ pub(crate) struct Carriers {
     pub(crate) addresses: BTreeSet<(IpAddr, Dev)>,
     /// The devices that nexthop objects lead out of.
     pub(crate) nexthops: BTreeMap<u32, Dev>,
+    /// The nexthop objects that routes and groups use; `None` if not all of these are known.
+    pub(crate) used_nexthops: Option<BTreeSet<u32>>,
 }
 
 /// What is lost otherwise than with a link alone.
@@ -55,6 +57,13 @@ pub(crate) trait Collateral: ObjectKind {
     /// The ways in which the object is lost with one of them.
     fn losses(&self) -> &'static [Loss] {
         &[]
+    }
+
+    /// Returns true if the object says nothing but the name of its device: nobody misses it if it
+    /// goes along with that.
+    fn only_names_device(&self, of: &Carriers) -> bool {
+        let _ = of;
+        false
     }
 
     /// Notes how the object is lost with an address.

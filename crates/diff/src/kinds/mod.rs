@@ -26,7 +26,9 @@ pub(crate) mod route;
 pub(crate) mod rule;
 
 pub use action::Action;
-pub use address::{Address, AddressFlags, AddressKey, FOREVER, Lifetimes};
+pub use address::{
+    Address, AddressFlags, AddressKey, DuplicateDetection, FOREVER, Lifetimes, LostRoutes,
+};
 pub(crate) use collateral::{Carriers, Collateral, Loss, OnAddresses};
 pub use forwarding::ForwardingEntry;
 pub use link::{
@@ -48,7 +50,7 @@ pub use rule::{FwMark, PortRange, Rule, RuleAction, RuleKey, UidRange};
 
 use std::borrow::Cow;
 
-use crate::devices::{Names, Problem};
+use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Part, Place};
 use crate::values::Dev;
 
@@ -113,7 +115,7 @@ pub(crate) fn recreate(same: bool, field: &'static str, differ: &mut dyn FnMut(D
 }
 
 /// What every kind of object answers.
-pub trait ObjectKind: Item + Registered + Clone + Into<Object> {
+pub trait ObjectKind: Item + Registered + Clone + PartialEq + Into<Object> {
     /// The kind.
     const KIND: Kind;
     /// The word for it in files, reports and messages.
@@ -135,6 +137,10 @@ pub trait ObjectKind: Item + Registered + Clone + Into<Object> {
     /// The protocol that it bears (`rtm_protocol` and its like); 0 where the kind bears none.
     fn protocol(&self) -> u8;
 
+    /// The same bearing a protocol, if its kind bears one.
+    #[must_use]
+    fn bearing(self, protocol: u8) -> Self;
+
     /// The devices that it is on, leads to or is stacked on, as far as the kernel says.
     fn devices(&self) -> Vec<Dev>;
 
@@ -148,6 +154,16 @@ pub trait ObjectKind: Item + Registered + Clone + Into<Object> {
 
     /// The kinds that have to be observed whole, so that one of this kind may be deleted.
     const DELETED_IF_COMPLETE: &'static [Kind] = &[Self::KIND];
+
+    /// As the kernel would report it: the form in which objects are compared. A plan takes objects in
+    /// any form, and brings them into this one. `devices` have the names that a form depends on.
+    #[must_use]
+    fn canonical_on(self, devices: &Devices) -> Self;
+
+    /// Returns true if it is in that form.
+    fn is_canonical_on(&self, devices: &Devices) -> bool {
+        self.clone().canonical_on(devices) == *self
+    }
 
     /// Returns true if the kernel made it and changes it by itself, as a neighbour that it
     /// resolved: no writer declared it.
@@ -182,6 +198,14 @@ pub trait ObjectKind: Item + Registered + Clone + Into<Object> {
     /// lifetime; `None` if all of it is such, as of a neighbour that the kernel resolved.
     fn lasting(&self) -> Option<Cow<'_, Self>> {
         (!self.is_transient()).then_some(Cow::Borrowed(self))
+    }
+
+    /// What is desired here, with all that it leaves open as another writer's object has it: the
+    /// two agree if nothing differs that was declared. Itself, of a kind whose
+    /// [`compare`](Item::compare) passes over what is left open.
+    fn with_open_of(&self, other: &Self) -> Cow<'_, Self> {
+        let _ = other;
+        Cow::Borrowed(self)
     }
 
     /// What names it in a sentence, after the word for its kind: `10.0.0.0/8` of a route.

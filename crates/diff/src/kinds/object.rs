@@ -122,6 +122,26 @@ impl Object {
         })
     }
 
+    /// What is desired here, with all that it leaves open as another object of the kind has it: see
+    /// [`ObjectKind::with_open_of`].
+    #[must_use]
+    pub fn with_open_of(&self, other: &Object) -> Object {
+        with_object!(self, desired: K => match <&K>::try_from(other) {
+            Ok(other) => desired.with_open_of(other).into_owned().into(),
+            Err(_) => self.clone(),
+        })
+    }
+
+    /// The object without what changes although no writer changes it, such as the rest of a
+    /// lifetime; itself, if all of it is such.
+    #[must_use]
+    pub fn lasting(&self) -> Object {
+        with_object!(self, object => match object.lasting() {
+            Some(object) => object.into_owned().into(),
+            None => self.clone(),
+        })
+    }
+
     /// Returns true if the kernel made it for itself, so that no writer takes it, nor adopts it, as
     /// it would be deleted one day: routes of addresses and of router advertisements, addresses as
     /// of [`crate::Address::is_kernels_own`], the rules that every namespace begins with.

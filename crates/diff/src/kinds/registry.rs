@@ -221,6 +221,9 @@ pub trait Registered {
 
     /// The key, as that of an object of any kind.
     fn object_key(&self) -> ObjectKey;
+
+    /// An object of any kind, if it is of this one.
+    fn of_object(object: &crate::Object) -> Option<&Self>;
 }
 
 macro_rules! registered {
@@ -241,6 +244,10 @@ macro_rules! registered {
 
             fn object_key(&self) -> ObjectKey {
                 ObjectKey::$kind(self.key().into())
+            }
+
+            fn of_object(object: &crate::Object) -> Option<&crate::$kind> {
+                object.try_into().ok()
             }
         })*
     };

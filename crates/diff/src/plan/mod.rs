@@ -5,18 +5,21 @@
 //! the same order. Carrying a plan out is for another crate to do.
 
 mod build;
+mod notice;
 mod order;
 
 use std::collections::BTreeSet;
 
 use self::build::ListedRoutes;
+pub(crate) use self::build::no_device;
+pub use self::notice::Notice;
 use crate::collateral::Effects;
 use crate::desired::Desired;
 use crate::devices::Devices;
 use crate::error::DesiredError;
 use crate::kinds::{Item as _, Kind, Kinds, Object, Route, RouteKey};
 use crate::observed::Observed;
-use crate::op::Op;
+use crate::op::{Hold, Op, Reason};
 use crate::ownership::{Owned, Policy};
 use crate::resolve::{Resolved, ResolvedDevices, resolve, resolve_all_but_routes};
 use crate::routes::{ResolvedRoutes, Routes};
@@ -51,6 +54,8 @@ pub struct Plan {
     pub conflicts: Vec<Conflict>,
     /// Foreign objects that are as desired and become ours, without a change.
     pub adopted: Vec<Object>,
+    /// What the author of the declaration should know of, and that no op says.
+    pub notices: Vec<Notice>,
     /// The devices that the ops refer to.
     pub devices: Devices,
     /// The kinds on whose objects the kernel stores no protocol: those of the ops bear none either.
@@ -84,13 +89,28 @@ impl Plan {
         own.map(|(_, need)| *need as usize)
     }
 
+    /// Why the op at a position is not to be carried out, if so. A [step](crate::Reason::Step) waits
+    /// with the op that completes it.
+    pub fn hold(&self, position: usize) -> Option<&Hold> {
+        let op = self.ops.get(position)?;
+        let completes = |later: &&Op| {
+            later.reason != Reason::Step
+                && later.action == op.action
+                && later.object.key() == op.object.key()
+        };
+        if op.hold.is_some() || op.reason != Reason::Step {
+            return op.hold.as_ref();
+        }
+        self.ops[position..].iter().find(completes)?.hold.as_ref()
+    }
+
     /// The devices to which the plan's ops on links do something that can cost them objects.
     pub fn devices_hit(&self, observed: &Observed) -> BTreeSet<Dev> {
         if !self.ops.iter().any(|op| op.object.kind() == Kind::Link) {
             return BTreeSet::new();
         }
-        let effects = Effects::new(observed).with(&self.ops);
-        let hit = self.ops.iter().flat_map(|op| effects.of_op(op));
+        let mut effects = Effects::new(observed).with_new_links(&self.ops, &self.devices);
+        let hit = self.ops.iter().flat_map(|op| effects.carry_out(op));
         hit.map(|(index, _)| Dev::index(index)).collect()
     }
 
@@ -141,6 +161,7 @@ impl Plan {
             ops,
             conflicts: self.conflicts,
             adopted: self.adopted,
+            notices: self.notices,
             devices: self.devices,
             unstored: self.unstored,
             groups: self.groups,
@@ -184,12 +205,13 @@ pub fn plan_with(
     owned: &Owned,
     policy: impl Into<Policy>,
 ) -> Result<Plan, DesiredError> {
-    let resolved = resolve_all_but_routes(desired, routes, devices, observed, policy)?;
+    let resolved = resolve_all_but_routes(desired, routes, devices, policy)?;
     let all = routes.map(|(routes, all)| (routes, all.for_routes(routes, &resolved.devices)));
     let routes = all.as_ref().map(|(routes, all)| ListedRoutes {
         routes,
         resolved: all,
     });
+    let observed = &*observed.canonical(&resolved.devices);
     let findings = build::find(&resolved, routes, observed, owned)?;
     order::arrange(findings, &resolved, observed)
 }
@@ -204,6 +226,8 @@ pub fn plan_resolved(
     observed: &Observed,
     owned: &Owned,
 ) -> Result<Plan, DesiredError> {
+    let desired = &*desired.canonical();
+    let observed = &*observed.canonical(&desired.devices);
     let findings = build::find(desired, None, observed, owned)?;
     order::arrange(findings, desired, observed)
 }

@@ -49,6 +49,7 @@ pub(crate) fn arrange(
         conflicts,
         shared,
         adopted,
+        notices,
         ..
     } = found;
     let depth = depths(desired, observed)?;
@@ -66,6 +67,7 @@ pub(crate) fn arrange(
         let anew = matches!(op.reason, Reason::Recreated | Reason::Restored);
         let (stage, rank) = with_object!(&op.object, object => {
             let stage = match object.stage(op.action, anew, &cleared) {
+                Stage::Links if clearing::leaves_address(op) => Stage::ClearLinks,
                 Stage::Links if raising.is_late(op, desired) => Stage::Raises,
                 stage => stage,
             };
@@ -92,6 +94,7 @@ pub(crate) fn arrange(
         ops,
         conflicts,
         adopted,
+        notices,
         devices: desired.devices.clone(),
         unstored: desired.policy.unstored,
         needs,

@@ -35,8 +35,8 @@ impl OpRecord {
     }
 }
 
-/// A conflict: `{ "kind": "route", "desired": "10.2.0.0/16 via …", "foreign": "10.2.0.0/16 via …"
-/// }`.
+/// A conflict: `{ "kind": "route", "desired": "10.2.0.0/16 via …", "foreign": "10.2.0.0/16 via …",
+/// "differs": ["nexthops"], "why": "10.2.0.0/16 via …; nexthops: is via …, declared via …; …" }`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct ConflictRecord {
@@ -46,6 +46,11 @@ pub struct ConflictRecord {
     pub desired: String,
     /// What is there.
     pub foreign: String,
+    /// The fields that differ, in iproute2's words.
+    pub differs: Vec<&'static str>,
+    /// What is there, the fields that differ with both values, and what to write:
+    /// [`Conflict::foreign_text`].
+    pub why: String,
 }
 
 impl ConflictRecord {
@@ -55,6 +60,8 @@ impl ConflictRecord {
             kind: conflict.desired.kind(),
             desired: conflict.desired.spec(devices),
             foreign: conflict.foreign.spec(devices),
+            differs: conflict.differences().iter().map(|it| it.field).collect(),
+            why: conflict.foreign_text(devices),
         }
     }
 }
@@ -66,7 +73,7 @@ struct AdoptedRecord {
     object: String,
 }
 
-/// A plan: `{ "ops": […], "conflicts": […], "adopted": […], "snapshot": "<hash>" }`.
+/// A plan: `{ "ops": […], "conflicts": […], "adopted": […], "notices": ["…"], "snapshot": "<hash>" }`.
 ///
 /// It borrows the plan and makes one record at a time while it is serialized, so that a plan of
 /// any length is written without a second copy of it.
@@ -85,10 +92,11 @@ impl<'a> PlanRecord<'a> {
 
 impl Serialize for PlanRecord<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut record = serializer.serialize_struct("Plan", 4)?;
+        let mut record = serializer.serialize_struct("Plan", 5)?;
         record.serialize_field("ops", &Ops(self.plan))?;
         record.serialize_field("conflicts", &Conflicts(self.plan))?;
         record.serialize_field("adopted", &Adopted(self.plan))?;
+        record.serialize_field("notices", &Notices(self.plan))?;
         record.serialize_field("snapshot", &self.snapshot.to_string())?;
         record.end()
     }
@@ -105,6 +113,15 @@ impl Serialize for Adopted<'_> {
             kind: object.kind(),
             object: object.spec(devices),
         }))
+    }
+}
+
+struct Notices<'a>(&'a Plan);
+
+impl Serialize for Notices<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let devices = &self.0.devices;
+        serializer.collect_seq(self.0.notices.iter().map(|notice| notice.text(devices)))
     }
 }
 

@@ -12,6 +12,7 @@
 //! command as a comment.
 
 mod command;
+mod conflict;
 #[cfg(feature = "serde")]
 mod json;
 mod reason;
@@ -37,8 +38,8 @@ impl Op {
     /// Checked against iproute2 6.1, whose words do not reach everything:
     ///
     /// - an address bears no marker: `proto` came to `ip address` with 6.4;
-    /// - `rto_min` is always locked; feature bits but ECN, and a lock on a metric that is not set,
-    ///   cannot be said;
+    /// - `rto_min` is always locked, also in the command for a row of another writer without the
+    ///   lock; feature bits but ECN, and a lock on a metric that is not set, cannot be said;
     /// - a rule of IPv6 begins with `-6`, which `ip` takes and `ip -batch` does not: see
     ///   [`Plan::batch`].
     pub fn command(&self, devices: &Devices) -> String {
@@ -88,7 +89,7 @@ impl Plan {
     /// ~ link v0 master br0   (master: was none)
     /// - neigh 10.1.0.9 dev br0   (ours, no longer desired)
     /// ! - link br0   (ours, no longer desired; held: would take along addr 10.9.0.1/24 dev br0)
-    /// ! route 10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (conflict: foreign 10.3.0.0/16 via 10.1.0.1 dev br0 proto 4 table 254)
+    /// ! route 10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (conflict: foreign 10.3.0.0/16 via 10.1.0.1 dev br0 proto 4 table 254; nexthops: is via 10.1.0.1 dev br0, declared via 10.1.0.9 dev br0; declare what is there, or write on_conflict = "take")
     /// ```
     pub fn text(&self) -> Text<'_> {
         Text(self)

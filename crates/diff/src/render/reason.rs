@@ -22,6 +22,13 @@ impl fmt::Display for ReasonText<'_> {
                 f.write_str("makes room: cannot be changed in place")?;
             }
             (Reason::Recreated, _) => f.write_str("created anew: cannot be changed in place")?,
+            (Reason::Excluded, _) => {
+                f.write_str("not declared, on a link of declared ones only")?
+            }
+            (Reason::Step, _) => {
+                f.write_str("on the way: ")?;
+                differences(f, op, devices)?;
+            }
             (Reason::Undesired, _) => f.write_str("ours, no longer desired")?,
             (Reason::Orphan, _) => f.write_str("orphan: ours, and not declared")?,
             (Reason::Overridden, _) => {

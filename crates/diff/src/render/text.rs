@@ -17,12 +17,13 @@ pub struct Text<'a>(pub(super) &'a Plan);
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for op in &self.0.ops {
-            let held = if op.hold.is_some() { "! " } else { "" };
+        for (at, op) in self.0.ops.iter().enumerate() {
+            let held = if self.0.hold(at).is_some() { "! " } else { "" };
             writeln!(f, "{held}{}", OpText(op, &self.0.devices))?;
         }
         adopted(f, self.0, '*')?;
-        conflicts(f, self.0, '!')
+        conflicts(f, self.0, '!')?;
+        notices(f, self.0, '*')
     }
 }
 
@@ -43,8 +44,15 @@ fn conflicts(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result
     for conflict in &plan.conflicts {
         let kind = ip_object(&conflict.desired);
         let desired = Spec(&conflict.desired, &plan.devices);
-        let foreign = Spec(&conflict.foreign, &plan.devices);
-        writeln!(f, "{mark} {kind} {desired}   (conflict: foreign {foreign})")?;
+        let foreign = conflict.text(&plan.devices);
+        writeln!(f, "{mark} {kind} {desired}   (conflict: {foreign})")?;
+    }
+    Ok(())
+}
+
+fn notices(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result {
+    for notice in &plan.notices {
+        writeln!(f, "{mark} {}", notice.text(&plan.devices))?;
     }
     Ok(())
 }
@@ -79,7 +87,7 @@ impl fmt::Display for BatchLines<'_> {
         let mut blocked: Vec<Option<&str>> = Vec::with_capacity(ops.len());
         let waits = |at, blocked: &[Option<_>]| self.0.needs(at).find_map(|need| blocked[need]);
         for (at, op) in ops.iter().enumerate() {
-            let own = if op.hold.is_some() {
+            let own = if self.0.hold(at).is_some() {
                 Some("waits for what is held")
             } else if matches!(Said::of(op, devices), Said::Not(_)) {
                 Some("waits for what `ip -batch` cannot be given")
@@ -93,7 +101,7 @@ impl fmt::Display for BatchLines<'_> {
         for last in [false, true] {
             let ops = ops.iter().enumerate();
             for (at, op) in ops.filter(|(_, op)| is_last(op) == last) {
-                if op.hold.is_some() {
+                if self.0.hold(at).is_some() {
                     let command = Command(op, devices);
                     writeln!(f, "# {command}   ({})", ReasonText(op, devices))?;
                 } else if let Some(why) = waits(at, &blocked) {
@@ -104,7 +112,8 @@ impl fmt::Display for BatchLines<'_> {
             }
         }
         adopted(f, self.0, '#')?;
-        conflicts(f, self.0, '#')
+        conflicts(f, self.0, '#')?;
+        notices(f, self.0, '#')
     }
 }
 

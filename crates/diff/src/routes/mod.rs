@@ -9,6 +9,7 @@
 //!   passes.
 
 mod dump_matcher;
+mod gateways;
 mod index;
 mod nexthop_assignment;
 mod nexthop_table;
@@ -17,6 +18,8 @@ mod resolved;
 mod tracker;
 
 pub use dump_matcher::{DumpMatcher, Mismatches, RouteDependencies, RowMatch};
+pub use gateways::Gateway;
+pub(crate) use gateways::Gateways;
 pub use index::{Routes, RoutesRevision};
 pub use nexthop_assignment::NexthopAssignment;
 pub use nexthop_table::NexthopTable;

@@ -174,7 +174,8 @@ fn set_of(route: &Route) -> Option<NexthopSet> {
     let hops = route.nexthops.as_slice();
     let members = hops.iter().map(|hop| {
         // Before Linux 6.12 a weight in a group is at most 255.
-        let fits = hop.via.is_some() && hop.dev.is_some() && hop.weight < 256;
+        let is_known = hop.written_dev().is_some_and(|dev| !dev.is_missing());
+        let fits = hop.via.is_some() && is_known && hop.weight < 256;
         fits.then(|| (hop.clone().with_weight(1), hop.weight))
     });
     let mut set: NexthopSet = members.collect::<Option<_>>()?;

@@ -109,6 +109,7 @@ impl PlainRoute {
             (None, via, dev) => NextHops::One(NextHop {
                 via,
                 dev,
+                found: false,
                 weight: 1,
                 onlink: self.onlink,
             }),

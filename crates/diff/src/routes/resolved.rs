@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::Routes;
 use super::index::{Id, Packed, RoutesRevision, Value};
 use super::nexthop_assignment::NexthopAssignment;
 use super::nexthop_table::{NexthopTable, can_point};
+use super::{Gateways, Routes};
 use crate::check::Check as _;
 use crate::devices::{Devices, Problem};
 use crate::domain::{DomainDevices, Place};
@@ -50,11 +50,13 @@ pub struct ResolvedRoutes {
     revision: RoutesRevision,
     devices: Devices,
     pub(super) marker: u8,
-    /// By value, as a default route.
+    /// By value, as a default route in the table of the value.
     values: Vec<Option<Result<Route, Problem>>>,
     /// By value, the object that its routes point at.
     objects: Vec<Option<u32>>,
     table: Arc<NexthopTable>,
+    /// The devices that lead to gateways.
+    gateways: Gateways,
 }
 
 impl ResolvedRoutes {
@@ -69,7 +71,19 @@ impl ResolvedRoutes {
             values: values(routes, devices, marker),
             objects: Vec::new(),
             table: Arc::default(),
+            gateways: Gateways::default(),
         }
+    }
+
+    /// Gives next hops that name no device the one that leads to their gateway.
+    #[must_use]
+    pub(crate) fn with_gateways(mut self, gateways: &Gateways) -> ResolvedRoutes {
+        for route in self.values.iter_mut().flatten().flatten() {
+            let nexthops = std::mem::take(&mut route.nexthops);
+            route.nexthops = gateways.complete(route.table, nexthops);
+        }
+        self.gateways = gateways.clone();
+        self
     }
 
     /// Resolves routes that are to point at nexthop objects. `observed` are the objects that are in
@@ -161,7 +175,7 @@ impl ResolvedRoutes {
             return outside;
         }
         let domain = DomainDevices::of(&policy.domain, links, owned);
-        let domain = domain.with_planned(self.devices.planned());
+        let domain = domain.with_new(&self.devices);
         let mut places: Vec<Option<Place>> =
             self.values().map(|value| Some(value?.place())).collect();
         for (key, id) in routes.ids() {
@@ -188,7 +202,7 @@ impl ResolvedRoutes {
         }
         let mut others = ResolvedRoutes::new(routes, devices, self.marker);
         others.point_at(Arc::clone(&self.table));
-        Cow::Owned(others)
+        Cow::Owned(others.with_gateways(&self.gateways))
     }
 
     /// Returns routes as they are observed once they are in the kernel, in the order of their keys.
@@ -273,6 +287,7 @@ fn values<D: DeviceName>(
         route.check().map_err(Problem::Invalid)?;
         let mut route = route.try_map_dev(|name| name.find(devices))?;
         route.protocol = marker;
+        route.metrics = route.metrics.desired();
         Ok(route.canonical())
     };
     let values = routes.values.iter();

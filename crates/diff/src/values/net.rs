@@ -232,7 +232,8 @@ impl fmt::Display for Prefix {
 }
 
 /// A device in the space in which desired and observed objects are compared: an interface that
-/// exists, by its index, or one that the plan at hand creates, by its place among those.
+/// exists, by its index, or one that the plan at hand creates, or one that is missing, by its place
+/// among those.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Dev(u32);
@@ -241,6 +242,9 @@ impl Dev {
     /// Interface indexes are positive `int`s, so the top bit is free to tell the two apart.
     const PLANNED: u32 = 1 << 31;
 
+    /// With this bit as well, nothing creates the interface.
+    const MISSING: u32 = Dev::PLANNED | 1 << 30;
+
     /// An interface that exists.
     pub fn index(index: u32) -> Dev {
         Dev(index & !Dev::PLANNED)
@@ -248,17 +252,27 @@ impl Dev {
 
     /// The `n`th interface that the plan creates, from 0.
     pub fn planned(n: u32) -> Dev {
-        Dev(n | Dev::PLANNED)
+        Dev(n & !Dev::MISSING | Dev::PLANNED)
     }
 
-    /// The interface index, unless the device is still to be created.
+    /// The `n`th interface that objects refer to, and that neither exists nor is created, from 0.
+    pub fn missing(n: u32) -> Dev {
+        Dev(n | Dev::MISSING)
+    }
+
+    /// The interface index, unless the device does not exist.
     pub fn as_index(self) -> Option<u32> {
         (self.0 & Dev::PLANNED == 0).then_some(self.0)
     }
 
-    /// Returns true if the device is still to be created.
+    /// Returns true if the plan creates the device.
     pub fn is_planned(self) -> bool {
-        self.0 & Dev::PLANNED != 0
+        self.0 & Dev::MISSING == Dev::PLANNED
+    }
+
+    /// Returns true if the device does not exist, and the plan does not create it.
+    pub fn is_missing(self) -> bool {
+        self.0 & Dev::MISSING == Dev::MISSING
     }
 }
 
@@ -266,6 +280,7 @@ impl fmt::Debug for Dev {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.as_index() {
             Some(index) => write!(f, "if{index}"),
+            None if self.is_missing() => write!(f, "missing{}", self.0 & !Dev::MISSING),
             None => write!(f, "planned{}", self.0 & !Dev::PLANNED),
         }
     }

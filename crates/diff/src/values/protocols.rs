@@ -1,5 +1,7 @@
 //! Sets of protocol numbers.
 
+use std::ops::RangeInclusive;
+
 /// A set of protocol numbers, as the kernel keeps one on each object but links (`rtm_protocol`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocols([u64; 4]);
@@ -10,6 +12,48 @@ impl Protocols {
     /// Those that mark nothing, as the kernel puts them on its own and `ip` on what is made by
     /// hand: unspecified, redirect, kernel, boot, static and router advertisement (0 to 4 and 9).
     pub const UNMARKED: Protocols = Protocols([0b10_0001_1111, 0, 0, 0]);
+
+    /// The numbers that programs have of their own, with their names: those of
+    /// `linux/rtnetlink.h`, and of FRR's daemons (`zebra/rt_netlink.h`). An agent that takes one
+    /// for its marker takes the objects of that program for its own.
+    pub const REGISTERED: [(u8, &str); 26] = [
+        (8, "gated"),
+        (10, "mrt"),
+        (11, "zebra"),
+        (12, "bird"),
+        (13, "dnrouted"),
+        (14, "xorp"),
+        (15, "ntk"),
+        (16, "dhcp"),
+        (17, "mrouted"),
+        (18, "keepalived"),
+        (42, "babel"),
+        (84, "ovn"),
+        (99, "openr"),
+        (186, "bgp"),
+        (187, "isis"),
+        (188, "ospf"),
+        (189, "rip"),
+        (190, "ripng"),
+        (191, "nhrp"),
+        (192, "eigrp"),
+        (193, "ldp"),
+        (194, "sharp"),
+        (195, "pbr"),
+        (196, "zstatic"),
+        (197, "openfabric"),
+        (198, "srte"),
+    ];
+    /// The numbers that neither the kernel's header nor FRR gives away: those to choose a marker
+    /// from, unless `/etc/iproute2/rt_protos` has them.
+    pub const UNASSIGNED: RangeInclusive<u8> = 100..=185;
+
+    /// The name under which a number is one of [`REGISTERED`](Self::REGISTERED).
+    pub fn registered_name(protocol: u8) -> Option<&'static str> {
+        let registered = Protocols::REGISTERED.into_iter();
+        let mut names = registered.filter(|(number, _)| *number == protocol);
+        names.next().map(|(_, name)| name)
+    }
 
     /// `RTPROT_REDIRECT`, `RTPROT_KERNEL` and `RTPROT_RA`: routes and rules that the kernel derives
     /// from links, addresses and router advertisements, and that go with them by right.

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod collateral;
 mod common;
 mod compact;
 mod domain;
@@ -17,4 +18,5 @@ mod properties;
 mod render;
 #[cfg(feature = "serde")]
 mod serial;
+mod steps;
 mod tracker;

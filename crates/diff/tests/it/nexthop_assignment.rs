@@ -83,7 +83,7 @@ fn of_part(tracker: &Tracker, desired: &Desired, there: &Observed) -> Option<Pla
     let assignment = tracker.assignment()?;
     let plan = |routes: &Routes, resolved: &ResolvedRoutes, there: &Observed, devices| {
         let routes = Some((routes, resolved));
-        let resolved = resolve_with(desired, routes, devices, there, MARKER).unwrap();
+        let resolved = resolve_with(desired, routes, devices, MARKER).unwrap();
         Some(plan_resolved(&resolved, there, &Owned::default()).unwrap())
     };
     if tracker.has_replaced_nexthops() {
@@ -105,7 +105,7 @@ fn settled(desired: &Desired, before: &Observed) -> (Observed, Tracker) {
     let assignment = NexthopAssignment::in_sync(&routes, BTreeSet::new());
     let tracker = Tracker::in_sync(desired.routes.as_ref().unwrap()).with_assignment(assignment);
     let routes = desired.routes.as_ref().zip(Some(&routes));
-    let resolved = resolve_with(desired, routes, &devices, before, MARKER).unwrap();
+    let resolved = resolve_with(desired, routes, &devices, MARKER).unwrap();
     let after = observed(resolved.routes.unwrap(), resolved.nexthops.unwrap());
     (after, tracker)
 }

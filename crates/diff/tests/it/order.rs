@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Address, AddressFlags, Desired, Dev, Family, IfName, Kind, Kinds, Lifetimes, Link, LinkKind,
-    Neighbour, NextHop, NextHops, Object, Observed, Owned, Plan, Problem, Route, RouteType, Routes,
-    Rule, RuleAction, VethAttrs, VlanAttrs, VxlanAttrs, plan,
+    Address, AddressFlags, Desired, Dev, Family, Hold, IfName, Kind, Kinds, Lifetimes, Link,
+    LinkAddr, LinkKind, Neighbour, NextHop, NextHops, Object, Observed, Owned, Plan, Policy,
+    Problem, Route, RouteType, Routes, Rule, RuleAction, VethAttrs, VlanAttrs, VxlanAttrs, plan,
 };
 
 fn name(text: &str) -> IfName {
@@ -370,13 +370,11 @@ fn a_strangers_address_two_links_up_holds_the_delete() {
 }
 
 #[test]
-fn what_cannot_be_stacked_or_rest_is_refused() {
-    let error = |links, addresses| {
-        let mut desired = Desired::default().with_links(links);
-        desired.addresses = addresses;
+fn what_cannot_be_stacked_is_refused() {
+    let error = |links| {
+        let desired = Desired::default().with_links(links);
         let observed = observed(vec![seen(3, "old", LinkKind::Ifb)]);
-        let owned = Owned::default().with_links(BTreeSet::from([3]));
-        plan(&desired, &observed, &owned, 116)
+        plan(&desired, &observed, &Owned::default(), 116)
             .unwrap_err()
             .problem()
             .clone()
@@ -385,17 +383,58 @@ fn what_cannot_be_stacked_or_rest_is_refused() {
         Link::new(name("a"), vlan(name("b"), 1)),
         Link::new(name("b"), vlan(name("a"), 1)),
     ];
-    assert_eq!(error(circle, None), Problem::Cycle);
-    let on_doomed = Some(vec![address(name("old"), "10.1.0.1/24")]);
-    assert_eq!(
-        error(Vec::new(), on_doomed),
-        Problem::UnknownDevice(name("old"))
-    );
+    assert_eq!(error(circle), Problem::Cycle);
     let misfit = vec![
         Link::new(name("a"), veth("b")),
         Link::new(name("b"), LinkKind::Ifb),
     ];
-    assert!(matches!(error(misfit, None), Problem::Invalid(_)));
+    assert!(matches!(error(misfit), Problem::Invalid(_)));
+}
+
+/// One bad object stops nothing else, whatever is wrong with its device.
+#[test]
+fn what_cannot_be_on_its_device_is_held_by_itself() {
+    let observed = observed(vec![
+        seen(3, "old", LinkKind::Ifb),
+        seen(4, "eth", LinkKind::Ifb).with_address("02:00:00:00:00:04".parse::<LinkAddr>().ok()),
+    ]);
+    let owned = Owned::default().with_links(BTreeSet::from([3]));
+    let infiniband = "02:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:00:09";
+    let entry = |lladdr: &str, dst: &str| {
+        Neighbour::new(name("eth"), dst.parse().unwrap(), lladdr.parse().unwrap())
+    };
+    let desired = Desired::default()
+        .with_links([Link::new(name("a"), vlan(name("none"), 1))])
+        .with_addresses([
+            address(name("old"), "10.1.0.1/24"),
+            address(name("a"), "10.2.0.1/24"),
+            address(name("eth"), "10.3.0.1/24"),
+        ])
+        .with_neighbours([
+            entry(infiniband, "10.3.0.8"),
+            entry("02:00:00:00:00:09", "10.3.0.9"),
+        ]);
+    let planned = plan(&desired, &observed, &owned, 116).unwrap();
+    let holds = planned.ops.iter();
+    let holds: Vec<_> = holds
+        .filter_map(|op| Some((op.object.kind(), op.hold.clone()?)))
+        .collect();
+    assert_eq!(
+        holds,
+        [
+            (Kind::Link, Hold::NoDevice(name("none"))),
+            // A link that is to go is as good as gone.
+            (Kind::Address, Hold::NoDevice(name("old"))),
+            (Kind::Neighbour, Hold::LongAddress),
+        ]
+    );
+    let due = planned.ops.iter().filter(|op| op.hold.is_none());
+    assert_eq!(due.count(), 4, "{}", planned.text());
+
+    let strict = Policy::from(116).with_strict(true);
+    let error = plan(&desired, &observed, &owned, strict).unwrap_err();
+    assert_eq!((error.kind(), error.index()), (Kind::Link, 0));
+    assert_eq!(error.problem(), &Problem::UnknownDevice(name("none")));
 }
 
 #[test]

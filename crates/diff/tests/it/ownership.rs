@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Action, Address, Desired, Dev, Family, Hold, IfName, Item, Kind, Kinds, Lifetimes, Link,
-    LinkKind, LinkStatus, Neighbour, NeighbourState, NextHop, NextHops, Object, ObjectKey,
-    Observed, Owned, Plan, Policy, Protocols, Reason, Route, RouteType, Rule, RuleAction,
-    VethAttrs, plan,
+    Action, Address, Desired, Dev, Devices, Family, Hold, IfName, Item, Kind, Kinds, Lifetimes,
+    Link, LinkKind, LinkStatus, Neighbour, NeighbourState, NextHop, NextHops, Object, ObjectKey,
+    Observed, Owned, Plan, Policy, Protocols, Reason, Resolved, Route, RouteType, Rule, RuleAction,
+    VethAttrs, plan, plan_resolved,
 };
 
 const MARKER: u8 = 116;
@@ -390,8 +390,12 @@ fn a_foreign_object_is_taken_where_the_kernel_can_change_it_in_place() {
     assert_eq!(conflicts(&desired, &with_routes(beside_ours)), 1);
     let labelled = observed()
         .with_addresses([address(eth0(), OTHER).with_label(Some("eth0-a".parse().unwrap()))]);
-    let desired = Desired::default().with_addresses([address(name("eth0"), 0)]);
+    let label = Some("eth0-b".parse().unwrap());
+    let desired = Desired::default().with_addresses([address(name("eth0"), 0).with_label(label)]);
     assert_eq!(conflicts(&desired, &labelled), 1);
+    // What is left open matches anything.
+    let desired = Desired::default().with_addresses([address(name("eth0"), 0)]);
+    assert_eq!(conflicts(&desired, &labelled), 0);
     let ifb = observed().with_links([seen(3, "d0", LinkKind::Ifb)]);
     let desired = Desired::default().with_links([Link::new(name("d0"), LinkKind::Dummy)]);
     assert_eq!(conflicts(&desired, &ifb), 1);
@@ -615,4 +619,36 @@ fn a_former_value_alone_makes_nothing_ours() {
     owned.former.insert(key, former.into());
     let there = with_routes(vec![foreign]);
     assert_eq!(lines(&none(), &there, &owned, taking()), NOTHING);
+}
+
+#[test]
+fn objects_that_are_in_no_canonical_form_are_as_good_as_those_that_are() {
+    // As `RTM_GETADDR` shows it: the label is the device's name, the peer the address itself.
+    let shown = address(eth0(), MARKER)
+        .with_label(Some("eth0".parse().unwrap()))
+        .with_peer(Some("10.1.0.1".parse().unwrap()));
+    let there = observed().with_addresses([shown]);
+    let desired = Desired::default().with_addresses([address(name("eth0"), 0)]);
+    assert_eq!(lines(&desired, &there, &Owned::default(), MARKER), NOTHING);
+
+    // An IPv6 route with a metric of 0, and an IPv4 one without its scope.
+    let via = |dst: &str, gateway: &str| {
+        let hop = NextHop::via(gateway.parse().unwrap()).with_dev(eth0());
+        Route::new(dst.parse().unwrap(), NextHops::Many(vec![hop])).with_protocol(MARKER)
+    };
+    let routes = || {
+        vec![
+            via("fd02::/64", "fd00:1::9"),
+            via("10.2.0.0/16", "10.1.0.9"),
+        ]
+    };
+    let there = with_routes(routes());
+    let mut desired = Resolved::new(MARKER, Devices::observed(&there.links));
+    desired.routes = Some(routes().into_iter().map(Route::canonical).collect());
+    let plan = plan_resolved(&desired, &there, &Owned::default()).unwrap();
+    assert_eq!(plan.text().to_string(), "");
+    desired.routes = Some(routes());
+    let there = with_routes(routes().into_iter().map(Route::canonical).collect());
+    let plan = plan_resolved(&desired, &there, &Owned::default()).unwrap();
+    assert_eq!(plan.text().to_string(), "");
 }

@@ -242,14 +242,15 @@ fn changes_in_place(desired: &Object, observed: &Object) -> bool {
         .all(|difference| difference.in_place)
 }
 
-/// Returns true if one rule does for another: whoever made it.
+/// Returns true if an object does for another: what is left open matches anything, and a rule serves
+/// whoever made it.
 fn serves(desired: &Object, observed: &Object) -> bool {
     match (desired, observed) {
         (Object::Rule(d), Object::Rule(o)) => {
             let protocol = o.protocol;
             (**d).clone().with_protocol(protocol) == **o
         }
-        _ => desired.key() == observed.key() && agrees(desired, observed),
+        _ => desired.key() == observed.key() && agrees(&desired.with_open_of(observed), observed),
     }
 }
 
@@ -296,6 +297,10 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
         let Some(target) = target.as_deref() else {
             continue;
         };
+        // What waits for one next hop completes what another op makes.
+        if matches!(op.hold, Some(Hold::NextHop(_))) {
+            continue;
+        }
         if world.is_ours(target) || is_passing(target) {
             prop_assert!(op.reason != Reason::Overridden, "{op:?}");
             continue;
@@ -589,7 +594,9 @@ proptest! {
                 });
             prop_assert!(!agreeing || building.is_empty() || reborn, "needless: {building:?}");
         }
-        for (key, ops) in ops {
+        for (key, mut ops) in ops {
+            // What waits for one next hop completes what another op makes.
+            ops.retain(|op| !matches!(op.hold, Some(Hold::NextHop(_))));
             let count = |action| ops.iter().filter(|op| op.action == action).count();
             let (creates, updates, deletes) =
                 (count(Action::Create), count(Action::Update), count(Action::Delete));
@@ -719,7 +726,7 @@ proptest! {
             let devices = ResolvedDevices::of(&desired, observed, &rest.owned, policy).unwrap();
             let all = devices.resolve_routes(&desired, observed, policy);
             let part = narrowed.routes.as_ref().zip(all.as_ref());
-            let resolved = resolve_with(&desired, part, &devices, observed, policy).unwrap();
+            let resolved = resolve_with(&desired, part, &devices, policy).unwrap();
             prop_assert_eq!(&plan_resolved(&resolved, observed, &rest.owned).unwrap(), &plan);
             let owned = &rest.owned;
             let one_by_one = plan_with(&desired, part, &devices, observed, owned, policy).unwrap();
@@ -785,11 +792,16 @@ proptest! {
             let other = foreign.iter().find(|other| other.key() == object.key());
             // Another rule may serve.
             let served = world.objects().iter().any(|other| {
-                object.kind() == other.kind() && serves(&object, other)
+                // Of ours only what it bears its maker's protocol for is left open.
+                let is_strict = object.kind() != Kind::Rule && object.protocol() == other.protocol();
+                object.kind() == other.kind()
+                    && serves(&object, other)
+                    && (!is_strict || !world.is_ours(other) || agrees(&object, other))
             });
             let taken = |other: &Object| {
+                let open = object.with_open_of(other);
                 world.policy.take
-                    && changes_in_place(&object, other)
+                    && (changes_in_place(&object, other) || changes_in_place(&open, other))
                     && !other.is_kernels_own(world.policy.unstored)
             };
             if let Some(other) = other.filter(|other| !served && !taken(other))

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use trueup_diff::{
-    Action, Address, AddressFlags, BondAttrs, BridgeAttrs, Desired, Dev, Devices, Family, FwMark,
-    Hold, IfName, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour,
+    Action, Address, AddressFlags, BondAttrs, BridgeAttrs, Conflict, Desired, Dev, Devices, Family,
+    FwMark, Hold, IfName, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour,
     NeighbourState, NextHop, NextHops, Object, Observed, Op, Owned, Plan, Prefix, Reason, Route,
     RouteType, Rule, RuleAction, Scope, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs, plan,
 };
@@ -588,7 +588,7 @@ fn a_plan_as_text() {
 ~ route 10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (nexthops: was via 10.1.0.8 dev br0)
 + route 10.5.0.0/16 via 10.1.0.9 dev tun9 proto 116 table 254   (missing)
 - route 10.4.0.0/16 via 10.1.0.8 dev br0 proto 116 table 254   (ours, no longer desired)
-! route 10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (conflict: foreign 10.3.0.0/16 via 10.1.0.8 dev br0 proto 4 table 254)
+! route 10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (conflict: foreign 10.3.0.0/16 via 10.1.0.8 dev br0 proto 4 table 254; nexthops: is via 10.1.0.8 dev br0, declared via 10.1.0.9 dev br0; declare what is there, or write on_conflict = \"take\")
 "
     );
 }
@@ -605,7 +605,7 @@ route replace 10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254
 # route add 10.5.0.0/16 via 10.1.0.9 dev tun9 proto 116 table 254   (waits for what is held)
 route del 10.4.0.0/16 via 10.1.0.8 dev br0 proto 116 table 254
 -6 rule add pref 9 protocol 116 prohibit
-# route 10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (conflict: foreign 10.3.0.0/16 via 10.1.0.8 dev br0 proto 4 table 254)
+# route 10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (conflict: foreign 10.3.0.0/16 via 10.1.0.8 dev br0 proto 4 table 254; nexthops: is via 10.1.0.8 dev br0, declared via 10.1.0.9 dev br0; declare what is there, or write on_conflict = \"take\")
 "
     );
 }
@@ -699,9 +699,36 @@ fn a_plan_as_json() {
             "kind": "route",
             "desired": "10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254",
             "foreign": "10.3.0.0/16 via 10.1.0.8 dev br0 proto 4 table 254",
+            "differs": ["nexthops"],
+            "why": "10.3.0.0/16 via 10.1.0.8 dev br0 proto 4 table 254; nexthops: is via 10.1.0.8 \
+                    dev br0, declared via 10.1.0.9 dev br0; declare what is there, or write \
+                    on_conflict = \"take\"",
         }])
     );
     assert_eq!(json["snapshot"], snapshot.to_string());
     let fields: Vec<&String> = json.as_object().unwrap().keys().collect();
-    assert_eq!(fields, ["adopted", "conflicts", "ops", "snapshot"]);
+    assert_eq!(
+        fields,
+        ["adopted", "conflicts", "notices", "ops", "snapshot"]
+    );
+}
+
+#[test]
+fn a_conflict_says_nothing_of_what_is_left_of_a_lifetime() {
+    let address = |valid| {
+        let lifetimes = Lifetimes {
+            valid,
+            preferred: valid,
+        };
+        Address::new(Dev::index(2), "10.0.0.5/24".parse().unwrap()).with_lifetimes(lifetimes)
+    };
+    let text = |left| {
+        let conflict = Conflict::new(address(600).with_metric(5), address(left));
+        conflict.text(&Devices::default())
+    };
+    let expected = "foreign 10.0.0.5/24 dev if2; valid_lft: is another, declared 600; preferred_lft: is \
+                    another, declared 600; metric: is 0, declared 5; declare what is there, or write \
+                    on_conflict = \"take\"";
+    assert_eq!(text(200), expected);
+    assert_eq!(text(199), expected);
 }

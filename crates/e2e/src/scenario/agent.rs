@@ -105,11 +105,12 @@ impl Agents {
 /// When the protocol is reserved, which that of a file that was read never is.
 fn options(settings: &Settings) -> Result<Options, ReservedProtocol> {
     let options = Options::default()
-        .with_protocol(settings.protocol)?
+        .with_registered_protocol(settings.protocol)?
         .with_adopt(settings.adopt)
         .with_adopt_protocols(settings.adopt_protocols)
         .with_on_conflict(settings.on_conflict)
         .with_grace(settings.grace.unwrap_or(Duration::ZERO))
+        .with_max_deletes(settings.max_deletes)
         .with_domain(settings.domain.clone());
     let each = settings.ownership.iter();
     Ok(each.fold(options, |options, (kind, proof)| {

@@ -38,7 +38,7 @@ pub const INVARIANTS: [&str; 9] = [
     "Every op has exactly one outcome",
     "What we created, we can delete later",
     "Not knowing never deletes",
-    "One failing op delays only what depends on it",
+    "One bad object delays only what depends on it",
     "Nothing waits for ever",
     "No panic on input",
 ];

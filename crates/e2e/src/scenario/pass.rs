@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use trueup_diff::render::ConflictRecord;
+use trueup_diff::{Notice, Reason};
 use trueup_netlink::Namespace;
 use trueup_reconcile::{
     Condition, Drained, Extent, PassLimits, Report as _, Source as _, Status, Subscription as _,
@@ -126,6 +127,18 @@ impl Agent {
                 self.record_adopted(&finding.object.kind().to_string());
             }
         }
+        // What it says that goes along is gone by right, and so is what it was told to exclude.
+        for (notice, _) in report.notices() {
+            if let Notice::GoesAlong { object, .. } = notice {
+                self.record_adopted(&object.kind().to_string());
+            }
+        }
+        for done in report
+            .applied()
+            .filter(|done| done.op.reason == Reason::Excluded)
+        {
+            self.record_adopted(&done.op.object.kind().to_string());
+        }
         report.statuses(&mut |key, status| match status {
             Some(status) => drop(self.statuses.insert(key, status.clone())),
             None => drop(self.statuses.remove(&key)),
@@ -223,6 +236,8 @@ fn report_lines(report: &Report) -> Vec<Expected> {
     for conflict in report.conflicts() {
         lines.push(line(conflict_line(conflict, report.devices())));
     }
+    let notices = report.notices();
+    lines.extend(notices.map(|(it, devices)| line(format!("notice {}", it.text(devices)))));
     lines.extend(
         report
             .doubts()

@@ -274,14 +274,17 @@ pub(crate) fn the_json_has_the_documented_keys() {
         route = [{ dst = "10.95.0.0/16", via = "10.200.0.9" }]
     "#;
     let plan = agent.plan(text).json();
-    assert_eq!(keys(&plan), "adopted conflicts ops snapshot");
+    assert_eq!(keys(&plan), "adopted conflicts notices ops snapshot");
     assert_eq!(keys(&plan["ops"][0]), "command kind op reason");
-    assert_eq!(keys(&plan["conflicts"][0]), "desired foreign kind");
+    assert_eq!(
+        keys(&plan["conflicts"][0]),
+        "desired differs foreign kind why"
+    );
     assert_eq!(agent.plan(text).json()["snapshot"], plan["snapshot"]);
     let report = agent.apply(text).json();
     assert_eq!(
         keys(&report),
-        "applied conflicts converged errors failed ownership pending"
+        "applied conflicts converged errors failed notices ownership pending"
     );
     assert_eq!(keys(&report["applied"][0]), "command kind op reason");
     assert_eq!(
@@ -289,7 +292,10 @@ pub(crate) fn the_json_has_the_documented_keys() {
         "class command errno kind message op reason"
     );
     assert_eq!(keys(&report["pending"][0]), "command kind op reason");
-    assert_eq!(keys(&report["conflicts"][0]), "desired foreign kind");
+    assert_eq!(
+        keys(&report["conflicts"][0]),
+        "desired differs foreign kind why"
+    );
     // Every op has one outcome.
     let due = plan["ops"].as_array().unwrap().len();
     assert_eq!(counts(&report)[..3].iter().sum::<usize>(), due, "{report}");

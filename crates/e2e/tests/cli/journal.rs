@@ -278,7 +278,7 @@ pub(crate) fn nothing_is_made_that_could_not_be_remembered() {
     let two = "[{ name = \"one\", kind = \"ifb\" }, { name = \"two\", kind = \"ifb\" }]";
     agent.write("two.toml", &format!("link = {two}"));
     fs::create_dir(agent.state()).unwrap();
-    let script = "mount -t tmpfs -o size=256k none state && \"$0\" --state state apply one.toml && \
+    let script = "mount -t tmpfs -o size=256k,mode=0711 none state && \"$0\" --state state apply one.toml && \
                   dd if=/dev/zero of=state/fill bs=4k; \"$0\" --state state apply two.toml > output; \
                   exec \"$0\" --state state watch two.toml --interval 0.1 > seen";
     let mut shell = Command::new("unshare");

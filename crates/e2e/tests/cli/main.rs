@@ -15,6 +15,7 @@ mod limits;
 mod live;
 mod memory;
 mod metrics;
+mod migration;
 mod observing;
 mod outcomes;
 mod ownership;
@@ -25,6 +26,7 @@ mod reload;
 mod service;
 mod settings;
 mod stored;
+mod trust;
 mod watch;
 mod why;
 mod world;
@@ -37,6 +39,7 @@ use limits::*;
 use live::*;
 use memory::*;
 use metrics::*;
+use migration::*;
 use observing::*;
 use outcomes::*;
 use ownership::*;
@@ -47,14 +50,19 @@ use reload::*;
 use service::*;
 use settings::*;
 use stored::*;
+use trust::*;
 use watch::{
     a_deleted_route_is_restored, a_limit_to_changes_spreads_them,
+    a_missing_device_is_named_once_and_nothing_else_waits_for_it,
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
-    a_pass_that_cannot_run_is_tried_again, a_signal_ends_it_in_the_middle_of_a_pass,
+    a_pass_that_cannot_run_is_reported_and_so_is_the_first_that_runs_again,
+    a_signal_ends_it_in_the_middle_of_a_pass,
     both_signals_end_it_well_and_its_links_are_remembered, each_event_is_a_line_of_json,
-    that_passes_run_again_is_reported_though_nothing_is_new, the_second_signal_ends_what_is_stuck,
+    the_second_signal_ends_what_is_stuck,
     what_another_writer_takes_is_restored_when_it_is_heard_of,
-    what_is_being_written_is_not_taken_up_in_part, who_takes_the_same_again_and_again_is_told_of,
+    what_is_being_written_is_not_taken_up_in_part,
+    what_is_on_a_renamed_link_stays_until_a_link_of_its_name_comes,
+    who_takes_the_same_again_and_again_is_told_of,
 };
 use why::{
     a_foreign_object_is_shown_with_its_proof, a_question_changes_nothing_and_takes_no_privilege,
@@ -112,17 +120,20 @@ trueup_testkit::kernel_tests![
     a_pair_that_ends_elsewhere_is_observed_as_it_is,
     the_commands_of_what_is_observed_make_it_again,
     our_routes_over_nexthop_objects_are_observed,
+    a_host_of_another_tool_is_taken_over_and_moved,
+    a_host_that_is_not_taken_over_hears_what_it_keeps,
     the_commands_set_up_links_that_must_exist,
     what_ip_batch_cannot_be_given_is_a_comment_and_never_another_name,
     no_text_holds_a_character_that_a_terminal_obeys,
     a_name_that_the_kernel_would_number_is_refused,
     what_can_never_come_right_is_invalid,
     both_signals_end_it_well_and_its_links_are_remembered,
-    that_passes_run_again_is_reported_though_nothing_is_new,
+    what_is_on_a_renamed_link_stays_until_a_link_of_its_name_comes,
     a_deleted_route_is_restored,
     a_changed_file_is_taken_up_and_a_broken_one_is_not,
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
-    a_pass_that_cannot_run_is_tried_again,
+    a_missing_device_is_named_once_and_nothing_else_waits_for_it,
+    a_pass_that_cannot_run_is_reported_and_so_is_the_first_that_runs_again,
     what_another_writer_takes_is_restored_when_it_is_heard_of,
     each_event_is_a_line_of_json,
     who_takes_the_same_again_and_again_is_told_of,
@@ -153,10 +164,17 @@ trueup_testkit::kernel_tests![
     the_unit_of_the_example_says_what_the_page_says,
     metrics_count_what_was_done,
     a_client_of_the_metrics_holds_up_no_pass,
+    a_file_that_others_can_write_is_refused_unless_it_is_trusted,
+    a_file_that_others_come_to_write_is_not_taken,
+    a_port_that_another_user_has_keeps_nothing_from_starting,
     a_report_that_cannot_be_written_is_exit_code_two,
     a_path_of_bytes_that_are_no_text_does_not_break_json,
     a_state_that_was_not_read_whole_is_exit_code_one,
-    where_the_network_cannot_be_as_declared_no_sysctl_is_set,
+    a_misspelt_device_is_named_with_its_place_and_the_nearest_name,
+    an_alternative_name_is_answered_with_the_interfaces_own,
+    deletes_beyond_the_limit_are_held_until_they_are_allowed,
+    a_refused_route_is_named_with_its_own_place_though_others_are_in_sync,
+    by_the_strict_option_a_missing_device_refuses_the_file_and_no_sysctl_is_set,
     what_cannot_be_read_is_not_taken_for_nothing,
     a_directory_that_has_nothing_of_a_namespace_hides_nothing,
     a_usual_directory_of_another_user_is_left_out_of_a_check,
@@ -167,6 +185,7 @@ trueup_testkit::kernel_tests![
     a_sysctl_that_the_caller_may_not_read_is_not_a_pending_change,
     a_setting_of_a_link_of_the_same_file_takes_one_apply,
     a_setting_of_the_other_end_of_a_pair_takes_one_apply_too,
+    a_setting_that_a_change_of_a_link_resets_is_set_again_at_once,
     settings_are_told_in_the_words_of_sysctl,
     without_the_section_no_setting_is_touched,
     a_setting_that_a_stranger_changes_is_found_by_timer,
@@ -187,10 +206,12 @@ trueup_testkit::kernel_tests![
     every_command_of_the_page_does_as_it_says,
     the_commands_of_the_readme_bring_the_example_up,
     what_the_kernel_would_store_otherwise_is_refused_with_its_place,
+    an_address_of_which_the_device_would_cut_off_the_end_waits_by_itself,
     what_is_stored_otherwise_fails_and_shows_both_forms,
     what_is_stored_otherwise_is_written_once_until_it_changes,
     a_bridge_gives_up_its_spanning_tree_before_it_gets_a_delay_without,
     a_nearest_value_is_not_in_place,
+    a_time_of_a_bridge_that_is_one_less_is_not_in_place,
     what_the_embedded_store_has_is_collected,
     a_hostile_export_costs_only_itself,
     a_store_that_another_process_has_changes_nothing,

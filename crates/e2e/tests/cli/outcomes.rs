@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use trueup_testkit::{Snapshot, assert_no_changes, ip, veth_pair, without_file_override};
 
 use crate::agent::{Agent, Ran, TRUEUP, route};
+use crate::watch::ours;
 
 const OURS: &str = "link = [{ name = \"ours\", kind = \"ifb\" }]";
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
@@ -132,18 +133,97 @@ pub(crate) fn a_state_that_was_not_read_whole_is_exit_code_one() {
     assert_eq!(agent.run(&["observe"]).code, 0);
 }
 
-pub(crate) fn where_the_network_cannot_be_as_declared_no_sysctl_is_set() {
+pub(crate) fn by_the_strict_option_a_missing_device_refuses_the_file_and_no_sysctl_is_set() {
     let agent = Agent::new();
     let text = "link = [{ name = \"ours\", kind = \"ifb\" }]\n\
                 address = [{ dev = \"none\", address = \"10.1.0.1/24\" }]\n\
                 [sysctl]\n\
                 \"net.ipv4.ip_forward\" = 1\n\
                 \"net.ipv4.conf.ours.rp_filter\" = 2\n";
-    let ran = assert_no_changes(|| agent.apply(text));
+    agent.write("f.toml", text);
+    let ran = assert_no_changes(|| agent.run(&["apply", "f.toml", "--strict"]));
     ran.assert_refused(&["f.toml:2:", "no interface `none`"]);
     assert_eq!(fs::read_to_string(FORWARD).unwrap(), "0\n");
+    let ran = agent.apply(text);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert_eq!(fs::read_to_string(FORWARD).unwrap(), "1\n");
     agent.settle(&text.replace("none", "ours"));
     assert_eq!(fs::read_to_string(FORWARD).unwrap(), "1\n");
+}
+
+pub(crate) fn deletes_beyond_the_limit_are_held_until_they_are_allowed() {
+    let agent = Agent::new();
+    let rules = |count: u32| {
+        let rule = |at| format!("[[rule]]\npriority = {at}\ntable = {at}\n");
+        "max_deletes = \"50%\"\n".to_owned() + &(100..100 + count).map(rule).collect::<String>()
+    };
+    agent.settle(&rules(30));
+    let planned = agent.plan(&rules(14));
+    assert_eq!(planned.code, 2, "{planned:?}");
+    let ran = assert_no_changes(|| agent.apply(&rules(14)));
+    assert_eq!(
+        (ran.code, ran.json()["converged"].as_bool()),
+        (2, Some(false))
+    );
+    let said = "16 of its kind are to be deleted, and max_deletes allows 15";
+    assert!(ran.out.contains(said), "{ran:?}");
+    let ran = agent.run(&["apply", "f.toml", "--allow-deletes"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    agent.settle(&rules(14));
+}
+
+pub(crate) fn a_refused_route_is_named_with_its_own_place_though_others_are_in_sync() {
+    let agent = Agent::new();
+    ip(&["link", "add", "uplink0", "up", "type", "ifb"]);
+    ip(&["address", "add", "10.1.0.1/24", "dev", "uplink0"]);
+    let route = |dst: &str| format!("[[route]]\ndst = \"{dst}\"\nvia = \"10.1.0.9\"\n");
+    let text = route("10.7.0.0/16") + &route("10.8.0.0/16");
+    agent.settle(&text);
+    agent.write(
+        "f.toml",
+        &(text + &route("10.9.0.0/16") + "dev = \"none\"\n"),
+    );
+    let ran = assert_no_changes(|| agent.run(&["apply", "f.toml", "--strict"]));
+    ran.assert_refused(&["f.toml:7:1: no interface `none`"]);
+}
+
+pub(crate) fn a_misspelt_device_is_named_with_its_place_and_the_nearest_name() {
+    let agent = Agent::new();
+    ip(&["link", "add", "uplink0", "up", "type", "ifb"]);
+    ip(&["address", "add", "10.1.0.1/24", "dev", "uplink0"]);
+    let text = "[[route]]\ndst = \"10.8.0.0/16\"\nvia = \"10.1.0.9\"\n\
+                [[route]]\ndst = \"10.9.0.0/16\"\ndev = \"upilnk0\"\n\
+                [[address]]\ndev = \"other\"\naddress = \"10.2.0.1/24\"\n";
+    agent.write("f.toml", text);
+    for command in ["plan", "apply"] {
+        let ran = agent.run(&[command, "f.toml"]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        let meant =
+            "f.toml:4:1: no interface `upilnk0`: this route is pending; did you mean `uplink0`?";
+        assert!(ran.err.contains(meant), "{ran:?}");
+        let unknown = "f.toml:7:1: no interface `other`: this address is pending\n";
+        assert!(ran.err.contains(unknown), "{ran:?}");
+        assert!(ran.out.contains("no interface `upilnk0`"), "{ran:?}");
+    }
+    assert_eq!(ours(), 1);
+}
+
+pub(crate) fn an_alternative_name_is_answered_with_the_interfaces_own() {
+    let agent = Agent::new();
+    ip(&["link", "add", "uplink0", "up", "type", "ifb"]);
+    ip(&[
+        "link", "property", "add", "dev", "uplink0", "altname", "enp3s0",
+    ]);
+    agent.write(
+        "f.toml",
+        "[[address]]\ndev = \"enp3s0\"\naddress = \"10.1.0.1/24\"\n",
+    );
+    for command in ["plan", "apply"] {
+        let ran = agent.run(&[command, "f.toml"]);
+        let meant = "f.toml:1:1: no interface `enp3s0`: this address is pending; it is an alternative \
+                     name of `uplink0`: write that";
+        assert!(ran.code == 2 && ran.err.contains(meant), "{ran:?}");
+    }
 }
 
 pub(crate) fn what_cannot_be_read_is_not_taken_for_nothing() {
@@ -216,7 +296,7 @@ pub(crate) fn a_usual_directory_of_another_user_is_left_out_of_a_check() {
     bound(&agent, script).assert_refused(&["state directory /run/trueup"]);
 }
 
-/// Whatever the mask of the process is; a directory that was there stays as it is.
+/// With its parents, whatever the mask of the process is; a directory that was there stays as it is.
 pub(crate) fn a_state_directory_that_is_made_can_be_searched_by_all() {
     let agent = Agent::new();
     agent.write("f.toml", "route = []");
@@ -230,7 +310,7 @@ pub(crate) fn a_state_directory_that_is_made_can_be_searched_by_all() {
         let ran = shell(&agent, &script);
         assert_eq!(ran.code, 0, "{ran:?}");
         let made = if file == "f.toml" { 0o711 } else { 0o700 };
-        assert_eq!((mode("a"), mode("a/made")), (0o700, made));
+        assert_eq!((mode("a"), mode("a/made")), (0o711, made));
         let own = fs::Permissions::from_mode(0o700);
         fs::set_permissions(agent.directory().join("a/made"), own).unwrap();
     }

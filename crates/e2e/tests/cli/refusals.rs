@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
+use trueup_netlink::Namespace;
 use trueup_testkit::{
     Snapshot, assert_no_changes, named_netns, uplinks, wait_until, without_net_admin,
 };
@@ -49,16 +50,12 @@ pub(crate) fn errors_in_the_file_change_nothing() {
             "f.toml:4:1: ",
             "1:1",
         ),
-        // An unknown device.
+        // A circle of links.
         (
-            "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"nosuch\"",
+            "[[link]]\nname = \"a\"\nkind = \"vlan\"\nlink = \"b\"\nid = 1\n\
+             [[link]]\nname = \"b\"\nkind = \"vlan\"\nlink = \"a\"\nid = 1",
             "f.toml:1:1: ",
-            "nosuch",
-        ),
-        (
-            "[[address]]\ndev = \"nosuch\"\naddress = \"fd00:9::1/64\"",
-            "f.toml:1:1: ",
-            "nosuch",
+            "stacked on itself",
         ),
         // A rule without priority.
         (
@@ -69,6 +66,7 @@ pub(crate) fn errors_in_the_file_change_nothing() {
         // Markers that others use.
         ("protocol = 2\nroute = []", "f.toml:1:12: ", "116"),
         ("protocol = 4\nroute = []", "f.toml:1:12: ", "116"),
+        ("protocol = 12\nroute = []", "f.toml:1:12: ", "are free"),
     ];
     // Something that would be applied, were the file taken in part.
     let good = via("10.97.0.0/16", "10.200.0.8");
@@ -120,7 +118,7 @@ pub(crate) fn a_namespace_that_does_not_exist_is_told_with_where_it_was_looked_f
     for (name, place) in [
         ("no-such-namespace", "/run/netns/no-such-namespace"),
         ("/nowhere/at/all", "/nowhere/at/all"),
-        ("pid:4194305", "/proc/4194305/ns/net"),
+        ("pid:4194305", "there is no process 4194305"),
     ] {
         for args in [
             &["plan", "f.toml"][..],
@@ -153,10 +151,38 @@ pub(crate) fn a_namespace_by_name_path_or_pid_is_the_one_that_is_changed() {
     let routes = blue.ip(&["route"]);
     assert_eq!(routes.trim(), "blackhole 10.2.0.0/16 proto 116");
     before.assert_same(&Snapshot::settled());
-    // The test's own thread stands for a process here.
-    let pid = format!("pid:{}", std::process::id());
-    let ran = agent.run(&["observe", "--netns", &pid]);
+    let spawn = || Sleeper(Command::new("sleep").arg("600").spawn().unwrap());
+    let there = Namespace::named("cli-blue").unwrap().enter(spawn).unwrap();
+    let named = |process: &Sleeper| format!("pid:{}", process.0.id());
+    agent.write("f.toml", &text(3));
+    let ran = agent.run(&["apply", "f.toml", "--netns", &named(&there)]);
     assert_eq!(ran.code, 0, "{ran:?}");
+    let routes = blue.ip(&["route"]);
+    assert_eq!(routes.trim(), "blackhole 10.3.0.0/16 proto 116");
+
+    // The id may have been used again, by a process of the host.
+    let here = spawn();
+    for name in [named(&here), format!("/proc/{}/ns/net", here.0.id())] {
+        for args in [
+            &["plan", "f.toml"][..],
+            &["apply", "f.toml"],
+            &["watch", "f.toml"],
+            &["observe"],
+        ] {
+            let ran = agent.run(&[args, &["--netns", &name]].concat());
+            ran.assert_refused(&["our own network namespace", "leave the option out"]);
+        }
+    }
+    before.assert_same(&Snapshot::settled());
+}
+
+struct Sleeper(Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 pub(crate) fn a_state_that_cannot_be_written_stops_a_pass_before_it_starts() {

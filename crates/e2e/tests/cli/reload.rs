@@ -26,14 +26,16 @@ pub(crate) fn a_changed_file_is_taken_up_and_a_broken_one_is_not() {
     agent.write("f.toml", &two);
     wait_until("the second one follows", || ours() == 2);
 
-    // Broken in ways that a parser finds, and the kernel, and no check before the next start.
+    // Broken in ways that a parser finds, and no check before the next start; and with a missing device.
     agent.write("f.toml", &one.replace("dst", "destination"));
     has_said("the last good file stays in force: f.toml:2:1: ");
     agent.write(
         "f.toml",
         &(one.clone() + "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n"),
     );
-    has_said("f.toml:4:1: no interface `later`");
+    has_said("f.toml:4:1: no interface `later`: this route is pending");
+    agent.write("f.toml", &two);
+    wait_until("the second one again", || ours() == 2);
     agent.write("f.toml", &format!("protocol = 117\n{one}"));
     has_said("`protocol` is 117 now and was 116");
     fs::remove_file(agent.directory().join("f.toml")).unwrap();
@@ -41,14 +43,14 @@ pub(crate) fn a_changed_file_is_taken_up_and_a_broken_one_is_not() {
     ip(&["route", "delete", four.dst]);
     wait_until("the last good file is in force", || ours() == 2);
 
-    // A file that waits for a device is taken up when that comes.
+    // What waits for a device is made when that comes.
     agent.write(
         "f.toml",
         "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n",
     );
     has_said("f.toml:1:1: no interface `later`");
     ip(&["link", "add", "later", "up", "type", "ifb"]);
-    wait_until("it is taken up", || ours() == 1);
+    wait_until("it is made", || ours() == 1);
 
     // Replaced by renaming, as editors do.
     agent.write("new.toml", &two);

@@ -66,6 +66,33 @@ pub(crate) fn a_setting_of_the_other_end_of_a_pair_takes_one_apply_too() {
     assert_eq!(read("/proc/sys/net/ipv4/conf/vb/rp_filter"), "2");
 }
 
+/// The kernel gives a link that is made again the settings of a new one, and an MTU or a link that
+/// comes up some of IPv6.
+pub(crate) fn a_setting_that_a_change_of_a_link_resets_is_set_again_at_once() {
+    let vxlan = "{ name = \"v\", kind = \"vxlan\", id = ID, port = 4789, up = true }";
+    let pair = "{ name = \"v\", kind = \"veth\", peer = \"ID\", up = true }";
+    let ifb = "{ name = \"v\", kind = \"ifb\", mtu = ID, up = true }";
+    let port = "{ name = \"u\", kind = \"ifb\", mtu = ID, master = \"v\", up = true }, \
+                { name = \"v\", kind = \"bridge\", up = true }";
+    let up = "{ name = \"v\", kind = \"ifb\", up = ID }";
+    for (links, ids, setting, value) in [
+        (vxlan, ["1", "2"], "ipv4/conf/v/rp_filter", "2"),
+        (pair, ["p", "q"], "ipv4/conf/v/rp_filter", "2"),
+        (ifb, ["1500", "1600"], "ipv6/conf/v/mtu", "1350"),
+        (port, ["1500", "1400"], "ipv6/conf/v/mtu", "1300"),
+        (up, ["false", "true"], "ipv6/conf/v/mtu", "1350"),
+    ] {
+        let agent = Agent::new();
+        for id in ids {
+            let links = links.replace("ID", id);
+            let file = format!("link = [{links}]\n[sysctl]\n\"net/{setting}\" = {value}\n");
+            agent.settle(&file);
+            assert_eq!(read(&format!("/proc/sys/net/{setting}")), value, "{file}");
+        }
+        agent.settle("link = []\n[sysctl]\n");
+    }
+}
+
 pub(crate) fn settings_are_told_in_the_words_of_sysctl() {
     let agent = Agent::new();
     agent.write("f.toml", "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.ip_local_port_range\" = \"20000 60000\"\n\"net.ipv4.no_such_key\" = 1\n");
@@ -142,7 +169,7 @@ pub(crate) fn a_setting_that_a_stranger_changes_is_found_by_timer() {
     wait_for("~ sysctl net.ipv4.ip_forward = 1   (declared, was 0)");
     wait_for("converged");
     fs::write(FORWARD, "0").unwrap();
-    wait_for("~ sysctl net.ipv4.ip_forward = 1   (changed by another writer, was 0)");
+    wait_for("~ sysctl net.ipv4.ip_forward = 1   (changed since, was 0)");
     assert_eq!(read(FORWARD), "1");
     child.terminate(Signal::TERM);
 }

@@ -78,11 +78,6 @@ pub(crate) fn what_the_kernel_would_store_otherwise_is_refused_with_its_place() 
         ),
         (
             "link",
-            "name = \"v0\"\naddress = \"02:00:00:00:00:09:01\"",
-            "longer",
-        ),
-        (
-            "link",
             "name = \"m0\"\nkind = \"macvlan\"\nlink = \"v0\"\nmode = \"passthru\"\n\
              address = \"02:00:00:00:00:09\"",
             "passthru",
@@ -94,18 +89,23 @@ pub(crate) fn what_the_kernel_would_store_otherwise_is_refused_with_its_place() 
         ),
         (
             "link",
-            "name = \"b0\"\nkind = \"bridge\"\nstp = true\nforward_delay = 100",
+            "name = \"b0\"\nkind = \"bridge\"\nstp = true\nforward_delay = 0",
             "200 to 3000",
         ),
         (
             "link",
-            "name = \"b0\"\nkind = \"bridge\"\nstp = true\nforward_delay = 3001",
+            "name = \"b0\"\nkind = \"bridge\"\nstp = true\nforward_delay = 3002",
             "200 to 3000",
         ),
         (
-            "neighbour",
-            "dev = \"v0\"\ndst = \"10.1.0.9\"\nlladdr = \"02:00:00:00:00:09:01\"",
-            "longer",
+            "link",
+            "name = \"b0\"\nkind = \"bridge\"\nforward_delay = 1501",
+            "ticks",
+        ),
+        (
+            "link",
+            "name = \"b0\"\nkind = \"bridge\"\nageing_time = 1",
+            "ticks",
         ),
         (
             "neighbour",
@@ -119,6 +119,19 @@ pub(crate) fn what_the_kernel_would_store_otherwise_is_refused_with_its_place() 
         let says = ran.err.contains("f.toml:1:1: ") && ran.err.contains(word);
         assert_eq!((ran.code, says), (1, true), "{text}\n{ran:?}");
     }
+}
+
+pub(crate) fn an_address_of_which_the_device_would_cut_off_the_end_waits_by_itself() {
+    veth_pair("v0", "v1");
+    let agent = Agent::new();
+    let text = "[[link]]\nname = \"v0\"\naddress = \"02:00:00:00:00:09:01\"\n\
+                [[neighbour]]\ndev = \"v0\"\ndst = \"10.1.0.9\"\nlladdr = \"02:00:00:00:00:09:01\"\n\
+                [[address]]\ndev = \"v0\"\naddress = \"10.1.0.1/24\"\n";
+    let report = agent.apply(text).json();
+    let pending = report["pending"].as_array().unwrap();
+    let longer = |op: &serde_json::Value| op["reason"].as_str().unwrap().contains("longer");
+    assert!(pending.len() == 2 && pending.iter().all(longer), "{report}");
+    assert_eq!(report["applied"].as_array().unwrap().len(), 1, "{report}");
 }
 
 pub(crate) fn what_is_stored_otherwise_fails_and_shows_both_forms() {
@@ -179,16 +192,30 @@ pub(crate) fn a_bridge_gives_up_its_spanning_tree_before_it_gets_a_delay_without
     agent.settle(&bridge("stp = false\nforward_delay = 0"));
     agent.settle(&bridge("stp = true\nforward_delay = 3000"));
     agent.settle(&bridge(
-        "stp = false\nforward_delay = 3001\nageing_time = 101",
+        "stp = false\nforward_delay = 3002\nageing_time = 102",
     ));
     agent.settle(&bridge("stp = true\nforward_delay = 1500"));
+}
+
+pub(crate) fn a_time_of_a_bridge_that_is_one_less_is_not_in_place() {
+    let agent = Agent::new();
+    let bridge =
+        |age: u32| format!("[[link]]\nname = \"b0\"\nkind = \"bridge\"\nageing_time = {age}");
+    // With 0 nothing is learnt. No time that is declared may pass for it.
+    agent.settle(&bridge(0));
+    let ran = agent.apply(&bridge(1));
+    let says = ran.err.contains("f.toml:1:1: ") && ran.err.contains("an even one");
+    assert_eq!((ran.code, says), (1, true), "{ran:?}");
+    agent.settle(&bridge(2));
+    let shown = ip(&["-d", "link", "show", "b0"]);
+    assert!(shown.contains("ageing_time 2 "), "{shown}");
 }
 
 pub(crate) fn a_nearest_value_is_not_in_place() {
     let agent = Agent::new();
     let bridge =
         |delay: u32| format!("[[link]]\nname = \"b0\"\nkind = \"bridge\"\nforward_delay = {delay}");
-    for (delay, kept) in [(199, 200), (3001, 3000)] {
+    for (delay, kept) in [(0, 200), (3002, 3000)] {
         agent.settle(&bridge(delay));
         // Whoever switches the protocol on has the kernel take the nearest delay that it allows.
         ip(&["link", "set", "b0", "type", "bridge", "stp_state", "1"]);

@@ -133,28 +133,60 @@ pub(crate) fn a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one(
     assert!(!new.ip(&["-br", "link"]).contains("ours"));
 }
 
-pub(crate) fn a_pass_that_cannot_run_is_tried_again() {
+pub(crate) fn a_missing_device_is_named_once_and_nothing_else_waits_for_it() {
     uplinks(1);
     let agent = Agent::new();
     agent.write(
         "f.toml",
-        "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n",
+        "[[route]]\ndst = \"10.8.0.0/16\"\nvia = \"10.200.0.8\"\n\
+         [[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n",
     );
     let mut child = watch(&agent, &[]);
     let said = said(&mut child);
-    wait_until("the error is reported", || {
-        said.lock()
-            .unwrap()
-            .contains("the pass could not run: f.toml:1:1: no interface `later`")
+    wait_until("the device is named", || {
+        let said = said.lock().unwrap();
+        said.contains("f.toml:4:1: no interface `later`: this route is pending")
     });
+    wait_until("the other route is made", || ours() == 1);
+    ip(&["route", "delete", "10.8.0.0/16"]);
+    wait_until("and restored", || ours() == 1);
     ip(&["link", "add", "later", "up", "type", "ifb"]);
-    wait_until("it runs", || ours() == 1);
+    wait_until("both are there", || ours() == 2);
     assert_eq!(said.lock().unwrap().lines().count(), 1, "reported once");
+    ip(&["link", "delete", "later"]);
+    wait_until("it is named again", || {
+        said.lock().unwrap().lines().count() == 2
+    });
+    ip(&["route", "delete", "10.8.0.0/16"]);
+    wait_until("the other is restored again", || ours() == 1);
     child.terminate(Signal::TERM);
 }
 
-/// An address stays while its link, which is down, has another name: then nothing is to be done.
-pub(crate) fn that_passes_run_again_is_reported_though_nothing_is_new() {
+pub(crate) fn a_pass_that_cannot_run_is_reported_and_so_is_the_first_that_runs_again() {
+    let agent = Agent::new();
+    let vlan = |name, link| {
+        format!("[[link]]\nname = \"{name}\"\nkind = \"vlan\"\nlink = \"{link}\"\nid = 1\n")
+    };
+    agent.write("f.toml", &(vlan("a", "b") + &vlan("b", "a")));
+    let mut child = watch(&agent, &[]);
+    let (said, printed) = (said(&mut child), printed(&mut child));
+    wait_until("the error is reported", || {
+        let said = said.lock().unwrap();
+        said.contains("the pass could not run: f.toml:1:1: is stacked on itself")
+    });
+    agent.write("f.toml", "link = []\n");
+    wait_until("it runs", || {
+        printed
+            .lock()
+            .unwrap()
+            .lines()
+            .any(|line| line == "converged")
+    });
+    child.terminate(Signal::TERM);
+}
+
+/// What was on a link that is renamed stays, and waits for a link of the declared name.
+pub(crate) fn what_is_on_a_renamed_link_stays_until_a_link_of_its_name_comes() {
     let agent = Agent::new();
     ip(&["link", "add", "later", "type", "ifb"]);
     agent.write(
@@ -169,11 +201,12 @@ pub(crate) fn that_passes_run_again_is_reported_though_nothing_is_new() {
     };
     wait_until("it converges", || converged() == 1);
     ip(&["link", "set", "later", "name", "other"]);
-    wait_until("the error is reported", || {
-        said.lock().unwrap().contains("the pass could not run")
+    wait_until("the device is named", || {
+        said.lock().unwrap().contains("no interface `later`")
     });
+    assert!(ip(&["address", "show", "dev", "other"]).contains("10.9.0.1/24"));
     ip(&["link", "set", "other", "name", "later"]);
-    wait_until("it runs again", || converged() == 2);
+    wait_until("it converges again", || converged() == 2);
     child.terminate(Signal::TERM);
 }
 

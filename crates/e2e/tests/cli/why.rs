@@ -446,7 +446,8 @@ pub(crate) fn what_cannot_be_told_exits_with_one() {
     agent.write("f.toml", "protocol = 7\nroute = []");
     agent.write(
         "broken.toml",
-        "[[address]]\ndev = \"nowhere\"\naddress = \"10.1.0.1/24\"",
+        "[[link]]\nname = \"a\"\nkind = \"vlan\"\nlink = \"b\"\nid = 1\n\
+             [[link]]\nname = \"b\"\nkind = \"vlan\"\nlink = \"a\"\nid = 1",
     );
     for (words, expected) in [
         ("tunnel x", "`tunnel` is no kind of object"),

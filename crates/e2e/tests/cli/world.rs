@@ -172,6 +172,6 @@ pub(crate) fn the_file_of_the_page_is_one() {
     assert!(read.settings.world.is_some());
     assert_eq!(
         (read.exports.unwrap().len(), read.collects.unwrap().len()),
-        (1, 1)
+        (1, 2)
     );
 }

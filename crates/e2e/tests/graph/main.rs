@@ -19,6 +19,7 @@ mod metrics;
 #[path = "../cli/watch.rs"]
 mod watch;
 
+mod checks;
 mod namespaces;
 mod reloads;
 mod settings;
@@ -75,6 +76,8 @@ trueup_testkit::kernel_tests![
     reloads::a_link_that_is_restored_is_made_by_one_part_at_a_time,
     reloads::a_file_that_lacks_descriptors_for_a_new_part_is_tried_again,
     reloads::a_setting_beside_a_refused_one_refreshes_once_all_are_right,
+    checks::a_check_that_fails_later_runs_its_command_at_the_interval,
+    checks::a_check_runs_as_often_as_it_says_and_after_a_signal,
     another_writer_of_a_file_is_answered_a_few_times_a_second_at_most,
     namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,
 ];
@@ -304,9 +307,9 @@ fn what_cannot_be_refuses_the_file_before_anything_is_written() {
         .apply(&owner)
         .assert_refused(&["f.toml:5:9: owner: there is no user `no-such-user`"]);
     let no_device = conf + "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"none\"\n";
-    agent
-        .apply(&no_device)
-        .assert_refused(&["no interface `none`"]);
+    agent.write("f.toml", &no_device);
+    let strict = agent.run(&["apply", "f.toml", "--strict"]);
+    strict.assert_refused(&["no interface `none`"]);
     assert_eq!(read(&agent, "conf"), "");
 }
 
@@ -638,7 +641,7 @@ fn the_page_on_the_graph_shows_it() {
     fs::create_dir(agent.directory().join("site")).unwrap();
     let here = |text: &str| {
         let place = agent.directory().join("site");
-        text.replace("/tmp/site", place.to_str().unwrap())
+        text.replace("/run/site", place.to_str().unwrap())
     };
     assert_eq!(block("toml"), EXAMPLE);
     agent.write("site.toml", &here(EXAMPLE));

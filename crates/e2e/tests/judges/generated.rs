@@ -299,8 +299,8 @@ impl Draw {
                 *link = other(self);
             }
             Some(LinkKind::Bridge(bridge)) => {
-                let delays = [0, 1, 2, 199, 200, 201, 1500, 2999, 3000, 3001, 30000];
-                let mut near = |time: Option<u32>| time.map(|time| self.near(time, &delays));
+                let delays = [0, 200, 202, 1500, 2998, 3000, 3002, 30000];
+                let mut near = |time: Option<u32>| time.map(|time| self.near(time, &delays) & !1);
                 bridge.forward_delay = near(bridge.forward_delay);
                 bridge.ageing_time = near(bridge.ageing_time);
             }

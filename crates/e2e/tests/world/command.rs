@@ -1,9 +1,11 @@
 //! `trueup world`, with users and roles that `world init` makes.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use trueup::world::{ErrorKind, Export, Session, Store as _, Transaction, World, Write};
 use trueup_etcd::EtcdStore;
 use trueup_etcd::testing::Cluster;
@@ -37,6 +39,7 @@ fn init(host: &Host, passwords: &str) -> Ran {
 /// The hosts a and b with their users, and the directory of the passwords.
 fn hosts(cluster: &Cluster) -> ([Host; 2], String) {
     let mut hosts = [Host::new("a", 1, cluster), Host::new("b", 2, cluster)];
+    hosts[0].settings = "allow_clear_password = true".to_owned();
     hosts[0].declare("");
     let passwords = hosts[0].agent.directory().join("passwords");
     let passwords = passwords.to_str().unwrap().to_owned();
@@ -44,7 +47,7 @@ fn hosts(cluster: &Cluster) -> ([Host; 2], String) {
     assert_eq!(ran.code, 0, "{ran:?}");
     for host in &mut hosts {
         let user = format!(
-            "user = \"{0}\"\npassword_file = \"{passwords}/{0}\"",
+            "user = \"{0}\"\npassword_file = \"{passwords}/{0}\"\nallow_clear_password = true",
             host.name()
         );
         host.settings = user;
@@ -65,8 +68,16 @@ pub(crate) fn init_makes_users_who_do_what_is_theirs() {
     let again = succeeds(init(&a, &passwords));
     let expected = "role /trueup/hosts/a: was so already; user a: was there";
     assert!(again.contains(expected), "{again}");
-    let doctor = succeeds(a.run(&["world", "doctor", "f.toml"]));
-    assert!(doctor.contains("user a: its password is right"), "{doctor}");
+    let doctor = a.run(&["world", "doctor", "f.toml"]);
+    assert!(
+        doctor.out.contains("user a: its password is right"),
+        "{doctor:?}"
+    );
+    // etcd 3.4.23 asks nobody for a user there.
+    assert_eq!(doctor.code, 2, "{doctor:?}");
+    let exposed = "may list leases, list members; problem: anybody who reaches the port";
+    assert!(doctor.out.contains(exposed), "{doctor:?}");
+    assert!(doctor.out.contains("--client-cert-auth"), "{doctor:?}");
     // No password is made up for a user who has one.
     fs::rename(format!("{passwords}/b"), format!("{passwords}/kept")).unwrap();
     succeeds(init(&a, &passwords));
@@ -459,4 +470,31 @@ pub(crate) fn hostile_names_reach_no_terminal_and_a_store_only_if_it_can_hold_th
         succeeds(host.run(&["world", "rm", "f.toml", "route", &name]));
     }
     assert_eq!(succeeds(host.run(&["world", "ls", "f.toml"])), "");
+}
+
+/// Also before it has reached the store.
+pub(crate) fn a_process_with_a_password_leaves_no_core_dump() {
+    let mut limit = getrlimit(Resource::Core);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Core, limit).unwrap();
+    let host = Host::without_etcd("a");
+    host.agent.write("password", "secret\n");
+    let password = host.agent.directory().join("password");
+    fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
+    let text = format!(
+        "[world]\nendpoints = [\"http://127.0.0.1:1\"]\nhost = \"a\"\nuser = \"a\"\n\
+         password_file = {password:?}\nallow_clear_password = true\n{}",
+        host.collect("10.20.0.0/16")
+    );
+    host.agent.write("f.toml", &text);
+    let watch = host.watch();
+    let limits = format!("/proc/{}/limits", watch.0.id());
+    wait_until("core dumps are forbidden", || {
+        let limits = fs::read_to_string(&limits).unwrap();
+        let line = limits
+            .lines()
+            .find(|line| line.starts_with("Max core file size"));
+        line.unwrap().split_whitespace().nth(4) == Some("0")
+    });
+    drop(watch);
 }

@@ -62,6 +62,14 @@ impl Host {
         }
     }
 
+    /// A host whose routes are in the main table, with one more member of its store that nobody has.
+    pub(crate) fn in_main(name: &'static str, number: u8, cluster: &Cluster, more: &str) -> Host {
+        let mut host = Host::new(name, number, cluster);
+        host.table = 254;
+        host.endpoints.push(format!("http://{more}:2379"));
+        host
+    }
+
     pub(crate) fn name(&self) -> &str {
         self.name
     }

@@ -93,3 +93,16 @@ fn what_etcd_refused_took_no_effect() {
     let gone = ClientError::LeaseKeepAliveError("lease not found".to_owned());
     assert_eq!(Failure::from(gone).kind, ErrorKind::LeaseEnded);
 }
+
+#[test]
+fn what_ends_a_connection_says_nothing_about_the_request() {
+    for reason in [
+        h2::Reason::ENHANCE_YOUR_CALM,
+        h2::Reason::INADEQUATE_SECURITY,
+    ] {
+        let status = Status::from_error(Box::new(h2::Error::from(reason)));
+        let failure = Failure::from(ClientError::GRpcStatus(status));
+        assert_eq!(failure.kind, ErrorKind::Unavailable, "{reason}");
+        assert!(!failure.is_void, "{reason}");
+    }
+}

@@ -11,7 +11,7 @@ use etcd_client::{
 use tokio::time::timeout;
 use trueup_world::{Access, Error, ErrorKind, Revision};
 
-use super::Cluster;
+use super::{Cluster, write_secret};
 use crate::Administrator;
 use crate::config::Config;
 use crate::endpoints::Endpoints;
@@ -137,7 +137,7 @@ impl Cluster {
     /// etcd's.
     pub fn enable_access_control(&mut self) -> io::Result<()> {
         let password = self.folder.join("root.password");
-        std::fs::write(&password, "root")?;
+        write_secret(&password, "root")?;
         let administrator = self.administrator();
         let enforce = administrator.and_then(|it| it.enforce("root"));
         enforce.map_err(io::Error::other)?;

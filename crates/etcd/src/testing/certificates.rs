@@ -10,7 +10,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-use super::Place;
+use super::{Place, write_secret};
 use crate::config::Config;
 
 /// A certificate authority of a test.
@@ -87,7 +87,7 @@ impl Authority {
             (&files.key, key.serialize_pem()),
         ] {
             let new = file.with_extension("new");
-            fs::write(&new, text)?;
+            write_secret(&new, &text)?;
             fs::rename(&new, file)?;
         }
         Ok(files)

@@ -7,8 +7,9 @@ mod certificates;
 mod member;
 mod options;
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -20,6 +21,17 @@ pub use options::{ClusterOptions, Place};
 use crate::config::Config;
 use certificates::Certificates;
 use member::Member;
+
+/// Writes a file that nobody else can read, as those of passwords and keys have to be.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)?.write_all(text.as_bytes())
+}
 
 /// How long a cluster has until it has a leader.
 const START: Duration = Duration::from_secs(60);
@@ -85,11 +97,12 @@ impl Cluster {
         self.config_of(&(0..self.size()).collect::<Vec<_>>())
     }
 
-    /// Returns the configuration of a client of some members, in this order.
+    /// Returns the configuration of a client of some members, in this order. Without TLS it allows
+    /// passwords in clear.
     pub fn config_of(&self, members: &[usize]) -> Config {
         let config = Config::new(members.iter().map(|&index| self.members[index].url()));
         match &self.certificates {
-            None => config,
+            None => config.with_clear_password(true),
             Some(certificates) => certificates.client_config(config),
         }
     }

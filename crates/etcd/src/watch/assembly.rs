@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use etcd_client::EventType;
 use etcd_client::proto::{PbEvent, PbWatchResponse};
-use trueup_world::{ErrorKind, KeyChange, Revision, StoreEvent};
+use trueup_world::{ErrorKind, KeyChange, ReadLimits, Revision, StoreEvent};
 
 use crate::endpoints::revision;
 use crate::failure::Failure;
@@ -20,13 +20,19 @@ pub(super) struct Assembly {
     delivered: u64,
     /// The changes that were delivered last: revisions, and hashes of keys.
     recent: BTreeSet<(u64, u64)>,
-    /// Of a response that is not whole yet.
-    parts: Vec<PbEvent>,
+    /// The newest revision of a response that is not whole yet, by key: more of it may come.
+    parts: Option<(u64, BTreeMap<Vec<u8>, KeyChange>)>,
+    /// How many changes came of that revision, and their bytes.
+    held: (usize, usize),
+    limits: ReadLimits,
     /// True if the answer to a request of progress comes after all changes up to there.
     is_ordered: bool,
     /// Where it is not: an answer, and when it came. No change has come since.
     answered: Option<(u64, Instant)>,
 }
+
+/// Changes by key, by the revision that made them.
+type Revisions = BTreeMap<u64, BTreeMap<Vec<u8>, KeyChange>>;
 
 /// So long no change comes until an answer is believed that may have overtaken some.
 const QUIET: Duration = Duration::from_secs(1);
@@ -36,12 +42,14 @@ const ALL_WATCHES: i64 = -1;
 const REMEMBERED: usize = 1024;
 
 impl Assembly {
-    pub(super) fn new(after: Revision, is_ordered: bool) -> Assembly {
+    pub(super) fn new(after: Revision, is_ordered: bool, limits: ReadLimits) -> Assembly {
         Assembly {
             begun: after.0,
             delivered: after.0,
             recent: BTreeSet::new(),
-            parts: Vec::new(),
+            parts: None,
+            held: (0, 0),
+            limits,
             is_ordered,
             answered: None,
         }
@@ -59,7 +67,7 @@ impl Assembly {
         if response.canceled {
             return Err(cancelled(&response));
         }
-        let is_progress = response.events.is_empty() && self.parts.is_empty();
+        let is_progress = response.events.is_empty() && self.parts.is_none() && !response.fragment;
         if is_progress || response.watch_id == ALL_WATCHES {
             let newest = revision(response.header.map_or(0, |header| header.revision))?;
             return Ok(match response.watch_id {
@@ -68,38 +76,55 @@ impl Assembly {
                 _ => self.progress(newest),
             });
         }
-        self.parts.extend(response.events);
-        if response.fragment {
-            return Ok(Vec::new());
-        }
         self.answered = None;
-        let mut revisions: BTreeMap<u64, BTreeMap<Vec<u8>, KeyChange>> = BTreeMap::new();
-        for event in std::mem::take(&mut self.parts) {
+        let mut revisions = BTreeMap::from_iter(self.parts.take());
+        for event in response.events {
             let (made_by, change) = change(event)?;
             if made_by > self.delivered {
                 let key = change.key().to_vec();
-                revisions.entry(made_by).or_default().insert(key, change);
+                let newest = revisions.last_key_value().map(|it| *it.0);
+                if newest < Some(made_by) {
+                    self.held = (0, 0);
+                }
+                if newest <= Some(made_by) {
+                    self.held.0 += 1;
+                    self.held.1 += size_of(&change);
+                }
+                revisions
+                    .entry(made_by)
+                    .or_insert_with(BTreeMap::new)
+                    .insert(key, change);
             } else if made_by > self.begun && !self.recent.contains(&trace(made_by, &change)) {
                 return Err(self.late(made_by));
+            }
+        }
+        let (changes, bytes) = self.held;
+        self.limits.check("one revision", changes, bytes)?;
+        if response.fragment {
+            // More of the newest may come, and of the others none.
+            self.parts = revisions.pop_last();
+        }
+        Ok(self.deliver(revisions))
+    }
+
+    fn deliver(&mut self, revisions: Revisions) -> Vec<StoreEvent> {
+        for (made_by, changes) in &revisions {
+            let traces = changes.values().map(|change| trace(*made_by, change));
+            self.recent.extend(traces);
+            self.delivered = *made_by;
+            while self.recent.len() > REMEMBERED {
+                self.recent.pop_first();
             }
         }
         let event = |(made_by, changes): (u64, BTreeMap<Vec<u8>, KeyChange>)| StoreEvent::Changes {
             revision: Revision(made_by),
             changes: changes.into_values().collect(),
         };
-        for (made_by, changes) in &revisions {
-            let traces = changes.values().map(|change| trace(*made_by, change));
-            self.recent.extend(traces);
-            self.delivered = *made_by;
-        }
-        while self.recent.len() > REMEMBERED {
-            self.recent.pop_first();
-        }
-        Ok(revisions.into_iter().map(event).collect())
+        revisions.into_iter().map(event).collect()
     }
 
     fn progress(&mut self, newest: u64) -> Vec<StoreEvent> {
-        if newest < self.delivered || !self.parts.is_empty() {
+        if newest < self.delivered || self.parts.is_some() {
             return Vec::new();
         }
         self.delivered = newest;
@@ -111,7 +136,7 @@ impl Assembly {
     fn believe(&mut self, newest: u64, now: Instant) -> Vec<StoreEvent> {
         match self.answered {
             Some((earlier, at)) if earlier > self.delivered => {
-                if now.duration_since(at) < QUIET || !self.parts.is_empty() {
+                if now.duration_since(at) < QUIET || self.parts.is_some() {
                     return Vec::new();
                 }
                 self.answered = Some((newest, now));
@@ -132,6 +157,13 @@ impl Assembly {
             self.delivered
         );
         Failure::void(ErrorKind::Compacted, message)
+    }
+}
+
+pub(super) fn size_of(change: &KeyChange) -> usize {
+    match change {
+        KeyChange::Put(entry) => entry.key.len() + entry.value.len(),
+        KeyChange::Deleted(key) => key.len(),
     }
 }
 

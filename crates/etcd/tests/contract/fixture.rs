@@ -1,14 +1,13 @@
 //! Clusters that all tests share, and a test's part of one.
 
 use std::collections::HashMap;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
-use trueup_etcd::testing::{Cluster, ClusterOptions, Place};
+use trueup_etcd::testing::{Cluster, ClusterOptions, Place, write_secret};
 use trueup_etcd::{Config, EtcdStore};
 use trueup_testkit::{Node, bridge_at, wait_until};
 use trueup_world::testing::Fixture;
@@ -126,7 +125,7 @@ impl Fixture for EtcdFixture<'_> {
         let name = format!("user{}", USERS.fetch_add(1, Ordering::Relaxed));
         cluster.add_user(&name, "secret", access).unwrap();
         let file = cluster.folder().join(&name);
-        fs::write(&file, "secret").unwrap();
+        write_secret(&file, "secret").unwrap();
         let config = cluster.config().with_user(name, file);
         drop(cluster);
         Some(self.open(host, config))

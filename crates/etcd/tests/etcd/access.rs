@@ -1,17 +1,19 @@
 //! Access control and TLS.
 
 use std::fs;
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use trueup_etcd::Config;
-use trueup_etcd::testing::{Authority, Cluster, ClusterOptions};
+use trueup_etcd::testing::{Authority, Cluster, ClusterOptions, write_secret};
+use trueup_etcd::{Administrator, Config, EtcdStore, Exposure};
 use trueup_testkit::wait_until;
 use trueup_world::{Access, Committed, ErrorKind, Revision, Store};
 
 use crate::help::{
-    assert_kind, change, end, one, one_with, open, open_with, put, set, set_at_last, watch_at_last,
+    SOON, assert_kind, change, end, one, one_with, open, open_with, put, set, set_at_last,
+    watch_at_last,
 };
 
 /// When a token of three seconds is too old: etcd looks once a second. Shorter ones would end
@@ -21,7 +23,7 @@ const EXPIRED: Duration = Duration::from_millis(4500);
 /// The configuration of a user whose password is in a file of the cluster's folder.
 pub(crate) fn user(cluster: &Cluster, name: &str, password: &str) -> Config {
     let file = cluster.folder().join(format!("{name}.password"));
-    fs::write(&file, format!("{password}\n")).unwrap();
+    write_secret(&file, &format!("{password}\n")).unwrap();
     cluster.config().with_user(name, file)
 }
 
@@ -116,6 +118,52 @@ pub(crate) fn a_changed_password_is_read_again() {
             set(&store, "/a", "4");
         }
     });
+}
+
+/// Nothing is connected to, at this host's own addresses either: any user may listen there.
+pub(crate) fn a_password_is_not_sent_in_clear_unless_allowed() {
+    let thief = TcpListener::bind("127.0.0.1:0").unwrap();
+    thief.set_nonblocking(true).unwrap();
+    let file = std::env::temp_dir().join(format!("trueup-clear-{}", std::process::id()));
+    write_secret(&file, "secret").unwrap();
+    let without = Config::new([format!("http://{}", thief.local_addr().unwrap())])
+        .with_timeout(Duration::from_secs(1));
+    let config = without.clone().with_user("a", &file);
+    for error in [
+        EtcdStore::open(config.clone()).map(drop).unwrap_err(),
+        Administrator::connect(config.clone())
+            .map(drop)
+            .unwrap_err(),
+        // It sends the passwords of new users.
+        Administrator::connect(without).map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(
+            error.to_string().contains("allow_clear_password"),
+            "{error}"
+        );
+    }
+    let connected = thief.accept().unwrap_err();
+    assert_eq!(connected.kind(), std::io::ErrorKind::WouldBlock);
+    // It would have been sent.
+    let allowed = EtcdStore::open(config.with_clear_password(true)).unwrap();
+    assert_kind(allowed.read(b"/", None), ErrorKind::Unavailable);
+    thief.accept().unwrap();
+    fs::remove_file(file).unwrap();
+}
+
+pub(crate) fn what_clients_without_user_and_certificate_may_do_is_found() {
+    let probe = |config: Config| Exposure::probe(config.with_timeout(SOON));
+    let mut cluster = one();
+    let found = probe(cluster.config()).unwrap();
+    assert!(found.keys && found.leases && found.members, "{found:?}");
+    cluster.enable_access_control().unwrap();
+    // etcd 3.4 asks for a user where keys are concerned, and for none elsewhere.
+    let found = probe(cluster.admin_config()).unwrap();
+    assert!(!found.keys && found.leases && found.members, "{found:?}");
+    let cluster = Cluster::start(&ClusterOptions::local(1).with_tls()).unwrap();
+    let error = probe(cluster.config().with_connect_timeout(SOON)).unwrap_err();
+    assert!(error.is_retryable(), "{error}");
 }
 
 pub(crate) fn clients_without_a_certificate_are_refused() {
@@ -217,7 +265,7 @@ pub(crate) fn another_authority_takes_over_while_both_are_trusted() {
     files
         .iter()
         .zip(&former)
-        .for_each(|(file, text)| fs::write(file, text).unwrap());
+        .for_each(|(file, text)| write_secret(file, text).unwrap());
     let config = cluster.config().with_cert_files(&files[0], &files[1]);
     assert_kind(open_with(config).read(b"/", None), ErrorKind::Unavailable);
 }

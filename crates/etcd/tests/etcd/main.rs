@@ -19,6 +19,8 @@ trueup_testkit::kernel_tests![
     access::a_user_does_only_what_its_role_allows,
     access::a_token_that_expired_is_renewed,
     access::a_changed_password_is_read_again,
+    access::a_password_is_not_sent_in_clear_unless_allowed,
+    access::what_clients_without_user_and_certificate_may_do_is_found,
     access::clients_without_a_certificate_are_refused,
     access::replaced_certificates_are_read_again,
     access::another_authority_takes_over_while_both_are_trusted,

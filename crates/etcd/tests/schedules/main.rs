@@ -14,7 +14,6 @@ mod observer;
 mod proxy;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use trueup_etcd::testing::Cluster;
+use trueup_etcd::testing::{Cluster, write_secret};
 use trueup_etcd::{Config, EtcdStore};
 use trueup_testkit::Node;
 use trueup_world::{Access, Committed, Error, Revision, Store, Transaction, Write};
@@ -99,7 +98,7 @@ impl Stage {
             write: all(),
         };
         cluster.add_user("host", "secret", &access).unwrap();
-        fs::write(cluster.folder().join("host.password"), "secret").unwrap();
+        write_secret(&cluster.folder().join("host.password"), "secret").unwrap();
         cluster.enable_access_control().unwrap();
         let hosts: Vec<_> = (1..=4).map(|number| net.host(number)).collect();
         let members: Vec<_> = (1..=3)

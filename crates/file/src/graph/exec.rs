@@ -13,10 +13,13 @@ use crate::value::{Result, Value, fault};
 
 const ON: &str = "on";
 const CHECK: &str = "check";
+const EVERY: &str = "every";
 
-/// How long a command may run, unless said otherwise, and at most: in seconds.
+/// How long a command may run, unless said otherwise: in seconds.
 const DEFAULT_TIMEOUT: u64 = 60;
-const MAX_TIMEOUT: u32 = 86_400;
+
+/// A day: the longest timeout, and the longest time between two checks.
+const DAY: u32 = 86_400;
 
 /// The highest count of a semaphore.
 const MAX_COUNT: u32 = 1_000_000;
@@ -36,10 +39,17 @@ pub struct Exec {
     pub on: Vec<NodeRef>,
     /// The command that succeeds if there is nothing to do, in the same form; `None` without one.
     pub check: Option<Vec<String>>,
+    /// The time between two checks of a running agent: more than 0, at most a day. `None`: that of
+    /// the agent, or no such checks if there is [`on`](Self::on).
+    pub every: Option<Duration>,
     /// How long the command, and its check, may run: more than 0, at most a day.
     pub timeout: Duration,
     /// The semaphores that are held while it runs, each id once.
     pub semaphores: Vec<Semaphore>,
+    /// The variables of the agent's that the command gets beside those that every command gets.
+    pub environment: Vec<String>,
+    /// The command has the agent's ambient capabilities.
+    pub ambient: bool,
 }
 
 /// What a command refers to.
@@ -89,8 +99,11 @@ impl Element for Exec {
         "after",
         ON,
         CHECK,
+        EVERY,
         "timeout",
         "semaphores",
+        "environment",
+        "ambient",
     ];
 
     fn read(fields: &Fields<'_>) -> Result<Exec> {
@@ -103,16 +116,25 @@ impl Element for Exec {
                            such as on = [ \"file.resolv\" ]";
             return fault(fields.at, message);
         }
+        let every = fields.read(EVERY, every)?;
+        if every.is_some() && check.is_none() {
+            let message = "`every` is the time between two checks: write `check` as well, such as \
+                           check = [ \"/usr/bin/test\", \"-e\", \"/run/dns.ok\" ]";
+            return fault(fields.at, message);
+        }
         Ok(Exec {
             name: fields.required("name", name, parse::element_name)?,
             command: fields.required("command", example, command)?,
             after: fields.read("after", references)?.unwrap_or_default(),
             on,
             check,
+            every,
             timeout: fields
                 .read("timeout", timeout)?
                 .unwrap_or(Duration::from_secs(DEFAULT_TIMEOUT)),
             semaphores: fields.read("semaphores", semaphores)?.unwrap_or_default(),
+            environment: fields.read("environment", variables)?.unwrap_or_default(),
+            ambient: fields.read("ambient", parse::flag)?.unwrap_or(false),
         })
     }
 
@@ -175,13 +197,39 @@ fn references(value: &Value<'_>) -> Result<Vec<NodeRef>> {
 }
 
 fn timeout(value: &Value<'_>) -> Result<Duration> {
-    match parse::seconds(value, MAX_TIMEOUT)? {
-        Duration::ZERO => fault(
-            value.at,
-            "no command ends at once: write more than 0 seconds",
-        ),
-        timeout => Ok(timeout),
+    above_zero(value, "no command ends at once: write more than 0 seconds")
+}
+
+fn every(value: &Value<'_>) -> Result<Duration> {
+    above_zero(
+        value,
+        "no check runs all the time: write more than 0 seconds",
+    )
+}
+
+fn above_zero(value: &Value<'_>, message: &'static str) -> Result<Duration> {
+    match parse::seconds(value, DAY)? {
+        Duration::ZERO => fault(value.at, message),
+        time => Ok(time),
     }
+}
+
+/// Reads the names of variables. One with a value is a mistake for this.
+fn variables(value: &Value<'_>) -> Result<Vec<String>> {
+    let expected = "a list of names, such as [ \"http_proxy\" ]";
+    parse::list(value, expected, |value| {
+        let name = parse::text(value, "the name of a variable, such as \"http_proxy\"")?;
+        match name.is_empty() || name.contains(['=', '\0']) {
+            true => fault(
+                value.at,
+                format!(
+                    "`{}` is no name of a variable: write the name alone, such as \"http_proxy\"",
+                    name.escape_debug()
+                ),
+            ),
+            false => Ok(name.to_owned()),
+        }
+    })
 }
 
 /// Reads semaphores, each id once.

@@ -31,7 +31,7 @@ pub struct ManagedFile {
     pub content: FileContent,
     /// The permissions, with the bits for set-user-id, set-group-id and sticky: 0 to 0o7777.
     pub mode: u32,
-    /// The owner; `None` leaves it as it is.
+    /// The owner; `None` leaves it as it is, unless another user can have made the file.
     pub owner: Option<Owner>,
 }
 

@@ -13,8 +13,16 @@ use crate::section::Keyed;
 use crate::value::{Node, Result, Table, Value, fault, text};
 
 /// The keys that every link may have.
-const COMMON_KEYS: [&str; 8] = [
-    "name", "kind", "up", "mtu", "address", "master", "alias", "group",
+const COMMON_KEYS: [&str; 9] = [
+    "name",
+    "kind",
+    "up",
+    "mtu",
+    "address",
+    "addresses",
+    "master",
+    "alias",
+    "group",
 ];
 
 const fn all_keys() -> [&'static str; COMMON_KEYS.len() + KEYS_OF_KINDS.len()] {
@@ -47,6 +55,7 @@ impl FileObject for Link<IfName> {
         link.up = fields.read("up", parse::flag)?;
         link.mtu = fields.read("mtu", parse::number(1..=INT_MAX))?;
         link.address = fields.read("address", parse::lladdr)?;
+        link.only_addresses = fields.read("addresses", only)?.unwrap_or_default();
         link.master = fields.read("master", master)?;
         link.alias = fields.read("alias", alias)?;
         link.group = fields.read("group", parse::number(0..=u32::MAX))?;
@@ -70,6 +79,7 @@ impl FileObject for Link<IfName> {
         table.set_some("up", self.up);
         table.set_some("mtu", self.mtu);
         table.set_some("address", self.address.map(text));
+        table.set_some("addresses", self.only_addresses.then(|| text("only")));
         let name = |name: &Option<IfName>| name.as_ref().map_or(text(""), parse::name_node);
         table.set_some("master", self.master.as_ref().map(name));
         table.set_some("alias", self.alias.as_deref().map(parse::bytes_node));
@@ -109,6 +119,14 @@ fn own_name(value: &Value<'_>) -> Result<IfName> {
         return fault(value.at, message);
     }
     Ok(name)
+}
+
+/// Reads whether a link is to have the declared addresses and no others.
+fn only(value: &Value<'_>) -> Result<bool> {
+    match &value.node {
+        Node::Text(text) if text == "only" => Ok(true),
+        _ => value.unexpected("\"only\", for the addresses of [[address]] and no others"),
+    }
 }
 
 /// Reads a name, or an empty string for none.

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use trueup_diff::{
-    DEFAULT_PROTOCOL, Family, IfName, IpNetwork, Label, LinkAddr, ParseError, Prefix, Scope,
+    DEFAULT_PROTOCOL, Family, IfName, IpNetwork, Label, LinkAddr, ParseError, Prefix, Protocols,
+    Scope,
 };
 
 use super::number::in_range;
@@ -200,8 +201,10 @@ pub(crate) fn marker(value: &Value<'_>) -> Result<u8> {
     };
     let message = format!(
         "{number} ({owner}) cannot be a marker, as the kernel and objects made by hand bear 0 to 4 \
-         and 9: write a number from 5 to 255 that no other program here uses; 100 to 185 are \
+         and 9: write a number from 5 to 255 that no other program here uses; {} to {} are \
          unassigned, {DEFAULT_PROTOCOL} is the default",
+        Protocols::UNASSIGNED.start(),
+        Protocols::UNASSIGNED.end(),
     );
     fault(value.at, message)
 }

@@ -28,7 +28,8 @@ pub struct Accepted {
     pub routes: BTreeMap<RouteKey, (Route<IfName>, Origin)>,
     /// The resources that were not taken, in the order in which they were made.
     pub refused: Vec<Refused>,
-    /// Routes to a part of another host's prefix, which take its traffic.
+    /// Routes that take traffic from another host's: to a part of its prefix, or to all of it with
+    /// a lower metric.
     pub overlaps: Vec<Overlap>,
 }
 
@@ -56,13 +57,13 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// A route to a part of another host's prefix.
+/// A route that takes traffic from another host's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Overlap {
-    /// The shorter prefix, and where it comes from.
+    /// The prefix that loses traffic, and where it comes from.
     pub outer: (Prefix, Origin),
-    /// The longer prefix, which the kernel prefers.
+    /// The longer prefix, or the same one with a lower metric, which the kernel prefers.
     pub inner: (Prefix, Origin),
 }
 
@@ -85,6 +86,13 @@ impl fmt::Display for Origin {
 impl fmt::Display for Overlap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((outer, of), (inner, within)) = (&self.outer, &self.inner);
+        if outer == inner {
+            return write!(
+                f,
+                "{inner} ({within}) has a lower metric than that of {of}: the kernel \
+                              prefers it"
+            );
+        }
         write!(
             f,
             "{inner} ({within}) is a part of {outer} ({of}): the kernel prefers the longer one"

@@ -1,6 +1,7 @@
 //! [`Acceptance`]: what is accepted of the resources of other hosts, kept from change to change. A
 //! change costs what it changes, and not what there is.
 
+mod barrier;
 mod offer;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use trueup_diff::{IfName, Route, RouteKey};
 
 use super::overlaps::Overlaps;
-use super::{Accepted, Collect, Origin, Refused, Resource};
+use super::{Accepted, Collect, Grant, Origin, Protected, Refused, Resource};
+use barrier::Barrier;
 use offer::{Id, Offer};
 
 /// The resources of one host that make a route of one collection, or would without its limit.
@@ -31,6 +33,8 @@ pub struct Acceptance {
     collects: Vec<Collect>,
     /// This host.
     host: String,
+    /// Which exports count; none, all do.
+    grant: Option<Grant>,
     offers: BTreeMap<Arc<Id>, Offer>,
     /// Those that would make the same route.
     rivals: BTreeMap<RouteKey, BTreeSet<Arc<Id>>>,
@@ -40,6 +44,7 @@ pub struct Acceptance {
     routes: BTreeMap<RouteKey, (Route<IfName>, Origin)>,
     refused: BTreeMap<Arc<Id>, Refused>,
     overlaps: Overlaps,
+    barrier: Barrier,
     /// To be judged.
     dirty: BTreeSet<Arc<Id>>,
     changed: BTreeSet<RouteKey>,
@@ -56,6 +61,15 @@ impl Acceptance {
         }
     }
 
+    /// Refuses what is not granted: it makes no route, and is in nobody's way.
+    #[must_use]
+    pub fn granting(self, grant: Grant) -> Acceptance {
+        Acceptance {
+            grant: Some(grant),
+            ..self
+        }
+    }
+
     /// Adds a resource. What this host exported itself is left out.
     pub fn insert(&mut self, resource: Resource<'_>) {
         if resource.exporter == self.host {
@@ -64,11 +78,15 @@ impl Acceptance {
         let mut id = Id::of(resource);
         id.copy = self.copies(&id);
         let id = Arc::new(id);
-        let offer = Offer::read(&self.collects, resource);
+        let mut offer = Offer::read(&self.collects, resource);
+        if let Some(grant) = &self.grant {
+            offer.require(grant, resource.exporter);
+        }
         for key in offer.keys() {
             let rivals = self.rivals.entry(key).or_default();
             rivals.insert(Arc::clone(&id));
         }
+        self.dirty.extend(self.barrier.insert(&id, &offer));
         self.dirty.insert(Arc::clone(&id));
         self.offers.insert(id, offer);
     }
@@ -85,10 +103,13 @@ impl Acceptance {
         };
         let id = Arc::clone(id);
         self.take(&id, BTreeMap::new(), BTreeSet::new());
+        let Some(offer) = self.offers.remove(&id) else {
+            return;
+        };
+        self.dirty.extend(self.barrier.remove(&id, &offer));
         self.dirty.remove(&id);
         self.refused.remove(&id);
-        let offer = self.offers.remove(&id);
-        for key in offer.iter().flat_map(Offer::keys) {
+        for key in offer.keys() {
             let Some(rivals) = self.rivals.get_mut(&key) else {
                 continue;
             };
@@ -97,6 +118,38 @@ impl Acceptance {
                 self.rivals.remove(&key);
             }
         }
+    }
+
+    /// Replaces what no route may lead away.
+    pub fn protect(&mut self, protected: &Protected) {
+        if self.barrier.protect(protected) {
+            let offers = self.offers.iter();
+            let offers = offers.filter(|(_, offer)| offer.destination().is_some());
+            self.dirty.extend(offers.map(|(id, _)| Arc::clone(id)));
+        }
+    }
+
+    /// Refuses the resource that makes the route of a key, until that is [confirmed or
+    /// released](Self::end_withholding), or it changes.
+    pub fn withhold(&mut self, key: &RouteKey, reason: &str) {
+        if let Some(id) = self.owners.get(key) {
+            self.dirty.insert(Arc::clone(id));
+            self.barrier.withhold(Arc::clone(id), reason.to_owned());
+        }
+    }
+
+    /// Refuses the resources that are [withheld](Self::withhold) until they change, or judges them
+    /// anew.
+    pub fn end_withholding(&mut self, is_confirmed: bool) {
+        match is_confirmed {
+            true => self.barrier.confirm(),
+            false => self.dirty.extend(self.barrier.release()),
+        }
+    }
+
+    /// Withholds what another acceptance withholds.
+    pub fn withhold_as(&mut self, other: &Acceptance) {
+        self.dirty.extend(self.barrier.withhold_as(&other.barrier));
     }
 
     /// Judges what has changed, in order. Returns the keys whose routes are others than before.
@@ -119,7 +172,7 @@ impl Acceptance {
         self.refused.len()
     }
 
-    /// Returns how many routes are to a part of another host's prefix.
+    /// Returns how many routes take traffic from another host's.
     pub fn overlaps(&self) -> usize {
         self.overlaps.len()
     }
@@ -152,12 +205,17 @@ impl Acceptance {
         for (position, route) in &offer.routes {
             let dst = offer.dst.map(|dst| dst.to_string()).unwrap_or_default();
             let limit = self.collects[*position].limit;
-            let Some((key, route)) = route else {
-                reason = format!("{dst} is not within what is collected");
-                continue;
+            let (key, route) = match route {
+                Ok(made) => made,
+                Err(why) => {
+                    reason.clone_from(why);
+                    continue;
+                }
             };
             let owner = self.owners.get(key);
-            if let Some(owner) = owner.filter(|owner| *owner < id) {
+            if let Some(why) = self.barrier.refusal(id, offer, key) {
+                reason = why;
+            } else if let Some(owner) = owner.filter(|owner| *owner < id) {
                 reason = format!("{dst} was exported first: {}", owner.origin());
             } else if self.is_full(*position, id) {
                 reason = format!("the limit of {limit} from one host is reached");

@@ -3,10 +3,16 @@
 mod accept;
 mod acceptance;
 mod collect;
+mod contests;
 mod export;
+mod grant;
+mod grants_key;
 mod overlaps;
+mod protected;
 mod route;
 mod store;
+mod transport;
+mod unusable;
 
 use std::fmt;
 
@@ -18,7 +24,10 @@ use crate::value::{Node, Result, Value, fault};
 pub use accept::{Accepted, Origin, Overlap, Refused, Resource, accept};
 pub use acceptance::Acceptance;
 pub use collect::Collect;
+pub use contests::{Contest, ContestEffect, Contests};
 pub use export::Export;
+pub use grant::Grant;
+pub use protected::{AddressUse, Protected};
 pub use store::{Certificate, Credentials, Partition, StoreAddress, World};
 pub(crate) use store::{read, write};
 

@@ -1,4 +1,5 @@
-//! The routes to a part of another host's prefix, kept from change to change.
+//! The routes that take traffic from another host's, kept from change to change: to a part of its
+//! prefix, or to all of it with a lower metric.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,8 @@ use super::{Origin, Overlap};
 
 type Routes = BTreeMap<RouteKey, (Route<IfName>, Origin)>;
 
-/// The routes to a part of another host's prefix: each with the longest such prefix.
+/// The routes that take traffic from another host's: each with the one that the kernel would use
+/// without it.
 #[derive(Default)]
 pub(super) struct Overlaps {
     /// The routes by table and destination: those to parts of a prefix follow it.
@@ -61,13 +63,20 @@ impl Overlaps {
         self.found.iter().filter_map(overlap).collect()
     }
 
-    /// Returns the route to the longest prefix of another host that this one is to a part of.
+    /// Returns the route of another host that this one takes traffic from: to the same prefix with
+    /// the next higher metric, or else to the longest prefix around it.
     fn outer(&self, routes: &Routes, key: &RouteKey) -> Option<RouteKey> {
         let (_, origin) = routes.get(key)?;
         let is_anothers = |outer: &&RouteKey| {
             let outer = routes.get(*outer);
             outer.is_some_and(|(_, theirs)| theirs.exporter != origin.exporter)
         };
+        let same = self.by_prefix.get(&(key.table, key.dst));
+        let behind = |other: &&RouteKey| other.metric > key.metric;
+        let mut behind = same.into_iter().flatten().filter(behind);
+        if let Some(behind) = behind.find(is_anothers) {
+            return Some(*behind);
+        }
         let shorter = (0..key.dst.len()).rev();
         let around = shorter.filter_map(|len| {
             let network = IpNetwork::new(key.dst.address(), len).ok()?;

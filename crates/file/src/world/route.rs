@@ -3,6 +3,7 @@
 
 use trueup_diff::{IfName, NextHop, NextHops, Route};
 
+use super::unusable;
 use crate::fields::Fields;
 use crate::kinds::FileObject as _;
 use crate::tables::TableNames;
@@ -33,7 +34,10 @@ pub(super) fn read(value: &Value<'_>) -> Result<Route<IfName>> {
              hosts that collect it have otherwise",
         );
     }
-    Ok(route)
+    match unusable::check(&route) {
+        Ok(()) => Ok(route),
+        Err(why) => fault(value.at, why),
+    }
 }
 
 /// Writes a route as a resource of the world: JSON of the form of the file.

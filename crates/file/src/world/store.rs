@@ -3,26 +3,29 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::host;
+use super::{grants_key, host, transport};
 use crate::fields::Fields;
 use crate::parse;
 use crate::tables::TableNames;
 use crate::value::{Node, Result, Table, Value, fault};
 
-const ENDPOINTS: &str = "endpoints";
+pub(super) const ENDPOINTS: &str = "endpoints";
 const STORE: &str = "store";
 const HOST: &str = "host";
 const PREFIX: &str = "prefix";
 const TTL: &str = "ttl";
-const USER: &str = "user";
+pub(super) const USER: &str = "user";
 const PASSWORD_FILE: &str = "password_file";
-const CA_FILE: &str = "ca_file";
-const CERT_FILE: &str = "cert_file";
+const ALLOW_CLEAR_PASSWORD: &str = "allow_clear_password";
+pub(super) const CA_FILE: &str = "ca_file";
+pub(super) const CERT_FILE: &str = "cert_file";
 const KEY_FILE: &str = "key_file";
 const PARTITION: &str = "partition";
 const GRACE: &str = "grace";
+const DAMPING: &str = "damping";
+const GRANTS_KEY: &str = "grants_key";
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 15] = [
     ENDPOINTS,
     STORE,
     HOST,
@@ -30,11 +33,14 @@ const KEYS: [&str; 12] = [
     TTL,
     USER,
     PASSWORD_FILE,
+    ALLOW_CLEAR_PASSWORD,
     CA_FILE,
     CERT_FILE,
     KEY_FILE,
     PARTITION,
     GRACE,
+    DAMPING,
+    GRANTS_KEY,
 ];
 
 /// The word for the store in a file of this host.
@@ -44,6 +50,8 @@ const DEFAULT_PREFIX: &str = "/trueup";
 const DEFAULT_TTL: u32 = 5;
 /// The longest time to live, and the longest partition and grace, in seconds: a day.
 const MAX_SECONDS: u32 = 86_400;
+/// In seconds.
+const DEFAULT_DAMPING: u32 = 10;
 const KEEP: &str = "keep";
 const DROP: &str = "drop";
 
@@ -61,6 +69,8 @@ pub struct World {
     pub ttl: Duration,
     /// The user of etcd; `None` for an etcd without authentication.
     pub credentials: Option<Credentials>,
+    /// True if passwords may be sent over `http`, where each machine on the way can read them.
+    pub allow_clear_password: bool,
     /// The file of the certificates that sign those of the members, in PEM; with `https`
     /// endpoints, and only with these.
     pub ca_file: Option<PathBuf>,
@@ -70,6 +80,12 @@ pub struct World {
     pub partition: Partition,
     /// How long the exports of a host are kept whose lease has ended: 0 seconds to a day.
     pub grace: Duration,
+    /// The time after which an export of another host may change once more, if it has changed too
+    /// often: 0 seconds, for no bound, to a day.
+    pub damping: Duration,
+    /// The operator's public key, Ed25519, that signs what each host may export; `None` if any host
+    /// may export any prefix.
+    pub grants_key: Option<[u8; 32]>,
 }
 
 /// The store.
@@ -117,7 +133,14 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
     let path = |key| fields.read(key, |value| file_path(value));
     let store = store(&fields)?;
     if store == StoreAddress::Embedded {
-        let of_etcd = [USER, PASSWORD_FILE, CA_FILE, CERT_FILE, KEY_FILE];
+        let of_etcd = [
+            USER,
+            PASSWORD_FILE,
+            ALLOW_CLEAR_PASSWORD,
+            CA_FILE,
+            CERT_FILE,
+            KEY_FILE,
+        ];
         if let Some(key) = of_etcd.into_iter().find(|key| fields.has(key)) {
             let message = format!("an embedded store has no `{key}`: leave it out");
             return fields.fault(key, message);
@@ -130,8 +153,11 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
     };
     both(USER, PASSWORD_FILE)?;
     both(CERT_FILE, KEY_FILE)?;
+    let allow_clear_password = fields
+        .read(ALLOW_CLEAR_PASSWORD, parse::flag)?
+        .unwrap_or(false);
     if let StoreAddress::Etcd(urls) = &store {
-        check_tls(&fields, urls)?;
+        transport::check(&fields, urls, allow_clear_password)?;
     }
     let credentials = fields.read(USER, text)?.zip(path(PASSWORD_FILE)?);
     let certificate = path(CERT_FILE)?.zip(path(KEY_FILE)?);
@@ -147,13 +173,18 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
             user,
             password_file,
         }),
+        allow_clear_password,
         ca_file: path(CA_FILE)?,
         certificate: certificate.map(|(cert_file, key_file)| Certificate {
             cert_file,
             key_file,
         }),
         partition: fields.read(PARTITION, partition)?.unwrap_or_default(),
-        grace: fields.read(GRACE, grace)?.unwrap_or_default(),
+        grace: fields.read(GRACE, time)?.unwrap_or_default(),
+        damping: fields
+            .read(DAMPING, time)?
+            .unwrap_or(Duration::from_secs(DEFAULT_DAMPING.into())),
+        grants_key: fields.read(GRANTS_KEY, grants_key::read)?,
     })
 }
 
@@ -184,6 +215,7 @@ pub(crate) fn write(world: &World) -> Table<'static> {
         table.set(USER, text(user));
         table.set(PASSWORD_FILE, path(password_file));
     }
+    table.set_true(ALLOW_CLEAR_PASSWORD, world.allow_clear_password);
     table.set_some(CA_FILE, world.ca_file.as_ref().map(path));
     if let Some(Certificate {
         cert_file,
@@ -201,6 +233,11 @@ pub(crate) fn write(world: &World) -> Table<'static> {
     if !world.grace.is_zero() {
         table.set(GRACE, parse::seconds_node(world.grace));
     }
+    if world.damping != Duration::from_secs(DEFAULT_DAMPING.into()) {
+        table.set(DAMPING, parse::seconds_node(world.damping));
+    }
+    let key = world.grants_key.as_ref();
+    table.set_some(GRANTS_KEY, key.map(|key| text(&grants_key::write(key))));
     table
 }
 
@@ -242,32 +279,6 @@ fn endpoint(value: &Value<'_>) -> Result<String> {
     }
 }
 
-/// Checks that all members are connected to alike, and that the keys of TLS go with `https`.
-fn check_tls(fields: &Fields<'_>, urls: &[String]) -> Result<()> {
-    let is_https = |url: &String| url.starts_with("https://");
-    let tls_key = [CA_FILE, CERT_FILE].into_iter().find(|key| fields.has(key));
-    match (
-        urls.iter().any(is_https),
-        urls.iter().all(is_https),
-        tls_key,
-    ) {
-        (true, false, _) => fields.fault(
-            ENDPOINTS,
-            "some are http, some https: write the same for all members",
-        ),
-        (true, true, _) if !fields.has(CA_FILE) => fields.fault(
-            ENDPOINTS,
-            "https needs `ca_file`, the certificates that sign those of the members: write one \
-             such as ca_file = \"/etc/trueup/ca.pem\"",
-        ),
-        (false, _, Some(key)) => fields.fault(
-            key,
-            format!("the endpoints are http, without TLS: write https there, or no `{key}`"),
-        ),
-        _ => Ok(()),
-    }
-}
-
 fn prefix(value: &Value<'_>) -> Result<String> {
     let prefix = parse::text(value, "the beginning of all keys, such as \"/trueup\"")?;
     let is_right =
@@ -291,7 +302,7 @@ fn file_path(value: &Value<'_>) -> Result<PathBuf> {
     }
 }
 
-fn grace(value: &Value<'_>) -> Result<Duration> {
+fn time(value: &Value<'_>) -> Result<Duration> {
     parse::seconds(value, MAX_SECONDS)
 }
 

@@ -478,19 +478,25 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     let answer = select(vec![OnConflict::Report, OnConflict::Take]);
     let flags = any::<(bool, bool)>();
     let protocols = vec(5..=255u8, 0..4);
-    let proofs = (ownership, domain(), of(world()));
+    let max_deletes = prop_oneof![
+        any::<u32>().prop_map(MaxDeletes::Number),
+        (0..=100u8).prop_map(MaxDeletes::Percent),
+    ];
+    let proofs = (ownership, domain(), of(world()), of(max_deletes));
     (10..=255u8, flags, protocols, answer, of(grace), proofs).prop_map(
         |(protocol, (adopt, sysctl_revert), protocols, on_conflict, grace, proofs)| {
-            let (mut ownership, domain, world) = proofs;
+            let (mut ownership, domain, world, max_deletes) = proofs;
             if let Some(proof) = ownership.get_mut(&Kind::Link) {
                 *proof = Ownership::Ledger;
             }
             Settings::default()
                 .with_protocol(protocol)
+                .with_protocol_is_mine(Protocols::registered_name(protocol).is_some())
                 .with_adopt(adopt)
                 .with_adopt_protocols(protocols.into_iter().collect())
                 .with_on_conflict(on_conflict)
                 .with_grace(grace)
+                .with_max_deletes(max_deletes)
                 .with_ownership(ownership)
                 .with_domain(domain)
                 .with_sysctl_revert(sysctl_revert)
@@ -512,6 +518,7 @@ fn world() -> impl Strategy<Value = World> {
                 let mut more =
                     |is_given, keys: &str| text.push_str(if is_given { keys } else { "" });
                 more(user, "user = \"u\"\npassword_file = \"p\"\n");
+                more(user && !tls, "allow_clear_password = true\n");
                 more(tls, "ca_file = \"c\"\n");
                 more(tls && certificate, "cert_file = \"c\"\nkey_file = \"k\"\n");
                 text

@@ -133,6 +133,22 @@ fn a_file_that_cannot_be_read_says_why() {
         directory.to_string(),
         "/: is a directory: name a file in it"
     );
+    // Its text has no end.
+    let device = read(Path::new("/dev/zero")).to_string();
+    assert!(
+        device.starts_with("/dev/zero: it is a device, and not a regular file"),
+        "{device}"
+    );
+    // To open it would wait for its other end.
+    let fifo = std::env::temp_dir().join(format!("trueup-bad-{}", std::process::id()));
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    let refused = read(&fifo).to_string();
+    std::fs::remove_file(&fifo).unwrap();
+    assert!(
+        refused.contains("it is a FIFO, and not a regular file"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -162,4 +178,35 @@ fn errors_without_end_are_cut_short() {
     let keys: String = (0..100_000).map(|n| format!("k{n} = 1\n")).collect();
     let text = error("f", format!("[[rule]]\n{keys}").as_bytes());
     assert_eq!(text, "f:66:1: more than 64 keys in one table");
+}
+
+#[test]
+fn a_yaml_file_is_recognised() {
+    let error = |name: &str, text: &str| {
+        let file = File::parse(name, text.as_bytes(), &TableNames::default());
+        file.unwrap_err().to_string()
+    };
+    for (name, text, place) in [
+        ("f", "# netplan\nnetwork:\n  version: 2\n", "f:2:1"),
+        ("f", "---\nroute: []\n", "f:1:1"),
+        ("f.toml", "interfaces:\n- name: eth0\n", "f.toml:1:1"),
+        ("f", "- name: eth0\n", "f:1:1"),
+        ("f.yaml", "route = []\n", "f.yaml:1:1"),
+        ("f.yml", "{}", "f.yml:1:1"),
+    ] {
+        let error = error(name, text);
+        assert!(
+            error.starts_with(&format!("{place}: this is YAML: ")),
+            "{error}"
+        );
+    }
+    for text in [
+        "route = []\n",
+        "{ \"route\": [] }",
+        "# a: b\n\n[sysctl]\n\"a:b\" = 1\n",
+    ] {
+        let file = File::parse("f", text.as_bytes(), &TableNames::default());
+        let error = file.map_or_else(|error| error.to_string(), |_| String::new());
+        assert!(!error.contains("YAML"), "{error}");
+    }
 }

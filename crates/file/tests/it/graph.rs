@@ -28,8 +28,11 @@ fn all_keys_are_read() {
          after = [\"route\", \"file.resolv\"]                  # kinds, or kind.name\n\
          on = [\"file.resolv\"]\n\
          check = [\"/usr/bin/test\", \"-e\", \"/run/dns.ok\"]\n\
+         every = 30\n\
          timeout = 10\n\
-         semaphores = [\"reload:1\"]\n",
+         semaphores = [\"reload:1\"]\n\
+         environment = [\"http_proxy\"]\n\
+         ambient = true\n",
     );
     let json = read(
         r#"{ "route": [],
@@ -39,7 +42,8 @@ fn all_keys_are_read() {
                          "command": [ "/usr/bin/systemctl", "reload", "dns" ],
                          "after": [ "route", "file.resolv" ], "on": [ "file.resolv" ],
                          "check": [ "/usr/bin/test", "-e", "/run/dns.ok" ],
-                         "timeout": 10, "semaphores": [ "reload:1" ] } ] }"#,
+                         "every": 30, "timeout": 10, "semaphores": [ "reload:1" ],
+                         "environment": [ "http_proxy" ], "ambient": true } ] }"#,
     );
     assert_eq!((&toml.files, &toml.execs), (&json.files, &json.execs));
     let [file] = &toml.files.unwrap()[..] else {
@@ -59,8 +63,11 @@ fn all_keys_are_read() {
         after,
         on,
         check,
+        every,
         timeout,
         semaphores,
+        environment,
+        ambient,
         ..
     } = exec;
     assert_eq!(name, "reload-dns");
@@ -72,9 +79,12 @@ fn all_keys_are_read() {
     assert_eq!(*on, [resolv]);
     let words = check.as_ref().unwrap();
     assert_eq!(*words, ["/usr/bin/test", "-e", "/run/dns.ok"]);
+    assert_eq!(*every, Some(Duration::from_secs(30)));
     assert_eq!(*timeout, Duration::from_secs(10));
     let (id, count) = ("reload".to_owned(), 1);
     assert_eq!(*semaphores, [Semaphore { id, count }]);
+    assert_eq!(*environment, ["http_proxy"]);
+    assert!(*ambient);
 }
 
 #[test]
@@ -103,6 +113,7 @@ fn what_is_left_out_has_its_default() {
     let exec = &file.execs.unwrap()[0];
     assert_eq!(exec.timeout, Duration::from_secs(60));
     assert!(exec.after.is_empty() && exec.check.is_none() && exec.semaphores.is_empty());
+    assert!(exec.environment.is_empty() && !exec.ambient && exec.every.is_none());
     // Absent is unmanaged, empty is none.
     let file = read("file = []\n");
     assert_eq!((file.files, file.execs), (Some(Vec::new()), None));

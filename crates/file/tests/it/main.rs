@@ -4,7 +4,9 @@ mod acceptance;
 #[path = "../arbitrary/mod.rs"]
 mod arbitrary;
 mod bad;
+mod contests;
 mod good;
 mod graph;
 mod properties;
+mod protected;
 mod world;

@@ -26,6 +26,7 @@ fn all_keys_are_read() {
          ttl = 5                                 # seconds\n\
          user = \"a\"\n\
          password_file = \"/etc/trueup/world\"     # and ca_file, cert_file, key_file\n\
+         allow_clear_password = true             # as the endpoints are http\n\
          partition = \"keep\"                      # or \"drop\", or seconds\n\
          [[export]]\n\
          name = \"pods\"\n\
@@ -50,6 +51,7 @@ fn all_keys_are_read() {
         password_file: "/etc/trueup/world".into(),
     };
     assert_eq!(world.credentials, Some(credentials));
+    assert!(world.allow_clear_password);
     assert_eq!(world.partition, Partition::Keep);
     let [export] = &file.exports.unwrap()[..] else {
         panic!()
@@ -77,6 +79,9 @@ fn what_is_left_out_has_its_default() {
     assert_eq!((&*embedded.prefix, embedded.ttl.as_secs()), ("/trueup", 5));
     assert_eq!(embedded.partition, Partition::Keep);
     assert_eq!(embedded.grace, Duration::ZERO);
+    assert_eq!(embedded.damping, Duration::from_secs(10));
+    let undamped = world(&format!("{EMBEDDED}damping = 0"));
+    assert_eq!(undamped.damping, Duration::ZERO);
     let graceful = world(&format!("{EMBEDDED}grace = 2.5"));
     assert_eq!(graceful.grace, Duration::from_millis(2500));
     for (word, partition) in [
@@ -196,6 +201,119 @@ fn what_is_no_route_or_not_within_is_refused_with_the_reason() {
             "{found}, not {reason}"
         );
     }
+}
+
+/// The kernel takes some of these, as a route that goes nowhere, and refuses the others on each
+/// host that collects them.
+#[test]
+fn a_gateway_or_a_destination_that_no_route_can_have_is_refused_with_the_reason() {
+    let collects = collect("within = [\"0.0.0.0/0\", \"::/0\"]");
+    let (v4, v6) = ("10.20.1.0/24", "fd20::/64");
+    for (dst, gateway, reason) in [
+        (
+            v4,
+            "127.0.0.1",
+            "127.0.0.1 is no gateway: it is a loopback address",
+        ),
+        (
+            v4,
+            "0.0.0.0",
+            "0.0.0.0 is no gateway: it is in 0.0.0.0/8, which stands for no host",
+        ),
+        (
+            v4,
+            "0.1.2.3",
+            "it is in 0.0.0.0/8, which stands for no host",
+        ),
+        (v4, "224.0.0.1", "it is a multicast address"),
+        (v4, "239.255.255.255", "it is a multicast address"),
+        (v4, "240.0.0.1", "it is in 240.0.0.0/4, which is reserved"),
+        (v4, "255.255.255.255", "it is the broadcast address"),
+        (v4, "::ffff:10.0.0.1", "it is an IPv4 address within IPv6"),
+        (v6, "::1", "it is a loopback address"),
+        (v6, "::", "it is the unspecified address"),
+        (v6, "ff02::1", "it is a multicast address"),
+        (v6, "::ffff:10.0.0.1", "it is an IPv4 address within IPv6"),
+        (
+            v6,
+            "fe80::1",
+            "the gateway fe80::1 is link-local, and needs the collection's `dev`",
+        ),
+        (v6, "10.0.0.1", "an IPv6 route cannot have an IPv4 gateway"),
+        (
+            "127.0.0.0/8",
+            "10.0.0.1",
+            "127.0.0.0/8 is no destination: it is a loopback address",
+        ),
+        ("127.0.0.53/32", "10.0.0.1", "it is a loopback address"),
+        (
+            "0.0.0.0/8",
+            "10.0.0.1",
+            "it is in 0.0.0.0/8, which stands for no host",
+        ),
+        ("224.0.0.0/4", "10.0.0.1", "it is a multicast address"),
+        (
+            "255.255.255.255/32",
+            "10.0.0.1",
+            "it is the broadcast address",
+        ),
+        (
+            "240.0.0.0/4",
+            "10.0.0.1",
+            "it is in 240.0.0.0/4, which is reserved",
+        ),
+        ("::1/128", "fd00::1", "it is a loopback address"),
+        ("ff00::/8", "fd00::1", "it is a multicast address"),
+        ("fe80::/64", "fd00::1", "it is link-local"),
+    ] {
+        let accepted = accepted(&collects, &[("a", &via(dst, gateway))]);
+        let found = reasons(&accepted).join("");
+        assert!(
+            accepted.routes.is_empty() && found.contains(reason),
+            "{dst} via {gateway}: {found:?}, not {reason:?}"
+        );
+    }
+    for (dst, gateway) in [
+        ("0.0.0.0/0", "10.0.0.1"),
+        ("0.0.0.0/1", "10.0.0.1"),
+        ("::/0", "fd00::1"),
+        (v4, "169.254.1.1"),
+    ] {
+        let accepted = accepted(&collects, &[("a", &via(dst, gateway))]);
+        assert_eq!(reasons(&accepted), [""; 0], "{dst} via {gateway}");
+    }
+    let with_dev = collect("within = [\"fd00::/8\"]\ndev = \"eth0\"");
+    assert_eq!(
+        accepted(&with_dev, &[("a", &via(v6, "fe80::1"))])
+            .routes
+            .len(),
+        1
+    );
+    let hops = format!(
+        "{{ \"dst\": \"{v4}\", \"nexthops\": [ {{ \"via\": \"10.0.0.1\" }}, {{ \"via\": \
+         \"127.0.0.1\" }} ] }}"
+    );
+    let one_of_two = accepted(&collects, &[("a", &hops)]);
+    assert!(
+        reasons(&one_of_two)
+            .join("")
+            .contains("127.0.0.1 is no gateway")
+    );
+}
+
+/// Its own exports are refused when the file is read.
+#[test]
+fn an_export_that_no_host_would_take_is_refused_with_its_place() {
+    let text = format!(
+        "{EMBEDDED}[[export]]\nname = \"x\"\nroute = {{ dst = \"10.2.0.0/16\", via = \
+         \"127.0.0.1\" }}\n"
+    );
+    let error = File::parse("f", text.as_bytes(), &TableNames::default()).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("f:6:") && error.contains("127.0.0.1 is no gateway"),
+        "{error}"
+    );
 }
 
 #[test]

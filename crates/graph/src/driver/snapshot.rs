@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::shared::Core;
+use crate::one_line::one_line;
 use crate::sync::now;
 use crate::{EdgeKind, Explanation, Graph, Verdict, VertexId};
 
@@ -51,7 +52,8 @@ pub(crate) fn color(vertex: &Explanation) -> &'static str {
 }
 
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    let text = one_line(text).replace('\\', "\\\\");
+    format!("\"{}\"", text.replace('"', "\\\""))
 }
 
 impl fmt::Display for Snapshot {

@@ -52,7 +52,7 @@ pub enum Wait {
     FailedAncestors(Vec<String>),
     /// It failed for good, and waits for an event, a run of a parent, or a replacement.
     Event,
-    /// It is tried again, or its rate allows a run, in so much time.
+    /// It is tried again, polls again, or its rate allows a run, in so much time.
     Time(Duration),
     /// A semaphore that these vertices hold.
     Semaphore {
@@ -226,7 +226,7 @@ impl State {
         if !slot.watched {
             waits.push(Wait::Watch);
         }
-        if slot.halted {
+        if slot.halted && slot.timer().is_none() {
             waits.push(Wait::Event);
         }
         if let Some(at) = slot.timer() {

@@ -115,7 +115,7 @@ impl State {
                 self.full_at.insert(number, *at);
             }
             let is_watched = slot.watched;
-            let is_settled = !slot.is_unsettled();
+            let waits_for_poll = !slot.is_unsettled() || slot.halted;
             self.slots[number as usize] = slot;
             is_new
                 .get_mut(number as usize)
@@ -124,7 +124,7 @@ impl State {
             if !is_watched {
                 self.watch(number);
             }
-            if is_settled {
+            if waits_for_poll {
                 self.set_timer(number, timer);
             }
         }

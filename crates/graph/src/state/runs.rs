@@ -257,8 +257,12 @@ impl State {
             slot.dirty = true;
             slot.cause = Cause::Retry;
         }
+        let is_halted = slot.halted;
         let not_before = now.checked_add(delay);
-        slot.set_not_before(not_before.filter(|_| !slot.halted));
+        slot.set_not_before(not_before.filter(|_| !is_halted));
+        if is_halted && let Some(interval) = self.poll(run.vertex) {
+            self.set_timer(run.vertex, now.checked_add(interval.max(delay)));
+        }
         self.close_intent(now, run.vertex);
         self.enqueue(now, run.vertex);
     }

@@ -47,6 +47,8 @@ impl State {
         let slot = &mut self.slots[vertex as usize];
         if slot.halted {
             (slot.halted, slot.attempts) = (false, 0);
+            // Its poll, if it has one, begins anew with its next run.
+            self.set_timer(vertex, None);
             self.update_held(now, vertex);
         }
     }
@@ -99,8 +101,8 @@ impl State {
             self.quiet_since = Some(now);
         }
         self.slots[vertex as usize].settled_since = Some(self.moment(now));
-        if let Some(poll) = self.graph.vertices[vertex as usize].rare().poll {
-            self.set_timer(vertex, now.checked_add(poll));
+        if let Some(interval) = self.poll(vertex) {
+            self.set_timer(vertex, now.checked_add(interval));
         }
         for index in 0..self.graph.children.of(vertex).len() {
             let item = self.graph.children.of(vertex)[index];
@@ -189,6 +191,12 @@ impl State {
         }
     }
 
+    /// Returns the interval of a vertex that polls. A reversal does not.
+    pub(crate) fn poll(&self, vertex: u32) -> Option<Duration> {
+        let poll = self.graph.vertices[vertex as usize].rare().poll;
+        poll.filter(|_| (vertex as usize) < self.graph.own)
+    }
+
     pub(crate) fn set_timer(&mut self, vertex: u32, at: Option<Instant>) {
         if let Some(before) = self.slots[vertex as usize].replace_timer(at) {
             self.timers.remove(&(before, vertex));
@@ -212,9 +220,12 @@ impl State {
             self.to_watch.insert(vertex);
             return;
         }
-        if !self.slots[vertex as usize].dirty {
-            self.mark_dirty(vertex, Cause::Poll);
+        let slot = &mut self.slots[vertex as usize];
+        if std::mem::take(&mut slot.halted) {
+            // Its failures still count: one run at each poll, without retries.
+            slot.cause = Cause::Poll;
         }
+        self.mark_dirty(vertex, Cause::Poll);
         self.enqueue(now, vertex);
     }
 

@@ -12,7 +12,7 @@ pub(crate) struct Slot {
     /// It has to run, or to run again.
     pub(crate) dirty: bool,
     pub(crate) running: bool,
-    /// Dirty, but it failed for good: it waits for an event or a run of a parent.
+    /// Dirty, but it failed for good: it waits for an event, a run of a parent, or its poll.
     pub(crate) halted: bool,
     /// Its watch is ready, or it has none.
     pub(crate) watched: bool,

@@ -135,21 +135,6 @@ fn explanations_name_what_is_waited_for() {
 }
 
 #[test]
-fn a_vertex_that_polls_runs_again_after_each_interval_and_is_quiet_between() {
-    let mut driver = Driver::new(1, [VertexSpec::new("a").with_poll(seconds(60))]);
-    driver.end_all(&[]);
-    assert_eq!(driver.state.poll_timeout(), Some(driver.now + seconds(60)));
-    driver.wait(seconds(1));
-    assert!(driver.state.is_converged(driver.now));
-    assert!(driver.state.is_vertex_converged(driver.now, driver.id("a")));
-    driver.wait(seconds(59));
-    assert!(!driver.state.is_converged(driver.now));
-    assert!(!driver.state.is_vertex_converged(driver.now, driver.id("a")));
-    driver.end_all(&[]);
-    assert_eq!(driver.ran(), ["a", "a"]);
-}
-
-#[test]
 fn nothing_runs_before_its_watch_is_ready() {
     let now = Instant::now();
     let mut state = State::new(

@@ -16,6 +16,7 @@ mod groups;
 mod known_failures;
 mod limits;
 mod notifications;
+mod polls;
 mod reversals;
 mod tried;
 

@@ -1,17 +1,25 @@
 //! A command: run without a shell, within a time.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{ErrorKind, Read as _};
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command as StdCommand, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
+use trueup_path::TrustedUsers;
 use trueup_reconcile::ErrorClass;
 
+use super::inherited::Inherited;
 use crate::Failure;
 
 /// How much of what a command writes to its standard error is kept: the end of it.
@@ -44,14 +52,25 @@ impl Command {
 
     /// Runs the command in a process group of its own, without input, and returns how it ended and
     /// the end of what it wrote to its standard error. At the deadline the group is killed.
-    pub(super) fn run(&self, deadline: Instant) -> Result<(ExitStatus, String), Failure> {
-        let mut child = StdCommand::new(&self.program)
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the program is one that `trueup_path` has found"
+    )]
+    pub(super) fn run(
+        &self,
+        inherited: &Inherited,
+        deadline: Instant,
+    ) -> Result<(ExitStatus, String), Failure> {
+        let mut command = StdCommand::new(self.find(inherited)?);
+        command
+            .arg0(&self.program)
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()
+            .process_group(0);
+        let mut child = inherited
+            .spawn(&mut command)
             .map_err(|error| self.not_started(&error))?;
         let mut kept = Vec::new();
         match self.watch(&mut child, deadline, &mut kept) {
@@ -71,6 +90,39 @@ impl Command {
                 Err(Failure::new(ErrorClass::Unknown, message))
             }
         }
+    }
+
+    /// Fails if the program may not be executed, as another user can change it for example. One
+    /// that is not there yet may come.
+    pub(super) fn check_program(&self, inherited: &Inherited) -> Result<(), Failure> {
+        match self.find(inherited) {
+            Err(failure) if failure.class() == ErrorClass::Permission => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the path of the program, which nobody but root and the user of this process can
+    /// change. A name without a slash is looked for in the command's `PATH`.
+    fn find(&self, inherited: &Inherited) -> Result<PathBuf, Failure> {
+        let users = TrustedUsers::current().map_err(|it| self.not_usable(&it))?;
+        if self.program.as_bytes().contains(&b'/') {
+            let path = std::path::absolute(&self.program);
+            let path = path.map_err(|error| self.not_started(&error))?;
+            let found = users.program(path.as_os_str());
+            return found.map_err(|it| self.not_usable(&it));
+        }
+        let mut missing = None;
+        for folder in env::split_paths(&inherited.search_path()).filter(|it| it.is_absolute()) {
+            match users.program(folder.join(&self.program).as_os_str()) {
+                // As a shell does: it is not there, or is not executable.
+                Err(error) if !error.is_refused() => missing = missing.or(Some(error)),
+                found => return found.map_err(|it| self.not_usable(&it)),
+            }
+        }
+        Err(match missing {
+            Some(error) => self.not_usable(&error),
+            None => self.not_started(&ErrorKind::NotFound.into()),
+        })
     }
 
     /// Reads and waits until the process ends, or `None` at the deadline.
@@ -111,8 +163,29 @@ impl Command {
         }
     }
 
-    fn not_started(&self, error: &std::io::Error) -> Failure {
-        let (class, remedy) = match error.kind() {
+    fn not_usable(&self, error: &trueup_path::Error) -> Failure {
+        if error.is_refused() {
+            let message = format!(
+                "{}: not started: {error}; a command runs only if its program, the folders on the \
+                 way to it, and the links among them belong to root or to the user of trueup, and \
+                 nobody else can write them: `chown root` and `chmod go-w` what is named",
+                self.name()
+            );
+            return Failure::new(ErrorClass::Permission, message);
+        }
+        let kind = match error.kind() {
+            trueup_path::ErrorKind::NotRegular => ErrorKind::PermissionDenied,
+            _ => error.io_kind(),
+        };
+        self.failed_to_start(kind, error)
+    }
+
+    fn not_started(&self, error: &io::Error) -> Failure {
+        self.failed_to_start(error.kind(), error)
+    }
+
+    fn failed_to_start(&self, kind: ErrorKind, error: &dyn Display) -> Failure {
+        let (class, remedy) = match kind {
             ErrorKind::NotFound => (ErrorClass::Dependency, "install it, or correct its path"),
             ErrorKind::PermissionDenied => (ErrorClass::Permission, "make it executable"),
             _ => (ErrorClass::Busy, "it is tried again"),
@@ -141,10 +214,15 @@ fn read(stderr: &mut ChildStderr, kept: &mut Vec<u8>, times: usize) -> bool {
     true
 }
 
-/// Kills the group of a process that was not waited for, so that its number is still its own.
+/// Kills the group of a process, unless it was waited for: its number may be another's then. That is
+/// so if this program was started with `SIGCHLD` ignored.
 fn kill(child: &mut Child) {
-    // It fails only if all of the group have ended.
-    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let process = Pid::from_child(child);
+    let state = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if waitid(WaitId::Pid(process), state).is_ok() {
+        // It fails only if all of the group have ended.
+        let _ = kill_process_group(process, Signal::KILL);
+    }
     let end = Instant::now() + REAP;
     // One that the kernel holds stays a zombie until we end.
     while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
@@ -166,5 +244,40 @@ pub(super) fn ended(status: ExitStatus) -> String {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),
         (None, None) => "an unknown end".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::pidfd_send_signal;
+
+    use super::*;
+
+    #[test]
+    fn the_group_of_a_process_that_was_reaped_is_left_alone() {
+        let mut child = StdCommand::new("sh")
+            .args(["-c", "sleep 600 >&2 & echo $!"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut sleeper = String::new();
+        let mut output = child.stdout.take().unwrap();
+        output.read_to_string(&mut sleeper).unwrap();
+        let sleeper = Pid::from_raw(sleeper.trim().parse().unwrap()).unwrap();
+        let held = pidfd_open(sleeper, PidfdFlags::empty()).unwrap();
+        // By something else than `Child`, so that it does not know. What is left of the group
+        // stands for another one that has its number now.
+        waitid(WaitId::Pid(Pid::from_child(&child)), WaitIdOptions::EXITED).unwrap();
+        kill(&mut child);
+        let second = Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        let ended = poll(&mut [PollFd::new(&held, PollFlags::IN)], Some(&second));
+        let _ = pidfd_send_signal(&held, Signal::KILL);
+        assert_eq!(ended, Ok(0), "it was killed");
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::ErrorClass;
 
 use super::command::{Command, ended};
+use super::inherited::Inherited;
 use crate::{Failure, RunContext, Verdict, Vertex};
 
 /// A vertex that runs a command, without a shell.
@@ -13,6 +14,24 @@ use crate::{Failure, RunContext, Verdict, Vertex};
 /// The command has no input, and its output is dropped, but for the end of its standard error: that
 /// is in the message of a failure. It runs in a process group of its own. If it does not end in
 /// time, the group is killed. A pause waits for it: a command is not killed half way.
+///
+/// The program has to be a regular file that nobody but root and the user of this process can
+/// change: nobody else may own or write it, or a folder or a link on the way to it. Otherwise the
+/// run fails for want of permission, and the message names what is to be changed. What the
+/// arguments name is not looked at.
+///
+/// A command gets little from this process, so that it runs in the same way wherever the agent was
+/// started:
+///
+/// | of this process | the command has |
+/// |---|---|
+/// | descriptors | none but its standard streams. The process's others are marked close-on-exec. |
+/// | variables | `LANG`, `LANGUAGE`, `LC_*` and `TZ`; `HOME`, if that folder is the user's; those of [`with_environment`](Self::with_environment). |
+/// | `PATH` | `/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin` |
+/// | capabilities | those of its user and of the program: none that are ambient or inheritable, unless [`with_ambient_capabilities`](Self::with_ambient_capabilities) is set |
+/// | signals | none blocked, `SIGPIPE` not ignored; others that the process ignores stay ignored |
+/// | folder | `/` |
+/// | umask, limits, namespaces, control group | the same |
 ///
 /// | declared | the command runs |
 /// |---|---|
@@ -27,6 +46,7 @@ pub struct Exec {
     check: Option<Command>,
     only_refreshed: bool,
     timeout: Duration,
+    inherited: Inherited,
 }
 
 impl Exec {
@@ -40,6 +60,7 @@ impl Exec {
             check: None,
             only_refreshed: false,
             timeout: Duration::from_secs(60),
+            inherited: Inherited::default(),
         }
     }
 
@@ -71,13 +92,50 @@ impl Exec {
         Exec { timeout, ..self }
     }
 
+    /// Sets variables of this process that the command, and the check, get as well.
+    #[must_use]
+    pub fn with_environment(self, names: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        let names = names.into_iter().map(|it| it.as_ref().to_owned());
+        Exec {
+            inherited: Inherited {
+                variables: names.collect(),
+                ..self.inherited
+            },
+            ..self
+        }
+    }
+
+    /// Lets the command, and the check, have the ambient capabilities of this process.
+    #[must_use]
+    pub fn with_ambient_capabilities(self) -> Self {
+        Exec {
+            inherited: Inherited {
+                ambient: true,
+                ..self.inherited
+            },
+            ..self
+        }
+    }
+
+    /// Checks that nobody else can change the program, and that of the check. One that is not there
+    /// is no failure: it may come before the command runs.
+    ///
+    /// # Errors
+    ///
+    /// When one of them would not be run.
+    pub fn check_programs(&self) -> Result<(), Failure> {
+        let mut programs = self.check.iter().chain([&self.command]);
+        programs.try_for_each(|it| it.check_program(&self.inherited))
+    }
+
     fn deadline(&self, context: &RunContext) -> Instant {
         let own = crate::sync::after(Instant::now(), self.timeout);
         context.deadline().map_or(own, |at| at.min(own))
     }
 
     fn is_in_place(&self, check: &Command, context: &RunContext) -> Result<bool, Failure> {
-        Ok(check.run(self.deadline(context))?.0.success())
+        let run = check.run(&self.inherited, self.deadline(context));
+        Ok(run?.0.success())
     }
 }
 
@@ -91,10 +149,13 @@ impl Vertex for Exec {
         };
         match (is_due, apply) {
             (false, _) => return Ok(Verdict::InPlace),
-            (true, false) => return Ok(Verdict::WouldChange),
+            (true, false) => {
+                self.check_programs()?;
+                return Ok(Verdict::WouldChange);
+            }
             (true, true) => {}
         }
-        let (status, stderr) = self.command.run(self.deadline(context))?;
+        let (status, stderr) = self.command.run(&self.inherited, self.deadline(context))?;
         if !status.success() {
             let message = format!("{}: {}{stderr}", self.command.name(), ended(status));
             return Err(Failure::new(ErrorClass::Unknown, message));

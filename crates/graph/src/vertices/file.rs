@@ -1,16 +1,16 @@
 //! A vertex that keeps a file.
 
+mod attributes;
 mod write;
 
 use std::fs;
-use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::fs::{Mode, OFlags, fchmod};
+use trueup_path::{Error, ErrorKind, Place, TrustedUsers, read};
 use trueup_reconcile::{ErrorClass, Hints};
 
-use self::write::{set_owner, sync};
+use self::attributes::Whose;
+use super::at_path::{failed, failure};
 use super::created::Created;
 use super::watch_file;
 use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
@@ -21,10 +21,18 @@ const MAX_LEN: u64 = 64 * 1024 * 1024;
 /// A vertex that keeps the content, the mode and the owner of a regular file.
 ///
 /// - Content is replaced at once: it is written to `.NAME.trueup-new` beside the file, synced, and
-///   renamed. Readers see the old file or the new one, also after a loss of power. Other hard links
-///   to the file keep the old content.
-/// - A symbolic link, a directory or a device in the file's place is a conflict, and stays. Links
-///   among its parents are followed.
+///   exchanged with the file. Readers see the old file or the new one, also after a loss of power.
+///   Other hard links to the file keep the old content.
+/// - A symbolic link, a directory or a device in the file's place is a conflict, and stays.
+/// - A link among its parents is followed if root or we own it, in a folder where nobody else can
+///   have put it. The path may lead into a folder of another user, and never out of it again. Any other
+///   path is a conflict: nothing is read, written or removed there. See [`trueup_path`].
+/// - A folder that others can write may have a file that one of them has made. If neither root, we
+///   nor the declared owner own it, it is replaced by one with our owner and group and the mode
+///   0644, where these are not declared. Of any other file there the owner and group stay as they
+///   are, and the mode but for the permission of others to write.
+/// - Owner and mode are changed in place only if nobody else can have the file open to write, nor
+///   under another name. Otherwise the file is replaced.
 /// - It is watched, and its source is: another writer's change is undone.
 /// - If it leaves the graph, the file is removed if the vertex created it, in this process or an
 ///   earlier one, and it still has the content that was written. Anything else stays. A vertex of
@@ -37,6 +45,7 @@ pub struct File {
     user: Option<u32>,
     group: Option<u32>,
     created: Created,
+    users: Option<TrustedUsers>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,7 +56,7 @@ enum Content {
 
 impl File {
     /// Makes a vertex of a file with this content. A file that is created has the mode 0644 and our
-    /// owner; one that exists keeps its own.
+    /// owner. One that exists keeps its own, unless another user can have put it there.
     pub fn new(path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
         File {
             path: path.into(),
@@ -56,10 +65,13 @@ impl File {
             user: None,
             group: None,
             created: Created::default(),
+            users: None,
         }
     }
 
-    /// Makes a vertex of a file with the content of another file, which is read at each run.
+    /// Makes a vertex of a file with the content of another file, which is read at each run: a
+    /// regular file of at most 64 MiB. In a folder of another user it must be that user's own, and
+    /// in one such as `/tmp` ours or root's.
     pub fn from_source(path: impl Into<PathBuf>, source: impl Into<PathBuf>) -> Self {
         File {
             content: Content::Source(source.into()),
@@ -103,72 +115,55 @@ impl File {
         }
     }
 
-    fn content(&self) -> Result<Vec<u8>, Failure> {
+    /// Sets the users who are trusted with the folders and links on the paths. Unless set, these
+    /// are root and the user that the process runs as.
+    #[must_use]
+    pub fn with_users(self, users: TrustedUsers) -> Self {
+        File {
+            users: Some(users),
+            ..self
+        }
+    }
+
+    fn users(&self) -> Result<TrustedUsers, Failure> {
+        let users = self.users.clone().map_or_else(TrustedUsers::current, Ok);
+        users.map_err(failure)
+    }
+
+    fn content(&self, users: &TrustedUsers) -> Result<Vec<u8>, Failure> {
         match &self.content {
             Content::Bytes(bytes) => Ok(bytes.clone()),
-            Content::Source(source) => {
-                let file =
-                    fs::File::open(source).map_err(|error| failed(source, "read", &error))?;
-                read(source, &file)
-            }
+            Content::Source(source) => users.read_of_one_owner(source, MAX_LEN).map_err(failure),
         }
     }
 
-    /// Opens the file, if there is one, without waiting for a FIFO or a device.
-    fn open(&self) -> Result<Option<(fs::File, fs::Metadata)>, Failure> {
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
-        let found = match fs::symlink_metadata(&self.path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            found => found.map_err(|error| failed(&self.path, "read", &error))?,
-        };
-        if !found.is_file() {
-            let what = match found.is_symlink() {
-                true => "a symbolic link",
-                false => "no regular file",
-            };
-            let path = self.path.display();
-            let message = format!("{path}: it is {what}; remove it, or declare another path");
-            return Err(Failure::new(ErrorClass::Conflict, message));
-        }
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(flags as i32)
-            .open(&self.path);
-        let opened = file.and_then(|file| file.metadata().map(|metadata| (file, metadata)));
-        opened
-            .map(Some)
-            .map_err(|error| failed(&self.path, "read", &error))
-    }
-
-    fn is_as_created(&self) -> Result<bool, Failure> {
-        match self.open() {
-            Ok(Some((file, found))) if found.len() <= MAX_LEN => {
-                Ok(self.created.is_unchanged(&read(&self.path, &file)?))
-            }
-            Ok(_) => Ok(false),
-            // It is something else by now.
-            Err(failure) if failure.class() == ErrorClass::Conflict => Ok(false),
-            Err(failure) => Err(failure),
+    /// Returns the folder of the file and its name in it, unless something else than a folder is on
+    /// the way.
+    fn place_to_remove(&self) -> Result<Option<Place>, Failure> {
+        match self.users()?.place(&self.path) {
+            Err(error) if error.is_not_found() || error.kind() == ErrorKind::NotRegular => Ok(None),
+            place => place.map(Some).map_err(failure),
         }
     }
 
-    fn has_owner(&self, found: &fs::Metadata) -> bool {
-        self.user.is_none_or(|it| it == found.uid())
-            && self.group.is_none_or(|it| it == found.gid())
-    }
-
-    fn has_mode(&self, found: &fs::Metadata) -> bool {
-        self.mode.is_none_or(|it| it == found.mode() & 0o7777)
+    fn is_as_created(&self, file: &fs::File) -> Result<bool, Error> {
+        match read(&self.path, file, MAX_LEN) {
+            Err(error) if error.kind() == ErrorKind::TooLarge => Ok(false),
+            content => Ok(self.created.is_unchanged(&content?)),
+        }
     }
 }
 
 impl Vertex for File {
     fn check_apply(&mut self, _: &RunContext, apply: bool) -> Result<Verdict, Failure> {
-        let content = self.content()?;
-        let found = self.open()?;
+        let users = self.users()?;
+        let content = self.content(&users)?;
+        // Held from here on: whatever is renamed on the way to it, it stays the same folder.
+        let place = users.place(&self.path).map_err(failure)?;
+        let found = open(&place)?;
         let is_equal = match &found {
             Some((file, metadata)) if metadata.len() == content.len() as u64 => {
-                read(&self.path, file)? == content
+                read(place.path(), file, MAX_LEN).map_err(failure)? == content
             }
             _ => false,
         };
@@ -176,43 +171,37 @@ impl Vertex for File {
             // It is to be created after all, which is not recorded.
             return Ok(Verdict::WouldChange);
         }
+        let whose = Whose {
+            users: &users,
+            folder: place.folder().control(),
+        };
+        let attributes = self.attributes(&whose, found.as_ref().map(|(_, metadata)| metadata));
         match &found {
-            Some((_, found)) if is_equal && self.has_owner(found) && self.has_mode(found) => {
+            Some((_, found)) if is_equal && attributes.are_of(found) => {
                 self.created.finish(&content);
                 return Ok(Verdict::InPlace);
             }
             _ if !apply => return Ok(Verdict::WouldChange),
-            Some((file, found)) if is_equal => {
-                // The owner first: changing it clears bits of the mode.
-                let mode = Mode::from_raw_mode(self.mode.unwrap_or(found.mode() & 0o7777));
-                set_owner(file, found, self.user, self.group)
-                    .and_then(|()| Ok(fchmod(file, mode)?))
-                    .map_err(|error| failed(&self.path, "set mode and owner", &error))?;
+            Some((file, found)) if is_equal && whose.may_change(found) => {
+                write::set(&place, file, attributes)?;
             }
             _ => {
-                self.created.begin();
-                self.write(&content, found.as_ref().map(|it| &it.1))?;
+                if !is_equal {
+                    self.created.begin();
+                }
+                let old = found.as_ref().map(|(file, _)| file);
+                write::replace(&place, &content, attributes, old)?;
             }
         }
         self.created.finish(&content);
-        match self.open()? {
-            Some((_, found)) if self.has_owner(&found) && self.has_mode(&found) => {
-                Ok(Verdict::Changed)
-            }
-            _ => {
-                let message = format!(
-                    "{}: its mode or owner reads back differently; does its file system keep them?",
-                    self.path.display()
-                );
-                Err(Failure::new(ErrorClass::StoredOtherwise, message))
-            }
-        }
+        Ok(Verdict::Changed)
     }
 
     fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {
+        let users = self.users()?;
         match &self.content {
-            Content::Bytes(_) => watch_file::watch(&[&self.path]),
-            Content::Source(source) => watch_file::watch(&[&self.path, source]),
+            Content::Bytes(_) => watch_file::watch(&users, &[&self.path]),
+            Content::Source(source) => watch_file::watch(&users, &[&self.path, source]),
         }
     }
 
@@ -238,37 +227,24 @@ impl Vertex for File {
         if self.created.is_empty() {
             return Ok(Verdict::InPlace);
         }
-        match self.is_as_created()? {
-            true => {
-                let removed = fs::remove_file(&self.path).and_then(|()| sync(self.folder()));
-                removed.map_err(|it| failed(&self.path, "remove", &it))?;
-                Ok(Verdict::Changed)
-            }
+        let Some(place) = self.place_to_remove()? else {
+            return Ok(Verdict::InPlace);
+        };
+        match place.remove(|file| self.is_as_created(file)) {
+            Ok(true) => Ok(Verdict::Changed),
             // Another writer has changed or removed it.
-            false => Ok(Verdict::InPlace),
+            Ok(false) => Ok(Verdict::InPlace),
+            Err(error) if error.kind() == ErrorKind::NotRegular => Ok(Verdict::InPlace),
+            Err(error) => Err(failure(error)),
         }
     }
 }
 
-fn read(path: &Path, file: &fs::File) -> Result<Vec<u8>, Failure> {
-    let mut content = Vec::new();
-    let result = file.take(MAX_LEN + 1).read_to_end(&mut content);
-    result.map_err(|error| failed(path, "read", &error))?;
-    match content.len() as u64 > MAX_LEN {
-        true => {
-            let message = format!("{}: it is larger than {MAX_LEN} bytes", path.display());
-            Err(Failure::new(ErrorClass::Invalid, message))
-        }
-        false => Ok(content),
-    }
-}
-
-pub(super) fn failed(path: &Path, what: &str, error: &std::io::Error) -> Failure {
-    let (class, remedy) = match error.kind() {
-        std::io::ErrorKind::NotFound => (ErrorClass::Dependency, "create it or its folder"),
-        std::io::ErrorKind::PermissionDenied => (ErrorClass::Permission, "run as another user"),
-        _ => (ErrorClass::Busy, "it is tried again"),
+fn open(place: &Place) -> Result<Option<(fs::File, fs::Metadata)>, Failure> {
+    let Some(file) = place.open().map_err(failure)? else {
+        return Ok(None);
     };
-    let message = format!("{}: cannot {what}: {error}; {remedy}", path.display());
-    Failure::new(class, message)
+    let metadata = file.metadata();
+    let metadata = metadata.map_err(|error| failed(place.path(), "read", &error))?;
+    Ok(Some((file, metadata)))
 }

@@ -1,9 +1,11 @@
 //! Vertices for what most agents need.
 
+mod at_path;
 mod command;
 mod created;
 mod exec;
 mod file;
+mod inherited;
 mod source;
 mod watch_file;
 

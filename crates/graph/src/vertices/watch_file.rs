@@ -1,4 +1,5 @@
-//! Watches files by their folders, so that a renamed one is seen as well.
+//! Watches files by their folders, so that a renamed one is seen as well. The folder is walked to and
+//! held as by a run: what is seen is of the folder that the run would use.
 
 use std::ffi::OsString;
 use std::mem::MaybeUninit;
@@ -8,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
+use trueup_path::TrustedUsers;
 use trueup_reconcile::{Drained, ErrorClass, Subscription};
 
-use super::file::failed;
+use super::at_path::{failed, failure};
 use crate::{Failure, Watch};
 
 struct FileWatch {
@@ -26,21 +28,19 @@ struct WatchedFile {
 }
 
 /// Watches files; those of one folder share a watch.
-pub(super) fn watch(paths: &[&Path]) -> Result<Watch, Failure> {
+pub(super) fn watch(users: &TrustedUsers, paths: &[&Path]) -> Result<Watch, Failure> {
     let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
     let inotify = inotify::init(flags);
     let path = paths.first().copied().unwrap_or(Path::new("."));
     let inotify = inotify.map_err(|error| failed(path, "watch", &error.into()))?;
-    let files = paths.iter().map(|path| add(&inotify, path));
+    let files = paths.iter().map(|path| add(users, &inotify, path));
     let files = files.collect::<Result<_, _>>()?;
     Ok(Watch::Active(Box::new(FileWatch { inotify, files })))
 }
 
-fn add(inotify: &OwnedFd, path: &Path) -> Result<WatchedFile, Failure> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+fn add(users: &TrustedUsers, inotify: &OwnedFd, path: &Path) -> Result<WatchedFile, Failure> {
+    let place = users.place(path).map_err(failure)?;
+    let folder = place.folder();
     let events = WatchFlags::ATTRIB
         | WatchFlags::CLOSE_WRITE
         | WatchFlags::CREATE
@@ -50,11 +50,11 @@ fn add(inotify: &OwnedFd, path: &Path) -> Result<WatchedFile, Failure> {
         | WatchFlags::DELETE_SELF
         | WatchFlags::MOVE_SELF
         | WatchFlags::ONLYDIR;
-    let number = inotify::add_watch(inotify, folder, events);
+    let number = inotify::add_watch(inotify, folder.path_by_descriptor(), events);
     Ok(WatchedFile {
-        number: number.map_err(|error| failed(folder, "watch", &error.into()))?,
-        folder: folder.to_owned(),
-        name: path.file_name().unwrap_or_default().to_owned(),
+        number: number.map_err(|error| failed(folder.path(), "watch", &error.into()))?,
+        folder: folder.path().to_owned(),
+        name: place.name().to_owned(),
     })
 }
 

@@ -8,10 +8,17 @@ mod driver;
 mod faults;
 mod group_records;
 mod groups;
+mod inherited;
+mod other_users;
 mod ports;
+mod programs;
+mod racing_user;
 mod restored;
 mod reversals;
 mod source;
+#[allow(dead_code, reason = "shared with the tests of the walk")]
+#[path = "../../../path/tests/attacks/stage.rs"]
+mod stage;
 mod storm;
 mod support;
 mod tried;

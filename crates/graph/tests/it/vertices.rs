@@ -146,13 +146,13 @@ fn what_is_no_regular_file_is_a_conflict_and_stays() {
     let (class, message) = failed(&driver, "link");
     assert_eq!(class, ErrorClass::Conflict);
     assert!(
-        message.contains("it is a symbolic link; remove it"),
+        message.contains("it is a symbolic link, and not a regular file; remove it"),
         "{message}"
     );
     assert_eq!(failed(&driver, "folder").0, ErrorClass::Conflict);
     let (class, message) = failed(&driver, "copy");
     assert_eq!(class, ErrorClass::Dependency);
-    assert!(message.contains("no-source: cannot read"), "{message}");
+    assert!(message.contains("no-source: cannot open"), "{message}");
     let is_told = || driver.explain("missing").unwrap().message.is_some();
     until("its folder cannot be watched", is_told);
     assert_eq!(fs::read(path("target")).unwrap(), b"of the link");
@@ -257,6 +257,26 @@ fn a_command_that_fails_or_is_none_says_so() {
     );
     assert_eq!(failed(&driver, "file").0, ErrorClass::Permission);
     assert!(failed(&driver, "signal").1.contains("killed by signal 9"));
+}
+
+#[test]
+fn what_a_command_says_makes_no_line_of_its_own() {
+    let script = "printf 'no\\nother: settled; last run: in place\\033[2J' >&2; exit 3";
+    let exec = Exec::new("/bin/sh", ["-c", script]);
+    let driver = start(1, [declare(VertexSpec::new("exec\nforged: settled"), exec)]);
+    let name = "exec\nforged: settled";
+    let (_, message) = failed(&driver, name);
+    assert!(
+        message.contains("no\nother: settled"),
+        "as it is: {message}"
+    );
+    let snapshot = driver.snapshot();
+    let text = snapshot.to_string();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let dot = snapshot.to_dot();
+    assert_eq!(dot.lines().count(), 4, "{dot}");
+    let is_control = |it: char| it.is_control() && it != '\n';
+    assert!(!text.contains(is_control) && !dot.contains(is_control));
 }
 
 #[test]

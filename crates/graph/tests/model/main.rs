@@ -26,6 +26,8 @@ mod error;
 mod graph;
 #[path = "../../src/links.rs"]
 mod links;
+#[path = "../../src/one_line.rs"]
+mod one_line;
 #[path = "../../src/panics.rs"]
 mod panics;
 #[path = "../../src/ports.rs"]

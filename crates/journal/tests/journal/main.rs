@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod attacks;
 mod common;
 mod crash;
 mod cut;
 mod failure;
 mod held;
+mod id;
 mod keys;
 mod kill;
 mod ledger;
@@ -15,6 +17,7 @@ mod openers;
 mod opening;
 mod operations;
 mod processes;
+mod sparse;
 mod threads;
 mod tokens;
 mod unreadable;

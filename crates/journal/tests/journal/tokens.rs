@@ -42,6 +42,29 @@ fn a_nonce_is_spent_once_across_restarts_until_it_expires() {
 }
 
 #[test]
+fn a_token_that_expired_stays_so_when_the_clock_is_set_back() {
+    let disk = Disk::formatted();
+    let mut journal = Journal::open_on(disk.clone()).unwrap();
+    assert_eq!(journal.nonces().latest_time().unwrap(), None);
+    let expired = Some(Refusal::NonceExpired);
+    for (seen, expires) in [(20, 15), (30, 30)] {
+        journal.nonces().note_time(at(seen)).unwrap();
+        drop(journal);
+        journal = Journal::open_on(disk.clone()).unwrap();
+        assert_eq!(journal.nonces().latest_time().unwrap(), Some(at(seen)));
+        assert_eq!(refusal(&journal, &[seen as u8], expires, 1), expired);
+    }
+    assert_eq!(journal.stats().commits, 0, "a refusal writes nothing");
+    journal.nonces().note_time(at(29)).unwrap();
+    assert_eq!(journal.stats().commits, 0, "an earlier time writes nothing");
+    // It is later when one is spent, too.
+    assert_eq!(refusal(&journal, b"spent", 50, 40), None);
+    assert_eq!(refusal(&journal, b"old", 35, 1), expired);
+    assert_eq!(journal.nonces().latest_time().unwrap(), Some(at(40)));
+    assert_eq!(refusal(&journal, b"new", 41, 1), None);
+}
+
+#[test]
 fn of_64_that_spend_a_nonce_one_does() {
     let journal = Journal::open_on(Disk::formatted()).unwrap();
     let start = Barrier::new(64);

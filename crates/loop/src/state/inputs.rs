@@ -143,6 +143,12 @@ impl State {
         })
     }
 
+    /// Returns true if the last pass could not run, was over `revision` or a later one, and no hint
+    /// or request came since it began: no other pass follows but by the timer.
+    pub fn has_failed(&self, revision: Revision) -> bool {
+        self.failed >= Some(revision) && self.done == self.started && !self.schedule.has_requests()
+    }
+
     /// Returns true if a pass over `revision` or a later one has tried all that `revision` changed:
     /// it was not cut short, and [saw all](trueup_reconcile::Report::is_seen_whole) that it was
     /// about.

@@ -59,6 +59,7 @@ impl State {
             (self.subscription == SubscriptionState::Polled).then_some(DrainCause::PassDone);
         self.stats.last_pass = Some(lasted);
         self.count(running.extent, summary);
+        self.failed = summary.is_none().then_some(self.revision);
         // Passes that achieve nothing take at most half of the time.
         let idle_rest = MIN_REST.max(lasted);
         if !running.has_outcomes {

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnetwork::IpNetwork;
 use trueup_diff::{
-    Action, Address, AddressFlags, Dev, FOREVER, Family, Kind, Label, Lifetimes, Link, Scope,
+    Action, Address, AddressFlags, Dev, DuplicateDetection, FOREVER, Family, Kind, Label,
+    Lifetimes, Link, LostRoutes, Scope,
 };
 
 use super::change::{Change, Part, RefusalCause};
@@ -42,6 +43,8 @@ const IFA_PROTO: u16 = 11;
 /// For IPv4. The same bit in IPv6 is [`IFA_F_TEMPORARY`].
 const IFA_F_SECONDARY: u32 = 0x01;
 const IFA_F_TEMPORARY: u32 = 0x01;
+const IFA_F_DADFAILED: u32 = 0x08;
+const IFA_F_TENTATIVE: u32 = 0x40;
 const IFA_F_DEPRECATED: u32 = 0x20;
 const IFA_F_PERMANENT: u32 = 0x80;
 /// `IFAPROT_KERNEL_RA`: the kernel made it from a router advertisement.
@@ -82,6 +85,9 @@ impl KindCodec for Address {
         }));
     }
 
+    /// The kernel gives an IPv4 address the route to its subnet again where the metric of that
+    /// changes (`fib_modify_prefix_metric`), an IPv6 address at each write.
+    ///
     /// The kernel computes the expiry of the route to the subnet wrongly, so that it is in the
     /// past, where an address that was permanent becomes finite (`modify_prefix_route`). It gives
     /// the address a new route, rightly, or leaves that of another address, where this one has
@@ -92,6 +98,13 @@ impl KindCodec for Address {
             let without = address.flags.contains(AddressFlags::NOPREFIXROUTE);
             address.family() == Family::Inet6 && !without
         };
+        let lacks_route = |was: &Address| was.lost == LostRoutes::Subnet;
+        if address.family() == Family::Inet
+            && action == Action::Update
+            && was.is_some_and(lacks_route)
+        {
+            return &[Part::OtherMetric, Part::Whole];
+        }
         match was.filter(|was| is_permanent(was) && has_route(was)) {
             Some(_) if action == Action::Update && has_route(address) && !is_permanent(address) => {
                 &[Part::WithoutPrefixRoute, Part::Whole]
@@ -110,6 +123,10 @@ impl KindCodec for Address {
             let mut without = was.clone();
             without.flags = without.flags | AddressFlags::NOPREFIXROUTE;
             return replace(buffer, &without, resolve);
+        }
+        if part == Part::OtherMetric {
+            let metric = address.metric.wrapping_add(1);
+            return replace(buffer, &address.clone().with_metric(metric), resolve);
         }
         match change.action {
             Action::Create => create(buffer, address, resolve),
@@ -191,6 +208,11 @@ pub fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
     if family == Family::Inet6 && flags & IFA_F_TEMPORARY != 0 {
         protocol = PROTO_KERNEL_RA;
     }
+    let duplicates = match family {
+        Family::Inet6 if flags & IFA_F_DADFAILED != 0 => DuplicateDetection::Failed,
+        Family::Inet6 if flags & IFA_F_TENTATIVE != 0 => DuplicateDetection::Pending,
+        _ => DuplicateDetection::Passed,
+    };
     let address = Address::new(Dev::index(u32::from_ne_bytes(index)), network)
         .with_peer(peer)
         .with_scope(Scope(scope))
@@ -200,6 +222,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
         .with_flags(AddressFlags::from_bits(flags))
         .with_metric(metric)
         .with_protocol(protocol)
+        .with_duplicates(duplicates)
         .with_secondary(family == Family::Inet && flags & IFA_F_SECONDARY != 0);
     Ok(Some(address.canonical(None)))
 }

@@ -75,6 +75,8 @@ pub enum Part {
     Append,
     /// An IPv6 address as it was, but without the route to its subnet.
     WithoutPrefixRoute,
+    /// An IPv4 address with another metric: with that it gets a route to its subnet.
+    OtherMetric,
 }
 
 /// The meaning of a kernel's refusal for an object of a kind, where it is more than the errno's.

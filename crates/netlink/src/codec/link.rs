@@ -13,7 +13,9 @@ use super::{BROKEN, EncodeError, Resolve, Undecodable, index_of, split, take};
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u32,
 };
-pub use change::{change, change_kind, change_master, changes_master, needs_kind_change};
+pub use change::{
+    change, change_kind, change_master, changes_master, needs_kind_change, needs_master_first,
+};
 
 /// `RTM_NEWLINK`.
 pub const NEW: u16 = 16;

@@ -40,6 +40,8 @@ const RTAX_LOCK: u16 = 1;
 const RTAX_CC_ALGO: u16 = 16;
 
 const RTM_F_CLONED: u32 = 0x200;
+/// The kernel answers with the route itself.
+const RTM_F_FIB_MATCH: u32 = 0x2000;
 const RTNH_F_PERVASIVE: u8 = 0x02;
 const RTNH_F_ONLINK: u8 = 0x04;
 /// Length of `struct rtnexthop`.
@@ -184,6 +186,23 @@ pub fn dump_request(
     Ok(message.finish()?)
 }
 
+/// Encodes the request for the route by which the kernel reaches an address, as it is in its table.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn lookup_request(buffer: &mut Vec<u8>, to: IpAddr) -> Result<(), EncodeError> {
+    let family = Family::of(to);
+    let mut head = [0; 12];
+    head[0] = family_number(family);
+    head[1] = family.max_len();
+    head[8..].copy_from_slice(&RTM_F_FIB_MATCH.to_ne_bytes());
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST);
+    message.body(&head);
+    message.attr_ip(RTA_DST, to);
+    Ok(message.finish()?)
+}
+
 /// How long a route's message may be in bytes, with some room for what the kernel adds. A row that
 /// does not fit the 32 KiB buffer of a dump ends the dump: without it, without what comes after it,
 /// and without an error (`netlink_dump` in net/netlink/af_netlink.c).
@@ -272,14 +291,15 @@ fn write_hops(
         NextHops::Object(id, _) => message.attr_u32(RTA_NH_ID, *id),
         NextHops::One(hop) => {
             write_gateway(message, route.family(), hop.via);
-            if let Some(dev) = hop.dev {
-                message.attr_u32(RTA_OIF, index_of(dev, resolve)?);
+            if let Some(dev) = hop.written_dev() {
+                message.attr_u32(RTA_OIF, index_of(*dev, resolve)?);
             }
         }
         NextHops::Many(hops) => {
             let nest = message.nest_unflagged(RTA_MULTIPATH);
             for hop in hops {
-                let index = hop.dev.map_or(Ok(0), |dev| index_of(dev, resolve))?;
+                let dev = hop.written_dev();
+                let index = dev.map_or(Ok(0), |dev| index_of(*dev, resolve))?;
                 let hops = hop.weight.checked_sub(1).and_then(|n| u8::try_from(n).ok());
                 let hops = hops.ok_or(EncodeError::Refused("a weight is 1 to 256"))?;
                 let flags = if hop.onlink { RTNH_F_ONLINK } else { 0 };

@@ -72,6 +72,7 @@ trueup_testkit::kernel_tests![
     transport::a_dump_broken_off_does_not_block_the_next,
     transport::an_interrupted_dump_is_repeated_and_then_reported_as_incomplete,
     transport::a_namespace_is_found_by_pid_path_and_descriptor,
+    transport::a_process_in_our_own_namespace_is_refused,
     transport::a_namespace_is_found_by_the_name_ip_gave_it,
     transport::without_privilege_the_error_says_which,
     transport::whether_changes_are_taken_is_asked_without_one,

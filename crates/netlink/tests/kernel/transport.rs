@@ -652,12 +652,46 @@ pub(crate) fn a_namespace_is_found_by_pid_path_and_descriptor() {
     }
     drop(process);
     let error = by_pid.open().unwrap_err();
+    assert!(error.to_string().contains("has ended"), "{error}");
+    assert!(error.is_gone(), "{error}");
+    let error = Namespace::pid(pid).open().unwrap_err();
     assert!(error.to_string().contains("there is no process"), "{error}");
     // Opened before the process ended, it stays.
     assert_eq!(
         Socket::open(&opened).unwrap().netns_cookie().unwrap(),
         cookie
     );
+}
+
+pub(crate) fn a_process_in_our_own_namespace_is_refused() {
+    fresh_netns();
+    let child = Sleeper(Command::new("sleep").arg("600").spawn().unwrap());
+    let pid = child.0.id();
+    for name in [format!("pid:{pid}"), format!("/proc/{pid}/ns/net")] {
+        let namespace: Namespace = name.parse().unwrap();
+        for error in [
+            namespace.open().map(drop).unwrap_err(),
+            namespace.id().map(drop).unwrap_err(),
+            namespace.enter(|| ()).unwrap_err(),
+            Socket::open(&namespace).map(drop).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("our own"), "{name}: {error}");
+        }
+        // For a thread elsewhere it is another one.
+        std::thread::scope(|scope| {
+            let elsewhere = scope.spawn(|| {
+                fresh_netns();
+                namespace.open().map(drop)
+            });
+            elsewhere.join().unwrap().unwrap();
+        });
+    }
+    // That of a thread has no process.
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    if thread.unsigned_abs() != std::process::id() {
+        let error = Namespace::pid(thread.unsigned_abs()).open().unwrap_err();
+        assert!(error.to_string().contains("is a thread"), "{error}");
+    }
 }
 
 pub(crate) fn a_namespace_is_found_by_the_name_ip_gave_it() {

@@ -12,7 +12,7 @@ use super::watched::Watched as _;
 // Offsets in a datagram: of the netlink header, then of the message's body.
 const TYPE: u32 = 4;
 pub(super) const FLAGS: u32 = 6;
-const PORT: u32 = 12;
+pub(super) const PORT: u32 = 12;
 pub(super) const BODY: u32 = HEADER_LEN as u32;
 pub(super) const FAMILY: u32 = BODY;
 /// `ifa_index`, `ndm_ifindex`.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use trueup_diff::{Family, IfName, Link};
+use trueup_diff::{Family, IfName, Link, LinkStatus};
 
 /// The limit of remembered links; beyond it all are forgotten.
 const LIMIT: usize = 4096;
@@ -20,15 +20,18 @@ pub(super) struct LinkState {
     pub(super) name: IfName,
     /// The link can have routes and addresses.
     pub(super) is_usable: bool,
+    /// The link is up and has a carrier.
+    pub(super) is_running: bool,
 }
 
 impl LinkState {
     /// Returns the state after an event.
-    pub(super) fn of(link: &Link, is_deleted: bool) -> LinkState {
+    pub(super) fn of(link: &Link, status: LinkStatus, is_deleted: bool) -> LinkState {
         let is_up = !is_deleted && link.up == Some(true);
         LinkState {
             name: link.name,
             // With a smaller MTU it loses its IPv6 addresses and routes as if it went down.
+            is_running: is_up && status.running,
             is_usable: is_up && link.mtu.is_none_or(|mtu| mtu >= Family::Inet6.min_mtu()),
         }
     }

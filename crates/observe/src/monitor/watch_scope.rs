@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use trueup_diff::{Kind, Kinds, RouteKey};
+use trueup_diff::{Gateway, Kind, Kinds, Route, RouteKey};
 
 /// The objects whose changes a monitor reports. A monitor reports at least these, and may report
 /// more: a narrower scope only saves work.
@@ -30,6 +30,9 @@ pub struct WatchScope {
     /// The preferred sources of our routes: with the address the kernel removes an IPv4 route, and
     /// the source of an IPv6 route.
     pub route_sources: Option<BTreeSet<IpAddr>>,
+    /// The gateways whose devices the kernel finds: a route straight to one of them may lead there
+    /// by another device.
+    pub gateways: Option<BTreeSet<IpAddr>>,
     /// The nexthop objects that our routes use.
     pub nexthops: Option<BTreeSet<u32>>,
     /// The keys of the foreign routes that are included where `any_protocol` has routes.
@@ -46,6 +49,7 @@ impl WatchScope {
             devices: None,
             route_devices: None,
             route_sources: None,
+            gateways: None,
             nexthops: None,
             foreign_routes: None,
         }
@@ -71,6 +75,18 @@ impl WatchScope {
     /// Returns whether the links, addresses and neighbours of a device are included.
     pub(crate) fn covers_device(&self, index: u32) -> bool {
         includes(&self.devices, &index)
+    }
+
+    /// Returns whether a route may lead to a gateway whose device the kernel finds.
+    pub(crate) fn leads_to_gateway(&self, route: &Route) -> bool {
+        let is_direct = |via: &IpAddr| {
+            let gateway = Gateway::new(route.table, *via);
+            gateway.direct_device(route).is_some()
+        };
+        match &self.gateways {
+            Some(gateways) => gateways.iter().any(is_direct),
+            None => is_direct(&route.dst.address()),
+        }
     }
 
     /// Returns whether our routes depend on a device.

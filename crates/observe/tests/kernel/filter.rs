@@ -155,6 +155,7 @@ pub(crate) fn a_wider_scope_passes_more_and_never_less() {
     anything.devices = None;
     anything.route_devices = None;
     anything.route_sources = None;
+    anything.gateways = None;
     let mut narrow = scope();
     narrow.kinds = Kinds::NONE.with(Kind::Rule);
     let mut listeners = [

@@ -18,6 +18,7 @@ pub(crate) fn scope() -> WatchScope {
     scope.devices = Some(BTreeSet::from([ONE]));
     scope.route_devices = Some(BTreeSet::from([ONE]));
     scope.route_sources = Some(BTreeSet::new());
+    scope.gateways = Some(BTreeSet::new());
     scope.nexthops = Some(BTreeSet::new());
     scope
 }
@@ -170,6 +171,18 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         names(monitor, "a source of routes", |_| {});
         hand.delete_address(OTHER, address);
         names(monitor, "a source of routes is gone", |it| {
+            it.routes.insert(family);
+        });
+        let mut with_gateway = scope();
+        let gateway = ["10.3.0.9", "fd03::9"].map(|text| text.parse().unwrap());
+        with_gateway.gateways = Some(BTreeSet::from(gateway));
+        monitor.set_scope(with_gateway).unwrap();
+        hand.address(OTHER, address);
+        names(monitor, "a route straight to a gateway", |it| {
+            it.routes.insert(family);
+        });
+        hand.delete_address(OTHER, address);
+        names(monitor, "a route straight to a gateway is gone", |it| {
             it.routes.insert(family);
         });
         monitor.set_scope(scope()).unwrap();

@@ -3,23 +3,27 @@
 //! it, and all of it may be lost.
 
 mod contention;
+mod delete_limit;
+mod duplicates;
 pub(crate) mod fingerprint;
-mod grace;
+mod spared;
 pub(crate) mod stored_otherwise;
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use trueup_diff::{
-    Action, Desired, Devices, FOREVER, Hold, Item as _, Kind, Kinds, Object, ObjectKey, Op, Plan,
-    Reason, Resolved,
+    Action, Desired, Devices, FOREVER, Hold, Item as _, Kind, Kinds, Object, ObjectKey, Observed,
+    Op, Plan, Reason, Resolved,
 };
 use trueup_observe::DirtySet;
-use trueup_reconcile::{OpKey, Status};
+use trueup_reconcile::{Condition, OpKey, Status};
 
 use self::contention::Contention;
+use self::delete_limit::DeleteLimit;
+use self::duplicates::Duplicates;
 use self::fingerprint::DesiredFingerprint;
 use self::stored_otherwise::StoredOtherwise;
 use crate::Options;
@@ -40,6 +44,8 @@ pub(crate) struct History {
     /// Those of them that wait for an op on another object, by that object.
     waiting: HashMap<ObjectId, HashSet<ObjectId>>,
     contention: Contention,
+    delete_limit: DeleteLimit,
+    duplicates: Duplicates,
     pub(crate) stored_otherwise: StoredOtherwise,
 }
 
@@ -54,6 +60,9 @@ pub(crate) struct Undone {
     pub(crate) waits_for: Option<ObjectId>,
     /// The kind of an object that is to be deleted.
     pub(crate) deletes: Option<Kind>,
+    /// True for a route that another host offers, and that this one cannot have: it keeps nothing
+    /// from being converged.
+    pub(crate) is_declined: bool,
 }
 
 /// The statuses that a pass has found changed; `None` for an object that has none any more.
@@ -62,12 +71,13 @@ pub(crate) type StatusChanges = Vec<(OpKey, Option<Arc<Status>>)>;
 /// What a plan is reviewed by.
 pub(crate) struct Review<'a> {
     pub(crate) desired: &'a Desired,
+    pub(crate) observed: &'a Observed,
     pub(crate) options: &'a Options,
     /// What became dirty since the last pass. Given for the first plan of a pass: that one tells
     /// what another writer has removed or overwritten since.
     pub(crate) dirty: Option<&'a DirtySet>,
-    /// True if the plan is for everything. A narrower one says nothing of what is not in it.
-    pub(crate) is_everything: bool,
+    /// What the plan is for. It says nothing of what is not in it.
+    pub(crate) scope: &'a PassScope,
     pub(crate) now: Instant,
 }
 
@@ -111,6 +121,11 @@ impl History {
         all.for_each(|rule| note(ObjectKey::Rule(Box::new(rule.key()))));
     }
 
+    /// Notes whether the caller has allowed the deletes of the pass that begins.
+    pub(crate) fn allow_deletes(&mut self, is_allowed: bool) {
+        self.delete_limit.allow(is_allowed);
+    }
+
     /// Reviews a plan: names its orphans, counts losses, and holds what has to wait. `is_recorded`
     /// says whether an object is ours by the ledger: such a one is no orphan.
     pub(crate) fn review(
@@ -124,11 +139,19 @@ impl History {
         if is_first {
             self.contention.expire(options, now);
         }
-        let is_whole = is_first && review.is_everything;
+        let is_whole = is_first && review.scope.is_everything();
         self.stored_otherwise.hold(plan, is_whole, now);
         self.review_orphans(plan, review, is_recorded);
         self.review_losses(plan, review);
-        grace::hold_collateral(plan);
+        self.duplicates.hold(plan, review.observed, now);
+        let outside = match self.delete_limit.is_holding() {
+            true => self.deletes_outside(review.scope),
+            false => BTreeMap::new(),
+        };
+        let max_deletes = options.max_deletes();
+        self.delete_limit
+            .hold(plan, max_deletes, review.desired, &outside);
+        spared::hold_collateral(plan);
     }
 
     /// Names the orphans of a plan, and holds those whose grace has not ended.
@@ -184,7 +207,7 @@ impl History {
         for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
             let restores = matches!(
                 op.reason,
-                Reason::Missing | Reason::Differs | Reason::Overridden
+                Reason::Missing | Reason::Differs | Reason::Overridden | Reason::Excluded
             );
             if !restores {
                 continue;
@@ -221,6 +244,38 @@ impl History {
         self.contention.cancel_loss(object_id(object, devices));
     }
 
+    /// Returns the objects that a pass of this scope looks at, among which are all that earlier
+    /// ones have left undone there.
+    fn looked_at(&self, scope: &PassScope) -> Vec<ObjectId> {
+        match scope.route_keys() {
+            // What was left undone elsewhere can be much, and is not looked at.
+            Some(keys) => keys
+                .map(|key| key_id(ObjectKey::Route(*key), &Devices::default()))
+                .collect(),
+            None => {
+                let inside = self.undone.iter();
+                let inside = inside.filter(|(_, undone)| scope.contains(undone.location));
+                inside.map(|(id, _)| *id).collect()
+            }
+        }
+    }
+
+    /// Counts the deletes that earlier passes have left undone outside of a scope.
+    fn deletes_outside(&self, scope: &PassScope) -> BTreeMap<Kind, usize> {
+        let mut counts = BTreeMap::new();
+        let mut count = |undone: &Undone, by: isize| {
+            if let Some(kind) = undone.deletes {
+                let count: &mut usize = counts.entry(kind).or_default();
+                *count = count.saturating_add_signed(by);
+            }
+        };
+        self.undone.values().for_each(|undone| count(undone, 1));
+        let inside = self.looked_at(scope);
+        let inside = inside.iter().filter_map(|id| self.undone.get(id));
+        inside.for_each(|undone| count(undone, -1));
+        counts
+    }
+
     /// Notes what a pass left undone in its scope, and of which kinds it has seen all. Returns the
     /// statuses that have changed.
     pub(crate) fn end_pass(
@@ -234,17 +289,7 @@ impl History {
             Some(known) => known.follow(desired),
             None => self.desired = Some(DesiredFingerprint::of(desired)),
         }
-        let looked_at: Vec<ObjectId> = match scope.route_keys() {
-            // What was left undone elsewhere can be much, and is not looked at.
-            Some(keys) => keys
-                .map(|key| key_id(ObjectKey::Route(*key), &Devices::default()))
-                .collect(),
-            None => {
-                let inside = self.undone.iter();
-                let inside = inside.filter(|(_, undone)| scope.contains(undone.location));
-                inside.map(|(id, _)| *id).collect()
-            }
-        };
+        let looked_at = self.looked_at(scope);
         let mut changes = StatusChanges::new();
         for id in looked_at {
             // Where objects may be missing from what was read, none is deleted.
@@ -324,9 +369,23 @@ impl History {
         self.undone.is_empty()
     }
 
+    /// Returns true if nothing was left undone but what other hosts offer, and this one cannot
+    /// have.
+    pub(crate) fn is_done_but_declined(&self) -> bool {
+        self.undone.values().all(|undone| undone.is_declined)
+    }
+
     /// Returns where something was left undone.
     pub(crate) fn undone(&self) -> impl Iterator<Item = Location> {
         self.undone.values().map(|undone| undone.location)
+    }
+
+    /// Returns true if another writer's object was in the place of an object when it was looked at
+    /// last.
+    pub(crate) fn is_in_conflict(&self, id: ObjectId) -> bool {
+        let is_conflict =
+            |undone: &Undone| matches!(undone.status.condition, Condition::Conflict { .. });
+        self.undone.get(&id).is_some_and(is_conflict)
     }
 
     /// Returns where that is which waits for an op on one of these objects, or on what waits

@@ -39,5 +39,6 @@ pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Poli
         .with_adopt(options.adopt())
         .with_adopt_protocols(options.adopt_protocols())
         .with_take(options.on_conflict() == OnConflict::Take)
-        .with_domain(Arc::clone(options.domain())))
+        .with_domain(Arc::clone(options.domain()))
+        .with_strict(options.strict()))
 }

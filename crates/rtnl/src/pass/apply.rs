@@ -7,11 +7,11 @@ use trueup_diff::{
     Action, Desired, Hold, Item as _, Kind, Kinds, NexthopMode, Object, Op, Plan, Reason, Route,
     Routes,
 };
-use trueup_reconcile::{Ledger, OpKey};
+use trueup_reconcile::Ledger;
 
-use super::Pass;
 use super::scope::PassScope;
-use crate::object_id::object_id;
+use super::{Pass, backoff};
+use crate::history::History;
 use crate::ownership::intents::Intents;
 use crate::ownership::ledger_view::commit;
 use crate::ownership::record::Records;
@@ -40,12 +40,13 @@ impl Pass<'_> {
     /// of each change where that verifies it. Every op has exactly one outcome.
     pub(super) fn apply(
         &mut self,
+        history: &History,
         mut plan: Plan,
         complete: Kinds,
         is_verified_by_echo: bool,
         ledger: &mut dyn Ledger,
     ) -> Applied {
-        self.hold_beyond_limits(&mut plan);
+        self.hold_beyond_limits(history, &mut plan);
         let indexes = draw_indexes(&plan);
         let devices = plan.devices.clone();
         let intents = Intents::new(&self.ledger_view, &self.policy, &devices, &indexes);
@@ -119,13 +120,10 @@ impl Pass<'_> {
     }
 
     /// Holds the ops that the driver does not want tried.
-    pub(super) fn hold_beyond_limits(&mut self, plan: &mut Plan) {
+    pub(super) fn hold_beyond_limits(&mut self, history: &History, plan: &mut Plan) {
         let Plan { ops, devices, .. } = plan;
         for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
-            let backoff = || self.limits.backoff(OpKey(object_id(&op.object, devices)));
-            if self.limits.has_backoff()
-                && let Some(left) = backoff()
-            {
+            if let Some(left) = backoff(&self.limits, history, op, devices) {
                 op.hold = Some(Hold::Backoff(left));
             } else if self.ops_left == 0 {
                 op.hold = Some(Hold::Cut);

@@ -79,8 +79,8 @@ impl Baseline {
             Some(mut before) if !is_everything => {
                 match pass.scope.desired_routes() {
                     // All else is desired as before.
-                    Some(routes) => before.relevant.extend(route_devices(routes)),
-                    None => before.relevant = device_names(pass.desired),
+                    Some(routes) => before.relevant.extend(routes.device_names()),
+                    None => before.relevant = pass.desired.device_names(),
                 }
                 Baseline {
                     links,
@@ -99,7 +99,7 @@ impl Baseline {
                     options: pass.options.clone(),
                     links,
                     names,
-                    relevant: device_names(pass.desired),
+                    relevant: pass.desired.device_names(),
                     dependencies: held.map(|held| held.dependencies).unwrap_or_default(),
                     unmarked: pass.policy.by_ledger,
                     foreign,
@@ -225,6 +225,8 @@ impl Baseline {
         scope.devices = Some(devices.collect());
         scope.route_devices = Some(self.dependencies.devices.clone());
         scope.route_sources = Some(self.dependencies.sources.clone());
+        let gateways = pass.desired.routes.iter().flat_map(Routes::open_gateways);
+        scope.gateways = Some(gateways.map(|gateway| gateway.via).collect());
         scope.nexthops = Some(self.dependencies.nexthops.clone());
         scope
     }
@@ -240,25 +242,6 @@ impl Baseline {
         let known = self.names.iter().map(|(index, name)| (*index, *name));
         known.filter(matters).eq(now)
     }
-}
-
-/// Returns the devices that a desired state names.
-pub(super) fn device_names(desired: &Desired) -> BTreeSet<IfName> {
-    let mut names = BTreeSet::new();
-    for link in desired.links.iter().flatten() {
-        names.insert(link.name);
-        names.extend(link.parents().copied());
-    }
-    names.extend(desired.addresses.iter().flatten().map(|it| it.dev));
-    names.extend(desired.neighbours.iter().flatten().map(|it| it.dev));
-    names.extend(desired.routes.iter().flat_map(route_devices));
-    names
-}
-
-/// Returns the devices that routes name.
-fn route_devices(routes: &Routes) -> impl Iterator<Item = IfName> {
-    let nexthops = routes.nexthops();
-    nexthops.flat_map(|nexthops| nexthops.devices().copied())
 }
 
 /// Returns what is known of the routes after a pass, given what was known before it.

@@ -1,9 +1,10 @@
 //! The end of a pass: what it found out goes to the ledger, to the history, to the subscription and
 //! into the report.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use trueup_diff::{Dev, Object};
+use trueup_diff::{Dev, Object, Routes};
 use trueup_reconcile::Ledger;
 
 use super::Pass;
@@ -37,7 +38,9 @@ impl Pass<'_> {
         let statuses = match seen {
             true => {
                 adopted = self.note_ownership(&mut last.planned, &mut overwritten);
-                let left = undone(&last.planned.plan, &rounds.done);
+                let routes = self.desired.routes.as_ref();
+                let offered = routes.map_or(const { &BTreeSet::new() }, Routes::offered);
+                let left = undone(&last.planned.plan, &rounds.done, offered);
                 let complete = last.planned.observed.complete;
                 history.end_pass(self.desired, &self.scope, complete, left)
             }
@@ -45,6 +48,11 @@ impl Pass<'_> {
         };
         // Nothing is left undone, in the scope or elsewhere.
         let is_done = !seen || history.is_all_done();
+        // What other hosts offer, and the kernel refuses, is no failure of what is declared here.
+        let is_converged = match seen {
+            true => history.is_done_but_declined() && last.planned.doubts.is_empty(),
+            false => last.planned.is_converged(),
+        };
         if let Err(error) = commit(ledger, &self.uncommitted) {
             self.trouble.get_or_insert(error.to_string());
         }
@@ -69,14 +77,11 @@ impl Pass<'_> {
         }
         let planned = last.planned;
         let report = Report {
-            converged: self.trouble.is_none()
-                && planned.is_converged()
-                && is_done
-                && is_complete
-                && !is_exceeded,
+            converged: self.trouble.is_none() && is_converged && is_complete && !is_exceeded,
             rounds: rounds.done,
             conflicts: planned.plan.conflicts,
             devices: planned.plan.devices,
+            notices: planned.plan.notices,
             doubts: planned.doubts,
             trouble: self.trouble.take(),
             seen,

@@ -25,7 +25,8 @@ pub(crate) enum ConflictCheck {
     #[default]
     BeforeWrite,
     /// The kernel refuses the write: creates are exclusive, and a changed route is
-    /// [appended](Plan::append_then_delete) before the former one is deleted.
+    /// [appended](Plan::append_then_delete) before the former one is deleted. Keys on which the last
+    /// pass found foreign routes are read before.
     ByKernel,
 }
 
@@ -57,16 +58,14 @@ pub(super) struct ForeignRead {
 
 impl ForeignObjects {
     /// Returns what matters to a plan. On keys that are `known` to be ours alone nothing does, nor
-    /// on keys of which all was `read`, nor on that of a create that failed before and is put off:
-    /// it is exclusive, so that the kernel refuses it once it is tried again and another writer's
-    /// route is on the key.
+    /// on keys of which all was `read`, nor on that of a create that `is_unread`: it is exclusive,
+    /// so that the kernel refuses it if another writer's route is on the key.
     pub(super) fn of(
         plan: &Plan,
         observed: &Observed,
-        check: ConflictCheck,
         known: &ForeignKeys,
         read: &ForeignKeys,
-        is_put_off: impl Fn(&Op) -> bool,
+        is_unread: impl Fn(&Op) -> bool,
     ) -> ForeignObjects {
         let devs = plan.devices_hit(observed);
         let mut foreign = ForeignObjects {
@@ -77,8 +76,7 @@ impl ForeignObjects {
         for op in &plan.ops {
             let Op { action, object, .. } = op;
             match (object, action) {
-                (Object::Route(_), Action::Create) if check == ConflictCheck::ByKernel => {}
-                (Object::Route(_), Action::Create) if is_put_off(op) => {}
+                (Object::Route(_), Action::Create) if is_unread(op) => {}
                 (Object::Route(_), Action::Update) if plan.appends_then_deletes(op) => {}
                 (Object::Route(route), Action::Create | Action::Update)
                     if read.covers(&route.key()) => {}

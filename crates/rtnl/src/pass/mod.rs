@@ -135,11 +135,19 @@ impl<'a> Pass<'a> {
         if let Some(baseline) = baseline.as_mut().filter(|_| !dirty.everything) {
             self.foreign = std::mem::take(&mut baseline.foreign);
         }
-        let mut next = self.observe_and_plan(baseline.as_ref(), ledger)?;
+        let mut next = self.observe_and_plan(history, baseline.as_ref(), ledger)?;
+        history.allow_deletes(self.scope.is_everything() && self.options.take_allowance());
         let now = clock();
         let mut overwritten = self.review(history, &mut next, dirty, now)?;
         let mut rounds = Rounds::default();
         while rounds.has_due(&next.planned.plan) && !self.scope.is_exceeded_by(&next.planned.plan) {
+            if next.planned.plan.ops.iter().all(|op| op.hold.is_some()) {
+                // Nothing is sent, so what was read still holds.
+                let plan = rounds.untried(next.planned.plan.clone());
+                let applied = self.apply(history, plan, Kinds::NONE, false, ledger);
+                rounds.done.push(applied.round);
+                break;
+            }
             let is_whole = rounds.done.is_empty() && next.planned.doubts.is_empty();
             let Planned { plan, observed, .. } = &mut next.planned;
             let plan = rounds.untried(std::mem::take(plan));
@@ -166,7 +174,7 @@ impl<'a> Pass<'a> {
             } else if self.monitor.is_none() && plan.ops.len() >= MANY_OPS {
                 self.observer.stop_listening();
             }
-            let mut applied = self.apply(plan, complete, is_verified_by_echo, ledger);
+            let mut applied = self.apply(history, plan, complete, is_verified_by_echo, ledger);
             if recorded.is_some() {
                 self.observer.mark_writes_done();
             }
@@ -176,7 +184,14 @@ impl<'a> Pass<'a> {
                 true => ConflictCheck::BeforeWrite,
                 false => next.check,
             };
-            next = match self.verify(&mut applied, baseline.as_ref(), next, before, check) {
+            next = match self.verify(
+                history,
+                &mut applied,
+                baseline.as_ref(),
+                next,
+                before,
+                check,
+            ) {
                 Ok(next) => next,
                 Err(error) => {
                     // The report has what was changed. What was intended stays open: the next pass
@@ -216,6 +231,7 @@ impl<'a> Pass<'a> {
     /// interfaces have changed, or where the plan has consequences outside.
     fn observe_and_plan(
         &mut self,
+        history: &History,
         baseline: Option<&Baseline>,
         ledger: &mut dyn Ledger,
     ) -> Result<PassPlan, Error> {
@@ -228,7 +244,7 @@ impl<'a> Pass<'a> {
                         self.trouble = Some(error.to_string());
                     }
                 }
-                match self.plan(observation, self.scope.conflict_check()) {
+                match self.plan(history, observation, self.scope.conflict_check()) {
                     Ok(next) if self.scope.allows(&next.planned.plan) => return Ok(next),
                     Err(error) if self.scope.is_everything() => return Err(error),
                     _ => {}
@@ -294,7 +310,7 @@ impl<'a> Pass<'a> {
 
     /// The interfaces that what is desired and the ledger name.
     fn interfaces(&self) -> BTreeSet<IfName> {
-        let mut names = baseline::device_names(self.desired);
+        let mut names = self.desired.device_names();
         let recorded = self.ledger_view.keys();
         names.extend(recorded.filter_map(|key| Some(key.interface()?.0)));
         names
@@ -317,13 +333,18 @@ impl<'a> Pass<'a> {
         closed
     }
 
-    fn plan(&mut self, observation: Observation, check: ConflictCheck) -> Result<PassPlan, Error> {
+    fn plan(
+        &mut self,
+        history: &History,
+        observation: Observation,
+        check: ConflictCheck,
+    ) -> Result<PassPlan, Error> {
         let owned = self.ledger_view.owned(&observation.snapshot.observed);
         let limits = self.limits;
-        let is_put_off = |op: &Op, devices: &Devices| {
-            let key = || OpKey(object_id(&op.object, devices));
-            limits.has_backoff() && limits.backoff(key()).is_some()
-        };
+        let is_put_off =
+            |op: &Op, devices: &Devices| backoff(&limits, history, op, devices).is_some();
+        let is_in_conflict =
+            |op: &Op, devices: &Devices| history.is_in_conflict(object_id(&op.object, devices));
         let planner = Planner {
             desired: self.desired,
             policy: &self.policy,
@@ -331,6 +352,7 @@ impl<'a> Pass<'a> {
             foreign: &mut self.foreign,
             check,
             is_put_off: &is_put_off,
+            is_in_conflict: &is_in_conflict,
         };
         planner.plan(self.observer, observation, &mut self.scope, owned)
     }
@@ -340,6 +362,7 @@ impl<'a> Pass<'a> {
     /// carried out, and what it was made from, hold but for these changes.
     fn verify(
         &mut self,
+        history: &History,
         applied: &mut Applied,
         baseline: Option<&Baseline>,
         last: PassPlan,
@@ -362,7 +385,13 @@ impl<'a> Pass<'a> {
         };
         let closed = self.close_intents(&mut observation, &applied.refused);
         self.uncommitted.extend(closed);
-        self.plan(observation, check)
+        match self.plan(history, observation, check) {
+            // Its position is one in the scope. A pass over everything says which object it is.
+            Err(error) if error.desired().is_some() && !self.scope.is_everything() => {
+                Err(Error::links_changed())
+            }
+            planned => planned,
+        }
     }
 
     /// Goes on in the next wider scope.
@@ -390,10 +419,26 @@ impl<'a> Pass<'a> {
     ) -> Result<PassPlan, Error> {
         let mut observation = self.read()?;
         self.close_intents(&mut observation, &BTreeSet::new());
-        let mut next = self.plan(observation, self.scope.conflict_check())?;
+        let mut next = self.plan(history, observation, self.scope.conflict_check())?;
         let everything = DirtySet::everything();
         self.review(history, &mut next, &everything, clock())?;
-        self.hold_beyond_limits(&mut next.planned.plan);
+        self.hold_beyond_limits(history, &mut next.planned.plan);
         Ok(next)
     }
+}
+
+/// Returns for how long an op is not tried, because it failed before. Where another writer's object
+/// was in its place until now, it is not that failure that it waited for.
+fn backoff(
+    limits: &PassLimits<'_>,
+    history: &History,
+    op: &Op,
+    devices: &Devices,
+) -> Option<Duration> {
+    if !limits.has_backoff() {
+        return None;
+    }
+    let id = object_id(&op.object, devices);
+    let left = limits.backoff(OpKey(id))?;
+    (!history.is_in_conflict(id)).then_some(left)
 }

@@ -68,6 +68,12 @@ impl<'a> Reader<'a> {
     pub(super) fn read(&self, observer: &mut Observer) -> Result<Observation, Error> {
         let managed = self.desired.managed();
         let mut snapshot = self.read_all_but_routes(observer, managed)?;
+        if self.desired.addresses.iter().flatten().next().is_some() {
+            observer.mark_lost_routes(&mut snapshot.observed)?;
+        }
+        if let Some(routes) = &self.desired.routes {
+            snapshot.observed.gateways = observer.gateways(&routes.open_gateways())?;
+        }
         let drops = managed.contains(Kind::Route) && self.scope.drops_routes_in_sync();
         let filter = drops.then(|| self.filter(&snapshot)).flatten();
         let of_all_writers = filter

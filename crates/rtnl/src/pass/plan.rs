@@ -31,6 +31,8 @@ pub(super) struct Planner<'a> {
     pub(super) check: ConflictCheck,
     /// Returns true if an op is not tried in this pass, because it failed before.
     pub(super) is_put_off: &'a dyn Fn(&Op, &Devices) -> bool,
+    /// Returns true if another writer's object was in the way of an op when it was looked at last.
+    pub(super) is_in_conflict: &'a dyn Fn(&Op, &Devices) -> bool,
 }
 
 impl Planner<'_> {
@@ -85,16 +87,30 @@ impl Planner<'_> {
         let make =
             |observed: &Observed, devices: &ResolvedDevices, resolved: Option<&ResolvedRoutes>| {
                 let routes = routes.zip(resolved);
-                plan_with(desired, routes, devices, observed, &owned, policy).map_err(Error::from)
+                let plan = plan_with(desired, routes, devices, observed, &owned, policy);
+                // The routes may be a part: those that are not in sync, or that are in the scope.
+                let all = routes
+                    .map(|(part, _)| part)
+                    .zip(self.desired.routes.as_ref());
+                plan.map_err(|error| {
+                    Error::from(match all {
+                        Some((part, all)) => error.among(part, all),
+                        None => error,
+                    })
+                })
             };
         let mut plan = make(&observed, &devices, resolved.as_ref())?;
         let append_then_delete = self.appends_then_deletes(&plan);
         if append_then_delete {
             plan = plan.append_then_delete();
         }
-        let is_put_off = |op: &Op| (self.is_put_off)(op, &plan.devices);
-        let (check, known) = (self.check, &*self.foreign);
-        let foreign = ForeignObjects::of(&plan, &observed, check, known, &read_along, is_put_off);
+        let is_unread = |op: &Op| {
+            let is_in_conflict = || (self.is_in_conflict)(op, &plan.devices);
+            let is_by_kernel = self.check == ConflictCheck::ByKernel && !is_in_conflict();
+            is_by_kernel || (self.is_put_off)(op, &plan.devices)
+        };
+        let known = &*self.foreign;
+        let foreign = ForeignObjects::of(&plan, &observed, known, &read_along, is_unread);
         self.foreign.extend(read_along);
         if !foreign.is_empty() {
             let managed = desired.managed();

@@ -42,7 +42,7 @@ impl Pass<'_> {
             return Ok(resolve(desired, observed, owned, policy)?);
         };
         let routes = desired.routes.as_ref().zip(next.routes.as_ref());
-        Ok(resolve_with(desired, routes, devices, observed, policy)?)
+        Ok(resolve_with(desired, routes, devices, policy)?)
     }
 
     /// Returns what was ours when the last pass ended, and is another writer's by now.
@@ -78,9 +78,10 @@ impl Pass<'_> {
         let is_recorded = |object: &Object| !self.ledger_view.is_empty() && is_recorded(object);
         let review = Review {
             desired: self.desired,
+            observed,
             options: self.options,
             dirty,
-            is_everything: self.scope.is_everything(),
+            scope: &self.scope,
             now,
         };
         history.review(plan, &review, is_recorded);

@@ -97,6 +97,10 @@ impl PassScope {
             for location in woken {
                 let is_tracked = match (location, &mut baseline.tracker) {
                     (Location::Nexthops, _) => return None,
+                    // Whether it is still there has to be read.
+                    (Location::Route(key), _) if history.is_in_conflict(key::route(&key).0) => {
+                        false
+                    }
                     (Location::Route(key), Some(tracker)) => tracker.wake(&key),
                     _ => false,
                 };

@@ -135,7 +135,8 @@ fn nothing(
 ) -> Nothing {
     let there = explained.present.iter();
     if let Some((_, desired)) = &explained.desired {
-        let mut serving = there.filter(|present| desired.differences(&present.object).is_empty());
+        let serves = |object| desired.with_open_of(object).differences(object).is_empty();
+        let mut serving = there.filter(|present| serves(&present.object));
         let creatable = match desired {
             Object::Link(link) => link.kind.as_ref().is_some_and(LinkKind::is_creatable),
             _ => true,

@@ -675,10 +675,10 @@ pub(crate) fn a_create_that_is_put_off_has_no_foreign_routes_read() {
     agent.want(via("10.60.0.0/16", "192.0.2.1"));
     let report = agent.pass(Extent::Everything);
     assert_eq!(report.failed().count(), 1, "{}", describe(&report));
-    // Of both families once.
-    let third = At::Dump(Kind::Route, 3);
+    // Of both families those of addresses and ours, once each.
+    let next = At::Dump(Kind::Route, 5);
     let backoff = |_| Some(Duration::from_secs(60));
-    faults.add(third, Fault::Refuse(EPERM));
+    faults.add(next, Fault::Refuse(EPERM));
     let put_off = agent.pass_of(&PassLimits::default().with_backoff(&backoff));
     faults.clear();
     let put_off = put_off.unwrap();
@@ -686,7 +686,7 @@ pub(crate) fn a_create_that_is_put_off_has_no_foreign_routes_read() {
     assert!(put_off.doubts().is_empty(), "{}", describe(&put_off));
     assert_eq!(put_off.coverage(), EventCoverage::Part);
     // As it is read where it may be tried.
-    faults.add(third, Fault::Refuse(EPERM));
+    faults.add(next, Fault::Refuse(EPERM));
     let tried = agent.try_pass(Extent::Everything);
     faults.clear();
     assert!(tried.map_or(true, |report| !report.doubts().is_empty()));

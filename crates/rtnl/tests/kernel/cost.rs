@@ -169,6 +169,31 @@ pub(crate) fn a_pass_that_leaves_links_alone_reads_them_once() {
     }
 }
 
+/// One missing device costs the others no share of each pass.
+pub(crate) fn what_waits_for_a_device_costs_no_second_read() {
+    let (desired, options) = on_one_of_many();
+    let on_missing = [
+        address("up0", "10.3.0.1/24"),
+        address("none", "10.5.0.1/24"),
+    ];
+    let waiting = desired.clone().with_addresses(on_missing);
+    let mut ledger = MemoryLedger::default();
+    let here = Namespace::current();
+    let report = Rtnl::new().reconcile(&here, &waiting, &mut ledger, &options);
+    let report = report.unwrap();
+    assert_eq!(report.applied().count(), 2, "{}", describe(&report));
+    assert_eq!(report.pending().count(), 1, "{}", describe(&report));
+    let mut first_unread = |desired: &Desired| {
+        let is_unread = |dump: &u32| {
+            let here = refusing(trueup_testkit::Kind::Address, *dump);
+            let report = Rtnl::new().reconcile(&here, desired, &mut ledger, &options);
+            report.is_ok_and(|report| report.trouble().is_none())
+        };
+        (1..20).find(is_unread)
+    };
+    assert_eq!(first_unread(&waiting), first_unread(&desired));
+}
+
 pub(crate) fn a_link_that_another_writer_renames_meanwhile_is_noticed() {
     let (desired, options) = on_one_of_many();
     let faults = Faults::over(Namespace::current());

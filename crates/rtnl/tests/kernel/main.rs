@@ -11,7 +11,10 @@ mod attack;
 mod changes;
 mod collateral;
 mod cost;
+mod delete_limit;
+mod duplicates;
 mod facts;
+mod freed;
 mod kinds;
 mod links;
 mod many;
@@ -28,6 +31,7 @@ trueup_testkit::kernel_tests![
     sockets::a_pass_without_a_socket_for_its_dump_deletes_nothing_and_says_so,
     routes::a_local_route_is_made_anew_to_lead_elsewhere,
     routes::a_changed_gateway_is_one_replace_and_no_delete,
+    routes::a_route_that_is_offered_and_refused_keeps_nothing_from_converging,
     routes::a_changed_metric_leaves_exactly_one_route,
     routes::one_impossible_gateway_among_a_hundred_fails_alone,
     routes::a_foreign_route_on_a_desired_key_is_a_conflict_and_stays,
@@ -36,7 +40,13 @@ trueup_testkit::kernel_tests![
     routes::a_permuted_multipath_route_is_the_same_route,
     routes::an_ipv6_source_waits_for_its_address,
     routes::a_route_deleted_between_plan_and_apply_counts_as_deleted,
+    routes::a_route_follows_its_gateway_to_another_device,
     routes::a_key_taken_between_plan_and_apply_is_left_to_the_writer,
+    delete_limit::deletes_beyond_a_share_are_held_until_they_are_allowed_once,
+    duplicates::a_duplicate_address_is_never_called_converged,
+    duplicates::a_duplicate_address_is_a_failed_object_and_usable_once_its_rival_has_left,
+    freed::no_event_has_a_key_tried_that_another_writer_has,
+    freed::a_key_that_is_freed_ends_the_backoff_of_its_create,
     many::a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours,
     many::a_source_that_listens_knows_very_many_routes_after_another_writer_has_changed_some,
     addresses::a_primary_with_a_foreign_secondary_is_held,
@@ -66,7 +76,7 @@ trueup_testkit::kernel_tests![
     collateral::a_foreign_group_over_our_link_holds_it_as_it_would_shrink,
     collateral::a_nexthop_object_on_the_other_end_holds_what_takes_its_carrier,
     collateral::a_nexthop_object_on_a_bridge_holds_its_last_port,
-    collateral::a_nexthop_object_on_a_bridge_holds_its_last_two_ports_at_once,
+    collateral::a_nexthop_object_on_a_bridge_holds_one_of_its_last_two_ports,
     collateral::a_forwarding_entry_holds_its_port_and_its_tunnel,
     collateral::a_neighbour_on_a_bridge_holds_the_port_that_would_change_its_address,
     collateral::a_neighbour_that_is_not_permanent_holds_what_takes_its_carrier,
@@ -110,6 +120,7 @@ trueup_testkit::kernel_tests![
     cost::what_the_marker_proves_costs_no_write,
     cost::a_link_that_another_writer_renames_meanwhile_is_noticed,
     cost::a_pass_that_leaves_links_alone_reads_them_once,
+    cost::what_waits_for_a_device_costs_no_second_read,
     cost::what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still,
     facts::a_port_costs_its_bridge_the_neighbours,
     facts::an_ipv6_gateway_on_link_is_refused_where_it_is_elsewhere,

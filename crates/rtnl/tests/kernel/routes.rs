@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use trueup_apply::apply;
 use trueup_diff::{Action, Desired, NextHop, NextHops, Route, RouteType};
 use trueup_netlink::Socket;
-use trueup_reconcile::Report as _;
+use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Rtnl};
 use trueup_testkit::{Changes, Kind, assert_no_changes, ip, ip_batch, uplinks};
 
-use crate::support::{converge, describe, name, nothing, ours, pass, routes_to, via};
+use crate::support::{address, converge, describe, name, nothing, ours, pass, routes_to, via};
 
 const BOTH: [(&str, &str, &str); 2] = [
     ("10.50.0.0/16", "10.200.0.8", "10.200.0.9"),
@@ -43,6 +43,43 @@ pub(crate) fn a_changed_gateway_is_one_replace_and_no_delete() {
         assert_eq!(actions, [Action::Update]);
         let _gone = converge(&nothing(), &none);
     }
+}
+
+/// What is declared converges beside it, and is not converged if it fails itself.
+pub(crate) fn a_route_that_is_offered_and_refused_keeps_nothing_from_converging() {
+    uplinks(1);
+    let none = MemoryLedger::default();
+    let (dst, gateway) = ("10.51.0.0/16", "192.0.2.1");
+    let mut desired = routes(vec![via("10.50.0.0/16", "10.200.0.8"), via(dst, gateway)]);
+    let refused = pass(&desired, &none);
+    assert!(!refused.converged(), "{}", describe(&refused));
+    let key = via(dst, gateway).canonical_key();
+    desired.routes.as_mut().unwrap().offer(key);
+    let offered = pass(&desired, &none);
+    assert!(offered.converged(), "{}", describe(&offered));
+    let failed = offered.failed().map(|(done, _)| &done.op.object);
+    assert!(failed.count() > 0, "{}", describe(&offered));
+    let mut statuses = 0;
+    offered.statuses(&mut |_, status| statuses += usize::from(status.is_some()));
+    assert_eq!(statuses, 1);
+    // A pass that may try nothing more does not know whether the kernel takes it.
+    let limits = trueup_reconcile::PassLimits::default().with_ops(0);
+    let (here, options) = (Namespace::current(), Options::default());
+    let cut = Rtnl::new()
+        .reconcile_within(&here, &desired, &mut none.clone(), &options, &limits)
+        .unwrap();
+    assert!(!cut.converged(), "{}", describe(&cut));
+
+    // What is declared and fails still counts.
+    let mut both = desired.clone();
+    let declared = via("10.52.0.0/16", gateway);
+    drop(both.routes.as_mut().unwrap().insert(declared));
+    let failing = pass(&both, &none);
+    assert!(!failing.converged(), "{}", describe(&failing));
+
+    ip(&["route", "add", "192.0.2.0/24", "dev", "up0"]);
+    let _taken = converge(&desired, &none);
+    assert_eq!(routes_to(dst).len(), 1);
 }
 
 pub(crate) fn a_changed_metric_leaves_exactly_one_route() {
@@ -251,4 +288,39 @@ pub(crate) fn a_local_route_is_made_anew_to_lead_elsewhere() {
         first.ledger(),
     );
     assert_eq!(report.applied().count(), 2, "{}", describe(&report));
+}
+
+/// In the order of the calls: whose addresses they are, and who moves them, is all the same.
+pub(crate) fn a_route_follows_its_gateway_to_another_device() {
+    uplinks(2);
+    let none = MemoryLedger::default();
+    for (dst, gateway, subnet) in [
+        ("10.84.0.0/16", "10.83.0.9", "10.83.0.1/24"),
+        ("fd84::/32", "fd83::9", "fd83::1/64"),
+    ] {
+        let at = |dev: &str| {
+            Desired::default()
+                .with_addresses([address(dev, subnet)])
+                .with_routes([via(dst, gateway)])
+        };
+        let leads_out_of = |dev: &str| {
+            let rows = routes_to(dst);
+            let is_there = rows.len() == 1 && rows[0].contains(&format!("{gateway} dev {dev}"));
+            assert!(is_there, "{dev}: {rows:#?}");
+        };
+        let _first = converge(&at("up0"), &none);
+        leads_out_of("up0");
+        let _moved = converge(&at("up1"), &none);
+        leads_out_of("up1");
+        assert_no_changes(|| drop(converge(&at("up1"), &none)));
+
+        // Another writer moves the subnet.
+        let alone = Desired::default().with_routes([via(dst, gateway)]);
+        ip(&["addr", "del", subnet, "dev", "up1"]);
+        ip(&["addr", "add", subnet, "dev", "up0", "nodad"]);
+        let _followed = converge(&alone, &none);
+        leads_out_of("up0");
+        let _gone = converge(&nothing(), &none);
+        ip(&["addr", "del", subnet, "dev", "up0"]);
+    }
 }

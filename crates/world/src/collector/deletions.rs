@@ -70,6 +70,11 @@ impl Deletions {
         self.of_host.remove(host).unwrap_or_default()
     }
 
+    /// Returns how many deletions of a host are kept, but those that are too early to tell.
+    pub(super) fn of_host(&self, host: &str) -> usize {
+        self.of_host.get(host).map_or(0, BTreeSet::len)
+    }
+
     /// The revision that has to be known to for all to be known of the hosts; none if it is.
     pub(super) fn awaited(&self) -> Option<Revision> {
         self.by_revision.last().map(|(revision, _)| *revision)

@@ -3,18 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::Revision;
+use crate::{LeaseId, Revision};
 
 #[derive(Default)]
 pub(super) struct Hosts {
     grace: Duration,
-    alive: BTreeSet<String>,
+    /// The hosts that have a session, with its lease. A session without one is no sign of life: it
+    /// never ends by itself, and of its host nothing is known.
+    alive: BTreeMap<String, Option<LeaseId>>,
     /// When it was seen that a host's session had ended, as long as the grace lasts.
     ended: BTreeMap<String, Instant>,
     /// The same, the earliest first.
     by_end: BTreeSet<(Instant, String)>,
-    /// The hosts that have declared all, and the revisions that said so.
-    declared: BTreeMap<String, Revision>,
+    /// The hosts that have declared all, with the lease of that, and the revisions that said so. It
+    /// counts for the session of the same lease alone.
+    declared: BTreeMap<String, (Option<LeaseId>, Revision)>,
     /// Those of them whose revision is later than what is known.
     ahead: BTreeSet<(Revision, String)>,
     /// The revision up to which all is known: of the resources, and of the hosts.
@@ -35,8 +38,8 @@ impl Hosts {
         }
     }
 
-    pub(super) fn begin(&mut self, host: String) {
-        self.alive.insert(host.clone());
+    pub(super) fn begin(&mut self, host: String, lease: Option<LeaseId>) {
+        self.alive.insert(host.clone(), lease);
         if let Some(at) = self.ended.remove(&host) {
             self.by_end.remove(&(at, host.clone()));
         }
@@ -44,7 +47,7 @@ impl Hosts {
     }
 
     pub(super) fn end(&mut self, host: String, now: Instant) {
-        if self.alive.remove(&host) {
+        if self.alive.remove(&host).is_some() {
             self.begin_grace(host.clone(), now);
         }
         self.update(host);
@@ -57,9 +60,9 @@ impl Hosts {
         }
     }
 
-    pub(super) fn declare(&mut self, host: String, revision: Revision) {
+    pub(super) fn declare(&mut self, host: String, lease: Option<LeaseId>, revision: Revision) {
         self.withdraw_declaration(&host);
-        self.declared.insert(host.clone(), revision);
+        self.declared.insert(host.clone(), (lease, revision));
         if revision > self.known_to {
             self.ahead.insert((revision, host.clone()));
         }
@@ -72,7 +75,7 @@ impl Hosts {
     }
 
     fn withdraw_declaration(&mut self, host: &str) {
-        if let Some((host, revision)) = self.declared.remove_entry(host) {
+        if let Some((host, (_, revision))) = self.declared.remove_entry(host) {
             self.ahead.remove(&(revision, host));
         }
     }
@@ -95,8 +98,8 @@ impl Hosts {
     /// Replaces what is known by a complete view: the hosts that are alive, and the declarations.
     pub(super) fn replace(
         &mut self,
-        alive: Vec<String>,
-        declared: Vec<(String, Revision)>,
+        alive: Vec<(String, Option<LeaseId>)>,
+        declared: Vec<(String, Option<LeaseId>, Revision)>,
         now: Instant,
     ) {
         let were_alive = std::mem::take(&mut self.alive);
@@ -104,14 +107,14 @@ impl Hosts {
         self.ahead.clear();
         self.changed.append(&mut self.incomplete);
         self.incomplete_changes += 1;
-        for host in alive {
-            self.begin(host);
+        for (host, lease) in alive {
+            self.begin(host, lease);
         }
-        for (host, revision) in declared {
-            self.declare(host, revision);
+        for (host, lease, revision) in declared {
+            self.declare(host, lease, revision);
         }
-        for host in were_alive {
-            if !self.alive.contains(&host) {
+        for host in were_alive.into_keys() {
+            if !self.alive.contains_key(&host) {
                 self.begin_grace(host, now);
             }
         }
@@ -119,9 +122,13 @@ impl Hosts {
 
     /// Decides anew whether a host is incomplete.
     fn update(&mut self, host: String) {
+        let session = self.alive.get(&host);
         let declared = self.declared.get(&host);
-        let is_declared = declared.is_some_and(|at| *at <= self.known_to);
-        let is_changed = match self.alive.contains(&host) && !is_declared {
+        let is_declared = declared.is_some_and(|(lease, at)| {
+            let is_of_session = lease.is_some() && session == Some(lease);
+            is_of_session && *at <= self.known_to
+        });
+        let is_changed = match session.is_some() && !is_declared {
             true => self.incomplete.insert(host.clone()),
             false => self.incomplete.remove(&host),
         };

@@ -1,5 +1,6 @@
 //! [`Collector`]: what other hosts export, kept up to date, with hints when it changes.
 
+mod damping;
 mod deletions;
 mod hosts;
 mod state;
@@ -15,10 +16,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use trueup_reconcile::Hints;
 
-use state::{Id, State};
+pub use damping::DampingConfig;
+use state::{Id, State, Value};
 
-use crate::resources::resource;
-use crate::watch::Decoded;
+use crate::resources::{resource, session_lease};
+use crate::watch::{Content, Decoded};
 use crate::{
     Entry, Error, ErrorKind, Filter, Resource, ResourceKey, Revision, Watch, WatchConfig, World,
 };
@@ -45,6 +47,8 @@ pub struct CollectorConfig {
     /// ([etcd#15247](https://github.com/etcd-io/etcd/issues/15247)). What a live host deletes is
     /// withdrawn once it is known that the host lives. 0, the default: at once.
     pub grace: Duration,
+    /// How often exports may change before their changes wait.
+    pub damping: DampingConfig,
     /// How its watch behaves.
     pub watch: WatchConfig,
 }
@@ -73,8 +77,15 @@ pub struct Holdings {
     /// of its exports, stays until it has; that of a host whose lease has ended stays for the
     /// [grace](CollectorConfig::grace).
     pub resources: BTreeMap<ResourceKey, Resource>,
-    /// The hosts that are alive and have not declared all of their exports yet.
+    /// The hosts that have a session and have not declared all of their exports yet, with that
+    /// session's lease; so also those whose session is malformed, or has no lease.
     pub incomplete: BTreeSet<String>,
+    /// How many deleted resources stay of each of these hosts: it is not known whether they are to
+    /// be there.
+    pub kept: BTreeMap<String, usize>,
+    /// The hosts whose exports change too often, with the number of those that are not as they are
+    /// in the store: the [damping](CollectorConfig::damping) has the changes wait.
+    pub damped: BTreeMap<String, usize>,
     /// Since when the store is not reached, and why.
     pub cut_off: Option<(SystemTime, Error)>,
     /// True if all is withdrawn because of the [policy](PartitionPolicy).
@@ -110,7 +121,7 @@ impl Collector {
         hints: Hints,
     ) -> Result<Collector, Error> {
         let mut watch = watch(world, filters, config.watch)?;
-        let state = State::new(config.partition, config.grace);
+        let state = State::new(config);
         let collector = Collector {
             state: Arc::new(Mutex::new(state)),
             is_stopped: Arc::default(),
@@ -134,13 +145,17 @@ impl Collector {
                     Err(error) => state.interrupt(SystemTime::now(), error, now),
                 };
                 is_changed |= state.settle(now);
-                let after = (state.is_withdrawn(now), state.hosts.incomplete_changes());
+                let after = (
+                    state.is_withdrawn(now),
+                    state.hosts.incomplete_changes(),
+                    state.damped_hosts(),
+                );
                 if let Some(revision) = state.awaited() {
                     watch.want(revision);
                 }
                 drop(state);
                 // Also when time alone has changed something.
-                if is_changed || before != Some(after) {
+                if is_changed || before.as_ref() != Some(&after) {
                     hints.request_pass();
                 }
                 before = Some(after);
@@ -184,7 +199,7 @@ fn watch(
     world: &World,
     filters: &[Filter],
     config: WatchConfig,
-) -> Result<Watch<Id, Option<Resource>>, Error> {
+) -> Result<Watch<Id, Value>, Error> {
     let (keys, filters) = (world.keys.clone(), filters.to_vec());
     let hosts = keys.hosts();
     let decode = move |key: &[u8], entry: Option<&Entry>| {
@@ -204,9 +219,12 @@ fn watch(
         };
         match (entry, &id) {
             (None, _) => Decoded::Gone(id),
-            (Some(entry), Id::Resource(_)) => Decoded::Value(id, Some(resource(entry))),
-            (Some(_), _) => Decoded::Value(id, None),
+            (Some(entry), Id::Resource(_)) => Decoded::Value(id, Value::Resource(resource(entry))),
+            (Some(entry), Id::Session(_)) => Decoded::Value(id, Value::Lease(session_lease(entry))),
+            (Some(entry), Id::Generation(_)) => Decoded::Value(id, Value::Lease(entry.lease)),
         }
     };
-    Watch::new(world, world.collected_prefixes(), config, decode)
+    // A session that loses its lease without its value is none any longer.
+    let content = Content::ValueAndLease;
+    Watch::of_content(world, world.collected_prefixes(), config, content, decode)
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::damping::Damping;
 use super::deletions::Deletions;
 use super::hosts::Hosts;
-use super::{Holdings, Knowledge, PartitionPolicy, SLICE};
-use crate::{Error, Event, Resource, ResourceKey, Revision, View};
+use super::{CollectorConfig, Holdings, Knowledge, PartitionPolicy, SLICE};
+use crate::{Error, Event, LeaseId, Resource, ResourceKey, Revision, View};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Id {
@@ -15,6 +16,14 @@ pub(super) enum Id {
     Session(String),
     /// A host's `generation`: it has declared all.
     Generation(String),
+}
+
+/// What there is under an id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Resource(Resource),
+    /// The lease of a session or a generation; none if it has none, or is malformed.
+    Lease(Option<LeaseId>),
 }
 
 #[derive(Default)]
@@ -26,6 +35,7 @@ pub(super) struct State {
     /// The resources, with those that are deleted and kept for now.
     pub(super) held: BTreeMap<ResourceKey, Resource>,
     deletions: Deletions,
+    damping: Damping,
     pub(super) hosts: Hosts,
     cut_off: Option<(SystemTime, Error)>,
     /// When that was noticed, by a clock that does not jump.
@@ -33,17 +43,18 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(policy: PartitionPolicy, grace: Duration) -> State {
+    pub(super) fn new(config: CollectorConfig) -> State {
         State {
-            policy,
-            grace,
-            hosts: Hosts::new(grace),
+            policy: config.partition,
+            grace: config.grace,
+            damping: Damping::new(config.damping),
+            hosts: Hosts::new(config.grace),
             ..State::default()
         }
     }
 
     /// Takes an event in, and returns true if what is known may have changed.
-    pub(super) fn apply(&mut self, event: Event<Id, Option<Resource>>, now: Instant) -> bool {
+    pub(super) fn apply(&mut self, event: Event<Id, Value>, now: Instant) -> bool {
         match event {
             Event::Ready(view) | Event::Resync(view) => self.replace(view, now),
             Event::Changed {
@@ -52,7 +63,7 @@ impl State {
                 revision,
             } => {
                 self.revision = self.revision.max(revision);
-                self.put(id, value, revision);
+                return self.put(id, value, revision, now);
             }
             Event::Deleted { id, revision } => {
                 self.revision = self.revision.max(revision);
@@ -68,10 +79,13 @@ impl State {
         true
     }
 
-    /// Returns true if it is news.
+    /// Returns true if it is news. The error that is kept is the newest one.
     pub(super) fn interrupt(&mut self, since: SystemTime, error: Error, now: Instant) -> bool {
-        let is_new = self.cut_off.is_none();
-        self.cut_off.get_or_insert((since, error));
+        let before = self.cut_off.take();
+        let is_new = before
+            .as_ref()
+            .is_none_or(|(_, it)| it.kind() != error.kind());
+        self.cut_off = Some((before.map_or(since, |(since, _)| since), error));
         self.cut_off_at.get_or_insert(now);
         is_new
     }
@@ -81,17 +95,28 @@ impl State {
         self.cut_off_at = None;
     }
 
-    fn put(&mut self, id: Id, value: Option<Resource>, revision: Revision) {
-        match id {
-            Id::Resource(key) => {
+    /// Returns the hosts whose exports change too often.
+    pub(super) fn damped_hosts(&self) -> Vec<String> {
+        self.damping.hosts()
+    }
+
+    /// Returns false if the change waits.
+    fn put(&mut self, id: Id, value: Value, revision: Revision, now: Instant) -> bool {
+        match (id, value) {
+            (Id::Resource(key), Value::Resource(value)) => {
                 self.deletions.remove(&key);
-                if let Some(value) = value {
-                    self.held.insert(key, value);
-                }
+                let before = self.held.get(&key);
+                let is_shown = self.damping.put(&key, before, &value, now);
+                self.held.insert(key, value);
+                return is_shown;
             }
-            Id::Session(host) => self.hosts.begin(host),
-            Id::Generation(host) => self.hosts.declare(host, revision),
+            (Id::Session(host), Value::Lease(lease)) => self.hosts.begin(host, lease),
+            (Id::Generation(host), Value::Lease(lease)) => {
+                self.hosts.declare(host, lease, revision);
+            }
+            _ => {}
         }
+        true
     }
 
     fn delete(&mut self, id: Id, revision: Revision, now: Instant) {
@@ -121,8 +146,8 @@ impl State {
         self.hosts.awaited().max(self.deletions.awaited())
     }
 
-    fn replace(&mut self, view: View<Id, Option<Resource>>, now: Instant) {
-        self.is_known = true;
+    fn replace(&mut self, view: View<Id, Value>, now: Instant) {
+        let is_first = !std::mem::replace(&mut self.is_known, true);
         self.reconnect();
         self.revision = self.revision.max(view.revision);
         self.deletions = Deletions::default();
@@ -130,10 +155,18 @@ impl State {
         let (mut alive, mut declared) = (Vec::new(), Vec::new());
         for (id, (value, revision)) in view.values {
             match (id, value) {
-                (Id::Resource(key), Some(value)) => drop(self.held.insert(key, value)),
-                (Id::Resource(_), None) => {}
-                (Id::Session(host), _) => alive.push(host),
-                (Id::Generation(host), _) => declared.push((host, revision)),
+                (Id::Resource(key), Value::Resource(value)) => {
+                    match is_first {
+                        true => self.damping.begin(&key, now),
+                        false => drop(self.damping.put(&key, before.get(&key), &value, now)),
+                    }
+                    self.held.insert(key, value);
+                }
+                (Id::Session(host), Value::Lease(lease)) => alive.push((host, lease)),
+                (Id::Generation(host), Value::Lease(lease)) => {
+                    declared.push((host, lease, revision));
+                }
+                _ => {}
             }
         }
         self.hosts.replace(alive, declared, now);
@@ -146,7 +179,8 @@ impl State {
     }
 
     /// Drops what is deleted, unless its host is incomplete, or may have lost its lease too early.
-    /// Looks only at the hosts of which something has changed. Returns true if it drops any.
+    /// Looks only at the hosts of which something has changed. Shows the changes that have waited
+    /// for long enough. Returns true if it drops or shows any.
     pub(super) fn settle(&mut self, now: Instant) -> bool {
         let mut changed = self.hosts.take_changed(now);
         changed.append(&mut self.deletions.take_changed());
@@ -155,9 +189,10 @@ impl State {
         for host in changed {
             for key in self.deletions.take(&host) {
                 self.held.remove(&key);
+                self.damping.remove(&key);
             }
         }
-        self.held.len() < before
+        self.damping.release(now) || self.held.len() < before
     }
 
     /// How long it is until the policy withdraws what is held.
@@ -178,7 +213,15 @@ impl State {
     pub(super) fn wait(&self, now: Instant) -> Duration {
         let left = self.left(now).filter(|left| !left.is_zero());
         let times = left.into_iter().chain(self.hosts.wait(now));
+        let times = times.chain(self.damping.wait(now));
         times.fold(SLICE, Duration::min)
+    }
+
+    /// Returns the resources as they are shown: without the changes that wait.
+    pub(super) fn shown(&self) -> BTreeMap<ResourceKey, Resource> {
+        let mut shown = self.held.clone();
+        self.damping.show(&mut shown);
+        shown
     }
 
     pub(super) fn knowledge(&self, now: Instant) -> Knowledge {
@@ -190,13 +233,20 @@ impl State {
             };
         }
         let is_withdrawn = self.is_withdrawn(now);
+        let incomplete = self.hosts.incomplete();
+        let kept = incomplete.iter().filter_map(|host| {
+            let kept = self.deletions.of_host(host);
+            (kept > 0).then(|| (host.clone(), kept))
+        });
         Knowledge::Known(Holdings {
             revision: self.revision,
             resources: match is_withdrawn {
                 true => BTreeMap::new(),
-                false => self.held.clone(),
+                false => self.shown(),
             },
-            incomplete: self.hosts.incomplete().clone(),
+            incomplete: incomplete.clone(),
+            kept: kept.collect(),
+            damped: self.damping.waiting(),
             cut_off: self.cut_off.clone(),
             is_withdrawn,
         })

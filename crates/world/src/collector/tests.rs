@@ -5,53 +5,62 @@ use std::time::{Duration, Instant, SystemTime};
 
 use proptest::prelude::*;
 
-use super::state::{Id, State};
-use super::{PartitionPolicy, SLICE};
-use crate::{Error, ErrorKind, Event, Recipient, Resource, ResourceKey, Revision, View};
+use super::state::{Id, State, Value};
+use super::{CollectorConfig, DampingConfig, Knowledge, PartitionPolicy, SLICE};
+use crate::{Error, ErrorKind, Event, LeaseId, Recipient, Resource, ResourceKey, Revision, View};
 
 /// All of it, looked through at each question.
 struct Scan {
     grace: Duration,
     /// The resources that are kept, and the revision of the deletion of those that are deleted.
     held: BTreeMap<ResourceKey, Option<Revision>>,
-    alive: BTreeSet<String>,
+    alive: BTreeMap<String, Option<LeaseId>>,
     ended: BTreeMap<String, Instant>,
-    declared: BTreeMap<String, Revision>,
+    declared: BTreeMap<String, (Option<LeaseId>, Revision)>,
     known_to: Revision,
 }
 
 impl Scan {
     fn incomplete(&self) -> BTreeSet<String> {
-        let is_declared = |host: &&String| {
+        let is_declared = |(host, lease): &(&String, &Option<LeaseId>)| {
             let declared = self.declared.get(*host);
-            declared.is_some_and(|at| *at <= self.known_to)
+            let is_of = |of: &Option<LeaseId>| of.is_some() && of == *lease;
+            declared.is_some_and(|(of, at)| is_of(of) && *at <= self.known_to)
         };
-        let alive = self.alive.iter();
-        alive.filter(|host| !is_declared(host)).cloned().collect()
+        let alive = self.alive.iter().filter(|it| !is_declared(it));
+        alive.map(|(host, _)| host.clone()).collect()
     }
 
     fn awaited(&self) -> Option<Revision> {
         let deleted = self.held.values().flatten();
         let deleted = deleted.filter(|_| !self.grace.is_zero());
-        let revisions = self.declared.values().chain(deleted);
+        let declared = self.declared.values().map(|(_, at)| at);
+        let revisions = declared.chain(deleted);
         revisions.copied().filter(|it| *it > self.known_to).max()
     }
 
     fn end(&mut self, host: &str, now: Instant) {
-        if self.alive.remove(host) && !self.grace.is_zero() {
+        if self.alive.remove(host).is_some() && !self.grace.is_zero() {
             self.ended.entry(host.to_owned()).or_insert(now);
         }
     }
 
-    fn apply(&mut self, event: &Event<Id, Option<Resource>>, now: Instant) {
+    fn apply(&mut self, event: &Event<Id, Value>, now: Instant) {
         match event.clone() {
-            Event::Changed { id, revision, .. } => match id {
-                Id::Resource(key) => drop(self.held.insert(key, None)),
-                Id::Session(host) => {
+            Event::Changed {
+                id,
+                value,
+                revision,
+            } => match (id, value) {
+                (Id::Resource(key), _) => drop(self.held.insert(key, None)),
+                (Id::Session(host), Value::Lease(lease)) => {
                     self.ended.remove(&host);
-                    self.alive.insert(host);
+                    self.alive.insert(host, lease);
                 }
-                Id::Generation(host) => drop(self.declared.insert(host, revision)),
+                (Id::Generation(host), Value::Lease(lease)) => {
+                    self.declared.insert(host, (lease, revision));
+                }
+                (id, value) => unreachable!("{id:?} is no {value:?}"),
             },
             Event::Deleted { id, revision } => match id {
                 Id::Resource(key) => {
@@ -68,7 +77,7 @@ impl Scan {
                     *deleted =
                         Some(view.revision).filter(|_| !is_there(&Id::Resource(key.clone())));
                 }
-                for host in self.alive.clone() {
+                for host in self.alive.clone().into_keys() {
                     if !is_there(&Id::Session(host.clone())) {
                         self.end(&host, now);
                     }
@@ -121,20 +130,34 @@ fn id((kind, host, name): (u8, u8, u8)) -> Id {
     }
 }
 
-fn value(id: &Id) -> Option<Resource> {
-    matches!(id, Id::Resource(_)).then(|| Resource {
-        data: Vec::new(),
-        created: Revision(1),
-        revision: Revision(1),
-        lease: None,
-    })
+/// What there is under an id: of a resource, data, and of a host, a lease or none.
+fn value(id: &Id, number: u8) -> Value {
+    match id {
+        Id::Resource(_) => Value::Resource(Resource {
+            data: vec![number],
+            created: Revision(1),
+            revision: Revision(1),
+            lease: None,
+        }),
+        _ => Value::Lease((number > 0).then_some(LeaseId(number.into()))),
+    }
+}
+
+/// Without damping, unless a test is about that.
+fn config(partition: PartitionPolicy, grace: Duration) -> CollectorConfig {
+    CollectorConfig {
+        partition,
+        grace,
+        damping: DampingConfig::default().with_interval(Duration::ZERO),
+        ..CollectorConfig::default()
+    }
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put(Id),
+    Put(Id, u8),
     Delete(Id),
-    Resync(BTreeSet<Id>),
+    Resync(BTreeMap<Id, u8>),
     /// All is known, but the last so many revisions.
     KnowTo(u64),
     Pass(Duration),
@@ -143,9 +166,9 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let ids = || (0..5_u8, 0..3_u8, 0..3_u8).prop_map(id);
     prop_oneof![
-        4 => ids().prop_map(Step::Put),
+        4 => (ids(), 0..3_u8).prop_map(|(id, number)| Step::Put(id, number)),
         4 => ids().prop_map(Step::Delete),
-        1 => proptest::collection::btree_set(ids(), 0..12).prop_map(Step::Resync),
+        1 => proptest::collection::btree_map(ids(), 0..3_u8, 0..12).prop_map(Step::Resync),
         2 => (0..4_u64).prop_map(Step::KnowTo),
         2 => (0..400_u64).prop_map(|time| Step::Pass(Duration::from_millis(time))),
     ]
@@ -160,11 +183,11 @@ proptest! {
         steps in proptest::collection::vec(step(), 0..60),
     ) {
         let grace = Duration::from_millis(grace);
-        let mut state = State::new(PartitionPolicy::Keep, grace);
+        let mut state = State::new(config(PartitionPolicy::Keep, grace));
         let mut scan = Scan {
             grace,
             held: BTreeMap::new(),
-            alive: BTreeSet::new(),
+            alive: BTreeMap::new(),
             ended: BTreeMap::new(),
             declared: BTreeMap::new(),
             known_to: Revision(0),
@@ -175,10 +198,15 @@ proptest! {
             newest += 1;
             let revision = Revision(newest);
             let event = match step {
-                Step::Put(id) => Some(Event::Changed { value: value(&id), id, revision }),
+                Step::Put(id, number) => {
+                    Some(Event::Changed { value: value(&id, number), id, revision })
+                }
                 Step::Delete(id) => Some(Event::Deleted { id, revision }),
                 Step::Resync(ids) => {
-                    let values = ids.into_iter().map(|id| (id.clone(), (value(&id), revision)));
+                    let values = ids.into_iter().map(|(id, number)| {
+                        let value = value(&id, number);
+                        (id, (value, revision))
+                    });
                     let view = View {
                         revision,
                         values: values.collect(),
@@ -214,7 +242,7 @@ proptest! {
 #[test]
 fn a_partition_is_counted_from_the_time_that_the_event_came_with() {
     let limit = Duration::from_secs(10);
-    let mut state = State::new(PartitionPolicy::KeepFor(limit), Duration::ZERO);
+    let mut state = State::new(config(PartitionPolicy::KeepFor(limit), Duration::ZERO));
     let begun = Instant::now() + Duration::from_secs(1_000);
     let error = Error::new(ErrorKind::Unavailable, "cut off");
     let event = Event::Interrupted {
@@ -230,4 +258,239 @@ fn a_partition_is_counted_from_the_time_that_the_event_came_with() {
     assert!(state.is_withdrawn(begun + limit));
     state.apply(Event::Restored(Revision(1)), begun + limit);
     assert!(!state.is_withdrawn(begun + limit));
+}
+
+/// A collector that has seen an empty store, and what comes to it.
+struct Followed {
+    state: State,
+    now: Instant,
+    revision: u64,
+    /// How often what is shown of each export has changed, by its name.
+    changes: BTreeMap<Vec<u8>, usize>,
+    shown: BTreeMap<ResourceKey, Resource>,
+}
+
+impl Followed {
+    fn new(config: CollectorConfig) -> Followed {
+        let mut state = State::new(config);
+        let now = Instant::now() + Duration::from_secs(1_000);
+        let nothing = View {
+            revision: Revision(1),
+            values: BTreeMap::new(),
+            malformed: BTreeMap::new(),
+            malformed_keys: 0,
+        };
+        state.apply(Event::Ready(nothing), now);
+        Followed {
+            state,
+            now,
+            revision: 1,
+            changes: BTreeMap::new(),
+            shown: BTreeMap::new(),
+        }
+    }
+
+    fn event(&mut self, id: Id, value: Option<Value>) {
+        self.revision += 1;
+        let revision = Revision(self.revision);
+        let event = match value {
+            Some(value) => Event::Changed {
+                id,
+                value,
+                revision,
+            },
+            None => Event::Deleted { id, revision },
+        };
+        self.state.know_to(revision);
+        let is_changed = self.state.apply(event, self.now);
+        self.look(is_changed);
+    }
+
+    /// Looks at what is shown, as a reader does that was told of a change.
+    fn look(&mut self, is_changed: bool) {
+        let is_changed = self.state.settle(self.now) || is_changed;
+        let shown = self.state.shown();
+        let keys: BTreeSet<&ResourceKey> = shown.keys().chain(self.shown.keys()).collect();
+        for key in keys {
+            if shown.get(key) != self.shown.get(key) {
+                assert!(is_changed, "{key} has changed, and nothing says so");
+                *self.changes.entry(key.name.clone()).or_default() += 1;
+            }
+        }
+        self.shown = shown;
+    }
+
+    fn put(&mut self, host: u8, name: u8, data: u8) {
+        let id = id((2, host, name));
+        let value = value(&id, data);
+        self.event(id, Some(value));
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.look(false);
+    }
+
+    fn holdings(&self) -> super::Holdings {
+        match self.state.knowledge(self.now) {
+            Knowledge::Known(holdings) => holdings,
+            unknown @ Knowledge::Unknown { .. } => panic!("{unknown:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_export_that_changes_all_the_time_costs_a_bounded_number_of_changes() {
+    let mut of = Followed::new(CollectorConfig::default());
+    // Two hosts: one changes its export 8,700 times in 5 seconds, the other one ten times.
+    for turn in 0..8_700_u32 {
+        of.put(1, 7, (turn % 250) as u8);
+        if turn % 870 == 0 {
+            of.put(2, 8, (turn / 870) as u8);
+            let data = &of.shown[&match id((2, 2, 8)) {
+                Id::Resource(key) => key,
+                other => panic!("{other:?}"),
+            }];
+            assert_eq!(data.data, [(turn / 870) as u8], "it is taken at once");
+        }
+        of.pass(Duration::from_micros(575));
+    }
+    assert_eq!(of.changes[&vec![7]], 10);
+    assert_eq!(of.holdings().damped, [("1".to_owned(), 1)].into());
+    // The last state is reached in the end, and nothing waits then.
+    of.pass(Duration::from_secs(10));
+    assert_eq!(of.changes[&vec![7]], 11);
+    assert_eq!(of.holdings().resources.len(), 2);
+    let last = of.shown.values().map(|it| it.data[0]).collect::<Vec<_>>();
+    assert_eq!(last, [(8_699_u32 % 250) as u8, 9]);
+    assert!(of.holdings().damped.is_empty());
+    assert_eq!(of.state.wait(of.now), SLICE);
+}
+
+/// Each of its names is new.
+#[test]
+fn a_host_that_exports_and_deletes_all_the_time_costs_a_bounded_number_of_changes() {
+    let damping = DampingConfig::default().with_exports(20);
+    let mut of = Followed::new(CollectorConfig {
+        damping,
+        ..CollectorConfig::default()
+    });
+    for turn in 0..4_350_u32 {
+        let name = (turn % 256) as u8;
+        of.put(1, name, 0);
+        of.event(id((2, 1, name)), None);
+        of.pass(Duration::from_micros(1_150));
+    }
+    let changes: usize = of.changes.values().sum();
+    // 1 and 20 at once, and one more in each tenth of a second, each with its deletion.
+    assert!((42..=2 * (21 + 52)).contains(&changes), "{changes}");
+    assert!(of.shown.is_empty() && of.holdings().damped.is_empty());
+}
+
+/// Each reader has them once, whatever their number.
+#[test]
+fn the_first_exports_of_a_host_do_not_wait() {
+    let damping = DampingConfig::default().with_exports(20);
+    let mut of = Followed::new(CollectorConfig {
+        damping,
+        ..CollectorConfig::default()
+    });
+    (0..200).for_each(|name| of.put(1, name, 0));
+    assert_eq!(of.shown.len(), 200);
+    // What comes again counts.
+    for name in 0..200 {
+        of.event(id((2, 1, name)), None);
+        of.put(1, name, 0);
+    }
+    assert_eq!(of.holdings().damped, [("1".to_owned(), 180)].into());
+    (0..180).for_each(|_| of.pass(Duration::from_millis(100)));
+    assert_eq!(of.shown.len(), 200);
+}
+
+#[test]
+fn a_deletion_does_not_wait() {
+    let mut of = Followed::new(CollectorConfig::default());
+    for data in 0..12 {
+        of.put(1, 7, data);
+    }
+    assert_eq!(of.holdings().damped, [("1".to_owned(), 1)].into());
+    of.event(id((2, 1, 7)), None);
+    assert!(of.shown.is_empty());
+    of.put(1, 7, 1);
+    assert!(of.shown.is_empty(), "what comes again waits");
+    of.pass(Duration::from_secs(10));
+    assert_eq!(of.shown.len(), 1);
+}
+
+/// A dead host's session that a host writes by hand: without a lease, or without a generation.
+#[test]
+fn what_a_host_deleted_whose_session_says_nothing_stays_and_is_said_to() {
+    for (session, generation) in [
+        (0, None),
+        (0, Some(0)),
+        (1, None),
+        (1, Some(0)),
+        (1, Some(2)),
+    ] {
+        let mut of = Followed::new(CollectorConfig::default());
+        of.put(1, 7, 1);
+        let mut lease = |kind: u8, number: u8| {
+            let id = id((kind, 1, 0));
+            let value = value(&id, number);
+            of.event(id, Some(value));
+        };
+        lease(0, session);
+        if let Some(number) = generation {
+            lease(1, number);
+        }
+        of.event(id((2, 1, 7)), None);
+        let kept = of.holdings();
+        assert_eq!(kept.resources.len(), 1, "{session}, {generation:?}");
+        assert_eq!(kept.kept, [("1".to_owned(), 1)].into());
+        assert!(!kept.is_complete());
+        // Once the session is gone, or has declared, it is known.
+        match session {
+            0 => of.event(id((0, 1, 0)), None),
+            number => {
+                let id = id((1, 1, 0));
+                let value = value(&id, number);
+                of.event(id, Some(value));
+            }
+        }
+        let known = of.holdings();
+        assert!(known.resources.is_empty() && known.kept.is_empty());
+        assert!(known.is_complete());
+    }
+}
+
+proptest! {
+    /// Whatever changes: no more than the buckets hold, and in the end it is what there is.
+    #[test]
+    fn damping_is_bounded_and_loses_nothing(
+        steps in proptest::collection::vec((0..3_u8, 0..3_u8, 0..4_u8, 0..700_u64), 0..300),
+    ) {
+        let damping = DampingConfig {
+            interval: Duration::from_secs(1),
+            exports: 12,
+        };
+        let mut of = Followed::new(CollectorConfig { damping, ..CollectorConfig::default() });
+        let begun = of.now;
+        for (host, name, data, millis) in steps {
+            match data {
+                0 => of.event(id((2, host, name)), None),
+                data => of.put(host, name, data),
+            }
+            of.pass(Duration::from_millis(millis / 10));
+        }
+        let seconds = (of.now - begun).as_secs() as usize + 1;
+        for (name, changes) in &of.changes {
+            // Three hosts, each change with a deletion.
+            prop_assert!(*changes <= 3 * 2 * (11 + seconds), "{name:?}: {changes}");
+        }
+        for _ in 0..4 {
+            of.pass(Duration::from_secs(1));
+        }
+        prop_assert_eq!(&of.shown, &of.state.held);
+        prop_assert!(of.holdings().damped.is_empty());
+    }
 }

@@ -48,6 +48,9 @@ struct Record {
     files: BTreeMap<String, DeployedFile>,
 }
 
+/// The longest file: it is read into memory.
+const LONGEST: u64 = 256 << 20;
+
 /// The scheme of a deploy's URI.
 const SCHEME: &str = "world:deploy/";
 
@@ -110,8 +113,8 @@ impl World {
     ///
     /// [`Conflict`](ErrorKind::Conflict) if another one is the newest, or unused content was
     /// [removed](Self::remove_unused_chunks) meanwhile: look at the newest, and try again;
-    /// [`Invalid`](ErrorKind::Invalid) if there are more files than a record holds; those of the
-    /// store.
+    /// [`Invalid`](ErrorKind::Invalid) if there are more files than a record holds, or one has more
+    /// than 256 MiB; those of the store.
     pub fn add_deploy(
         &self,
         parent: Option<Hash>,
@@ -131,6 +134,11 @@ impl World {
             parent,
             files: BTreeMap::new(),
         };
+        let longest = |it: &&Vec<u8>| it.len() as u64 > LONGEST;
+        if let Some((path, _)) = files.iter().find(|it| longest(&it.1)) {
+            let message = format!("{path}: a file of a deploy has at most {LONGEST} bytes");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         for (path, content) in files {
             let file = self.write_chunks(content, &kept)?;
             record.files.insert(path.clone(), file);
@@ -190,8 +198,16 @@ impl World {
             let message = format!("deploy {number}: there is no file {path}");
             Error::new(ErrorKind::Invalid, message)
         })?;
+        if file.size > LONGEST {
+            let why = format!("{path}: has {} bytes, more than {LONGEST}", file.size);
+            return Err(broken(number, &why));
+        }
         let mut content = Vec::new();
         for chunk in &file.chunks {
+            // A record may name a large chunk many times.
+            if content.len() as u64 > file.size {
+                break;
+            }
             let bytes = self.read_chunk(*chunk)?;
             let bytes = bytes.map_err(|why| broken(number, &format!("{path}: {why}")))?;
             content.extend(bytes);

@@ -1,10 +1,13 @@
 //! The file of the embedded store: the newest value of each key, and the leases.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 
-use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use redb::backends::FileBackend;
+use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+
+use trueup_path::{Readers, TrustedUsers};
 
 use super::mvcc::{Batch, Mvcc};
 use crate::{Entry, Error, ErrorKind, KeyChange, LeaseId, Revision};
@@ -20,25 +23,27 @@ const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("world numb
 
 pub(crate) struct Durable {
     database: Database,
-    path: Option<PathBuf>,
+    /// The same file, for its size.
+    file: Option<File>,
 }
 
 impl Durable {
     pub(crate) fn open(path: &Path) -> Result<(Durable, Mvcc), Error> {
-        let database = Database::create(path).map_err(|error| {
-            let message = format!("{}: the store cannot be opened: {error}", path.display());
+        let shown = path.display();
+        let (database, file) = open(path).map_err(|error| {
+            let message = format!("{shown}: the store cannot be opened: {error}");
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        let path = Some(path.to_owned());
-        Durable { database, path }.loaded()
+        let file = Some(file);
+        Durable { database, file }.loaded()
     }
 
     #[cfg(feature = "testing")]
     pub(crate) fn open_on(backend: impl redb::StorageBackend) -> Result<(Durable, Mvcc), Error> {
-        let database = redb::Builder::new().create_with_backend(backend);
+        let database = Builder::new().create_with_backend(backend);
         let database = database.map_err(|error| failed(error.into()))?;
-        let path = None;
-        Durable { database, path }.loaded()
+        let file = None;
+        Durable { database, file }.loaded()
     }
 
     fn loaded(self) -> Result<(Durable, Mvcc), Error> {
@@ -119,12 +124,84 @@ impl Durable {
 
     /// Bytes of the file.
     pub(crate) fn size(&self) -> Option<u64> {
-        Some(fs::metadata(self.path.as_ref()?).ok()?.len())
+        Some(self.file.as_ref()?.metadata().ok()?.len())
     }
+}
+
+/// Opens or creates the file, in a folder that only root and we can change. Who can read it could
+/// lock it, and keep us from it.
+fn open(path: &Path) -> Result<(Database, File), redb::Error> {
+    let io = |error: trueup_path::Error| redb::Error::Io(error.into());
+    let users = TrustedUsers::current().map_err(io)?;
+    let place = users.place(path).map_err(io)?;
+    place.folder().clone().ours().map_err(io)?;
+    let file = place.open_or_create(0o600).map_err(io)?;
+    users.check_sole(&place, &file, Readers::Us).map_err(io)?;
+    let same = file.try_clone().map_err(redb::Error::Io)?;
+    let database = Builder::new().create_with_backend(FileBackend::new(file)?)?;
+    Ok((database, same))
 }
 
 /// What a failed write left in the file is not known.
 fn failed(error: redb::Error) -> Error {
     let message = format!("the file of the embedded store failed: {error}; open it anew");
     Error::new(ErrorKind::Store, message).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_or_folder_that_others_can_change_is_refused() {
+        let name = format!("trueup-durable-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("world.redb");
+        let set_mode = |path: &Path, mode| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        let refused = |words: &str| {
+            let Err(error) = Durable::open(&path) else {
+                panic!("{words}: it is opened");
+            };
+            assert!(error.to_string().contains(words), "{error}");
+        };
+
+        let precious = folder.join("precious");
+        fs::write(&precious, "").unwrap();
+        set_mode(&precious, 0o600);
+        for target in [precious.as_path(), Path::new("missing")] {
+            symlink(target, &path).unwrap();
+            refused("it is a symbolic link");
+            fs::remove_file(&path).unwrap();
+        }
+        fs::hard_link(&precious, &path).unwrap();
+        refused("2 names (hard links)");
+        fs::remove_file(&path).unwrap();
+        assert_eq!(fs::read(&precious).unwrap(), b"");
+        assert!(!folder.join("missing").exists());
+
+        for mode in [0o777, 0o1777] {
+            set_mode(&folder, mode);
+            refused("use another folder");
+        }
+        assert!(!path.exists());
+        set_mode(&folder, 0o711);
+        drop(Durable::open(&path).unwrap());
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        for mode in [0o644, 0o606] {
+            set_mode(&path, mode);
+            refused("others can");
+        }
+        set_mode(&path, 0o600);
+        Durable::open(&path).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

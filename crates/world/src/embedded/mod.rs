@@ -63,12 +63,13 @@ impl Embedded {
         Embedded::new(Mvcc::default(), None, Clock::Manual(Duration::ZERO))
     }
 
-    /// Opens the store in a file, and creates the file if it does not exist. A commit that was
-    /// acknowledged survives a crash of the machine.
+    /// Opens the store in a file, and creates the file, readable by its owner alone, if it does not
+    /// exist. A commit that was acknowledged survives a crash of the machine.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, is open in another process, or is no such store.
+    /// When the file cannot be read, is open in another process, or is no such store; when a user
+    /// other than root and our own can read it, or change what is in its folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Embedded, Error> {
         let (durable, mvcc) = Durable::open(path.as_ref())?;
         let clock = Clock::Monotonic(Instant::now());

@@ -122,7 +122,8 @@ pub(super) fn class(error: &Error) -> ErrorClass {
         ErrorKind::Unavailable
         | ErrorKind::Compacted
         | ErrorKind::LeaseEnded
-        | ErrorKind::NoSpace => ErrorClass::Busy,
+        | ErrorKind::NoSpace
+        | ErrorKind::TooLarge => ErrorClass::Busy,
         ErrorKind::Conflict => ErrorClass::Conflict,
         ErrorKind::Denied => ErrorClass::Permission,
         ErrorKind::Invalid | ErrorKind::Malformed => ErrorClass::Invalid,

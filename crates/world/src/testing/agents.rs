@@ -34,6 +34,8 @@ pub(super) fn tests() -> Vec<Test> {
         a_collector_has_what_is_exported_and_hints_at_changes,
         a_dead_host_s_exports_are_withdrawn,
         what_a_host_deletes_before_it_is_complete_stays_until_then,
+        what_a_host_deleted_whose_session_has_no_lease_stays_and_is_said_to,
+        an_export_that_changes_all_the_time_does_not_hold_up_another_host,
         a_partition_keeps_what_was_collected,
         a_partition_withdraws_after_a_time,
         a_partition_withdraws_at_once,
@@ -334,6 +336,7 @@ fn collector_with(
         partition,
         grace,
         watch: config(),
+        ..CollectorConfig::default()
     };
     let world = world(fixture, host);
     let collector = Collector::start(&world, &[Filter::all()], config, hints).unwrap();
@@ -467,6 +470,81 @@ fn heal(fixture: &dyn Fixture, b: &Collector) {
     fixture.heal("b");
     eventually_held(b, &["x"]);
     eventually("reached", || known(b)?.cut_off.is_none().then_some(()));
+}
+
+/// Any host can write its own keys, and leave out what a session has.
+fn what_a_host_deleted_whose_session_has_no_lease_stays_and_is_said_to(fixture: &dyn Fixture) {
+    let a = session(fixture, "a");
+    a.declare(&[export("x", "1")]).unwrap();
+    let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
+    eventually_held(&b, &["x"]);
+    let operator = world(fixture, "b");
+    let session_key = operator.keys.of_host("a", "session");
+    let value = operator.entry(&session_key).unwrap().unwrap().value;
+    let write = |write| {
+        let transaction = crate::Transaction {
+            writes: vec![write],
+            ..Default::default()
+        };
+        operator.store().commit(&transaction).unwrap();
+    };
+    // The same value: only the lease is missing.
+    write(crate::Write::Put {
+        key: session_key.clone(),
+        value,
+        lease: None,
+    });
+    for word in ["", "generation"] {
+        if !word.is_empty() {
+            write(crate::Write::Put {
+                key: operator.keys.of_host("a", "generation"),
+                value: b"1".to_vec(),
+                lease: None,
+            });
+        }
+        drop(operator.store().revoke(a.lease()));
+        let kept = eventually("kept", || {
+            let holdings = known(&b)?;
+            (holdings.kept == [("a".to_owned(), 1)].into()).then_some(holdings)
+        });
+        assert!(kept.resources.len() == 1 && !kept.is_complete());
+        let read = operator.collect(&[Filter::all()]).unwrap();
+        assert!(read.resources.is_empty() && read.incomplete.contains("a"));
+        assert!(!operator.members().unwrap().contains_key("a"));
+    }
+    write(crate::Write::Delete(session_key));
+    eventually_held(&b, &[]);
+    let known = known(&b).unwrap();
+    assert!(known.is_complete() && known.kept.is_empty());
+}
+
+fn an_export_that_changes_all_the_time_does_not_hold_up_another_host(fixture: &dyn Fixture) {
+    let [a, c] = ["a", "c"].map(|host| session(fixture, host));
+    let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
+    eventually_held(&b, &[]);
+    let data = |name: &str| {
+        let resources = known(&b)?.resources;
+        let mut of_name = resources.iter();
+        let found = of_name.find(|(key, _)| key.name == name.as_bytes());
+        found.map(|(_, it)| String::from_utf8_lossy(&it.data).into_owned())
+    };
+    let mut turn = 0;
+    let damped = eventually("damped", || {
+        turn += 1;
+        a.export(&[export("x", &turn.to_string())]).unwrap();
+        let damped = known(&b)?.damped;
+        (!damped.is_empty()).then_some(damped)
+    });
+    assert_eq!(damped, [("a".to_owned(), 1)].into());
+    c.export(&[export("y", "1")]).unwrap();
+    eventually("the other host's", || (data("y")? == "1").then_some(()));
+    // The last one is taken in the end.
+    a.export(&[export("x", "last")]).unwrap();
+    eventually("the last", || (data("x")? == "last").then_some(()));
+    assert!(known(&b).unwrap().damped.is_empty());
+    // What is deleted goes at once.
+    a.end().unwrap();
+    eventually("gone", || data("x").is_none().then_some(()));
 }
 
 fn a_partition_keeps_what_was_collected(fixture: &dyn Fixture) {

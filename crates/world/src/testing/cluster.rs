@@ -19,6 +19,7 @@ pub(super) fn tests() -> Vec<Test> {
         a_file_is_read_as_it_was_deployed,
         content_that_was_tampered_with_is_not_read,
         a_deploy_that_was_tampered_with_is_noticed,
+        a_file_is_not_read_beyond_its_size,
         content_that_no_deploy_names_is_removed,
         deploys_that_are_added_while_content_is_removed_are_whole,
         a_watch_of_deploys_has_each,
@@ -30,6 +31,7 @@ pub(super) fn tests() -> Vec<Test> {
         a_choice_stays_when_its_leader_is_lost,
         a_restarted_leader_leads_again,
         an_offer_goes_with_its_host,
+        what_has_no_lease_is_no_sign_of_life,
         members_are_the_hosts_that_live,
         a_watch_of_members_sees_them_come_and_go,
         the_ideal_size_is_set_once,
@@ -173,6 +175,24 @@ fn a_deploy_that_was_tampered_with_is_noticed(fixture: &dyn Fixture) {
         malformed(a.read_uri(&deploys[1].uri("a/b")).map(drop));
         malformed(a.add_deploy(Some(deploys[2].hash), &files("4")).map(drop));
     }
+}
+
+/// A short record may name a large chunk many times.
+fn a_file_is_not_read_beyond_its_size(fixture: &dyn Fixture) {
+    let a = world(fixture, "a");
+    let mut deploy = a.add_deploy(None, &files("1")).unwrap();
+    let mut error = |size, more: &[Hash]| {
+        let file = deploy.files.get_mut("a/b").unwrap();
+        file.size = size;
+        file.chunks.extend(more);
+        let error = a.read_file(&deploy, "a/b").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Malformed);
+        error.to_string()
+    };
+    let missing = [Hash::of(b"not read")];
+    assert!(error(0, &missing).ends_with("has another length"));
+    assert!(error(2, &[]).contains("is missing"));
+    assert!(error(1 << 40, &[]).contains("more than"));
 }
 
 fn content_that_no_deploy_names_is_removed(fixture: &dyn Fixture) {
@@ -369,6 +389,26 @@ fn an_offer_goes_with_its_host(fixture: &dyn Fixture) {
     drop(a);
     session(fixture, "a").declare(&[]).unwrap();
     assert!(b.offers("s").unwrap().is_empty());
+}
+
+/// It would outlive its host, and any host can write it.
+fn what_has_no_lease_is_no_sign_of_life(fixture: &dyn Fixture) {
+    let a = session(fixture, "a");
+    let world = a.world();
+    let mark = br#"{"owner":"m","session":"1"}"#.to_vec();
+    tamper(world, world.keys.of_host("m", "session"), Some(mark));
+    let offer = world.keys.named_of_host("m", "offers", "s");
+    tamper(world, offer, Some(Vec::new()));
+    let leader = world.keys.shared("leaders", "s");
+    tamper(world, leader, Some(b"m".to_vec()));
+    assert_eq!(
+        world.members().unwrap().into_keys().collect::<Vec<_>>(),
+        ["a"]
+    );
+    assert!(world.offers("s").unwrap().is_empty());
+    a.offer("s").unwrap();
+    assert_eq!(a.lead("s", TWO).unwrap(), Some(Change::Changed));
+    assert_eq!(chosen(world), ["a"]);
 }
 
 fn members_are_the_hosts_that_live(fixture: &dyn Fixture) {

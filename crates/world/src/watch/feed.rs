@@ -8,7 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::mirror::Mirror;
 use crate::session::is_cut_off;
-use crate::{Entry, Error, ErrorKind, KeyChange, Revision, Store, StoreEvent, StoreWatch};
+use crate::{
+    Entry, Error, ErrorKind, KeyChange, ReadLimits, Revision, Store, StoreEvent, StoreWatch,
+};
 
 /// How a watch behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,10 @@ pub struct WatchConfig {
     /// are shorter, and all have jitter. The first list comes within a twentieth of it, at random,
     /// so that many hosts that start at once do not list at once.
     pub max_backoff: Duration,
+    /// How much the copy holds at most. With more in the store, the watch is
+    /// [interrupted](super::Event::Interrupted), its copy stays as it was, and a list is tried
+    /// again after twelve times the longest backoff.
+    pub limits: ReadLimits,
 }
 
 impl Default for WatchConfig {
@@ -28,6 +34,7 @@ impl Default for WatchConfig {
         WatchConfig {
             full_interval: Duration::from_secs(600),
             max_backoff: Duration::from_secs(5),
+            limits: ReadLimits::default(),
         }
     }
 }
@@ -48,6 +55,9 @@ pub(super) struct Feed {
 const SLICE: Duration = Duration::from_millis(500);
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+
+/// After more than is held, so many times the longest backoff: the next list costs as much.
+const TOO_LARGE_PAUSE: u32 = 12;
 
 /// When the store is asked how far a watch is, of which a revision is wanted.
 struct Question {
@@ -98,18 +108,26 @@ impl Feed {
             let Err(error) = self.connect(&mut position, &mut backoff) else {
                 return;
             };
-            match error.kind() {
-                // What is known stays known until the new list is there to compare it with.
-                ErrorKind::Compacted => position = None,
-                _ if is_cut_off(&error) || error.is_retryable() => {}
-                _ => return self.mirror.end(error),
+            let kind = error.kind();
+            let is_passing = is_cut_off(&error) || error.is_retryable();
+            if !is_passing {
+                return self.mirror.end(error);
             }
-            if error.kind() != ErrorKind::Compacted {
+            // What is known stays known until the new list is there to compare it with.
+            if matches!(kind, ErrorKind::Compacted | ErrorKind::TooLarge) {
+                position = None;
+            }
+            // A compaction is no news, unless it comes again and again.
+            if kind != ErrorKind::Compacted || backoff > self.first_backoff() {
                 self.mirror.interrupt(self.index, SystemTime::now(), error);
             }
+            let pause = match kind {
+                ErrorKind::TooLarge => self.config.max_backoff.saturating_mul(TOO_LARGE_PAUSE),
+                _ => backoff,
+            };
             // All watches of a member that ends begin again, of all hosts.
-            let jitter = backoff.mul_f64(fastrand::f64()).max(self.spread());
-            self.sleep(backoff / 2 + jitter / 2);
+            let jitter = pause.mul_f64(fastrand::f64()).max(self.spread());
+            self.sleep(pause / 2 + jitter / 2);
             backoff = (backoff * 2).min(self.config.max_backoff);
         }
     }
@@ -149,12 +167,16 @@ impl Feed {
             None => self.list(position)?,
         };
         let mut watch = self.store.watch(&self.prefix, after)?;
+        let begun = Instant::now();
         let mut next_full = self.next_full();
         let mut question = Question::new();
         while !self.is_stopped() {
             after = self.next(&mut *watch, after, &mut question)?;
             *position = Some(after);
-            *backoff = self.first_backoff();
+            // A store that ends each watch soon is asked less and less often.
+            if begun.elapsed() >= self.config.max_backoff {
+                *backoff = self.first_backoff();
+            }
             if Instant::now() >= next_full {
                 self.compare(after)?;
                 next_full = self.next_full();
@@ -174,7 +196,7 @@ impl Feed {
             Some(StoreEvent::Changes { revision, changes }) => {
                 // Never back: what was delivered before a reconnect is not delivered again.
                 if revision > after {
-                    self.mirror.change(self.index, revision, changes);
+                    self.mirror.change(self.index, revision, changes)?;
                 }
                 Ok(revision.max(after))
             }
@@ -198,7 +220,7 @@ impl Feed {
         let snapshot = self.store.read(&self.prefix, None)?;
         let revision = snapshot.revision;
         self.mirror
-            .list(self.index, revision, entries(snapshot.entries));
+            .list(self.index, revision, entries(snapshot.entries))?;
         *position = Some(revision);
         Ok(revision)
     }
@@ -213,8 +235,7 @@ impl Feed {
     fn compare(&self, at: Revision) -> Result<(), Error> {
         let snapshot = self.store.read(&self.prefix, Some(at))?;
         let entries = entries(snapshot.entries);
-        self.mirror.compare(self.index, at, entries);
-        Ok(())
+        self.mirror.compare(self.index, at, entries)
     }
 }
 

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::copy::{FeedState, size};
 use super::feed::{Entries, apply};
-use crate::{Entry, Error, KeyChange, Revision};
+use crate::{Entry, Error, ErrorKind, KeyChange, ReadLimits, Revision};
 
 pub(super) struct Mirror {
     state: Mutex<State>,
@@ -16,6 +17,9 @@ pub(super) struct Mirror {
 #[derive(Default)]
 struct State {
     feeds: Vec<FeedState>,
+    limits: ReadLimits,
+    /// What of an entry is told when it changes.
+    content: Content,
     /// What the reader saw of the keys that have changed since: none, there was no such key.
     unseen: BTreeMap<Vec<u8>, Unseen>,
     /// The same by revision, so that the reader's revisions do not go back.
@@ -24,24 +28,27 @@ struct State {
     resync: bool,
     /// Why the watch is interrupted, and whether the reader knows.
     interrupted: Option<(SystemTime, Error, bool)>,
+    /// The reason has changed since the reader was told.
+    is_worse: bool,
     ended: Option<Error>,
     repaired: u64,
     /// The revision that the reader wants to know to have seen all changes up to.
     wanted: Revision,
 }
 
+/// What of an entry is told when it changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Its value.
+    #[default]
+    Value,
+    /// Its value and its lease.
+    ValueAndLease,
+}
+
 struct Unseen {
     before: Option<Arc<Entry>>,
     revision: Revision,
-}
-
-#[derive(Default)]
-struct FeedState {
-    entries: Entries,
-    revision: Revision,
-    is_listed: bool,
-    /// Since when it is not connected.
-    interrupted: Option<SystemTime>,
 }
 
 /// What the reader gets.
@@ -58,8 +65,12 @@ pub(super) enum Raw {
 }
 
 impl Mirror {
-    pub(super) fn new(feeds: usize) -> Mirror {
-        let mut state = State::default();
+    pub(super) fn new(feeds: usize, limits: ReadLimits, content: Content) -> Mirror {
+        let mut state = State {
+            limits,
+            content,
+            ..State::default()
+        };
         state.feeds.resize_with(feeds, FeedState::default);
         Mirror {
             state: Mutex::new(state),
@@ -71,19 +82,29 @@ impl Mirror {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with(&self, work: impl FnOnce(&mut State)) {
-        work(&mut self.lock());
+    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        let done = work(&mut self.lock());
         self.changed.notify_all();
+        done
     }
 
-    pub(super) fn change(&self, feed: usize, revision: Revision, changes: Vec<KeyChange>) {
+    /// Takes all changes of a revision in, or none of them if the copy became too large.
+    pub(super) fn change(
+        &self,
+        feed: usize,
+        revision: Revision,
+        changes: Vec<KeyChange>,
+    ) -> Result<(), Error> {
         self.with(|state| {
+            let (entries, bytes) = state.feeds[feed].size_after(&changes);
+            state.resize(feed, entries, bytes)?;
             for change in changes {
                 let (key, before) = apply(&mut state.feeds[feed].entries, change);
                 state.note(key, before, revision);
             }
             state.advance(feed, revision);
-        });
+            Ok(())
+        })
     }
 
     pub(super) fn progress(&self, feed: usize, revision: Revision) {
@@ -91,31 +112,52 @@ impl Mirror {
     }
 
     /// A new list. If there was one before, the changes in between are made up from both: if there
-    /// are none, nothing was missed.
-    pub(super) fn list(&self, feed: usize, revision: Revision, entries: Entries) {
+    /// are none, nothing was missed. One that is too large changes nothing.
+    pub(super) fn list(
+        &self,
+        feed: usize,
+        revision: Revision,
+        entries: Entries,
+    ) -> Result<(), Error> {
         self.with(|state| {
+            let differs = state.replace(feed, revision, entries)?;
             let is_again = std::mem::replace(&mut state.feeds[feed].is_listed, true);
-            let differs = state.replace(feed, revision, entries);
             state.resync |= is_again && differs;
             state.advance(feed, revision);
-        });
+            Ok(())
+        })
     }
 
     /// A list of the revision that the copy is of: they are the same, unless the store has skipped
     /// an event.
-    pub(super) fn compare(&self, feed: usize, revision: Revision, entries: Entries) {
+    pub(super) fn compare(
+        &self,
+        feed: usize,
+        revision: Revision,
+        entries: Entries,
+    ) -> Result<(), Error> {
         self.with(|state| {
-            if state.replace(feed, revision, entries) {
+            if state.replace(feed, revision, entries)? {
                 state.resync = true;
                 state.repaired += 1;
             }
-        });
+            Ok(())
+        })
     }
 
     pub(super) fn interrupt(&self, feed: usize, now: SystemTime, error: Error) {
         self.with(|state| {
             state.feeds[feed].interrupted.get_or_insert(now);
-            state.interrupted.get_or_insert((now, error, false));
+            // What no retry mends is said, also after another reason.
+            let is_worse = error.kind() == ErrorKind::TooLarge;
+            match &mut state.interrupted {
+                Some((_, before, _)) if is_worse && before.kind() != error.kind() => {
+                    *before = error;
+                    state.is_worse = true;
+                }
+                Some(_) => {}
+                none => *none = Some((now, error, false)),
+            }
         });
     }
 
@@ -177,12 +219,29 @@ impl Mirror {
 }
 
 impl State {
+    /// Notes the size that the copy of a feed is about to have, if there is room for it.
+    fn resize(&mut self, feed: usize, entries: usize, bytes: usize) -> Result<(), Error> {
+        let others = self.feeds.iter().enumerate().filter(|(at, _)| *at != feed);
+        let (all, all_bytes) = others.fold((entries, bytes), |(entries, bytes), (_, it)| {
+            (entries + it.entries.len(), bytes + it.bytes)
+        });
+        self.limits.check("what is watched", all, all_bytes)?;
+        self.feeds[feed].bytes = bytes;
+        Ok(())
+    }
+
     fn note(&mut self, key: Vec<u8>, before: Option<Arc<Entry>>, revision: Revision) {
         let unseen = Unseen { before, revision };
         let unseen = self.unseen.entry(key.clone()).or_insert(unseen);
         self.order.remove(&(unseen.revision, key.clone()));
         unseen.revision = revision;
-        self.order.insert((revision, key));
+        // A key that has come and gone takes no room until the reader looks.
+        let is_new = unseen.before.is_none();
+        if is_new && self.now(&key).is_none() {
+            self.unseen.remove(&key);
+        } else {
+            self.order.insert((revision, key));
+        }
     }
 
     fn advance(&mut self, feed: usize, revision: Revision) {
@@ -192,7 +251,14 @@ impl State {
     }
 
     /// Replaces the copy of a feed, and returns true if it was another one.
-    fn replace(&mut self, feed: usize, revision: Revision, entries: Entries) -> bool {
+    fn replace(
+        &mut self,
+        feed: usize,
+        revision: Revision,
+        entries: Entries,
+    ) -> Result<bool, Error> {
+        let bytes = entries.values().map(|entry| size(entry)).sum();
+        self.resize(feed, entries.len(), bytes)?;
         let before = std::mem::replace(&mut self.feeds[feed].entries, entries);
         let now = &self.feeds[feed].entries;
         let keys: BTreeSet<&Vec<u8>> = before.keys().chain(now.keys()).collect();
@@ -205,7 +271,7 @@ impl State {
             let before = before.get(&key).cloned();
             self.note(key, before, revision);
         }
-        is_changed
+        Ok(is_changed)
     }
 
     fn revision(&self) -> Revision {
@@ -227,8 +293,8 @@ impl State {
     fn take(&mut self) -> Option<Raw> {
         let is_cut_off = self.feeds.iter().any(|it| it.interrupted.is_some());
         if let Some((since, error, is_told)) = &mut self.interrupted {
-            if is_cut_off && !*is_told {
-                *is_told = true;
+            if is_cut_off && (!*is_told || self.is_worse) {
+                (*is_told, self.is_worse) = (true, false);
                 return Some(Raw::Interrupted(*since, error.clone()));
             }
             if !is_cut_off {
@@ -254,9 +320,13 @@ impl State {
         }
         while let Some((key, Unseen { before, revision })) = self.take_oldest() {
             let now = self.now(&key).cloned();
-            let value = |it: &Option<Arc<Entry>>| it.as_ref().map(|it| it.value.clone());
+            let lease = |it: &Entry| it.lease.filter(|_| self.content == Content::ValueAndLease);
+            let content = |it: &Option<Arc<Entry>>| {
+                let it = it.as_ref()?;
+                Some((it.value.clone(), lease(it), it.created))
+            };
             // Written again with the same value, or come and gone between two events.
-            if value(&before) != value(&now) {
+            if content(&before) != content(&now) {
                 return Some(Raw::Change { key, now, revision });
             }
         }
@@ -268,3 +338,6 @@ impl State {
         self.unseen.remove_entry(&key)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Watches that resume: no gap, no invention, and no silence.
 
+mod copy;
 mod feed;
 mod mirror;
 mod typed;
@@ -16,6 +17,7 @@ use feed::Feed;
 use mirror::{Mirror, Raw};
 
 pub use feed::WatchConfig;
+pub(crate) use mirror::Content;
 
 /// A watch of things of the world, by their ids, with a copy of their values. It ends when it is
 /// dropped.
@@ -107,9 +109,20 @@ impl<K: Ord, V> Watch<K, V> {
         config: WatchConfig,
         decode: impl Fn(&[u8], Option<&Entry>) -> Decoded<K, V> + Send + 'static,
     ) -> Result<Watch<K, V>, Error> {
+        Watch::of_content(world, prefixes, config, Content::Value, decode)
+    }
+
+    /// As [`new`](Self::new), of what counts as a change of an entry.
+    pub(crate) fn of_content(
+        world: &World,
+        prefixes: impl IntoIterator<Item = Vec<u8>>,
+        config: WatchConfig,
+        content: Content,
+        decode: impl Fn(&[u8], Option<&Entry>) -> Decoded<K, V> + Send + 'static,
+    ) -> Result<Watch<K, V>, Error> {
         let prefixes: Vec<Vec<u8>> = prefixes.into_iter().collect();
         let watch = Watch {
-            mirror: Arc::new(Mirror::new(prefixes.len())),
+            mirror: Arc::new(Mirror::new(prefixes.len(), config.limits, content)),
             is_stopped: Arc::default(),
             decode: Box::new(decode),
         };

@@ -88,9 +88,10 @@ impl Drop for TestHost {
 
 /// Waits until something holds, and fails only when it takes absurdly long.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
+    // Nothing here takes longer than seconds on a machine of its own.
+    let until = Instant::now() + Duration::from_secs(180);
     while !holds() {
-        assert!(Instant::now() < until, "not within a minute: {what}");
+        assert!(Instant::now() < until, "not within three minutes: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

@@ -52,7 +52,13 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
         )?;
     }
     match &found.state_directory {
-        Some(directory) => line("state directory", &directory.0.display().to_string())?,
+        Some(directory) => {
+            let directory = directory.0.display();
+            line(
+                "state directory",
+                &format!("{directory}, which no other user can change"),
+            )?;
+        }
         None => line("state directory", "none that can be used")?,
     }
     for journal in &found.journals {

@@ -1,16 +1,15 @@
 //! What is collected becomes a part of the desired state, and follows each change in the store.
 
+mod intake;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use trueup::diff::RouteKey;
 use trueup::graph::{Failure, RunContext, Verdict, Vertex, Watch};
 use trueup::reconcile::{ErrorClass, Hints, LateHints};
-use trueup::world::{
-    Collector, CollectorConfig, Filter, Holdings, Knowledge, PartitionPolicy, World,
-};
+use trueup::world::{Collector, CollectorConfig, Filter, GrantsFollower, World};
 use trueup::{IfName, Route};
 use trueup_file::File;
 
@@ -19,18 +18,21 @@ use super::reporter::Reporter;
 use super::world_status::Collection;
 use super::{Declared, Inner, Shared};
 use crate::host::{Desired, Part};
-use crate::world::{self, Retained};
+use crate::world::{self, Probation, Retained, Surroundings};
 
 type Routes = BTreeMap<RouteKey, Route<IfName>>;
 
 /// The collection of a file, and what of it is desired.
 pub(super) struct Collecting {
     world: World,
-    partition: PartitionPolicy,
-    grace: Duration,
+    config: CollectorConfig,
     hints: LateHints,
-    /// It runs while the file has collections.
+    surroundings: Surroundings,
+    probation: Arc<Mutex<Probation>>,
+    /// It runs while the file has collections, or exports that others can contest.
     collector: Option<Arc<Collector>>,
+    /// What hosts may export, if the file has `grants_key`.
+    grants: Option<Arc<GrantsFollower>>,
     /// What an earlier process collected, until a complete view says what there is.
     retained: Retained,
     collection: world::Collection,
@@ -47,16 +49,19 @@ pub(super) struct Collecting {
 impl Collecting {
     pub(super) fn new(
         world: World,
-        partition: PartitionPolicy,
-        grace: Duration,
+        config: CollectorConfig,
+        surroundings: Surroundings,
         retained: Retained,
+        (grants, hints): (Option<Arc<GrantsFollower>>, LateHints),
     ) -> Collecting {
         Collecting {
             world,
-            partition,
-            grace,
-            hints: LateHints::default(),
+            config,
+            hints,
+            surroundings,
+            probation: Arc::default(),
             collector: None,
+            grants,
             retained,
             collection: world::Collection::default(),
             desired: Routes::new(),
@@ -75,43 +80,59 @@ impl Collecting {
     /// When the operating system refuses the thread that collects.
     pub(super) fn of(&self, declared: &Declared) -> Result<(Collecting, Desired)> {
         let file = &declared.file;
-        let has_collections = file.collects.as_ref().is_some_and(|it| !it.is_empty());
+        let has_exports = file.exports.as_ref().is_some_and(|it| !it.is_empty());
         let collector = match &self.collector {
-            _ if !has_collections => None,
+            _ if !has_collections(file) && !has_exports => None,
             Some(collector) => Some(Arc::clone(collector)),
-            None => Some(Arc::new(self.start()?)),
+            None => Some(Arc::new(self.start(file)?)),
         };
         let mut next = Collecting {
             world: self.world.clone(),
             hints: self.hints.clone(),
+            surroundings: self.surroundings.clone(),
+            probation: Arc::clone(&self.probation),
             collector,
-            retained: self.retained.clone(),
-            collection: world::Collection::new(file, self.world.host(), BTreeMap::new()),
+            grants: self.grants.clone(),
+            // What was collected stays until it is known what to collect.
+            retained: match self.status.is_known {
+                true => self.retained.clone(),
+                false => self.retained.with(&self.desired),
+            },
+            collection: world::Collection::to_update(file, self.world.host()),
             desired: Routes::new(),
             is_behind: false,
             behind: BTreeSet::new(),
             has_collected: self.has_collected || file.collects.is_some(),
-            status: Collection::default(),
+            status: Collection {
+                contests: self.status.contests.clone(),
+                ..Collection::default()
+            },
             ..*self
         };
+        next.collection.withhold_as(&self.collection);
         next.look(file);
         next.desired = next.collection.routes(file, &next.retained);
         let mut desired = declared.desired();
         if next.has_collected {
             let network = Arc::make_mut(&mut desired.network);
             let routes = network.routes.get_or_insert_default();
-            let collected = next.desired.values().cloned();
-            collected.for_each(|route| drop(routes.insert(route)));
+            for (key, route) in &next.desired {
+                drop(routes.insert(route.clone()));
+                routes.offer(*key);
+            }
         }
         Ok((next, desired))
     }
 
-    fn start(&self) -> Result<Collector> {
+    fn start(&self, declared: &File) -> Result<Collector> {
+        let limits = declared.collects.iter().flatten().map(|it| it.limit);
+        let damping = self.config.damping;
+        let exports = limits.fold(damping.exports, u32::max);
         let config = CollectorConfig {
-            partition: self.partition,
-            grace: self.grace,
-            ..CollectorConfig::default()
+            damping: damping.with_exports(exports),
+            ..self.config
         };
+        self.surroundings.follow(self.hints.hints())?;
         let (filters, hints) = ([Filter::kind("route")], self.hints.hints());
         Ok(Collector::start(&self.world, &filters, config, hints)?)
     }
@@ -127,9 +148,10 @@ impl Collecting {
         loops: &Loops,
         apply: bool,
     ) -> Result<Verdict, Failure> {
-        let was_known = self.status.is_known;
+        let was_known = self.status.unknown().is_none();
         let changed = self.look(&declared.file);
         self.behind.extend(changed);
+        let is_known = self.status.unknown().is_none();
         let (mut gone, mut new) = (Vec::new(), Vec::new());
         for key in &self.behind {
             let now = self.collection.route(&declared.file, &self.retained, key);
@@ -144,14 +166,17 @@ impl Collecting {
             return Ok(Verdict::WouldChange);
         }
         // That it is known is a change as well: the next pass can be converged.
-        if !is_same || was_known != self.status.is_known || self.is_behind {
+        if !is_same || was_known != is_known || self.is_behind {
             let (out, into) = (gone.clone(), new.clone());
             let change = move |desired: &mut Desired| {
                 let network = Arc::make_mut(&mut desired.network);
                 let routes = network.routes.get_or_insert_default();
                 out.iter().for_each(|key| drop(routes.remove(key)));
-                into.into_iter()
-                    .for_each(|route| drop(routes.insert(route)));
+                for route in into {
+                    let key = route.canonical_key();
+                    drop(routes.insert(route));
+                    routes.offer(key);
+                }
             };
             let network = loops.of(Part::Network);
             self.is_behind = network.is_none_or(|network| network.change(change).is_err());
@@ -160,6 +185,7 @@ impl Collecting {
                 return Err(Failure::new(ErrorClass::Busy, message));
             }
         }
+        self.note_news(&new);
         gone.iter().for_each(|key| drop(self.desired.remove(key)));
         let new = new.into_iter().map(|route| (route.canonical_key(), route));
         self.desired.extend(new);
@@ -171,61 +197,13 @@ impl Collecting {
         }
     }
 
-    /// Takes in what is collected now, and notes how the collection stands. Returns the keys of the
-    /// routes that may be others than before.
-    fn look(&mut self, declared: &File) -> BTreeSet<RouteKey> {
-        let Some(collector) = &self.collector else {
-            self.status = Collection::none();
-            self.retained = Retained::default();
-            return BTreeSet::new();
-        };
-        match collector.knowledge() {
-            Knowledge::Unknown {
-                cut_off_since,
-                error,
-            } => {
-                self.status = Collection {
-                    retained: self.collection.retained(declared, &self.retained),
-                    cut_off: cut_off_since.zip(error.map(|it| it.to_string())),
-                    ..Collection::default()
-                };
-                BTreeSet::new()
-            }
-            Knowledge::Known(holdings) => self.take(declared, holdings),
-        }
-    }
-
-    fn take(&mut self, declared: &File, mut holdings: Holdings) -> BTreeSet<RouteKey> {
-        let mut changed = BTreeSet::new();
-        if holdings.is_complete() || holdings.is_withdrawn {
-            changed.extend(self.retained.keys());
-            self.retained = Retained::default();
-        }
-        // What nothing takes from is not refused: it is not looked at.
-        holdings.resources.retain(|key, _| {
-            let mut collects = declared.collects.iter().flatten();
-            collects.any(|it| it.from.contains(&key.exporter))
-        });
-        let collection = &mut self.collection;
-        changed.extend(collection.update(declared, holdings.resources));
-        self.status = Collection {
-            is_known: true,
-            revision: holdings.revision.0,
-            collected: collection.taken(),
-            refused: collection.refused(),
-            overlaps: collection.overlaps(),
-            retained: collection.retained(declared, &self.retained),
-            is_withdrawn: holdings.is_withdrawn,
-            cut_off: holdings
-                .cut_off
-                .map(|(since, error)| (since, error.to_string())),
-        };
-        changed
-    }
-
     pub(super) fn status(&self) -> Collection {
         self.status.clone()
     }
+}
+
+fn has_collections(declared: &File) -> bool {
+    declared.collects.as_ref().is_some_and(|it| !it.is_empty())
 }
 
 /// The collection of the file in force as a vertex.

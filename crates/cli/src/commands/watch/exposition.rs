@@ -98,7 +98,7 @@ pub(super) fn exposition(
         let help = "Time since the state was last seen converged; 0 while it is.";
         page.gauge("trueup_seconds_since_converged", help, since.as_secs_f64())?;
     }
-    let is_known = world.is_none_or(|world| world.collection.is_known);
+    let is_known = world.is_none_or(|world| world.unknown().is_none());
     let is_graph_converged = graph.and_then(graph_verdict).is_none();
     let is_known = is_known && is_graph_converged;
     let is_converged = is_known && stats.since_converged.is_some_and(|since| since.is_zero());
@@ -152,6 +152,21 @@ impl Page {
                 world.exports.declared,
             ),
             (
+                "trueup_world_taken",
+                "Exports of the file that lose traffic to exports of other hosts.",
+                world.collection.taken().len(),
+            ),
+            (
+                "trueup_world_contested",
+                "What other hosts export of the prefixes of the file's exports, or wait to take.",
+                world.collection.contests.len(),
+            ),
+            (
+                "trueup_world_ungranted",
+                "Exports of the file that the operator's grants do not allow this host.",
+                world.collection.ungranted.len(),
+            ),
+            (
                 "trueup_world_collected",
                 "Routes that are taken from other hosts.",
                 world.collection.collected,
@@ -163,8 +178,14 @@ impl Page {
             ),
             (
                 "trueup_world_overlaps",
-                "Routes that are taken to a part of another host's prefix.",
+                "Routes that take traffic from another host's: to a part of its prefix, or with a lower \
+                 metric.",
                 world.collection.overlaps,
+            ),
+            (
+                "trueup_world_damped",
+                "Hosts whose exports change too often, so that changes wait.",
+                world.collection.damped.len(),
             ),
             (
                 "trueup_world_retained",

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use trueup::Namespace;
 use trueup::driver::{Budget, Config, Handle, Loop, ObjectStatus, Revision, Stats};
 use trueup::graph::SourceVertex;
-use trueup::reconcile::{Source as _, Subscribed};
+use trueup::reconcile::{OpKey, Source as _, Status, Subscribed};
 
 use super::Shared;
 use super::reporter::Reporter;
@@ -99,17 +99,19 @@ impl Loops {
         sum
     }
 
-    /// Returns the objects that are not in place.
+    /// Returns the objects that are not in place. A pass that could not run is reported by itself.
     pub(super) fn exceptions(&self) -> Vec<ObjectStatus> {
         let all = self.with_statuses();
-        all.iter().flat_map(|handle| handle.exceptions()).collect()
+        let all = all.iter().flat_map(|handle| handle.exceptions());
+        all.filter(|status| status.key != OpKey::SCOPE).collect()
     }
 
     /// Returns their numbers by kind and condition.
     pub(super) fn exception_counts(&self) -> BTreeMap<(&'static str, &'static str), usize> {
         let mut sum = BTreeMap::new();
         for handle in self.with_statuses() {
-            for (key, number) in handle.exception_counts() {
+            let counts = handle.exception_counts().into_iter();
+            for (key, number) in counts.filter(|((kind, _), _)| *kind != Status::SCOPE) {
                 *sum.entry(key).or_default() += number;
             }
         }
@@ -194,12 +196,14 @@ impl PartMaker {
         let (report, shared) = (self.reporter.clone(), Arc::clone(&self.shared));
         let (changes, pass_timer) = (self.changes.clone(), Arc::clone(&self.pass_timer));
         let (loops, drift) = (self.loops.clone(), self.reporter.clone());
+        let namespace = self.scope.clone();
         let passes = passes
             .on_report(move |pass| {
                 match pass.result {
                     Ok(done) => {
                         changes.note(done);
                         report.report(part, pass.revision, done);
+                        shared.note_missing(&report, done, &namespace);
                         if part == Part::Settings && done.set().next().is_some() {
                             loops.look_at_settings_of_links();
                         }

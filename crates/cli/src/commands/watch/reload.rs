@@ -1,8 +1,8 @@
 //! Reloads the file when it changes, and ends the loop when its namespace is replaced.
 //!
 //! A file comes into force when it can be read and every device that it names exists or is
-//! declared. Until then the last good file stays in force. inotify reports most changes at once;
-//! once a second the file's inode, size and times are compared as well. A file that is being
+//! declared, and if no other user can write it. Until then the last good file stays in force. inotify reports most changes at once;
+//! once a second the file's inode, size and times are compared as well, and who can write it. A file that is being
 //! written is not read: a part of a file would delete most objects.
 
 mod activation;
@@ -10,6 +10,7 @@ mod options;
 mod request;
 mod stamp;
 
+use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use super::exporting::Exporting;
 use super::file_watch::FileWatch;
 use super::loops::PartMaker;
 use super::reporter::{Change, Reporter};
-use crate::commands::Target;
+use crate::commands::{Target, Writers};
 use crate::graph::RunningGraph;
 use crate::host::Options;
 use crate::output;
@@ -58,6 +59,8 @@ enum Cause {
 
 pub(super) struct Reloader {
     pub(super) path: PathBuf,
+    /// Who may be able to write it.
+    pub(super) writers: Writers,
     /// The stamp of the file that was read last.
     pub(super) stamp: Stamp,
     /// Another stamp that was found without an event, and when.
@@ -83,9 +86,10 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Runs until a loop ends, and has the others end with it.
-    pub(super) fn run(mut self) {
-        let mut watch = self.watch_file();
+    /// Runs until a loop ends, and has the others end with it. The watch is older than the first
+    /// stamp: no change comes between the two.
+    pub(super) fn run(mut self, watch: io::Result<FileWatch>) {
+        let mut watch = self.report_watch(watch);
         let mut waiting = None;
         let mut reported = String::new();
         let mut next = Instant::now();
@@ -95,7 +99,7 @@ impl Reloader {
                 next = Instant::now() + POLL_INTERVAL;
                 self.reporter.check_reader();
                 if watch.is_none() {
-                    watch = self.watch_file();
+                    watch = self.report_watch(FileWatch::new(&self.path));
                 }
                 if let Err(failure) = self.check_namespace() {
                     self.shared.lock().failure = Some(failure);
@@ -121,14 +125,16 @@ impl Reloader {
             }
             if cause == Cause::Requested {
                 self.maker.loops.force();
+                // A graph that has ended needs none.
+                let _ended = self.running.look_at_files_and_commands();
             }
         }
         self.maker.loops.stop();
     }
 
-    /// Starts to watch the file, if that works now. A lack of descriptors, for example, may end.
-    fn watch_file(&mut self) -> Option<FileWatch> {
-        match FileWatch::new(&self.path) {
+    /// Reports if the file can be watched now. A lack of descriptors, for example, may end.
+    fn report_watch(&mut self, watch: io::Result<FileWatch>) -> Option<FileWatch> {
+        match watch {
             Ok(watch) => {
                 if std::mem::take(&mut self.is_polling) {
                     self.reporter.note("the file is watched for changes again");
@@ -142,7 +148,7 @@ impl Reloader {
         }
     }
 
-    fn report_polling(&mut self, error: &std::io::Error) {
+    fn report_polling(&mut self, error: &io::Error) {
         if std::mem::replace(&mut self.is_polling, true) {
             return;
         }
@@ -224,15 +230,15 @@ impl Reloader {
         Ok(())
     }
 
-    /// Loads the file if it has changed, or if a missing device may exist by now. Returns true if
-    /// it came into force.
+    /// Loads the file if it has changed, or could not be put in force before. Returns true if it
+    /// came into force.
     fn check_file(
         &mut self,
         waiting: &mut Option<Waiting>,
         cause: Cause,
         writing: Option<Instant>,
     ) -> Result<bool> {
-        let stamp = Stamp::of(&self.path);
+        let stamp = Stamp::of(&self.path, self.writers);
         let is_being_written =
             writing.is_some_and(|last| Instant::now() < last + OPEN_FILE_TIMEOUT);
         let is_new = stamp != self.stamp && !is_being_written;
@@ -241,7 +247,7 @@ impl Reloader {
         {
             self.reporter.reload_begins();
             let declared = self.read();
-            let done = match Stamp::of(&self.path).is_rewritten(&stamp) {
+            let done = match Stamp::of(&self.path, self.writers).is_rewritten(&stamp) {
                 // A part of it may be old, or missing.
                 true => Ok(false),
                 false => {

@@ -4,7 +4,7 @@ mod events;
 mod printing;
 mod standing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use trueup::Report as _;
+use trueup::diff::{Devices, IfName};
 use trueup::driver::Revision;
 use trueup::graph::Snapshot;
 use trueup::reconcile::Status;
@@ -20,6 +21,7 @@ use trueup_file as file;
 
 pub(super) use self::events::Change;
 use self::standing::{Found, Standing};
+use super::contested::ContestNotes;
 use super::loops::Loops;
 use super::screen::Waker;
 use super::service_manager::Service;
@@ -56,10 +58,14 @@ struct Inner {
     verdict: Option<Option<String>>,
     /// How the world stands, if the file has `[world]`.
     world: Option<WorldStatus>,
+    /// What was noted of this host's exports.
+    notes: ContestNotes,
     /// The vertices without a report that failed, each with the reason that was reported last.
     failed_vertices: BTreeMap<String, String>,
     /// The graph, once it runs.
     graph: Option<RunningGraph>,
+    /// The missing devices that were reported.
+    missing: BTreeSet<IfName>,
     /// The last reported number of contended objects.
     contended: usize,
     /// Reports a pass.
@@ -82,8 +88,10 @@ impl Reporter {
             converged: None,
             verdict: None,
             world: None,
+            notes: ContestNotes::default(),
             failed_vertices: BTreeMap::new(),
             graph: None,
+            missing: BTreeSet::new(),
             contended: 0,
             is_ready: false,
             is_stopping: false,
@@ -206,6 +214,16 @@ impl Reporter {
             inner.service.ready();
         }
         inner.update_status();
+    }
+
+    /// Returns the missing devices among these that were not reported as such yet.
+    pub(super) fn newly_missing(&self, devices: &Devices) -> BTreeSet<IfName> {
+        let missing = &mut self.lock().missing;
+        for name in devices.present() {
+            missing.remove(name);
+        }
+        let names = devices.missing().map(|(_, name)| *name);
+        names.filter(|name| missing.insert(*name)).collect()
     }
 
     /// Reports a pass over a part that could not run; `why` is the error of the file, if that is

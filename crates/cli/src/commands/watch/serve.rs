@@ -1,33 +1,34 @@
 //! The HTTP server of `watch --metrics`: `GET` and `HEAD` of one path, and no kept connections.
 //!
+//! The network comes first: while the server cannot listen, because another user has its port for
+//! example, it reports that and tries again.
+//!
 //! The listener is ours because no small synchronous server (`tiny_http`, `rouille`) limits how
 //! long a client may take and how many are connected. `httparse` reads the requests.
 
 mod answer;
+mod connection;
+mod socket;
 
 use std::fmt;
-use std::fs;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use socket2::Socket;
 
-use self::answer::{MAX_REQUEST, answer, is_whole};
+use self::connection::accept;
+use self::socket::SocketFile;
+use crate::output;
 
-/// The most connections at a time; further ones are closed at once.
-const MAX_CONNECTIONS: usize = 8;
-
-/// The longest that a connection may last, until the client has read the response.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time until the first try after one that failed. It doubles with each.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// The longest time between two tries.
+const MAX_RETRY: Duration = Duration::from_secs(30);
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,157 +63,114 @@ impl fmt::Display for Address {
     }
 }
 
-/// A listening socket. When dropped, it removes the socket file that it made.
-pub(super) struct Server {
-    listener: Socket,
-    made: Option<PathBuf>,
+/// The server. When dropped, it removes its socket file.
+pub(super) struct Server(Arc<Mutex<State>>);
+
+enum State {
+    /// It cannot listen yet.
+    Trying,
+    /// It listens, and has made this file.
+    Listening { _made: Option<SocketFile> },
+    /// It was dropped.
+    Ended,
 }
 
 impl Server {
-    /// Listens at an address. Connections wait until [`serve`](Self::serve).
-    ///
-    /// # Errors
-    ///
-    /// When another process listens there, or the address cannot be bound.
-    pub(super) fn listen(address: &Address) -> Result<Server> {
-        let refused = || format!("cannot listen for --metrics at {address}");
-        let (listener, made): (OwnedFd, _) = match address {
-            Address::Tcp(at) => (TcpListener::bind(at).with_context(refused)?.into(), None),
-            Address::Unix(path) => (bind(path).with_context(refused)?.into(), Some(path.clone())),
-        };
-        Ok(Server {
-            listener: listener.into(),
-            made,
-        })
-    }
-
-    /// Answers with what `page` returns, on threads of its own, until the process ends.
+    /// Serves what `page` returns, on threads of its own, until the process ends. While the address
+    /// cannot be bound, it tries again. `report` gets each new reason for that, and `None` when it
+    /// listens at last.
     ///
     /// # Errors
     ///
     /// When no thread can be started.
-    pub(super) fn serve(
-        &self,
+    pub(super) fn start(
+        address: Address,
         page: impl Fn() -> Option<String> + Send + Sync + 'static,
-    ) -> Result<()> {
-        let listener = self.listener.try_clone()?;
+        report: impl Fn(Option<&str>) + Send + 'static,
+    ) -> Result<Server> {
+        let state = Arc::new(Mutex::new(State::Trying));
+        let listened = listen(&state, &address);
+        let server = Server(Arc::clone(&state));
         thread::Builder::new()
             .name("metrics".into())
-            .spawn(move || accept(&listener, &Arc::new(page)))
+            .spawn(move || serve(&state, &address, listened, &Arc::new(page), report))
             .context("cannot start a thread")?;
-        Ok(())
+        Ok(server)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(path) = &self.made {
-            // Another process may have removed it already.
-            let _ = fs::remove_file(path);
-        }
+        *lock(&self.0) = State::Ended;
     }
 }
 
-/// Binds a path, also one where a killed process has left its socket.
-fn bind(path: &Path) -> Result<UnixListener> {
-    if let Ok(found) = fs::symlink_metadata(path)
-        && found.file_type().is_socket()
-    {
-        match UnixStream::connect(path) {
-            Ok(_) => bail!("another process listens there"),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(path)?;
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(UnixListener::bind(path)?)
-}
-
-/// Serves each connection on a thread of its own, and as many at a time as the limit allows.
-fn accept(listener: &Socket, page: &Arc<impl Fn() -> Option<String> + Send + Sync + 'static>) {
-    // Each connection holds a clone.
-    let slots = Arc::new(());
+/// Tries until it listens, and then serves.
+fn serve(
+    state: &Mutex<State>,
+    address: &Address,
+    mut listened: Result<Option<Socket>>,
+    page: &Arc<impl Fn() -> Option<String> + Send + Sync + 'static>,
+    report: impl Fn(Option<&str>),
+) {
+    let mut reported: Option<String> = None;
+    let mut retry = FIRST_RETRY;
     loop {
-        let Ok((stream, _)) = listener.accept() else {
-            // Too many open files, or the client has gone: neither may make this spin.
-            thread::sleep(Duration::from_millis(100));
-            continue;
-        };
-        if Arc::strong_count(&slots) > MAX_CONNECTIONS {
-            continue;
-        }
-        let (slot, page) = (Arc::clone(&slots), Arc::clone(page));
-        // Without a thread the connection is closed.
-        let _ = thread::Builder::new()
-            .name("metrics".into())
-            .spawn(move || {
-                let _slot = slot;
-                let mut connection = Connection {
-                    stream,
-                    deadline: Instant::now() + CONNECTION_TIMEOUT,
-                };
-                // A client that went away or is too slow gets no response.
-                let _ = connection.serve(&*page);
-            });
-    }
-}
-
-/// A connection that ends at its deadline, whatever the client does.
-struct Connection {
-    stream: Socket,
-    deadline: Instant,
-}
-
-impl Connection {
-    fn serve(&mut self, page: &dyn Fn() -> Option<String>) -> io::Result<()> {
-        let mut request = Vec::new();
-        let mut piece = [0; 1024];
-        while request.len() <= MAX_REQUEST && !is_whole(&request) {
-            match self.read(&mut piece)? {
-                0 => break,
-                read => request.extend(piece.iter().take(read)),
+        match listened {
+            Ok(Some(listener)) => {
+                if reported.is_some() {
+                    report(None);
+                }
+                accept(&listener, page)
+            }
+            Ok(None) => return,
+            Err(error) => {
+                let why = output::with_causes(error.as_ref());
+                if reported.as_ref() != Some(&why) {
+                    report(Some(&why));
+                    reported = Some(why);
+                }
             }
         }
-        if request.is_empty() {
-            return Ok(());
-        }
-        self.write_all(answer(&request, page).as_bytes())?;
-        self.stream.shutdown(Shutdown::Write)?;
-        // Closing a connection with unread bytes resets it, and the client loses the response.
-        while self.read(&mut piece)? > 0 {}
-        Ok(())
-    }
-
-    fn time_left(&self) -> io::Result<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        Ok(left)
+        thread::sleep(retry);
+        retry = MAX_RETRY.min(retry * 2);
+        listened = listen(state, address);
     }
 }
 
-impl Read for Connection {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some(self.time_left()?))?;
-        self.stream.read(into)
+/// Listens at an address, unless the server has ended. Connections wait until they are accepted.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the address is the one that the caller named"
+)]
+fn listen(state: &Mutex<State>, address: &Address) -> Result<Option<Socket>> {
+    let mut state = lock(state);
+    if matches!(*state, State::Ended) {
+        return Ok(None);
     }
+    let refused = || format!("cannot listen for --metrics at {address}");
+    let (listener, made): (Socket, _) = match address {
+        Address::Tcp(at) => (TcpListener::bind(at).with_context(refused)?.into(), None),
+        Address::Unix(path) => {
+            let (listener, made) = socket::bind(path).with_context(refused)?;
+            (listener.into(), Some(made))
+        }
+    };
+    *state = State::Listening { _made: made };
+    Ok(Some(listener))
 }
 
-impl Write for Connection {
-    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(self.time_left()?))?;
-        self.stream.write(from)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Each change of the state is one assignment.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::sync::mpsc::channel;
+
     use super::*;
 
     #[test]
@@ -227,21 +185,26 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_was_left_behind_is_no_hindrance_and_one_in_use_is() {
-        let path = std::env::temp_dir().join(format!("trueup-serve-{}", std::process::id()));
-        let address = Address::Unix(path.clone());
-        drop(UnixListener::bind(&path).unwrap());
-        let server = Server::listen(&address).unwrap();
-        let refused = Server::listen(&address).err().unwrap();
-        assert!(
-            format!("{refused:#}").contains("another process listens there"),
-            "{refused:#}"
+    fn a_port_that_another_process_has_is_reported_and_tried_until_it_is_free() {
+        let rival = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = rival.local_addr().unwrap();
+        let (report, reports) = channel();
+        let server = Server::start(
+            Address::Tcp(at),
+            || Some("page\n".to_owned()),
+            move |why| report.send(why.map(str::to_owned)).unwrap(),
         );
-        drop(server);
-        assert!(!path.exists(), "it is removed");
-        fs::write(&path, "no socket").unwrap();
-        assert!(Server::listen(&address).is_err());
-        assert!(path.exists(), "what is no socket is left alone");
-        fs::remove_file(&path).unwrap();
+        let _server = server.unwrap();
+        let next = || reports.recv_timeout(Duration::from_secs(60)).unwrap();
+        let why = next().expect("a reason");
+        let expected = format!("cannot listen for --metrics at {at}");
+        assert!(why.starts_with(&expected), "{why}");
+        drop(rival);
+        assert_eq!(next(), None, "it listens");
+        let mut client = TcpStream::connect(at).unwrap();
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("\r\n\r\npage\n"), "{answer}");
     }
 }

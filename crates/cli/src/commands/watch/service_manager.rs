@@ -7,10 +7,10 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
 use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::time::{ClockId, clock_gettime};
+use trueup::path::{Place, TrustedUsers};
 
 use crate::host::PassTimer;
 use crate::output;
@@ -151,8 +152,8 @@ impl Notifier {
                 Ok(Message::Ready) => self.send("READY=1"),
                 Ok(Message::Stopping) => self.send("STOPPING=1"),
                 Ok(Message::Status(status)) => {
-                    let line: String = output::clean(&status).lines().take(1).collect();
-                    self.send(&format!("STATUS={line}"));
+                    // A line feed would end the status, and begin another message.
+                    self.send(&format!("STATUS={}", output::clean(&status)));
                 }
                 Ok(Message::Reloading) => {
                     let now = clock_gettime(ClockId::Monotonic);
@@ -171,21 +172,37 @@ impl Notifier {
     }
 }
 
+/// Connects to the socket at a path, or with `@` in front of an abstract name.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "in a folder that `trueup_path` holds"
+)]
 fn connect(name: &OsStr) -> Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.set_write_timeout(Some(SEND_TIMEOUT))?;
-    socket.connect_addr(&address(name)?)?;
+    match name.as_bytes().split_first() {
+        Some((b'@', abstract_name)) => {
+            socket.connect_addr(&SocketAddr::from_abstract_name(abstract_name)?)?;
+        }
+        Some((b'/', _)) => {
+            let place = place_of_ours(Path::new(name))?;
+            socket.connect(place.path_by_descriptor())?;
+        }
+        _ => bail!("it is neither a path nor a name that begins with @"),
+    }
     Ok(socket)
 }
 
-/// Returns the address of a path, or with `@` in front of an abstract name.
-fn address(name: &OsStr) -> Result<SocketAddr> {
-    let bytes = name.as_bytes();
-    match bytes.split_first() {
-        Some((b'@', abstract_name)) => Ok(SocketAddr::from_abstract_name(abstract_name)?),
-        Some((b'/', _)) => Ok(SocketAddr::from_pathname(name).map_err(io::Error::other)?),
-        _ => bail!("it is neither a path nor a name that begins with @"),
+/// Returns the place of the socket, if root or we have put it there: the environment may be that of
+/// another user.
+fn place_of_ours(path: &Path) -> Result<Place> {
+    let users = TrustedUsers::current()?;
+    let place = users.followed_place(path)?;
+    let held = place.hold()?.context("there is no such socket")?;
+    if !users.is_ours(&place, &held)? {
+        bail!("another user could have put that socket there: unset NOTIFY_SOCKET");
     }
+    Ok(place)
 }
 
 /// Returns the interval of the watchdog, if it is meant for this process.
@@ -238,5 +255,20 @@ mod tests {
         for wrong in ["vsock:2:1234", "relative/path", "/nowhere/at/all"] {
             assert!(connect(OsStr::new(wrong)).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_socket_of_another_user_is_no_manager() {
+        use std::os::unix::fs::chown;
+        let folder = std::env::temp_dir().join(format!("trueup-manager-{}", process::id()));
+        trueup_testkit::empty_directory(&folder).unwrap();
+        let path = folder.join("notify");
+        let _manager = UnixDatagram::bind(&path).unwrap();
+        connect(path.as_os_str()).unwrap();
+        if chown(&path, Some(4_242), None).is_ok() {
+            let refused = connect(path.as_os_str()).unwrap_err().to_string();
+            assert!(refused.contains("another user"), "{refused}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

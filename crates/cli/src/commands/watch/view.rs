@@ -29,6 +29,8 @@ pub(super) struct View {
     world: String,
     /// Why the file on disk was refused, if it was.
     file: Option<String>,
+    /// Why no metrics are served, if they should be.
+    metrics: Option<String>,
     changes: VecDeque<(Instant, String)>,
     events: VecDeque<(Instant, String)>,
 }
@@ -63,6 +65,7 @@ impl View {
             verdict: None,
             world: String::new(),
             file: None,
+            metrics: None,
             changes: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -106,6 +109,16 @@ impl View {
     /// Notes why the file was refused, or `None` if it is in force.
     pub(super) fn file(&mut self, wrong: Option<String>) {
         self.file = wrong;
+    }
+
+    /// Notes why no metrics are served, or `None` if they are.
+    pub(super) fn metrics(&mut self, failure: Option<String>) {
+        self.metrics = failure;
+    }
+
+    /// Returns true if metrics should be served and are not.
+    pub(super) fn is_without_metrics(&self) -> bool {
+        self.metrics.is_some()
     }
 
     /// Returns true if the file on disk was refused.
@@ -179,6 +192,9 @@ impl View {
             let text = format!("the last good file stays in force: {wrong}");
             lines.push(line(Tone::Bad, text));
         }
+        if let Some(why) = &self.metrics {
+            lines.push(line(Tone::Bad, why.clone()));
+        }
         lines.push(line(Tone::Plain, format!("manages {}", self.managed)));
         if !self.world.is_empty() {
             lines.push(line(Tone::Plain, self.world.clone()));
@@ -224,11 +240,10 @@ fn push(into: &mut VecDeque<(Instant, String)>, now: Instant, text: String) {
     }
 }
 
-/// At most so many characters, in one line.
+/// At most so many characters.
 fn cut(text: &str, width: usize) -> String {
-    let text = text.replace('\n', " ");
     if text.chars().count() <= width {
-        return text;
+        return text.to_owned();
     }
     let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
     cut.push('…');

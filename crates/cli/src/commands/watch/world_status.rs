@@ -1,9 +1,12 @@
 //! How the collection and the exports stand: for lines, events and metrics.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use trueup::world::SessionStatus;
+
+use super::contested::Contested;
 
 use crate::output::{self, count};
 
@@ -23,14 +26,24 @@ pub(super) struct Collection {
     pub(super) revision: u64,
     pub(super) collected: usize,
     pub(super) refused: usize,
-    /// Routes to a part of another host's prefix.
+    /// Routes that take traffic from another host's.
     pub(super) overlaps: usize,
     /// Routes that an earlier process may have collected, and that stay until it is known.
     pub(super) retained: usize,
     /// All is withdrawn, as `partition` says.
     pub(super) is_withdrawn: bool,
+    /// The hosts whose exports change too often, with the number of those whose changes wait.
+    pub(super) damped: BTreeMap<String, usize>,
     /// Since when the store is not reached, and why.
     pub(super) cut_off: Option<(SystemTime, String)>,
+    /// Why the desired state is not known, although there was a complete view.
+    pub(super) doubt: Option<String>,
+    /// What other hosts export of the prefixes that this host exports.
+    pub(super) contests: Vec<Contested>,
+    /// The exports of this host that are not granted to it, in words.
+    pub(super) ungranted: Vec<String>,
+    /// Why it is not known what hosts may export.
+    pub(super) ungrantable: Option<String>,
 }
 
 /// How the exports stand.
@@ -55,6 +68,13 @@ impl Exports {
 }
 
 impl Collection {
+    /// Returns the names of this host's exports that lose traffic to other hosts.
+    pub(super) fn taken(&self) -> BTreeSet<&str> {
+        let contests = self.contests.iter().map(|it| &it.contest);
+        let losses = contests.filter(|it| it.is_loss());
+        losses.map(|it| &*it.name).collect()
+    }
+
     /// Nothing is collected.
     pub(super) fn none() -> Collection {
         Collection {
@@ -69,10 +89,20 @@ impl Collection {
             is_known,
             retained,
             cut_off,
+            doubt,
+            ungrantable,
             ..
         } = self;
+        if let Some(doubt) = doubt {
+            return Some(format!("it is not known what to collect: {doubt}"));
+        }
         if *is_known {
             return None;
+        }
+        if let Some(why) = ungrantable {
+            return Some(format!(
+                "it is not known what hosts may export, so what was collected stays: {why}"
+            ));
         }
         let why = match cut_off {
             Some((since, error)) => {
@@ -104,18 +134,36 @@ impl WorldStatus {
         self.collection.unknown()
     }
 
-    /// Returns what is the matter: that it is not known what to collect, or that the store is not
-    /// reached.
+    /// Returns what is the matter: that it is not known what to collect, that the store is not
+    /// reached, or that changes of exports wait.
     pub(super) fn trouble(&self) -> Option<String> {
+        let damped = || {
+            let (host, exports) = self.collection.damped.first_key_value()?;
+            let hosts = self.collection.damped.len() - 1;
+            let more = match hosts {
+                0 => String::new(),
+                more => format!(", and so of {}", count(more, "other host", "other hosts")),
+            };
+            Some(format!(
+                "host {host} is damped, as its exports change too often: {}{more}",
+                count(*exports, "change waits", "changes wait")
+            ))
+        };
         let cut_off = || {
             let since = at(self.cut_off_since()?);
             let then = match self.collection.is_withdrawn {
                 true => "what was collected is withdrawn",
                 false => "what was collected stays",
             };
-            Some(format!("cut off from the store since {since}: {then}"))
+            let why = self
+                .collection
+                .cut_off
+                .as_ref()
+                .map(|(_, why)| why.as_str());
+            let why = why.map_or_else(String::new, |why| format!("; {why}"));
+            Some(format!("cut off from the store since {since}: {then}{why}"))
         };
-        self.unknown().or_else(cut_off)
+        self.unknown().or_else(cut_off).or_else(damped)
     }
 
     /// Returns the line of the view.
@@ -135,16 +183,24 @@ impl WorldStatus {
             ..
         } = &self.exports;
         let mut line = format!(
-            "world: {collected} collected, {refused} refused{}, revision {revision}; {}{}; {}",
+            "world: {collected} collected, {refused} refused{}, revision {revision}; {}{}{}{}; {}",
             match overlaps {
                 0 => String::new(),
-                number => format!(", {number} to parts of others' prefixes"),
+                number => format!(", {number} that take from others"),
             },
             count(*declared, "export", "exports"),
             if *is_in_place || *declared == 0 {
                 ""
             } else {
                 " (not in place)"
+            },
+            match self.collection.taken().len() {
+                0 => String::new(),
+                taken => format!(", {taken} taken by other hosts"),
+            },
+            match self.collection.ungranted.len() {
+                0 => String::new(),
+                ungranted => format!(", {ungranted} not granted"),
             },
             count(
                 usize::try_from(*losses).unwrap_or(usize::MAX),
@@ -176,8 +232,15 @@ impl WorldStatus {
             "refused": refused,
             "overlaps": overlaps,
             "retained": retained,
+            "damped": self.collection.damped.len(),
             "withdrawn": is_withdrawn,
             "cut_off_since": self.cut_off_since().map(output::seconds),
+            "taken": self.collection.taken().len(),
+            "contests": (self.collection.contests.iter())
+                .take(MOST_CONTESTS)
+                .map(Contested::json)
+                .collect::<Vec<Value>>(),
+            "ungranted": self.collection.ungranted.len(),
             "exports": self.exports.declared,
             "exported": self.exports.is_in_place,
             "lease_losses": self.exports.losses,
@@ -185,6 +248,9 @@ impl WorldStatus {
         })
     }
 }
+
+/// How many contests an event lists, those that lose traffic first.
+const MOST_CONTESTS: usize = 100;
 
 /// Returns a time of the day in UTC.
 fn at(time: SystemTime) -> String {

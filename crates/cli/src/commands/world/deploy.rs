@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use trueup::journal::open_regular;
+use trueup::path::{ErrorKind, TrustedUsers};
 use trueup::world::Deploy;
 
 use super::{Opened, Store, print};
@@ -22,7 +21,8 @@ pub(crate) enum Task {
     Ls(Store),
     /// Add the files of a directory as the newest deploy; an operator may
     ///
-    /// Links and other special files are refused.
+    /// Links and other special files are refused. In a folder of a user who is neither root nor the
+    /// caller, so are files of others than that user.
     Add {
         #[command(flatten)]
         store: Store,
@@ -104,7 +104,8 @@ pub(super) fn deploy(common: &Common, task: &Task) -> Result<()> {
         Task::Add { store, directory } => {
             let mut files = BTreeMap::new();
             let mut rest = LARGEST;
-            read_tree(directory, directory, &mut files, &mut rest)?;
+            let users = TrustedUsers::current()?;
+            read_tree(&users, directory, directory, &mut files, &mut rest)?;
             let Opened { world, .. } = store.open(common, Use::Write)?;
             let newest = world.deploys()?.pop().map(|deploy| deploy.hash);
             let deploy = world.add_deploy(newest, &files)?;
@@ -125,7 +126,14 @@ pub(super) fn deploy(common: &Common, task: &Task) -> Result<()> {
     Ok(())
 }
 
+/// Reads a tree. Each file is read from the place that the path has then, so that a user who can
+/// write in the tree leads to no file of another user.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "names alone: each file is read by way of `trueup_path`"
+)]
 fn read_tree(
+    users: &TrustedUsers,
     root: &Path,
     directory: &Path,
     files: &mut BTreeMap<String, Vec<u8>>,
@@ -137,7 +145,7 @@ fn read_tree(
         let path = entry.path();
         let kind = entry.file_type().with_context(unreadable)?;
         if kind.is_dir() {
-            read_tree(root, &path, files, rest)?;
+            read_tree(users, root, &path, files, rest)?;
             continue;
         }
         let shown = path.display();
@@ -145,17 +153,53 @@ fn read_tree(
         let Some(name) = name.filter(|_| kind.is_file()) else {
             bail!("{shown} is no regular file with a name in UTF-8: a deploy has no others");
         };
-        let file = open_regular(&path, OpenOptions::new().read(true));
-        let file = file.with_context(|| format!("cannot open {shown}"))?;
-        let mut content = Vec::new();
-        file.take(*rest + 1)
-            .read_to_end(&mut content)
-            .with_context(|| format!("cannot read {shown}"))?;
-        let size = content.len() as u64;
-        *rest = rest.checked_sub(size).with_context(|| {
-            format!("{shown}: the tree has more than {LARGEST} bytes, the most of a deploy")
-        })?;
+        let content = match users.read_of_one_owner(&path, *rest) {
+            Err(error) if error.kind() == ErrorKind::TooLarge => {
+                bail!("{shown}: the tree has more than {LARGEST} bytes, the most of a deploy");
+            }
+            content => content?,
+        };
+        *rest -= content.len() as u64;
         files.insert(name.to_owned(), content);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_tree_has_the_files_of_its_owner_and_leads_nowhere_else() {
+        let tree = std::env::temp_dir().join(format!("trueup-tree-{}", std::process::id()));
+        trueup_testkit::empty_directory(&tree).unwrap();
+        let read = || {
+            let mut files = BTreeMap::new();
+            let users = TrustedUsers::current().unwrap();
+            read_tree(&users, &tree, &tree, &mut files, &mut 10).map(|()| files)
+        };
+        fs::create_dir(tree.join("sub")).unwrap();
+        fs::write(tree.join("sub/a"), "a").unwrap();
+        assert_eq!(
+            read().unwrap(),
+            [("sub/a".to_owned(), b"a".to_vec())].into()
+        );
+        symlink("/etc/passwd", tree.join("b")).unwrap();
+        assert!(read().unwrap_err().to_string().contains("no regular file"));
+        fs::remove_file(tree.join("b")).unwrap();
+        fs::write(tree.join("b"), [b'b'; 10]).unwrap();
+        assert!(read().unwrap_err().to_string().contains("more than"));
+        fs::remove_file(tree.join("b")).unwrap();
+        // A user who can write in the tree could exchange the folder for another one at any time.
+        if chown(&tree, Some(4_242), None).is_ok() {
+            assert!(read().unwrap_err().to_string().contains("another folder"));
+            chown(tree.join("sub"), Some(4_242), None).unwrap();
+            assert!(read().unwrap_err().to_string().contains("another user"));
+            chown(tree.join("sub/a"), Some(4_242), None).unwrap();
+            assert_eq!(read().unwrap().len(), 1);
+        }
+        fs::remove_dir_all(&tree).unwrap();
+    }
 }

@@ -2,23 +2,24 @@
 
 use std::fmt;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
-use trueup::world::{Filter, StoreMember};
-use trueup_file::StoreAddress;
+use trueup::world::{Filter, Grants, StoreMember};
+use trueup_file::{File, StoreAddress};
 
 use super::{Opened, Store, WRONG, print};
-use crate::world::{Collection, Use, open, owner};
+use crate::world::{Collection, Use, open, owner, read_grants};
 use crate::{Common, output};
 
 /// What was found about one thing.
 #[derive(Serialize)]
-struct Finding {
-    about: String,
-    state: String,
-    problems: Vec<String>,
+pub(super) struct Finding {
+    pub(super) about: String,
+    pub(super) state: String,
+    pub(super) problems: Vec<String>,
 }
 
 impl fmt::Display for Finding {
@@ -37,16 +38,22 @@ impl fmt::Display for Finding {
 
 pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
     let opened = store.open(common, Use::Read)?;
+    opened.declared.note_cautions();
     let (declared, world) = (&opened.declared, &opened.world);
     let mut findings: Vec<Finding> = world.store().members()?.iter().map(member).collect();
     findings.extend(endpoints(&opened));
 
+    let (granted, of_grants) = grants(&opened);
+    findings.extend(of_grants);
     let collected = world.collect(&[Filter::all()]);
     match &collected {
         Ok(collected) => {
             let number = collected.resources.len();
-            let resources = collected.resources.clone();
-            let collection = Collection::new(&declared.file, world.host(), resources);
+            let mut resources = collected.resources.clone();
+            // Also those to a host by name.
+            resources.extend(world.exports().unwrap_or_default());
+            let collection = opened.collection(granted, resources)?;
+            findings.extend(own_exports(&declared.file, &collection));
             let accepted = collection.accepted(&declared.file);
             let overlaps = accepted.overlaps.iter().map(ToString::to_string);
             let malformed = collected.malformed.iter().map(ToString::to_string);
@@ -68,6 +75,8 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
         }),
     }
     findings.extend(access(&opened, collected.is_ok()));
+    #[cfg(feature = "etcd")]
+    findings.extend(super::exposure::exposure(&opened));
     if collected.is_ok() {
         findings.push(session(&opened)?);
     }
@@ -76,6 +85,60 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
         print(common.format, finding)?;
     }
     Ok(ExitCode::from(if is_wrong { WRONG } else { 0 }))
+}
+
+/// What counts of the operator's grants, if the file has a key.
+fn grants(opened: &Opened) -> (Option<Arc<Grants>>, Option<Finding>) {
+    let Opened {
+        named,
+        state,
+        world,
+        ..
+    } = opened;
+    let about = "grants".to_owned();
+    match read_grants(world, named, state, |_| Ok(())) {
+        Ok(None) => (None, None),
+        Ok(Some(grants)) => {
+            let finding = Finding {
+                about,
+                state: format!(
+                    "list {} of {}",
+                    grants.serial(),
+                    output::count(grants.prefixes().len(), "host", "hosts")
+                ),
+                problems: Vec::new(),
+            };
+            (Some(grants), Some(finding))
+        }
+        Err(error) => {
+            let finding = Finding {
+                about,
+                state: "none count, so that nothing is taken from any host".to_owned(),
+                problems: vec![output::with_causes(error.as_ref())],
+            };
+            (None, Some(finding))
+        }
+    }
+}
+
+/// Which exports of this host other hosts take, and since which revision; which are not granted.
+fn own_exports(declared: &File, collection: &Collection) -> Option<Finding> {
+    let number = declared.exports.as_ref().map_or(0, Vec::len);
+    let contests = collection.contests();
+    let taken = contests.iter().filter(|it| it.is_loss()).count();
+    let contested = contests.iter().map(ToString::to_string);
+    (number > 0).then(|| Finding {
+        about: "exports of this host".to_owned(),
+        state: format!(
+            "{number} declared, {} from them",
+            output::count(
+                taken,
+                "export of another host takes",
+                "exports of other hosts take"
+            )
+        ),
+        problems: contested.chain(collection.ungranted(declared)).collect(),
+    })
 }
 
 /// How long each endpoint of the file takes to answer.

@@ -11,7 +11,7 @@ use trueup::world::{
 };
 
 use super::{Exports, Name, Opened, Store, print};
-use crate::world::{Collection, Use};
+use crate::world::Use;
 use crate::{Common, output};
 
 /// The longest data that is read from the standard input; a store takes less in one transaction.
@@ -119,10 +119,8 @@ impl fmt::Display for Record {
 }
 
 pub(super) fn ls(common: &Common, asked: &Exports) -> Result<()> {
-    let Opened {
-        declared, world, ..
-    } = asked.store.open(common, Use::Read)?;
-    let collected = world.collect(&[asked.filter()])?;
+    let opened = asked.store.open(common, Use::Read)?;
+    let collected = opened.world.collect(&[asked.filter()])?;
     for (key, resource) in &collected.resources {
         print(common.format, &Record::export(key, resource))?;
     }
@@ -135,8 +133,15 @@ pub(super) fn ls(common: &Common, asked: &Exports) -> Result<()> {
             "host {host} has not exported all that it declares yet"
         ));
     }
-    let collection = Collection::new(&declared.file, world.host(), collected.resources);
-    for overlap in &collection.accepted(&declared.file).overlaps {
+    let granted = match opened.grants() {
+        Ok(granted) => granted,
+        Err(error) => {
+            output::note(output::with_causes(error.as_ref()));
+            return Ok(());
+        }
+    };
+    let collection = opened.collection(granted, collected.resources)?;
+    for overlap in &collection.accepted(&opened.declared.file).overlaps {
         output::note(overlap);
     }
     Ok(())
@@ -187,12 +192,11 @@ fn records(event: Event<ResourceKey, Resource>) -> Vec<Record> {
 }
 
 pub(super) fn collect(common: &Common, store: &Store) -> Result<()> {
-    let Opened {
-        declared, world, ..
-    } = store.open(common, Use::Read)?;
-    let collected = world.collect(&[Filter::kind("route")])?;
-    let collection = Collection::new(&declared.file, world.host(), collected.resources);
-    for record in output::Collected::all(&collection.accepted(&declared.file)) {
+    let opened = store.open(common, Use::Read)?;
+    let granted = opened.grants()?;
+    let collected = opened.world.collect(&[Filter::kind("route")])?;
+    let collection = opened.collection(granted, collected.resources)?;
+    for record in output::Collected::all(&collection.accepted(&opened.declared.file)) {
         print(common.format, &record)?;
     }
     Ok(())

@@ -1,17 +1,16 @@
 //! `init`: the users and roles of hosts on etcd.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use trueup::etcd::{Administrator, read_password};
+use trueup::path::{ErrorKind, Folder, Place, TrustedUsers};
 use trueup::world::{Access, Change};
 use trueup_file::StoreAddress;
 
-use super::Store;
+use super::{Store, hex, random};
 use crate::world::etcd_config;
 use crate::{Common, output};
 
@@ -40,8 +39,8 @@ pub(crate) struct Init {
 
 const ROOT: &str = "root";
 
-pub(super) fn init(_: &Common, asked: &Init) -> Result<()> {
-    let (_, named) = asked.store.read()?;
+pub(super) fn init(common: &Common, asked: &Init) -> Result<()> {
+    let (_, named) = asked.store.read(common)?;
     let StoreAddress::Etcd(endpoints) = &named.store else {
         bail!("an embedded store has no users: who can open its file may read and write all of it");
     };
@@ -57,11 +56,12 @@ pub(super) fn init(_: &Common, asked: &Init) -> Result<()> {
             bail!("--grant {host}:… needs --host {host} beside it: its role is made as a whole");
         }
     }
-    let root = asked.passwords.join(ROOT);
-    let mut config = etcd_config(&named, endpoints);
+    let passwords = Passwords::open(&asked.passwords)?;
+    let root = passwords.file(ROOT);
+    let mut config = etcd_config(&named, endpoints)?;
     if asked.store.user.is_none() {
         config.user = None;
-        if root.exists() {
+        if passwords.has(ROOT)? {
             config = config.with_user(ROOT, &root);
         }
     }
@@ -90,25 +90,25 @@ pub(super) fn init(_: &Common, asked: &Init) -> Result<()> {
             Change::Changed => "made as asked for",
             Change::Unchanged => "was so already",
         };
-        let file = asked.passwords.join(user);
         let known = match users.contains(user) {
             true => "was there, and keeps its password".to_owned(),
             false => {
-                administrator.add_user(user, &password(&file)?)?;
-                format!("password in {}", file.display())
+                administrator.add_user(user, &passwords.of(user)?)?;
+                format!("password in {}", asked.passwords.join(user).display())
             }
         };
         administrator.add_role(user, &role)?;
         output::print(|out| writeln!(out, "role {role}: {granted}; user {user}: {known}"))?;
     }
     if asked.enforce && !administrator.is_enforced() {
-        let shown = root.display();
-        if users.iter().any(|user| user == ROOT) && !root.exists() {
+        let shown = asked.passwords.join(ROOT);
+        let shown = shown.display();
+        if users.iter().any(|user| user == ROOT) && !passwords.has(ROOT)? {
             bail!("etcd has a user root already: write its password into {shown}");
         }
-        administrator.enforce(&password(&root)?)?;
+        administrator.enforce(&passwords.of(ROOT)?)?;
         // That it can be turned off again.
-        Administrator::connect(etcd_config(&named, endpoints).with_user(ROOT, &root))
+        Administrator::connect(etcd_config(&named, endpoints)?.with_user(ROOT, &root))
             .with_context(|| format!("access control is on, and the password in {shown} fails"))?;
         let root = shown;
         output::print(|out| writeln!(out, "access control is on; user root: password in {root}"))?;
@@ -134,44 +134,68 @@ fn is_file_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain)
 }
 
-/// Reads a password from its file, which is made with a random one if it is missing.
-fn password(file: &Path) -> Result<String> {
-    let about = || format!("the password in {}", file.display());
-    if !fs::exists(file).with_context(about)? {
-        make_password(file).with_context(about)?;
+/// The folder of the passwords, which only root and we can write.
+struct Passwords(Folder);
+
+impl Passwords {
+    /// Opens it, or makes it.
+    fn open(path: &Path) -> Result<Passwords> {
+        let folder = TrustedUsers::current()?
+            .make_folder(path, 0o700)
+            .and_then(Folder::ours);
+        let folder = folder.context("cannot keep passwords there")?;
+        Ok(Passwords(folder))
     }
-    Ok(read_password(file)?)
+
+    fn file(&self, user: &str) -> PathBuf {
+        self.0.path().join(user)
+    }
+
+    fn has(&self, user: &str) -> Result<bool> {
+        Ok(self.0.place(user).metadata()?.is_some())
+    }
+
+    /// Reads the password of a user, which is made at random if it is missing.
+    fn of(&self, user: &str) -> Result<String> {
+        let place = self.0.place(user);
+        if place.metadata()?.is_none() {
+            let about = || format!("cannot make the password in {}", place.path().display());
+            make_password(&place).with_context(about)?;
+        }
+        Ok(read_password(place.path())?)
+    }
 }
 
 /// Makes a file with a random password: all of it or nothing, also if this process is killed. One
 /// that another process has made meanwhile stays.
-fn make_password(file: &Path) -> io::Result<()> {
-    let directory = file.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(directory)?;
-    let mut random = [0; 24];
-    fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
-    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+fn make_password(place: &Place) -> Result<()> {
+    let text = hex(&random::<24>()?);
     // Names of users do not begin with a dot. Of runs at the same time each has a file of its own.
-    let new = directory.join(format!(".{}", &text[..16]));
-    let mut options = OpenOptions::new();
-    let mut made = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&new)?;
+    let new = place.folder().place(format!(".{}", &text[..16]));
+    let mut made = new.create_new(0o600)?;
     let written = writeln!(made, "{}", &text[16..]).and_then(|()| made.sync_all());
-    let linked = written.and_then(|()| fs::hard_link(&new, file));
-    fs::remove_file(&new)?;
-    fs::File::open(directory)?.sync_all()?;
-    match linked {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        linked => linked,
+    let named = match written {
+        Ok(()) => new.rename_new(place).map(drop),
+        Err(error) => {
+            new.remove_held(&made)?;
+            return Err(error.into());
+        }
+    };
+    match named {
+        // Another process was faster.
+        Err(error) if error.kind() == ErrorKind::Changed => {
+            new.remove_held(&made)?;
+        }
+        named => named?,
     }
+    Ok(place.folder().sync()?)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, chown};
     use std::thread;
 
     use super::*;
@@ -180,12 +204,11 @@ mod tests {
     fn runs_at_the_same_time_agree_on_a_password_and_leave_nothing_else() {
         let directory = std::env::temp_dir().join(format!("trueup-init-{}", std::process::id()));
         trueup_testkit::empty_directory(&directory).unwrap();
-        let file = directory.join("a");
         let runs: Vec<_> = (0..8)
             .map(|_| {
                 thread::spawn({
-                    let file = file.clone();
-                    move || password(&file).unwrap()
+                    let directory = directory.clone();
+                    move || Passwords::open(&directory).unwrap().of("a").unwrap()
                 })
             })
             .collect();
@@ -193,6 +216,30 @@ mod tests {
         assert_eq!(read.len(), 1, "{read:?}");
         assert_eq!(read.first().unwrap().len(), 32);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_password_that_another_user_could_have_made_is_not_taken() {
+        let directory = std::env::temp_dir().join(format!("trueup-taken-{}", std::process::id()));
+        let passwords = Passwords::open(&directory).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode(&directory), 0o700);
+        passwords.of("a").unwrap();
+        let file = passwords.file("a");
+        assert_eq!(mode(&file), 0o600);
+        // Others may have read it, or have put it there.
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let refused = passwords.of("a").unwrap_err().to_string();
+        assert!(refused.contains("set its mode to 0600"), "{refused}");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        if chown(&file, Some(4_242), None).is_ok() {
+            let refused = passwords.of("a").unwrap_err().to_string();
+            assert!(refused.contains("user 4242 owns it"), "{refused}");
+        }
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777)).unwrap();
+        let refused = Passwords::open(&directory).err().unwrap();
+        assert!(format!("{refused:#}").contains("everybody can add files"));
         fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -4,23 +4,43 @@ mod deploy;
 mod doctor;
 mod exports;
 #[cfg(feature = "etcd")]
+mod exposure;
+mod grants;
+#[cfg(feature = "etcd")]
 mod init;
 mod members;
 
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
-use trueup::world::{Filter, World};
+use trueup::Namespace;
+use trueup::world::{Filter, Grants, Resource, ResourceKey, World};
 use trueup_file as file;
 
 use super::{Declared, Target};
 use crate::Common;
 use crate::output::{self, Format};
 use crate::state::{self, StateFile};
-use crate::world::{Use, open};
+use crate::world::{Collection, Use, open, read_grants};
+
+/// Random bytes, of which keys and passwords are made.
+#[expect(clippy::disallowed_methods, reason = "a device of the kernel")]
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// The task. Each but `members --watch` and `watch` takes the store's timeout, 5 s, for each of its
 /// few requests at most.
@@ -57,6 +77,11 @@ pub(crate) enum WorldTask {
     Deploy {
         #[command(subcommand)]
         task: deploy::Task,
+    },
+    /// Sign, put and print what each host may export, as an operator says
+    Grants {
+        #[command(subcommand)]
+        task: grants::Task,
     },
     /// Print the hosts that have a session, and how many there should be
     Members {
@@ -129,6 +154,25 @@ struct Opened {
     named: file::World,
     state: StateFile,
     world: World,
+    namespace: Namespace,
+}
+
+impl Opened {
+    /// Returns what hosts may export; none, anything.
+    fn grants(&self) -> Result<Option<Arc<Grants>>> {
+        read_grants(&self.world, &self.named, &self.state, |_| Ok(()))
+    }
+
+    /// Returns what this host makes of resources.
+    fn collection(
+        &self,
+        granted: Option<Arc<Grants>>,
+        resources: BTreeMap<ResourceKey, Resource>,
+    ) -> Result<Collection> {
+        let protected = self.declared.protected(&self.namespace, &self.named)?;
+        let (file, host) = (&self.declared.file, self.world.host());
+        Ok(Collection::new(file, host, protected, granted, resources))
+    }
 }
 
 /// Something is wrong.
@@ -145,6 +189,7 @@ pub(crate) fn world(common: &Common, task: &WorldTask) -> Result<ExitCode> {
         WorldTask::Export { store, name, data } => exports::export(common, store, name, data),
         WorldTask::Rm { store, name } => exports::rm(common, store, name),
         WorldTask::Deploy { task } => deploy::deploy(common, task),
+        WorldTask::Grants { task } => grants::grants(common, task),
         WorldTask::Members {
             store,
             set_size,
@@ -159,8 +204,8 @@ pub(crate) fn world(common: &Common, task: &WorldTask) -> Result<ExitCode> {
 
 impl Store {
     /// Reads the file, with the user of the command line.
-    fn read(&self) -> Result<(Declared, file::World)> {
-        let declared = Declared::read(&self.file, Duration::ZERO)?;
+    fn read(&self, common: &Common) -> Result<(Declared, file::World)> {
+        let declared = Declared::read(&self.file, common.writers(), Duration::ZERO)?;
         let Some(mut named) = declared.file.settings.world.clone() else {
             let message = "the file has no [world], which names the store: write \
                            [world] with endpoints or store = \"embedded\", and host";
@@ -180,8 +225,9 @@ impl Store {
 
     /// Reads the file, and opens the store as its host.
     fn open(&self, common: &Common, with: Use) -> Result<Opened> {
-        let (declared, named) = self.read()?;
-        let state = Target::open(common)?.state(common, &declared.options)?;
+        let (declared, named) = self.read(common)?;
+        let target = Target::open(common)?;
+        let state = target.state(common, &declared.options)?;
         let state = state.context(state::NO_STATE_DIRECTORY)?;
         let world = open(&named, state.directory(), with)?;
         Ok(Opened {
@@ -189,6 +235,7 @@ impl Store {
             named,
             state,
             world,
+            namespace: target.namespace,
         })
     }
 }
@@ -210,6 +257,6 @@ fn print(format: Format, record: &(impl Serialize + ToString)) -> Result<bool> {
             serde_json::to_writer(&mut *out, record)?;
             writeln!(out)
         }
-        _ => writeln!(out, "{}", output::clean(&record.to_string())),
+        _ => writeln!(out, "{}", record.to_string()),
     })
 }

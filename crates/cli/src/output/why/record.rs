@@ -15,6 +15,9 @@ pub(super) struct Records<'a> {
     /// Left out where the file collects nothing.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     collected: &'a [Collected],
+    /// Left out where nothing is the matter with this host's exports.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    contests: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -75,6 +78,7 @@ impl<'a> Records<'a> {
         Records {
             objects: objects.collect(),
             collected: context.collected,
+            contests: context.contests,
         }
     }
 }

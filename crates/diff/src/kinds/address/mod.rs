@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::BitOr;
 
@@ -11,7 +12,7 @@ use super::{
     Authored, Carriers, Collateral, Difference, Item, Kind, Kinds, Loss, ObjectKind, OnAddresses,
     Scope, in_place, recreate,
 };
-use crate::devices::{Names, Problem};
+use crate::devices::{Devices, Names, Problem};
 use crate::values::{Dev, Family, IfName, Label, Prefix};
 
 mod check;
@@ -120,6 +121,34 @@ impl BitOr for AddressFlags {
     }
 }
 
+/// The routes of an address that another writer has deleted, as a flush of a table does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum LostRoutes {
+    /// None.
+    #[default]
+    None,
+    /// The route to its subnet: a write of the address makes the kernel put it back.
+    Subnet,
+    /// The route that makes it local, and perhaps the other: only a new address has it.
+    Local,
+}
+
+/// How far the detection of duplicates of an IPv6 address is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum DuplicateDetection {
+    /// It has ended well, or there is none.
+    #[default]
+    Passed,
+    /// The address cannot be used yet (`IFA_F_TENTATIVE`).
+    Pending,
+    /// Another host has the address (`IFA_F_DADFAILED`).
+    Failed,
+}
+
 /// An address on an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -148,6 +177,12 @@ pub struct Address<D = Dev> {
     /// Status: it follows another IPv4 address of its subnet and, unless the device promotes
     /// secondaries, goes when that one goes (`IFA_F_SECONDARY`). Means nothing in a desired one.
     pub secondary: bool,
+    /// Status: the routes of the address that are gone. Means nothing in a desired one.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub lost: LostRoutes,
+    /// Status: the detection of duplicates. Means nothing in a desired one.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub duplicates: DuplicateDetection,
 }
 
 impl<D> Address<D> {
@@ -170,6 +205,8 @@ impl<D> Address<D> {
             metric: 0,
             protocol: 0,
             secondary: false,
+            lost: LostRoutes::None,
+            duplicates: DuplicateDetection::Passed,
         }
     }
 
@@ -194,6 +231,8 @@ impl<D> Address<D> {
             metric: self.metric,
             protocol: self.protocol,
             secondary: self.secondary,
+            lost: self.lost,
+            duplicates: self.duplicates,
         })
     }
 
@@ -202,11 +241,20 @@ impl<D> Address<D> {
         Family::of(self.address.ip())
     }
 
-    /// The prefix that is on the link because of this address: the peer's, where there is one.
+    /// Returns the subnet on the link because of this address. In IPv4 it is the peer's, if there
+    /// is one; in IPv6 it is the address's own (`inet6_addr_add`).
     pub fn subnet(&self) -> Prefix {
-        let inside = self.peer.unwrap_or(self.address.ip());
-        let network = IpNetwork::new(inside, self.address.prefix());
+        let peer = self.peer.filter(IpAddr::is_ipv4);
+        let network = IpNetwork::new(peer.unwrap_or(self.address.ip()), self.address.prefix());
         Prefix::containing(network.unwrap_or(self.address))
+    }
+
+    /// Returns everything on the link because of this address: its subnet, and an IPv6 peer by
+    /// itself (`__ipv6_ifa_notify`).
+    pub fn on_link(&self) -> impl Iterator<Item = Prefix> + use<D> {
+        let peer = self.peer.filter(IpAddr::is_ipv6);
+        let peer = peer.map(|peer| Prefix::containing(peer.into()));
+        iter::once(self.subnet()).chain(peer)
     }
 
     /// Returns true if the kernel made it itself: on the loopback device, from the hardware
@@ -255,6 +303,8 @@ setters! { impl Address<D> {
     with_metric(metric: u32);
     with_protocol(protocol: u8);
     with_secondary(secondary: bool);
+    with_lost(lost: LostRoutes);
+    with_duplicates(duplicates: DuplicateDetection);
 } }
 
 impl<D: Copy> Address<D> {
@@ -346,6 +396,14 @@ impl Item for Address {
             in_place
         };
         metric(self.metric == observed.metric, "metric", differ);
+        // Only a new address is tried again.
+        let is_usable = observed.duplicates != DuplicateDetection::Failed || *self == *observed;
+        recreate(is_usable, "duplicate", differ);
+        let is_whole = observed.lost == LostRoutes::None;
+        match observed.lost {
+            LostRoutes::Local => recreate(is_whole, "local route", differ),
+            _ => in_place(is_whole, "subnet route", differ),
+        }
     }
 }
 
@@ -357,8 +415,29 @@ impl ObjectKind for Address {
         self.protocol
     }
 
+    fn bearing(mut self, protocol: u8) -> Address {
+        self.protocol = protocol;
+        self
+    }
+
     fn devices(&self) -> Vec<Dev> {
         vec![self.dev]
+    }
+
+    fn canonical_on(self, devices: &Devices) -> Address {
+        let name = devices.name(self.dev);
+        self.canonical(name)
+    }
+
+    fn is_canonical_on(&self, devices: &Devices) -> bool {
+        let name = devices.name(self.dev).map(IfName::as_bytes);
+        let is_own = |label: &Label| Some(label.as_bytes()) == name;
+        let has_ipv4 = self.label.is_some() || self.broadcast.is_some();
+        let has_ipv4 = has_ipv4 || self.scope != Scope::UNIVERSE;
+        self.peer != Some(self.address.ip())
+            && !self.label.as_ref().is_some_and(is_own)
+            && !self.broadcast.is_some_and(|it| it.is_unspecified())
+            && (self.family() == Family::Inet || !has_ipv4)
     }
 
     fn is_kernels_own(&self, unstored: Kinds) -> bool {
@@ -381,6 +460,33 @@ impl ObjectKind for Address {
         })
     }
 
+    /// All but the address, its length and its peer can be left open: DHCP clients and `ifupdown`
+    /// set a broadcast address, lifetimes, a label, a metric and `noprefixroute`.
+    fn with_open_of(&self, other: &Address) -> Cow<'_, Address> {
+        let open = Address::new(self.dev, self.address);
+        let left = |own: u32, theirs| if own == FOREVER { theirs } else { own };
+        Cow::Owned(Address {
+            label: self.label.or(other.label),
+            broadcast: self.broadcast.or(other.broadcast),
+            scope: if self.scope == open.scope {
+                other.scope
+            } else {
+                self.scope
+            },
+            lifetimes: Lifetimes {
+                valid: left(self.lifetimes.valid, other.lifetimes.valid),
+                preferred: left(self.lifetimes.preferred, other.lifetimes.preferred),
+            },
+            flags: self.flags | other.flags,
+            metric: if self.metric == 0 {
+                other.metric
+            } else {
+                self.metric
+            },
+            ..self.clone()
+        })
+    }
+
     fn is_recorded(&self, owned: &BTreeMap<AddressKey, u8>) -> bool {
         !owned.is_empty() && owned.get(&self.key()) == Some(&self.protocol)
     }
@@ -397,6 +503,7 @@ impl Authored for Address<IfName> {
         let mut address = self.clone().try_map_dev(|name| names.devices.find(name))?;
         address.protocol = names.marker;
         address.secondary = false;
+        (address.lost, address.duplicates) = Default::default();
         let name = names.devices.name(address.dev);
         Ok(address.canonical(name))
     }

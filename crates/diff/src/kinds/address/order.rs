@@ -6,7 +6,9 @@ use crate::kinds::{Action, Cleared, Dependencies, Item as _, Ordered, Provider, 
 impl Address {
     /// Notes that the address is local, and its subnet on the link.
     pub(crate) fn provide_subnet(&self, provider: Provider, after: &mut Dependencies<'_>) {
-        after.provide_prefix(Some(self.dev), self.subnet(), provider);
+        for prefix in self.on_link() {
+            after.provide_prefix(Some(self.dev), prefix, provider);
+        }
         after.provide_local(self.address.ip(), provider);
     }
 }

@@ -77,6 +77,15 @@ impl Render for Address {
         let _ = devices;
 
         match field {
+            "prefix length" => Some(self.address.prefix().to_string()),
+            "label" => or_none(self.label.as_ref().map(|label| Word(label.as_bytes()))),
+            "broadcast" => or_none(self.broadcast),
+            "scope" => Some(match self.scope {
+                Scope::UNIVERSE => "global".to_owned(),
+                Scope::LINK => "link".to_owned(),
+                Scope::HOST => "host".to_owned(),
+                Scope(number) => number.to_string(),
+            }),
             "peer" => or_none(self.peer),
             "valid_lft" => Some(Lifetime(self.lifetimes.valid).to_string()),
             "preferred_lft" => Some(Lifetime(self.lifetimes.preferred).to_string()),

@@ -15,9 +15,11 @@ pub struct BridgeAttrs {
     pub stp: Option<bool>,
     /// VLAN tags decide.
     pub vlan_filtering: Option<bool>,
-    /// The forwarding delay in hundredths of a second, as `ip -d link` shows it.
+    /// The forwarding delay in hundredths of a second, as `ip -d link` shows it; a desired one is
+    /// even.
     pub forward_delay: Option<u32>,
-    /// How long a learnt address lasts, in hundredths of a second; 0 is for ever.
+    /// How long a learnt address lasts, in hundredths of a second; with 0 none is learnt. A desired
+    /// one is even.
     pub ageing_time: Option<u32>,
 }
 

@@ -5,6 +5,25 @@ use super::{BridgeAttrs, Link, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs, V
 use crate::check::{Check, must};
 use crate::values::IfName;
 
+impl Check for BridgeAttrs {
+    fn check(&self) -> Result<(), &'static str> {
+        let is_in_ticks = |time: Option<u32>| time.is_none_or(|time| time % 2 == 0);
+        must(
+            is_in_ticks(self.forward_delay) && is_in_ticks(self.ageing_time),
+            "the kernel keeps a bridge's times in ticks of 4 ms, where an odd number of hundredths \
+             of a second becomes one less: write an even one",
+        )?;
+        let range = BridgeAttrs::STP_FORWARD_DELAY;
+        let has_delay = self
+            .forward_delay
+            .is_none_or(|delay| range.contains(&delay));
+        must(
+            self.stp != Some(true) || has_delay,
+            "with stp, forward_delay is 200 to 3000",
+        )
+    }
+}
+
 impl Check for Link<IfName> {
     fn check(&self) -> Result<(), &'static str> {
         match &self.kind {
@@ -28,16 +47,8 @@ impl Check for Link<IfName> {
             Some(LinkKind::Other(_)) => return Err("a link of this kind cannot be desired"),
             _ => {}
         }
-        if let Some(LinkKind::Bridge(bridge)) = &self.kind
-            && bridge.stp == Some(true)
-        {
-            let range = BridgeAttrs::STP_FORWARD_DELAY;
-            must(
-                bridge
-                    .forward_delay
-                    .is_none_or(|delay| range.contains(&delay)),
-                "with stp, forward_delay is 200 to 3000",
-            )?;
+        if let Some(LinkKind::Bridge(bridge)) = &self.kind {
+            bridge.check()?;
         }
         // `macvlan_newlink`; a later change would be one of the device below.
         let passthru = matches!(

@@ -146,33 +146,11 @@ pub(super) fn open_or<T: PartialEq>(desired: &Option<T>, observed: &Option<T>) -
     desired.is_none() || desired == observed
 }
 
-/// Returns true if a time is as desired. The kernel keeps these in ticks, so that at 250 ticks a
-/// second an odd number of hundredths reads back as one less (`clock_t_to_jiffies`).
-fn open_or_tick(desired: Option<u32>, observed: Option<u32>) -> bool {
-    match (desired, observed) {
-        (None, _) => true,
-        (Some(desired), Some(observed)) => {
-            desired == observed || desired % 2 == 1 && desired - 1 == observed
-        }
-        (Some(_), None) => false,
-    }
-}
-
 impl BridgeAttrs {
     /// The forwarding delays that a bridge with the spanning tree protocol can have
     /// (`BR_MIN_FORWARD_DELAY`, `BR_MAX_FORWARD_DELAY`). Another is refused; one that was there
     /// before the protocol was switched on becomes the nearest of these (`br_stp_start`).
     pub const STP_FORWARD_DELAY: RangeInclusive<u32> = 200..=3000;
-
-    /// Returns true if an observed forwarding delay is the desired one, rather than the nearest to
-    /// it.
-    fn has_delay(&self, observed: &BridgeAttrs) -> bool {
-        let range = BridgeAttrs::STP_FORWARD_DELAY;
-        let nearest = |delay| observed.stp == Some(true) && !range.contains(&delay);
-        self.forward_delay == observed.forward_delay
-            || open_or_tick(self.forward_delay, observed.forward_delay)
-                && !self.forward_delay.is_some_and(nearest)
-    }
 }
 
 pub(super) fn compare_kind(
@@ -188,12 +166,9 @@ pub(super) fn compare_kind(
                 "vlan_filtering",
                 differ,
             );
-            in_place(d.has_delay(o), "forward_delay", differ);
-            in_place(
-                open_or_tick(d.ageing_time, o.ageing_time),
-                "ageing_time",
-                differ,
-            );
+            let (delay, age) = (&d.forward_delay, &d.ageing_time);
+            in_place(open_or(delay, &o.forward_delay), "forward_delay", differ);
+            in_place(open_or(age, &o.ageing_time), "ageing_time", differ);
         }
         // The peer is not seen where it lives in another namespace.
         (LinkKind::Veth(d), LinkKind::Veth(o)) => {

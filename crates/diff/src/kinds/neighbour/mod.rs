@@ -1,5 +1,6 @@
 //! Neighbours: what link-layer address answers for an IP address, declared or for a proxy.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -7,7 +8,7 @@ use super::{
     Authored, Carriers, Collateral, Difference, Item, Kind, Loss, ObjectKind, OnAddresses,
     in_place, recreate,
 };
-use crate::devices::{Names, Problem};
+use crate::devices::{Devices, Names, Problem};
 use crate::values::{Dev, Family, IfName, LinkAddr};
 
 mod check;
@@ -193,8 +194,22 @@ impl ObjectKind for Neighbour {
         self.protocol
     }
 
+    fn bearing(mut self, protocol: u8) -> Neighbour {
+        self.protocol = protocol;
+        self
+    }
+
     fn devices(&self) -> Vec<Dev> {
         vec![self.dev]
+    }
+
+    fn canonical_on(self, _devices: &Devices) -> Neighbour {
+        self.canonical()
+    }
+
+    fn is_canonical_on(&self, _devices: &Devices) -> bool {
+        let is_bare = self.lladdr.is_none() && self.state == NeighbourState::Permanent;
+        !self.proxy || is_bare && !self.ext_learn
     }
 
     fn is_transient(&self) -> bool {
@@ -208,6 +223,14 @@ impl ObjectKind for Neighbour {
     /// A proxy entry is looked up or made, whatever the flags of the request say (`neigh_add`).
     fn create_overwrites(&self) -> bool {
         self.proxy
+    }
+
+    fn with_open_of(&self, other: &Neighbour) -> Cow<'_, Neighbour> {
+        Cow::Owned(Neighbour {
+            router: self.router || other.router,
+            ext_learn: self.ext_learn || other.ext_learn,
+            ..self.clone()
+        })
     }
 
     fn is_recorded(&self, owned: &BTreeMap<NeighbourKey, u8>) -> bool {
@@ -225,7 +248,6 @@ impl Authored for Neighbour<IfName> {
     fn resolve(&self, names: &Names<'_>) -> Result<Neighbour, Problem> {
         let mut neighbour = self.clone().try_map_dev(|name| names.devices.find(name))?;
         neighbour.protocol = names.marker;
-        names.lengths.check(neighbour.lladdr, Some(neighbour.dev))?;
         Ok(neighbour.canonical())
     }
 }

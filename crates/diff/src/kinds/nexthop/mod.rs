@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use super::{
     Carriers, Collateral, Difference, Item, Kind, Loss, NextHop, ObjectKind, in_place, recreate,
 };
+use crate::devices::Devices;
 use crate::domain::Part;
 use crate::values::{Dev, Family};
 
@@ -131,8 +132,17 @@ impl ObjectKind for Nexthop {
     const DELETED_IF_COMPLETE: &'static [Kind] = &[Kind::Nexthop, Kind::Route];
     const MARKER_IS_SURE: bool = true;
 
+    fn canonical_on(self, _devices: &Devices) -> Nexthop {
+        self.canonical()
+    }
+
     fn protocol(&self) -> u8 {
         self.protocol
+    }
+
+    fn bearing(mut self, protocol: u8) -> Nexthop {
+        self.protocol = protocol;
+        self
     }
 
     fn devices(&self) -> Vec<Dev> {
@@ -161,6 +171,16 @@ impl Collateral for Nexthop {
 
     fn losses(&self) -> &'static [Loss] {
         &[Loss::Delete, Loss::Down, Loss::Carrier]
+    }
+
+    /// A routing daemon makes such an object for each address, and uses few of them.
+    fn only_names_device(&self, of: &Carriers) -> bool {
+        let used = of.used_nexthops.as_ref();
+        let is_unused = used.is_some_and(|used| !used.contains(&self.id));
+        let NexthopTarget::One(_, hop) = &self.target else {
+            return false;
+        };
+        is_unused && !self.unmodelled && hop.via.is_none()
     }
 }
 

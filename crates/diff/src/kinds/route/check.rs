@@ -41,6 +41,10 @@ impl<D> Check for Route<D> {
             !matches!(self.nexthops, NextHops::Object(..)),
             "a route through a nexthop object cannot be desired",
         )?;
+        must(
+            !self.metrics.locks_nothing(),
+            "a metric is locked that has no value: give it one, or leave the lock out",
+        )?;
         match self.kind {
             RouteType::Unicast => must(
                 !hops.is_empty(),

@@ -30,7 +30,8 @@ pub enum Metric {
     InitCwnd = 11,
     /// `RTAX_FEATURES`, a bit mask: 1 is ECN.
     Features = 12,
-    /// `RTAX_RTO_MIN`, milliseconds.
+    /// `RTAX_RTO_MIN`, milliseconds. TCP ignores it unless it is locked, so that a desired one always
+    /// is, as iproute2 has it.
     #[cfg_attr(feature = "serde", serde(rename = "rto_min"))]
     RtoMin = 13,
     /// `RTAX_INITRWND`, segments.
@@ -101,6 +102,9 @@ impl Metric {
     }
 }
 
+/// The number of the congestion control algorithm.
+pub(super) const RTAX_CC_ALGO: u32 = 16;
+
 /// The metrics of a route (`RTA_METRICS`). Without any it takes no memory beyond a pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -170,6 +174,44 @@ impl Metrics {
         self.0.is_none()
     }
 
+    /// Returns true if a metric is locked that has no value: the kernel would keep the lock alone.
+    pub(crate) fn locks_nothing(&self) -> bool {
+        let numbers = self.iter().map(|(metric, _)| metric as u32);
+        let congctl = self.congctl().map(|_| RTAX_CC_ALGO);
+        let set = numbers.chain(congctl);
+        let set = set.fold(0, |mask, number| mask | 1 << number);
+        self.lock() & !set != 0
+    }
+
+    /// The same metrics, and those of `other` that are not set here, each with its lock.
+    #[must_use]
+    pub(crate) fn with_open_of(&self, other: &Metrics) -> Metrics {
+        let mut all = self.clone();
+        let mut lock = self.lock();
+        for (metric, value) in other.iter() {
+            if self.value(metric).is_none() {
+                all.set(metric, value);
+                lock |= other.lock() & 1 << metric as u32;
+            }
+        }
+        if let (None, Some(congctl)) = (self.congctl(), other.congctl()) {
+            all.set_congctl(Some(congctl.to_owned()));
+            lock |= other.lock() & 1 << RTAX_CC_ALGO;
+        }
+        all.set_lock(lock);
+        all
+    }
+
+    /// The same metrics as they are desired: with the lock without which a value has no effect
+    /// (`tcp_rto_min` asks `dst_metric_locked`).
+    #[must_use]
+    pub(crate) fn desired(mut self) -> Metrics {
+        if self.value(Metric::RtoMin).is_some() {
+            self.set_lock(self.lock() | 1 << Metric::RtoMin as u32);
+        }
+        self
+    }
+
     fn settle(&mut self) {
         if self.0.as_deref() == Some(&MetricValues::default()) {
             self.0 = None;
@@ -206,5 +248,16 @@ mod tests {
         assert_eq!(metrics.iter().collect::<Vec<_>>(), [(Metric::Mtu, 65520)]);
         metrics.set(Metric::Mtu, 0);
         assert!(metrics.is_empty());
+    }
+
+    #[test]
+    fn a_lock_needs_a_value() {
+        let mut metrics = Metrics::default();
+        metrics.set(Metric::Mtu, 1400);
+        metrics.set_congctl(Some("reno".to_owned()));
+        metrics.set_lock(1 << Metric::Mtu as u32 | 1 << RTAX_CC_ALGO);
+        assert!(!metrics.locks_nothing());
+        metrics.set_lock(1 << Metric::AdvMss as u32);
+        assert!(metrics.locks_nothing());
     }
 }

@@ -1,5 +1,6 @@
 //! Routes: one row of a routing table. Their metrics have a file of their own.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -7,6 +8,7 @@ use super::{
     Action, Carriers, Collateral, Difference, Item, Kind, Kinds, Loss, ObjectKind, OnAddresses,
     in_place, recreate,
 };
+use crate::devices::Devices;
 use crate::domain::{Part, Place};
 use crate::values::{Dev, Family, Prefix, Protocols};
 
@@ -15,6 +17,7 @@ mod metrics;
 mod order;
 pub(crate) mod render;
 
+use metrics::RTAX_CC_ALGO;
 pub use metrics::{Metric, Metrics};
 
 /// Table numbers with a name of their own (`include/uapi/linux/rtnetlink.h`).
@@ -150,6 +153,13 @@ pub struct NextHop<D = Dev> {
     pub via: Option<IpAddr>,
     /// The device; left open, the kernel finds it from the gateway.
     pub dev: Option<D>,
+    /// The device was left open, and is the one that leads to the gateway: a route that has
+    /// another is not as desired. It is not written, as the kernel finds it by itself.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "std::ops::Not::not")
+    )]
+    pub found: bool,
     /// The share among several next hops, 1 to 256 (`rtnh_hops` + 1).
     pub weight: u16,
     /// The gateway is taken to be on the link although no address says so.
@@ -162,6 +172,7 @@ impl<D> Default for NextHop<D> {
         NextHop {
             via: None,
             dev: None,
+            found: false,
             weight: 1,
             onlink: false,
         }
@@ -178,6 +189,11 @@ impl<D> NextHop<D> {
     pub fn dev(dev: D) -> NextHop<D> {
         NextHop::default().with_dev(dev)
     }
+
+    /// The device, unless the kernel is to find it.
+    pub fn written_dev(&self) -> Option<&D> {
+        self.dev.as_ref().filter(|_| !self.found)
+    }
 }
 
 setters! { impl NextHop<D> {
@@ -186,6 +202,7 @@ setters! { impl NextHop<D> {
     /// It is 1 to 256.
     with_weight(weight: u16);
     with_onlink(onlink: bool);
+    with_found(found: bool);
 } }
 
 /// Where a route leads.
@@ -247,6 +264,7 @@ impl<D> NextHops<D> {
             Ok(NextHop {
                 via: hop.via,
                 dev: hop.dev.map(&mut translate).transpose()?,
+                found: hop.found,
                 weight: hop.weight,
                 onlink: hop.onlink,
             })
@@ -266,6 +284,23 @@ impl<D> NextHops<D> {
 }
 
 impl NextHops {
+    /// The same next hops, each on link where the other one through its gateway and device is.
+    fn with_open_of(&self, other: &NextHops) -> NextHops {
+        let others = other.as_slice();
+        let open = |hop: &NextHop| {
+            let is_same = |other: &&NextHop| {
+                other.via == hop.via && (hop.dev.is_none() || hop.dev == other.dev)
+            };
+            let onlink = hop.onlink || others.iter().find(is_same).is_some_and(|it| it.onlink);
+            hop.clone().with_onlink(onlink)
+        };
+        match self {
+            NextHops::One(hop) => NextHops::One(open(hop)),
+            NextHops::Many(hops) => NextHops::Many(hops.iter().map(open).collect()),
+            none => none.clone(),
+        }
+    }
+
     /// Whether observed next hops are those desired, in any order: the kernel keeps the order it
     /// is given, and balances alike whatever it is. A device left open matches any.
     fn agrees(&self, observed: &NextHops) -> bool {
@@ -567,8 +602,27 @@ impl ObjectKind for Route {
         self.protocol
     }
 
+    fn bearing(mut self, protocol: u8) -> Route {
+        self.protocol = protocol;
+        self
+    }
+
     fn devices(&self) -> Vec<Dev> {
         self.nexthops.devices().copied().collect()
+    }
+
+    fn canonical_on(self, _devices: &Devices) -> Route {
+        self.canonical()
+    }
+
+    fn is_canonical_on(&self, _devices: &Devices) -> bool {
+        let has_hops = match &self.nexthops {
+            NextHops::None | NextHops::Object(..) => true,
+            NextHops::One(hop) => hop.weight == 1 && !self.kind.is_reject(),
+            NextHops::Many(hops) => hops.len() > 1 && !self.kind.is_reject(),
+        };
+        let is_of_family = self.scope.is_some() == (self.family() == Family::Inet);
+        has_hops && is_of_family && self.canonical_key() == self.key()
     }
 
     const PARTS: &'static [Part] = &[Part::Interfaces, Part::Tables, Part::Prefixes];
@@ -583,6 +637,19 @@ impl ObjectKind for Route {
     fn is_kernels_own(&self, unstored: Kinds) -> bool {
         let _ = unstored;
         Protocols::DERIVED.contains(self.protocol)
+    }
+
+    /// A scope that follows from type and gateway is left open, and so are the preferred source and
+    /// the metrics that are not declared, and `onlink`.
+    fn with_open_of(&self, other: &Route) -> Cow<'_, Route> {
+        let follows = self.scope == self.clone().with_scope(None).canonical().scope;
+        Cow::Owned(Route {
+            src: self.src.or(other.src),
+            scope: if follows { other.scope } else { self.scope },
+            metrics: self.metrics.with_open_of(&other.metrics),
+            nexthops: self.nexthops.with_open_of(&other.nexthops),
+            ..self.clone()
+        })
     }
 
     fn is_recorded(&self, owned: &BTreeMap<RouteKey, u8>) -> bool {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display as _};
 use std::net::IpAddr;
 
-use super::{Metric, Metrics, NextHop, NextHops, Route, RouteType, Scope};
+use super::{Metric, Metrics, NextHop, NextHops, RTAX_CC_ALGO, Route, RouteType, Scope};
 use crate::devices::Devices;
 use crate::kinds::{Render, Words, or_none, words_or_none};
 use crate::values::Family;
@@ -110,8 +110,8 @@ impl fmt::Display for Hop<'_> {
             Some(via) => write!(f, " via {via}")?,
             None => {}
         }
-        if let Some(dev) = hop.dev {
-            write!(f, " dev {}", Name(dev, devices))?;
+        if let Some(dev) = hop.written_dev() {
+            write!(f, " dev {}", Name(*dev, devices))?;
         }
         if hop.onlink {
             f.write_str(" onlink")?;
@@ -166,8 +166,6 @@ impl fmt::Display for MetricWords<'_> {
         Ok(())
     }
 }
-
-const RTAX_CC_ALGO: u32 = 16;
 
 /// Returns true if iproute2 takes `lock` in front of the value.
 fn takes_lock(metric: Metric) -> bool {

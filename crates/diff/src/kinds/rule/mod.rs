@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use ipnetwork::IpNetwork;
 
 use super::{Authored, Collateral, Difference, Item, Kind, Kinds, ObjectKind, recreate, table};
-use crate::devices::{Names, Problem};
+use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Part, Place};
 use crate::values::{Dev, Family, IfName, Protocols};
 
@@ -286,8 +286,17 @@ impl ObjectKind for Rule {
     const KIND: Kind = Kind::Rule;
     const NAME: &'static str = "rule";
 
+    fn canonical_on(self, _devices: &Devices) -> Rule {
+        self.canonical()
+    }
+
     fn protocol(&self) -> u8 {
         self.protocol
+    }
+
+    fn bearing(mut self, protocol: u8) -> Rule {
+        self.protocol = protocol;
+        self
     }
 
     fn devices(&self) -> Vec<Dev> {

@@ -4,17 +4,19 @@ use std::collections::BTreeSet;
 
 use super::Findings;
 use crate::collateral::{CollateralIndex, Effects, on_nexthops};
+use crate::devices::Devices;
 use crate::kinds::Action;
 use crate::kinds::{Item as _, Kind, Object};
 use crate::observed::Observed;
 use crate::op::{Op, Reason};
 use crate::ownership::Proof;
+use crate::plan::Notice;
 use crate::values::Family;
 
 /// Holds the ops that would take along what is not ours, or what is ours and of an unmanaged kind.
 /// A link is never recreated where that would cost another writer something: resolving sees to
 /// that.
-pub(super) fn hold(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
+pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices, proof: Proof<'_>) {
     let deletes = |op: &Op| op.action == Action::Delete;
     let takes_along = |op: &Op| match op.object.kind() {
         Kind::Link => op.action != Action::Create,
@@ -28,12 +30,15 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, proof: Proof<'_>) 
     // What is restored belongs to another writer again before anything is taken down.
     let restored = found.ops.iter().filter(|op| op.reason == Reason::Restored);
     let restored = restored.map(|op| &op.object);
-    let effects = Effects::new(observed).with(&found.ops);
-    let collateral = CollateralIndex::new(observed, effects, restored, proof);
-    let left = on_nexthops(observed, &found.ops);
+    let effects = Effects::new(observed).with_new_links(&found.ops, devices);
+    let mut collateral = CollateralIndex::new(observed, effects, restored, proof);
+    let may_go = |protocol| proof.policy.domain.may_go_along.contains(&protocol);
+    let left = on_nexthops(observed, &found.ops, |protocol| !may_go(protocol));
+    let left_along = on_nexthops(observed, &found.ops, may_go);
     let mut deleted = Vec::new();
     let mut places = Vec::new();
     let mut holds = Vec::new();
+    let mut notices = Vec::new();
     // What such a change would take along is not known.
     let has_unknown_effects = |op: &Op| match &op.object {
         Object::Link(_) => !observed.complete.contains(Kind::Link) && collateral.has_effects(op),
@@ -47,7 +52,15 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, proof: Proof<'_>) 
     for (at, op) in found.ops.iter().enumerate() {
         match &op.object {
             Object::Link(_) => {
-                holds.extend(collateral.of_op(op).map(|hold| (at, hold.clone())));
+                if op.hold.is_some() {
+                    continue;
+                }
+                let along = collateral.along(op).into_iter().cloned();
+                let along: Vec<Object> = along.collect();
+                match collateral.carry_out(op) {
+                    Some(hold) => holds.push((at, hold)),
+                    None => notices.extend(along.into_iter().map(|it| goes_along(op, it))),
+                }
             }
             Object::Address(_) if op.action == Action::Update => {
                 if let Some(Object::Address(was)) = op.was().as_deref() {
@@ -55,14 +68,17 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, proof: Proof<'_>) 
                     holds.extend(route.map(|route| (at, route.clone().into())));
                 }
             }
-            _ if !deletes(op) => {}
+            _ if !deletes(op) || op.hold.is_some() => {}
             Object::Address(address) => {
                 deleted.push(address);
                 places.push(at);
             }
             Object::Nexthop(nexthop) => {
-                let user = left.get(&nexthop.id);
-                holds.extend(user.map(|user| (at, user.clone().into())));
+                let along = left_along.get(&nexthop.id).cloned();
+                match left.get(&nexthop.id) {
+                    Some(user) => holds.push((at, user.clone().into())),
+                    None => notices.extend(along.map(|user| goes_along(op, user))),
+                }
             }
             _ => {}
         }
@@ -74,6 +90,10 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, proof: Proof<'_>) 
         .filter(|address| !going.contains(&address.key()))
         .collect();
     let of_addresses = collateral.of_addresses(&deleted, &kept);
+    let carried_out = |at: &usize| !of_addresses.contains_key(at);
+    let along = collateral.along_addresses(&deleted, &kept).into_iter();
+    let along = along.filter(|(at, _)| carried_out(at));
+    notices.extend(along.map(|(at, object)| goes_along(&found.ops[places[at]], object)));
     holds.extend(
         of_addresses
             .into_iter()
@@ -81,5 +101,19 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, proof: Proof<'_>) 
     );
     for (at, hold) in holds {
         found.ops[at].hold = Some(hold);
+    }
+    // What goes with several ops is named once.
+    let mut named = BTreeSet::new();
+    notices.retain(|notice| match notice {
+        Notice::GoesAlong { object, .. } => named.insert(object.key()),
+        _ => true,
+    });
+    found.notices.extend(notices);
+}
+
+fn goes_along(op: &Op, object: Object) -> Notice {
+    Notice::GoesAlong {
+        with: Box::new(op.object.key()),
+        object: Box::new(object),
     }
 }

@@ -68,7 +68,9 @@ fn find(
                 };
                 let end = wanted.peer().and_then(|peer| present.get(&peer));
                 let taken = end.filter(stays).map(|end| end.name);
-                missing(found, wanted, makers.contains_key(&wanted.name), taken);
+                let taken = taken.map(Hold::NameTaken);
+                let hold = || policy.device_check.hold(&wanted.clone().into()).or(taken);
+                missing(found, wanted, makers.contains_key(&wanted.name), hold);
             }
             (None, Some(there)) if policy.proof.may_change(there) => {
                 found.restore(there, policy);
@@ -132,14 +134,20 @@ fn existing(found: &mut Findings, wanted: &Link, there: &Link, policy: ConflictP
     }
 }
 
-/// `taken` is the name of the other end, where a link has it that stays. If that went before the
-/// kernel makes the pair, the new end would have an index that we did not choose, nor record.
-fn missing(found: &mut Findings, wanted: &Link, comes_with_peer: bool, taken: Option<IfName>) {
+/// `hold` finds why one that netlink can create has to wait, such as that the other end's name is
+/// that of a link that stays. If that went before the kernel makes the pair, the new end would have
+/// an index that we did not choose, nor record.
+fn missing(
+    found: &mut Findings,
+    wanted: &Link,
+    comes_with_peer: bool,
+    hold: impl FnOnce() -> Option<Hold>,
+) {
     let creatable = wanted.kind.as_ref().is_some_and(LinkKind::is_creatable);
     if !comes_with_peer {
         let op = found.op(Action::Create, wanted.clone().into(), Reason::Missing);
         op.hold = match creatable {
-            true => taken.map(Hold::NameTaken),
+            true => hold(),
             false => Some(Hold::NotCreatable),
         };
         if op.hold.is_some() {

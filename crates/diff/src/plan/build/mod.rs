@@ -2,14 +2,20 @@
 //! follows from that.
 
 mod collateral;
+mod device_check;
+mod exclusive;
 mod links;
 mod rules;
+mod steps;
+mod usable_part;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+pub(crate) use device_check::no_device;
 pub(crate) use links::makers;
 
+use self::device_check::DeviceCheck;
 use crate::compare;
 use crate::domain::DomainDevices;
 use crate::error::DesiredError;
@@ -20,10 +26,12 @@ use crate::kinds::{
 use crate::observed::Observed;
 use crate::op::{Formers, Hold, Op, Reason};
 use crate::ownership::{Owned, Proof, can_be_restored};
-use crate::plan::Conflict;
+use crate::plan::{Conflict, Notice, notice};
 use crate::resolve::Resolved;
 use crate::routes::{ResolvedRoutes, Routes};
 use crate::values::{Dev, Family, Protocols};
+use usable_part::{DownDevices, UsablePart};
+
 use crate::{each_kind, with_object};
 
 /// Ops, each kind's in key order, conflicts, and what becomes ours as it is.
@@ -32,6 +40,7 @@ pub(crate) struct Findings {
     pub(crate) ops: Vec<Op>,
     pub(crate) conflicts: Vec<Conflict>,
     pub(crate) adopted: Vec<Object>,
+    pub(crate) notices: Vec<Notice>,
     /// As in the plan.
     pub(crate) shared: BTreeSet<RouteKey>,
     formers: Formers,
@@ -100,7 +109,7 @@ impl Findings {
     }
 
     /// Compares the objects of one kind.
-    fn compare<K: ObjectKind>(
+    fn compare<K: UsablePart>(
         &mut self,
         desired: Option<&[K]>,
         observed: &[K],
@@ -121,7 +130,7 @@ impl Findings {
             holders.sort(present, policy.proof);
             let before = self.ops.len();
             let kept = match wanted {
-                Some(wanted) => self.reconcile_key(wanted, &holders, complete, policy),
+                Some(wanted) => self.reconcile(wanted, &holders, complete, policy),
                 // Beside another's, what was taken is not given back: the other has the key
                 // already.
                 None if complete && holders.foreign.is_empty() => {
@@ -169,7 +178,34 @@ impl Findings {
         true
     }
 
-    /// Plans for one desired object. Returns the observed object of ours that it keeps.
+    /// Plans for one desired object, and where a part of it has to wait for a device, for the rest
+    /// of it. Returns the observed object of ours that it keeps.
+    fn reconcile<'a, T: UsablePart>(
+        &mut self,
+        wanted: &T,
+        holders: &Holders<'a, T>,
+        complete: bool,
+        policy: ConflictPolicy<'_>,
+    ) -> Option<&'a T> {
+        let is_whole = || holders.ours.iter().any(|observed| wanted.agrees(observed));
+        // What another writer has there is judged by all that is desired.
+        let is_free = holders.foreign.is_empty() && !is_whole();
+        let part = is_free.then(|| wanted.usable_part(policy.down)).flatten();
+        let Some((part, hold)) = part else {
+            return self.reconcile_key(wanted, holders, complete, policy);
+        };
+        let conflicts = self.conflicts.len();
+        let kept = self.reconcile_key(&part, holders, complete, policy);
+        if self.conflicts.len() == conflicts {
+            self.update(wanted.clone().into(), part.into(), Reason::Differs);
+            if let Some(op) = self.ops.last_mut() {
+                op.hold = Some(hold);
+            }
+        }
+        kept
+    }
+
+    /// Plans for one desired object, all of which can be made.
     fn reconcile_key<'a, T: ObjectKind>(
         &mut self,
         wanted: &T,
@@ -178,22 +214,29 @@ impl Findings {
         policy: ConflictPolicy<'_>,
     ) -> Option<&'a T> {
         let ours = holders.ours.first().copied();
-        if let Some(same) = holders.ours.iter().find(|observed| wanted.agrees(observed)) {
+        let is_kept = |observed: &T| policy.of_ours(wanted, observed).agrees(observed);
+        if let Some(same) = holders.ours.iter().find(|observed| is_kept(observed)) {
             return Some(same);
         }
         if let Some(foreign) = holders.foreign.first().copied() {
-            // One that equals what we desire serves as it is. Beside one that does not, ours
+            // One that is as declared serves as it is. Beside one that is not, ours
             // cannot be replaced either: the kernel might take the other for it. And of several on
             // the key none becomes ours, as the ledger could not tell which.
             let alone = ours.is_none() && holders.foreign.len() == 1;
-            let serves = holders.foreign.iter().find(|other| wanted.agrees(other));
-            match serves.filter(|_| ours.is_none()) {
+            let is_served = |other: &&&T| wanted.with_open_of(other).agrees(other);
+            match holders
+                .foreign
+                .iter()
+                .find(is_served)
+                .filter(|_| ours.is_none())
+            {
                 Some(serves) if alone => self.adopt(wanted, serves, policy),
                 Some(_) => {}
                 None if ours.is_some_and(|ours| self.share(wanted, ours, holders)) => {}
                 None => {
-                    let in_place = alone && changes_in_place(wanted, foreign);
-                    self.contest(wanted, foreign, in_place, policy);
+                    let wanted = nearest(wanted, foreign, Some(foreign));
+                    let in_place = alone && changes_in_place(&*wanted, foreign);
+                    self.contest(&*wanted, foreign, in_place, policy);
                 }
             }
             return ours;
@@ -205,9 +248,15 @@ impl Findings {
                 self.op(Action::Create, wanted.clone().into(), Reason::Missing);
             }
             Some(observed) => {
-                if changes_in_place(wanted, observed) {
-                    let (wanted, was) = (wanted.clone().into(), observed.clone().into());
-                    self.update(wanted, was, Reason::Differs);
+                let nearest = policy.of_ours(wanted, observed);
+                if changes_in_place(&*nearest, observed) {
+                    let was: Object = observed.clone().into();
+                    let object = match nearest {
+                        Cow::Borrowed(wanted) => wanted.clone().into(),
+                        // Its maker's protocol says that the rest is its maker's.
+                        Cow::Owned(nearest) => nearest.bearing(was.protocol()).into(),
+                    };
+                    self.update(object, was, Reason::Differs);
                 } else if complete {
                     self.op(Action::Delete, observed.clone().into(), Reason::Recreated);
                     self.op(Action::Create, wanted.clone().into(), Reason::Recreated);
@@ -252,6 +301,7 @@ impl Findings {
     /// A foreign object that is as desired: ours from now on, if it is to be.
     fn adopt<T: ObjectKind>(&mut self, wanted: &T, foreign: &T, policy: ConflictPolicy<'_>) {
         if policy.adopts(wanted) && policy.proof.domain.contains(foreign) {
+            let is_as_declared = wanted.agrees(foreign);
             let foreign: Object = foreign.clone().into();
             // To a kernel that stores protocols a delete without one is a delete of any.
             let stored = !policy.proof.policy.unstored.contains(Kind::Rule);
@@ -265,7 +315,11 @@ impl Findings {
             let ownership = policy.proof.policy;
             let may_adopt = |protocols: Protocols| protocols.contains(foreign.protocol());
             let anothers = !may_adopt(Protocols::UNMARKED) && !may_adopt(ownership.adopt_protocols);
-            if !foreign.is_kernels_own(ownership.unstored) && !is_unmarked && !anothers {
+            // Where no protocol tells its maker, what it has beyond the declaration would count as
+            // ours, and go.
+            let is_told = !ownership.unstored.contains(T::KIND) || is_as_declared;
+            let may_be_ours = !is_unmarked && !anothers && is_told;
+            if !foreign.is_kernels_own(ownership.unstored) && may_be_ours {
                 self.adopted.push(foreign);
             }
         }
@@ -297,6 +351,22 @@ fn keeps_our_mark(former: &Object, taken: &Object) -> bool {
     }
 }
 
+/// What is desired of an observed object, whose maker another writer is: as declared, or with what is
+/// left open as in `made`, whichever takes less to get.
+fn nearest<'a, T: ObjectKind>(wanted: &'a T, observed: &T, made: Option<&T>) -> Cow<'a, T> {
+    let Some(made) = made.filter(|_| !wanted.agrees(observed)) else {
+        return Cow::Borrowed(wanted);
+    };
+    let open = wanted.with_open_of(made);
+    let is_nearer = open.agrees(observed)
+        || !changes_in_place(wanted, observed) && changes_in_place(&*open, observed);
+    if is_nearer {
+        open
+    } else {
+        Cow::Borrowed(wanted)
+    }
+}
+
 fn changes_in_place<T: Item>(wanted: &T, observed: &T) -> bool {
     let mut keeps = true;
     wanted.compare(observed, &mut |difference| keeps &= difference.in_place);
@@ -312,6 +382,8 @@ struct ConflictPolicy<'a> {
     /// The observed routes that are not in the lists.
     compact: &'a Routes<Dev>,
     proof: Proof<'a>,
+    down: &'a DownDevices<'a>,
+    device_check: &'a DeviceCheck<'a>,
 }
 
 impl<'a> ConflictPolicy<'a> {
@@ -319,6 +391,19 @@ impl<'a> ConflictPolicy<'a> {
         let adopt = &self.desired.adopt;
         let alone = || adopt.contains(&wanted.clone().into().key());
         self.proof.policy.adopt || !adopt.is_empty() && alone()
+    }
+
+    /// What is desired of an object of ours. One that another writer made, so that it was adopted or
+    /// overridden, may keep what the declaration leaves open.
+    fn of_ours<'w, T: ObjectKind>(&self, wanted: &'w T, ours: &T) -> Cow<'w, T> {
+        let former = match self.proof.owned.former.is_empty() {
+            true => None,
+            false => self.proof.former(&ours.object_key()),
+        };
+        let unstored = self.proof.policy.unstored.contains(T::KIND);
+        let is_marked = unstored || !T::BEARS_PROTOCOL || ours.protocol() == wanted.protocol();
+        let adopted = (!is_marked).then_some(ours);
+        nearest(wanted, ours, former.and_then(T::of_object).or(adopted))
     }
 
     /// What an object was before we took it, if it can be that again.
@@ -338,7 +423,7 @@ impl<'a> ConflictPolicy<'a> {
 }
 
 /// How the planner treats a kind: as any other, unless it says otherwise.
-trait Find: ObjectKind {
+trait Find: UsablePart {
     /// Finds what there is to do.
     fn find(
         found: &mut Findings,
@@ -442,14 +527,18 @@ pub(crate) fn find(
     let proof = Proof {
         policy: &desired.policy,
         owned,
-        domain: &domain.with_planned(desired.devices.planned()),
+        domain: &domain.with_new(&desired.devices),
         managed: desired.managed(),
     };
+    let device_check = &DeviceCheck::new(&desired.devices, observed);
+    let down = &DownDevices::new(desired, observed);
     let policy = ConflictPolicy {
+        down,
         desired,
         routes,
         compact: &observed.compact,
         proof,
+        device_check,
     };
     let is_complete = |kind| observed.complete.contains(kind);
     let mut found = Findings::default();
@@ -470,9 +559,15 @@ pub(crate) fn find(
         rules::recreate_shadowing_rules(&mut found, observed, proof);
         rules::hold_ambiguous_deletes(&mut found, observed, proof);
     }
+    exclusive::find(&mut found, observed, policy);
+    steps::add(&mut found, desired, observed);
     hold_outside_domain(&mut found, proof);
-    collateral::hold(&mut found, observed, proof);
+    device_check.hold_all(&mut found);
+    collateral::hold(&mut found, observed, &desired.devices, proof);
     found.adopted.sort_by_cached_key(Object::key);
+    found
+        .notices
+        .splice(0..0, notice::of_state(desired, observed, proof));
     Ok(found)
 }
 
@@ -481,7 +576,8 @@ fn hold_outside_domain(found: &mut Findings, proof: Proof<'_>) {
     if !proof.policy.domain.is_limited() {
         return;
     }
-    for op in found.ops.iter_mut() {
+    let completes = |op: &&mut Op| matches!(op.hold, Some(Hold::NextHop(_)));
+    for op in found.ops.iter_mut().filter(|op| !completes(op)) {
         if !with_object!(&op.object, object => proof.domain.contains(object)) {
             op.hold = Some(Hold::OutsideDomain);
         }

@@ -9,14 +9,23 @@ use crate::kinds::{
 };
 use crate::observed::Observed;
 use crate::op::{Op, Reason};
-use crate::values::{Dev, Family, IfName};
+use crate::values::{Dev, Family, IfName, LinkAddr};
 
 /// What a link holds that no two may hold at once.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Claim {
-    Vxlan { id: u32, port: u16 },
-    Vlan { link: Dev, id: u16, dot1ad: bool },
+    Vxlan {
+        id: u32,
+        port: u16,
+    },
+    Vlan {
+        link: Dev,
+        id: u16,
+        dot1ad: bool,
+    },
     Name(IfName),
+    /// The hardware address of a macvlan, on the device below.
+    Address(Dev, LinkAddr),
 }
 
 /// What a link of this kind holds, and the name of the other end of its pair.
@@ -36,7 +45,21 @@ fn claims(link: &Link) -> impl Iterator<Item = Claim> {
         }
         _ => None,
     };
-    of_kind.into_iter().chain(link.peer().map(Claim::Name))
+    let address = link
+        .unique_address()
+        .map(|(dev, address)| Claim::Address(dev, address));
+    of_kind
+        .into_iter()
+        .chain(address)
+        .chain(link.peer().map(Claim::Name))
+}
+
+/// Returns true if a step takes a hardware address from a link that another link is to have.
+pub(super) fn leaves_address(op: &Op) -> bool {
+    match (op.reason, &op.object, op.was().as_deref()) {
+        (Reason::Step, Object::Link(link), Some(Object::Link(was))) => link.address != was.address,
+        _ => false,
+    }
 }
 
 /// What goes and would take routes along that are just made.
@@ -84,8 +107,8 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
         if let Object::Route(route) = &op.object {
             sources.extend(route.src.filter(|src| !local.contains(src)));
             for hop in route.nexthops.as_slice() {
-                match hop.dev {
-                    Some(dev) if route.family() == Family::Inet => drop(devices.insert(dev)),
+                match hop.written_dev() {
+                    Some(dev) if route.family() == Family::Inet => drop(devices.insert(*dev)),
                     Some(_) => {}
                     None => gateways.extend(hop.via),
                 }
@@ -95,8 +118,10 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
     let takes_routes = |address: &&Address| {
         let is_ipv4 = address.family() == Family::Inet;
         let is_last = is_ipv4 && !has_ipv4.contains(&address.dev);
-        let subnet = address.subnet();
-        let finds = || gateways.iter().any(|gateway| subnet.contains(*gateway));
+        let finds = || {
+            let mut on_link = address.on_link();
+            on_link.any(|prefix| gateways.iter().any(|gateway| prefix.contains(*gateway)))
+        };
         sources.contains(&address.address.ip())
             || is_last && devices.contains(&address.dev)
             || (is_last || goes_with_link(address)) && finds()
@@ -124,6 +149,12 @@ pub(super) fn cleared(ops: &[Op], observed: &Observed) -> Cleared {
                 subnets.insert((address.dev, address.subnet()));
             }
             _ => {}
+        }
+    }
+    for op in ops.iter().filter(|op| op.action == Action::Update) {
+        if let Object::Link(link) = &op.object {
+            let address = link.unique_address();
+            wanted.extend(address.map(|(dev, address)| Claim::Address(dev, address)));
         }
     }
     let taking = taking_routes(ops, observed);

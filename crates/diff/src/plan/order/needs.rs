@@ -1,11 +1,14 @@
 //! Which op needs which of those before it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::kinds::{Action, AddressKey, Dependencies, Item as _, Object, Ordered, Provider, Route};
+use crate::kinds::{
+    Action, AddressKey, Dependencies, Item as _, Link, LostRoutes, Object, Ordered, Provider, Route,
+};
 use crate::observed::Observed;
-use crate::op::Op;
+use crate::op::{Hold, Op, Reason};
 use crate::resolve::Resolved;
+use crate::values::{Dev, IfName, LinkAddr};
 use crate::with_object;
 
 /// Returns true if no op can need another, so that none has to be looked up. None is on a link or
@@ -45,22 +48,89 @@ pub(super) fn needs(ops: &[Op], desired: &Resolved, observed: &Observed) -> Vec<
     let stays = observed
         .addresses
         .iter()
+        .filter(|address| address.lost == LostRoutes::None)
         .filter(|address| !deleted.contains(&address.key()));
     for address in stays {
         address.provide_subnet(Provider::Present, &mut before);
     }
     let mut pairs = Vec::new();
     let mut needed = Vec::new();
+    let mut steps = Steps::of(ops);
     for (at, op) in (0..).zip(ops) {
+        if let Some(completing) = steps.note(at, op, &mut needed) {
+            completing.needs(Action::Update, &mut before, &mut needed);
+        }
         with_object!(&op.object, object: K => {
             object.needs(op.action, &mut before, &mut needed);
             needed.sort_unstable();
             needed.dedup();
             pairs.extend(needed.drain(..).map(|need| (at, need)));
+            // What is held for one next hop only completes what is made by another op.
+            if matches!(op.hold, Some(Hold::NextHop(_))) {
+                continue;
+            }
             let was = op.was();
             let was = was.as_deref().and_then(|was| <&K>::try_from(was).ok());
             object.provide(op.action, was, at, &mut before);
         });
     }
     pairs
+}
+
+/// The steps on the way to what is desired of links.
+#[derive(Default)]
+struct Steps<'a> {
+    /// The updates that complete them, by the links' names.
+    completing: BTreeMap<IfName, &'a Link>,
+    /// The steps so far.
+    taken: BTreeMap<IfName, Vec<u32>>,
+    /// The steps that take an address from a link for another one.
+    addresses: BTreeMap<(Dev, LinkAddr), u32>,
+}
+
+impl<'a> Steps<'a> {
+    fn of(ops: &'a [Op]) -> Steps<'a> {
+        if !ops.iter().any(|op| op.reason == Reason::Step) {
+            return Steps::default();
+        }
+        let completes = |op: &&Op| op.action == Action::Update && op.reason != Reason::Step;
+        let links = ops
+            .iter()
+            .filter(completes)
+            .filter_map(|op| match &op.object {
+                Object::Link(link) => Some((link.name, &**link)),
+                _ => None,
+            });
+        Steps {
+            completing: links.collect(),
+            ..Steps::default()
+        }
+    }
+
+    /// Adds the steps that an op needs. Returns the link as an op completes it, if this one is a
+    /// step: it needs what that op does.
+    fn note(&mut self, at: u32, op: &Op, needed: &mut Vec<u32>) -> Option<&'a Link> {
+        let Object::Link(link) = &op.object else {
+            return None;
+        };
+        if self.completing.is_empty() {
+            return None;
+        }
+        if op.reason != Reason::Step {
+            needed.extend(self.taken.get(&link.name).into_iter().flatten());
+            let address = link
+                .unique_address()
+                .filter(|_| op.action != Action::Delete);
+            needed.extend(address.and_then(|address| self.addresses.get(&address)));
+            return None;
+        }
+        self.taken.entry(link.name).or_default().push(at);
+        if let Some(Object::Link(was)) = op.was().as_deref()
+            && was.address != link.address
+        {
+            self.addresses
+                .extend(was.unique_address().map(|address| (address, at)));
+        }
+        self.completing.get(&link.name).copied()
+    }
 }

@@ -54,7 +54,8 @@ impl Expected {
 /// Returns true if rows of a route may match. Routes straight out of a device may not: other
 /// routes' gateways may be reachable through them, so that the planner has to see them.
 fn may_match(route: &Route) -> bool {
-    let direct = |hop: &NextHop| hop.via.is_none() || hop.dev.is_some_and(Dev::is_planned);
+    let is_new = |dev: Dev| dev.as_index().is_none();
+    let direct = |hop: &NextHop| hop.via.is_none() || hop.dev.is_some_and(is_new);
     !route.nexthops.as_slice().iter().any(direct)
 }
 

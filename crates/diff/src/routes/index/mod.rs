@@ -45,6 +45,7 @@ pub struct Routes<D = IfName> {
     pub(super) generic: BTreeMap<RouteKey, Id>,
     pub(super) values: Values<D>,
     adopt: BTreeSet<RouteKey>,
+    offered: BTreeSet<RouteKey>,
     pub(super) log: ChangeLog<D>,
     /// The revision of the routes that these are a part of. Values are at the same positions.
     pub(super) part_of: Option<RoutesRevision>,
@@ -58,6 +59,7 @@ impl<D> Default for Routes<D> {
             generic: BTreeMap::new(),
             values: Values::default(),
             adopt: BTreeSet::new(),
+            offered: BTreeSet::new(),
             log: ChangeLog::default(),
             part_of: None,
         }
@@ -100,6 +102,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
             Packed::Generic(key) => self.generic.remove(&key),
         }?;
         self.adopt.remove(key);
+        self.offered.remove(key);
         self.changed(*key, Some(old))
     }
 
@@ -176,6 +179,12 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         self.values.iter().flatten().map(|value| &value.nexthops)
     }
 
+    /// Returns the devices that the routes refer to, each once or a few times.
+    pub fn device_names(&self) -> impl Iterator<Item = D> {
+        self.nexthops()
+            .flat_map(|nexthops| nexthops.devices().cloned())
+    }
+
     /// Makes a route ours if it is there already as desired. That ends when it is removed.
     pub fn adopt(&mut self, key: RouteKey) {
         if self.adopt.insert(key) {
@@ -188,6 +197,22 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     /// Returns the keys of the routes that become ours if they are there already.
     pub fn adopted(&self) -> &BTreeSet<RouteKey> {
         &self.adopt
+    }
+
+    /// Marks a route as offered by another host: whether the kernel takes it is not up to this one.
+    /// If the kernel refuses it, that is its status, and all else still converges. That ends when
+    /// it is removed.
+    pub fn offer(&mut self, key: RouteKey) {
+        if self.offered.insert(key) {
+            let id = self.id(Packed::of(&key));
+            let value = id.and_then(|id| self.values.get(id)).map(Arc::clone);
+            self.log.add(Change::Route(key, value), self.len());
+        }
+    }
+
+    /// Returns the keys of the routes that are offered by other hosts.
+    pub fn offered(&self) -> &BTreeSet<RouteKey> {
+        &self.offered
     }
 
     /// Returns the revision, which differs from that of any other state of these or other routes.
@@ -211,7 +236,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     pub fn at(&self, keys: impl IntoIterator<Item = RouteKey>) -> Routes<D> {
         let keys = keys.into_iter();
         let mut some: Routes<D> = keys.filter_map(|key| self.get(&key)).collect();
-        some.adopt_as(self);
+        some.mark_as(self);
         some
     }
 
@@ -250,15 +275,19 @@ impl<D: Clone + Eq + Hash> Routes<D> {
             part_of: self.part_of.or(Some(self.revision())),
             ..Routes::default()
         };
-        some.adopt_as(self);
+        some.mark_as(self);
         some
     }
 
-    fn adopt_as(&mut self, others: &Routes<D>) {
-        let adopted = others.adopt.iter().copied();
-        self.adopt = adopted
-            .filter(|key| self.id(Packed::of(key)).is_some())
-            .collect();
+    /// Marks the routes as they are marked among others.
+    fn mark_as(&mut self, others: &Routes<D>) {
+        let of_these = |marked: &BTreeSet<RouteKey>| {
+            let marked = marked.iter().copied();
+            marked
+                .filter(|key| self.id(Packed::of(key)).is_some())
+                .collect()
+        };
+        (self.adopt, self.offered) = (of_these(&others.adopt), of_these(&others.offered));
     }
 }
 
@@ -331,6 +360,7 @@ impl<D: Clone + Eq + Hash> PartialEq for Routes<D> {
         self.revision() == other.revision()
             || self.len() == other.len()
                 && self.adopt == other.adopt
+                && self.offered == other.offered
                 && self.iter().eq(other.iter())
     }
 }

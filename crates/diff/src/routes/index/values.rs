@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::kinds::{Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope, table};
+use crate::kinds::{Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope};
 use crate::values::{Family, Prefix};
 
 /// The position of a value among [`Values`].
@@ -17,6 +17,8 @@ pub(crate) type Id = u32;
 pub(in crate::routes) struct Value<D> {
     /// The family of the key: the same value means something else in the other family.
     pub(in crate::routes) family: Family,
+    /// The table of the key: the kernel looks a gateway up in it first.
+    pub(in crate::routes) table: u32,
     /// True if the key has a source prefix: such a route points at no nexthop object.
     has_source: bool,
     kind: RouteType,
@@ -29,7 +31,7 @@ pub(in crate::routes) struct Value<D> {
 }
 
 /// The small fields go in as one number, and next hops likewise: each write costs as much as a few
-/// fields.
+/// fields. Of the table the low byte will do.
 impl<D: Hash> Hash for Value<D> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let scope = self.scope.map_or(u16::MAX, |scope| scope.0.into());
@@ -42,7 +44,14 @@ impl<D: Hash> Hash for Value<D> {
         let [scope_high, scope_low] = scope.to_be_bytes();
         let (kind, protocol) = (self.kind.number(), self.protocol);
         let small = [
-            family, has_source, unmodelled, scope_high, scope_low, kind, protocol, 0,
+            family,
+            has_source,
+            unmodelled,
+            scope_high,
+            scope_low,
+            kind,
+            protocol,
+            self.table as u8,
         ];
         state.write_u64(u64::from_ne_bytes(small));
         match &self.nexthops {
@@ -81,6 +90,7 @@ impl<D> Value<D> {
         let key = route.canonical_key();
         let value = Value {
             family: key.dst.family(),
+            table: key.table,
             has_source: key.from.is_some(),
             kind: route.kind,
             nexthops: route.nexthops,
@@ -118,7 +128,7 @@ impl<D: Clone> Value<D> {
         let some_source = || Prefix::host(self.family.unspecified());
         self.at(RouteKey {
             from: self.has_source.then(some_source),
-            ..RouteKey::new(table::MAIN, Prefix::default_route(self.family))
+            ..RouteKey::new(self.table, Prefix::default_route(self.family))
         })
     }
 

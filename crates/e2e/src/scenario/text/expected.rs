@@ -29,13 +29,14 @@ pub(in crate::scenario) struct Expected {
 }
 
 /// What a line begins with that is not an op.
-const VERDICTS: [&str; 13] = [
+const VERDICTS: [&str; 14] = [
     "applied",
     "failed",
     "pending",
     "conflict",
     "adopted",
     "overwritten",
+    "notice",
     "incomplete",
     "trouble",
     "converged",
@@ -99,14 +100,13 @@ impl Expected {
         };
         let rest = text.get(verdict.len()..).unwrap_or_default().trim_start();
         Ok(match verdict {
-            "incomplete" | "trouble" | "converged" | "not" | "error" | "nothing" | "lost" => {
-                Expected {
-                    verdict: verdict.to_owned(),
-                    phrase: Phrase::default(),
-                    why: (!rest.is_empty()).then(|| rest.to_owned()),
-                    open: matches!(verdict, "incomplete" | "trouble" | "error"),
-                }
-            }
+            "notice" | "incomplete" | "trouble" | "converged" | "not" | "error" | "nothing"
+            | "lost" => Expected {
+                verdict: verdict.to_owned(),
+                phrase: Phrase::default(),
+                why: (!rest.is_empty()).then(|| rest.to_owned()),
+                open: matches!(verdict, "notice" | "incomplete" | "trouble" | "error"),
+            },
             "conflict" | "adopted" | "overwritten" => Expected::of_object(verdict, rest),
             _ => {
                 let in_brackets = || rest.strip_suffix(')')?.split_once(" (");

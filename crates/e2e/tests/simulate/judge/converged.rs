@@ -55,10 +55,10 @@ impl Judge {
                 .filter_map(|expected| expected.get("lower").cloned());
             let lowers: Vec<_> = lowers.collect();
             for expected in &wanted {
-                let is_open = kind == Kind::Link;
+                let is_link = kind == Kind::Link;
                 match there
                     .iter()
-                    .position(|(_, row)| agrees(expected, row, is_open))
+                    .position(|(is_ours, row)| agrees(expected, row, is_link || !is_ours))
                 {
                     Some(at) => drop(there.remove(at)),
                     None => wrong += &format!("lacks {}\n", line(kind.word(), expected)),

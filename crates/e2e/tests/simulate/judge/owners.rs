@@ -12,6 +12,36 @@ use crate::script::Setup;
 use crate::writers::OURS;
 use trueup_e2e::world::{Id, Place, World as Rows};
 
+const NHA_ID: u16 = 1;
+const NHA_GROUP: u16 = 2;
+const RTA_NH_ID: u16 = 30;
+
+/// Returns true for a nexthop object that no route and no group uses, and whose device is deleted:
+/// such a one does not hold its device.
+fn goes_with_its_device(row: &RawMessage, before: &Rows, after: &Rows) -> bool {
+    let is_gone = row
+        .devices()
+        .iter()
+        .all(|dev| !after.names.contains_key(dev));
+    let Some(id) = row
+        .attr_u32(NHA_ID)
+        .filter(|_| row.kind == Kind::Nexthop && is_gone)
+    else {
+        return false;
+    };
+    let uses = |other: &RawMessage| match other.kind {
+        Kind::Route => other.attr_u32(RTA_NH_ID) == Some(id),
+        Kind::Nexthop => {
+            let group = other.attrs.get(&NHA_GROUP).map_or(&[][..], Vec::as_slice);
+            group
+                .chunks(8)
+                .any(|member| member.starts_with(&id.to_ne_bytes()))
+        }
+        _ => false,
+    };
+    !before.rows.values().flatten().any(uses)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Ours,
@@ -103,7 +133,7 @@ impl Owners {
             if after.rows.get(id) == Some(rows) || before.kept_of(id) == after.kept_of(id) {
                 continue;
             }
-            if *since > read_at(&rows[0]) {
+            if *since > read_at(&rows[0]) || goes_with_its_device(&rows[0], before, after) {
                 continue;
             }
             let was = rows.iter().map(|row| format!("was {}\n", before.line(row)));

@@ -102,9 +102,26 @@ fn read_bridge(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
         BridgeAttrs::default()
             .with_stp(fields.read("stp", parse::flag)?)
             .with_vlan_filtering(fields.read("vlan_filtering", parse::flag)?)
-            .with_forward_delay(fields.read("forward_delay", parse::number(0..=u32::MAX))?)
+            .with_forward_delay(fields.read("forward_delay", forward_delay)?)
             .with_ageing_time(fields.read("ageing_time", parse::number(0..=u32::MAX))?),
     ))
+}
+
+/// Less than two seconds is no delay that a bridge with a spanning tree can have, and one without has
+/// no use for it: it was meant in seconds.
+fn forward_delay(value: &Value<'_>) -> Result<u32> {
+    let delay = parse::number(0..=u32::MAX)(value)?;
+    match (1..*BridgeAttrs::STP_FORWARD_DELAY.start()).contains(&delay) {
+        false => Ok(delay),
+        true => fault(
+            value.at,
+            format!(
+                "{delay} hundredths of a second are less than the 200 that a bridge can have: write \
+                 {} for {delay} seconds, or 0 for none",
+                delay * 100
+            ),
+        ),
+    }
 }
 
 fn read_veth(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {

@@ -23,7 +23,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Metrics> {
         let (value, locked) = fields
             .read(metric.name(), metric_value)?
             .unwrap_or_default();
-        if value == 0 && !locked {
+        if value == 0 {
             let message = format!("{}: 0 is no value: leave it out", key.name);
             return fields.fault(&key.name, message);
         }
@@ -73,12 +73,10 @@ pub(super) fn write(metrics: &Metrics, table: &mut Table<'static>) {
     }
     let is_locked = |number: u32| metrics.lock() & 1 << number != 0;
     for metric in Metric::ALL {
-        match (metrics.value(metric), is_locked(metric as u32)) {
-            (value, false) => table.set_some(metric.name(), value),
-            (value, true) => {
-                let value = format!("{LOCK}{}", value.unwrap_or(0));
-                table.set(metric.name(), text(value));
-            }
+        let lock = |value| text(format_args!("{LOCK}{value}"));
+        match metrics.value(metric) {
+            Some(value) if is_locked(metric as u32) => table.set(metric.name(), lock(value)),
+            value => table.set_some(metric.name(), value),
         }
     }
     if let Some(name) = metrics.congctl() {

@@ -1,10 +1,11 @@
 //! A resource, and the routes that collections would make of it.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use trueup_diff::{IfName, NextHops, Prefix, Route, RouteKey};
 
-use crate::world::{Collect, Origin, Resource, route};
+use crate::world::{Collect, Grant, Origin, Resource, route, unusable};
 
 /// A resource, in the order in which they are judged: on every host alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,11 +58,13 @@ type Made = (RouteKey, Route<IfName>);
 pub(super) struct Offer {
     /// The destination, if it is a route.
     pub(super) dst: Option<Prefix>,
-    /// Why it is no route.
+    /// Why it makes no route, whatever the collections say.
     pub(super) error: Option<String>,
+    /// Its gateways, if a collection would make a route of it.
+    pub(super) gateways: BTreeSet<IpAddr>,
     /// For each collection that takes from its exporter, by its position, the route that it would
-    /// make; none if that is not within.
-    pub(super) routes: Vec<(usize, Option<Made>)>,
+    /// make, or why it would make none.
+    pub(super) routes: Vec<(usize, Result<Made, String>)>,
     /// The routes that it makes, each by the position of a collection.
     pub(super) taken: BTreeSet<(usize, RouteKey)>,
 }
@@ -79,29 +82,63 @@ impl Offer {
             }
         };
         let made = |(position, collect): (usize, &Collect)| {
-            let mut within = collect.within.iter();
-            let is_within = within.any(|within| within.covers(exported.dst));
-            let route = is_within.then(|| confined(&exported, collect));
+            let route = confined(&exported, collect);
             (position, route.map(|route| (route.canonical_key(), route)))
         };
         let collects = collects.iter().enumerate();
         let collects = collects.filter(|(_, collect)| collect.from.contains(resource.exporter));
+        let routes: Vec<_> = collects.map(made).collect();
+        let is_made = routes.iter().any(|(_, made)| made.is_ok());
+        let gateways = unusable::gateways(&exported).filter(|_| is_made);
         Offer {
             dst: Some(exported.dst),
-            routes: collects.map(made).collect(),
+            gateways: gateways.collect(),
+            routes,
             ..Offer::default()
+        }
+    }
+
+    /// Returns the destination, if a collection would make a route of it.
+    pub(super) fn destination(&self) -> Option<Prefix> {
+        self.dst.filter(|_| self.keys().next().is_some())
+    }
+
+    /// Makes no route of it if that is not granted to its exporter.
+    pub(super) fn require(&mut self, grant: &Grant, exporter: &str) {
+        if let Some(dst) = self.dst.filter(|dst| !grant.allows(exporter, *dst)) {
+            self.error = Some(format!("{dst} is not granted to host {exporter}"));
+            self.routes.clear();
         }
     }
 
     /// Returns the keys of the routes that it would make.
     pub(super) fn keys(&self) -> impl Iterator<Item = RouteKey> {
-        let routes = self.routes.iter().filter_map(|(_, route)| route.as_ref());
+        let routes = self
+            .routes
+            .iter()
+            .filter_map(|(_, route)| route.as_ref().ok());
         routes.map(|(key, _)| *key)
     }
 }
 
 /// Returns the route as this host has it.
-fn confined(exported: &Route<IfName>, collect: &Collect) -> Route<IfName> {
+///
+/// # Errors
+///
+/// When the collection takes no such route.
+fn confined(exported: &Route<IfName>, collect: &Collect) -> Result<Route<IfName>, String> {
+    let dst = exported.dst;
+    if !collect.within.iter().any(|within| within.covers(dst)) {
+        return Err(format!("{dst} is not within what is collected"));
+    }
+    let mut gateways = unusable::gateways(exported);
+    if collect.dev.is_none()
+        && let Some(gateway) = gateways.find(|it| unusable::is_link_local(*it))
+    {
+        return Err(format!(
+            "the gateway {gateway} is link-local, and needs the collection's `dev`"
+        ));
+    }
     let mut hops = exported.nexthops.as_slice().to_vec();
     for hop in &mut hops {
         hop.dev = collect.dev;
@@ -111,5 +148,5 @@ fn confined(exported: &Route<IfName>, collect: &Collect) -> Route<IfName> {
     if let Some(table) = collect.table {
         route = route.with_table(table);
     }
-    route
+    Ok(route)
 }

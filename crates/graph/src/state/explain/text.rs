@@ -4,9 +4,18 @@ use std::fmt;
 
 use super::{Cause, Explanation, Wait};
 use crate::Verdict;
+use crate::one_line::OneLine;
 
+/// Writes the explanation as one line, whatever the characters in a name or in a message: a command
+/// decides what is in that of its failure.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(&mut OneLine(f))
+    }
+}
+
+impl Explanation {
+    fn write(&self, f: &mut impl fmt::Write) -> fmt::Result {
         f.write_str(&self.name)?;
         if let Some(group) = &self.group {
             write!(f, " (group {group})")?;

@@ -151,14 +151,14 @@ fn what_was_changed_is_tried_though_the_pass_did_not_converge() {
     let handle = running.handle();
     let two = handle.change(|desired| *desired = 2).unwrap();
     let tried = handle.wait_tried(two, LONG).unwrap();
-    let [(OpKey(2), Some(status))] = &tried.objects[..] else {
+    let [(OpKey(2), Some(status))] = tried.objects.as_deref().unwrap() else {
         panic!("{tried:?}")
     };
     assert_eq!(status.status.to_string(), "thing 2: pending: a");
     assert!(!tried.is_in_place());
     let three = handle.change(|desired| *desired = 3).unwrap();
     let tried = handle.wait_tried(three, LONG).unwrap();
-    assert!(tried.is_in_place() && tried.objects.len() == 1);
+    assert!(tried.is_in_place() && tried.objects.is_some_and(|it| it.len() == 1));
     assert!(
         !handle.wait_tried(two, LONG).unwrap().is_in_place(),
         "also later"
@@ -180,11 +180,94 @@ fn a_pass_that_was_cut_short_or_could_not_run_has_not_tried_it() {
     let revision = handle.change(|desired| *desired = 2).unwrap();
     let _running = unrun.spawn("it").unwrap();
     next(&passes);
-    assert!(handle.wait_tried(revision, SHORT).unwrap_err().is_timeout());
+    let error = handle.wait_tried(revision, LONG).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PassFailed);
     // The second is cut short, and so the third follows.
     handle.force(LONG).unwrap();
     handle.wait_tried(revision, LONG).unwrap();
     assert_eq!(handle.last_report().unwrap().number, 3);
+}
+
+#[test]
+fn a_pass_that_cannot_run_is_an_event_and_a_status_and_ends_waits_with_its_error() {
+    let (source, _passes) = Scripted::new(|given, _, _| match given.number {
+        2..=5 => Err(Oops { end: false }),
+        number => Ok(Report1 {
+            number,
+            converged: true,
+            statuses: vec![(2, (number == 1).then_some("a"))],
+            ..Report1::default()
+        }),
+    });
+    let running = run(source);
+    let handle = running.handle();
+    let mut events = handle.events();
+    assert_eq!(
+        handle.force(LONG).unwrap_err().kind(),
+        ErrorKind::PassFailed
+    );
+    let scope = "scope as a whole: failed: oops (unknown)";
+    assert_eq!(words(handle), [scope, "thing 2: pending: a"]);
+    assert!(handle.status(OpKey::SCOPE).is_some());
+
+    // A dirty pass, and the full one that follows it. What waits learns why, before its time is over
+    // or then.
+    let two = handle.change(|desired| *desired = 2).unwrap();
+    for error in [
+        handle.wait_tried(two, LONG).unwrap_err(),
+        handle.wait_converged(two, LONG).unwrap_err(),
+        block_on(handle.tried(two)).unwrap_err(),
+        block_on(handle.converged(two)).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::PassFailed);
+        let cause = std::error::Error::source(&error).unwrap();
+        assert_eq!(cause.downcast_ref(), Some(&Oops { end: false }));
+    }
+    assert_eq!(
+        handle.force(LONG).unwrap_err().kind(),
+        ErrorKind::PassFailed
+    );
+
+    handle.force(LONG).unwrap();
+    handle.wait_converged(two, LONG).unwrap();
+    assert!(handle.wait_tried(two, LONG).unwrap().is_in_place());
+    assert!(handle.exceptions().is_empty());
+    let told: Vec<(OpKey, bool)> = std::iter::from_fn(|| events.try_next())
+        .map(|event| match event {
+            Event::Changed { key, .. } => (key, true),
+            Event::Cleared { key, .. } => (key, false),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = [
+        (OpKey::SCOPE, true),
+        (OpKey(2), false),
+        (OpKey::SCOPE, false),
+    ];
+    assert_eq!(told, expected, "once each, whatever the number of passes");
+}
+
+#[test]
+fn what_an_unknown_change_was_about_is_not_nothing() {
+    let (source, _passes) = Scripted::new(|given, _, _| {
+        Ok(Report1 {
+            number: given.number,
+            converged: given.desired != 3,
+            ..Report1::default()
+        })
+    });
+    let running = looped(source.changing(|_| None), quiet())
+        .spawn("it")
+        .unwrap();
+    let handle = running.handle();
+    for (desired, is_in_place) in [(2, true), (3, false)] {
+        let revision = handle.change(move |it| *it = desired).unwrap();
+        let tried = handle.wait_tried(revision, LONG).unwrap();
+        assert_eq!(
+            (tried.objects.is_none(), tried.is_in_place()),
+            (true, is_in_place)
+        );
+    }
 }
 
 /// A delete that is due has neither op nor status then.

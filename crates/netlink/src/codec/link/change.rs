@@ -9,7 +9,8 @@ use crate::wire::{MessageWriter, NLM_F_REQUEST};
 /// Encodes the change of a link that exists to what is stated in `link`, or, given what the link
 /// `was` observed as, to what of that differs. What can only change by recreation is left out, as
 /// are attributes that the kernel refuses even unchanged, such as a VXLAN's port. Where
-/// [`needs_kind_change`] says so, the kind's own attributes are left to [`change_kind`].
+/// [`needs_kind_change`] says so, the kind's own attributes are left to [`change_kind`]; where
+/// [`needs_master_first`] does, the master to [`change_master`].
 ///
 /// The link is addressed by the index of `was` or `link`; by name only where both are 0.
 ///
@@ -22,7 +23,8 @@ pub fn change(
     was: Option<&Link>,
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
-    let wanted = different(link, was);
+    let mut wanted = different(link, was);
+    clear_if(needs_master_first(link, was), &mut wanted.master);
     let mut message = begin_change(buffer, link, was, wanted.up);
     write_common(&mut message, &wanted, resolve)?;
     if let Some(kind) = link_kind::changed_first(&wanted) {
@@ -47,6 +49,14 @@ pub fn changes_master(link: &Link, was: Option<&Link>) -> bool {
         Some(None) => was.is_some(), // A new link has no master.
         master => master.is_some(),
     }
+}
+
+/// Returns whether a [`change_master`] has to come before a [`change`]. The kernel sets a link up
+/// before it makes it a port (since 6.8; earlier, after that), but a bond refuses a port that is up,
+/// and sets down a port that it releases. If the master refuses the link, it comes up all the same.
+#[must_use]
+pub fn needs_master_first(link: &Link, was: Option<&Link>) -> bool {
+    link.up == Some(true) && changes_master(link, was)
 }
 
 /// Encodes the change of a link's master alone. Before a [`change`] of the same link it keeps the

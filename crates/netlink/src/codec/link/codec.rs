@@ -3,8 +3,8 @@
 use trueup_diff::{Action, Dev, IfName, Link, LinkKind};
 
 use super::{
-    DELETE, NEW, change_kind, change_master, changes_master, create, decode, delete, dump_request,
-    needs_kind_change,
+    DELETE, NEW, change_kind, change_master, create, decode, delete, dump_request,
+    needs_kind_change, needs_master_first,
 };
 use crate::codec::change::{Change, DeviceIndexes, Part, RefusalCause};
 use crate::codec::dump_query::{Consistency, DumpQuery};
@@ -33,10 +33,7 @@ impl KindCodec for Link {
         if action != Action::Update {
             return &[Part::Whole];
         }
-        // The kernel sets a link up before it makes it a port (since 6.8; earlier, after that), but
-        // a bond refuses a port that is up, and sets down a port that it releases.
-        let master = link.up == Some(true) && changes_master(link, was);
-        match (master, needs_kind_change(link, was)) {
+        match (needs_master_first(link, was), needs_kind_change(link, was)) {
             (false, false) => &[Part::Whole],
             (false, true) => &[Part::Whole, Part::KindAttributes],
             (true, false) => &[Part::Master, Part::Whole],
@@ -69,7 +66,7 @@ impl KindCodec for Link {
                 match part {
                     Part::Master => change_master(buffer, &link, was, resolve),
                     Part::KindAttributes => change_kind(buffer, &link, was, resolve),
-                    Part::Whole | Part::Append | Part::WithoutPrefixRoute => {
+                    Part::Whole | Part::Append | Part::WithoutPrefixRoute | Part::OtherMetric => {
                         super::change(buffer, &link, was, resolve)
                     }
                 }

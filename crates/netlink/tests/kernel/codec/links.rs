@@ -92,6 +92,10 @@ fn create(net: &mut Net, desired: &Link) {
 }
 
 fn change(net: &mut Net, desired: &Link, was: Option<&Link>) {
+    if link::needs_master_first(desired, was) {
+        net.send(|b| link::change_master(b, desired, was, &existing))
+            .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
+    }
     net.send(|b| link::change(b, desired, was, &existing))
         .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
     if link::needs_kind_change(desired, was) {

@@ -2,6 +2,7 @@
 
 use trueup_diff::{Family, Link};
 use trueup_netlink::codec::KindCodec as _;
+use trueup_netlink::codec::link::{DecodedLink, decode};
 use trueup_netlink::filter::Instruction;
 use trueup_netlink::wire::Message;
 
@@ -20,12 +21,12 @@ impl Watched for Link {
         links: &mut LinkStates,
         dirty: &mut DirtySet,
     ) -> Option<bool> {
-        let Some(link) = Link::decode(event.body).ok()? else {
+        let Some(DecodedLink { link, status, .. }) = decode(event.body).ok()? else {
             return Some(false);
         };
         let index = link.index;
         let is_deleted = event.header.kind == Link::DELETE;
-        let now = LinkState::of(&link, is_deleted);
+        let now = LinkState::of(&link, status, is_deleted);
         let before = match is_deleted {
             true => links.remove(index),
             false => links.insert(index, now),
@@ -44,6 +45,13 @@ impl Watched for Link {
         if went_down && scope.covers_route_device(index) {
             // The kernel removes IPv4 routes without an event, and IPv6 routes where
             // `skip_notify_on_dev_down` is set.
+            dirty.routes.extend([Family::Inet, Family::Inet6]);
+        }
+        let lost_carrier = !now.is_running && before.is_none_or(|before| before.is_running);
+        let has_objects = scope.nexthops.as_ref().is_none_or(|all| !all.is_empty());
+        if lost_carrier && has_objects && scope.covers_route_device(index) {
+            // The kernel removes nexthop objects of IPv4, their groups, and the routes of both,
+            // without an event (`nexthop_flush_dev` in net/ipv4/nexthop.c).
             dirty.routes.extend([Family::Inet, Family::Inet6]);
         }
         Some(true)

@@ -1,18 +1,23 @@
 //! The events of routes.
 
-use trueup_diff::{Item as _, Kind, ObjectKey, Route};
+use trueup_diff::{Dev, Item as _, Kind, ObjectKey, Route};
 use trueup_netlink::codec::KindCodec as _;
 use trueup_netlink::filter::{Instruction, swapped_half};
 use trueup_netlink::wire::{Message, NLM_F_EXCL, NLM_F_REPLACE};
 
 use crate::dirty_set::DirtySet;
-use crate::monitor::filter::{BODY, FLAGS, pass_if, pass_only};
+use crate::monitor::filter::{BODY, FLAGS, PORT, pass_if, pass_only};
 use crate::monitor::links::LinkStates;
 use crate::monitor::watch_scope::WatchScope;
 use crate::monitor::watched::Watched;
 
 /// The offset of `rtm_protocol`.
 const PROTOCOL: u32 = BODY + 5;
+/// The offset of the attributes.
+const ATTRIBUTES: u32 = BODY + 12;
+const RTA_GATEWAY: u16 = 5;
+/// `RTPROT_KERNEL`.
+const KERNEL: u8 = 2;
 
 impl Watched for Route {
     fn mark_dirty(
@@ -21,12 +26,21 @@ impl Watched for Route {
         _links: &mut LinkStates,
         dirty: &mut DirtySet,
     ) -> Option<bool> {
-        if !scope.includes_routes() {
+        let watches_addresses = scope.kinds.contains(Kind::Address);
+        if !scope.includes_routes() && !watches_addresses {
             return Some(false);
         }
         let Some(route) = Route::decode(event.body).ok()? else {
             return Some(false);
         };
+        let is_of_address = is_deleted_from_address(event, &route);
+        let mut of_address = route.carriers().filter_map(Dev::as_index);
+        let of_address = of_address
+            .find(|index| watches_addresses && is_of_address && scope.covers_device(*index));
+        dirty.addresses.extend(of_address);
+        if !scope.includes_routes() {
+            return Some(of_address.is_some());
+        }
         let is_new = event.header.kind == Route::NEW;
         let is_ours = route.protocol == scope.protocol;
         let shares_key = is_new && !is_alone(event);
@@ -34,6 +48,10 @@ impl Watched for Route {
             let keys = scope.foreign_routes.as_ref();
             keys.is_none_or(|keys| keys.contains(&route.key()))
         };
+        let leads_to_gateway = scope.leads_to_gateway(&route);
+        if leads_to_gateway {
+            dirty.routes.insert(route.family());
+        }
         let is_relevant =
             is_ours || shares_key || scope.includes_foreign(Kind::Route) && is_named();
         if is_relevant {
@@ -47,14 +65,29 @@ impl Watched for Route {
                 dirty.removed.insert(ObjectKey::Route(route.key()));
             }
         }
-        Some(is_relevant)
+        Some(is_relevant || leads_to_gateway || of_address.is_some())
     }
 
     fn filter(scope: &WatchScope, is_new: bool) -> Vec<Instruction> {
-        if !scope.includes_routes() || scope.includes_foreign(Kind::Route) {
-            return vec![pass_if(scope.includes_routes())];
-        }
         let mut block = Vec::new();
+        if !is_new && scope.kinds.contains(Kind::Address) {
+            block.extend([
+                Instruction::byte(PROTOCOL),
+                Instruction::equal(KERNEL.into(), 0, 3),
+                Instruction::word(PORT),
+                Instruction::equal(0, 1, 0),
+                Instruction::pass(),
+            ]);
+        }
+        if !scope.includes_routes() || scope.includes_foreign(Kind::Route) {
+            block.push(pass_if(scope.includes_routes()));
+            return block;
+        }
+        if scope.gateways.as_ref().is_none_or(|all| !all.is_empty()) {
+            // A route straight out of a device.
+            block.extend(Instruction::attribute(ATTRIBUTES, RTA_GATEWAY));
+            block.extend([Instruction::equal(0, 0, 1), Instruction::pass()]);
+        }
         if is_new {
             // A route beside another of its key, or in its place.
             block.extend([
@@ -77,6 +110,12 @@ impl Watched for Route {
 /// net/ipv6/ip6_fib.c).
 fn is_alone(event: &Message<'_>) -> bool {
     event.header.flags & NLM_F_EXCL != 0 && event.header.flags & NLM_F_REPLACE == 0
+}
+
+/// Returns whether another writer deleted a route that the kernel made of an address.
+fn is_deleted_from_address(event: &Message<'_>, route: &Route) -> bool {
+    let is_request = event.header.kind == Route::DELETE && event.header.port != 0;
+    is_request && route.protocol == KERNEL
 }
 
 /// Returns whether another writer deleted or replaced a route. The kernel announces its own

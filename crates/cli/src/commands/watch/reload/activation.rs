@@ -12,10 +12,10 @@ use crate::commands::Declared;
 use crate::commands::watch::GRACE;
 use crate::world::{COLLECTOR, EXPORTER};
 
-/// The longest time until a file that waits for a device is tried again.
+/// The longest time until a file that could not be put in force is tried again.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A good file of which a device is missing.
+/// A good file that could not be put in force yet.
 pub(super) struct Waiting {
     pub(super) declared: Declared,
     /// The time of the next try.
@@ -24,7 +24,7 @@ pub(super) struct Waiting {
 
 impl Reloader {
     pub(super) fn read(&self) -> Result<Declared> {
-        let declared = Declared::read(&self.path, GRACE)?;
+        let declared = Declared::read(&self.path, self.writers, GRACE)?;
         let shared = self.shared.lock();
         let was = shared.declared.as_ref();
         let world = |of: &Declared| of.file.settings.world.clone();
@@ -35,8 +35,8 @@ impl Reloader {
         }
     }
 
-    /// Puts a file in force. Where that fails it is tried again: a device is missing, for example,
-    /// or settings are still being written.
+    /// Puts a file in force. If that fails it is tried again: settings are still being written, for
+    /// example.
     pub(super) fn activate(&self, declared: Declared, waiting: &mut Option<Waiting>) -> Result<()> {
         let mut declared = Some(declared);
         let done = self.try_activate(&mut declared);
@@ -87,6 +87,13 @@ impl Reloader {
             self.reporter.world(|world| world.collection = status);
         }
         let exports = declared.exports();
+        let collects = |of: &Declared| of.file.collects.clone();
+        if shared.declared.as_ref().map(collects) != Some(collects(declared)) {
+            declared
+                .cautions()
+                .iter()
+                .for_each(|it| self.reporter.note(it));
+        }
         (shared.declared, shared.collecting) = (given.take(), collecting);
         drop(shared);
         if let Some(exporting) = &self.exporting {

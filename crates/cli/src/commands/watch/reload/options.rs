@@ -24,6 +24,11 @@ pub(super) fn options_error(all: &Options, were: &Options, is_same_world: bool) 
         ),
         ("on_conflict", now.on_conflict() != was.on_conflict()),
         ("grace", now.grace() != was.grace()),
+        // The limit of a file that collects stays when `[world]` leaves it.
+        (
+            "max_deletes",
+            now.max_deletes().is_some() && now.max_deletes() != was.max_deletes(),
+        ),
         (
             "ownership",
             Kind::DECLARED
@@ -46,7 +51,7 @@ mod tests {
     use std::time::Duration;
 
     use trueup::diff::{Domain, Protocols};
-    use trueup::rtnl::{OnConflict, Ownership};
+    use trueup::rtnl::{MaxDeletes, OnConflict, Ownership};
 
     use super::*;
     use crate::commands::watch::GRACE;
@@ -70,6 +75,7 @@ mod tests {
             ),
             ("on_conflict", now().with_on_conflict(OnConflict::Take)),
             ("grace", now().with_grace(Duration::ZERO)),
+            ("max_deletes", now().with_max_deletes(MaxDeletes::Number(1))),
             ("ownership", by_ledger.clone()),
             (
                 "ownership",

@@ -58,7 +58,7 @@ impl Reporter {
                 &json!({ "vertex": name, "state": state, "message": message }),
             );
             if inner.format != Format::Json && inner.screen.is_none() {
-                inner.put(|out| writeln!(out, "{}", output::clean(&text)));
+                inner.put(|out| writeln!(out, "{text}"));
             }
         }
         if let Some(overall) = inner.overall() {
@@ -74,13 +74,30 @@ impl Reporter {
         let before = inner.world.clone();
         let mut status = before.clone().unwrap_or_default();
         change(&mut status);
+        let ungranted = status.collection.ungranted.iter().filter(|it| {
+            let before = before.as_ref().map(|it| &it.collection.ungranted);
+            before.is_none_or(|before| !before.contains(it))
+        });
+        let ungranted: Vec<String> = ungranted.cloned().collect();
+        // Also without a change: what was noted a minute ago may be noted again.
+        let contests = inner.notes.due(&status.collection.contests, Instant::now());
+        for note in contests.into_iter().chain(ungranted) {
+            inner.write_note(&note);
+            inner.view.event(Instant::now(), note);
+        }
         if before.as_ref() == Some(&status) {
             return;
         }
+        let was_ungrantable =
+            (before.as_ref()).is_some_and(|it| it.collection.ungrantable.is_some());
         let before = before.as_ref().and_then(WorldStatus::trouble);
         let trouble = status.trouble();
         if before.is_some() && trouble.is_none() {
-            inner.write_note(&format!("the store is reached; {}", status.line()));
+            let ended = match was_ungrantable {
+                true => "it is known what hosts may export",
+                false => "the store is reached",
+            };
+            inner.write_note(&format!("{ended}; {}", status.line()));
         } else if let Some(trouble) = trouble.filter(|it| before.as_ref() != Some(it)) {
             inner.write_note(&trouble);
             inner.view.event(Instant::now(), trouble);
@@ -139,6 +156,23 @@ impl Reporter {
         inner.wake();
     }
 
+    /// Reports that the metrics are not served, or are by now.
+    pub(in crate::commands::watch) fn metrics(&self, failure: Option<&str>) {
+        let mut inner = self.lock();
+        let text = match failure {
+            Some(why) => format!("{why}; it is tried again"),
+            None => "the metrics are served".to_owned(),
+        };
+        inner.event(
+            "metrics",
+            &json!({ "served": failure.is_none(), "message": failure }),
+        );
+        inner.write_note(&text);
+        inner.view.metrics(failure.map(str::to_owned));
+        inner.view.event(Instant::now(), text);
+        inner.update_status();
+    }
+
     /// Reports the result of reading a changed file.
     pub(in crate::commands::watch) fn file(&self, change: &Change<'_>) {
         let now = Instant::now();
@@ -152,7 +186,8 @@ impl Reporter {
                 ("taken_up", text.to_owned(), None, None)
             }
             Change::Refused(why) => {
-                let why_in_full = output::with_causes(why.as_ref());
+                // An error of a file has a line for each problem.
+                let why_in_full = output::with_causes(why.as_ref()).replace('\n', "; ");
                 let text = format!("the last good file stays in force: {why_in_full}");
                 let first = why.downcast_ref::<file::Error>();
                 let place = first.and_then(|error| error.diagnostics().first()?.location);

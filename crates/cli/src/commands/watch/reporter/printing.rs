@@ -95,17 +95,18 @@ impl Inner {
 
     /// Updates the status line and the screen.
     pub(super) fn update_status(&mut self) {
-        let file = self
-            .view
-            .is_refused()
-            .then_some("; the last good file is in force, not the one that is there");
-        let (_, verdict) = self.view.verdict().unwrap_or_default();
-        let world = self.world.as_ref().and_then(WorldStatus::trouble);
-        let world = world.map_or_else(String::new, |trouble| format!("; {trouble}"));
+        let verdict = self.view.verdict().map(|(_, verdict)| verdict);
         let failed = self.failed_vertices.keys().map(String::as_str);
-        let failed = output::named(failed, "failed").map(|it| format!("; {it}"));
-        let failed = failed.unwrap_or_default();
-        let status = format!("{verdict}{failed}{}{world}", file.unwrap_or_default());
+        let file = "the last good file is in force, not the one that is there";
+        let metrics = "no metrics are served";
+        let parts = [
+            verdict,
+            output::named(failed, "failed"),
+            self.view.is_refused().then(|| file.to_owned()),
+            self.view.is_without_metrics().then(|| metrics.to_owned()),
+            self.world.as_ref().and_then(WorldStatus::trouble),
+        ];
+        let status = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
         if status != self.status {
             self.service.status(status.clone());
             self.status = status;

@@ -1,6 +1,7 @@
 //! How the parts of the namespace stand, each and together.
 
 use trueup::driver::{Event, Events, Handle, Revision};
+use trueup::reconcile::OpKey;
 
 use super::{Inner, Reporter};
 use crate::commands::watch::world_status::WorldStatus;
@@ -58,7 +59,10 @@ impl Reporter {
 
     /// Has what was found of a part before this revision count no longer.
     pub(in super::super) fn part_declared(&self, part: Part, revision: Revision) {
-        if let Some(standing) = self.lock().parts.get_mut(&part) {
+        let mut inner = self.lock();
+        // What the file says of them may be new.
+        inner.missing.clear();
+        if let Some(standing) = inner.parts.get_mut(&part) {
             standing.declared = revision;
         }
     }
@@ -68,6 +72,7 @@ impl Reporter {
         let mut inner = self.lock();
         inner.parts.remove(&part);
         let statuses = handle.exceptions().into_iter();
+        let statuses = statuses.filter(|status| status.key != OpKey::SCOPE);
         inner.left.extend(statuses.map(|it| it.status));
     }
 }
@@ -107,6 +112,8 @@ impl Inner {
         };
         while let Some(event) = standing.status_events.try_next() {
             match event {
+                // A pass that cannot run is reported by itself.
+                Event::Changed { key, .. } | Event::Cleared { key, .. } if key == OpKey::SCOPE => {}
                 // An object without a status by now has another event.
                 Event::Changed { key, .. } => changed.extend(handle.status(key)),
                 Event::Cleared { status, .. } => cleared.push(status),

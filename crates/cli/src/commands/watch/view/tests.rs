@@ -82,6 +82,6 @@ fn what_is_hostile_is_shown_as_what_it_is() {
     let mut view = View::new("t".into());
     view.change(now, "~ link x alias \x1b[2J\nsecond".into());
     let shown = texts(&view, now, 24, 80).concat();
-    assert!(shown.contains("\\x1b[2J second"), "{shown}");
+    assert!(shown.contains("\\x1b[2J\\nsecond"), "{shown}");
     assert!(!shown.contains(char::is_control), "{shown}");
 }

@@ -1,16 +1,16 @@
-//! Objects that wait for their grace to end, and deletes that would take them along.
+//! Objects that are left alone for now, and deletes that would take them along.
 
 use std::collections::BTreeMap;
 
 use trueup_diff::{Action, Dev, Hold, LinkKind, Object, Plan, Prefix, VethAttrs};
 
-/// Holds the deletes that would take along an object that waits for its grace.
+/// Holds the deletes that would take along an object that is left alone.
 pub(super) fn hold_collateral(plan: &mut Plan) {
     // By device; addresses by their subnets too, as they go with the first of that and not with
     // others.
     let mut spared: BTreeMap<(Dev, Option<Prefix>), Object> = BTreeMap::new();
     for op in &plan.ops {
-        if let Some(Hold::Grace(_)) = op.hold {
+        if let Some(Hold::Grace(_) | Hold::TooManyDeletes { .. }) = op.hold {
             let subnet = match &op.object {
                 Object::Address(address) => Some(address.subnet()),
                 _ => None,

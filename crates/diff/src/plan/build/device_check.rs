@@ -1,0 +1,106 @@
+//! Holds what cannot be on its devices as they are: each object by itself, whatever else is desired.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Findings;
+use crate::devices::Devices;
+use crate::kinds::{Action, AddressKey, NeighbourKey, Object, ObjectKey, ObjectKind as _};
+use crate::observed::Observed;
+use crate::op::{Hold, Op, Reason};
+use crate::values::{Dev, LinkAddr};
+use crate::with_object;
+
+/// Tells whether objects can be on the devices that they name.
+pub(super) struct DeviceCheck<'a> {
+    devices: &'a Devices,
+    has_missing: bool,
+    /// The lengths of the hardware addresses of the devices that exist, by index.
+    lengths: HashMap<u32, usize>,
+}
+
+impl<'a> DeviceCheck<'a> {
+    pub(super) fn new(devices: &'a Devices, observed: &Observed) -> DeviceCheck<'a> {
+        let links = observed.links.iter();
+        let lengths = links.filter_map(|link| Some((link.index, link.address?.as_bytes().len())));
+        DeviceCheck {
+            devices,
+            has_missing: devices.missing().next().is_some(),
+            lengths: lengths.collect(),
+        }
+    }
+
+    /// Returns why a desired object has to wait, if it has to.
+    pub(super) fn hold(&self, object: &Object) -> Option<Hold> {
+        let missing = || {
+            no_device(
+                self.devices,
+                with_object!(object, object => object.devices()),
+            )
+        };
+        if let Some(hold) = self.has_missing.then(missing).flatten() {
+            return Some(hold);
+        }
+        let is_too_long = match object {
+            Object::Link(link) => self.is_too_long(link.address, self.devices.dev(&link.name)),
+            Object::Neighbour(neighbour) => self.is_too_long(neighbour.lladdr, Some(neighbour.dev)),
+            _ => false,
+        };
+        is_too_long.then_some(Hold::LongAddress)
+    }
+
+    /// Returns true if an address is longer than those of the device: the kernel would cut off its
+    /// end (`neigh_add` in net/core/neighbour.c, `do_setlink` in net/core/rtnetlink.c).
+    fn is_too_long(&self, address: Option<LinkAddr>, dev: Option<Dev>) -> bool {
+        let longest = match dev.and_then(Dev::as_index) {
+            // What is to be created is of Ethernet.
+            None => Some(6),
+            Some(index) => self.lengths.get(&index).copied(),
+        };
+        let length = address.map(|address| address.as_bytes().len());
+        let both = length.zip(longest);
+        both.is_some_and(|(length, longest)| length > longest)
+    }
+
+    /// Holds the ops on such objects, and the deletes of what they are to take the place of: what
+    /// would move to a missing device stays where it is.
+    pub(super) fn hold_all(&self, found: &mut Findings) {
+        let mut waiting: BTreeMap<ObjectKey, Hold> = BTreeMap::new();
+        let is_held = |op: &Op| matches!(op.hold, Some(Hold::OutsideDomain | Hold::NextHop(_)));
+        let makes = |op: &&mut Op| op.action != Action::Delete && !is_held(op);
+        for op in found.ops.iter_mut().filter(makes) {
+            if let Some(hold) = self.hold(&op.object) {
+                waiting.insert(on_any_device(op.object.key()), hold.clone());
+                op.hold = Some(hold);
+            }
+        }
+        if waiting.is_empty() {
+            return;
+        }
+        let makes_room = |op: &&mut Op| {
+            let is_replaced = matches!(op.reason, Reason::Undesired | Reason::Recreated);
+            op.action == Action::Delete && is_replaced && op.hold.is_none()
+        };
+        for op in found.ops.iter_mut().filter(makes_room) {
+            op.hold = waiting.get(&on_any_device(op.object.key())).cloned();
+        }
+    }
+}
+
+/// Returns a key without its device.
+fn on_any_device(mut key: ObjectKey) -> ObjectKey {
+    if let ObjectKey::Address(AddressKey { dev, .. })
+    | ObjectKey::Neighbour(NeighbourKey { dev, .. }) = &mut key
+    {
+        *dev = Dev::index(0);
+    }
+    key
+}
+
+/// Returns the hold of an object on these devices, if one of them is missing.
+pub(crate) fn no_device(
+    devices: &Devices,
+    of_object: impl IntoIterator<Item = Dev>,
+) -> Option<Hold> {
+    let mut missing = of_object.into_iter().filter(|dev| dev.is_missing());
+    devices.name(missing.next()?).copied().map(Hold::NoDevice)
+}

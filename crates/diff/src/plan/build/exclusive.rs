@@ -1,0 +1,48 @@
+//! Links that are to have the declared addresses, and no others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ConflictPolicy, Findings};
+use crate::kinds::{Action, Address, Item as _, Kind, ObjectKey};
+use crate::observed::Observed;
+use crate::op::{Hold, Reason};
+use crate::values::{Dev, IfName, Protocols};
+
+/// Finds other writers' addresses on such links. They are deleted if the link is adopted, and else
+/// held.
+pub(super) fn find(found: &mut Findings, observed: &Observed, policy: ConflictPolicy<'_>) {
+    let (desired, proof) = (policy.desired, policy.proof);
+    let links = desired
+        .links
+        .iter()
+        .flatten()
+        .filter(|link| link.only_addresses);
+    let links: BTreeMap<Dev, IfName> = links
+        .filter_map(|link| Some((desired.devices.dev(&link.name)?, link.name)))
+        .collect();
+    let is_complete = |kind| observed.complete.contains(kind);
+    if links.is_empty() || !is_complete(Kind::Address) || !is_complete(Kind::Link) {
+        return;
+    }
+    let declared = desired.addresses.iter().flatten();
+    let declared: BTreeSet<_> = declared.map(Address::key).collect();
+    let mut others: Vec<(&Address, &IfName)> = observed
+        .addresses
+        .iter()
+        .filter(|address| !declared.contains(&address.key()) && !proof.is_ours(*address))
+        .filter(|address| !address.is_kernels_own(proof.policy.unstored))
+        .filter_map(|address| Some((address, links.get(&address.dev)?)))
+        .collect();
+    others.sort_by_key(|(address, _)| address.key());
+    for (address, link) in others {
+        let adopts = proof.policy.adopt || desired.adopt.contains(&ObjectKey::Link(*link));
+        let may_adopt = |protocols: Protocols| protocols.contains(address.protocol);
+        let may = may_adopt(Protocols::UNMARKED) || may_adopt(proof.policy.adopt_protocols);
+        let op = found.op(Action::Delete, address.clone().into(), Reason::Excluded);
+        if !proof.domain.contains(address) {
+            op.hold = Some(Hold::OutsideDomain);
+        } else if !adopts || !may {
+            op.hold = Some(Hold::Foreign);
+        }
+    }
+}

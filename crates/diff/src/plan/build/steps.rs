@@ -1,0 +1,135 @@
+//! Steps on the way to what is desired of a link, where the kernel cannot go there at once.
+//!
+//! - A bond or team refuses a port that is up: the port is set down first.
+//! - A VXLAN whose lower device changes keeps the default forwarding entry of the former one
+//!   (`vxlan_changelink`). It goes with the remote address, which is taken away first.
+//! - No two macvlans on a device have one hardware address. Where one is to have that of another
+//!   that gets a new one, the other has a temporary one first. So their order does not matter, even
+//!   if they exchange their addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::Findings;
+use crate::kinds::{Action, Link, LinkKind, Object};
+use crate::observed::Observed;
+use crate::op::{Op, Reason};
+use crate::resolve::Resolved;
+use crate::values::{Dev, IfName, LinkAddr};
+
+/// Puts the steps of updates of links before these.
+pub(super) fn add(found: &mut Findings, desired: &Resolved, observed: &Observed) {
+    let is_update = |op: &Op| op.action == Action::Update && matches!(op.object, Object::Link(_));
+    if !found.ops.iter().any(is_update) {
+        return;
+    }
+    let mut addresses = Addresses::of(&found.ops, observed);
+    let mut ops = Vec::with_capacity(found.ops.len());
+    for mut op in std::mem::take(&mut found.ops) {
+        if op.action == Action::Update
+            && let Some(Object::Link(was)) = op.was().map(std::borrow::Cow::into_owned)
+            && let Object::Link(link) = &mut op.object
+        {
+            let steps = [
+                set_down(link, &was, desired, observed),
+                without_remote(link, &was),
+                addresses.leave(link, &was),
+            ];
+            ops.extend(steps.into_iter().flatten().map(|step| {
+                Op::new(Action::Update, step, Reason::Step).with_was(Object::from((*was).clone()))
+            }));
+        }
+        ops.push(op);
+    }
+    found.ops = ops;
+}
+
+/// Returns a link that is down, for one that is up and becomes a port of a master that takes none
+/// such. It comes up again with the update, also if the master refuses it.
+fn set_down(link: &mut Link, was: &Link, desired: &Resolved, observed: &Observed) -> Option<Link> {
+    let refuses = |master: Dev| match master.as_index() {
+        Some(index) => {
+            let mut links = observed.links.iter();
+            refuses_up(links.find(|link| link.index == index)?.kind.as_ref()?)
+        }
+        None => {
+            let name = desired.devices.name(master)?;
+            let mut links = desired.links.iter().flatten();
+            refuses_up(links.find(|link| link.name == *name)?.kind.as_ref()?)
+        }
+    };
+    let joins = link.master.flatten().filter(|_| link.master != was.master);
+    // A master that lets a port go sets it down.
+    let is_down = was.up != Some(true) || was.master.flatten().and_then(refuses).is_some();
+    joins.and_then(refuses).filter(|()| !is_down)?;
+    link.up = link.up.or(Some(true));
+    Some(was.clone().with_up(false))
+}
+
+/// Returns something if a master of this kind takes no port that is up.
+fn refuses_up(kind: &LinkKind) -> Option<()> {
+    matches!(kind.name(), "bond" | "team").then_some(())
+}
+
+/// Returns a VXLAN without its remote address, for one whose lower device changes.
+fn without_remote(link: &mut Link, was: &Link) -> Option<Link> {
+    let (Some(LinkKind::Vxlan(wanted)), Some(LinkKind::Vxlan(former))) =
+        (&mut link.kind, &was.kind)
+    else {
+        return None;
+    };
+    let moves = wanted.link.is_some() && wanted.link != former.link;
+    let remote = former.remote.filter(|_| moves)?;
+    wanted.remote = wanted.remote.or(former.remote);
+    let none: IpAddr = match remote {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    Some(
+        was.clone()
+            .with_kind(LinkKind::Vxlan((*former).with_remote(none))),
+    )
+}
+
+/// The hardware addresses that macvlans are to have, and all that are in use.
+struct Addresses {
+    wanted: BTreeMap<(Dev, LinkAddr), BTreeSet<IfName>>,
+    used: BTreeSet<LinkAddr>,
+}
+
+impl Addresses {
+    fn of(ops: &[Op], observed: &Observed) -> Addresses {
+        let mut wanted: BTreeMap<_, BTreeSet<IfName>> = BTreeMap::new();
+        let mut used: BTreeSet<LinkAddr> = observed
+            .links
+            .iter()
+            .filter_map(|link| link.address)
+            .collect();
+        for op in ops.iter().filter(|op| op.action != Action::Delete) {
+            if let Object::Link(link) = &op.object {
+                used.extend(link.address);
+                if let Some(claim) = link.unique_address() {
+                    wanted.entry(claim).or_default().insert(link.name);
+                }
+            }
+        }
+        Addresses { wanted, used }
+    }
+
+    /// Returns a macvlan with a temporary address, if it has one that another is to have.
+    fn leave(&mut self, link: &Link, was: &Link) -> Option<Link> {
+        let changes = link.address.is_some() && link.address != was.address;
+        let others = self
+            .wanted
+            .get(&was.unique_address().filter(|_| changes)?)?;
+        others.iter().find(|name| **name != link.name)?;
+        // Locally administered; there are more of them than links.
+        let temporary = (0..=u16::MAX).find_map(|number| {
+            let [high, low] = number.to_be_bytes();
+            let address = LinkAddr::from_bytes(&[2, b't', b'r', b'u', high, low]).ok()?;
+            (!self.used.contains(&address)).then_some(address)
+        })?;
+        self.used.insert(temporary);
+        Some(was.clone().with_address(temporary))
+    }
+}

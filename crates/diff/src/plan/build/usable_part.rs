@@ -1,0 +1,133 @@
+//! What can be made of an object with several next hops while the devices of some are down: the
+//! kernel refuses the whole for one of them.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::kinds::{NextHop, NextHops, Nexthop, NexthopTarget, ObjectKind, Route};
+use crate::observed::Observed;
+use crate::op::Hold;
+use crate::resolve::Resolved;
+use crate::values::{Dev, IfName};
+
+/// The devices that no next hop can lead out of once a plan is carried out. They are looked for
+/// where there are several next hops.
+pub(super) struct DownDevices<'a> {
+    desired: &'a Resolved,
+    observed: &'a Observed,
+    found: OnceCell<Found>,
+}
+
+struct Found {
+    down: BTreeSet<Dev>,
+    /// Those of them that are up, and have no carrier: no nexthop object can be made on one.
+    without_carrier: BTreeSet<Dev>,
+    /// The devices of the nexthop objects that are desired, by their ids.
+    of_objects: BTreeMap<u32, Dev>,
+}
+
+impl<'a> DownDevices<'a> {
+    pub(super) fn new(desired: &'a Resolved, observed: &'a Observed) -> DownDevices<'a> {
+        DownDevices {
+            desired,
+            observed,
+            found: OnceCell::new(),
+        }
+    }
+
+    fn find(&self) -> Found {
+        let (desired, observed) = (self.desired, self.observed);
+        let devices = &desired.devices;
+        let links = desired.links.iter().flatten();
+        // By name: one that is made again is declared as the new one, and next hops may be on the
+        // former.
+        let declared: BTreeMap<IfName, Option<bool>> =
+            links.map(|link| (link.name, link.up)).collect();
+        let is_raised = |name: &IfName| declared.get(name).copied().flatten();
+        let planned = devices.planned().map(|(dev, name)| (dev, *name, None));
+        let there = observed.links.iter();
+        let there = there.map(|link| (Dev::index(link.index), link.name, link.up));
+        let down = planned
+            .chain(there)
+            .filter(|(_, name, up)| is_raised(name).or(*up) != Some(true))
+            .map(|(dev, ..)| dev);
+        let missing = devices.missing().map(|(dev, _)| dev);
+        let without_carrier = observed.links.iter().filter(|link| {
+            let status = observed.link_status.get(&link.index);
+            link.up == Some(true) && status.is_some_and(|status| status.carrier == Some(false))
+        });
+        let objects = desired.nexthops.iter().flatten();
+        Found {
+            down: down.chain(missing).collect(),
+            without_carrier: without_carrier.map(|link| Dev::index(link.index)).collect(),
+            of_objects: objects
+                .filter_map(|nexthop| Some((nexthop.id, nexthop.dev()?)))
+                .collect(),
+        }
+    }
+
+    fn is_down(&self, dev: Dev) -> bool {
+        self.found.get_or_init(|| self.find()).down.contains(&dev)
+    }
+
+    /// Returns the device of a nexthop object, if the object cannot be made on it.
+    fn of_unusable_object(&self, id: u32) -> Option<Dev> {
+        let found = self.found.get_or_init(|| self.find());
+        let dev = found.of_objects.get(&id)?;
+        let is_down = found.down.contains(dev) || found.without_carrier.contains(dev);
+        is_down.then_some(*dev)
+    }
+
+    fn hold(&self, dev: Dev) -> Option<Hold> {
+        self.desired.devices.name(dev).copied().map(Hold::NextHop)
+    }
+}
+
+/// An object that may have a part that can be made before the rest.
+pub(super) trait UsablePart: ObjectKind {
+    /// Returns that part, and why the rest waits; `None` if all of the object can be made, or none.
+    fn usable_part(&self, down: &DownDevices<'_>) -> Option<(Self, Hold)> {
+        let _ = down;
+        None
+    }
+}
+
+impl UsablePart for crate::kinds::Link {}
+impl UsablePart for crate::kinds::Address {}
+impl UsablePart for crate::kinds::Neighbour {}
+impl UsablePart for crate::kinds::Rule {}
+
+impl UsablePart for Route {
+    fn usable_part(&self, down: &DownDevices<'_>) -> Option<(Route, Hold)> {
+        let NextHops::Many(hops) = &self.nexthops else {
+            return None;
+        };
+        let is_down = |hop: &NextHop| hop.dev.filter(|dev| down.is_down(*dev));
+        let hold = down.hold(hops.iter().find_map(is_down)?)?;
+        let usable = hops.iter().filter(|hop| is_down(hop).is_none());
+        let usable: Vec<NextHop> = usable.cloned().collect();
+        let part = Route {
+            nexthops: NextHops::Many(usable).canonical(),
+            ..self.clone()
+        };
+        (part.nexthops != NextHops::None).then_some((part, hold))
+    }
+}
+
+impl UsablePart for Nexthop {
+    fn usable_part(&self, down: &DownDevices<'_>) -> Option<(Nexthop, Hold)> {
+        let NexthopTarget::Group(members) = &self.target else {
+            return None;
+        };
+        let is_down = |(id, _): &(u32, u16)| down.of_unusable_object(*id);
+        let hold = down.hold(members.iter().find_map(is_down)?)?;
+        let usable = members.iter().filter(|member| is_down(member).is_none());
+        let usable: Vec<(u32, u16)> = usable.copied().collect();
+        let is_none = usable.is_empty();
+        let part = Nexthop {
+            target: NexthopTarget::Group(usable),
+            ..self.clone()
+        };
+        (!is_none).then_some((part, hold))
+    }
+}

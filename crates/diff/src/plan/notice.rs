@@ -1,0 +1,134 @@
+//! What the author of a declaration should know of, and that no op says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::devices::Devices;
+use crate::kinds::{Address, Item as _, LinkKind, Object, ObjectKey, ObjectKind as _};
+use crate::observed::Observed;
+use crate::ownership::Proof;
+use crate::resolve::Resolved;
+use crate::values::{Dev, IfName};
+use crate::with_object;
+
+/// What the author of a declaration should know of, and that no op says. It keeps nothing from
+/// being converged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A link that is declared a port of a bridge or bond has an address that is not declared. The
+    /// kernel gives packets to the master, so that the port receives none for the address.
+    PortWithAddress {
+        /// The port.
+        port: IfName,
+        /// The bridge or bond.
+        master: IfName,
+        /// The address.
+        address: Box<Address>,
+    },
+    /// A bridge filters by VLANs, and of its ports it cannot be declared in which they are.
+    UndeclaredVlans {
+        /// The bridge.
+        bridge: IfName,
+    },
+    /// An object of another writer goes along with an op, as it may: it only names a device and
+    /// nothing uses it, or the domain allows it.
+    GoesAlong {
+        /// The object of the op.
+        with: Box<ObjectKey>,
+        /// The object that goes.
+        object: Box<Object>,
+    },
+}
+
+impl Notice {
+    /// The notice in a line, with what can be done. `devices` are those of the plan.
+    pub fn text(&self, devices: &Devices) -> String {
+        match self {
+            Notice::PortWithAddress {
+                port,
+                master,
+                address,
+            } => format!(
+                "link {port}: a port of {master}, and has the address {}, for which it receives \
+                 nothing as a port; declare the address on {master}, and remove it here: \
+                 addresses = \"only\" does",
+                address.address
+            ),
+            Notice::UndeclaredVlans { bridge } => format!(
+                "link {bridge}: vlan_filtering is on, and the VLANs of its ports cannot be \
+                 declared: frames of others than VLAN 1 are dropped, unless `bridge vlan add` lets \
+                 them pass"
+            ),
+            Notice::GoesAlong { object, .. } => {
+                let kind = with_object!(&**object, _it: K => K::NAME);
+                format!(
+                    "{kind} {}: another writer's, goes along",
+                    object.spec(devices)
+                )
+            }
+        }
+    }
+}
+
+/// Finds what is to be said of the state that is desired, where it is observed.
+pub(super) fn of_state(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<Notice> {
+    let links = desired.links.as_deref().unwrap_or_default();
+    let filters = |kind: &Option<LinkKind>| matches!(kind, Some(LinkKind::Bridge(bridge)) if bridge.vlan_filtering == Some(true));
+    let bridges = links.iter().filter(|link| filters(&link.kind));
+    let mut notices: Vec<Notice> = bridges
+        .map(|link| Notice::UndeclaredVlans { bridge: link.name })
+        .collect();
+    let mut ports: BTreeMap<Dev, (IfName, IfName)> = BTreeMap::new();
+    for link in links {
+        if let Some(master) = link.master.flatten()
+            && takes_packets(master, desired, observed)
+            && let Some(name) = desired.devices.name(master)
+            && let Some(port) = desired.devices.dev(&link.name)
+        {
+            ports.insert(port, (link.name, *name));
+        }
+    }
+    if ports.is_empty() {
+        return notices;
+    }
+    let declared: BTreeSet<_> = desired
+        .addresses
+        .iter()
+        .flatten()
+        .map(Address::key)
+        .collect();
+    let mut addresses: Vec<&Address> = observed
+        .addresses
+        .iter()
+        .filter(|address| ports.contains_key(&address.dev))
+        .filter(|address| !address.is_kernels_own(proof.policy.unstored))
+        .filter(|address| !proof.may_go(*address) && !declared.contains(&address.key()))
+        .collect();
+    addresses.sort_by_key(|address| address.key());
+    notices.extend(addresses.into_iter().filter_map(|address| {
+        let (port, master) = *ports.get(&address.dev)?;
+        let address = Box::new(address.clone());
+        Some(Notice::PortWithAddress {
+            port,
+            master,
+            address,
+        })
+    }));
+    notices
+}
+
+/// Returns true if a master takes the packets of its ports, as all do but a VRF.
+fn takes_packets(master: Dev, desired: &Resolved, observed: &Observed) -> bool {
+    let name = desired.devices.name(master);
+    let mut declared = desired.links.iter().flatten();
+    let declared = declared.find(|link| Some(&link.name) == name);
+    let there = || {
+        observed
+            .links
+            .iter()
+            .find(|link| master.as_index() == Some(link.index))
+    };
+    let kind = declared.and_then(|link| link.kind.as_ref());
+    let kind = kind.or_else(|| there()?.kind.as_ref());
+    !matches!(kind, Some(LinkKind::Vrf { .. }) | None)
+}

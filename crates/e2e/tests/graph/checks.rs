@@ -1,0 +1,63 @@
+//! Checks of commands under `watch`: nothing announces that what they look at has changed.
+
+use rustix::process::{Pid, Signal, kill_process};
+use trueup_testkit::wait_until;
+
+use crate::agent::Agent;
+use crate::watch::{RARE, printed};
+use crate::{exec, file};
+
+/// A command that makes a file, and whose check looks for it.
+fn makes(agent: &Agent, name: &str, more: &str) -> String {
+    let path = agent.directory().join(name);
+    let check = format!("check = [\"/usr/bin/test\", \"-e\", {path:?}]\n{more}");
+    exec(agent, name, &format!("touch {name}"), &check)
+}
+
+fn is_there(agent: &Agent, name: &str) -> bool {
+    agent.directory().join(name).exists()
+}
+
+fn remove(agent: &Agent, name: &str) {
+    std::fs::remove_file(agent.directory().join(name)).unwrap();
+}
+
+pub(crate) fn a_check_that_fails_later_runs_its_command_at_the_interval() {
+    let agent = Agent::new();
+    agent.write("f.toml", &makes(&agent, "made", ""));
+    let args = ["watch", "f.toml", "--interval", "0.2", "--format", "json"];
+    let mut child = agent.spawn(&args);
+    let printed = printed(&mut child);
+    for _ in 0..2 {
+        wait_until("it is made", || is_there(&agent, "made"));
+        wait_until("and checked", || {
+            printed.lock().unwrap().contains("\"converged\"")
+        });
+        remove(&agent, "made");
+    }
+    wait_until("it is made again", || is_there(&agent, "made"));
+    child.terminate(Signal::TERM);
+}
+
+pub(crate) fn a_check_runs_as_often_as_it_says_and_after_a_signal() {
+    let agent = Agent::new();
+    let text = file(&agent, "conf", "a")
+        + &makes(&agent, "often", "every = 0.2")
+        + &makes(&agent, "both", "every = 0.2\non = [\"file.conf\"]")
+        + &makes(&agent, "rare", "")
+        + &makes(&agent, "changed", "on = [\"file.conf\"]");
+    agent.write("f.toml", &text);
+    let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
+    let all = ["often", "both", "rare", "changed"];
+    wait_until("all are made", || {
+        all.iter().all(|name| is_there(&agent, name))
+    });
+    all.iter().for_each(|name| remove(&agent, name));
+    let is_made = |name: &&&str| is_there(&agent, name);
+    wait_until("two are made", || all.iter().filter(is_made).count() == 2);
+    assert!(is_there(&agent, "often") && is_there(&agent, "both"));
+    kill_process(Pid::from_child(&child.0), Signal::HUP).unwrap();
+    wait_until("the next one is made", || is_there(&agent, "rare"));
+    assert!(!is_there(&agent, "changed"), "it waits for a change alone");
+    child.terminate(Signal::TERM);
+}

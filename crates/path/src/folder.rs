@@ -1,0 +1,174 @@
+//! A folder that is held by its descriptor.
+
+use std::ffi::OsStr;
+use std::fs::{File, Permissions};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
+
+use crate::control::Control;
+use crate::walk::{self, Found, Last, look};
+use crate::{Error, Place, TrustedUsers};
+
+/// A folder that is held: whatever is renamed on the way to it, this stays the same folder.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    descriptor: Arc<OwnedFd>,
+    path: PathBuf,
+    control: Control,
+}
+
+impl TrustedUsers {
+    /// Walks to a folder.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](crate::ErrorKind::Refused) when another user could lead the walk to a folder
+    /// that is not theirs; [`Os`](crate::ErrorKind::Os) when there is no such folder.
+    pub fn folder(&self, path: &Path) -> Result<Folder, Error> {
+        walk::to_folder(self, path, Last::Folder)
+    }
+
+    /// Walks to a folder, and makes it and its missing parents with this mode, whatever the umask.
+    /// A folder that exists keeps its mode. Nothing is made in a folder of another user.
+    ///
+    /// # Errors
+    ///
+    /// As [`folder`](Self::folder), and when a folder cannot be made.
+    pub fn make_folder(&self, path: &Path, mode: u32) -> Result<Folder, Error> {
+        walk::to_folder(self, path, Last::Made(mode))
+    }
+}
+
+impl Folder {
+    pub(crate) fn new(descriptor: OwnedFd, path: PathBuf, control: Control) -> Folder {
+        Folder {
+            descriptor: Arc::new(descriptor),
+            path,
+            control,
+        }
+    }
+
+    pub(crate) fn root(users: &TrustedUsers) -> Result<Folder, Error> {
+        let path = Path::new("/");
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(path, flags, Mode::empty());
+        let descriptor = descriptor.map_err(|error| Error::os(path, "open", error))?;
+        let found = Found::of(descriptor).map_err(|error| Error::os(path, "read", error))?;
+        let control = Control::of(&found.metadata, &found.descriptor, users);
+        Ok(Folder::new(found.descriptor, path.to_owned(), control))
+    }
+
+    /// Returns the path by which it was found, without links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns who can change what is in it.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        self.control
+    }
+
+    /// Returns a path that leads to the held folder through `/proc`, for system calls that take no
+    /// descriptor, such as those of inotify.
+    #[must_use]
+    pub fn path_by_descriptor(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()).into()
+    }
+
+    /// Returns the folder if nobody but root and we can change what is in it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](crate::ErrorKind::Refused) if another user can.
+    pub fn ours(self) -> Result<Folder, Error> {
+        match self.control {
+            Control::Ours => Ok(self),
+            control => {
+                let other = match control {
+                    Control::User(user) => format!("run this as user {user}, "),
+                    _ => String::new(),
+                };
+                let message = format!(
+                    "{control}; {other}use another folder, or let root or the user that runs this \
+                     own it, with a mode such as 0755"
+                );
+                Err(Error::refused(&self.path, message))
+            }
+        }
+    }
+
+    /// Returns the place of a name in it.
+    ///
+    /// # Panics
+    ///
+    /// If the name is not that of a file: empty, `.`, `..`, or with a slash in it.
+    #[must_use]
+    pub fn place(&self, name: impl AsRef<OsStr>) -> Place {
+        let name = name.as_ref();
+        let is_name = Path::new(name).file_name() == Some(name);
+        assert!(is_name, "{name:?} is not the name of a file");
+        Place::new(self.clone(), name.to_owned())
+    }
+
+    /// Waits until the names in it are durable.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read or synced.
+    pub fn sync(&self) -> Result<(), Error> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(self.as_fd(), ".", flags, Mode::empty())
+            .and_then(rustix::fs::fsync)
+            .map_err(|error| Error::os(&self.path, "sync", error))
+    }
+
+    /// Makes a folder in this one, unless another process is faster.
+    pub(crate) fn make(&self, name: &OsStr, mode: u32) -> Result<Found, Error> {
+        let path = self.path.join(name);
+        if !matches!(self.control, Control::Ours | Control::Sticky) {
+            let message = format!("it is not made, as {}", self.control);
+            return Err(Error::refused(&path, message));
+        }
+        let made = match mkdirat(self.as_fd(), name, Mode::from_raw_mode(mode)) {
+            Err(rustix::io::Errno::EXIST) => false,
+            made => made
+                .map(|()| true)
+                .map_err(|it| Error::os(&path, "make", it))?,
+        };
+        let gone = || Error::os(&path, "open", rustix::io::Errno::NOENT);
+        let found = look(self, name)?.ok_or_else(gone)?;
+        let is_exact = found.metadata.mode() & 0o7777 == mode;
+        if !made || is_exact || !found.metadata.is_dir() {
+            return Ok(found);
+        }
+        // Bits that the umask has taken.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let descriptor = openat(self.as_fd(), name, flags, Mode::empty());
+        let folder = descriptor.map_err(|error| Error::os(&path, "open", error))?;
+        let folder = File::from(folder);
+        let is_same = folder.metadata().is_ok_and(|it| same(&it, &found.metadata));
+        if is_same {
+            folder
+                .set_permissions(Permissions::from_mode(mode))
+                .map_err(|error| Error::os(&path, "set the mode", error))?;
+        }
+        look(self, name)?.ok_or_else(gone)
+    }
+}
+
+/// True if both are of the same file.
+pub(crate) fn same(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}

@@ -1,0 +1,192 @@
+//! Reads whole files up to a bound.
+
+use std::fs::{File, Metadata};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::control::{Control, others_can_read, others_can_write};
+use crate::place::need_regular;
+use crate::walk::is_firm;
+use crate::{Error, ErrorKind, Place, TrustedUsers};
+
+/// Who may read a file, besides root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// Its owner alone: its mode is 0600 or less, or its access control list names no user but root
+    /// and us, as that of a credential of systemd.
+    Us,
+    /// Everybody.
+    Everybody,
+}
+
+impl TrustedUsers {
+    /// Opens a regular file that nobody but root and we can change or replace. Links are followed
+    /// where nobody else can have put them.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](ErrorKind::Refused) if another user can change it, or read it though only we
+    /// may; [`NotRegular`](ErrorKind::NotRegular); [`Os`](ErrorKind::Os) if it cannot be opened.
+    pub fn open_ours(&self, path: &Path, readers: Readers) -> Result<File, Error> {
+        let place = self.followed_place(path)?;
+        let (file, _) = opened(&place)?;
+        self.check_ours(&place, &file, readers)?;
+        Ok(file)
+    }
+
+    /// Checks that nobody but root and we can change the open file of a place, or replace it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](ErrorKind::Refused) if another user can, or can read it though only we may.
+    pub fn check_ours(&self, place: &Place, file: &File, readers: Readers) -> Result<(), Error> {
+        let found = metadata(place.path(), file)?;
+        if !is_firm(place.folder().control(), &found, self) {
+            let message = match self.has(found.uid()) {
+                true => format!(
+                    "it is in {}: {}; move it to a folder that nobody else can write",
+                    place.folder().path().display(),
+                    place.folder().control()
+                ),
+                false => format!(
+                    "user {} owns it; give it to root or to the user that runs this",
+                    found.uid()
+                ),
+            };
+            return Err(Error::refused(place.path(), message));
+        }
+        if others_can_write(&found, file) {
+            let mode = found.mode() & 0o7777;
+            let message = format!("others can write it (mode {mode:04o}); take that from them");
+            return Err(Error::refused(place.path(), message));
+        }
+        if readers == Readers::Us && others_can_read(&found, file, self) {
+            let mode = found.mode() & 0o7777;
+            let message = format!("others can read it (mode {mode:04o}); set its mode to 0600");
+            return Err(Error::refused(place.path(), message));
+        }
+        Ok(())
+    }
+
+    /// As [`check_ours`](Self::check_ours), for a file that is written in place: another name of it
+    /// may be that of a file which is not to be written.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_ours`](Self::check_ours), and [`Refused`](ErrorKind::Refused) if the file has
+    /// another name.
+    pub fn check_sole(&self, place: &Place, file: &File, readers: Readers) -> Result<(), Error> {
+        self.check_ours(place, file, readers)?;
+        match metadata(place.path(), file)?.nlink() {
+            0 | 1 => Ok(()),
+            names => {
+                let message = format!(
+                    "the file has {names} names (hard links), and it would be written under all of \
+                     them; remove this name or the others"
+                );
+                Err(Error::refused(place.path(), message))
+            }
+        }
+    }
+
+    /// True if nobody but root and we can have put what is held at this place, or can replace it: a
+    /// file, a link or a socket.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be looked at.
+    pub fn is_ours(&self, place: &Place, held: &File) -> Result<bool, Error> {
+        let found = metadata(place.path(), held)?;
+        Ok(is_firm(place.folder().control(), &found, self))
+    }
+
+    /// Reads a file as [`open_ours`](Self::open_ours) opens it, of at most so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_ours`](Self::open_ours), and [`TooLarge`](ErrorKind::TooLarge).
+    pub fn read_ours(&self, path: &Path, readers: Readers, limit: u64) -> Result<Vec<u8>, Error> {
+        read(path, &self.open_ours(path, readers)?, limit)
+    }
+
+    /// Reads a regular file that may be in the folder of another user, if it is that user's own:
+    /// who can put another file in its place can change it anyway. Links are followed where nobody
+    /// else can have put them.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](ErrorKind::Refused) if a user can put the file of another user in its place;
+    /// [`NotRegular`](ErrorKind::NotRegular), [`TooLarge`](ErrorKind::TooLarge), and
+    /// [`Os`](ErrorKind::Os) if it cannot be read.
+    pub fn read_of_one_owner(&self, path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
+        let place = self.followed_place(path)?;
+        let (file, found) = opened(&place)?;
+        let control = place.folder().control();
+        let is_safe = match control {
+            Control::Ours => true,
+            Control::User(user) => found.uid() == user && found.nlink() == 1,
+            Control::Sticky => is_firm(control, &found, self),
+            Control::Shared => false,
+        };
+        if !is_safe {
+            let message = format!(
+                "it is a file of user {} in {}, where {control}: the file of another user can be \
+                 put in its place; move it to a folder that nobody but its owner can write",
+                found.uid(),
+                place.folder().path().display(),
+            );
+            return Err(Error::refused(place.path(), message));
+        }
+        read(path, &file, limit)
+    }
+}
+
+/// Opens a regular file without waiting, whoever owns it and whatever links lead to it: for a path
+/// that a person names for this one call.
+///
+/// # Errors
+///
+/// [`NotRegular`](ErrorKind::NotRegular), and [`Os`](ErrorKind::Os) if it cannot be opened.
+pub fn open_any(path: &Path) -> Result<File, Error> {
+    // Opening some devices acts on them.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = rustix::fs::open(path, flags, Mode::empty());
+    let found = File::from(found.map_err(|error| Error::os(path, "open", error))?);
+    need_regular(path, &metadata(path, &found)?)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty());
+    let file = File::from(file.map_err(|error| Error::os(path, "open", error))?);
+    need_regular(path, &metadata(path, &file)?)?;
+    Ok(file)
+}
+
+/// Reads a file to its end, at most so many bytes.
+///
+/// # Errors
+///
+/// [`TooLarge`](ErrorKind::TooLarge), and [`Os`](ErrorKind::Os) if it cannot be read.
+pub fn read(path: &Path, file: &File, limit: u64) -> Result<Vec<u8>, Error> {
+    let mut content = Vec::new();
+    let result = file.take(limit.saturating_add(1)).read_to_end(&mut content);
+    result.map_err(|error| Error::os(path, "read", error))?;
+    if content.len() as u64 > limit {
+        let message = format!("it is larger than {limit} bytes");
+        return Err(Error::of_kind(ErrorKind::TooLarge, path, message));
+    }
+    Ok(content)
+}
+
+fn opened(place: &Place) -> Result<(File, Metadata), Error> {
+    let gone = || Error::os(place.path(), "open", rustix::io::Errno::NOENT);
+    let file = place.open()?.ok_or_else(gone)?;
+    let found = metadata(place.path(), &file)?;
+    Ok((file, found))
+}
+
+fn metadata(path: &Path, file: &File) -> Result<Metadata, Error> {
+    file.metadata()
+        .map_err(|error| Error::os(path, "read", error))
+}

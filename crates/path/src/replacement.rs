@@ -1,0 +1,126 @@
+//! A new file that takes the place of another one at once.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with};
+use rustix::io::Errno;
+
+use crate::{Error, Place};
+
+/// The end of the name of a file that is being written.
+const NEW: &str = ".trueup-new";
+
+/// A file that is written beside the one that it replaces, as `.NAME.trueup-new`. It is removed if
+/// it is dropped before it is published.
+#[derive(Debug)]
+pub struct Replacement {
+    place: Place,
+    new: Place,
+    file: File,
+    is_published: bool,
+}
+
+impl Place {
+    /// Creates a file with this mode that is to have this name. One that a crash has left is
+    /// removed first.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be created.
+    pub fn replacement(&self, mode: u32) -> Result<Replacement, Error> {
+        let new = self.beside(NEW);
+        new.unlink()?;
+        Ok(Replacement {
+            file: new.create_new(mode)?,
+            place: self.clone(),
+            new,
+            is_published: false,
+        })
+    }
+}
+
+impl Replacement {
+    /// Returns the file, to write it and to set its owner and mode.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Puts the file in its place, at once and durably. `expected` is the open file that has the
+    /// name; `None`: no file has it.
+    ///
+    /// # Errors
+    ///
+    /// [`Changed`](crate::ErrorKind::Changed) if another file has the name by now: that one stays. When
+    /// the file cannot be synced or renamed.
+    pub fn publish(mut self, expected: Option<&File>) -> Result<(), Error> {
+        let synced = self.file.sync_all();
+        synced.map_err(|error| Error::os(self.place.path(), "sync", error))?;
+        match expected {
+            None => self.put()?,
+            Some(expected) => self.exchange(expected)?,
+        }
+        self.is_published = true;
+        self.place.folder().sync()
+    }
+
+    /// Gives the file the name, which nothing has.
+    fn put(&self) -> Result<(), Error> {
+        let (folder, name) = (self.place.folder().as_fd(), self.place.name());
+        let renamed = renameat_with(
+            folder,
+            self.new.name(),
+            folder,
+            name,
+            RenameFlags::NOREPLACE,
+        );
+        match renamed {
+            // The file system cannot. A link does not replace either.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                linkat(folder, self.new.name(), folder, name, AtFlags::empty())
+                    .map_err(|error| self.not_renamed(error))?;
+                self.new.unlink()
+            }
+            renamed => renamed.map_err(|error| self.not_renamed(error)),
+        }
+    }
+
+    /// Exchanges the file with the one in its place, and removes that one if it is the expected
+    /// one.
+    fn exchange(&self, expected: &File) -> Result<(), Error> {
+        let (folder, name) = (self.place.folder().as_fd(), self.place.name());
+        let exchange =
+            || renameat_with(folder, self.new.name(), folder, name, RenameFlags::EXCHANGE);
+        match exchange() {
+            // The file system cannot.
+            Err(Errno::INVAL | Errno::NOSYS) if self.place.is_of(expected)? => {
+                let renamed = renameat(folder, self.new.name(), folder, name);
+                return renamed.map_err(|error| self.not_renamed(error));
+            }
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOENT) => return Err(self.place.changed()),
+            exchanged => exchanged.map_err(|error| self.not_renamed(error))?,
+        }
+        if self.new.is_of(expected)? {
+            return self.new.unlink();
+        }
+        exchange().map_err(|error| self.not_renamed(error))?;
+        Err(self.place.changed())
+    }
+
+    fn not_renamed(&self, error: Errno) -> Error {
+        match error {
+            Errno::EXIST => self.place.changed(),
+            error => Error::os(self.place.path(), "replace", error),
+        }
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        // If another file has the name, it is not ours to remove.
+        if !self.is_published && self.new.is_of(&self.file).unwrap_or(false) {
+            // What stays is removed by the next replacement.
+            let _ = self.new.unlink();
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Times as text.
+
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A time that people read, in UTC: `2026-11-26 00:45:00 UTC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Utc(pub SystemTime);
+
+impl fmt::Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = self.0.duration_since(UNIX_EPOCH);
+        let seconds = since.unwrap_or_default().as_secs();
+        let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+        // Days since 0000-03-01, in eras of 400 years that end with a leap day.
+        let days = days + 719_468;
+        let (era, day) = (days / 146_097, days % 146_097);
+        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        let (month, next) = if month < 10 {
+            (month + 3, 0)
+        } else {
+            (month - 9, 1)
+        };
+        let year = era * 400 + year + next;
+        let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_time_is_that_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59:59 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_709_164_800, "2024-02-29 00:00:00 UTC"),
+            (1_735_689_599, "2024-12-31 23:59:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+        ] {
+            let time = UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(Utc(time).to_string(), expected, "{seconds}");
+        }
+    }
+}

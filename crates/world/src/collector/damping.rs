@@ -1,0 +1,295 @@
+//! Damping: an export that changes all the time, and a host whose exports do, cost a bounded number
+//! of changes here. It is given the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::{Resource, ResourceKey};
+
+/// How often exports may change before their changes wait.
+///
+/// An export may come and change ten times at once, and then once in each
+/// [interval](Self::interval). All exports of a host together may change as often as
+/// [`exports`](Self::exports) says, and then a hundred times in each interval; one by which the
+/// host has more exports than ever before does not count. A change that waits is taken as soon as
+/// that allows it, as the newest of its export. A deletion never waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DampingConfig {
+    /// The time after which an export may change once more. 10 seconds unless said otherwise; 0
+    /// takes each change at once.
+    pub interval: Duration,
+    /// How many changes of one host are taken at once. 1,000 unless said otherwise.
+    pub exports: u32,
+}
+
+impl Default for DampingConfig {
+    fn default() -> DampingConfig {
+        DampingConfig {
+            interval: Duration::from_secs(10),
+            exports: 1_000,
+        }
+    }
+}
+
+impl DampingConfig {
+    /// Sets the [interval](Self::interval).
+    #[must_use]
+    pub fn with_interval(self, interval: Duration) -> DampingConfig {
+        DampingConfig { interval, ..self }
+    }
+
+    /// Sets how many changes of one host are taken [at once](Self::exports).
+    #[must_use]
+    pub fn with_exports(self, exports: u32) -> DampingConfig {
+        DampingConfig { exports, ..self }
+    }
+}
+
+/// How many changes of one export are taken at once.
+const OF_AN_EXPORT: u32 = 10;
+/// How many changes of a host are taken in the time of one of an export.
+const OF_A_HOST: u32 = 100;
+
+/// A bucket of tokens, by the time when it is full again.
+#[derive(Clone, Copy)]
+struct Bucket {
+    full_at: Instant,
+}
+
+impl Bucket {
+    fn full(now: Instant) -> Bucket {
+        Bucket { full_at: now }
+    }
+
+    /// Returns when there is a token. It holds `burst` tokens, and gets one in each interval.
+    fn ready(self, burst: u32, interval: Duration) -> Instant {
+        let missing = interval * burst.saturating_sub(1);
+        self.full_at.checked_sub(missing).unwrap_or(self.full_at)
+    }
+
+    fn take(&mut self, now: Instant, interval: Duration) {
+        self.full_at = self.full_at.max(now) + interval;
+    }
+}
+
+/// A change that waits.
+struct Waiting {
+    /// When its export may change.
+    ready: Instant,
+    /// What is shown until then; `None`: nothing.
+    shown: Option<Resource>,
+}
+
+struct Exporter {
+    bucket: Bucket,
+    /// How many exports it has, and has had at most.
+    held: usize,
+    most: usize,
+    /// Those of its exports that are not full.
+    exports: BTreeMap<ResourceKey, Bucket>,
+    waiting: BTreeMap<ResourceKey, Waiting>,
+    /// The same, by time.
+    queue: BTreeSet<(Instant, ResourceKey)>,
+}
+
+#[derive(Default)]
+pub(super) struct Damping {
+    config: DampingConfig,
+    exporters: BTreeMap<String, Exporter>,
+    /// When full buckets were forgotten last.
+    forgotten: Option<Instant>,
+}
+
+impl Damping {
+    pub(super) fn new(config: DampingConfig) -> Damping {
+        Damping {
+            config,
+            ..Damping::default()
+        }
+    }
+
+    /// Takes a change of an export in: `before` is what it was, `now_is` what it is. Returns true
+    /// if it is shown at once.
+    pub(super) fn put(
+        &mut self,
+        key: &ResourceKey,
+        before: Option<&Resource>,
+        now_is: &Resource,
+        now: Instant,
+    ) -> bool {
+        if self.config.interval.is_zero() {
+            return true;
+        }
+        let config = self.config;
+        let exporter = self.exporter(key, now);
+        let is_more = before.is_none() && exporter.add();
+        if let Some(waiting) = exporter.waiting.get(key) {
+            // Back to what is shown: nothing waits any longer.
+            if waiting.shown.as_ref().is_some_and(|it| is_same(it, now_is)) {
+                exporter.remove(key);
+            }
+            return false;
+        }
+        if before.is_some_and(|before| is_same(before, now_is)) {
+            return true;
+        }
+        let ready = exporter.ready(key, config, now);
+        let host_ready = match is_more {
+            true => now,
+            false => exporter.host_ready(config),
+        };
+        if ready.max(host_ready) <= now {
+            if !is_more {
+                exporter.take(config, now);
+            }
+            exporter.take_of(key, config, now);
+            return true;
+        }
+        let shown = before.cloned();
+        let waiting = Waiting { ready, shown };
+        exporter.waiting.insert(key.clone(), waiting);
+        exporter.queue.insert((ready, key.clone()));
+        false
+    }
+
+    /// Takes in an export of the first complete view.
+    pub(super) fn begin(&mut self, key: &ResourceKey, now: Instant) {
+        if !self.config.interval.is_zero() {
+            self.exporter(key, now).add();
+        }
+    }
+
+    /// Forgets an export: it is deleted, which waits for nothing.
+    pub(super) fn remove(&mut self, key: &ResourceKey) {
+        if let Some(exporter) = self.exporters.get_mut(&key.exporter) {
+            exporter.held = exporter.held.saturating_sub(1);
+            exporter.remove(key);
+        }
+    }
+
+    fn exporter(&mut self, key: &ResourceKey, now: Instant) -> &mut Exporter {
+        let exporter = self.exporters.entry(key.exporter.clone());
+        exporter.or_insert_with(|| Exporter::new(now))
+    }
+
+    /// Shows the changes whose time has come. Returns true if there are any.
+    pub(super) fn release(&mut self, now: Instant) -> bool {
+        let config = self.config;
+        let mut is_changed = false;
+        for exporter in self.exporters.values_mut() {
+            while exporter.next(config).is_some_and(|next| next <= now)
+                && let Some((_, key)) = exporter.queue.pop_first()
+            {
+                exporter.waiting.remove(&key);
+                exporter.take(config, now);
+                exporter.take_of(&key, config, now);
+                is_changed = true;
+            }
+        }
+        let since = self.forgotten.map(|at| now.saturating_duration_since(at));
+        if since.is_none_or(|since| since >= config.interval) {
+            self.forgotten = Some(now);
+            self.exporters.retain(|_, exporter| {
+                exporter.exports.retain(|_, bucket| bucket.full_at > now);
+                let is_full = exporter.bucket.full_at <= now;
+                !(is_full && exporter.exports.is_empty() && exporter.held == 0)
+            });
+        }
+        is_changed
+    }
+
+    /// How long it is until a change is shown that waits.
+    pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
+        let exporters = self.exporters.values();
+        let next = exporters.filter_map(|it| it.next(self.config)).min()?;
+        Some(next.saturating_duration_since(now))
+    }
+
+    /// Makes resources as they are, the ones that are shown.
+    pub(super) fn show(&self, resources: &mut BTreeMap<ResourceKey, Resource>) {
+        let waiting = self.exporters.values().flat_map(|it| &it.waiting);
+        for (key, Waiting { shown, .. }) in waiting {
+            match shown {
+                Some(shown) => drop(resources.insert(key.clone(), shown.clone())),
+                None => drop(resources.remove(key)),
+            }
+        }
+    }
+
+    /// Returns the hosts of whose exports some are not as they are shown.
+    pub(super) fn hosts(&self) -> Vec<String> {
+        let some = self.exporters.iter();
+        let some = some.filter(|(_, exporter)| !exporter.waiting.is_empty());
+        some.map(|(host, _)| host.clone()).collect()
+    }
+
+    /// Returns how many exports of each host are not as they are shown.
+    pub(super) fn waiting(&self) -> BTreeMap<String, usize> {
+        let some = self.exporters.iter();
+        let some = some.filter(|(_, exporter)| !exporter.waiting.is_empty());
+        some.map(|(host, exporter)| (host.clone(), exporter.waiting.len()))
+            .collect()
+    }
+}
+
+impl Exporter {
+    fn new(now: Instant) -> Exporter {
+        Exporter {
+            bucket: Bucket::full(now),
+            held: 0,
+            most: 0,
+            exports: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            queue: BTreeSet::new(),
+        }
+    }
+
+    /// Returns when an export may change.
+    fn ready(&self, key: &ResourceKey, config: DampingConfig, now: Instant) -> Instant {
+        let bucket = self.exports.get(key).copied();
+        let ready = bucket.map(|it| it.ready(OF_AN_EXPORT, config.interval));
+        ready.unwrap_or(now).max(now)
+    }
+
+    /// Returns when any export of the host may change.
+    fn host_ready(&self, config: DampingConfig) -> Instant {
+        let interval = config.interval / OF_A_HOST;
+        self.bucket.ready(config.exports, interval)
+    }
+
+    /// Counts an export that has come. Returns true if there are more than ever before.
+    fn add(&mut self) -> bool {
+        self.held += 1;
+        let is_more = self.held > self.most;
+        self.most = self.most.max(self.held);
+        is_more
+    }
+
+    fn take(&mut self, config: DampingConfig, now: Instant) {
+        self.bucket.take(now, config.interval / OF_A_HOST);
+    }
+
+    fn take_of(&mut self, key: &ResourceKey, config: DampingConfig, now: Instant) {
+        let bucket = self.exports.entry(key.clone());
+        let bucket = bucket.or_insert(Bucket::full(now));
+        bucket.take(now, config.interval);
+    }
+
+    fn remove(&mut self, key: &ResourceKey) {
+        if let Some((key, Waiting { ready, .. })) = self.waiting.remove_entry(key) {
+            self.queue.remove(&(ready, key));
+        }
+    }
+
+    /// Returns when a change is shown that waits.
+    fn next(&self, config: DampingConfig) -> Option<Instant> {
+        let (ready, _) = self.queue.first()?;
+        Some((*ready).max(self.host_ready(config)))
+    }
+}
+
+/// True if two say the same: a lease and a revision alone say nothing else.
+fn is_same(one: &Resource, other: &Resource) -> bool {
+    (one.created, &one.data) == (other.created, &other.data)
+}

@@ -1,0 +1,103 @@
+//! Why a list of grants is not used.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use trueup_reconcile::Utc;
+
+use crate::Error;
+
+/// Why a list of grants is not used. Until there is one that is, it is not known what hosts may
+/// export: take nothing from anyone, and withdraw nothing.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum GrantsError {
+    /// The store was not read yet.
+    Unread,
+    /// The store has no list.
+    Missing,
+    /// It is no list, or one with values that are not allowed.
+    Malformed(String),
+    /// It is not signed with the operator's key, or was changed after that.
+    Forged,
+    /// It is older than a list that was seen before.
+    RolledBack {
+        /// Its serial number.
+        serial: u64,
+        /// That of the newest list that was seen.
+        seen: u64,
+    },
+    /// Another list with the same serial number was seen before.
+    Reused {
+        /// The number.
+        serial: u64,
+    },
+    /// It is not valid yet.
+    Early {
+        /// Its serial number.
+        serial: u64,
+        /// When it begins to be.
+        begins: SystemTime,
+    },
+    /// It is no longer valid.
+    Expired {
+        /// Its serial number.
+        serial: u64,
+        /// Since when.
+        ended: SystemTime,
+    },
+    /// It could not be recorded that it was seen, so an older one could be put back later.
+    Unrecorded(Error),
+    /// The store cannot be read.
+    Store(Error),
+}
+
+impl fmt::Display for GrantsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GrantsError::Unread => f.write_str("the operator's grants are not read yet"),
+            GrantsError::Missing => f.write_str(
+                "the store has no grants: sign a list, and put it there with `trueup world grants \
+                 put`",
+            ),
+            GrantsError::Malformed(why) => write!(f, "the list of grants is malformed: {why}"),
+            GrantsError::Forged => f.write_str(
+                "the list of grants is not signed with the operator's key (`grants_key`), or was \
+                 changed after that: put the signed one there again, and look for who wrote it",
+            ),
+            GrantsError::RolledBack { serial, seen } => write!(
+                f,
+                "the list of grants has the serial number {serial}, and one with {seen} was seen: \
+                 an older list was put back. Sign one with a higher number"
+            ),
+            GrantsError::Reused { serial } => write!(
+                f,
+                "another list of grants with the serial number {serial} was seen: sign each list \
+                 with a number of its own"
+            ),
+            GrantsError::Early { serial, begins } => write!(
+                f,
+                "the list of grants {serial} is valid from {} on: is the clock right?",
+                Utc(*begins)
+            ),
+            GrantsError::Expired { serial, ended } => write!(
+                f,
+                "the list of grants {serial} was valid until {}: sign a new one",
+                Utc(*ended)
+            ),
+            GrantsError::Unrecorded(error) => {
+                write!(f, "it cannot be recorded which grants were seen: {error}")
+            }
+            GrantsError::Store(error) => write!(f, "the grants cannot be read: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for GrantsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            GrantsError::Unrecorded(error) | GrantsError::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}

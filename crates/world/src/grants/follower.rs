@@ -1,0 +1,162 @@
+//! [`GrantsFollower`]: the grants of now, with hints when they change.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use trueup_reconcile::Hints;
+
+use super::{Grants, GrantsCheck, GrantsError, SeenGrants};
+use crate::{Error, ErrorKind, Event, WatchConfig, World};
+
+/// Follows the list of grants in the store, on a thread of its own, until it is dropped. While the
+/// store is not reached, the list that was seen last counts as long as it is valid.
+pub struct GrantsFollower {
+    state: Arc<Mutex<State>>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+/// Records the newest list that was seen.
+type Record = Box<dyn FnMut(&SeenGrants) -> Result<(), Error> + Send>;
+
+/// A state machine that is given what the store has, and the time.
+pub(super) struct State {
+    check: GrantsCheck,
+    record: Record,
+    /// What the store has; none before it was read.
+    signed: Option<Option<Vec<u8>>>,
+    verified: Result<Arc<Grants>, GrantsError>,
+    /// Why the store is not read at all.
+    ended: Option<Error>,
+}
+
+impl State {
+    pub(super) fn new(check: GrantsCheck, record: Record) -> State {
+        State {
+            check,
+            record,
+            signed: None,
+            verified: Err(GrantsError::Unread),
+            ended: None,
+        }
+    }
+
+    pub(super) fn take(&mut self, signed: Option<Vec<u8>>) {
+        self.signed = Some(signed);
+        self.verify();
+    }
+
+    /// Verifies what the store has, once more if it could not be recorded.
+    fn verify(&mut self) {
+        if let Some(signed) = &self.signed {
+            let verified = self.check.verify(signed.as_deref(), &mut self.record);
+            self.verified = verified.map(Arc::new);
+        }
+    }
+
+    pub(super) fn retry(&mut self) {
+        if matches!(self.verified, Err(GrantsError::Unrecorded(_))) {
+            self.verify();
+        }
+    }
+
+    pub(super) fn grants(&self, now: SystemTime) -> Result<Arc<Grants>, GrantsError> {
+        if let (Some(error), None) = (&self.ended, &self.signed) {
+            return Err(GrantsError::Store(error.clone()));
+        }
+        let grants = self.verified.clone()?;
+        grants.check_time(now)?;
+        Ok(grants)
+    }
+}
+
+/// How long the thread waits for an event.
+const SLICE: Duration = Duration::from_millis(500);
+
+impl GrantsFollower {
+    /// Starts to follow. `record` is that of [`GrantsCheck::verify`]; one that fails is tried again.
+    /// `hints` are sent when other grants count than before.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a thread.
+    pub fn start(
+        world: &World,
+        check: GrantsCheck,
+        record: impl FnMut(&SeenGrants) -> Result<(), Error> + Send + 'static,
+        config: WatchConfig,
+        hints: Hints,
+    ) -> Result<GrantsFollower, Error> {
+        let mut watch = world.watch_signed_grants(config)?;
+        let follower = GrantsFollower {
+            state: Arc::new(Mutex::new(State::new(check, Box::new(record)))),
+            is_stopped: Arc::default(),
+        };
+        let state = Arc::clone(&follower.state);
+        let is_stopped = Arc::clone(&follower.is_stopped);
+        let run = move || {
+            let mut before = None;
+            while !is_stopped.load(Ordering::SeqCst) {
+                let event = watch.next(SLICE);
+                let is_ended = event.is_err();
+                let mut state = lock(&state);
+                match event {
+                    Ok(Some(Event::Ready(mut view) | Event::Resync(mut view))) => {
+                        state.take(view.values.remove(&()).map(|(signed, _)| signed));
+                    }
+                    Ok(Some(Event::Changed { value, .. })) => state.take(Some(value)),
+                    Ok(Some(Event::Deleted { .. })) => state.take(None),
+                    // What was seen last counts.
+                    Ok(_) => state.retry(),
+                    Err(error) => state.ended = Some(error),
+                }
+                // Also when time alone has changed something.
+                let after = match state.grants(SystemTime::now()) {
+                    Ok(grants) => Ok(grants.serial()),
+                    Err(error) => Err(error.to_string()),
+                };
+                drop(state);
+                if before.as_ref() != Some(&after) {
+                    hints.request_pass();
+                }
+                before = Some(after);
+                if is_ended {
+                    thread::sleep(SLICE);
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("world-grants".into());
+        thread.spawn(run).map_err(|error| {
+            let message = format!("the thread that follows the grants does not start: {error}");
+            Error::new(ErrorKind::Store, message).with_source(error)
+        })?;
+        Ok(follower)
+    }
+
+    /// Returns the grants that count now.
+    ///
+    /// # Errors
+    ///
+    /// Why none do: then it is not known what hosts may export.
+    pub fn grants(&self) -> Result<Arc<Grants>, GrantsError> {
+        lock(&self.state).grants(SystemTime::now())
+    }
+}
+
+impl Drop for GrantsFollower {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::SeqCst);
+    }
+}
+
+impl fmt::Debug for GrantsFollower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GrantsFollower(..)")
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

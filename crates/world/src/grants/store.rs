@@ -1,0 +1,84 @@
+//! The list of grants in the store.
+
+use std::time::SystemTime;
+
+use super::{Grants, GrantsCheck, GrantsError, GrantsKey, SeenGrants};
+use crate::watch::Decoded;
+use crate::{Change, Entry, Error, ErrorKind, Watch, WatchConfig, World};
+
+impl World {
+    /// Returns the signed list of grants as it is in the store, unverified; none if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub fn signed_grants(&self) -> Result<Option<Vec<u8>>, Error> {
+        let entry = self.entry(&self.keys.grants())?;
+        Ok(entry.map(|entry| entry.value))
+    }
+
+    /// Reads the list of grants, and checks that it is the operator's, no older than one that was
+    /// seen, and valid now. `record` is that of [`GrantsCheck::verify`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`GrantsCheck::verify`] and [`Grants::check_time`]; those of the store.
+    pub fn grants(
+        &self,
+        check: &mut GrantsCheck,
+        now: SystemTime,
+        record: impl FnOnce(&SeenGrants) -> Result<(), Error>,
+    ) -> Result<Grants, GrantsError> {
+        let signed = self.signed_grants().map_err(GrantsError::Store)?;
+        let grants = check.verify(signed.as_deref(), record)?;
+        grants.check_time(now)?;
+        Ok(grants)
+    }
+
+    /// Puts a signed list of grants in force for all readers. Only an operator may.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if it is not signed with this key, or is not valid now;
+    /// [`Conflict`](ErrorKind::Conflict) if the store has one that is newer, or another one with
+    /// its serial number; those of the store.
+    pub fn put_grants(
+        &self,
+        signed: &[u8],
+        key: &GrantsKey,
+        now: SystemTime,
+    ) -> Result<Change, Error> {
+        let invalid = |error: GrantsError| Error::new(ErrorKind::Invalid, error.to_string());
+        let grants = Grants::open(signed, key).map_err(invalid)?;
+        grants.check_time(now).map_err(invalid)?;
+        self.update(&self.keys.grants(), None, |entry| {
+            // What is not the operator's is replaced.
+            let there = entry.and_then(|it| Some((&it.value, Grants::open(&it.value, key).ok()?)));
+            match there {
+                Some((value, there)) if there.serial() >= grants.serial() && value != signed => {
+                    let message = format!(
+                        "the store has the list of grants {}: sign this one with a higher serial \
+                         number",
+                        there.serial()
+                    );
+                    Err(Error::new(ErrorKind::Conflict, message))
+                }
+                _ => Ok(Some(signed.to_vec())),
+            }
+        })
+    }
+
+    /// Watches the signed list of grants, unverified.
+    pub(super) fn watch_signed_grants(
+        &self,
+        config: WatchConfig,
+    ) -> Result<Watch<(), Vec<u8>>, Error> {
+        let own = self.keys.grants();
+        let decode = move |key: &[u8], entry: Option<&Entry>| match entry {
+            _ if key != own => Decoded::Other,
+            None => Decoded::Gone(()),
+            Some(entry) => Decoded::Value((), entry.value.clone()),
+        };
+        Watch::new(self, [self.keys.grants()], config, decode)
+    }
+}

@@ -1,0 +1,353 @@
+//! What a reader refuses, and why.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use proptest::prelude::*;
+use trueup_reconcile::Utc;
+
+use super::follower::State;
+use super::*;
+use crate::{Error, ErrorKind};
+
+const SECRET: [u8; 32] = [7; 32];
+const DAY: Duration = Duration::from_secs(86_400);
+const NOON: Duration = Duration::from_secs(1_800_000_000);
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + NOON
+}
+
+fn key() -> GrantsKey {
+    GrantsKey::new(&grants_public_key(&SECRET)).unwrap()
+}
+
+fn prefix(text: &str) -> Prefix {
+    text.parse().unwrap()
+}
+
+fn list(serial: u64) -> Grants {
+    let grants = Grants::new(serial, now(), DAY).unwrap();
+    grants
+        .with_grant("a", prefix("10.20.1.0/24"))
+        .with_grant("a", prefix("fd00:1::/48"))
+        .with_grant("b", prefix("10.20.2.0/24"))
+}
+
+fn signed(serial: u64) -> Vec<u8> {
+    list(serial).sign(&SECRET).unwrap()
+}
+
+fn check() -> GrantsCheck {
+    GrantsCheck::new(key(), None)
+}
+
+fn verify(check: &mut GrantsCheck, signed: &[u8]) -> Result<Grants, GrantsError> {
+    check.verify(Some(signed), |_| Ok(()))
+}
+
+#[test]
+fn a_signed_list_is_read_as_it_was_written() {
+    let mut check = check();
+    let grants = verify(&mut check, &signed(3)).unwrap();
+    assert_eq!(grants, list(3));
+    assert_eq!((grants.serial(), grants.begins()), (3, now()));
+    assert_eq!(grants.ends(), now() + DAY);
+    assert_eq!(check.seen().unwrap().serial(), 3);
+    // The same one again, as after a restart.
+    assert_eq!(verify(&mut check, &signed(3)).unwrap(), list(3));
+}
+
+#[test]
+fn a_host_may_export_its_prefixes_and_their_parts_alone() {
+    let grants = list(1);
+    for (host, dst, expected) in [
+        ("a", "10.20.1.0/24", true),
+        ("a", "10.20.1.128/25", true),
+        ("a", "10.20.1.7/32", true),
+        ("a", "fd00:1:0:2::/64", true),
+        ("a", "10.20.0.0/16", false),
+        ("a", "0.0.0.0/0", false),
+        ("a", "10.20.2.0/24", false),
+        ("b", "10.20.1.0/24", false),
+        ("b", "fd00:1::/48", false),
+        ("c", "10.20.1.0/24", false),
+        ("", "10.20.1.0/24", false),
+    ] {
+        assert_eq!(grants.allows(host, prefix(dst)), expected, "{host} {dst}");
+    }
+}
+
+#[test]
+fn another_key_a_missing_list_and_a_list_without_a_signature_are_refused() {
+    let forged = list(9).sign(&[8; 32]).unwrap();
+    assert!(matches!(
+        verify(&mut check(), &forged),
+        Err(GrantsError::Forged)
+    ));
+    let missing = check().verify(None, |_| Ok(()));
+    assert!(matches!(missing, Err(GrantsError::Missing)), "{missing:?}");
+    let text = list(9).to_text().unwrap();
+    let zeros = format!("{}\n{text}", "0".repeat(128));
+    let upper = String::from_utf8(signed(9)).unwrap().to_uppercase();
+    for wrong in [&*text, "", "\n", &"0".repeat(128), &upper] {
+        let result = verify(&mut check(), wrong.as_bytes());
+        assert!(
+            matches!(result, Err(GrantsError::Malformed(_))),
+            "{wrong}: {result:?}"
+        );
+    }
+    let result = verify(&mut check(), zeros.as_bytes());
+    assert!(matches!(result, Err(GrantsError::Forged)), "{result:?}");
+    // The signature of the text alone, as another program would make it with the same key.
+    use ed25519_dalek::Signer as _;
+    let other = ed25519_dalek::SigningKey::from_bytes(&SECRET).sign(text.as_bytes());
+    let digits: String = other
+        .to_bytes()
+        .iter()
+        .map(|it| format!("{it:02x}"))
+        .collect();
+    let result = verify(&mut check(), format!("{digits}\n{text}").as_bytes());
+    assert!(matches!(result, Err(GrantsError::Forged)), "{result:?}");
+}
+
+#[test]
+fn weak_and_impossible_keys_are_refused() {
+    let mut small = [0; 32];
+    small[0] = 1;
+    let mut none = [0; 32];
+    none[0] = 2;
+    for bytes in [[0; 32], small, none] {
+        let error = GrantsKey::new(&bytes).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+}
+
+#[test]
+fn an_older_list_and_another_one_with_the_same_number_are_refused() {
+    let mut check = check();
+    verify(&mut check, &signed(5)).unwrap();
+    let older = verify(&mut check, &signed(4));
+    assert!(
+        matches!(older, Err(GrantsError::RolledBack { serial: 4, seen: 5 })),
+        "{older:?}"
+    );
+    let other = list(5).with_grant("m", prefix("0.0.0.0/0")).sign(&SECRET);
+    let other = verify(&mut check, &other.unwrap());
+    assert!(
+        matches!(other, Err(GrantsError::Reused { serial: 5 })),
+        "{other:?}"
+    );
+    // What an earlier process has seen counts as well.
+    let text = check.seen().unwrap().to_text();
+    let seen = SeenGrants::from_text(&text);
+    assert_eq!(seen, check.seen());
+    let mut next = GrantsCheck::new(key(), seen);
+    let older = verify(&mut next, &signed(4));
+    assert!(
+        matches!(older, Err(GrantsError::RolledBack { .. })),
+        "{older:?}"
+    );
+    verify(&mut next, &signed(5)).unwrap();
+    verify(&mut next, &signed(6)).unwrap();
+    for wrong in ["", "5", "5 ", " 5", "x y", "5 00"] {
+        assert_eq!(SeenGrants::from_text(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn a_forged_list_is_not_remembered_and_an_expired_one_is() {
+    let mut check = check();
+    let forged = list(9).sign(&[8; 32]).unwrap();
+    let result = check.verify(Some(&forged), |_| panic!("it is forged"));
+    assert!(matches!(result, Err(GrantsError::Forged)), "{result:?}");
+    assert_eq!(check.seen(), None);
+    // The operator did sign it: those before it are void.
+    let grants = verify(&mut check, &signed(9)).unwrap();
+    assert!(grants.check_time(now() + DAY).is_err());
+    let older = verify(&mut check, &signed(8));
+    assert!(
+        matches!(older, Err(GrantsError::RolledBack { .. })),
+        "{older:?}"
+    );
+}
+
+#[test]
+fn a_list_that_cannot_be_recorded_is_not_used_until_it_can() {
+    let fails = Arc::new(AtomicBool::new(true));
+    let seen = Arc::clone(&fails);
+    let record = move |_: &SeenGrants| match seen.load(Ordering::SeqCst) {
+        true => Err(Error::new(ErrorKind::Store, "no space")),
+        false => Ok(()),
+    };
+    let mut state = State::new(check(), Box::new(record));
+    assert!(matches!(state.grants(now()), Err(GrantsError::Unread)));
+    state.take(Some(signed(1)));
+    let error = state.grants(now()).unwrap_err();
+    assert!(matches!(error, GrantsError::Unrecorded(_)), "{error}");
+    fails.store(false, Ordering::SeqCst);
+    state.retry();
+    assert_eq!(state.grants(now()).unwrap().serial(), 1);
+    state.take(None);
+    assert!(matches!(state.grants(now()), Err(GrantsError::Missing)));
+    state.take(Some(signed(1)));
+    state.take(Some(b"?".to_vec()));
+    assert!(matches!(
+        state.grants(now()),
+        Err(GrantsError::Malformed(_))
+    ));
+    state.take(Some(signed(1)));
+    assert!(state.grants(now()).is_ok());
+    assert!(matches!(
+        state.grants(now() + DAY),
+        Err(GrantsError::Expired { .. })
+    ));
+}
+
+#[test]
+fn a_list_counts_from_its_begin_to_its_end() {
+    let grants = list(1);
+    let second = Duration::from_secs(1);
+    let early = grants.check_time(now() - second).unwrap_err();
+    assert!(
+        matches!(early, GrantsError::Early { serial: 1, .. }),
+        "{early:?}"
+    );
+    grants.check_time(now()).unwrap();
+    grants.check_time(now() + DAY - second).unwrap();
+    for late in [now() + DAY, now() + 10_000 * DAY] {
+        let expired = grants.check_time(late).unwrap_err();
+        assert!(
+            matches!(expired, GrantsError::Expired { .. }),
+            "{expired:?}"
+        );
+    }
+    assert!(grants.check_time(UNIX_EPOCH).is_err());
+    assert!(
+        early.to_string().contains(&Utc(now()).to_string()),
+        "{early}"
+    );
+}
+
+#[test]
+fn an_operators_file_is_read_and_mistakes_in_it_are_named() {
+    let read = |text: &str| Grants::read_list(text.as_bytes(), now(), DAY);
+    let good = read(
+        r#"{ "serial": 2, "grants": [
+            { "host": "a", "prefixes": ["10.20.1.0/24"] },
+            { "host": "b", "prefixes": [] },
+            { "host": "a", "prefixes": ["fd00::/64"] } ] }"#,
+    )
+    .unwrap();
+    assert!(good.allows("a", prefix("10.20.1.0/24")) && good.allows("a", prefix("fd00::/64")));
+    assert!(!good.allows("b", prefix("10.20.1.0/24")));
+    for (text, expected) in [
+        (r#"{ "serial": 0, "grants": [] }"#, "from 1 on"),
+        (r#"{ "serial": -1, "grants": [] }"#, "invalid value"),
+        (r#"{ "grants": [] }"#, "missing field `serial`"),
+        (r#"{ "serial": 1 }"#, "missing field `grants`"),
+        (
+            r#"{ "serial": 1, "grants": [], "more": 1 }"#,
+            "unknown field `more`",
+        ),
+        (
+            r#"{ "serial": 1, "serial": 2, "grants": [] }"#,
+            "duplicate field",
+        ),
+        (
+            r#"{ "serial": 1, "ends": 9, "grants": [] }"#,
+            "leave them out",
+        ),
+        (
+            r#"{ "serial": 1, "grants": [{ "host": "any", "prefixes": [] }] }"#,
+            "name each host",
+        ),
+        (
+            r#"{ "serial": 1, "grants": [{ "host": "", "prefixes": [] }] }"#,
+            "name each host",
+        ),
+        (
+            r#"{ "serial": 1, "grants": [{ "host": "a", "prefixes": ["10.20.1.1/24"] }] }"#,
+            "10.20.1.0/24",
+        ),
+        ("", "EOF"),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    let ten_years = Grants::MAX_LIFETIME;
+    assert!(Grants::new(1, now(), ten_years).is_ok());
+    for lifetime in [
+        Duration::ZERO,
+        ten_years + Duration::from_secs(1),
+        Duration::MAX,
+    ] {
+        assert!(Grants::new(1, now(), lifetime).is_err(), "{lifetime:?}");
+    }
+    let long = format!(
+        r#"{{ "serial": 1, "grants": [] }}{}"#,
+        " ".repeat(Grants::MAX_BYTES)
+    );
+    assert!(read(&long).is_err());
+}
+
+#[test]
+fn a_time_that_no_clock_has_is_malformed() {
+    for (begins, ends) in [(u64::MAX - 9, u64::MAX), (5, 4), (5, 5), (0, u64::MAX)] {
+        let text = format!(r#"{{"serial":1,"begins":{begins},"ends":{ends},"grants":[]}}"#);
+        let error = Grants::parse(text.as_bytes()).unwrap_err();
+        assert!(
+            matches!(error, GrantsError::Malformed(_)),
+            "{begins} {ends}: {error}"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_list_with_any_change_is_refused(at in any::<prop::sample::Index>(), flip in 1..=255_u8) {
+        let mut changed = signed(1);
+        let at = at.index(changed.len());
+        changed[at] ^= flip;
+        let result = verify(&mut check(), &changed);
+        let is_refused = matches!(result, Err(GrantsError::Forged | GrantsError::Malformed(_)));
+        prop_assert!(is_refused, "{result:?}");
+    }
+
+    #[test]
+    fn a_part_of_a_list_is_refused(end in any::<prop::sample::Index>(), more in "[ \\n}0]{1,3}") {
+        let whole = signed(1);
+        let part = &whole[..end.index(whole.len())];
+        prop_assert!(verify(&mut check(), part).is_err());
+        let longer = [&whole, more.as_bytes()].concat();
+        prop_assert!(matches!(verify(&mut check(), &longer), Err(GrantsError::Forged)));
+    }
+
+    #[test]
+    fn no_input_panics(bytes in prop::collection::vec(any::<u8>(), 0..300), text in ".{0,200}") {
+        let _ = verify(&mut check(), &bytes);
+        let _ = Grants::parse(text.as_bytes());
+        let _ = Grants::parse(&bytes);
+        let _ = SeenGrants::from_text(&text);
+    }
+
+    /// Whatever comes in whatever order, the number that is used never falls.
+    #[test]
+    fn the_serial_number_never_falls(serials in prop::collection::vec(1..6_u64, 1..20)) {
+        let mut check = check();
+        let mut newest = 0;
+        for serial in serials {
+            match verify(&mut check, &signed(serial)) {
+                Ok(grants) => {
+                    prop_assert!(grants.serial() >= newest);
+                    newest = grants.serial();
+                }
+                Err(error) => {
+                    let is_older = matches!(error, GrantsError::RolledBack { .. });
+                    prop_assert!(is_older && serial < newest, "{error}");
+                }
+            }
+        }
+    }
+}

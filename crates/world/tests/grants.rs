@@ -1,0 +1,173 @@
+//! The operator's grants in the embedded store: who may put them there, and what readers make of
+//! them.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use trueup_reconcile::Hints;
+use trueup_world::{
+    Access, Change, Committed, Embedded, ErrorKind, Grants, GrantsCheck, GrantsError,
+    GrantsFollower, GrantsKey, Store, Transaction, WatchConfig, World, Write, grants_public_key,
+};
+
+const PREFIX: &str = "/test";
+const KEY: &[u8] = b"/test/cluster/grants";
+const SECRET: [u8; 32] = [7; 32];
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn key() -> GrantsKey {
+    GrantsKey::new(&grants_public_key(&SECRET)).unwrap()
+}
+
+fn list(serial: u64) -> Grants {
+    let grants = Grants::new(serial, SystemTime::now() - DAY, 2 * DAY).unwrap();
+    grants.with_grant("a", "10.20.1.0/24".parse().unwrap())
+}
+
+fn signed(serial: u64) -> Vec<u8> {
+    list(serial).sign(&SECRET).unwrap()
+}
+
+struct Stores {
+    host: World,
+    operator: World,
+    /// The operator's connection, without what this crate checks.
+    raw: Arc<dyn Store>,
+}
+
+fn stores() -> Stores {
+    let store = Embedded::in_memory();
+    let of_host = Access::of_host(PREFIX, "b", &[]).unwrap();
+    let of_operator = Access::of_operator(PREFIX).unwrap();
+    let raw = store.connect_with(of_operator);
+    Stores {
+        host: World::new(store.connect_with(of_host), PREFIX, "b").unwrap(),
+        operator: World::new(Arc::clone(&raw), PREFIX, "ops").unwrap(),
+        raw,
+    }
+}
+
+impl Stores {
+    fn write(&self, value: Option<Vec<u8>>) {
+        let key = KEY.to_vec();
+        let write = match value {
+            Some(value) => Write::Put {
+                key,
+                value,
+                lease: None,
+            },
+            None => Write::Delete(key),
+        };
+        let transaction = Transaction {
+            compares: Vec::new(),
+            writes: vec![write],
+        };
+        let committed = self.raw.commit(&transaction).unwrap();
+        assert!(matches!(committed, Committed::Written(_)));
+    }
+}
+
+#[test]
+fn an_operator_puts_grants_and_a_host_only_reads_them() {
+    let stores = stores();
+    let now = SystemTime::now();
+    let mut check = GrantsCheck::new(key(), None);
+    let missing = stores.host.grants(&mut check, now, |_| Ok(()));
+    assert!(matches!(missing, Err(GrantsError::Missing)), "{missing:?}");
+    let one = signed(1);
+    let refused = stores.host.put_grants(&one, &key(), now).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Denied);
+    let put = |signed: &[u8]| stores.operator.put_grants(signed, &key(), now);
+    assert_eq!(put(&one).unwrap(), Change::Changed);
+    assert_eq!(put(&one).unwrap(), Change::Unchanged);
+    let read = stores.host.grants(&mut check, now, |_| Ok(())).unwrap();
+    assert_eq!(read.serial(), 1);
+    assert!(read.allows("a", "10.20.1.0/24".parse().unwrap()));
+
+    let forged = list(9).sign(&[8; 32]).unwrap();
+    assert_eq!(put(&forged).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(put(b"?").unwrap_err().kind(), ErrorKind::Invalid);
+    let expired = Grants::new(9, now - 3 * DAY, DAY).unwrap();
+    let expired = expired.sign(&SECRET).unwrap();
+    assert_eq!(put(&expired).unwrap_err().kind(), ErrorKind::Invalid);
+    put(&signed(3)).unwrap();
+    let other = list(3).with_grant("m", "::/0".parse().unwrap());
+    for older in [signed(2), other.sign(&SECRET).unwrap()] {
+        assert_eq!(put(&older).unwrap_err().kind(), ErrorKind::Conflict);
+    }
+    // What is not the operator's is replaced.
+    stores.write(Some(forged));
+    let read = stores.host.grants(&mut check, now, |_| Ok(()));
+    assert!(matches!(read, Err(GrantsError::Forged)), "{read:?}");
+    put(&signed(4)).unwrap();
+    let read = stores.host.grants(&mut check, now, |_| Ok(())).unwrap();
+    assert_eq!(read.serial(), 4);
+}
+
+#[track_caller]
+fn wait_for(
+    follower: &GrantsFollower,
+    what: &str,
+    is_right: impl Fn(&Result<Arc<Grants>, GrantsError>) -> bool,
+) {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let grants = follower.grants();
+        if is_right(&grants) {
+            return;
+        }
+        assert!(Instant::now() < end, "not {what}: {grants:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_follower_never_goes_back_to_an_older_list() {
+    let stores = stores();
+    let follow = |seen| {
+        let check = GrantsCheck::new(key(), seen);
+        let (recorded, record) = std::sync::mpsc::channel();
+        let recording = move |seen: &_| {
+            let _ = recorded.send(*seen);
+            Ok(())
+        };
+        let (config, hints) = (WatchConfig::default(), Hints::new(|| {}));
+        let follower = GrantsFollower::start(&stores.host, check, recording, config, hints);
+        (follower.unwrap(), record)
+    };
+    let (follower, recorded) = follow(None);
+    wait_for(&follower, "missing", |it| {
+        matches!(it, Err(GrantsError::Missing))
+    });
+    let is = |serial| {
+        move |it: &Result<Arc<Grants>, GrantsError>| {
+            it.as_ref().is_ok_and(|it| it.serial() == serial)
+        }
+    };
+    let is_rolled_back = |it: &Result<Arc<Grants>, GrantsError>| {
+        matches!(it, Err(GrantsError::RolledBack { serial: 1, seen: 2 }))
+    };
+    stores.write(Some(signed(1)));
+    wait_for(&follower, "the first", is(1));
+    stores.write(Some(signed(2)));
+    wait_for(&follower, "the second", is(2));
+    // Someone with the operator's user, and without the operator's key, replays the first.
+    stores.write(Some(signed(1)));
+    wait_for(&follower, "rolled back", is_rolled_back);
+    stores.write(None);
+    wait_for(&follower, "missing", |it| {
+        matches!(it, Err(GrantsError::Missing))
+    });
+    let seen: Vec<_> = recorded.try_iter().collect();
+    let serials: Vec<u64> = seen.iter().map(|it| it.serial()).collect();
+    assert_eq!(serials, [1, 2]);
+    drop(follower);
+
+    stores.write(Some(signed(1)));
+    let (follower, recorded) = follow(seen.last().copied());
+    wait_for(&follower, "rolled back", is_rolled_back);
+    stores.write(Some(signed(3)));
+    wait_for(&follower, "the third", is(3));
+    assert_eq!(recorded.try_iter().count(), 1);
+}
