@@ -35,7 +35,10 @@ impl Case {
         let Some((report, sent)) = self.run(none, Claims::default(), stores) else {
             return;
         };
-        let ops = report.applied().count() + report.failed().count() + report.pending().count();
+        let ops = report.applied().count()
+            + report.failed().count()
+            + report.declined().count()
+            + report.pending().count();
         assert_eq!(report.ops().count(), ops, "one outcome for each");
         // Nothing comes about, so what there was to do is still to be done.
         let nothing = ops == 0 && report.conflicts().is_empty() && report.doubts().is_empty();

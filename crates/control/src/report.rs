@@ -221,7 +221,8 @@ pub(crate) fn op_key(key: &str) -> OpKey {
 
 impl reconcile::Report for Report {
     fn converged(&self) -> bool {
-        self.converged
+        let has_failed = |op: &ControlOp| matches!(op.outcome, Outcome::Failed(_));
+        self.converged && !self.ops.iter().any(has_failed)
     }
 
     fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {

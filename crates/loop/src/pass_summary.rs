@@ -19,7 +19,7 @@ pub(crate) const MAX_TRACKED: usize = 65_536;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PassSummary {
-    /// [`Report::converged`].
+    /// [`Report::converged`], and no op failed.
     pub converged: bool,
     /// [`Report::is_truncated`].
     pub truncated: bool,
@@ -71,12 +71,14 @@ impl PassSummary {
             }
         });
         summary.add(run);
+        summary.converged &= summary.ops.values().all(|ops| ops.failed == 0);
         summary
     }
 
     /// Returns the number of ops tried.
     pub fn tried(&self) -> u64 {
-        self.ops.values().map(|ops| ops.applied + ops.failed).sum()
+        let tried = |ops: &Ops| ops.applied + ops.failed + ops.declined;
+        self.ops.values().map(tried).sum()
     }
 
     /// Returns the number of ops not tried.
@@ -138,7 +140,7 @@ mod tests {
 
     impl Report for Ops<'_> {
         fn converged(&self) -> bool {
-            false
+            true
         }
 
         fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
@@ -171,6 +173,20 @@ mod tests {
         let passed = PassSummary::of(&ops, Some(&tracked));
         let keys: Vec<_> = passed.objects.keys().map(|key| key.0).collect();
         assert_eq!(keys, [1, 3, 4, 5]);
+    }
+
+    #[test]
+    fn what_has_failed_has_not_converged_whatever_the_report_says() {
+        let declined = Outcome::Declined(ErrorClass::Dependency);
+        for (outcome, converged, tried) in [
+            (BUSY, false, true),
+            (declined, true, true),
+            (DONE, true, false),
+        ] {
+            let passed = PassSummary::of(&Ops(&[(1, "route", outcome)]), None);
+            assert_eq!(passed.converged, converged, "{outcome:?}");
+            assert_eq!(passed.objects.contains_key(&OpKey(1)), tried, "{outcome:?}");
+        }
     }
 
     #[test]

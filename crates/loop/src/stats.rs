@@ -80,6 +80,8 @@ pub struct Ops {
     pub applied: u64,
     /// Refused, or without an answer.
     pub failed: u64,
+    /// Refused, and only offered by another host.
+    pub declined: u64,
     /// Not tried.
     pub pending: u64,
 }
@@ -88,21 +90,23 @@ impl Ops {
     pub(crate) fn count(&mut self, outcome: Outcome) {
         *match outcome {
             Outcome::Pending => &mut self.pending,
+            Outcome::Declined(_) => &mut self.declined,
             _ if is_failure(outcome) => &mut self.failed,
             _ => &mut self.applied,
         } += 1;
     }
 }
 
-/// Returns true if an op failed, and not because its purpose was fulfilled already.
+/// Returns true if an op was refused, and not because its purpose was fulfilled already.
 pub(crate) fn is_failure(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(class) if !class.is_done())
+    matches!(outcome, Outcome::Failed(class) | Outcome::Declined(class) if !class.is_done())
 }
 
 impl AddAssign for Ops {
     fn add_assign(&mut self, other: Ops) {
         self.applied += other.applied;
         self.failed += other.failed;
+        self.declined += other.declined;
         self.pending += other.pending;
     }
 }

@@ -112,14 +112,17 @@ impl fmt::Debug for ReportedOp<'_> {
 }
 
 /// The outcome of an op, as a driver sees it, whatever the source. It says less than the outcomes
-/// of a source, such as `trueup_apply::Outcome`. An op has one of these three, so the list is
+/// of a source, such as `trueup_apply::Outcome`. An op has one of these four, so the list is
 /// exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was applied.
     Applied,
-    /// It was refused, or its answer was lost.
+    /// It was refused, or its answer was lost. A report that has one has not converged.
     Failed(ErrorClass),
+    /// It was refused, and is no part of the desired state: another host only offers it. It is
+    /// tried again as what failed.
+    Declined(ErrorClass),
     /// It was not tried.
     Pending,
 }

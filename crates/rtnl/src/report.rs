@@ -1,5 +1,6 @@
 //! The report of a pass.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +11,17 @@ use trueup_observe::Incomplete;
 use trueup_reconcile::{self as reconcile, EventCoverage, OpKey, ReportedOp, Status};
 
 use crate::history::StatusChanges;
-use crate::object_id::object_id;
+use crate::object_id::{ObjectId, object_id};
 use crate::round::Round;
 
-/// The report of a pass. Every op of the pass has exactly one outcome in it.
+/// The report of a pass. Every op of the pass has exactly one outcome in it; an op that was refused
+/// or not sent, and whose object is as desired all the same, was none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     pub(crate) converged: bool,
     pub(crate) rounds: Vec<Round>,
+    /// The routes that are only offered, and that this host cannot have.
+    pub(crate) declined: HashSet<ObjectId>,
     pub(crate) conflicts: Vec<Conflict>,
     pub(crate) devices: Devices,
     pub(crate) notices: Vec<Notice>,
@@ -67,12 +71,31 @@ impl Report {
         self.ops().filter(|done| done.outcome.is_applied())
     }
 
-    /// The ops that were refused, or whose answer was lost, and why.
+    /// The ops that were refused, or whose answer was lost, and why. Of an object that is as desired
+    /// all the same there is none, and what is only offered is [declined](Self::declined): where
+    /// there is one, the pass has not converged.
     pub fn failed(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
+        self.refused().filter(|(done, _)| !self.is_declined(done))
+    }
+
+    /// The ops on routes that other hosts only offer ([`Routes::offer`]), and that the kernel
+    /// refused. They keep nothing from being converged.
+    ///
+    /// [`Routes::offer`]: trueup_diff::Routes::offer
+    pub fn declined(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
+        self.refused().filter(|(done, _)| self.is_declined(done))
+    }
+
+    fn refused(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
         self.ops().filter_map(|done| match done.outcome {
             Outcome::Failed(failure) => Some((done, &**failure)),
             _ => None,
         })
+    }
+
+    fn is_declined(&self, done: &OpOutcome<'_>) -> bool {
+        let id = || object_id(&done.op.object, done.devices);
+        !self.declined.is_empty() && self.declined.contains(&id())
     }
 
     /// The ops that were not tried, and why.
@@ -167,7 +190,7 @@ impl Report {
 
 impl trueup_reconcile::Report for Report {
     fn converged(&self) -> bool {
-        self.converged
+        self.converged && self.failed().next().is_none()
     }
 
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
@@ -176,6 +199,9 @@ impl trueup_reconcile::Report for Report {
                 done.op.object.kind().name(),
                 match done.outcome {
                     Outcome::Applied => reconcile::Outcome::Applied,
+                    Outcome::Failed(failure) if self.is_declined(&done) => {
+                        reconcile::Outcome::Declined(failure.class())
+                    }
                     Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class()),
                     Outcome::Pending(_) => reconcile::Outcome::Pending,
                 },

@@ -1,10 +1,12 @@
 //! One round of a pass: a plan that was carried out, and the outcome of each op.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use trueup_apply::{ErrorClass, Outcome, Outcomes, Pending};
-use trueup_diff::{Object, Plan};
+use trueup_diff::{Hold, Object, Op, Plan};
 
+use crate::history::Undone;
+use crate::object_id::{ObjectId, object_id};
 use crate::report::OpOutcome;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -31,37 +33,63 @@ impl Round {
         self.outcomes.outcomes.iter().any(is_refusal)
     }
 
-    /// Removes the creates that were refused because the object was there already, as desired:
-    /// `left`, the plan after this round, asks nothing more of it. Returns these objects.
-    pub(crate) fn remove_redundant_creates(&mut self, left: &Plan) -> Vec<Object> {
+    /// Returns the objects whose creation was refused because they were there already, as desired:
+    /// `left`, the plan after this round, asks nothing more of them.
+    pub(crate) fn redundant_creates(&self, left: &Plan) -> Vec<Object> {
         if !self.has_refusal() {
             return Vec::new();
         }
         let ops = left.ops.iter().map(|op| &op.object);
         let conflicts = left.conflicts.iter().map(|conflict| &conflict.desired);
         let open: BTreeSet<_> = ops.chain(conflicts).map(Object::key).collect();
+        let refused = self.ops().filter(|done| is_refusal(done.outcome));
+        let redundant = refused.filter(|done| !open.contains(&done.op.object.key()));
+        redundant.map(|done| done.op.object.clone()).collect()
+    }
+
+    /// Sets what the last observation of the pass says of the ops that were not applied: `left` has
+    /// all objects that are not as desired. Of the others the op whose answer was lost is applied,
+    /// and one that was refused or not sent was not needed and is removed.
+    pub(crate) fn settle(&mut self, left: &HashMap<ObjectId, Undone>) {
+        if self.outcomes.outcomes.iter().all(Outcome::is_applied) {
+            return;
+        }
         let Round { plan, outcomes } = self;
         let outcomes = &mut outcomes.outcomes;
-        let mut kept = Vec::with_capacity(outcomes.len());
-        let mut removed = Vec::new();
-        for (op, outcome) in plan.ops.iter().zip(outcomes.iter()) {
-            let is_redundant = is_refusal(outcome) && !open.contains(&op.object.key());
-            removed.extend(is_redundant.then(|| op.object.clone()));
-            kept.push(!is_redundant);
+        let is_left = |op: &Op| left.contains_key(&object_id(&op.object, &plan.devices));
+        for (op, outcome) in plan.ops.iter().zip(outcomes.iter_mut()) {
+            if is_unanswered(outcome) && !is_left(op) {
+                *outcome = Outcome::Applied;
+            }
+        }
+        let all = plan.ops.iter().zip(outcomes.iter());
+        let kept = all.map(|(op, outcome)| outcome.is_applied() || is_left(op));
+        let kept: Vec<bool> = kept.collect();
+        if kept.iter().all(|kept| *kept) {
+            return;
         }
         // An op that waits for another names it by its position.
-        let waits = |outcome: &Outcome| matches!(outcome, Outcome::Pending(Pending::Needs(_)));
-        if outcomes.iter().any(waits) {
-            let refused = outcomes.iter_mut().zip(&kept).filter(|(_, kept)| !**kept);
-            refused.for_each(|(outcome, _)| *outcome = Outcome::Applied);
-            return removed;
+        let place = |at: usize| kept[..at].iter().filter(|kept| **kept).count();
+        for outcome in outcomes.iter_mut() {
+            if let Outcome::Pending(Pending::Needs(needed)) = outcome {
+                let has_what_it_needs = !kept[*needed];
+                *outcome = Outcome::Pending(match has_what_it_needs {
+                    true => Pending::Held(Hold::Cut),
+                    false => Pending::Needs(place(*needed)),
+                });
+            }
         }
         let mut keep = kept.iter().copied();
         *plan = std::mem::take(plan).retain(|_| keep.next().unwrap_or(true));
         let mut keep = kept.iter().copied();
         outcomes.retain(|_| keep.next().unwrap_or(true));
-        removed
     }
+}
+
+/// Returns true if the kernel's answer was lost.
+fn is_unanswered(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(failure)
+        if failure.class() == ErrorClass::Unknown && failure.kernel().is_none())
 }
 
 fn is_refusal(outcome: &Outcome) -> bool {

@@ -22,7 +22,7 @@ impl Changes {
             let is_applied = match op.outcome {
                 Outcome::Applied => true,
                 Outcome::Failed(class) => class.is_done(),
-                Outcome::Pending => false,
+                Outcome::Declined(_) | Outcome::Pending => false,
             };
             *counts.entry(op.kind).or_default() += u64::from(is_applied);
         });

@@ -110,6 +110,11 @@ impl Report {
         self.last().flat_map(rtnl::Report::failed)
     }
 
+    /// Returns the network ops on what is only offered that were refused, with the reason.
+    pub(crate) fn declined(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
+        self.last().flat_map(rtnl::Report::declined)
+    }
+
     /// Returns the pending network ops, with the reason.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Pending)> {
         self.last().flat_map(rtnl::Report::pending)

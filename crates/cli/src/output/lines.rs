@@ -58,6 +58,11 @@ pub(super) fn failed_text((failed, why): (OpOutcome<'_>, &Failure)) -> String {
     format!("! {}   (failed: {why})", command(&failed))
 }
 
+/// Of what another host offers, and this one cannot have.
+pub(super) fn declined_text((declined, why): (OpOutcome<'_>, &Failure)) -> String {
+    format!("! {}   (declined: {why})", command(&declined))
+}
+
 pub(super) fn pending_text((pending, why): (OpOutcome<'_>, &Pending)) -> String {
     let why = pending_cause(&pending, why);
     format!("! {}   (pending: {why})", command(&pending))

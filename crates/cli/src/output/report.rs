@@ -13,8 +13,8 @@ use trueup::reconcile::ErrorClass;
 use trueup::rtnl::{Finding, OpOutcome, OwnershipRule, Pending};
 
 use super::lines::{
-    changes, command, conflict_text, conflicts, failed_text, finding_text, ownership_changes,
-    pending_cause, pending_text, settings_unfinished, verdict, write_verdict,
+    changes, command, conflict_text, conflicts, declined_text, failed_text, finding_text,
+    ownership_changes, pending_cause, pending_text, settings_unfinished, verdict, write_verdict,
 };
 use super::setting::{self, Found, Setting};
 use super::{
@@ -68,9 +68,10 @@ pub(crate) fn report(format: Format, report: &Report, graph: &GraphReport) -> Re
 
 fn text_of_the_rest(out: &mut dyn Write, report: &Report, graph: &GraphReport) -> io::Result<()> {
     let failed = report.failed().map(failed_text);
+    let declined = report.declined().map(declined_text);
     let pending = report.pending().map(pending_text);
     let conflicts = conflicts(report).map(conflict_text);
-    let network = failed.chain(pending).chain(conflicts);
+    let network = failed.chain(declined).chain(pending).chain(conflicts);
     let network = settings_unfinished(report).chain(network);
     let noticed = notices(report).map(|notice| format!("* {notice}"));
     for line in network.chain(noticed).chain(graph.unsettled()) {
@@ -253,7 +254,7 @@ impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Record(report, graph) = *self;
         let vertices = graph.snapshot.as_ref().map(|it| it.vertices.as_slice());
-        let len = 8 + usize::from(vertices.is_some());
+        let len = 9 + usize::from(vertices.is_some());
         let mut out = serializer.serialize_struct("Report", len)?;
         let is_converged = report.converged() && graph.verdict().is_none();
         out.serialize_field("converged", &is_converged)?;
@@ -265,6 +266,8 @@ impl Serialize for Record<'_> {
             settings.chain(network)
         };
         out.serialize_field("failed", &List(failed))?;
+        let declined = || report.declined().map(failed_record);
+        out.serialize_field("declined", &List(declined))?;
         let pending = || {
             let settings = report.settings_pending();
             let settings = settings.map(|(done, why)| Either::Setting(Setting::pending(done, why)));

@@ -137,6 +137,8 @@ fn verdict(report: &impl Report, has_passed: bool) -> Result<Verdict, (ErrorClas
         Outcome::Applied => ops.applied += 1,
         Outcome::Pending => ops.pending += 1,
         Outcome::Failed(class) if class.is_done() => ops.applied += 1,
+        // It is no part of the desired state.
+        Outcome::Declined(_) => {}
         Outcome::Failed(class) => {
             ops.failed += 1;
             // One that may succeed later counts first.
@@ -145,7 +147,7 @@ fn verdict(report: &impl Report, has_passed: bool) -> Result<Verdict, (ErrorClas
             }
         }
     });
-    if report.converged() {
+    if report.converged() && ops.failed == 0 {
         return Ok(match ops.applied {
             1.. if has_passed => Verdict::Changed,
             _ => Verdict::InPlace,

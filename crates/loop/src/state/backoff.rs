@@ -138,10 +138,12 @@ impl Backoff {
             for (&key, &outcome) in &summary.objects {
                 match outcome {
                     Outcome::Pending => {}
-                    Outcome::Failed(class) if is_failure(outcome) => {
+                    Outcome::Failed(class) | Outcome::Declined(class) if is_failure(outcome) => {
                         self.add_failure(key, class, pass, config, jitter);
                     }
-                    Outcome::Applied | Outcome::Failed(_) => self.forget(key),
+                    Outcome::Applied | Outcome::Failed(_) | Outcome::Declined(_) => {
+                        self.forget(key);
+                    }
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The end of a pass: what it found out goes to the ledger, to the history, to the subscription and
 //! into the report.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use trueup_diff::{Dev, Object, Routes};
@@ -27,7 +27,7 @@ impl Pass<'_> {
         mut self,
         history: &mut History,
         baseline: Option<Baseline>,
-        rounds: Rounds,
+        mut rounds: Rounds,
         last: Option<PassPlan>,
         mut overwritten: Vec<Object>,
         ledger: &mut dyn Ledger,
@@ -35,6 +35,7 @@ impl Pass<'_> {
         let seen = last.is_some();
         let mut last = last.unwrap_or_default();
         let mut adopted = Vec::new();
+        let mut declined = HashSet::new();
         let statuses = match seen {
             true => {
                 adopted = self.note_ownership(&mut last.planned, &mut overwritten);
@@ -42,6 +43,12 @@ impl Pass<'_> {
                 let offered = routes.map_or(const { &BTreeSet::new() }, Routes::offered);
                 let left = undone(&last.planned.plan, &rounds.done, offered);
                 let complete = last.planned.observed.complete;
+                if last.planned.doubts.is_empty() {
+                    let all = rounds.done.iter_mut();
+                    all.for_each(|round| round.settle(&left));
+                }
+                let refused = left.iter().filter(|(_, undone)| undone.is_declined);
+                declined.extend(refused.map(|(id, _)| *id));
                 history.end_pass(self.desired, &self.scope, complete, left)
             }
             false => history.end_unknown(unknown(&rounds.done)),
@@ -79,6 +86,7 @@ impl Pass<'_> {
         let report = Report {
             converged: self.trouble.is_none() && is_converged && is_complete && !is_exceeded,
             rounds: rounds.done,
+            declined,
             conflicts: planned.plan.conflicts,
             devices: planned.plan.devices,
             notices: planned.plan.notices,

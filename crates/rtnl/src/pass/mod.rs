@@ -209,7 +209,7 @@ impl<'a> Pass<'a> {
             let Planned { plan, observed, .. } = &mut next.planned;
             let mut round = applied.round;
             if was_unchecked {
-                for object in round.remove_redundant_creates(plan) {
+                for object in round.redundant_creates(plan) {
                     history.cancel_loss(&object, &round.plan.devices);
                 }
                 if check == ConflictCheck::BeforeWrite {

@@ -162,7 +162,7 @@ fn each_op_has_one_outcome_within_limits(fixture: &dyn Fixture) {
         report.outcomes(&mut |op| match op.outcome {
             Outcome::Applied => counts[0] += 1,
             Outcome::Pending => counts[1] += 1,
-            Outcome::Failed(class) => panic!("{class}"),
+            Outcome::Failed(class) | Outcome::Declined(class) => panic!("{class}"),
         });
         assert_eq!(counts, [applied, pending]);
         assert_eq!(

@@ -53,12 +53,14 @@ pub(super) fn exposition(
         let Ops {
             applied,
             failed,
+            declined,
             pending,
             ..
         } = *counts;
         for (outcome, number) in [
             ("applied", applied),
             ("failed", failed),
+            ("declined", declined),
             ("pending", pending),
         ] {
             ops.with_label_values(&[*kind, outcome]).inc_by(number);

@@ -77,7 +77,7 @@ impl World {
         let whole = run.extent == Extent::Everything;
         let failing = &mut self.model.failing;
         match result {
-            Result::Op(Outcome::Failed(_)) => {
+            Result::Op(Outcome::Failed(_) | Outcome::Declined(_)) => {
                 let level = match failing {
                     Some(before) if before.at > run.since => {
                         (before.changed, before.freed) = (false, false);

@@ -377,6 +377,7 @@ fn ops_are_counted_by_kind_and_outcome_and_passes_by_extent() {
         applied,
         failed,
         pending,
+        declined: 0,
     };
     assert_eq!(counted, [("route", ops(1, 1, 0)), ("rule", ops(2, 0, 1))]);
 }
