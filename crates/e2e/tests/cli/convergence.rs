@@ -284,7 +284,7 @@ pub(crate) fn the_json_has_the_documented_keys() {
     let report = agent.apply(text).json();
     assert_eq!(
         keys(&report),
-        "applied conflicts converged errors failed notices ownership pending"
+        "applied conflicts converged declined errors failed notices ownership pending"
     );
     assert_eq!(keys(&report["applied"][0]), "command kind op reason");
     assert_eq!(
