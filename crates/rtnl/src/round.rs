@@ -69,14 +69,14 @@ impl Round {
             return;
         }
         // An op that waits for another names it by its position.
-        let place = |at: usize| kept[..at].iter().filter(|kept| **kept).count();
+        let mut places = 0..;
+        let place = |kept: &bool| kept.then(|| places.next()).flatten();
+        let places: Vec<Option<usize>> = kept.iter().map(place).collect();
         for outcome in outcomes.iter_mut() {
             if let Outcome::Pending(Pending::Needs(needed)) = outcome {
-                let has_what_it_needs = !kept[*needed];
-                *outcome = Outcome::Pending(match has_what_it_needs {
-                    true => Pending::Held(Hold::Cut),
-                    false => Pending::Needs(place(*needed)),
-                });
+                // What it needs is there, so the next pass can make it.
+                let waits = places[*needed].map_or(Pending::Held(Hold::Cut), Pending::Needs);
+                *outcome = Outcome::Pending(waits);
             }
         }
         let mut keep = kept.iter().copied();
@@ -94,4 +94,61 @@ fn is_unanswered(outcome: &Outcome) -> bool {
 
 fn is_refusal(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(failure) if failure.class() == ErrorClass::Conflict)
+}
+
+#[cfg(test)]
+mod tests {
+    use trueup_apply::Failure;
+    use trueup_diff::{Desired, Devices, Family, Kinds, Observed, Owned, Rule, RuleAction};
+    use trueup_reconcile::Condition;
+
+    use super::*;
+
+    fn plan(rules: Vec<Rule>) -> Plan {
+        let desired = Desired::default().with_rules(rules);
+        let observed = Observed::default().with_complete(Kinds::ALL);
+        trueup_diff::plan(&desired, &observed, &Owned::default(), 116).unwrap()
+    }
+
+    #[test]
+    fn what_is_as_desired_leaves_the_report_and_what_waited_for_it_is_due() {
+        let rule = |priority| Rule::new(Family::Inet, priority, RuleAction::Lookup(100));
+        let plan = plan((1..7).map(rule).collect());
+        let desired = &plan.ops[0].object;
+        let refused = || {
+            let failure = Failure::stored_otherwise(desired, None, &Devices::default());
+            Outcome::Failed(Box::new(failure))
+        };
+        let needs = |at| Outcome::Pending(Pending::Needs(at));
+        let all = [
+            refused(),
+            needs(0),
+            Outcome::Applied,
+            refused(),
+            needs(3),
+            needs(0),
+        ];
+        let left = [1, 3, 4].map(|at: usize| {
+            let object = &plan.ops[at].object;
+            let why = "it is left".to_owned();
+            let undone = Undone::new(object, &plan.devices, Condition::Pending { why });
+            (object_id(object, &plan.devices), undone)
+        });
+        let priorities = |round: &Round| -> Vec<_> {
+            let objects = round.plan.ops.iter().map(|op| &op.object);
+            objects
+                .map(|object| object.spec(&round.plan.devices))
+                .collect()
+        };
+        let mut outcomes = Outcomes::default();
+        outcomes.outcomes = all.to_vec();
+        let mut round = Round { plan, outcomes };
+        let before = priorities(&round);
+        round.settle(&left.into());
+        let kept = [1, 2, 3, 4].map(|at: usize| before[at].clone());
+        assert_eq!(priorities(&round), kept);
+        let due = Outcome::Pending(Pending::Held(Hold::Cut));
+        let expected = [due, Outcome::Applied, all[3].clone(), needs(2)];
+        assert_eq!(round.outcomes.outcomes, expected);
+    }
 }

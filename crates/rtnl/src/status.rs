@@ -99,7 +99,7 @@ pub(crate) fn unknown(rounds: &[Round]) -> HashMap<ObjectId, Undone> {
 }
 
 impl Undone {
-    fn new(object: &Object, devices: &Devices, condition: Condition) -> Undone {
+    pub(crate) fn new(object: &Object, devices: &Devices, condition: Condition) -> Undone {
         let name = |dev: Dev| devices.name(dev).copied();
         let kind = with_object!(object, _it: K => K::NAME);
         Undone {
