@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ => return Err("container JOURNAL ADD CONTAINER DEVICE IP, or … DEL CONTAINER".into()),
     };
     // One process at a time has a journal open. Others wait for it.
-    let journal = Journal::open_within(file, Duration::from_secs(10))?;
+    let journal = Journal::open_within(file, Duration::from_secs(60))?;
     let here = Namespace::current();
     // Of this container alone: what it owns, one run after the other.
     let mut ledger = journal.ledger(container, &ledger_scope(&here)?)?;

@@ -4,6 +4,7 @@
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 
 use trueup_testkit::{Kind, Snapshot, assert_no_changes, empty_directory, uplinks};
 
@@ -74,10 +75,11 @@ pub(crate) fn containers_at_the_same_time_each_get_theirs() {
     let desk = Desk::new("agents-at-once");
     let before = Snapshot::settled();
     let runs = |words: [&[&str]; 4]| {
-        let started = words.map(|words| desk.command(words).spawn().unwrap());
-        for mut run in started {
-            assert!(run.wait().unwrap().success());
-        }
+        thread::scope(|scope| {
+            for words in &words {
+                scope.spawn(|| desk.run(words));
+            }
+        });
     };
     runs([
         &["ADD", "a", "up0", "10.88.0.2"],

@@ -52,7 +52,7 @@ fn collect(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
 
 /// What it printed, line by line.
 #[track_caller]
-fn events(out: &str) -> Vec<Value> {
+pub(crate) fn events(out: &str) -> Vec<Value> {
     let events: Vec<Value> = out
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))

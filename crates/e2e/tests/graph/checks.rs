@@ -1,10 +1,13 @@
 //! Checks of commands under `watch`: nothing announces that what they look at has changed.
 
+use std::sync::Mutex;
+
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use trueup_testkit::wait_until;
 
 use crate::agent::Agent;
-use crate::watch::{RARE, printed};
+use crate::watch::{RARE, events, printed};
 use crate::{exec, file};
 
 /// A command that makes a file, and whose check looks for it.
@@ -22,17 +25,25 @@ fn remove(agent: &Agent, name: &str) {
     std::fs::remove_file(agent.directory().join(name)).unwrap();
 }
 
+/// Waits until the command has run that often, and was checked: the check that follows a run would
+/// otherwise find its file removed.
+fn wait_for_runs(printed: &Mutex<String>, name: &str, runs: usize) {
+    let vertex = format!("exec.{name}");
+    wait_until("it has run", || {
+        let events = events(&printed.lock().unwrap());
+        let changed = |event: &&Value| event["vertex"] == *vertex && event["state"] == "changed";
+        events.iter().filter(changed).count() >= runs
+    });
+}
+
 pub(crate) fn a_check_that_fails_later_runs_its_command_at_the_interval() {
     let agent = Agent::new();
     agent.write("f.toml", &makes(&agent, "made", ""));
     let args = ["watch", "f.toml", "--interval", "0.2", "--format", "json"];
     let mut child = agent.spawn(&args);
     let printed = printed(&mut child);
-    for _ in 0..2 {
-        wait_until("it is made", || is_there(&agent, "made"));
-        wait_until("and checked", || {
-            printed.lock().unwrap().contains("\"converged\":true")
-        });
+    for runs in 1..3 {
+        wait_for_runs(&printed, "made", runs);
         remove(&agent, "made");
     }
     wait_until("it is made again", || is_there(&agent, "made"));
@@ -51,14 +62,10 @@ pub(crate) fn a_check_runs_as_often_as_it_says_and_after_a_signal() {
     let mut child = agent.spawn(&[&args[..], &RARE[..]].concat());
     let printed = printed(&mut child);
     let all = ["often", "both", "rare", "changed"];
-    wait_until("all are made", || {
-        all.iter().all(|name| is_there(&agent, name))
-    });
-    // Otherwise the check that follows a run would find its file removed.
-    wait_until("and checked", || {
-        printed.lock().unwrap().contains("\"converged\":true")
-    });
-    all.iter().for_each(|name| remove(&agent, name));
+    for name in all {
+        wait_for_runs(&printed, name, 1);
+        remove(&agent, name);
+    }
     wait_until("two are made", || {
         is_there(&agent, "often") && is_there(&agent, "both")
     });

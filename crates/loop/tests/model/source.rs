@@ -53,11 +53,11 @@ impl Report for Pass {
         self.desired != WRONG
     }
 
-    /// One fails always, so that there is something held.
+    /// One is refused always, so that there is something to try again.
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         tell(ReportedOp::new(
             "thing",
-            Outcome::Failed(ErrorClass::Invalid),
+            Outcome::Declined(ErrorClass::Invalid),
             &|| OpKey(0),
         ));
     }
