@@ -29,7 +29,6 @@ pub(super) enum Value {
 #[derive(Default)]
 pub(super) struct State {
     policy: PartitionPolicy,
-    grace: Duration,
     is_known: bool,
     revision: Revision,
     /// The resources, with those that are deleted and kept for now.
@@ -46,7 +45,6 @@ impl State {
     pub(super) fn new(config: CollectorConfig) -> State {
         State {
             policy: config.partition,
-            grace: config.grace,
             damping: Damping::new(config.damping),
             hosts: Hosts::new(config.grace),
             ..State::default()
@@ -129,7 +127,7 @@ impl State {
 
     fn delete_resource(&mut self, key: ResourceKey, revision: Revision) {
         if self.held.contains_key(&key) {
-            let is_early = !self.grace.is_zero() && revision > self.hosts.known_to();
+            let is_early = revision > self.hosts.known_to();
             self.deletions.insert(key, is_early.then_some(revision));
         }
     }

@@ -33,7 +33,6 @@ impl Scan {
 
     fn awaited(&self) -> Option<Revision> {
         let deleted = self.held.values().flatten();
-        let deleted = deleted.filter(|_| !self.grace.is_zero());
         let declared = self.declared.values().map(|(_, at)| at);
         let revisions = declared.chain(deleted);
         revisions.copied().filter(|it| *it > self.known_to).max()
@@ -103,7 +102,7 @@ impl Scan {
         self.held.retain(|key, deleted| {
             deleted.is_none_or(|revision| {
                 let is_graced = ended.contains_key(&key.exporter) || revision > known_to;
-                incomplete.contains(&key.exporter) || is_graced && !grace.is_zero()
+                incomplete.contains(&key.exporter) || is_graced
             })
         });
         self.held.len() < before
