@@ -48,11 +48,10 @@ impl Machine {
     fn is_moving(&self) -> bool {
         let mut moving = false;
         for link in raw_dump(Kind::Link, 0) {
-            if !is_state_announced(&link) {
-                moving |= is_up(&link);
-                // The kernel updates the link when it is asked for it.
-                let _answered = raw_request(RTM_GETLINK, 0, &link_header(link.device()));
-            }
+            moving |= is_up(&link) && !is_state_announced(&link);
+            // The kernel updates a link when it is asked for it: also one whose state can stay
+            // unknown, such as a bridge that has just got a port.
+            let _answered = raw_request(RTM_GETLINK, 0, &link_header(link.device()));
         }
         let addresses = raw_dump(Kind::Address, INET6);
         let routes = match addresses.iter().any(is_undetected) {
