@@ -183,6 +183,11 @@ pub trait ObjectKind: Item + Registered + Clone + PartialEq + Into<Object> {
         false
     }
 
+    /// Returns true if the kernel uses the first of several objects on a key, and no other.
+    fn is_hidden_by_first(&self) -> bool {
+        false
+    }
+
     /// Returns true if the ledger says that it is ours. One that bears another protocol than it did
     /// when it became ours has been written by another writer since, and is not.
     fn is_recorded(&self, owned: &Self::Owned) -> bool;

@@ -33,6 +33,9 @@ pub struct Conflict {
     pub desired: Object,
     /// What is there.
     pub foreign: Object,
+    /// Whether ours is there too, behind the foreign one: the kernel uses the first of several IPv4
+    /// routes on a key.
+    pub is_in_front: bool,
 }
 
 impl Conflict {
@@ -41,6 +44,7 @@ impl Conflict {
         Conflict {
             desired: desired.into(),
             foreign: foreign.into(),
+            is_in_front: false,
         }
     }
 }

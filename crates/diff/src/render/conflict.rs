@@ -37,6 +37,8 @@ impl Conflict {
         let mut fields = differences.iter();
         if differences.is_empty() {
             "leave the key to the other writer, or remove all but one"
+        } else if self.is_in_front {
+            "have the other writer remove it, or declare another metric: the first on a key is used"
         } else if self.foreign.is_kernels_own(Kinds::NONE) {
             "declare what the kernel has made, or leave it out"
         } else if fields.all(|field| field.in_place) {
@@ -55,6 +57,9 @@ impl fmt::Display for Foreign<'_> {
         let (meant, foreign) = (conflict.meant(), &conflict.foreign);
         let steady = without_countdown(foreign);
         Spec(&steady, devices).fmt(f)?;
+        if conflict.is_in_front {
+            f.write_str("; in front of ours")?;
+        }
         let value = |object: &Object, field| with_object!(object, it => it.field(field, devices));
         for Difference { field, .. } in conflict.differences() {
             let is = value(foreign, field)

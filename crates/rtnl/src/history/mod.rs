@@ -224,7 +224,7 @@ impl History {
         if dirty.is_none() {
             return;
         }
-        for conflict in &plan.conflicts {
+        for conflict in plan.conflicts.iter().filter(|it| !it.is_in_front) {
             let id = object_id(&conflict.desired, &plan.devices);
             if !self.undone.contains_key(&id) {
                 let by = Some(conflict.foreign.protocol());

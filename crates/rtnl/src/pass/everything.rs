@@ -4,7 +4,8 @@
 //! million that are not ours. Foreign routes are read by the conflict check, and of those only the
 //! ones in question are kept. Where many routes are desired and the first ones that the kernel
 //! dumps have to be replaced, the check needs a dump of all routes anyway: then that is the only
-//! one.
+//! one. IPv4 routes are read whoever wrote them until it is known what is on our keys: another's
+//! may be in front of ours there. From then on the subscription reports that.
 
 use trueup_diff::{Desired, Kind, Kinds};
 use trueup_observe::ReadScope;
@@ -37,10 +38,7 @@ pub(super) fn read_scope(managed: Kinds, marker: u8) -> ReadScope {
 
 /// The routes that bear the marker.
 pub(super) fn route_scope(marker: u8) -> ReadScope {
-    routes_of_all_writers().with_protocol(marker)
-}
-
-/// All routes.
-pub(super) fn routes_of_all_writers() -> ReadScope {
-    ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route))
+    ReadScope::default()
+        .with_kinds(Kinds::NONE.with(Kind::Route))
+        .with_protocol(marker)
 }

@@ -296,6 +296,7 @@ impl<'a> Pass<'a> {
             ledger_view: &self.ledger_view,
             policy: &self.policy,
             unmarked: &self.unmarked,
+            foreign: &self.foreign,
         };
         reader.read(self.observer)
     }

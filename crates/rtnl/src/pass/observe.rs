@@ -1,9 +1,10 @@
 //! The first stage: reads what is managed in the scope of a pass.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Desired, Item, Kind, Kinds, Mismatches, Policy, ResolvedDevices, ResolvedRoutes, Route,
+    Desired, Family, Item, Kind, Kinds, Mismatches, Policy, ResolvedDevices, ResolvedRoutes, Route,
     RouteDependencies, RouteKey, Routes,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
@@ -60,6 +61,8 @@ pub(super) struct Reader<'a> {
     pub(super) policy: &'a Policy,
     /// Routes of ours that do not bear the marker.
     pub(super) unmarked: &'a BTreeSet<RouteKey>,
+    /// What is known of foreign routes on keys of ours.
+    pub(super) foreign: &'a ForeignKeys,
 }
 
 impl<'a> Reader<'a> {
@@ -76,24 +79,22 @@ impl<'a> Reader<'a> {
         }
         let drops = managed.contains(Kind::Route) && self.scope.drops_routes_in_sync();
         let filter = drops.then(|| self.filter(&snapshot)).flatten();
-        let of_all_writers = filter
+        let replaces = filter
             .as_ref()
             .is_some_and(|filter| self.has_routes_to_replace(observer, filter));
-        let scopes = match of_all_writers {
-            true => vec![everything::routes_of_all_writers()],
-            false => self.scope.route_scopes(self.policy.marker),
+        let of_all_writers = match replaces {
+            true => vec![Family::Inet, Family::Inet6],
+            false => Vec::from_iter(self.may_be_behind().then_some(Family::Inet)),
         };
-        let routes = self.read_routes(observer, managed, scopes, filter.as_ref(), &mut snapshot)?;
-        let mut mismatches = routes;
-        let foreign = match &mismatches {
-            Some(mismatches) if of_all_writers => self.foreign_keys(&mut snapshot, mismatches),
-            _ => ForeignKeys::default(),
-        };
+        let scopes = self.route_scopes(&of_all_writers);
+        let mut mismatches =
+            self.read_routes(observer, managed, &scopes, filter.as_ref(), &mut snapshot)?;
+        let foreign = self.foreign_keys(&snapshot, &of_all_writers);
         let missing = self.ledger_view.missing(&snapshot.observed);
         if missing != Kinds::NONE {
             let mut again = self.read_all_but_routes(observer, missing)?;
-            let scopes = self.scope.route_scopes(self.policy.marker);
-            let still = self.read_routes(observer, missing, scopes, filter.as_ref(), &mut again)?;
+            let still =
+                self.read_routes(observer, missing, &scopes, filter.as_ref(), &mut again)?;
             fill(&mut snapshot, again, missing);
             if let (Some(first), Some(still)) = (&mismatches, &still) {
                 let is_changing = !first.contains(still);
@@ -116,7 +117,7 @@ impl<'a> Reader<'a> {
                 dependencies: mismatches.dependencies().clone(),
             }
         });
-        if of_all_writers {
+        if replaces {
             // They can be most of what a pass holds, and the plan is as large again.
             snapshot.observed.compact_routes(self.policy);
         }
@@ -141,22 +142,58 @@ impl<'a> Reader<'a> {
         differing.is_ok_and(|differing| differing > 0)
     }
 
-    /// Returns the foreign routes on desired keys, of those that were read of all writers, and
-    /// drops the others.
-    fn foreign_keys(&self, snapshot: &mut Snapshot, mismatches: &Mismatches) -> ForeignKeys {
-        let routes = self.desired.routes.as_ref();
-        let is_desired = |key: &RouteKey| routes.is_some_and(|routes| routes.get(key).is_some());
+    /// Returns true if another writer's IPv4 route may be in front of one of ours: of several on a
+    /// key the kernel uses the first, and `ip route prepend` adds one there.
+    fn may_be_behind(&self) -> bool {
+        let Some(routes) = &self.desired.routes else {
+            return false;
+        };
+        let ForeignKeys { keys, tables } = self.foreign;
+        let is_unknown = |table: &(Family, u32)| table.0 == Family::Inet && !tables.contains(table);
+        let is_shared =
+            |key: &RouteKey| key.dst.family() == Family::Inet && routes.get(key).is_some();
+        self.scope.is_everything() && routes.tables().iter().any(is_unknown)
+            || keys.iter().any(is_shared)
+    }
+
+    /// The routes of ours to read, and of these families those of all writers with them.
+    fn route_scopes(&self, of_all_writers: &[Family]) -> Vec<ReadScope> {
+        let scopes = self.scope.route_scopes(self.policy.marker).into_iter();
+        let by_family = |scope: ReadScope| {
+            scope.families().map(move |family| {
+                let of_family = scope.clone().with_family(family);
+                match of_all_writers.contains(&family) {
+                    true => of_family.with_protocol(None),
+                    false => of_family,
+                }
+            })
+        };
+        match of_all_writers {
+            [] => scopes.collect(),
+            _ => scopes.flat_map(by_family).collect(),
+        }
+    }
+
+    /// Returns the foreign routes on desired keys, where those of all writers were read.
+    fn foreign_keys(&self, snapshot: &Snapshot, of_all_writers: &[Family]) -> ForeignKeys {
         let mut foreign = ForeignKeys::default();
-        snapshot.observed.routes.retain(|route| {
-            let is_ours = route.protocol == self.policy.marker;
-            let is_foreign = !is_ours && is_desired(&route.key());
-            if is_foreign {
-                foreign.add(route.key());
-            }
-            is_ours || is_foreign
-        });
+        let routes = self
+            .desired
+            .routes
+            .as_ref()
+            .filter(|_| !of_all_writers.is_empty());
+        let Some(routes) = routes else {
+            return foreign;
+        };
+        let is_foreign = |route: &&Route| {
+            route.protocol != self.policy.marker && routes.get(&route.key()).is_some()
+        };
+        let there = snapshot.observed.routes.iter().filter(is_foreign);
+        there.for_each(|route| foreign.add(route.key()));
         if snapshot.observed.complete.contains(Kind::Route) {
-            foreign.tables = mismatches.tables();
+            let mut tables = routes.tables();
+            tables.retain(|(family, _)| of_all_writers.contains(family));
+            foreign.tables = tables;
         }
         foreign
     }
@@ -190,7 +227,7 @@ impl<'a> Reader<'a> {
         &self,
         observer: &mut Observer,
         managed: Kinds,
-        scopes: Vec<ReadScope>,
+        scopes: &[ReadScope],
         filter: Option<&InSyncFilter<'_>>,
         snapshot: &mut Snapshot,
     ) -> Result<Option<Mismatches>, Error> {
@@ -201,27 +238,41 @@ impl<'a> Reader<'a> {
         let mut mismatches: Option<Mismatches> = None;
         let mut incomplete = Vec::new();
         let mut matcher = filter.map(InSyncFilter::matcher);
+        let desired = self.desired.routes.as_ref();
+        let is_desired = |key: &RouteKey| desired.is_some_and(|routes| routes.get(key).is_some());
+        let mut unread = Cow::Borrowed(self.unmarked);
         for scope in scopes {
-            let (routes, not_whole) = match &mut matcher {
+            let is_of_all_writers = scope.protocol.is_none();
+            let is_wanted = |route: &Route| {
+                let key = route.key();
+                route.protocol == marker || self.unmarked.contains(&key) || is_desired(&key)
+            };
+            let (mut routes, not_whole) = match &mut matcher {
                 Some(matcher) => {
-                    let (routes, of_scope, not_whole) = observer.match_routes(&scope, matcher)?;
+                    let (routes, of_scope, not_whole) = observer.match_routes(scope, matcher)?;
                     mismatches.get_or_insert_default().add(of_scope);
                     (routes, not_whole)
                 }
-                None => observer.routes_where(&scope, |_| true)?,
+                None => observer.routes_where(scope, is_wanted)?,
             };
+            if is_of_all_writers {
+                routes.retain(is_wanted);
+                let is_read = |key: &RouteKey| scope.family == Some(key.dst.family());
+                unread.to_mut().retain(|key| !is_read(key));
+            }
             match snapshot.observed.routes.is_empty() {
                 true => snapshot.observed.routes = routes,
                 false => snapshot.observed.routes.extend(routes),
             }
-            incomplete.extend(not_whole);
+            let is_new = |it: &Incomplete| !incomplete.contains(it);
+            incomplete.extend(not_whole.filter(is_new));
         }
         snapshot.mark_read(Kind::Route, incomplete);
         snapshot.incomplete.sort_by_key(Incomplete::kind);
-        if !self.unmarked.is_empty() {
-            let scope = scope_of_keys(self.unmarked.iter());
+        if !unread.is_empty() {
+            let scope = scope_of_keys(unread.iter());
             let is_unmarked =
-                |route: &Route| route.protocol != marker && self.unmarked.contains(&route.key());
+                |route: &Route| route.protocol != marker && unread.contains(&route.key());
             let (routes, not_whole) = observer.routes_where(&scope, is_unmarked)?;
             snapshot.observed.routes.extend(routes);
             snapshot.mark_read(Kind::Route, not_whole);

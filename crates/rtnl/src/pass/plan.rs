@@ -111,18 +111,23 @@ impl Planner<'_> {
         };
         let known = &*self.foreign;
         let foreign = ForeignObjects::of(&plan, &observed, known, &read_along, is_unread);
+        let were_read = read_along.tables.clone();
         self.foreign.extend(read_along);
         if !foreign.is_empty() {
             let managed = desired.managed();
-            let is_read = |route: &Route| {
-                let is_known =
-                    route.protocol == policy.marker || self.unmarked.contains(&route.key());
-                managed.contains(Kind::Route) && is_known
-            };
-            let concern_devices = foreign.concern_devices();
             let routes = self.desired.routes.as_ref();
             let is_desired =
                 |key: &RouteKey| routes.is_some_and(|routes| routes.get(key).is_some());
+            let is_read = |route: &Route| {
+                let key = route.key();
+                // In the order of the kernel: the first of a key is the one that it uses.
+                let was_read = || were_read.contains(&(key.dst.family(), key.table));
+                let is_known = route.protocol == policy.marker
+                    || self.unmarked.contains(&key)
+                    || was_read() && is_desired(&key);
+                managed.contains(Kind::Route) && is_known
+            };
+            let concern_devices = foreign.concern_devices();
             let (into, doubts) = (&mut observed, &mut doubts);
             let read = foreign.read(observer, managed, is_read, is_desired, into, doubts)?;
             self.foreign.extend(read.on_keys);

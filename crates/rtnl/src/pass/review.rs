@@ -52,7 +52,8 @@ impl Pass<'_> {
         }
         let was_in_place = |object: &Object| history.was_in_place(object, &plan.devices);
         let conflicts = plan.conflicts.iter();
-        let conflicts = conflicts.filter(|conflict| was_in_place(&conflict.desired));
+        let conflicts =
+            conflicts.filter(|conflict| !conflict.is_in_front && was_in_place(&conflict.desired));
         let mut all: Vec<Object> = conflicts.map(|conflict| conflict.foreign.clone()).collect();
         let overriding = plan.ops.iter().filter(|op| op.reason == Reason::Overridden);
         let overriding = overriding.filter(|op| was_in_place(&op.object));

@@ -634,6 +634,11 @@ impl ObjectKind for Route {
             .with_prefix(self.dst)
     }
 
+    /// Of IPv4 routes on a key the first is used (`fib_table_lookup`); of IPv6 ones any.
+    fn is_hidden_by_first(&self) -> bool {
+        self.family() == Family::Inet
+    }
+
     fn is_kernels_own(&self, unstored: Kinds) -> bool {
         let _ = unstored;
         Protocols::DERIVED.contains(self.protocol)

@@ -74,6 +74,8 @@ struct Holders<'a, T> {
     ours: Vec<&'a T>,
     foreign: Vec<&'a T>,
     transient: Vec<&'a T>,
+    /// Whether the first of all is a foreign one.
+    is_foreign_first: bool,
 }
 
 impl<'a, T> Holders<'a, T> {
@@ -84,6 +86,9 @@ impl<'a, T> Holders<'a, T> {
         self.ours.clear();
         self.foreign.clear();
         self.transient.clear();
+        let first = present.first();
+        self.is_foreign_first =
+            first.is_some_and(|item| Holder::of(*item, proof) == Holder::Foreign);
         for item in present {
             match Holder::of(*item, proof) {
                 Holder::Ours => self.ours.push(item),
@@ -91,6 +96,14 @@ impl<'a, T> Holders<'a, T> {
                 Holder::Kernel => self.transient.push(item),
             }
         }
+    }
+}
+
+impl<'a, T: ObjectKind> Holders<'a, T> {
+    /// Returns the foreign object that the kernel uses in place of ours.
+    fn hides_ours(&self) -> Option<&'a T> {
+        let first = self.foreign.first().copied();
+        first.filter(|first| self.is_foreign_first && first.is_hidden_by_first())
     }
 }
 
@@ -125,6 +138,7 @@ impl Findings {
             ours: Vec::new(),
             foreign: Vec::new(),
             transient: Vec::new(),
+            is_foreign_first: false,
         };
         let joined = compare::join(desired, observed, K::key, |_, wanted, present| {
             holders.sort(present, policy.proof);
@@ -215,7 +229,15 @@ impl Findings {
     ) -> Option<&'a T> {
         let ours = holders.ours.first().copied();
         let is_kept = |observed: &T| policy.of_ours(wanted, observed).agrees(observed);
+        let is_served = |other: &T| wanted.with_open_of(other).agrees(other);
         if let Some(same) = holders.ours.iter().find(|observed| is_kept(observed)) {
+            if let Some(hides) = holders.hides_ours().filter(|other| !is_served(other)) {
+                let wanted = nearest(wanted, hides, Some(hides)).into_owned();
+                self.conflicts.push(Conflict {
+                    is_in_front: true,
+                    ..Conflict::new(wanted, hides.clone())
+                });
+            }
             return Some(same);
         }
         if let Some(foreign) = holders.foreign.first().copied() {
@@ -223,13 +245,9 @@ impl Findings {
             // cannot be replaced either: the kernel might take the other for it. And of several on
             // the key none becomes ours, as the ledger could not tell which.
             let alone = ours.is_none() && holders.foreign.len() == 1;
-            let is_served = |other: &&&T| wanted.with_open_of(other).agrees(other);
-            match holders
-                .foreign
-                .iter()
-                .find(is_served)
-                .filter(|_| ours.is_none())
-            {
+            let mut foreigners = holders.foreign.iter();
+            let serves = foreigners.find(|other| is_served(other));
+            match serves.filter(|_| ours.is_none()) {
                 Some(serves) if alone => self.adopt(wanted, serves, policy),
                 Some(_) => {}
                 None if ours.is_some_and(|ours| self.share(wanted, ours, holders)) => {}
@@ -336,7 +354,7 @@ impl Findings {
         if in_place && ownership.take && !foreign.is_kernels_own(ownership.unstored) {
             self.update(desired, foreign, Reason::Overridden);
         } else {
-            self.conflicts.push(Conflict { desired, foreign });
+            self.conflicts.push(Conflict::new(desired, foreign));
         }
     }
 }

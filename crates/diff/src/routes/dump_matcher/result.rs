@@ -5,8 +5,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 
 use crate::kinds::{Item as _, NextHops, Route};
-use crate::routes::index::{DumpKey, Id, Key4, Key6, Packed, Routes};
-use crate::values::Family;
+use crate::routes::index::{Id, Key4, Key6, Packed, Routes};
 
 /// What is to be done with a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,13 +70,6 @@ impl Mismatches {
         self.matched
     }
 
-    /// Returns the tables of the mismatches.
-    pub fn tables(&self) -> BTreeSet<(Family, u32)> {
-        let v4 = tables(&self.v4).map(|table| (Family::Inet, table));
-        let v6 = tables(&self.v6).map(|table| (Family::Inet6, table));
-        v4.chain(v6).collect()
-    }
-
     /// Returns what the routes that are in sync depend on.
     pub fn dependencies(&self) -> &RouteDependencies {
         &self.dependencies
@@ -139,16 +131,6 @@ impl<D: Clone + Eq + Hash> Routes<D> {
             self.generic.clone(),
         )
     }
-}
-
-/// Returns the tables of keys that are in order.
-fn tables<K: DumpKey>(keys: &[K]) -> impl Iterator<Item = u32> {
-    let mut rest = keys;
-    std::iter::from_fn(move || {
-        let table = rest.first()?.table();
-        rest = &rest[rest.partition_point(|key| key.table() <= table)..];
-        Some(table)
-    })
 }
 
 /// Returns the rows of some keys. The first keys are in order, and all of them have rows.

@@ -2,9 +2,8 @@
 
 use std::collections::btree_map::Range;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
-use crate::routes::index::{DumpKey, Id};
+use crate::routes::index::{DumpKey, Id, tables};
 
 /// The desired routes of a family, walked in the order of a dump.
 pub(super) struct Walk<'a, K> {
@@ -103,14 +102,11 @@ impl<'a, K: DumpKey> Walk<'a, K> {
     /// desired in tables that did not come is among them.
     pub(super) fn end(&mut self, only: Option<u32>) -> Vec<K> {
         self.leave_table();
-        let mut next = self.desired.first_key_value().map(|(key, _)| key.table());
-        while let Some(table) = next {
+        for table in tables(self.desired) {
             if only.is_none_or(|only| only == table) && self.tables.insert(table) {
                 let missing = self.desired.range(K::all_of(table));
                 self.mismatches.extend(missing.map(|(key, _)| *key));
             }
-            let after = (Bound::Excluded(*K::all_of(table).end()), Bound::Unbounded);
-            next = self.desired.range(after).next().map(|(key, _)| key.table());
         }
         let mut mismatches = std::mem::take(&mut self.mismatches);
         mismatches.sort_unstable();

@@ -11,10 +11,11 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::Hash;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::kinds::{NextHops, Route, RouteKey};
-use crate::values::IfName;
+use crate::values::{Family, IfName};
 pub use changes::RoutesRevision;
 pub(super) use changes::{Change, ChangeLog};
 pub(super) use key::{DumpKey, Key4, Key6, Packed, key4};
@@ -166,6 +167,15 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         self.ids().map(|(key, _)| key.unpack())
     }
 
+    /// Returns the families and the tables of the routes.
+    pub fn tables(&self) -> BTreeSet<(Family, u32)> {
+        let v4 = tables(&self.v4).map(|table| (Family::Inet, table));
+        let v6 = tables(&self.v6).map(|table| (Family::Inet6, table));
+        let generic = self.generic.keys();
+        let generic = generic.map(|key| (key.dst.family(), key.table));
+        v4.chain(v6).chain(generic).collect()
+    }
+
     pub(crate) fn ids(&self) -> impl Iterator<Item = (Packed, Id)> + '_ {
         let v4 = self.v4.iter().map(|(key, id)| (Packed::V4(*key), *id));
         let v6 = self.v6.iter().map(|(key, id)| (Packed::V6(*key), *id));
@@ -313,6 +323,19 @@ impl<D: Clone + Eq + Hash> FromIterator<Route<D>> for Routes<D> {
             ..Routes::default()
         }
     }
+}
+
+/// Returns the tables of keys.
+pub(super) fn tables<K: DumpKey>(keys: &BTreeMap<K, Id>) -> impl Iterator<Item = u32> {
+    let mut last = None;
+    std::iter::from_fn(move || {
+        let after = last.map_or(Bound::Unbounded, |table| {
+            Bound::Excluded(*K::all_of(table).end())
+        });
+        let (key, _) = keys.range((after, Bound::Unbounded)).next()?;
+        last = Some(key.table());
+        last
+    })
 }
 
 /// Makes a full tree. Of two rows of one key the last counts.
