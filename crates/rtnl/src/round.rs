@@ -62,9 +62,18 @@ impl Round {
                 *outcome = Outcome::Applied;
             }
         }
+        let devices = plan.devices.clone();
+        let is_left = |op: &Op| left.contains_key(&object_id(&op.object, &devices));
+        self.retain(|op, outcome| outcome.is_applied() || is_left(op));
+    }
+
+    /// Keeps some of the ops. One that waits for an op that is not kept can be made by now, and is
+    /// for the next pass.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&Op, &Outcome) -> bool) {
+        let Round { plan, outcomes } = self;
+        let outcomes = &mut outcomes.outcomes;
         let all = plan.ops.iter().zip(outcomes.iter());
-        let kept = all.map(|(op, outcome)| outcome.is_applied() || is_left(op));
-        let kept: Vec<bool> = kept.collect();
+        let kept: Vec<bool> = all.map(|(op, outcome)| keep(op, outcome)).collect();
         if kept.iter().all(|kept| *kept) {
             return;
         }
@@ -74,7 +83,6 @@ impl Round {
         let places: Vec<Option<usize>> = kept.iter().map(place).collect();
         for outcome in outcomes.iter_mut() {
             if let Outcome::Pending(Pending::Needs(needed)) = outcome {
-                // What it needs is there, so the next pass can make it.
                 let waits = places[*needed].map_or(Pending::Held(Hold::Cut), Pending::Needs);
                 *outcome = Outcome::Pending(waits);
             }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use trueup_apply::Outcome;
+use trueup_apply::{ErrorClass, Outcome, Pending};
 use trueup_diff::{Action, Hold, Kind, Op, Plan, Reason};
 
 use crate::object_id::{ObjectId, object_id};
@@ -16,18 +16,30 @@ pub(super) struct Rounds {
     pub(super) done: Vec<Round>,
     /// Ops that failed or wait, and objects that were recreated: they are not tried again.
     tried: HashSet<(Action, ObjectId)>,
+    /// Those of them that lacked something: they are tried again beside a link or an address, such
+    /// as one that the kernel took along with a change before.
+    lacking: HashSet<(Action, ObjectId)>,
 }
 
 impl Rounds {
     /// Returns true if a plan has ops that have not been tried, and another round is allowed.
     pub(super) fn has_due(&self, plan: &Plan) -> bool {
-        let is_tried = |op: &Op| self.is_tried(op, plan);
-        self.done.len() < MAX_ROUNDS && !plan.ops.iter().all(is_tried)
+        self.done.len() < MAX_ROUNDS && !plan.ops.iter().all(self.is_tried(plan))
     }
 
-    fn is_tried(&self, op: &Op, plan: &Plan) -> bool {
-        self.tried
-            .contains(&(op.action, object_id(&op.object, &plan.devices)))
+    /// Returns true of the ops of a plan that are not tried again.
+    fn is_tried<'a>(&'a self, plan: &'a Plan) -> impl Fn(&Op) -> bool + 'a {
+        let id = |op: &Op| (op.action, object_id(&op.object, &plan.devices));
+        let brings = |op: &&Op| {
+            let is_ground = matches!(op.object.kind(), Kind::Link | Kind::Address);
+            is_ground && op.action != Action::Delete && op.hold.is_none()
+        };
+        let mut ground = plan.ops.iter().filter(brings);
+        let is_brought = !self.lacking.is_empty() && ground.any(|op| !self.tried.contains(&id(op)));
+        move |op| {
+            let id = id(op);
+            self.tried.contains(&id) && !(is_brought && self.lacking.contains(&id))
+        }
     }
 
     /// Returns the part of a plan that has not been tried.
@@ -35,15 +47,12 @@ impl Rounds {
         if self.tried.is_empty() {
             return plan;
         }
-        let devices = plan.devices.clone();
-        let tried = |op: &Op| {
-            let id = object_id(&op.object, &devices);
-            self.tried.contains(&(op.action, id))
-        };
+        let tried: Vec<bool> = plan.ops.iter().map(self.is_tried(&plan)).collect();
         // What points at a nexthop object may be among what was not done.
         let deletes_nexthop =
             |op: &Op| (op.action, op.object.kind()) == (Action::Delete, Kind::Nexthop);
-        plan.retain(|op| !tried(op) && !deletes_nexthop(op))
+        let mut tried = tried.into_iter();
+        plan.retain(|op| !tried.next().unwrap_or_default() && !deletes_nexthop(op))
     }
 
     /// Notes the ops of a round that are not to be tried again.
@@ -53,16 +62,41 @@ impl Rounds {
             if *outcome != Outcome::Applied || op.reason == Reason::Recreated {
                 let id = object_id(&op.object, &plan.devices);
                 self.tried.insert((op.action, id));
+                if lacks(outcome) {
+                    self.lacking.insert((op.action, id));
+                }
             }
         }
     }
 
     /// Ends a round. What `left` holds because the kernel stores it otherwise is not tried again.
+    /// What was tried again has the outcome of that.
     pub(super) fn end(&mut self, round: Round, left: &Plan) {
+        if !self.lacking.is_empty() {
+            let id = |op: &Op, plan: &Plan| (op.action, object_id(&op.object, &plan.devices));
+            let again = round.plan.ops.iter().map(|op| id(op, &round.plan));
+            let again: HashSet<_> = again.filter(|id| self.lacking.contains(id)).collect();
+            for earlier in self.done.iter_mut().filter(|_| !again.is_empty()) {
+                let of = earlier.plan.devices.clone();
+                earlier.retain(|op, outcome| {
+                    let id = (op.action, object_id(&op.object, &of));
+                    outcome.is_applied() || !again.contains(&id)
+                });
+            }
+        }
         self.done.push(round);
         let is_stored_otherwise = |op: &&Op| matches!(op.hold, Some(Hold::StoredOtherwise(_)));
         let held = left.ops.iter().filter(is_stored_otherwise);
         let held = held.map(|op| (op.action, object_id(&op.object, &left.devices)));
         self.tried.extend(held);
+    }
+}
+
+/// Returns true if an op failed, or waits, for want of another object.
+fn lacks(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed(failure) => failure.class() == ErrorClass::Dependency,
+        Outcome::Pending(pending) => matches!(pending, Pending::Needs(_)),
+        Outcome::Applied => false,
     }
 }
