@@ -17,18 +17,13 @@ use trueup_testkit::{Changes, Kind, RawMessage, Snapshot, quiet_netns, raw_dump}
 
 /// Runs a case; the error tells what happened and what is wrong with it.
 pub(crate) fn run(case: &Case) -> Result<(), String> {
-    quiet_netns();
-    let mut run = Run {
-        clean: case.clean,
-        last: MemoryLedger::default(),
-        our_links: BTreeSet::new(),
-        journal: String::new(),
-    };
-    run.case(case)
-        .map_err(|wrong| format!("{wrong}\n\nwhat happened:\n{}", run.journal))
+    let mut run = Run::begin(case.clean);
+    let ran = run.case(case);
+    run.end(ran)
 }
 
-struct Run {
+/// Passes in a namespace of its own.
+pub(crate) struct Run {
     clean: bool,
     last: MemoryLedger,
     /// By index: what came into being in a pass and has not been disowned.
@@ -74,6 +69,22 @@ enum Whose {
 }
 
 impl Run {
+    /// Enters a new namespace. Where it is `clean`, each pass has to converge.
+    pub(crate) fn begin(clean: bool) -> Run {
+        quiet_netns();
+        Run {
+            clean,
+            last: MemoryLedger::default(),
+            our_links: BTreeSet::new(),
+            journal: String::new(),
+        }
+    }
+
+    /// Adds what happened to what is wrong.
+    pub(crate) fn end(self, ran: Result<(), String>) -> Result<(), String> {
+        ran.map_err(|wrong| format!("{wrong}\n\nwhat happened:\n{}", self.journal))
+    }
+
     fn whose(&self, row: &RawMessage) -> Whose {
         let derived = match row.kind {
             Kind::Link if self.our_links.contains(&row.device()) => return Whose::Ours,
@@ -108,7 +119,7 @@ impl Run {
         }
     }
 
-    fn say(&mut self, text: impl AsRef<str>) {
+    pub(crate) fn say(&mut self, text: impl AsRef<str>) {
         let _infallible = writeln!(self.journal, "{}", text.as_ref());
     }
 
@@ -171,7 +182,7 @@ impl Run {
 
     /// Runs lines of `ip`, of which any may fail. A family goes before: `-batch` takes none in a
     /// line.
-    fn other_writer(&mut self, lines: &[String]) {
+    pub(crate) fn other_writer(&mut self, lines: &[String]) {
         let family = |line: &str| match line.get(..3) {
             Some("-4 ") => "-4",
             Some("-6 ") => "-6",
@@ -218,7 +229,8 @@ impl Run {
             .map_err(|error| format!("the pass could not run: {error}"))
     }
 
-    fn pass(&mut self, desired: &Desired) -> Result<(), String> {
+    /// A pass. Returns whether it converged.
+    pub(crate) fn pass(&mut self, desired: &Desired) -> Result<bool, String> {
         let wanted = expectations(desired);
         self.say("desired:");
         for (kind, wanted) in &wanted {
@@ -255,13 +267,14 @@ impl Run {
             .retain(|index| after.names.contains_key(index));
         if report.converged() {
             self.rows_are_as_desired(&after, &wanted)?;
-            self.still(desired)
+            self.still(desired)?;
+            Ok(true)
         } else if self.clean {
             Err("did not converge in one pass, though nothing stands in the way".to_owned())
         } else if failed + pending + report.conflicts().len() + report.doubts().len() == 0 {
             Err("did not converge, and gave no reason".to_owned())
         } else {
-            Ok(())
+            Ok(false)
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) fn nothing_of_another_writer_goes_unnamed() {
         let case = (
             any::<u16>(),
             vec((0..28_u8, 0..16_u8, 0..6_u8), 1..9),
-            vec((0..12_u8, 0..16_u8), 1..5),
+            vec((0..14_u8, 0..16_u8), 1..5),
         );
         case.prop_map(|(topology, foreign, changes)| Case {
             topology,
@@ -296,6 +296,19 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         8 => link.address = Some(format!("02:00:00:00:{dev:02x}:01").parse().unwrap()),
         9 => link.mtu = Some(if dev % 2 == 0 { 1400 } else { 1200 }),
         10 => with.retain(|dev| *dev != d),
+        11 | 12 if masters.iter().any(|master| *master != name("fb0")) => {
+            // A master that the same pass creates.
+            let (kind, new) = match masters.contains(&name("vr0")) {
+                true if what == 12 => (LinkKind::Vrf { table: 52 }, name("vr1")),
+                _ => (LinkKind::Bridge(BridgeAttrs::default()), name("br1")),
+            };
+            link.master = Some(Some(new));
+            if !there.contains(&new) {
+                let mut master = Link::new(new, kind);
+                master.up = Some(true);
+                desired.push(master);
+            }
+        }
         _ => {
             if let Some(LinkKind::Bridge(bridge)) = &mut link.kind {
                 bridge.stp = Some(dev % 2 == 0);

@@ -12,6 +12,7 @@
 mod case;
 mod collateral;
 mod generated;
+mod moves;
 
 use std::cell::Cell;
 
@@ -27,6 +28,7 @@ trueup_testkit::kernel_tests![
     writers_are_left_alone,
     collateral::nothing_of_another_writer_goes_unnamed,
     generated::no_declaration_is_written_by_a_second_pass,
+    moves::whatever_moves_it_is_as_declared_in_the_end,
 ];
 
 /// Returns true if this time the multicast stream is listened to: that takes a tenth of a second,
