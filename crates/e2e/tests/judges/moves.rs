@@ -37,7 +37,7 @@ pub(crate) fn whatever_moves_it_is_as_declared_in_the_end() {
     };
     property::run(
         "moves",
-        60,
+        40,
         || vec(step(), 1..6),
         |steps: &Vec<Step>| run(steps),
     );
