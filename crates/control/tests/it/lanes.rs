@@ -75,8 +75,10 @@ impl Backend for Lanes {
             let (mut state, timeout) = waited.unwrap();
             assert!(!timeout.timed_out(), "the lanes do not run in parallel");
             state.order.push(action.key.clone());
-            let object = action.apply_to(None).unwrap_or_default();
-            state.objects.insert(action.key.clone(), object);
+            // A job leaves its object as it is.
+            let made = action.apply_to(None);
+            let made = made.map(|object| (action.key.clone(), object));
+            state.objects.extend(made);
         });
         Started::Task(action.key.clone())
     }
