@@ -94,10 +94,10 @@ fn act(place: &mut Place, what: u8) -> Vec<String> {
 
 fn moves(run: &mut Run, steps: &[Step]) -> Result<(), String> {
     let mut base = Vec::new();
-    for at in 0..2 {
+    for (at, subnet) in SUBNETS.iter().enumerate() {
         base.push(format!("link add e{at} up type veth peer name f{at}"));
         base.push(format!("link set f{at} up"));
-        base.push(format!("address add {} dev e0", SUBNETS[at]));
+        base.push(format!("address add {subnet} dev e0"));
     }
     run.other_writer(&base);
     let mut place = Place::default();
@@ -161,9 +161,9 @@ fn declared(bits: u32) -> Desired {
     if is(0) {
         links.push(up(LinkKind::Bridge(BridgeAttrs::default()), "br0"));
     }
-    let master = Some(is(0).then(|| name("br0")));
-    pair.master = is(1).then_some(master).unwrap_or(Some(None));
-    ifb.master = is(2).then_some(master).unwrap_or(Some(None));
+    let master = |of: u32| Some((is(0) && is(of)).then(|| name("br0")));
+    pair.master = master(1);
+    ifb.master = master(2);
     pair.mtu = Some(if is(3) { 1400 } else { 1500 });
     links.extend([pair, ifb]);
     // Two of each, which exchange what no two may have.
