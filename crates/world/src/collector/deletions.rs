@@ -16,6 +16,8 @@ pub(super) struct Deletions {
     /// The hosts with a deletion that has come to `of_host` since the last call of
     /// [`take_changed`](Self::take_changed).
     changed: BTreeSet<String>,
+    /// How often `of_host` has got one.
+    changes: u64,
 }
 
 impl Deletions {
@@ -32,6 +34,7 @@ impl Deletions {
     }
 
     fn insert_of_host(&mut self, key: ResourceKey) {
+        self.changes += 1;
         self.changed.insert(key.exporter.clone());
         let keys = self.of_host.entry(key.exporter.clone()).or_default();
         keys.insert(key);
@@ -63,6 +66,11 @@ impl Deletions {
     /// Returns the hosts with new deletions since the last call, of those whose state is known.
     pub(super) fn take_changed(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.changed)
+    }
+
+    /// Returns how often it has become known of a deletion whether its host lives.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Takes the deletions of a host out, but those that are too early to tell.

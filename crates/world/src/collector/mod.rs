@@ -148,6 +148,7 @@ impl Collector {
                 let after = (
                     state.is_withdrawn(now),
                     state.hosts.incomplete_changes(),
+                    state.deletions.changes(),
                     state.damped_hosts(),
                 );
                 if let Some(revision) = state.awaited() {

@@ -33,7 +33,7 @@ pub(super) struct State {
     revision: Revision,
     /// The resources, with those that are deleted and kept for now.
     pub(super) held: BTreeMap<ResourceKey, Resource>,
-    deletions: Deletions,
+    pub(super) deletions: Deletions,
     damping: Damping,
     pub(super) hosts: Hosts,
     cut_off: Option<(SystemTime, Error)>,
