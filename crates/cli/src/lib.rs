@@ -112,7 +112,12 @@ enum Command {
         file: PathBuf,
     },
     /// Print the namespace's state in the file's own form
-    Observe,
+    Observe {
+        /// Leave out what the kernel gives by default, hardware addresses that are a device's own
+        /// or random, the fallback devices of tunnels, and empty sections
+        #[arg(long)]
+        portable: bool,
+    },
     /// Print what this kernel and this caller can do, and the problems that would prevent a pass
     ///
     /// Exits with 0 when an apply could work, 2 when a problem would prevent it, 1 when that is
@@ -171,7 +176,7 @@ pub fn main() -> ExitCode {
             allow_deletes,
         } => commands::apply(&common, &file, strict, allow_deletes),
         Command::Watch(asked) => commands::watch(&common, &asked),
-        Command::Observe => commands::observe(&common),
+        Command::Observe { portable } => commands::observe(&common, portable),
         Command::Doctor { file } => commands::doctor(&common, file.as_deref()),
         Command::Why(asked) => commands::why(&common, &asked),
         Command::World { task } => commands::world(&common, &task),

@@ -3,6 +3,8 @@
 //! note.
 
 mod authored;
+mod portable;
+mod unsaid;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -23,7 +25,7 @@ use super::Target;
 use crate::Common;
 use crate::output::{self, Format};
 
-pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
+pub(crate) fn observe(common: &Common, is_portable: bool) -> Result<ExitCode> {
     let target = Target::open(common)?;
     let snapshot = Rtnl::new()
         .observe(&target.namespace, &Options::default())?
@@ -37,7 +39,11 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
         Marker::NotKept => Kinds::NONE.with(Kind::Address),
         _ => Kinds::NONE,
     };
-    let shown = AuthoredState::of(&snapshot.observed, unstored);
+    let mut shown = AuthoredState::of(&snapshot.observed, unstored);
+    shown.left_out.extend(unsaid::of_links(&mut socket)?);
+    if is_portable {
+        shown.left_out.extend(portable::strip(&mut shown.desired));
+    }
     let settings = file::Settings::default();
     let toml = file::to_toml(&settings, &shown.desired);
     for left_out in &shown.left_out {

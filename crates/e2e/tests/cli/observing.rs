@@ -413,3 +413,158 @@ pub(crate) fn no_text_holds_a_character_that_a_terminal_obeys() {
         }
     }
 }
+
+/// What a person would keep of a host, and what a sister host makes of it.
+pub(crate) fn a_portable_file_converges_on_a_sister_host() {
+    const FILE: &str = r#"protocol = 116
+
+[[link]]
+name = "br0"
+kind = "bridge"
+up = true
+
+[[link]]
+name = "mv0"
+kind = "macvlan"
+link = "va"
+mode = "bridge"
+up = true
+
+[[link]]
+name = "va"
+kind = "veth"
+peer = "vb"
+up = true
+mtu = 1400
+
+[[link]]
+name = "vb"
+kind = "veth"
+peer = "va"
+up = true
+master = "br0"
+
+[[link]]
+name = "vx0"
+kind = "vxlan"
+id = 42
+port = 4789
+learning = false
+
+[[address]]
+dev = "br0"
+address = "10.7.0.1/24"
+
+[[route]]
+dst = "10.20.0.0/16"
+via = "10.7.0.9"
+dev = "br0"
+"#;
+    quiet_netns();
+    ip_batch([
+        "link set lo up",
+        "link add br0 up type bridge",
+        "link add va up type veth peer name vb",
+        "link set vb up master br0",
+        "link set va mtu 1400",
+        "link add mv0 up link va type macvlan mode bridge",
+        "link add vx0 type vxlan id 42 dstport 4789 nolearning",
+        "address add 10.7.0.1/24 dev br0",
+        "route add 10.20.0.0/16 via 10.7.0.9 proto 116",
+    ]);
+    let agent = Agent::new();
+    let portable = |agent: &Agent| assert_no_changes(|| agent.run(&["observe", "--portable"]));
+    let kept = |ran: &Ran| -> String {
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let lines = ran.out.split_inclusive('\n');
+        lines
+            .filter(|line| !line.starts_with("# not here: "))
+            .collect()
+    };
+    let printed = portable(&agent);
+    assert_eq!(kept(&printed), FILE);
+    // Of what someone may have set it says that it is not here.
+    for dev in ["br0", "va", "vb", "mv0", "vx0"] {
+        assert!(
+            printed.out.contains(&format!("# not here: link {dev}: ")),
+            "{printed:?}"
+        );
+    }
+    assert!(!printed.out.contains("link lo"), "{printed:?}");
+
+    quiet_netns();
+    agent.write("sister.toml", FILE);
+    let ran = agent.run(&["apply", "sister.toml"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    ip(&["link", "set", "lo", "up"]);
+    assert_eq!(kept(&portable(&agent)), FILE);
+}
+
+/// Whatever of a link is not as the kernel makes it, and has no key, is named.
+pub(crate) fn what_a_link_has_without_a_key_is_named() {
+    quiet_netns();
+    ip_batch([
+        "link add br0 up type bridge mcast_snooping 0 priority 4096",
+        "link add va type veth peer name vb",
+        "link set va up promisc on",
+        "link set vb up allmulticast on master br0",
+        "link set vb type bridge_slave hairpin on learning off",
+        "link set vb txqueuelen 50",
+        "link add vx0 type vxlan id 42 dstport 4789 tos 4",
+    ]);
+    let ran = observed(&Agent::new(), "text");
+    for line in [
+        "# not here: link br0: priority 4096, mcast_snooping 0, for which a file has no keys",
+        "# not here: link va: promisc on, for which a file has no keys",
+        "# not here: link vb: hairpin 1, learning 0, txqlen 50, allmulticast on, \
+         for which a file has no keys",
+        "# not here: link vx0: tos 4, for which a file has no keys",
+    ] {
+        assert!(ran.out.lines().any(|it| it == line), "{line}\n{ran:?}");
+    }
+    quiet_netns();
+    ip_batch([
+        "link add br0 up type bridge",
+        "link add va type veth peer name vb",
+        "link set vb up master br0",
+        "link add vx0 type vxlan id 42 dstport 4789",
+        "link add mv0 link va type macvlan mode bridge",
+    ]);
+    let ran = observed(&Agent::new(), "text");
+    assert!(!ran.out.contains("# not here"), "{ran:?}");
+}
+
+/// As above, for what not every kernel has.
+pub(crate) fn the_options_of_a_bond_and_the_vlans_of_a_port_are_named() {
+    quiet_netns();
+    ip_batch([
+        "link add br0 type bridge vlan_filtering 1",
+        "link add va type veth peer name vb",
+        "link set vb master br0",
+        "link add bond0 type bond mode 802.3ad lacp_rate fast xmit_hash_policy layer3+4",
+        "link add bond1 type bond mode 802.3ad",
+        "link add v10 link va type vlan id 10",
+        "link add v11 link va type vlan id 11 loose_binding on",
+    ]);
+    for vlan in ["10 dev vb untagged", "20 dev vb", "30 dev br0 self"] {
+        let mut bridge = Command::new("bridge");
+        let ran = bridge
+            .args(["vlan", "add", "vid"])
+            .args(vlan.split(' '))
+            .status();
+        assert!(ran.unwrap().success(), "{vlan}");
+    }
+    let ran = observed(&Agent::new(), "text");
+    let named: Vec<_> = ran
+        .out
+        .lines()
+        .filter(|it| it.starts_with("# not here"))
+        .collect();
+    let expected = [
+        "# not here: link bond0: xmit_hash_policy 1, lacp_rate 1, for which a file has no keys",
+        "# not here: link br0: vlan 30, for which a file has no keys",
+        "# not here: link v11: flags, for which a file has no keys",
+        "# not here: link vb: vlan 10 untagged, vlan 20, for which a file has no keys",
+    ];
+    assert_eq!(named, expected, "{ran:?}");
+}
