@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use trueup_diff::{Action, Kind, Object, Op, with_object};
+use trueup_diff::{Action, Kind, Object, Op, Reason, with_object};
 use trueup_netlink::codec::{Change, DeviceIndexes, EncodeError, KindCodec as _, Part};
 
 /// A message of an op.
@@ -33,6 +33,9 @@ impl Step {
 
 /// Returns the parts of an op, in their order.
 pub(crate) fn parts(op: &Op) -> &'static [Part] {
+    if op.reason == Reason::Beside {
+        return &[Part::Append];
+    }
     let was = was(op);
     with_object!(&op.object, object: K => K::parts(op.action, object, of_kind(was.as_deref())))
 }

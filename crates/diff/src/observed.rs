@@ -1,12 +1,12 @@
 //! What was observed.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::devices::Devices;
 use crate::kinds::{
     ForwardingEntry, Item as _, Kind, Kinds, LinkStatus, NextHop, NextHops, ObjectKind as _,
-    OfKind, Route,
+    OfKind, Route, RouteKey,
 };
 use crate::ownership::Policy;
 use crate::routes::{Gateway, Routes};
@@ -32,6 +32,9 @@ per_kind! {
         /// The gateways that were looked up, and the route by which the kernel reaches each, if it
         /// is on a link. A gateway that is not here was not looked up.
         pub gateways: BTreeMap<Gateway, Option<Route>>,
+        /// The keys of IPv6 routes of which the kernel made every route with protocol `ra`, from
+        /// router advertisements.
+        pub advertised: BTreeSet<RouteKey>,
         /// The kinds of which every object in question is here. Of any other kind nothing is
         /// deleted.
         pub complete: Kinds,
@@ -118,6 +121,7 @@ macro_rules! with_each_kind {
             with_link_status(link_status: impl Into<BTreeMap<u32, LinkStatus>>);
             with_forwarding(forwarding: impl Into<Vec<ForwardingEntry>>);
             with_gateways(gateways: impl Into<BTreeMap<Gateway, Option<Route>>>);
+            with_advertised(advertised: impl Into<BTreeSet<RouteKey>>);
             with_complete(complete: Kinds);
         } }
     };

@@ -18,6 +18,9 @@ use crate::with_object;
 pub enum Reason {
     /// Desired and not there.
     Missing,
+    /// Desired and not there, while routes that the kernel made from router advertisements are on
+    /// the key: the IPv6 route is added behind them.
+    Beside,
     /// There, and not as desired: the op's `was` says what it is.
     Differs,
     /// Ours, there, and not as desired in a way that cannot be changed in place: first deleted,
@@ -38,6 +41,13 @@ pub enum Reason {
     /// Overridden by us and no longer desired: it becomes again what it was, in place, or, where
     /// the kernel cannot do that, by a delete and a create.
     Restored,
+}
+
+impl Reason {
+    /// Returns true if nothing of ours is there.
+    pub fn is_missing(self) -> bool {
+        matches!(self, Reason::Missing | Reason::Beside)
+    }
 }
 
 /// Why an op that would be due is not to be carried out.

@@ -127,8 +127,8 @@ impl Namespace {
     }
 
     /// Returns a namespace that is reached through something else than the running kernel: a model
-    /// kernel, or a layer that injects faults. Sockets in it use `connector`; no code can run in
-    /// it.
+    /// kernel, or a layer that injects faults. Sockets in it use `connector`; code can run only in
+    /// a namespace [below](Connect::below) it.
     #[must_use]
     pub fn through(connector: Arc<dyn Connect>) -> Self {
         Self(Which::Through(connector))
@@ -207,7 +207,10 @@ impl Namespace {
         let opened;
         let fd = match &self.0 {
             Which::Current => return Ok(inside()),
-            Which::Through(_) => {
+            Which::Through(connector) => {
+                if let Some(below) = connector.below() {
+                    return below.enter(inside);
+                }
                 let message = "no code can run in a namespace that is reached through a connector";
                 return Err(Error::namespace(message.to_owned(), None));
             }

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 
 use crate::filter::Instruction;
 use crate::group::Group;
+use crate::netns::Namespace;
 
 /// A bound socket. Its descriptor polls as readable while there is something to receive.
 ///
@@ -99,5 +100,10 @@ pub trait Connect: fmt::Debug + Send + Sync {
     /// When there is none any more.
     fn namespace_cookie(&self) -> io::Result<u64> {
         self.connect()?.netns_cookie()
+    }
+
+    /// Returns the namespace below, if this is a layer above one: code runs in that one.
+    fn below(&self) -> Option<&Namespace> {
+        None
     }
 }

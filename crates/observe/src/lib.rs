@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod address_routes;
+mod advertised;
 mod alternate_sockets;
 mod change_log;
 mod completeness;

@@ -13,7 +13,7 @@ use crate::listener::{ChangeListener, barrier};
 /// before the read begins.
 #[derive(Debug)]
 pub struct Observer {
-    namespace: Namespace,
+    pub(crate) namespace: Namespace,
     pub(crate) socket: Socket,
     pub(crate) listener: ChangeListener,
     pub(crate) alternate_sockets: AlternateSockets,

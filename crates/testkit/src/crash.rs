@@ -207,6 +207,10 @@ impl Connect for Deadly {
         let points = self.points.clone();
         layer::connect(&self.inner, OneByOne { points })
     }
+
+    fn below(&self) -> Option<&Namespace> {
+        Some(&self.inner)
+    }
 }
 
 struct OneByOne {

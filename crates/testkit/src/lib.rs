@@ -17,6 +17,7 @@ mod mask;
 pub mod message;
 pub mod model;
 mod node;
+mod router;
 mod runner;
 pub mod settled;
 mod show;
@@ -35,6 +36,7 @@ pub use ledger::{Claims, InterceptedLedger};
 pub use mask::mask;
 pub use message::{Action, Kind, RawMessage};
 pub use node::{Node, bridge_at};
+pub use router::advertise;
 pub use runner::{
     TestWhere, example, main, main_where, may_skip, panic_text, running_version, tests_at_once,
 };

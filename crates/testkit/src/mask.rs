@@ -52,6 +52,10 @@ impl Connect for Mask {
         let hidden = Arc::clone(&self.hidden);
         layer::connect(&self.inner, Masked { hidden })
     }
+
+    fn below(&self) -> Option<&Namespace> {
+        Some(&self.inner)
+    }
 }
 
 struct Masked {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::devices::Devices;
 use crate::kinds::{Action, Object, Render, Words};
-use crate::op::Op;
+use crate::op::{Op, Reason};
 use crate::with_object;
 
 /// The command, without the leading `ip`.
@@ -16,7 +16,11 @@ impl fmt::Display for Command<'_> {
         with_object!(&op.object, object => match object.own_command(op.action) {
             Some(command) => f.write_str(&command),
             None => {
-                let (option, verb) = (object.ip_option(), object.verb(op.action));
+                let option = object.ip_option();
+                let verb = match op.reason {
+                    Reason::Beside => format!("{} append", ip_object(&op.object)),
+                    _ => object.verb(op.action),
+                };
                 write!(f, "{option}{verb} {}", OpWords(op, devices))
             }
         })

@@ -17,6 +17,7 @@ impl fmt::Display for ReasonText<'_> {
         match (op.reason, op.action) {
             (Reason::Missing, Action::Update) => f.write_str("sets up what was just created")?,
             (Reason::Missing, _) => f.write_str("missing")?,
+            (Reason::Beside, _) => f.write_str("missing, beside a router advertisement's")?,
             (Reason::Differs, _) => differences(f, op, devices)?,
             (Reason::Recreated, Action::Delete) => {
                 f.write_str("makes room: cannot be changed in place")?;

@@ -55,6 +55,10 @@ impl Protocols {
         names.next().map(|(_, name)| name)
     }
 
+    /// `RTPROT_RA`: routes that the kernel, or a daemon in its place, makes from router
+    /// advertisements.
+    pub const ROUTER_ADVERTISEMENT: u8 = 9;
+
     /// `RTPROT_REDIRECT`, `RTPROT_KERNEL` and `RTPROT_RA`: routes and rules that the kernel derives
     /// from links, addresses and router advertisements, and that go with them by right.
     pub(crate) const DERIVED: Protocols = Protocols([0b10_0000_0110, 0, 0, 0]);

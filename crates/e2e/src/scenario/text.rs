@@ -18,7 +18,7 @@ pub(super) struct Phrase {
 }
 
 /// Words in front of the pairs, besides the first word.
-const HEADS: [&str; 29] = [
+const HEADS: [&str; 30] = [
     "route",
     "addr",
     "link",
@@ -27,6 +27,7 @@ const HEADS: [&str; 29] = [
     "nexthop",
     "add",
     "replace",
+    "append",
     "del",
     "set",
     "name",

@@ -38,6 +38,8 @@ pub(super) enum Tool {
     Bridge,
     /// A file below `/proc/sys`.
     Sysctl,
+    /// A router's advertisement.
+    Router,
     /// A socket of our own: see [`RawRequest`].
     Socket,
 }
@@ -49,6 +51,7 @@ impl Tool {
         Some(match words.next()? {
             "-4" | "-6" => Tool::Ip,
             "bridge" => Tool::Bridge,
+            "router" => Tool::Router,
             "sysctl" if words.next()?.contains('=') => Tool::Sysctl,
             "link" | "addr" | "address" | "neigh" | "neighbour" | "nexthop" | "route" | "rule" => {
                 Tool::Batch
@@ -90,6 +93,18 @@ impl WriterLine {
             Tool::Sysctl => {
                 let (name, value) = self.setting();
                 fs::write(sysctl_path(name), value).map_err(|error| Ended::errno(&error))
+            }
+            Tool::Router => {
+                let words: Vec<&str> = self.text.split_whitespace().collect();
+                let said = match words[..] {
+                    ["router", dev, "lifetime", seconds] => {
+                        index_of(names, dev).zip(seconds.parse().ok())
+                    }
+                    _ => None,
+                };
+                let (index, lifetime) =
+                    said.ok_or_else(|| self.trouble("router DEV lifetime SECONDS".to_owned()))?;
+                trueup_testkit::advertise(index, lifetime).map_err(|error| Ended::errno(&error))
             }
             Tool::Socket => {
                 let RawRequest { message, flags } = self.request(names)?;

@@ -54,7 +54,7 @@ impl DeleteLimit {
             let deletes = deletes.count() + outside.get(&kind).copied().unwrap_or_default();
             let most = self.held.get(&kind).map_or_else(
                 || {
-                    let is_missing = |op: &&Op| op.reason == Reason::Missing;
+                    let is_missing = |op: &&Op| op.reason.is_missing();
                     let missing = plan.ops.iter().filter(of_kind).filter(is_missing).count();
                     let stays = desired.count(kind).saturating_sub(missing);
                     max_deletes.of(deletes + stays)

@@ -198,7 +198,7 @@ impl History {
         // What is missing and was not removed by another writer, the kernel took along.
         let is_by_another_writer = |op: &Op| {
             dirty.is_some_and(|dirty| {
-                op.reason != Reason::Missing || dirty.removed_by_another_writer(&op.object.key())
+                !op.reason.is_missing() || dirty.removed_by_another_writer(&op.object.key())
             })
         };
         // A link is created by one op and set up by another.
@@ -207,7 +207,11 @@ impl History {
         for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
             let restores = matches!(
                 op.reason,
-                Reason::Missing | Reason::Differs | Reason::Overridden | Reason::Excluded
+                Reason::Missing
+                    | Reason::Beside
+                    | Reason::Differs
+                    | Reason::Overridden
+                    | Reason::Excluded
             );
             if !restores {
                 continue;

@@ -290,7 +290,7 @@ fn due(plan: &Plan) -> BTreeMap<ObjectId, Due<'_>> {
             (Action::Delete, Reason::Recreated) => {
                 former.insert(id(), (at, &op.object));
             }
-            (_, Reason::Missing | Reason::Differs | Reason::Recreated) => {
+            (_, Reason::Missing | Reason::Beside | Reason::Differs | Reason::Recreated) => {
                 let new = || Due {
                     ops: Vec::new(),
                     desired: &op.object,

@@ -76,7 +76,7 @@ impl<'a> Intents<'a> {
         let former = match op.reason {
             Reason::Overridden => op.was().map(|was| self.former(was.into_owned())),
             // Another writer has removed an overridden object: there is nothing to restore.
-            Reason::Missing => before
+            Reason::Missing | Reason::Beside => before
                 .filter(|record| record.is_restoring())
                 .and_then(|record| record.former.clone()),
             _ => before.and_then(|record| record.former.clone()),

@@ -180,7 +180,7 @@ impl Pass<'_> {
                     }
                 }
                 Outcome::Failed(_) | Outcome::Pending(_) => {
-                    let missing = op.reason == Reason::Missing;
+                    let missing = op.reason.is_missing();
                     keys.iter()
                         .for_each(|key| self.ledger_view.withdraw(key, missing));
                 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Desired, Devices, Item as _, Kind, Observed, Op, Owned, Plan, Policy, ResolvedDevices,
+    Desired, Devices, Item as _, Kind, Object, Observed, Op, Owned, Plan, Policy, ResolvedDevices,
     ResolvedRoutes, Route, RouteDependencies, RouteKey, plan_with,
 };
 use trueup_observe::{Observer, Snapshot};
@@ -104,6 +104,13 @@ impl Planner<'_> {
         if append_then_delete {
             plan = plan.append_then_delete();
         }
+        let make_again = |observed: &Observed, devices: &ResolvedDevices, resolved: Option<&_>| {
+            let plan = make(observed, devices, resolved)?;
+            Ok::<_, Error>(match append_then_delete {
+                true => plan.append_then_delete(),
+                false => plan,
+            })
+        };
         let is_unread = |op: &Op| {
             let is_in_conflict = || (self.is_in_conflict)(op, &plan.devices);
             let is_by_kernel = self.check == ConflictCheck::ByKernel && !is_in_conflict();
@@ -143,11 +150,20 @@ impl Planner<'_> {
                         resolved = devices.resolve_routes(desired, &observed, policy);
                     }
                 }
-                plan = make(&observed, &devices, resolved.as_ref())?;
-                if append_then_delete {
-                    plan = plan.append_then_delete();
-                }
+                plan = make_again(&observed, &devices, resolved.as_ref())?;
             }
+        }
+        let in_conflict = plan.conflicts.iter().map(|conflict| &conflict.foreign);
+        let in_conflict = in_conflict.filter_map(|foreign| match foreign {
+            Object::Route(route) => Some(route.key()),
+            _ => None,
+        });
+        let in_conflict: BTreeSet<RouteKey> = in_conflict.collect();
+        let foreign = observed.routes.iter();
+        let foreign = foreign.filter(|route| in_conflict.contains(&route.key()));
+        observed.advertised = observer.advertised(foreign);
+        if !observed.advertised.is_empty() {
+            plan = make_again(&observed, &devices, resolved.as_ref())?;
         }
         Ok(PassPlan {
             planned: Planned {

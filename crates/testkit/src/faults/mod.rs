@@ -211,6 +211,10 @@ impl Connect for Faults {
     fn connect(&self) -> io::Result<Box<dyn Transport>> {
         layer::connect(&self.inner, Faulty::new(self.clone()))
     }
+
+    fn below(&self) -> Option<&Namespace> {
+        Some(&self.inner)
+    }
 }
 
 /// The panic payload of a process that died: only the destructors of its values run on.

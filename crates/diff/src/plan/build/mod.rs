@@ -21,7 +21,7 @@ use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::Action;
 use crate::kinds::{
-    Address, Item, Kind, Neighbour, Nexthop, Object, ObjectKind, OfKind, Route, RouteKey,
+    Address, Item, Kind, Neighbour, NextHop, Nexthop, Object, ObjectKind, OfKind, Route, RouteKey,
 };
 use crate::observed::Observed;
 use crate::op::{Formers, Hold, Op, Reason};
@@ -157,7 +157,7 @@ impl Findings {
                 return;
             }
             // What is made anew needs the key for itself alone.
-            let anew = |op: &Op| op.action == Action::Create && op.reason != Reason::Missing;
+            let anew = |op: &Op| op.action == Action::Create && !op.reason.is_missing();
             let reason = if self.ops[before..].iter().any(anew) {
                 Reason::Recreated
             } else {
@@ -251,6 +251,7 @@ impl Findings {
                 Some(serves) if alone => self.adopt(wanted, serves, policy),
                 Some(_) => {}
                 None if ours.is_some_and(|ours| self.share(wanted, ours, holders)) => {}
+                None if ours.is_none() && self.append(wanted, holders, policy) => {}
                 None => {
                     let wanted = nearest(wanted, foreign, Some(foreign));
                     let in_place = alone && changes_in_place(&*wanted, foreign);
@@ -314,6 +315,43 @@ impl Findings {
         self.shared.insert(route.key());
         self.ops.push(op);
         true
+    }
+
+    /// Adds an IPv6 route of ours behind those that the kernel made from router advertisements. It
+    /// keeps each of them in a row of its own, but takes one of the same next hop for the same
+    /// route, which has no lifetime any more then (`fib6_add_rt2node`).
+    fn append<T: Clone + Into<Object>>(
+        &mut self,
+        wanted: &T,
+        holders: &Holders<'_, T>,
+        policy: ConflictPolicy<'_>,
+    ) -> bool {
+        let ownership = policy.proof.policy;
+        if policy.advertised.is_empty() || ownership.by_ledger.contains(Kind::Route) {
+            return false;
+        }
+        let Object::Route(wanted) = wanted.clone().into() else {
+            return false;
+        };
+        let is_same = |hop: &NextHop, other: &NextHop| {
+            hop.via == other.via && (hop.dev.is_none() || hop.dev == other.dev)
+        };
+        let is_apart = |other: &&T| match T::clone(other).into() {
+            Object::Route(other) => {
+                let (ours, theirs) = (wanted.nexthops.as_slice(), other.nexthops.as_slice());
+                other.protocol == Protocols::ROUTER_ADVERTISEMENT
+                    && policy.advertised.contains(&other.key())
+                    && !ours
+                        .iter()
+                        .any(|hop| theirs.iter().any(|it| is_same(hop, it)))
+            }
+            _ => false,
+        };
+        let is_beside = holders.foreign.iter().all(is_apart);
+        if is_beside {
+            self.op(Action::Create, wanted.into(), Reason::Beside);
+        }
+        is_beside
     }
 
     /// A foreign object that is as desired: ours from now on, if it is to be.
@@ -399,6 +437,8 @@ struct ConflictPolicy<'a> {
     routes: Option<ListedRoutes<'a>>,
     /// The observed routes that are not in the lists.
     compact: &'a Routes<Dev>,
+    /// See [`Observed::advertised`].
+    advertised: &'a BTreeSet<RouteKey>,
     proof: Proof<'a>,
     down: &'a DownDevices<'a>,
     device_check: &'a DeviceCheck<'a>,
@@ -555,6 +595,7 @@ pub(crate) fn find(
         desired,
         routes,
         compact: &observed.compact,
+        advertised: &observed.advertised,
         proof,
         device_check,
     };
