@@ -22,7 +22,7 @@ use trueup_file as file;
 pub(crate) use collected::Collected;
 pub(crate) use lines::{changes, verdict, verdict_of};
 pub(crate) use plan::plan;
-pub(crate) use report::{GraphReport, News, report};
+pub(crate) use report::{GraphReport, News, notices, report};
 pub(crate) use status::{StatusChanges, StatusCounts, StatusEntry, seconds, status_text};
 pub(crate) use vertex::{
     VertexRecord, VertexState, change_line, graph_verdict, is_in_place, is_of_file_or_command,

@@ -83,7 +83,7 @@ fn text_of_the_rest(out: &mut dyn Write, report: &Report, graph: &GraphReport) -
 }
 
 /// Returns what the author of the declaration should know of.
-fn notices(report: &Report) -> impl Iterator<Item = String> {
+pub(crate) fn notices(report: &Report) -> impl Iterator<Item = String> {
     report
         .notices()
         .map(|(notice, devices)| notice.text(devices))

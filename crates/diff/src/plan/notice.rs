@@ -7,7 +7,7 @@ use crate::kinds::{Address, Item as _, LinkKind, Object, ObjectKey, ObjectKind a
 use crate::observed::Observed;
 use crate::ownership::Proof;
 use crate::resolve::Resolved;
-use crate::values::{Dev, IfName};
+use crate::values::{Dev, IfName, Protocols};
 use crate::with_object;
 
 /// What the author of a declaration should know of, and that no op says. It keeps nothing from
@@ -29,6 +29,13 @@ pub enum Notice {
     UndeclaredVlans {
         /// The bridge.
         bridge: IfName,
+    },
+    /// A declared address has been made by a program with a protocol of its own. If that moves it
+    /// to another host, as keepalived does, the address is missing here, and is added: both hosts
+    /// have it then.
+    AnothersAddress {
+        /// The address, as the program made it.
+        address: Box<Address>,
     },
     /// An object of another writer goes along with an op, as it may: it only names a device and
     /// nothing uses it, or the domain allows it.
@@ -59,6 +66,17 @@ impl Notice {
                  declared: frames of others than VLAN 1 are dropped, unless `bridge vlan add` lets \
                  them pass"
             ),
+            Notice::AnothersAddress { address } => {
+                let protocol = address.protocol;
+                let name = Protocols::registered_name(protocol);
+                let name = name.map_or_else(String::new, |name| format!(" ({name})"));
+                format!(
+                    "addr {}: protocol {protocol}{name} has made it; should that program move it \
+                     to another host, it is added here again and both have it; do not declare \
+                     what another program moves",
+                    Object::from(address.clone().bearing(0)).spec(devices)
+                )
+            }
             Notice::GoesAlong { object, .. } => {
                 let kind = with_object!(&**object, _it: K => K::NAME);
                 format!(
@@ -72,6 +90,34 @@ impl Notice {
 
 /// Finds what is to be said of the state that is desired, where it is observed.
 pub(super) fn of_state(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<Notice> {
+    let mut notices = of_links(desired, observed, proof);
+    notices.extend(of_addresses(desired, observed, proof));
+    notices
+}
+
+fn of_addresses(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<Notice> {
+    let Some(declared) = &desired.addresses else {
+        return Vec::new();
+    };
+    let is_anothers = |address: &&Address| {
+        !Protocols::UNMARKED.contains(address.protocol)
+            && !proof.is_ours(*address)
+            && !address.is_kernels_own(proof.policy.unstored)
+    };
+    let anothers: Vec<&Address> = observed.addresses.iter().filter(is_anothers).collect();
+    if anothers.is_empty() {
+        return Vec::new();
+    }
+    let declared: BTreeSet<_> = declared.iter().map(Address::key).collect();
+    let anothers = anothers.into_iter();
+    let anothers = anothers.filter(|address| declared.contains(&address.key()));
+    let notice = |address: &Address| Notice::AnothersAddress {
+        address: Box::new(address.clone()),
+    };
+    anothers.map(notice).collect()
+}
+
+fn of_links(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<Notice> {
     let links = desired.links.as_deref().unwrap_or_default();
     let filters = |kind: &Option<LinkKind>| matches!(kind, Some(LinkKind::Bridge(bridge)) if bridge.vlan_filtering == Some(true));
     let bridges = links.iter().filter(|link| filters(&link.kind));

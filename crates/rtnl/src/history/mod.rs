@@ -2,6 +2,7 @@
 //! seen declared, which are contended, which the kernel stores otherwise. Correctness needs none of
 //! it, and all of it may be lost.
 
+mod anothers_addresses;
 mod contention;
 mod delete_limit;
 mod duplicates;
@@ -21,6 +22,7 @@ use trueup_diff::{
 use trueup_observe::DirtySet;
 use trueup_reconcile::{Condition, OpKey, Status};
 
+use self::anothers_addresses::AnothersAddresses;
 use self::contention::Contention;
 use self::delete_limit::DeleteLimit;
 use self::duplicates::Duplicates;
@@ -45,6 +47,7 @@ pub(crate) struct History {
     waiting: HashMap<ObjectId, HashSet<ObjectId>>,
     contention: Contention,
     delete_limit: DeleteLimit,
+    anothers_addresses: AnothersAddresses,
     duplicates: Duplicates,
     pub(crate) stored_otherwise: StoredOtherwise,
 }
@@ -144,6 +147,7 @@ impl History {
         self.review_orphans(plan, review, is_recorded);
         self.review_losses(plan, review);
         self.duplicates.hold(plan, review.observed, now);
+        self.anothers_addresses.note(plan, review.desired);
         let outside = match self.delete_limit.is_holding() {
             true => self.deletes_outside(review.scope),
             false => BTreeMap::new(),

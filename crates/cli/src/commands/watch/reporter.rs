@@ -64,6 +64,8 @@ struct Inner {
     failed_vertices: BTreeMap<String, String>,
     /// The graph, once it runs.
     graph: Option<RunningGraph>,
+    /// The notices that were reported.
+    noticed: BTreeSet<String>,
     /// The missing devices that were reported.
     missing: BTreeSet<IfName>,
     /// The last reported number of contended objects.
@@ -91,6 +93,7 @@ impl Reporter {
             notes: ContestNotes::default(),
             failed_vertices: BTreeMap::new(),
             graph: None,
+            noticed: BTreeSet::new(),
             missing: BTreeSet::new(),
             contended: 0,
             is_ready: false,
@@ -167,6 +170,7 @@ impl Reporter {
             // It has left.
             return;
         }
+        inner.report_notices(report);
         let changes = inner.status_changes(part);
         let Some(standing) = inner.parts.get_mut(&part) else {
             return;

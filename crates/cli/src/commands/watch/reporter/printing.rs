@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Inner;
 use crate::commands::watch::world_status::WorldStatus;
+use crate::host::Report;
 use crate::output::{self, Format, News};
 
 /// A line of JSON.
@@ -73,6 +74,16 @@ impl Inner {
     pub(super) fn write_note(&self, what: &str) {
         if self.may_use_stderr() {
             output::note(what);
+        }
+    }
+
+    /// Reports the notices of a pass that were not reported yet.
+    pub(super) fn report_notices(&mut self, report: &Report) {
+        for notice in output::notices(report) {
+            if self.noticed.insert(notice.clone()) {
+                self.write_note(&notice);
+                self.event("notice", &json!({ "message": notice }));
+            }
         }
     }
 

@@ -62,6 +62,7 @@ impl Reporter {
         let mut inner = self.lock();
         // What the file says of them may be new.
         inner.missing.clear();
+        inner.noticed.clear();
         if let Some(standing) = inner.parts.get_mut(&part) {
             standing.declared = revision;
         }
