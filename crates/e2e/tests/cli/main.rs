@@ -54,7 +54,7 @@ use trust::*;
 use watch::{
     a_deleted_route_is_restored, a_limit_to_changes_spreads_them,
     a_missing_device_is_named_once_and_nothing_else_waits_for_it,
-    a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
+    a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one, a_notice_is_printed_once,
     a_pass_that_cannot_run_is_reported_and_so_is_the_first_that_runs_again,
     a_signal_ends_it_in_the_middle_of_a_pass,
     both_signals_end_it_well_and_its_links_are_remembered, each_event_is_a_line_of_json,
@@ -136,6 +136,7 @@ trueup_testkit::kernel_tests![
     a_changed_file_is_taken_up_and_a_broken_one_is_not,
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
     a_missing_device_is_named_once_and_nothing_else_waits_for_it,
+    a_notice_is_printed_once,
     a_pass_that_cannot_run_is_reported_and_so_is_the_first_that_runs_again,
     what_another_writer_takes_is_restored_when_it_is_heard_of,
     each_event_is_a_line_of_json,

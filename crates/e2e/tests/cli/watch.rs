@@ -162,6 +162,28 @@ pub(crate) fn a_missing_device_is_named_once_and_nothing_else_waits_for_it() {
     child.terminate(Signal::TERM);
 }
 
+pub(crate) fn a_notice_is_printed_once() {
+    uplinks(1);
+    let agent = Agent::new();
+    agent.write(
+        "f.toml",
+        "[[link]]\nname = \"br0\"\nkind = \"bridge\"\n\
+         [[link]]\nname = \"up0\"\nmaster = \"br0\"\n\
+         [[route]]\ndst = \"10.8.0.0/16\"\nvia = \"10.200.0.8\"\n",
+    );
+    let mut child = watch(&agent, &["--interval", "1"]);
+    let said = said(&mut child);
+    let notice = "up0: a port of br0, and has the address 10.200.0.1/24";
+    wait_until("it is printed", || said.lock().unwrap().contains(notice));
+    for _ in 0..2 {
+        wait_until("the route is there", || ours() == 1);
+        ip(&["route", "delete", "10.8.0.0/16"]);
+    }
+    wait_until("the route is back", || ours() == 1);
+    child.terminate(Signal::TERM);
+    assert_eq!(said.lock().unwrap().matches(notice).count(), 1);
+}
+
 pub(crate) fn a_pass_that_cannot_run_is_reported_and_so_is_the_first_that_runs_again() {
     let agent = Agent::new();
     let vlan = |name, link| {
