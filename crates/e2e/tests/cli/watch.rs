@@ -171,7 +171,7 @@ pub(crate) fn a_notice_is_printed_once() {
          [[link]]\nname = \"up0\"\nmaster = \"br0\"\n\
          [[route]]\ndst = \"10.8.0.0/16\"\nvia = \"10.200.0.8\"\n",
     );
-    let mut child = watch(&agent, &["--interval", "1"]);
+    let mut child = watch(&agent, &[]);
     let said = said(&mut child);
     let notice = "up0: a port of br0, and has the address 10.200.0.1/24";
     wait_until("it is printed", || said.lock().unwrap().contains(notice));

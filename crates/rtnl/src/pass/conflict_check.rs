@@ -192,7 +192,9 @@ impl ForeignObjects {
             others.incomplete.extend(neighbours.incomplete);
             observed.neighbours.extend(neighbours.observed.neighbours);
         }
-        observed.addresses.extend(others.observed.addresses);
+        if kinds.contains(Kind::Address) {
+            observed.addresses = others.observed.addresses;
+        }
         let nexthops = self.nexthops_of(others.observed.nexthops);
         // Another writer may have made one anew since the pass read it.
         let read: BTreeSet<u32> = nexthops.iter().map(|nexthop| nexthop.id).collect();

@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
     /// is missing twice is gone.
     pub(super) fn read(&self, observer: &mut Observer) -> Result<Observation, Error> {
         let managed = self.desired.managed();
-        let mut snapshot = self.read_all_but_routes(observer, managed)?;
+        let mut snapshot = self.read_all_but_routes(observer, self.with_addresses(managed))?;
         if self.desired.addresses.iter().flatten().next().is_some() {
             observer.mark_lost_routes(&mut snapshot.observed)?;
         }
@@ -127,6 +127,16 @@ impl<'a> Reader<'a> {
             devices,
             foreign,
         })
+    }
+
+    /// Adds the addresses to the kinds that are read, where links are to be ports: what is on those
+    /// is reported.
+    fn with_addresses(&self, managed: Kinds) -> Kinds {
+        let mut links = self.desired.links.iter().flatten();
+        match links.any(|link| link.master.flatten().is_some()) {
+            true => managed.with(Kind::Address),
+            false => managed,
+        }
     }
 
     /// Returns true if routes of ours have to be replaced, as far as the first rows of a dump tell.
