@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::kinds::{Kind, Kinds, ObjectKind as _, OfKind, Registered};
+use crate::kinds::{Kind, Kinds, ObjectKind as _, OfKind, Registered, RouteKey};
 use crate::routes::Routes;
 use crate::values::IfName;
 use crate::{each_kind, kinds, per_kind};
@@ -81,6 +81,12 @@ impl Desired {
         names.extend(self.neighbours.iter().flatten().map(|it| it.dev));
         names.extend(self.routes.iter().flat_map(Routes::device_names));
         names
+    }
+
+    /// Returns true if a route is declared on a key.
+    pub fn has_route(&self, key: &RouteKey) -> bool {
+        let routes = self.routes.as_ref();
+        routes.is_some_and(|routes| routes.get(key).is_some())
     }
 
     /// The kinds that are managed.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use trueup_apply::{ErrorClass, Outcome, Outcomes, Pending};
-use trueup_diff::{Hold, Object, Op, Plan};
+use trueup_diff::{Devices, Hold, Object, Op, Plan};
 
 use crate::history::Undone;
 use crate::object_id::{ObjectId, object_id};
@@ -62,18 +62,20 @@ impl Round {
                 *outcome = Outcome::Applied;
             }
         }
-        let devices = plan.devices.clone();
-        let is_left = |op: &Op| left.contains_key(&object_id(&op.object, &devices));
-        self.retain(|op, outcome| outcome.is_applied() || is_left(op));
+        self.retain(|op, devices, outcome| {
+            outcome.is_applied() || left.contains_key(&object_id(&op.object, devices))
+        });
     }
 
     /// Keeps some of the ops. One that waits for an op that is not kept can be made by now, and is
     /// for the next pass.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&Op, &Outcome) -> bool) {
+    pub(crate) fn retain(&mut self, keep: impl Fn(&Op, &Devices, &Outcome) -> bool) {
         let Round { plan, outcomes } = self;
         let outcomes = &mut outcomes.outcomes;
         let all = plan.ops.iter().zip(outcomes.iter());
-        let kept: Vec<bool> = all.map(|(op, outcome)| keep(op, outcome)).collect();
+        let kept: Vec<bool> = all
+            .map(|(op, outcome)| keep(op, &plan.devices, outcome))
+            .collect();
         if kept.iter().all(|kept| *kept) {
             return;
         }
@@ -107,7 +109,7 @@ fn is_refusal(outcome: &Outcome) -> bool {
 #[cfg(test)]
 mod tests {
     use trueup_apply::Failure;
-    use trueup_diff::{Desired, Devices, Family, Kinds, Observed, Owned, Rule, RuleAction};
+    use trueup_diff::{Desired, Family, Kinds, Observed, Owned, Rule, RuleAction};
     use trueup_reconcile::Condition;
 
     use super::*;

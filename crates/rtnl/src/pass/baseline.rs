@@ -115,14 +115,11 @@ impl Baseline {
             baseline.relevant.extend(interface);
         }
         if is_everything && is_complete {
-            let routes = pass.desired.routes.as_ref();
-            let is_desired =
-                |key: &RouteKey| routes.is_some_and(|routes| routes.get(key).is_some());
             let tracker = baseline.tracker.as_ref();
             let is_parked = |key: &RouteKey| tracker.is_some_and(|it| it.is_parked(key));
             baseline
                 .foreign
-                .retain(|key| is_desired(key) || is_parked(key));
+                .retain(|key| pass.desired.has_route(key) || is_parked(key));
         }
         baseline.foreign.add_all(pass.unmarked.iter());
         for conflict in &planned.plan.conflicts {
@@ -146,9 +143,8 @@ impl Baseline {
 
     /// Returns true if it matters to us what other writers have on a key.
     pub(super) fn concerns(&self, key: &RouteKey, desired: &Desired) -> bool {
-        let routes = desired.routes.as_ref();
         let is_parked = |tracker: &Tracker| tracker.is_parked(key);
-        routes.is_some_and(|routes| routes.get(key).is_some())
+        desired.has_route(key)
             || self.foreign.keys.contains(key)
             || self.tracker.as_ref().is_none_or(is_parked)
     }

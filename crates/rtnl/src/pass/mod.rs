@@ -278,10 +278,9 @@ impl<'a> Pass<'a> {
     fn read(&mut self) -> Result<Observation, Error> {
         if let Some(monitor) = &self.monitor {
             let dirty = monitor.begin_read(self.scope.part());
-            let routes = self.desired.routes.as_ref();
             let matters = |key: &RouteKey| {
-                let is_desired = routes.is_some_and(|routes| routes.get(key).is_some());
-                is_desired || self.ledger_view.record(&RecordKey::Route(*key)).is_some()
+                let is_recorded = || self.ledger_view.record(&RecordKey::Route(*key)).is_some();
+                self.desired.has_route(key) || is_recorded()
             };
             self.foreign.note(&dirty, matters);
         }

@@ -161,12 +161,12 @@ impl<'a> Reader<'a> {
         let ForeignKeys { keys, tables } = self.foreign;
         let is_unknown = |table: &(Family, u32)| table.0 == Family::Inet && !tables.contains(table);
         let is_shared =
-            |key: &RouteKey| key.dst.family() == Family::Inet && routes.get(key).is_some();
+            |key: &RouteKey| key.dst.family() == Family::Inet && self.desired.has_route(key);
         self.scope.is_everything() && routes.tables().iter().any(is_unknown)
             || keys.iter().any(is_shared)
     }
 
-    /// The routes of ours to read, and of these families those of all writers with them.
+    /// The routes to read: ours, and all others of these families.
     fn route_scopes(&self, of_all_writers: &[Family]) -> Vec<ReadScope> {
         let scopes = self.scope.route_scopes(self.policy.marker).into_iter();
         let by_family = |scope: ReadScope| {
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
             return foreign;
         };
         let is_foreign = |route: &&Route| {
-            route.protocol != self.policy.marker && routes.get(&route.key()).is_some()
+            route.protocol != self.policy.marker && self.desired.has_route(&route.key())
         };
         let there = snapshot.observed.routes.iter().filter(is_foreign);
         there.for_each(|route| foreign.add(route.key()));
@@ -248,14 +248,14 @@ impl<'a> Reader<'a> {
         let mut mismatches: Option<Mismatches> = None;
         let mut incomplete = Vec::new();
         let mut matcher = filter.map(InSyncFilter::matcher);
-        let desired = self.desired.routes.as_ref();
-        let is_desired = |key: &RouteKey| desired.is_some_and(|routes| routes.get(key).is_some());
         let mut unread = Cow::Borrowed(self.unmarked);
         for scope in scopes {
             let is_of_all_writers = scope.protocol.is_none();
             let is_wanted = |route: &Route| {
                 let key = route.key();
-                route.protocol == marker || self.unmarked.contains(&key) || is_desired(&key)
+                route.protocol == marker
+                    || self.unmarked.contains(&key)
+                    || self.desired.has_route(&key)
             };
             let (mut routes, not_whole) = match &mut matcher {
                 Some(matcher) => {

@@ -122,9 +122,7 @@ impl Planner<'_> {
         self.foreign.extend(read_along);
         if !foreign.is_empty() {
             let managed = desired.managed();
-            let routes = self.desired.routes.as_ref();
-            let is_desired =
-                |key: &RouteKey| routes.is_some_and(|routes| routes.get(key).is_some());
+            let is_desired = |key: &RouteKey| self.desired.has_route(key);
             let is_read = |route: &Route| {
                 let key = route.key();
                 // In the order of the kernel: the first of a key is the one that it uses.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use trueup_apply::{ErrorClass, Outcome, Pending};
-use trueup_diff::{Action, Hold, Kind, Op, Plan, Reason};
+use trueup_diff::{Action, Devices, Hold, Kind, Op, Plan, Reason};
 
 use crate::object_id::{ObjectId, object_id};
 use crate::round::Round;
@@ -15,10 +15,17 @@ const MAX_ROUNDS: usize = 3;
 pub(super) struct Rounds {
     pub(super) done: Vec<Round>,
     /// Ops that failed or wait, and objects that were recreated: they are not tried again.
-    tried: HashSet<(Action, ObjectId)>,
+    tried: HashSet<OpId>,
     /// Those of them that lacked something: they are tried again beside a link or an address, such
     /// as one that the kernel took along with a change before.
-    lacking: HashSet<(Action, ObjectId)>,
+    lacking: HashSet<OpId>,
+}
+
+/// What is done, and to which object.
+type OpId = (Action, ObjectId);
+
+fn op_id(op: &Op, devices: &Devices) -> OpId {
+    (op.action, object_id(&op.object, devices))
 }
 
 impl Rounds {
@@ -29,7 +36,7 @@ impl Rounds {
 
     /// Returns true of the ops of a plan that are not tried again.
     fn is_tried<'a>(&'a self, plan: &'a Plan) -> impl Fn(&Op) -> bool + 'a {
-        let id = |op: &Op| (op.action, object_id(&op.object, &plan.devices));
+        let id = |op: &Op| op_id(op, &plan.devices);
         let brings = |op: &&Op| {
             let is_ground = matches!(op.object.kind(), Kind::Link | Kind::Address);
             is_ground && op.action != Action::Delete && op.hold.is_none()
@@ -60,10 +67,10 @@ impl Rounds {
         let Round { plan, outcomes } = round;
         for (op, outcome) in plan.ops.iter().zip(&outcomes.outcomes) {
             if *outcome != Outcome::Applied || op.reason == Reason::Recreated {
-                let id = object_id(&op.object, &plan.devices);
-                self.tried.insert((op.action, id));
+                let id = op_id(op, &plan.devices);
+                self.tried.insert(id);
                 if lacks(outcome) {
-                    self.lacking.insert((op.action, id));
+                    self.lacking.insert(id);
                 }
             }
         }
@@ -73,22 +80,19 @@ impl Rounds {
     /// What was tried again has the outcome of that.
     pub(super) fn end(&mut self, round: Round, left: &Plan) {
         if !self.lacking.is_empty() {
-            let id = |op: &Op, plan: &Plan| (op.action, object_id(&op.object, &plan.devices));
-            let again = round.plan.ops.iter().map(|op| id(op, &round.plan));
+            let Plan { ops, devices, .. } = &round.plan;
+            let again = ops.iter().map(|op| op_id(op, devices));
             let again: HashSet<_> = again.filter(|id| self.lacking.contains(id)).collect();
             for earlier in self.done.iter_mut().filter(|_| !again.is_empty()) {
-                let of = earlier.plan.devices.clone();
-                earlier.retain(|op, outcome| {
-                    let id = (op.action, object_id(&op.object, &of));
-                    outcome.is_applied() || !again.contains(&id)
+                earlier.retain(|op, devices, outcome| {
+                    outcome.is_applied() || !again.contains(&op_id(op, devices))
                 });
             }
         }
         self.done.push(round);
         let is_stored_otherwise = |op: &&Op| matches!(op.hold, Some(Hold::StoredOtherwise(_)));
         let held = left.ops.iter().filter(is_stored_otherwise);
-        let held = held.map(|op| (op.action, object_id(&op.object, &left.devices)));
-        self.tried.extend(held);
+        self.tried.extend(held.map(|op| op_id(op, &left.devices)));
     }
 }
 

@@ -276,8 +276,7 @@ fn points_anew(part: &DirtyPart, desired: &Desired) -> bool {
 /// that a route went from it, which can be of one of several routes or next hops. Where a route is
 /// desired, an exclusive create finds out what is left.
 fn is_last(tracker: &Tracker, key: &RouteKey, desired: &Desired) -> bool {
-    let routes = desired.routes.as_ref();
-    routes.is_some_and(|routes| routes.get(key).is_some())
+    desired.has_route(key)
         || match tracker.there(key) {
             None | Some([]) => true,
             Some([only]) => !matches!(only.nexthops, NextHops::Many(_)),

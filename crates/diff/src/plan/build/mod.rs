@@ -71,11 +71,11 @@ impl Holder {
 
 /// The observed objects of one key, by whose they are.
 struct Holders<'a, T> {
+    /// The first of all.
+    first: Option<&'a T>,
     ours: Vec<&'a T>,
     foreign: Vec<&'a T>,
     transient: Vec<&'a T>,
-    /// Whether the first of all is a foreign one.
-    is_foreign_first: bool,
 }
 
 impl<'a, T> Holders<'a, T> {
@@ -86,9 +86,7 @@ impl<'a, T> Holders<'a, T> {
         self.ours.clear();
         self.foreign.clear();
         self.transient.clear();
-        let first = present.first();
-        self.is_foreign_first =
-            first.is_some_and(|item| Holder::of(*item, proof) == Holder::Foreign);
+        self.first = present.first().copied();
         for item in present {
             match Holder::of(*item, proof) {
                 Holder::Ours => self.ours.push(item),
@@ -102,8 +100,8 @@ impl<'a, T> Holders<'a, T> {
 impl<'a, T: ObjectKind> Holders<'a, T> {
     /// Returns the foreign object that the kernel uses in place of ours.
     fn hides_ours(&self) -> Option<&'a T> {
-        let first = self.foreign.first().copied();
-        first.filter(|first| self.is_foreign_first && first.is_hidden_by_first())
+        let (first, foreign) = (self.first?, self.foreign.first().copied()?);
+        (std::ptr::eq(first, foreign) && foreign.is_hidden_by_first()).then_some(foreign)
     }
 }
 
@@ -135,10 +133,10 @@ impl Findings {
         // Where rows may be missing, nothing is deleted.
         let complete = K::DELETED_IF_COMPLETE.iter().all(|kind| is_complete(*kind));
         let mut holders = Holders {
+            first: None,
             ours: Vec::new(),
             foreign: Vec::new(),
             transient: Vec::new(),
-            is_foreign_first: false,
         };
         let joined = compare::join(desired, observed, K::key, |_, wanted, present| {
             holders.sort(present, policy.proof);
