@@ -68,11 +68,7 @@ fn act(place: &mut Place, what: u8) -> Vec<String> {
             let (subnet, from) = (SUBNETS[family], place.subnets[family]);
             let to = 1 - from;
             place.subnets[family] = to;
-            let bare = subnet.trim_end_matches(" nodad");
-            vec![
-                format!("address del {bare} dev e{from}"),
-                format!("address add {subnet} dev e{to}"),
-            ]
+            moved(subnet, from, to)
         }
         2 | 3 => {
             place.has_device = !place.has_device;
@@ -90,6 +86,15 @@ fn act(place: &mut Place, what: u8) -> Vec<String> {
         }
         _ => vec!["route flush table main".to_owned()],
     }
+}
+
+/// Takes an address from one device to another, or anew to the same.
+fn moved(subnet: &str, from: usize, to: usize) -> Vec<String> {
+    let bare = subnet.trim_end_matches(" nodad");
+    vec![
+        format!("address del {bare} dev e{from}"),
+        format!("address add {subnet} dev e{to}"),
+    ]
 }
 
 fn moves(run: &mut Run, steps: &[Step]) -> Result<(), String> {
@@ -123,9 +128,7 @@ fn moves(run: &mut Run, steps: &[Step]) -> Result<(), String> {
     }
     // A flush may have taken the routes of the subnets.
     for (subnet, at) in SUBNETS.iter().zip(place.subnets) {
-        let bare = subnet.trim_end_matches(" nodad");
-        acts.push(format!("address del {bare} dev e{at}"));
-        acts.push(format!("address add {subnet} dev e{at}"));
+        acts.extend(moved(subnet, at, at));
     }
     run.say("all devices are there");
     run.other_writer(&acts);
