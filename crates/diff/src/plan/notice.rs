@@ -101,6 +101,7 @@ fn of_addresses(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Ve
     };
     let is_anothers = |address: &&Address| {
         !Protocols::UNMARKED.contains(address.protocol)
+            && address.protocol != proof.policy.marker
             && !proof.is_ours(*address)
             && !address.is_kernels_own(proof.policy.unstored)
     };
@@ -111,10 +112,12 @@ fn of_addresses(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Ve
     let declared: BTreeSet<_> = declared.iter().map(Address::key).collect();
     let anothers = anothers.into_iter();
     let anothers = anothers.filter(|address| declared.contains(&address.key()));
+    let mut anothers: Vec<&Address> = anothers.collect();
+    anothers.sort_by_key(|address| address.key());
     let notice = |address: &Address| Notice::AnothersAddress {
         address: Box::new(address.clone()),
     };
-    anothers.map(notice).collect()
+    anothers.into_iter().map(notice).collect()
 }
 
 fn of_links(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<Notice> {

@@ -1,8 +1,8 @@
 //! Declared addresses that another program has made at some time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use trueup_diff::{Address, AddressKey, Desired, Devices, Item as _, Notice, Plan};
+use trueup_diff::{Address, AddressKey, Desired, Item as _, Notice, Plan};
 
 /// The addresses, as the other program made them, by their keys.
 #[derive(Clone, Debug, Default)]
@@ -20,9 +20,12 @@ impl AnothersAddresses {
         if found.is_empty() && self.0.is_empty() {
             return;
         }
-        let devices = &plan.devices;
+        let declared = desired.addresses.iter().flatten();
+        let declared: HashSet<_> = declared
+            .filter_map(|it| Some((it.address, plan.devices.dev(&it.dev)?)))
+            .collect();
         self.0
-            .retain(|_, address| is_declared(address, desired, devices));
+            .retain(|_, it| declared.contains(&(it.address, it.dev)));
         let missing = self.0.iter().filter(|(key, _)| !found.contains_key(key));
         let missing = missing.map(|(_, address)| Notice::AnothersAddress {
             address: address.clone(),
@@ -30,9 +33,4 @@ impl AnothersAddresses {
         plan.notices.extend(missing);
         self.0.extend(found);
     }
-}
-
-fn is_declared(address: &Address, desired: &Desired, devices: &Devices) -> bool {
-    let mut declared = desired.addresses.iter().flatten();
-    declared.any(|it| it.address == address.address && devices.dev(&it.dev) == Some(address.dev))
 }

@@ -21,7 +21,8 @@ use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::Action;
 use crate::kinds::{
-    Address, Item, Kind, Neighbour, NextHop, Nexthop, Object, ObjectKind, OfKind, Route, RouteKey,
+    Address, Item, Kind, Neighbour, NextHop, NextHops, Nexthop, Object, ObjectKind, OfKind, Route,
+    RouteKey,
 };
 use crate::observed::Observed;
 use crate::op::{Formers, Hold, Op, Reason};
@@ -331,6 +332,19 @@ impl Findings {
         let Object::Route(wanted) = wanted.clone().into() else {
             return false;
         };
+        // The kernel chooses among gateways: anything else would be behind them without effect.
+        let is_through_gateways = match &wanted.nexthops {
+            NextHops::None => false,
+            NextHops::Object(..) => true,
+            NextHops::One(_) | NextHops::Many(_) => wanted
+                .nexthops
+                .as_slice()
+                .iter()
+                .all(|hop| hop.via.is_some()),
+        };
+        if !is_through_gateways {
+            return false;
+        }
         let is_same = |hop: &NextHop, other: &NextHop| {
             hop.via == other.via && (hop.dev.is_none() || hop.dev == other.dev)
         };
@@ -371,7 +385,9 @@ impl Findings {
             let anothers = !may_adopt(Protocols::UNMARKED) && !may_adopt(ownership.adopt_protocols);
             // Where no protocol tells its maker, what it has beyond the declaration would count as
             // ours, and go.
-            let is_told = !ownership.unstored.contains(T::KIND) || is_as_declared;
+            let is_unstored = ownership.unstored.contains(T::KIND);
+            let tells_maker = !is_unstored && foreign.protocol() != ownership.marker;
+            let is_told = tells_maker || is_as_declared;
             let may_be_ours = !is_unmarked && !anothers && is_told;
             if !foreign.is_kernels_own(ownership.unstored) && may_be_ours {
                 self.adopted.push(foreign);
