@@ -115,7 +115,13 @@ impl GraphBuilder {
                 };
                 self.edges.push((*found, edge.to(*at)));
             }
-            for what in &links.needs {
+            let is_unprovided = |what: &&String| !providers.contains_key(what.as_str());
+            if let Some(what) = links.needs.iter().find(is_unprovided) {
+                let name = self.vertices[*at as usize].name();
+                let message = format!("vertex {name}: needs {what}, which no vertex provides");
+                return Err(Error::new(ErrorKind::UnknownVertex, message));
+            }
+            for what in links.needs.iter().chain(&links.wants) {
                 let found = providers.get(what.as_str()).into_iter().flatten();
                 // What provides its own need waits for no other.
                 let others = found.filter(|&provider| provider != at);

@@ -7,6 +7,8 @@ pub(crate) struct Links {
     /// Vertices, each with the edge from it.
     pub(crate) after: Names,
     pub(crate) needs: Vec<String>,
+    /// As `needs`, but nothing has to provide it.
+    pub(crate) wants: Vec<String>,
     pub(crate) provides: Vec<String>,
 }
 

@@ -293,11 +293,18 @@ impl VertexSpec {
         self
     }
 
-    /// Adds something that the vertex needs: it runs after all vertices that provide it. Nothing
-    /// has to.
+    /// Adds something that the vertex needs: it runs after all vertices that provide it. A graph in
+    /// which none does is refused; see [`wants`](Self::wants).
     #[must_use]
     pub fn needs(mut self, what: &str) -> Self {
         self.links_mut().needs.push(what.to_owned());
+        self
+    }
+
+    /// As [`needs`](Self::needs), but nothing has to provide it.
+    #[must_use]
+    pub fn wants(mut self, what: &str) -> Self {
+        self.links_mut().wants.push(what.to_owned());
         self
     }
 

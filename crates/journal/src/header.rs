@@ -24,7 +24,7 @@ const ID_LEN: usize = 20;
 pub(crate) const NUMBER_LEN: usize = 12;
 /// The first bytes of a journal. The version of its format follows, then a checksum.
 const MAGIC: &[u8; 16] = b"trueup-journal\n\0";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The content of a journal's header.
 #[derive(Debug)]

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::time::SystemTime;
 
+use sha2::{Digest as _, Sha256};
+
 use crate::Error;
 use crate::operation::Outcome;
 use crate::record::{Decoder, Encoder, Keyspace, Record, Transaction};
@@ -32,13 +34,48 @@ pub enum KeyState {
     },
 }
 
+/// What tells the request of a key from any other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RequestHash([u8; 32]);
+
+impl RequestHash {
+    /// Returns the hash of a request that is in several parts.
+    pub(crate) fn of(parts: &[&[u8]]) -> RequestHash {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        RequestHash(hash.finalize().into())
+    }
+
+    /// Returns the hash that a record of a key begins with, and the rest of the record.
+    fn split(record: &[u8]) -> Result<(RequestHash, &[u8]), Error> {
+        let short = || Error::unreadable("the record of a key ends early");
+        let (hash, rest) = record.split_first_chunk().ok_or_else(short)?;
+        Ok((RequestHash(*hash), rest))
+    }
+
+    /// Refuses a key whose record is of another request.
+    pub(crate) fn check(self, key: &[u8], record: &[u8]) -> Result<(), Error> {
+        if RequestHash::split(record)?.0 == self {
+            return Ok(());
+        }
+        let key = String::from_utf8_lossy(key);
+        Err(Error::invalid(format!(
+            "the idempotency key {key:?} was used for another request: use another key"
+        )))
+    }
+}
+
 /// Records that the operation `name` has the key.
 pub(crate) fn reserve(
     transaction: &mut Transaction<'_>,
     key: &[u8],
     name: &str,
+    request: RequestHash,
 ) -> Result<(), Error> {
-    let record = Encoder::default().u8(0).bytes(name.as_bytes());
+    let record = Encoder(request.0.to_vec()).u8(0).bytes(name.as_bytes());
     transaction.put(&Keyspace::Key.key(key), &record.0)
 }
 
@@ -49,13 +86,16 @@ pub(crate) fn end(
     outcome: Outcome,
     now: SystemTime,
 ) -> Result<(), Error> {
+    let missing = || Error::unreadable("a key that ends has no record");
+    let before = transaction.get(&Keyspace::Key.key(key))?;
+    let (request, _) = RequestHash::split(&before.ok_or_else(missing)?)?;
     let number = transaction.next();
     let (state, answer) = match outcome {
         Outcome::Succeeded(answer) => (1, answer),
         Outcome::Failed(why) => (2, why.into_bytes()),
         Outcome::Compensated(why) => (3, why.into_bytes()),
     };
-    let record = Encoder::default()
+    let record = Encoder(request.0.to_vec())
         .u8(state)
         .u64(number)
         .u64(millis(now))
@@ -70,7 +110,7 @@ pub(crate) fn free(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<(), 
 
 /// Returns the record of a key whose operation has ended, as one that may be forgotten.
 pub(crate) fn ended((key, value): Record) -> Option<Ended> {
-    let mut fields = Decoder(&value);
+    let mut fields = Decoder(RequestHash::split(&value).ok()?.1);
     if fields.u8().ok()? == 0 {
         return None;
     }
@@ -85,7 +125,7 @@ impl KeyState {
     /// Parses a record. The operations that a caller in this process executes are `held`: that is
     /// not on disk.
     pub(crate) fn parse(value: &[u8], held: &HashSet<String>) -> Result<KeyState, Error> {
-        let mut fields = Decoder(value);
+        let mut fields = Decoder(RequestHash::split(value)?.1);
         let state = fields.u8()?;
         let parsed = if state == 0 {
             let operation = fields.string()?;

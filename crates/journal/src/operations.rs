@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::execution::Execution;
-use crate::keys::{self, KeyState};
+use crate::keys::{self, KeyState, RequestHash};
 use crate::nonces;
 use crate::operation::{self, Operation, OperationState, Redacted, StoredOperation};
 use crate::record::{Keyspace, MAX_KEY, MAX_VALUE, Record, check_len, get, scan, text};
@@ -30,6 +30,7 @@ pub struct Start<'a> {
     what: &'a [u8],
     object: &'a [u8],
     key: &'a [u8],
+    request: Option<&'a [u8]>,
     nonce: Option<(&'a [u8], SystemTime, SystemTime)>,
 }
 
@@ -72,6 +73,7 @@ impl<'a> Start<'a> {
             what,
             object: b"",
             key: b"",
+            request: None,
             nonce: None,
         }
     }
@@ -85,6 +87,22 @@ impl<'a> Start<'a> {
     /// none.
     pub fn key(self, key: &'a [u8]) -> Self {
         Start { key, ..self }
+    }
+
+    /// Says what is asked for, where the description has more in it, such as the time: an operation
+    /// with the same idempotency key that asks for something else is refused. By default it is the
+    /// object and the description.
+    pub fn request(self, request: &'a [u8]) -> Self {
+        let request = Some(request);
+        Start { request, ..self }
+    }
+
+    /// Returns what tells its request from any other.
+    fn request_hash(&self) -> RequestHash {
+        match self.request {
+            Some(request) => RequestHash::of(&[request]),
+            None => RequestHash::of(&[self.object, self.what]),
+        }
     }
 
     /// Spends a nonce with it, in the same commit, as [`Nonces::spend`](crate::Nonces::spend) does.
@@ -139,17 +157,18 @@ impl Operations {
     ///
     /// [`Refused`](crate::ErrorKind::Refused) with [`InFlight`](Refusal::InFlight),
     /// [`NonceSpent`](Refusal::NonceSpent) or [`NonceExpired`](Refusal::NonceExpired);
-    /// [`Invalid`](crate::ErrorKind::Invalid) if the name, the object, the key or the nonce is
-    /// longer than 65536 bytes or the description than 16 MiB; as every write
+    /// [`Invalid`](crate::ErrorKind::Invalid) if an operation with another
+    /// [request](Start::request) began with the key, if the name, the object, the key or the nonce
+    /// is longer than 65536 bytes or the description than 16 MiB; as every write
     /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly).
     /// After an error nothing may be executed.
     pub fn begin(&self, start: Start<'_>) -> Result<Begun, Error> {
         start.check()?;
         // Most repeated requests find an outcome, which costs no write.
-        if let Some(ended @ KeyState::Ended { .. }) = self.key(start.key)? {
+        if let Some(ended @ KeyState::Ended { .. }) = self.repeated(start)? {
             return Ok(Begun::Repeated(ended));
         }
-        let operation = start.operation();
+        let (operation, request) = (start.operation(), start.request_hash());
         let nonce = start
             .nonce
             .map(|(nonce, expires, now)| (nonce.to_vec(), expires, now));
@@ -158,6 +177,7 @@ impl Operations {
             let (name, key) = (operation.name.clone(), operation.key.clone());
             let mut held = held.lock();
             if let Some(value) = transaction.get(&Keyspace::Key.key(&key))? {
+                request.check(&key, &value)?;
                 return KeyState::parse(&value, &held).map(Err);
             }
             let before = StoredOperation::load(transaction, &name)?;
@@ -171,7 +191,7 @@ impl Operations {
             }
             let number = transaction.next();
             if !key.is_empty() {
-                keys::reserve(transaction, &key, &name)?;
+                keys::reserve(transaction, &key, &name, request)?;
             }
             let stored = StoredOperation { number, operation };
             stored.save(transaction)?;
@@ -223,6 +243,23 @@ impl Operations {
             value
                 .map(|value| KeyState::parse(&value, &held))
                 .transpose()
+        })
+    }
+
+    /// Returns the state of the idempotency key of an operation that is to begin.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) if an operation with another
+    /// [request](Start::request) began with the key; when it cannot be read.
+    pub fn repeated(&self, start: Start<'_>) -> Result<Option<KeyState>, Error> {
+        let held = self.store.held().lock();
+        self.store.read(|records| {
+            let Some(value) = get(records, &Keyspace::Key.key(start.key))? else {
+                return Ok(None);
+            };
+            start.request_hash().check(start.key, &value)?;
+            KeyState::parse(&value, &held).map(Some)
         })
     }
 

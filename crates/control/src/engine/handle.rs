@@ -62,15 +62,16 @@ pub enum Verdict {
 
 impl<B: Backend> EngineHandle<B> {
     /// Executes an action at most once for this idempotency key: across threads, calls, crashes and
-    /// restarts. Asked again with the key, whatever the action, it returns the state of the first
-    /// one, and its outcome once it has ended. It waits for the backend's answer, not for a task.
+    /// restarts. Asked again with the key and the action it returns the state of the first one, and
+    /// its outcome once it has ended. It waits for the backend's answer, not for a task.
     ///
     /// # Errors
     ///
     /// [`Journal`](ErrorKind::Journal): nothing was begun, or its end is not durable.
     /// [`Ended`](ErrorKind::Ended), as all calls once the engine is dropped.
     /// [`Backend`](ErrorKind::Backend): the object could not be observed. [`Invalid`]: the
-    /// idempotency key is empty, has a NUL, or belongs to a job of several steps.
+    /// idempotency key is empty, has a NUL, or was used for another action or for a job of several
+    /// steps.
     /// [`Timeout`](ErrorKind::Timeout): the backend has not answered yet; ask again.
     ///
     /// [`Invalid`]: ErrorKind::Invalid
@@ -85,6 +86,8 @@ impl<B: Backend> EngineHandle<B> {
         action: Action,
     ) -> Result<JobState, Error> {
         self.0.recover()?;
+        // Not in the lane of an object that has nothing to do with it.
+        self.0.check_request(idempotency_key, &action)?;
         // Its operation is that of another object if the key was used before for that.
         let object = self.object_of(idempotency_key)?;
         let object = object.unwrap_or_else(|| action.key.clone());

@@ -1,12 +1,13 @@
 //! One-time jobs: an action that is executed at most once for its idempotency key.
 
-use trueup_journal::{KeyState, Outcome};
+use trueup_journal::{KeyState, Outcome, Start};
 use trueup_reconcile::ErrorClass;
 
 use super::ApprovalRequest;
 use super::flight::Phase;
 use super::shared::Shared;
-use super::start::StartOutcome;
+use super::start::{JobStart, StartOutcome};
+use crate::record::Record;
 use crate::{Action, Backend, Class, Error, ErrorKind, Objects};
 
 /// The state of a job.
@@ -49,10 +50,14 @@ impl JobState {
 impl<B: Backend> Shared<B> {
     /// Runs a job, in the lane of its object.
     pub(super) fn run_job(&self, job: &str, mut action: Action) -> Result<JobState, Error> {
+        let state = self.job_state(job)?;
+        // Behind it: the lane of another object may have begun with the key.
+        self.check_request(job, &action)?;
         // A job may have ended as one that never happened: then it is started anew.
-        if let Some(state) = self.job_state(job)? {
+        if let Some(state) = state {
             return Ok(state);
         }
+        let (key, submitted) = (self.name(job), Record::definition(action.clone()));
         if self.state().flights.contains_key(&action.key) {
             return Ok(JobState::Waiting);
         }
@@ -74,7 +79,12 @@ impl<B: Backend> Shared<B> {
                 (found, Some(request))
             }
         };
-        let outcome = self.start(action, approval.as_ref(), Some(job));
+        let job_start = JobStart {
+            job,
+            key: &key,
+            request: &submitted,
+        };
+        let outcome = self.start(action, approval.as_ref(), Some(job_start));
         if let Some(request) = &request {
             let refused = match &outcome {
                 StartOutcome::InFlight | StartOutcome::Refused(..) => Some(None),
@@ -97,6 +107,14 @@ impl<B: Backend> Shared<B> {
             (StartOutcome::Busy | StartOutcome::NotApproved(_), _) => Ok(JobState::Waiting),
             (StartOutcome::NotRecorded(error), _) => Err(error),
         }
+    }
+
+    /// Refuses an action that is another than the one that was submitted with the key before.
+    pub(super) fn check_request(&self, job: &str, action: &Action) -> Result<(), Error> {
+        let (key, request) = (self.name(job), Record::definition(action.clone()));
+        let start = Start::new(&key, b"").key(key.as_bytes()).request(&request);
+        let checked = self.operations.repeated(start).map(drop);
+        checked.map_err(|error| of_key(job, error))
     }
 
     /// Returns the approval that an action waits for, if it is destructive.
@@ -172,4 +190,18 @@ impl<B: Backend> Shared<B> {
             None => None,
         })
     }
+}
+
+/// Returns the error of a job whose key the journal does not take.
+pub(super) fn of_key(job: &str, error: trueup_journal::Error) -> Error {
+    match error.kind() {
+        trueup_journal::ErrorKind::Invalid => other_action(job),
+        _ => Error::journal(error),
+    }
+}
+
+pub(super) fn other_action(job: &str) -> Error {
+    let message =
+        format!("the idempotency key {job:?} was used for another action: use another key");
+    Error::new(ErrorKind::Invalid, message)
 }

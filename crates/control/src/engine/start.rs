@@ -4,6 +4,7 @@ use trueup_journal::{Begun, Execution, OperationState, Refusal, Start};
 use trueup_reconcile::ErrorClass;
 
 use super::flight::{Answer, Flight, Phase};
+use super::job::of_key;
 use super::shared::{Shared, clipped, guarded, is_task_id};
 use crate::record::{Record, millis};
 use crate::{Action, Approval, Backend, Error, Started, trace};
@@ -25,6 +26,17 @@ pub(crate) enum StartOutcome {
     NotRecorded(Error),
 }
 
+/// The job that an action is.
+#[derive(Clone, Copy)]
+pub(super) struct JobStart<'a> {
+    /// Its idempotency key.
+    pub(super) job: &'a str,
+    /// The same, as the journal has it.
+    pub(super) key: &'a str,
+    /// What was submitted with the key.
+    pub(super) request: &'a [u8],
+}
+
 impl<B: Backend> Shared<B> {
     /// Starts an action, in the lane of its object. The nonce of its approval is spent in the
     /// commit that records the start: a token that is refused burns nothing.
@@ -32,7 +44,7 @@ impl<B: Backend> Shared<B> {
         &self,
         action: Action,
         approval: Option<&Approval>,
-        job: Option<&str>,
+        job: Option<JobStart<'_>>,
     ) -> StartOutcome {
         let now = self.config.now();
         let key = action.key.clone();
@@ -54,10 +66,10 @@ impl<B: Backend> Shared<B> {
             return StartOutcome::Busy;
         }
         let (name, what) = (self.name(&key), record.encode());
-        let job = job.map(|job| self.name(job)).unwrap_or_default();
-        let mut start = Start::new(&name, &what)
-            .object(name.as_bytes())
-            .key(job.as_bytes());
+        let mut start = Start::new(&name, &what).object(name.as_bytes());
+        if let Some(JobStart { key, request, .. }) = job {
+            start = start.key(key.as_bytes()).request(request);
+        }
         if let Some(approval) = approval {
             let now = match self.approval_time() {
                 Ok(now) => now,
@@ -77,7 +89,10 @@ impl<B: Backend> Shared<B> {
                     Some(Refusal::NonceExpired) => {
                         StartOutcome::NotApproved("the token has expired".to_owned())
                     }
-                    _ => StartOutcome::NotRecorded(Error::journal(error)),
+                    _ => StartOutcome::NotRecorded(match job {
+                        Some(JobStart { job, .. }) => of_key(job, error),
+                        None => Error::journal(error),
+                    }),
                 };
                 return self.land(&key, outcome);
             }

@@ -5,9 +5,10 @@ use trueup_journal::{Begun, Execution, KeyState, Start};
 
 use super::handle::{EngineHandle, check_job_key};
 use super::job::JobState;
+use super::job::{of_key, other_action};
 use super::outcome_of;
 use crate::record::Record;
-use crate::{Action, Backend, Error, ErrorKind};
+use crate::{Action, Backend, Error};
 
 /// A step of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +81,10 @@ impl<B: Backend> EngineHandle<B> {
         let key = self.0.name(idempotency_key);
         let operations = &self.0.operations;
         let start = Start::new(&name, &what).key(key.as_bytes());
-        let execution = match operations.begin(start).map_err(Error::journal)? {
+        let execution = match operations
+            .begin(start)
+            .map_err(|error| of_key(idempotency_key, error))?
+        {
             Begun::Execute(execution) => execution,
             Begun::Repeated(_) => match self.0.key_state(idempotency_key)? {
                 Some(KeyState::Ended { outcome, .. }) => return outcome_of(outcome),
@@ -90,12 +94,9 @@ impl<B: Backend> EngineHandle<B> {
                 Some(KeyState::InProgress { operation }) if operation == name => {
                     return Ok(StepsState::InProgress);
                 }
-                _ => return Err(other_steps(idempotency_key)),
+                _ => return Err(other_action(idempotency_key)),
             },
         };
-        if execution.operation().what != what {
-            return Err(other_steps(idempotency_key));
-        }
         self.run_steps(idempotency_key, steps, execution)
     }
 
@@ -210,9 +211,4 @@ fn definition(steps: &[Step]) -> Vec<u8> {
         }
     }
     hash.finalize().to_vec()
-}
-
-fn other_steps(job: &str) -> Error {
-    let message = format!("the idempotency key {job:?} was used for another job: use another key");
-    Error::new(ErrorKind::Invalid, message)
 }

@@ -28,7 +28,7 @@ fn sixty_four_threads_with_one_key_execute_once() {
             let threads: Vec<_> = (0..64)
                 .map(|number| {
                     let (handle, begin) = (engine.handle(), &begin);
-                    // Some name another object: the key decides.
+                    // Some name another object: whoever is first has the key.
                     let object = if number % 4 == 0 { "b" } else { "a" };
                     scope.spawn(move || {
                         begin.wait();
@@ -42,9 +42,13 @@ fn sixty_four_threads_with_one_key_execute_once() {
                 .map(|thread| thread.join().unwrap())
                 .collect()
         });
-        assert_eq!(answers.len(), 64);
-        for answer in answers {
+        let (done, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+        assert!([(48, 16), (16, 48)].contains(&(done.len(), refused.len())));
+        for answer in done {
             assert_eq!(answer.unwrap(), JobState::Succeeded);
+        }
+        for answer in refused {
+            assert_eq!(answer.unwrap_err().kind(), ErrorKind::Invalid);
         }
         assert_eq!(sim.world().effects["k"], 1);
         assert_eq!(sim.world().starts, 1);
@@ -180,9 +184,9 @@ fn eight_processes_with_one_key_execute_once() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
-/// The operation of a job is that of its first object, and waits for the lane of that one.
+/// Whether it has ended or not, and without waiting for what hangs.
 #[test]
-fn a_job_that_is_submitted_for_another_object_runs_in_the_lane_of_its_own() {
+fn a_key_that_was_used_for_another_action_is_refused_at_once() {
     let sim = Sim::new();
     sim.world().mode = Mode::Task(10);
     let config = sim.config().with_start_wait(Duration::from_millis(100));
@@ -199,11 +203,19 @@ fn a_job_that_is_submitted_for_another_object_runs_in_the_lane_of_its_own() {
     while sim.world().task_waits.is_some() {
         assert!(is_late(&submit("a")));
     }
-    assert!(is_late(&submit("b")));
+    let is_refused = || {
+        let others = [snapshot("b", "k"), snapshot("a", "another")];
+        others.into_iter().all(|action| {
+            let error = handle.submit_job("k", action).unwrap_err();
+            error.kind() == ErrorKind::Invalid && error.to_string().contains("another action")
+        })
+    };
+    assert!(is_refused());
     release.send(()).unwrap();
     let wait = Duration::from_secs(60);
     sim.advance(10);
-    let ended = handle.wait_job("k", &snapshot("b", "k"), wait).unwrap();
+    let ended = handle.wait_job("k", &snapshot("a", "k"), wait).unwrap();
     assert_eq!(ended, JobState::Succeeded);
+    assert!(is_refused());
     assert_eq!(sim.world().starts, 1);
 }

@@ -206,7 +206,7 @@ fn a_journal_that_fails_holds_up_what_depends_on_it_and_is_tried_again() {
 #[test]
 fn needs_become_edges_and_wrong_declarations_are_named() {
     let graph = Graph::new([
-        VertexSpec::new("b").needs("x").needs("y"),
+        VertexSpec::new("b").needs("x").wants("y"),
         VertexSpec::new("a").provides("x"),
     ]);
     let graph = graph.unwrap();
@@ -217,6 +217,10 @@ fn needs_become_edges_and_wrong_declarations_are_named() {
     assert_eq!(
         message([a.clone(), b.clone().after("c")]),
         "vertex b: runs after c, which is not declared"
+    );
+    assert_eq!(
+        message([a.clone(), b.clone().needs("dir:/ect")]),
+        "vertex b: needs dir:/ect, which no vertex provides"
     );
     assert_eq!(
         message([a.clone(), a.clone()]),

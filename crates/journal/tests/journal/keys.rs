@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use trueup_journal::{
-    Begun, Execution, Journal, Keep, KeyState, OperationState, Outcome, Refusal, Start,
+    Begun, ErrorKind, Execution, Journal, Keep, KeyState, OperationState, Outcome, Refusal, Start,
 };
 
 use crate::common::{Disk, at, execute};
@@ -69,6 +69,53 @@ fn the_first_outcome_stays_across_restarts() {
     drop(journal);
     let journal = Journal::open_on(disk).unwrap();
     assert!(matches!(again(&journal, "made"), KeyState::Ended { .. }));
+}
+
+#[test]
+fn a_key_is_refused_for_another_request_also_after_its_end_and_a_restart() {
+    let (disk, journal) = opened();
+    let ask = |journal: &Journal, what: &[u8], object: &[u8]| {
+        let start = Start::new("name", what).object(object).key(b"k");
+        journal.operations().begin(start).map(|begun| match begun {
+            Begun::Execute(execution) => Some(execution),
+            Begun::Repeated(_) => None,
+        })
+    };
+    let is_refused = |journal: &Journal| {
+        for (what, object) in [
+            (&b"delete"[..], &b"a"[..]),
+            (b"create", b"b"),
+            (b"createa", b""),
+        ] {
+            let error = ask(journal, what, object).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains("\"k\" was used for another request"),
+                "{error}"
+            );
+        }
+    };
+    let execution = ask(&journal, b"create", b"a").unwrap().unwrap();
+    is_refused(&journal);
+    execution.succeeded(b"", at(1)).unwrap();
+    is_refused(&journal);
+    drop(journal);
+    let journal = Journal::open_on(disk).unwrap();
+    is_refused(&journal);
+    assert!(ask(&journal, b"create", b"a").unwrap().is_none());
+    // What is asked for can be said apart from the description.
+    let start = |what| Start::new("name", what).key(b"l").request(b"create");
+    let operations = journal.operations();
+    let Begun::Execute(execution) = operations.begin(start(b"at 1")).unwrap() else {
+        panic!()
+    };
+    execution.succeeded(b"", at(1)).unwrap();
+    assert!(matches!(
+        operations.begin(start(b"at 2")),
+        Ok(Begun::Repeated(_))
+    ));
 }
 
 #[test]
