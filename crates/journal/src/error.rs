@@ -60,6 +60,8 @@ pub enum Refusal {
     Ended,
     /// Another caller in this process executes the operation.
     InProgress,
+    /// An operation with another request began with the idempotency key.
+    KeyUsed,
     /// The nonce was spent before.
     NonceSpent,
     /// The nonce has expired.
@@ -254,6 +256,7 @@ impl fmt::Display for Refusal {
             Refusal::InFlight => "the operation is in flight",
             Refusal::Ended => "the operation has ended",
             Refusal::InProgress => "the operation is being executed",
+            Refusal::KeyUsed => "the idempotency key was used for another request",
             Refusal::NonceSpent => "the nonce was spent before",
             Refusal::NonceExpired => "the nonce has expired",
             Refusal::OpenIntent => "an earlier intent is still open",

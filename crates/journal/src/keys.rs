@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::Error;
 use crate::operation::Outcome;
 use crate::record::{Decoder, Encoder, Keyspace, Record, Transaction};
 use crate::retention::{Ended, millis, time};
+use crate::{Error, Refusal};
 
 /// The state of an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,10 +61,10 @@ impl RequestHash {
         if RequestHash::split(record)?.0 == self {
             return Ok(());
         }
-        let key = String::from_utf8_lossy(key);
-        Err(Error::invalid(format!(
-            "the idempotency key {key:?} was used for another request: use another key"
-        )))
+        Err(Error::refused(
+            Refusal::KeyUsed,
+            String::from_utf8_lossy(key),
+        ))
     }
 }
 

@@ -155,11 +155,11 @@ impl Operations {
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::ErrorKind::Refused) with [`InFlight`](Refusal::InFlight),
+    /// [`Refused`](crate::ErrorKind::Refused) with [`KeyUsed`](Refusal::KeyUsed) if an operation
+    /// with another [request](Start::request) began with the key, [`InFlight`](Refusal::InFlight),
     /// [`NonceSpent`](Refusal::NonceSpent) or [`NonceExpired`](Refusal::NonceExpired);
-    /// [`Invalid`](crate::ErrorKind::Invalid) if an operation with another
-    /// [request](Start::request) began with the key, if the name, the object, the key or the nonce
-    /// is longer than 65536 bytes or the description than 16 MiB; as every write
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the name, the object, the key or the nonce is
+    /// longer than 65536 bytes or the description than 16 MiB; as every write
     /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly).
     /// After an error nothing may be executed.
     pub fn begin(&self, start: Start<'_>) -> Result<Begun, Error> {
@@ -250,8 +250,8 @@ impl Operations {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) if an operation with another
-    /// [request](Start::request) began with the key; when it cannot be read.
+    /// [`Refused`](crate::ErrorKind::Refused) with [`KeyUsed`](Refusal::KeyUsed) if an operation
+    /// with another [request](Start::request) began with the key; when it cannot be read.
     pub fn repeated(&self, start: Start<'_>) -> Result<Option<KeyState>, Error> {
         let held = self.store.held().lock();
         self.store.read(|records| {

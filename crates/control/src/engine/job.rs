@@ -1,6 +1,6 @@
 //! One-time jobs: an action that is executed at most once for its idempotency key.
 
-use trueup_journal::{KeyState, Outcome, Start};
+use trueup_journal::{KeyState, Outcome, Refusal, Start};
 use trueup_reconcile::ErrorClass;
 
 use super::ApprovalRequest;
@@ -194,8 +194,8 @@ impl<B: Backend> Shared<B> {
 
 /// Returns the error of a job whose key the journal does not take.
 pub(super) fn of_key(job: &str, error: trueup_journal::Error) -> Error {
-    match error.kind() {
-        trueup_journal::ErrorKind::Invalid => other_action(job),
+    match error.refusal() {
+        Some(Refusal::KeyUsed) => other_action(job),
         _ => Error::journal(error),
     }
 }

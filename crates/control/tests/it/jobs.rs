@@ -43,7 +43,11 @@ fn sixty_four_threads_with_one_key_execute_once() {
                 .collect()
         });
         let (done, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
-        assert!([(48, 16), (16, 48)].contains(&(done.len(), refused.len())));
+        let counts = (done.len(), refused.len());
+        assert!(
+            [(48, 16), (16, 48)].contains(&counts),
+            "{counts:?} {refused:?}"
+        );
         for answer in done {
             assert_eq!(answer.unwrap(), JobState::Succeeded);
         }
