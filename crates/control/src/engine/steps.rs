@@ -72,7 +72,7 @@ impl<B: Backend> EngineHandle<B> {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if the key was used for other steps. Otherwise as
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the key was used for other steps. Otherwise as
     /// [`submit_job`](Self::submit_job).
     pub fn submit_steps(&self, idempotency_key: &str, steps: &[Step]) -> Result<StepsState, Error> {
         check_job_key(idempotency_key)?;
@@ -105,7 +105,7 @@ impl<B: Backend> EngineHandle<B> {
     ///
     /// # Errors
     ///
-    /// [`Journal`](ErrorKind::Journal).
+    /// [`Journal`](crate::ErrorKind::Journal).
     pub fn unfinished_steps(&self) -> Result<Vec<String>, Error> {
         let found = self.0.operations.in_flight().map_err(Error::journal)?;
         let names = found.operations.iter();
