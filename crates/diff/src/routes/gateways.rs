@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use super::Routes;
 use super::index::{Packed, Value};
 use crate::desired::Desired;
-use crate::devices::Devices;
+use crate::devices::{Devices, devices_down};
 use crate::kinds::{
     Address, AddressFlags, Item as _, NextHop, NextHops, Route, RouteKey, RouteType,
 };
@@ -69,13 +69,14 @@ impl<D> Routes<D> {
 }
 
 impl<D: Clone + Eq + Hash> Routes<D> {
-    /// Returns the desired route with the longest prefix that leads straight to a gateway.
-    fn route_to(&self, gateway: &Gateway) -> Option<(u8, D)> {
+    /// Returns the length of the longest prefix of which a desired route leads straight to a
+    /// gateway out of a usable device, and that device.
+    fn route_to(&self, gateway: &Gateway, usable: impl Fn(&D) -> Option<Dev>) -> Option<(u8, Dev)> {
         let lengths = (0..=Family::of(gateway.via).max_len()).rev();
         lengths.into_iter().find_map(|len| {
             let dst = Prefix::containing(ipnetwork::IpNetwork::new(gateway.via, len).ok()?);
             let direct = |value: &Value<D>| match &value.nexthops {
-                NextHops::One(NextHop { via: None, dev, .. }) => dev.clone(),
+                NextHops::One(NextHop { via: None, dev, .. }) => usable(dev.as_ref()?),
                 _ => None,
             };
             let mut of_prefix = self.of_prefix(gateway.table, dst);
@@ -109,27 +110,21 @@ impl Gateways {
         if observed.gateways.is_empty() {
             return Gateways::default();
         }
-        let is_down = |name: &IfName| {
-            let mut links = desired.links.iter().flatten();
-            let declared = links.find(|link| link.name == *name);
-            let now = || observed.links.iter().find(|link| link.name == *name);
-            let up = declared.and_then(|link| link.up);
-            up.or_else(|| now()?.up) == Some(false)
-        };
-        let device = |name: &IfName| devices.dev(name).filter(|dev| !dev.is_missing());
+        let down = devices_down(desired.links.as_deref(), devices, observed);
+        let usable = |name: &IfName| devices.dev(name).filter(|dev| !down.contains(dev));
         let addresses: Vec<(Prefix, Dev)> = desired
             .addresses
             .iter()
             .flatten()
             .filter(|address| !address.flags.contains(AddressFlags::NOPREFIXROUTE))
-            .filter(|address| !is_down(&address.dev))
-            .filter_map(|address| Some((address, device(&address.dev)?)))
+            .filter_map(|address| Some((address, usable(&address.dev)?)))
             .flat_map(|(address, dev)| address.on_link().map(move |prefix| (prefix, dev)))
             .collect();
         let lasting = Lasting {
             desired,
             observed,
             devices,
+            down: &down,
             proof,
         };
         let find = |(gateway, now): (&Gateway, &Option<Route>)| {
@@ -140,8 +135,7 @@ impl Gateways {
             let to_be = to_be.filter(|(subnet, _)| subnet.contains(gateway.via));
             let to_be = to_be.map(|(subnet, dev)| (subnet.len(), *dev));
             let route = desired.routes.as_ref();
-            let route = route.and_then(|routes| routes.route_to(gateway));
-            let route = route.and_then(|(len, name)| Some((len, device(&name)?)));
+            let route = route.and_then(|routes| routes.route_to(gateway, usable));
             // Of equal ones the first is that which the kernel uses already.
             let all = lasting.and_then(leads_now).into_iter();
             let all = all.chain(to_be).chain(route);
@@ -178,6 +172,7 @@ struct Lasting<'a> {
     desired: &'a Desired,
     observed: &'a Observed,
     devices: &'a Devices,
+    down: &'a BTreeSet<Dev>,
     proof: Proof<'a>,
 }
 
@@ -191,13 +186,8 @@ impl Lasting<'_> {
             return false;
         };
         // A link that goes, or is made anew, is not the device of its name.
-        let is_link_left = self.devices.dev(name) == Some(dev) && !self.is_set_down(name);
+        let is_link_left = self.devices.dev(name) == Some(dev) && !self.down.contains(&dev);
         is_link_left && !self.is_subnet_given_up(dev, route) && !self.is_undesired(name, route)
-    }
-
-    fn is_set_down(&self, name: &IfName) -> bool {
-        let mut links = self.desired.links.iter().flatten();
-        links.any(|link| link.name == *name && link.up == Some(false))
     }
 
     /// Returns true if it is the route to a subnet of which all addresses are to go.

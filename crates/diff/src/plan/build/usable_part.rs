@@ -4,11 +4,12 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::devices::devices_down;
 use crate::kinds::{NextHop, NextHops, Nexthop, NexthopTarget, ObjectKind, Route};
 use crate::observed::Observed;
 use crate::op::Hold;
 use crate::resolve::Resolved;
-use crate::values::{Dev, IfName};
+use crate::values::Dev;
 
 /// The devices that no next hop can lead out of once a plan is carried out. They are looked for
 /// where there are several next hops.
@@ -37,28 +38,13 @@ impl<'a> DownDevices<'a> {
 
     fn find(&self) -> Found {
         let (desired, observed) = (self.desired, self.observed);
-        let devices = &desired.devices;
-        let links = desired.links.iter().flatten();
-        // By name: one that is made again is declared as the new one, and next hops may be on the
-        // former.
-        let declared: BTreeMap<IfName, Option<bool>> =
-            links.map(|link| (link.name, link.up)).collect();
-        let is_raised = |name: &IfName| declared.get(name).copied().flatten();
-        let planned = devices.planned().map(|(dev, name)| (dev, *name, None));
-        let there = observed.links.iter();
-        let there = there.map(|link| (Dev::index(link.index), link.name, link.up));
-        let down = planned
-            .chain(there)
-            .filter(|(_, name, up)| is_raised(name).or(*up) != Some(true))
-            .map(|(dev, ..)| dev);
-        let missing = devices.missing().map(|(dev, _)| dev);
         let without_carrier = observed.links.iter().filter(|link| {
             let status = observed.link_status.get(&link.index);
             link.up == Some(true) && status.is_some_and(|status| status.carrier == Some(false))
         });
         let objects = desired.nexthops.iter().flatten();
         Found {
-            down: down.chain(missing).collect(),
+            down: devices_down(desired.links.as_deref(), &desired.devices, observed),
             without_carrier: without_carrier.map(|link| Dev::index(link.index)).collect(),
             of_objects: objects
                 .filter_map(|nexthop| Some((nexthop.id, nexthop.dev()?)))
