@@ -40,7 +40,14 @@ pub(crate) fn observe(common: &Common, is_portable: bool) -> Result<ExitCode> {
         _ => Kinds::NONE,
     };
     let mut shown = AuthoredState::of(&snapshot.observed, unstored);
-    shown.left_out.extend(unsaid::of_links(&mut socket)?);
+    let unsaid = unsaid::of_links(&mut socket);
+    if let Err(error) = &unsaid {
+        output::note(format_args!(
+            "the state is incomplete: of the links: {error}"
+        ));
+    }
+    let is_whole = snapshot.incomplete.is_empty() && unsaid.is_ok();
+    shown.left_out.extend(unsaid.into_iter().flatten());
     if is_portable {
         shown.left_out.extend(portable::strip(&mut shown.desired));
     }
@@ -64,7 +71,7 @@ pub(crate) fn observe(common: &Common, is_portable: bool) -> Result<ExitCode> {
         Format::Json => output::write_lines(out, file::to_json(&settings, &shown.desired)),
         _ => output::write_lines(out, shown.batch(&snapshot.observed)),
     })?;
-    if !snapshot.incomplete.is_empty() {
+    if !is_whole {
         // Applied as it is, it would delete what is missing in it.
         bail!("the printed state is incomplete: run it again");
     }

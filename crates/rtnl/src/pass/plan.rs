@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Desired, Devices, Item as _, Kind, Object, Observed, Op, Owned, Plan, Policy, ResolvedDevices,
-    ResolvedRoutes, Route, RouteDependencies, RouteKey, plan_with,
+    Desired, Devices, Item as _, Kind, Object, Observed, Op, Owned, Plan, Policy, Protocols,
+    ResolvedDevices, ResolvedRoutes, Route, RouteDependencies, RouteKey, plan_with,
 };
 use trueup_observe::{Observer, Snapshot};
 
@@ -151,16 +151,7 @@ impl Planner<'_> {
                 plan = make_again(&observed, &devices, resolved.as_ref())?;
             }
         }
-        let in_conflict = plan.conflicts.iter().map(|conflict| &conflict.foreign);
-        let in_conflict = in_conflict.filter_map(|foreign| match foreign {
-            Object::Route(route) => Some(route.key()),
-            _ => None,
-        });
-        let in_conflict: BTreeSet<RouteKey> = in_conflict.collect();
-        let foreign = observed.routes.iter();
-        let foreign = foreign.filter(|route| in_conflict.contains(&route.key()));
-        observed.advertised = observer.advertised(foreign);
-        if !observed.advertised.is_empty() {
+        if self.find_advertised(observer, &plan, &mut observed) {
             plan = make_again(&observed, &devices, resolved.as_ref())?;
         }
         Ok(PassPlan {
@@ -175,6 +166,26 @@ impl Planner<'_> {
             routes: resolved,
             dependencies,
         })
+    }
+
+    /// Finds the foreign routes in conflict that are of router advertisements. Returns true if
+    /// there are any: another plan comes beside them.
+    fn find_advertised(&self, observer: &Observer, plan: &Plan, observed: &mut Observed) -> bool {
+        let in_conflict = plan.conflicts.iter();
+        let in_conflict = in_conflict.filter_map(|conflict| match &conflict.foreign {
+            Object::Route(route) if route.protocol == Protocols::ROUTER_ADVERTISEMENT => {
+                Some(route.key())
+            }
+            _ => None,
+        });
+        let in_conflict: BTreeSet<RouteKey> = in_conflict.collect();
+        if in_conflict.is_empty() {
+            return false;
+        }
+        let foreign = observed.routes.iter();
+        let foreign = foreign.filter(|route| in_conflict.contains(&route.key()));
+        observed.advertised = observer.advertised(foreign);
+        !observed.advertised.is_empty()
     }
 
     /// Returns true if few routes change another gateway, and who else is on their keys is not
