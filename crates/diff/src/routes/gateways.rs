@@ -13,7 +13,7 @@ use super::index::{Packed, Value};
 use crate::desired::Desired;
 use crate::devices::{Devices, devices_down};
 use crate::kinds::{
-    Address, AddressFlags, Item as _, NextHop, NextHops, Route, RouteKey, RouteType,
+    Address, AddressFlags, FOREVER, Item as _, NextHop, NextHops, Route, RouteKey, RouteType,
 };
 use crate::observed::Observed;
 use crate::ownership::Proof;
@@ -207,7 +207,13 @@ impl Lasting<'_> {
         let mut in_subnet = addresses
             .filter(|address| address.dev == dev && address.on_link().any(|it| it == route.dst))
             .peekable();
-        let goes = |address: &Address| self.proof.is_ours(address) && !is_desired(address);
+        // The IPv6 route of an address with a lifetime stays until that ends (`ipv6_del_addr`).
+        let takes_along = |address: &Address| {
+            address.family() == Family::Inet || address.lifetimes.valid == FOREVER
+        };
+        let goes = |address: &Address| {
+            self.proof.is_ours(address) && !is_desired(address) && takes_along(address)
+        };
         route.protocol == KERNEL && in_subnet.peek().is_some() && in_subnet.all(goes)
     }
 
