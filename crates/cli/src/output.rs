@@ -20,7 +20,7 @@ pub(crate) use trueup::diff::render::clean;
 use trueup_file as file;
 
 pub(crate) use collected::Collected;
-pub(crate) use lines::{changes, verdict, verdict_of};
+pub(crate) use lines::{changes, verdict, verdict_of, write_verdict};
 pub(crate) use plan::plan;
 pub(crate) use report::{GraphReport, News, notices, report};
 pub(crate) use status::{StatusChanges, StatusCounts, StatusEntry, seconds, status_text};

@@ -121,13 +121,13 @@ impl VertexSpec {
         }
     }
 
-    /// Sets that the vertex runs again so long after each run, in place of a watch. A failure does
-    /// not end this: after its [retries](Self::with_retry), or at once if its class is permanent,
+    /// Sets that the vertex runs again so long after each run, also while it is watched: for what
+    /// nothing tells of. A failure does not end this: after its [retries](Self::with_retry), or at once if its class is permanent,
     /// the vertex runs again after the interval, or after the delay of its retries if that is
     /// longer.
     #[must_use]
     pub fn with_poll(self, interval: Duration) -> Self {
-        self.unwatched().with_rare(|it| it.poll = Some(interval))
+        self.with_rare(|it| it.poll = Some(interval))
     }
 
     /// Sets that the vertex changes nothing. It only reports what it would change, notifies no

@@ -150,6 +150,7 @@ pub struct RunContext {
     pub(crate) inputs: Vec<Input>,
     /// `None` if the vertex sends nothing.
     pub(crate) outbox: Option<Arc<Outbox>>,
+    pub(crate) warning: Arc<Mutex<Option<String>>>,
 }
 
 /// What a run may send, and has sent.
@@ -174,6 +175,7 @@ impl RunContext {
             deadline,
             is_interrupted,
             inputs: Vec::new(),
+            warning: Arc::default(),
             outbox: (!sends.is_empty()).then(outbox),
         }
     }
@@ -221,6 +223,17 @@ impl RunContext {
             drop(before);
         }
         Ok(())
+    }
+
+    /// Says what the operator is to know although the run succeeds: it is the vertex's
+    /// [message](crate::Explanation::message) until its next run. The last one of a run counts.
+    pub fn warn(&self, message: impl fmt::Display) {
+        *lock(&self.warning) = Some(message.to_string());
+    }
+
+    /// Returns what the run has warned of so far.
+    pub fn warning(&self) -> Option<String> {
+        lock(&self.warning).clone()
     }
 
     /// Takes what was sent.

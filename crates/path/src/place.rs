@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, openat, statx};
 use rustix::io::Errno;
 
 use crate::folder::same;
@@ -172,6 +172,18 @@ impl Place {
         let held = file.metadata();
         let held = held.map_err(|error| Error::os(&self.path, "read", error))?;
         Ok(self.metadata()?.is_some_and(|found| same(&held, &found)))
+    }
+
+    /// True if something is mounted on the name, of which this is the open file: it can be written,
+    /// and not replaced or removed.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    pub fn is_mount_point(&self, file: &File) -> Result<bool, Error> {
+        let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
+        let found = found.map_err(|error| Error::os(&self.path, "read", error))?;
+        Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
     }
 
     /// Returns the place of another name in the same folder: `.NAME.SUFFIX`.

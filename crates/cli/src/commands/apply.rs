@@ -77,7 +77,8 @@ pub(crate) fn apply(
     let parts = parts.collect();
     let snapshot = graph::run_once(&declared.file, parts, &changes, graph_ledger, &on_result)?;
     let changed = std::mem::take(&mut *changed.lock().unwrap_or_else(PoisonError::into_inner));
-    let changes = changed.iter().filter(|name| name.contains('.'));
+    let changes = changed.iter();
+    let changes = changes.filter(|name| output::is_of_file_or_command(name));
     let changes = changes.map(|name| output::change_line(&declared.file, name));
     let ran = GraphReport {
         changes: changes.collect(),

@@ -26,6 +26,9 @@ pub(crate) use section::{Changes, Network};
 /// The time between two tries of what failed.
 const RETRY: Duration = Duration::from_secs(10);
 
+/// The same for what does not pass by itself, such as a missing permission.
+const SLOW_RETRY: Duration = Duration::from_secs(60);
+
 /// The time between two tries to reach the store.
 const WORLD_RETRY: Duration = Duration::from_secs(1);
 
@@ -43,6 +46,9 @@ const LINKS: &str = "the links";
 /// How often a file is looked at: so often at once, and in the long run once in this time. Another
 /// writer that answers each change with another one is not fought at its pace.
 const FILE_RATE: (Duration, u32) = (Duration::from_millis(500), 20);
+
+/// How the name of a file's vertex begins.
+pub(crate) const FILE: &str = "file:";
 
 /// The section of settings.
 const SYSCTL: &str = "sysctl";
@@ -64,8 +70,8 @@ pub(crate) type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
 /// and commands. The parts come in their order, after the collector, and one that fails holds back
 /// no other. What runs after a section of the network runs after all of it, and what runs after the
 /// settings after all of those. What is refreshed by a section is so by its own changes, through a
-/// vertex of its name. `interval` is the time between two checks of a command, in an agent that runs
-/// on.
+/// vertex of its name. `interval` is the time between two checks of a command, or two
+/// looks at a file, in an agent that runs on.
 pub(crate) fn vertices(
     declared: &file::File,
     parts: Parts,
@@ -93,7 +99,7 @@ pub(crate) fn vertices(
     });
     let parts: Vec<Declared> = parts.collect();
     let world = world.into_iter().flat_map(world_vertices);
-    let files = files(declared).iter().map(file_vertex);
+    let files = files(declared).iter().map(|it| file_vertex(it, interval));
     let execs_vertices = execs(declared).iter();
     let execs_vertices = execs_vertices.map(|exec| exec_vertex(exec, declared, &has));
     let sections = sections(declared, &has).into_iter();
@@ -106,7 +112,7 @@ pub(crate) fn vertices(
 struct Has {
     of_settings: Vec<Part>,
     world: bool,
-    /// The time between two checks of a command; `None` if there is one run.
+    /// The time between two checks of a command, or two looks at a file; `None` if there is one run.
     interval: Option<Duration>,
 }
 
@@ -165,15 +171,17 @@ fn execs(declared: &file::File) -> &[file::Exec] {
     declared.execs.as_deref().unwrap_or_default()
 }
 
-fn file_name(file: &ManagedFile) -> String {
-    NodeRef::File(file.name.clone()).to_string()
+/// Returns the name of a file's vertex. It is that of the path: what was made there is kept by this
+/// name, whatever the section is called.
+pub(crate) fn file_name(file: &ManagedFile) -> String {
+    format!("{FILE}{}", file.path.display())
 }
 
 fn exec_name(exec: &file::Exec) -> String {
     NodeRef::Exec(exec.name.clone()).to_string()
 }
 
-fn file_vertex(declared: &ManagedFile) -> Declared {
+fn file_vertex(declared: &ManagedFile, interval: Option<Duration>) -> Declared {
     let vertex = match &declared.content {
         FileContent::Text(text) => File::new(&declared.path, text.clone()),
         FileContent::Source(source) => File::from_source(&declared.path, source),
@@ -183,12 +191,14 @@ fn file_vertex(declared: &ManagedFile) -> Declared {
     let vertex = vertex.with_mode(declared.mode).with_owner(user, group);
     let (every, burst) = FILE_RATE;
     let spec = VertexSpec::new(&file_name(declared)).with_rate(every, burst);
+    // Not all that changes it is announced.
+    let spec = interval.into_iter().fold(spec, VertexSpec::with_poll);
     (settled(spec, declared), Box::new(vertex))
 }
 
 /// Makes a vertex that removes a file which has left the declaration, of the record of its vertex.
 fn restored(name: &str, record: &[u8]) -> Result<Declared, Failure> {
-    let spec = VertexSpec::new(name).with_retry(u32::MAX, RETRY);
+    let spec = retried(VertexSpec::new(name));
     Ok((spec, Box::new(File::from_record(record)?)))
 }
 
@@ -218,7 +228,7 @@ fn exec_vertex(declared: &file::Exec, all: &file::File, has: &Has) -> Declared {
     let has_checks = declared.check.is_some() && declared.on.is_empty();
     let every = declared.every.or(has.interval.filter(|_| has_checks));
     let mut spec = match every.filter(|_| has.interval.is_some()) {
-        Some(every) => spec.with_poll(every),
+        Some(every) => spec.unwatched().with_poll(every),
         None => spec.unwatched(),
     };
     for semaphore in &declared.semaphores {
@@ -262,13 +272,23 @@ fn section_of_network<'a>(reference: &'a NodeRef, has: &Has) -> Option<&'a str> 
     }
 }
 
+/// Has a vertex tried again without end.
+fn retried(spec: VertexSpec) -> VertexSpec {
+    let permanent = ErrorClass::ALL
+        .into_iter()
+        .filter(|class| class.is_permanent());
+    let spec = spec.with_retry(u32::MAX, RETRY);
+    permanent.fold(spec, |spec, class| {
+        spec.with_class_retry(class, u32::MAX, SLOW_RETRY)
+    })
+}
+
 /// Sets what all files and commands have: the revision, and that they are tried again without end.
 fn settled(spec: VertexSpec, declared: &impl std::fmt::Debug) -> VertexSpec {
     let mut hasher = DefaultHasher::new();
     // It has all that is declared.
     format!("{declared:?}").hash(&mut hasher);
-    let spec = spec.with_revision(hasher.finish());
-    spec.with_retry(u32::MAX, RETRY)
+    retried(spec.with_revision(hasher.finish()))
 }
 
 /// Returns the names of the vertices that a reference is about.
@@ -282,7 +302,11 @@ fn names(reference: &NodeRef, all: &file::File, has: &Has) -> Vec<String> {
             vec![COLLECTOR.to_owned(), Part::Network.name().to_owned()]
         }
         NodeRef::Section(_) => vec![Part::Network.name().to_owned()],
-        NodeRef::File(_) | NodeRef::Exec(_) => vec![reference.to_string()],
+        NodeRef::File(name) => {
+            let declared = files(all).iter().filter(|file| file.name == *name);
+            declared.map(file_name).collect()
+        }
+        NodeRef::Exec(_) => vec![reference.to_string()],
     }
 }
 

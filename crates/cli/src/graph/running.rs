@@ -195,7 +195,7 @@ impl RunningGraph {
         Ok(self.0.driver.event(vertex)?)
     }
 
-    /// Has each file and command looked at.
+    /// Has each file and command looked at, also those that have just failed.
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl RunningGraph {
         let vertices = snapshot.vertices.iter().filter(|it| !it.reversal);
         let mut names = vertices.map(|it| &*it.name);
         names.try_for_each(|name| match output::is_of_file_or_command(name) {
-            true => self.look_at(name),
+            true => Ok(self.0.driver.retry(name)?),
             false => Ok(()),
         })
     }

@@ -80,7 +80,12 @@ pub(super) fn conflict_text(conflict: ConflictRecord) -> String {
     format!("! {kind} {desired}   (conflict: foreign {why})")
 }
 
-pub(super) fn write_verdict(out: &mut dyn Write, why_not: Option<&str>) -> io::Result<()> {
+/// Writes whether the state is converged, and why it is not.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub(crate) fn write_verdict(out: &mut dyn Write, why_not: Option<&str>) -> io::Result<()> {
     match why_not {
         None => writeln!(out, "converged"),
         Some(why) => writeln!(out, "not converged: {why}"),

@@ -5,6 +5,7 @@ use trueup::graph::{Explanation, Snapshot, Verdict, Wait};
 use trueup_file::{File, NodeRef};
 
 use super::count;
+use crate::graph::{FILE, file_name};
 use crate::world::EXPORTER;
 
 /// How a vertex stands.
@@ -153,23 +154,18 @@ pub(crate) fn is_reported_alone(vertex: &str) -> bool {
 
 /// True for the vertex of a `[[file]]` or an `[[exec]]`.
 pub(crate) fn is_of_file_or_command(vertex: &str) -> bool {
-    vertex.contains('.')
+    vertex.starts_with(FILE) || vertex.contains('.')
 }
 
 /// Returns the line of a vertex that has changed something: what it is about.
 pub(crate) fn change_line(declared: &File, name: &str) -> String {
-    let files = declared.files.iter().flatten();
-    let file = files.map(|it| {
-        (
-            NodeRef::File(it.name.clone()),
-            it.path.display().to_string(),
-        )
-    });
-    let execs = declared.execs.iter().flatten();
-    let exec = execs.map(|it| (NodeRef::Exec(it.name.clone()), it.command.join(" ")));
-    let mut all = file.chain(exec);
-    match all.find(|(reference, _)| reference.to_string() == name) {
-        Some((_, about)) => format!("~ {name}   ({about})"),
+    let mut files = declared.files.iter().flatten();
+    if files.any(|it| file_name(it) == name) {
+        return format!("~ {name}");
+    }
+    let mut execs = declared.execs.iter().flatten();
+    match execs.find(|it| NodeRef::Exec(it.name.clone()).to_string() == name) {
+        Some(exec) => format!("~ {name}   ({})", exec.command.join(" ")),
         None if name == EXPORTER => {
             let exports = declared.exports.iter().flatten().count();
             format!("~ {name}   ({})", count(exports, "export", "exports"))

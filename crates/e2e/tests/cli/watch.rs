@@ -12,7 +12,8 @@ use trueup_testkit::{Snapshot, ip, named_netns, uplinks, wait_until};
 
 use crate::agent::{Agent, FAMILIES, Running, route, via};
 
-const FAST: [&str; 2] = ["--interval", "0.2"];
+/// With passes by timer a few times a second.
+pub(crate) const FAST: [&str; 2] = ["--interval", "0.2"];
 
 pub(crate) fn watch(agent: &Agent, args: &[&str]) -> Running {
     agent.spawn(&[&["watch", "f.toml"], &FAST[..], args].concat())

@@ -20,6 +20,7 @@ mod metrics;
 mod watch;
 
 mod checks;
+mod files;
 mod namespaces;
 mod reloads;
 mod settings;
@@ -28,14 +29,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use trueup_testkit::{ip, uplinks, wait_until};
 
-use crate::agent::{Agent, FAMILIES, Running, route, via};
+use crate::agent::{Agent, FAMILIES, Ran, Running, TRUEUP, route, via};
 use crate::metrics::{GET, ask, samples};
 use crate::watch::{RARE, printed, said};
 
@@ -78,6 +79,13 @@ trueup_testkit::kernel_tests![
     reloads::a_setting_beside_a_refused_one_refreshes_once_all_are_right,
     checks::a_check_that_fails_later_runs_its_command_at_the_interval,
     checks::a_check_runs_as_often_as_it_says_and_after_a_signal,
+    files::a_file_without_a_folder_has_failed_until_the_folder_is_there,
+    files::all_files_share_one_inotify_instance,
+    files::a_section_that_is_renamed_keeps_its_file,
+    files::what_no_announcement_tells_of_is_found_at_the_interval,
+    files::what_failed_for_good_is_looked_at_again_after_a_signal,
+    files::a_daemon_that_a_command_has_started_can_write_to_its_standard_error,
+    files::a_file_that_is_a_mount_point_is_written_in_place,
     another_writer_of_a_file_is_answered_a_few_times_a_second_at_most,
     namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,
 ];
@@ -86,6 +94,11 @@ trueup_testkit::kernel_tests![
 fn file(agent: &Agent, name: &str, content: &str) -> String {
     let path = agent.directory().join(name);
     format!("[[file]]\nname = \"{name}\"\npath = {path:?}\ncontent = {content:?}\n")
+}
+
+/// The name of the vertex of a file in the agent's directory.
+fn vertex(agent: &Agent, path: &str) -> String {
+    format!("file:{}", agent.directory().join(path).display())
 }
 
 /// An `[[exec]]` of a script, run in the agent's directory.
@@ -131,7 +144,7 @@ fn files_and_commands_come_after_the_network_and_a_second_apply_does_nothing() {
         let vertex = vertices.iter().find(|it| it["vertex"] == name);
         vertex.unwrap()["state"].as_str().unwrap().to_owned()
     };
-    for name in ["network", "file.conf", "exec.look"] {
+    for name in ["network", &vertex(&agent, "conf"), "exec.look"] {
         assert_eq!(state(name), "would_change", "{vertices}");
     }
     assert!(!agent.directory().join("conf").exists());
@@ -179,11 +192,12 @@ fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
         ran
     };
     let out = run("text").out;
+    let conf = vertex(&agent, "conf");
     for line in [
         "network   would change\n",
-        "file.conf   would change\n",
+        &format!("{conf}   would change\n"),
         "exec.reload   would change; 2 refreshes pending\n",
-        "  refreshed by file.conf\n",
+        &format!("  refreshed by {conf}\n"),
         "route   would change; 1 refresh pending\n  refreshed by network\n",
         "  refreshed by route\n",
         "exec.fix   failed: /no/such: cannot be started",
@@ -435,12 +449,19 @@ fn a_file_that_left_while_no_agent_ran_is_removed_unless_another_writer_changed_
     assert_eq!(planned.code, 2, "{planned:?}");
     let planned = agent.run(&["plan", "f.toml"]);
     assert!(
-        planned.out.contains("~ file.one   would be removed\n"),
+        planned
+            .out
+            .contains(&format!("~ {}   would be removed\n", vertex(&agent, "one"))),
         "{planned:?}"
     );
     let applied = agent.run(&["apply", "f.toml"]);
     assert_eq!(applied.code, 0, "{applied:?}");
-    assert!(applied.out.contains("- file.one\n"), "{applied:?}");
+    assert!(
+        applied
+            .out
+            .contains(&format!("- {}\n", vertex(&agent, "one"))),
+        "{applied:?}"
+    );
     assert_eq!((has("one"), has("two"), has("theirs")), (false, true, true));
     assert_eq!(read(&agent, "two"), "another writer");
     agent.assert_nothing_to_do(&blackhole);
@@ -598,7 +619,9 @@ fn watch_shows_how_files_and_commands_stand() {
     };
     wait_until("it fails", || state("exec.reload", "failed"));
     wait_until("the other one waits", || state("exec.later", "waiting"));
-    wait_until("the file is in place", || state("file.conf", "in_place"));
+    wait_until("the file is in place", || {
+        state(&vertex(&agent, "conf"), "in_place")
+    });
     assert_eq!(page().unwrap()["trueup_converged"], 0.0);
     let has_line = |words: &[&str]| {
         let printed = printed.lock().unwrap();
@@ -639,22 +662,27 @@ fn block(language: &str) -> &'static str {
 fn the_page_on_the_graph_shows_it() {
     let agent = Agent::new();
     fs::create_dir(agent.directory().join("site")).unwrap();
-    let here = |text: &str| {
-        let place = agent.directory().join("site");
-        text.replace("/run/site", place.to_str().unwrap())
-    };
     assert_eq!(block("toml"), EXAMPLE);
-    agent.write("site.toml", &here(EXAMPLE));
+    agent.write("site.toml", EXAMPLE);
+    // With a /run of its own, in which the folder of the page is that one.
+    let run = |args: &str| {
+        let script = format!(
+            "mount -t tmpfs none /run && mkdir /run/site && mount --bind site /run/site && \
+             {TRUEUP} {args} --state state"
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script]);
+        Ran::of(command.current_dir(agent.directory()).output().unwrap())
+    };
     for (format, shown) in [("svg", DRAWING), ("dot", block("dot"))] {
-        let drawn = agent.run(&["graph", "site.toml", "--format", format]);
+        let drawn = run(&format!("graph site.toml --format {format}"));
         assert_eq!(drawn.out, shown);
     }
     let commands = block("console").split("$ trueup ").skip(1);
     for command in commands {
         let (line, shown) = command.split_once('\n').unwrap();
         let (line, code) = line.split_once(" # exits with ").unwrap_or((line, "0"));
-        let args: Vec<&str> = line.split(' ').collect();
-        let ran = agent.run(&args);
+        let ran = run(line);
         assert_eq!(ran.code.to_string(), code, "{ran:?}");
         // Files and commands that do not depend on each other run in any order.
         let sorted = |text: &str| {
@@ -662,6 +690,6 @@ fn the_page_on_the_graph_shows_it() {
             lines.sort();
             lines
         };
-        assert_eq!(sorted(&ran.out), sorted(&here(shown)), "{line}");
+        assert_eq!(sorted(&ran.out), sorted(shown), "{line}");
     }
 }

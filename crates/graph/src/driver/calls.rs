@@ -88,43 +88,47 @@ pub(super) fn call(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core
         };
         let verdict = result.as_ref().ok().copied();
         let is_interrupted = Arc::clone(&call.run_context.is_interrupted);
+        let message = match &result {
+            Ok(_) => call.run_context.warning(),
+            Err(failure) => Some(failure.message().to_owned()),
+        };
+        let result = result.map_err(|failure| failure.class());
         exchange(shared, call.run, &call.cell, verdict, call.run_context);
         let cell = Arc::downgrade(&call.cell);
         // It may be the last hold of a vertex that has left: it is dropped without the lock.
         discard(call.cell);
-        Some((call.run, cell, result, undo, is_interrupted))
+        Some((call.run, cell, result, message, undo, is_interrupted))
     });
     let ended: Vec<_> = ended.collect();
     let mut core = shared.come();
     // From the last one, as runs are in the order of their numbers.
-    for (run, cell, result, undo, is_interrupted) in ended.into_iter().rev() {
-        let class = result.as_ref().copied().map_err(Failure::class);
+    for (run, cell, result, message, undo, is_interrupted) in ended.into_iter().rev() {
         core.deadlines.remove(&run);
-        core.set_failure(run, &cell, result.err());
+        core.set_message(run, &cell, message);
         if let Some(undo) = undo {
             core.state.handle_record(run, undo);
         }
-        match class {
+        match result {
             Err(_) if is_interrupted.load(Ordering::SeqCst) => {
                 core.state.handle_interrupted(now(), run)
             }
-            _ => core.state.handle_done(now(), run, class),
+            _ => core.state.handle_done(now(), run, result),
         }
     }
     core
 }
 
 impl Core {
-    /// Takes note why a run failed, or that it did not, unless another vertex is in its place.
-    fn set_failure(&mut self, run: RunId, cell: &Weak<Cell>, failure: Option<Failure>) {
+    /// Keeps why a run failed, or what it warned of, unless another vertex is in its place.
+    fn set_message(&mut self, run: RunId, cell: &Weak<Cell>, message: Option<String>) {
         let vertex = self.state.vertex_of(run);
         let is_same = |it: &VertexId| Arc::as_ptr(&self.cells[it.0 as usize]) == cell.as_ptr();
         let Some(vertex) = vertex.filter(is_same) else {
             return;
         };
-        match failure {
-            Some(failure) => self.failures.insert(vertex, failure),
-            None => self.failures.remove(&vertex),
+        match message {
+            Some(message) => self.messages.insert(vertex, message),
+            None => self.messages.remove(&vertex),
         };
     }
 }

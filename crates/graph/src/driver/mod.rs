@@ -88,7 +88,7 @@ impl Driver {
             values: BTreeMap::new(),
             state: State::new(config, graph, records, now()),
             deadlines: BTreeMap::new(),
-            failures: BTreeMap::new(),
+            messages: BTreeMap::new(),
             executing: 0,
             named: BTreeMap::new(),
             sleepers: Sleepers::default(),
@@ -127,6 +127,20 @@ impl Driver {
         let mut core = lock(&self.shared.core);
         let vertex = find(&core, name)?;
         core.state.handle_event(now(), vertex);
+        self.shared.wake(&mut core);
+        Ok(())
+    }
+
+    /// As [`event`](Self::event), but the vertex waits for no delay after a failure either: for an
+    /// operator who has removed the cause.
+    ///
+    /// # Errors
+    ///
+    /// The graph has no vertex of that name.
+    pub fn retry(&self, name: &str) -> Result<(), Error> {
+        let mut core = lock(&self.shared.core);
+        let vertex = find(&core, name)?;
+        core.state.handle_retry(now(), vertex);
         self.shared.wake(&mut core);
         Ok(())
     }

@@ -74,13 +74,13 @@ impl Driver {
         let gone: Vec<_> = gone.iter().filter_map(|it| values.remove(it)).collect();
         let own = core.state.graph().own;
         let mut cells: Vec<Option<Arc<Cell>>> = vec![None; core.state.graph().len()];
-        let mut failures = std::mem::take(&mut core.failures);
+        let mut messages = std::mem::take(&mut core.messages);
         for (from, to) in &replaced.moved {
             let is_kept = replaced.kept.binary_search(to).is_ok();
             if is_kept || to.0 as usize >= own {
                 cells[to.0 as usize] = Some(Arc::clone(&core.cells[from.0 as usize]));
-                let failure = failures.remove(from);
-                core.failures.extend(failure.map(|it| (*to, it)));
+                let message = messages.remove(from);
+                core.messages.extend(message.map(|it| (*to, it)));
             }
         }
         let old = std::mem::take(&mut core.cells);

@@ -14,7 +14,7 @@ use crate::error::ErrorKind;
 use crate::panics::discard;
 use crate::ports::Value;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, now, wait_until};
-use crate::{Error, Failure, RunId, State, VertexId};
+use crate::{Error, RunId, State, VertexId};
 
 pub(super) struct Shared {
     pub(super) core: Mutex<Core>,
@@ -41,7 +41,7 @@ pub(super) struct Core {
     /// The runs with a timeout that a thread executes or is about to, each with its deadline.
     pub(super) deadlines: BTreeMap<RunId, (Arc<str>, Instant)>,
     /// Why vertices failed last.
-    pub(super) failures: BTreeMap<VertexId, Failure>,
+    pub(super) messages: BTreeMap<VertexId, String>,
     /// How many jobs are executed, or wait for their named thread.
     pub(super) executing: usize,
     /// By the name of the thread.

@@ -71,7 +71,7 @@ impl Core {
     }
 
     fn message(&self, vertex: VertexId) -> Option<String> {
-        Some(self.failures.get(&vertex)?.message().to_owned())
+        self.messages.get(&vertex).cloned()
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {

@@ -67,6 +67,8 @@ fn run(shared: &Arc<Shared>) {
         } else if core.is_stopping && core.executing == 0 {
             break;
         } else {
+            // Looking for a job can bring the graph to rest: a run that was to apply is given up.
+            shared.wake_callers(&core);
             core = shared.sleep(core);
         }
     }
@@ -206,7 +208,7 @@ impl Core {
     /// Takes note that a vertex is not watched, or no longer.
     pub(super) fn unwatched(&mut self, cell: &Cell, failure: Failure) {
         if let Some(vertex) = cell.vertex_id() {
-            self.failures.insert(vertex, failure);
+            self.messages.insert(vertex, failure.message().to_owned());
             let delay = self.state.graph().vertices[vertex.0 as usize].delay;
             self.state.handle_unwatched(now(), vertex, delay);
         }

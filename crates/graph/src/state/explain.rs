@@ -105,7 +105,7 @@ pub struct Explanation {
     pub attempts: u32,
     /// The result of the last run that ended.
     pub last: Option<Result<Verdict, ErrorClass>>,
-    /// The message of the failure, if its last call failed. Only a driver knows it.
+    /// Why its last call failed, or what that warned of. Only a driver knows it.
     pub message: Option<String>,
     /// True if it left the graph.
     pub reversal: bool,

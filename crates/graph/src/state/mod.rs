@@ -206,6 +206,15 @@ impl State {
         }
     }
 
+    /// Has a vertex run as soon as it may, whatever delay its failures have set: somebody has
+    /// removed the cause.
+    pub fn handle_retry(&mut self, now: Instant, vertex: VertexId) {
+        if (vertex.0 as usize) < self.graph.own {
+            self.slots[vertex.0 as usize].set_not_before(None);
+            self.handle_event(now, vertex);
+        }
+    }
+
     /// Takes the result of a run.
     pub fn handle_done(&mut self, now: Instant, run: RunId, result: Result<Verdict, ErrorClass>) {
         if let Some(at) = self.called(run) {

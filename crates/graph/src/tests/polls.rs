@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_vertex_that_polls_runs_again_after_each_interval_and_is_quiet_between() {
-    let mut driver = Driver::new(1, [VertexSpec::new("a").with_poll(seconds(60))]);
+    let mut driver = Driver::new(1, [VertexSpec::new("a").unwatched().with_poll(seconds(60))]);
     driver.end_all(&[]);
     assert_eq!(driver.state.poll_timeout(), Some(driver.now + seconds(60)));
     driver.wait(seconds(1));
@@ -38,7 +38,10 @@ fn failed_runs(driver: &mut Driver, class: ErrorClass, time: Duration) -> usize 
 #[test]
 fn a_poll_goes_on_after_every_failure_at_the_pace_of_the_retries_delay() {
     for class in ErrorClass::ALL.into_iter().filter(|it| !it.is_done()) {
-        let mut driver = Driver::new(1, [VertexSpec::new("a").with_poll(seconds(1) / 10)]);
+        let mut driver = Driver::new(
+            1,
+            [VertexSpec::new("a").unwatched().with_poll(seconds(1) / 10)],
+        );
         let runs = [(); 5].map(|()| failed_runs(&mut driver, class, seconds(2)));
         // The first one runs at the start, and each other one after the delay of a retry.
         assert_eq!(runs, [3, 2, 2, 2, 2], "{class}");
@@ -58,7 +61,10 @@ fn a_poll_that_failed_for_good_waits_for_its_interval_or_for_a_parent() {
     let vertices = || {
         [
             VertexSpec::new("parent"),
-            VertexSpec::new("a").after("parent").with_poll(seconds(60)),
+            VertexSpec::new("a")
+                .unwatched()
+                .after("parent")
+                .with_poll(seconds(60)),
             VertexSpec::new("tried").after_tried("a"),
         ]
     };
@@ -79,7 +85,7 @@ fn a_poll_that_failed_for_good_waits_for_its_interval_or_for_a_parent() {
 
 #[test]
 fn a_poll_that_failed_for_good_goes_on_in_a_graph_that_is_replaced() {
-    let vertices = || [VertexSpec::new("a").with_poll(seconds(60))];
+    let vertices = || [VertexSpec::new("a").unwatched().with_poll(seconds(60))];
     let mut driver = Driver::new(1, vertices());
     driver.end("a", Err(ErrorClass::Invalid));
     driver.wait(seconds(30));

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use rustix::io::Errno;
 use trueup_path::{Error, ErrorKind};
 use trueup_reconcile::ErrorClass;
 
@@ -19,7 +20,7 @@ pub(super) fn failure(error: Error) -> Failure {
         // Its message says so.
         ErrorKind::Changed => (ErrorClass::Busy, ""),
         _ => {
-            let (class, remedy) = of_system(error.io_kind());
+            let (class, remedy) = of_system(error.io_kind(), error.raw_os_error());
             return Failure::new(class, format!("{error}; {remedy}"));
         }
     };
@@ -28,14 +29,20 @@ pub(super) fn failure(error: Error) -> Failure {
 
 /// Returns the failure of a system call on an open file.
 pub(super) fn failed(path: &Path, what: &str, error: &io::Error) -> Failure {
-    let (class, remedy) = of_system(error.kind());
+    let (class, remedy) = of_system(error.kind(), error.raw_os_error());
     let message = format!("{}: cannot {what}: {error}; {remedy}", path.display());
     Failure::new(class, message)
 }
 
-fn of_system(kind: io::ErrorKind) -> (ErrorClass, &'static str) {
+fn of_system(kind: io::ErrorKind, errno: Option<i32>) -> (ErrorClass, &'static str) {
     match kind {
         io::ErrorKind::NotFound => (ErrorClass::Dependency, "create it or its folder"),
+        // Of a file that is written by its owner.
+        io::ErrorKind::PermissionDenied if errno == Some(Errno::PERM.raw_os_error()) => (
+            ErrorClass::Permission,
+            "it, or its folder, may be immutable: see `lsattr -d`, and `chattr -i` it; or run as \
+             another user",
+        ),
         io::ErrorKind::PermissionDenied => (ErrorClass::Permission, "run as another user"),
         _ => (ErrorClass::Busy, "it is tried again"),
     }

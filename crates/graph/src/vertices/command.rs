@@ -3,15 +3,16 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
-use std::io::{self, ErrorKind, Read as _};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command as StdCommand, ExitStatus, Stdio};
+use std::process::{Child, Command as StdCommand, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{MemfdFlags, OFlags, fcntl_setfl, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
@@ -23,7 +24,11 @@ use super::inherited::Inherited;
 use crate::Failure;
 
 /// How much of what a command writes to its standard error is kept: the end of it.
-const KEPT: usize = 2_048;
+const KEPT: u64 = 2_048;
+/// How much of it may lie in memory while the command runs, but for what it writes in a second.
+const MAX_WRITTEN: u64 = 1024 * 1024;
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// For how long a killed process is waited for.
 const REAP: Duration = Duration::from_secs(5);
 
@@ -67,20 +72,22 @@ impl Command {
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
             .process_group(0);
-        let mut child = inherited
-            .spawn(&mut command)
-            .map_err(|error| self.not_started(&error))?;
-        let mut kept = Vec::new();
-        match self.watch(&mut child, deadline, &mut kept) {
-            Ok(Some(status)) => Ok((status, text(&kept))),
+        let not_started = |error: io::Error| self.not_started(&error);
+        let stderr = StandardError::new().map_err(not_started)?;
+        command.stderr(stderr.0.try_clone().map_err(not_started)?);
+        let mut child = inherited.spawn(&mut command).map_err(not_started)?;
+        match watch(&child, &stderr, deadline).and_then(|has_ended| {
+            let status = has_ended.then(|| child.wait()).transpose();
+            status.map_err(|it| Errno::from_io_error(&it).unwrap_or(Errno::IO))
+        }) {
+            Ok(Some(status)) => Ok((status, stderr.text())),
             Ok(None) => {
                 kill(&mut child);
                 let message = format!(
                     "{}: killed, as it did not end in time; raise its timeout{}",
                     self.name(),
-                    text(&kept)
+                    stderr.text()
                 );
                 Err(Failure::new(ErrorClass::Unknown, message))
             }
@@ -125,44 +132,6 @@ impl Command {
         })
     }
 
-    /// Reads and waits until the process ends, or `None` at the deadline.
-    fn watch(
-        &self,
-        child: &mut Child,
-        deadline: Instant,
-        kept: &mut Vec<u8>,
-    ) -> Result<Option<ExitStatus>, Errno> {
-        let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
-        let mut stderr = child.stderr.take();
-        if let Some(stderr) = &stderr {
-            fcntl_setfl(stderr, fcntl_getfl(stderr)? | OFlags::NONBLOCK)?;
-        }
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            let mut polled = vec![PollFd::new(&process, PollFlags::IN)];
-            polled.extend(stderr.iter().map(|it| PollFd::new(it, PollFlags::IN)));
-            match poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-            let has_ended = !polled[0].revents().is_empty();
-            // Of what the process wrote before its end, all is in the pipe by now: 64 KiB.
-            let times = if has_ended { 32 } else { 1 };
-            if stderr.as_mut().is_some_and(|it| !read(it, kept, times)) {
-                stderr = None;
-            }
-            if has_ended {
-                let status = child.wait();
-                return status
-                    .map(Some)
-                    .map_err(|it| Errno::from_io_error(&it).unwrap_or(Errno::IO));
-            }
-        }
-    }
-
     fn not_usable(&self, error: &trueup_path::Error) -> Failure {
         if error.is_refused() {
             let message = format!(
@@ -195,23 +164,61 @@ impl Command {
     }
 }
 
-/// Reads what there is, at most so many times, and keeps the end of it. False once there will be no
-/// more.
-fn read(stderr: &mut ChildStderr, kept: &mut Vec<u8>, times: usize) -> bool {
-    let mut buffer = [0; 4_096];
-    for _ in 0..times {
-        match stderr.read(&mut buffer) {
-            Ok(0) => return false,
-            Ok(count) => {
-                kept.extend_from_slice(&buffer[..count]);
-                kept.drain(..kept.len().saturating_sub(KEPT));
-            }
-            Err(error) => {
-                return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
-            }
+/// Where a command writes its standard error: a file in memory. Of a pipe there would be no reader
+/// once the command has ended, and what it has left running would end by `SIGPIPE`.
+struct StandardError(File);
+
+impl StandardError {
+    fn new() -> io::Result<StandardError> {
+        let file = memfd_create("standard-error", MemfdFlags::CLOEXEC)?;
+        // Also where it was made shorter, each write comes at the end.
+        fcntl_setfl(&file, OFlags::RDWR | OFlags::APPEND)?;
+        Ok(StandardError(file.into()))
+    }
+
+    /// Makes it empty once it is long.
+    fn limit(&self) {
+        if self.len() > MAX_WRITTEN {
+            // That of a file in memory does not fail.
+            let _ = self.0.set_len(0);
         }
     }
-    true
+
+    fn len(&self) -> u64 {
+        self.0.metadata().map_or(0, |found| found.len())
+    }
+
+    /// Returns the end of what was written, as a part of a message.
+    fn text(&self) -> String {
+        let mut kept = Vec::new();
+        let mut file = &self.0;
+        let begin = SeekFrom::Start(self.len().saturating_sub(KEPT));
+        let read = file
+            .seek(begin)
+            .and_then(|_| file.take(KEPT).read_to_end(&mut kept));
+        let text = read.map(|_| String::from_utf8_lossy(&kept));
+        match text.as_deref().unwrap_or_default().trim() {
+            "" => String::new(),
+            text => format!(": {text}"),
+        }
+    }
+}
+
+/// Waits until the process ends; false at the deadline.
+fn watch(child: &Child, stderr: &StandardError, deadline: Instant) -> Result<bool, Errno> {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let wait = Timespec::try_from(left.min(LOOK)).ok();
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], wait.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => stderr.limit(),
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Kills the group of a process, unless it was waited for: its number may be another's then. That is
@@ -227,14 +234,6 @@ fn kill(child: &mut Child) {
     // One that the kernel holds stays a zombie until we end.
     while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Returns the end of what a command wrote, as a part of a message.
-fn text(kept: &[u8]) -> String {
-    match String::from_utf8_lossy(kept).trim() {
-        "" => String::new(),
-        text => format!(": {text}"),
     }
 }
 

@@ -4,7 +4,7 @@ mod attributes;
 mod write;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use trueup_path::{Error, ErrorKind, Place, TrustedUsers, read};
 use trueup_reconcile::{ErrorClass, Hints};
@@ -12,7 +12,7 @@ use trueup_reconcile::{ErrorClass, Hints};
 use self::attributes::Whose;
 use super::at_path::{failed, failure};
 use super::created::Created;
-use super::watch_file;
+use super::watch_file::FileWatch;
 use crate::{Failure, Records, RunContext, Verdict, Vertex, Watch};
 
 /// The largest file that is read.
@@ -33,7 +33,9 @@ const MAX_LEN: u64 = 64 * 1024 * 1024;
 ///   are, and the mode but for the permission of others to write.
 /// - Owner and mode are changed in place only if nobody else can have the file open to write, nor
 ///   under another name. Otherwise the file is replaced.
-/// - It is watched, and its source is: another writer's change is undone.
+/// - It is watched, and its source is: another writer's change is undone. Where the folder comes later,
+///   or is replaced further up, and for writes by another name, give the vertex a
+///   [poll](crate::VertexSpec::with_poll): the kernel does not announce these.
 /// - If it leaves the graph, the file is removed if the vertex created it, in this process or an
 ///   earlier one, and it still has the content that was written. Anything else stays. A vertex of
 ///   another path does not take over what was created: the old file is removed first.
@@ -46,6 +48,7 @@ pub struct File {
     group: Option<u32>,
     created: Created,
     users: Option<TrustedUsers>,
+    watch: FileWatch,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +69,7 @@ impl File {
             group: None,
             created: Created::default(),
             users: None,
+            watch: FileWatch::default(),
         }
     }
 
@@ -130,6 +134,15 @@ impl File {
         users.map_err(failure)
     }
 
+    /// Returns the paths of the files that it depends on.
+    fn watched(&self) -> Vec<&Path> {
+        let own = std::iter::once(self.path.as_path());
+        match &self.content {
+            Content::Bytes(_) => own.collect(),
+            Content::Source(source) => own.chain([source.as_path()]).collect(),
+        }
+    }
+
     fn content(&self, users: &TrustedUsers) -> Result<Vec<u8>, Failure> {
         match &self.content {
             Content::Bytes(bytes) => Ok(bytes.clone()),
@@ -155,8 +168,16 @@ impl File {
 }
 
 impl Vertex for File {
-    fn check_apply(&mut self, _: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+    fn check_apply(&mut self, context: &RunContext, apply: bool) -> Result<Verdict, Failure> {
         let users = self.users()?;
+        // Before anything is read, so that no change after it is missed.
+        if let Err(error) = self.watch.move_to(&users, &self.watched()) {
+            context.warn(format_args!(
+                "{}: changes are not announced, as its folder cannot be watched: {error}; raise \
+                 fs.inotify.max_user_watches or fs.inotify.max_user_instances",
+                self.path.display()
+            ));
+        }
         let content = self.content(&users)?;
         // Held from here on: whatever is renamed on the way to it, it stays the same folder.
         let place = users.place(&self.path).map_err(failure)?;
@@ -197,12 +218,8 @@ impl Vertex for File {
         Ok(Verdict::Changed)
     }
 
-    fn watch(&mut self, _: Hints) -> Result<Watch, Failure> {
-        let users = self.users()?;
-        match &self.content {
-            Content::Bytes(_) => watch_file::watch(&users, &[&self.path]),
-            Content::Source(source) => watch_file::watch(&users, &[&self.path, source]),
-        }
+    fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
+        Ok(Watch::Active(self.watch.begin(hints)))
     }
 
     fn records(&self) -> Records {

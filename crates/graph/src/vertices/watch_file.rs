@@ -1,101 +1,253 @@
-//! Watches files by their folders, so that a renamed one is seen as well. The folder is walked to and
-//! held as by a run: what is seen is of the folder that the run would use.
+//! Watches files by their folders, so that a renamed one is seen as well. One inotify instance serves
+//! the whole process.
+//!
+//! Each run of a vertex walks to the folders of its files, and has those watched that it finds. So
+//! what is seen is of the folders that the run has used, and a folder that comes later, or in the
+//! place of another one, is watched from the next run on.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use trueup_path::TrustedUsers;
-use trueup_reconcile::{Drained, ErrorClass, Subscription};
+use trueup_reconcile::{Drained, Hints, Subscription};
 
-use super::at_path::{failed, failure};
-use crate::{Failure, Watch};
+use crate::Failure;
+use crate::sync::Wakeup;
 
-struct FileWatch {
-    inotify: OwnedFd,
-    files: Vec<WatchedFile>,
+/// What is watched of a folder.
+const EVENTS: WatchFlags = WatchFlags::ATTRIB
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::CREATE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::ONLYDIR);
+
+/// The files that one vertex watches. It is moved by each run, and ends with its
+/// [subscription](Self::begin).
+#[derive(Clone, Debug, Default)]
+pub(super) struct FileWatch(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None` before the watch begins, and after its end.
+    hints: Option<Hints>,
+    /// The process's folders, and the numbers of those that this watch is on.
+    on: Option<(Arc<Folders>, BTreeSet<i32>)>,
+    id: u64,
 }
 
-struct WatchedFile {
-    /// The number of the folder's watch.
-    number: i32,
-    folder: PathBuf,
-    name: OsString,
+/// Ends a watch when it is dropped.
+struct Subscribed(FileWatch);
+
+impl FileWatch {
+    /// Begins to send these hints for what the next runs use. They end when the result is dropped.
+    pub(super) fn begin(&self, hints: Hints) -> Box<dyn Subscription<Failure> + Send> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let mut state = self.lock();
+        state.hints = Some(hints);
+        state.id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Box::new(Subscribed(self.clone()))
+    }
+
+    /// Watches these files, and no others, if the watch has begun. A file whose folder cannot be
+    /// walked to is not watched: a run fails there anyway.
+    ///
+    /// # Errors
+    ///
+    /// When a folder is there, and cannot be watched.
+    pub(super) fn move_to(&self, users: &TrustedUsers, paths: &[&Path]) -> io::Result<()> {
+        let mut state = self.lock();
+        let Some(hints) = state.hints.clone() else {
+            return Ok(());
+        };
+        let folders = match &state.on {
+            Some((folders, _)) => Arc::clone(folders),
+            None => Folders::of_process()?,
+        };
+        let before = state.on.take().map(|it| it.1).unwrap_or_default();
+        let mut on = BTreeSet::new();
+        let mut result = Ok(());
+        for path in paths {
+            let Ok(place) = users.place(path) else {
+                continue;
+            };
+            let watched = Watched {
+                id: state.id,
+                name: place.name().to_owned(),
+                hints: hints.clone(),
+            };
+            match folders.add(&place.folder().path_by_descriptor(), watched) {
+                Ok(number) => {
+                    on.insert(number);
+                }
+                Err(error) => result = Err(error),
+            }
+        }
+        let left = before.difference(&on);
+        left.for_each(|number| folders.remove(*number, state.id));
+        state.on = Some((folders, on));
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing under the lock leaves it half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// Watches files; those of one folder share a watch.
-pub(super) fn watch(users: &TrustedUsers, paths: &[&Path]) -> Result<Watch, Failure> {
-    let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
-    let inotify = inotify::init(flags);
-    let path = paths.first().copied().unwrap_or(Path::new("."));
-    let inotify = inotify.map_err(|error| failed(path, "watch", &error.into()))?;
-    let files = paths.iter().map(|path| add(users, &inotify, path));
-    let files = files.collect::<Result<_, _>>()?;
-    Ok(Watch::Active(Box::new(FileWatch { inotify, files })))
+impl Drop for Subscribed {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.hints = None;
+        if let Some((folders, numbers)) = state.on.take() {
+            let numbers = numbers.into_iter();
+            numbers.for_each(|number| folders.remove(number, state.id));
+        }
+    }
 }
 
-fn add(users: &TrustedUsers, inotify: &OwnedFd, path: &Path) -> Result<WatchedFile, Failure> {
-    let place = users.place(path).map_err(failure)?;
-    let folder = place.folder();
-    let events = WatchFlags::ATTRIB
-        | WatchFlags::CLOSE_WRITE
-        | WatchFlags::CREATE
-        | WatchFlags::DELETE
-        | WatchFlags::MOVED_FROM
-        | WatchFlags::MOVED_TO
-        | WatchFlags::DELETE_SELF
-        | WatchFlags::MOVE_SELF
-        | WatchFlags::ONLYDIR;
-    let number = inotify::add_watch(inotify, folder.path_by_descriptor(), events);
-    Ok(WatchedFile {
-        number: number.map_err(|error| failed(folder.path(), "watch", &error.into()))?,
-        folder: folder.path().to_owned(),
-        name: place.name().to_owned(),
-    })
-}
-
-impl Subscription<Failure> for FileWatch {
+impl Subscription<Failure> for Subscribed {
+    /// All comes as hints.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.inotify.as_fd())
+        None
     }
 
     fn drain(&mut self) -> Result<Drained, Failure> {
-        let gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
+        Ok(Drained::Nothing)
+    }
+}
+
+/// The folders that the files of a process are in. Its thread ends when nobody holds it.
+#[derive(Debug)]
+struct Folders(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    inotify: OwnedFd,
+    /// By the number of the folder's watch.
+    watched: Mutex<BTreeMap<i32, Vec<Watched>>>,
+    wakeup: Wakeup,
+    is_ended: AtomicBool,
+}
+
+/// A file of one vertex.
+#[derive(Debug)]
+struct Watched {
+    id: u64,
+    name: OsString,
+    hints: Hints,
+}
+
+impl Folders {
+    fn of_process() -> io::Result<Arc<Folders>> {
+        static FOLDERS: Mutex<Weak<Folders>> = Mutex::new(Weak::new());
+        let mut of_process = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folders) = of_process.upgrade() {
+            return Ok(folders);
+        }
+        let inner = Arc::new(Inner {
+            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
+            watched: Mutex::default(),
+            wakeup: Wakeup::new()?,
+            is_ended: AtomicBool::new(false),
+        });
+        let of_thread = Arc::clone(&inner);
+        let thread = thread::Builder::new().name("graph-files".to_owned());
+        thread.spawn(move || of_thread.run())?;
+        let folders = Arc::new(Folders(inner));
+        *of_process = Arc::downgrade(&folders);
+        Ok(folders)
+    }
+
+    /// Watches a folder for a file in it, and returns the number of its watch: the same for each
+    /// file in the folder.
+    fn add(&self, folder: &Path, watched: Watched) -> io::Result<i32> {
+        // Under the lock, so that no watch of that number is removed meanwhile.
+        let mut all = self.0.lock();
+        let number = inotify::add_watch(&self.0.inotify, folder, EVENTS)?;
+        let of_folder = all.entry(number).or_default();
+        let is_new = |it: &Watched| (it.id, &it.name) != (watched.id, &watched.name);
+        if of_folder.iter().all(is_new) {
+            of_folder.push(watched);
+        }
+        Ok(number)
+    }
+
+    fn remove(&self, number: i32, id: u64) {
+        let mut all = self.0.lock();
+        if let Some(of_folder) = all.get_mut(&number) {
+            of_folder.retain(|it| it.id != id);
+            if of_folder.is_empty() {
+                all.remove(&number);
+                // The folder may be gone, and its watch with it.
+                let _ = inotify::remove_watch(&self.0.inotify, number);
+            }
+        }
+    }
+}
+
+impl Drop for Folders {
+    fn drop(&mut self) {
+        self.0.is_ended.store(true, Ordering::SeqCst);
+        self.0.wakeup.wake();
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<i32, Vec<Watched>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        while !self.is_ended.load(Ordering::SeqCst) {
+            let hints = self.drain();
+            hints.iter().for_each(Hints::request_pass);
+            if hints.is_empty() {
+                self.wakeup.wait(&[self.inotify.as_fd()]);
+            }
+        }
+    }
+
+    /// Reads what has happened, and returns the hints of the vertices that it is about.
+    fn drain(&self) -> Vec<Hints> {
+        let of_folder = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
         let mut buffer = [MaybeUninit::uninit(); 4_096];
         let mut events = inotify::Reader::new(&self.inotify, &mut buffer);
-        let mut drained = Drained::Nothing;
+        let mut hinted = BTreeMap::new();
         loop {
-            match events.next() {
-                Ok(event) if event.events().intersects(gone) => {
-                    let of_it = |it: &&WatchedFile| it.number == event.wd();
-                    let folder = self.files.iter().find(of_it).map(|it| it.folder.as_path());
-                    let folder = folder.unwrap_or(Path::new(".")).display();
-                    let message = format!("{folder}: the folder is gone");
-                    return Err(Failure::new(ErrorClass::Dependency, message));
-                }
-                Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
-                    drained = Drained::Lost;
-                }
-                Ok(event) => {
-                    let name = event.file_name().map(|it| it.to_bytes());
-                    let is_of = |it: &WatchedFile| {
-                        it.number == event.wd() && name == Some(it.name.as_bytes())
-                    };
-                    if self.files.iter().any(is_of) && drained == Drained::Nothing {
-                        drained = Drained::Hint;
-                    }
-                }
-                Err(Errno::AGAIN) => return Ok(drained),
-                Err(Errno::INTR) => {}
-                Err(error) => {
-                    let folder = self.files.first().map(|it| it.folder.as_path());
-                    let folder = folder.unwrap_or(Path::new("."));
-                    return Err(failed(folder, "watch", &error.into()));
-                }
+            let event = match events.next() {
+                Ok(event) => event,
+                Err(Errno::INTR) => continue,
+                // All is read. Any other error shows again at the next read.
+                Err(_) => return hinted.into_values().collect(),
+            };
+            let mut all = self.lock();
+            let is_lost = event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+            let is_of_folder = is_lost || event.events().intersects(of_folder);
+            let name = event.file_name().map(|it| it.to_bytes());
+            let is_about = |number: i32, it: &Watched| {
+                is_lost
+                    || number == event.wd() && (is_of_folder || name == Some(it.name.as_bytes()))
+            };
+            for (number, of_number) in &*all {
+                let about = of_number.iter().filter(|it| is_about(*number, it));
+                hinted.extend(about.map(|it| (it.id, it.hints.clone())));
+            }
+            if event.events().contains(ReadFlags::IGNORED) {
+                all.remove(&event.wd());
             }
         }
     }

@@ -3,10 +3,14 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use trueup_graph::{Failure, File, RunContext, Verdict, Vertex, VertexSpec};
-use trueup_reconcile::ErrorClass;
+use trueup_reconcile::{ErrorClass, Hints};
 
 use crate::stage::{Stage, give_to, set_mode};
 use crate::support::{BOUND, start, until, vertex};
@@ -106,11 +110,18 @@ fn a_link_of_another_user_for_the_folder_is_refused() {
     let user = stage.has_ours().then_some(stage.attacker);
     refused(applied(file.clone().with_owner(user, None)).1, &app);
     // Nor is anything watched there.
-    let unwatched = file.clone().watch(hints()).unwrap_err();
-    assert_eq!(unwatched.class(), ErrorClass::Conflict, "{unwatched}");
+    let (count, mut watched) = (Arc::new(AtomicU32::new(0)), file.clone());
+    let counted = Arc::clone(&count);
+    let hints = Hints::new(move || _ = counted.fetch_add(1, Ordering::SeqCst));
+    let _subscription = watched.watch(hints).unwrap();
+    refused(applied(watched).1, &app);
     if !stage.has_ours() {
         return;
     }
+    fs::write(victim.join("conf"), "precious").unwrap();
+    fs::write(stage.home().join("app2/conf"), "new").unwrap();
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(count.load(Ordering::SeqCst), 0);
     assert_eq!(content(&victim.join("conf")), "precious");
     assert_eq!(owner(&victim.join("conf")), (0, 0));
 
@@ -125,10 +136,6 @@ fn a_link_of_another_user_for_the_folder_is_refused() {
 }
 
 /// Returns hints that nobody takes.
-fn hints() -> trueup_reconcile::Hints {
-    trueup_reconcile::Hints::new(|| {})
-}
-
 #[test]
 fn undeclaring_removes_nothing_through_a_link_of_another_user() {
     let stage = Stage::new();
@@ -177,9 +184,9 @@ fn the_driver_watches_the_folder_of_another_user_and_not_where_his_link_leads() 
     });
     assert_eq!(content(&victim.join("conf")), "precious");
     assert_eq!(owner(&victim.join("conf")), (0, 0));
-    // The folder is back: the file is removed by itself.
-    fs::remove_file(&app).unwrap();
-    fs::rename(stage.home().join("app2"), &app).unwrap();
+    // The folder is back, at once: where there is none, nothing is left to remove.
+    let (app2, exchange) = (stage.home().join("app2"), RenameFlags::EXCHANGE);
+    renameat_with(CWD, &app2, CWD, &app, exchange).unwrap();
     until("the file is removed", || !app.join("conf").exists());
     driver.wait_converged(BOUND).unwrap();
 }

@@ -299,3 +299,21 @@ fn an_old_thing_is_undone_before_the_new_one_is_made_whenever_the_graph_is_repla
         driver.stop(LONG).unwrap();
     });
 }
+
+#[test]
+fn a_pause_is_over_when_nothing_runs_whenever_it_comes() {
+    check(|| {
+        // One that was checked, and is to apply, when the pause begins.
+        let thing: Declared = (
+            VertexSpec::new("thing"),
+            Box::new(Thing("it", Arc::default())),
+        );
+        let driver = start(1, [thing]);
+        let began = sync::now();
+        driver.pause(LONG).unwrap();
+        driver.resume();
+        driver.wait_converged(LONG).unwrap();
+        assert!(sync::now() < began + LONG, "it waited for its time");
+        driver.stop(LONG).unwrap();
+    });
+}

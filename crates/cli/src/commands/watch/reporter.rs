@@ -209,10 +209,7 @@ impl Reporter {
             inner.wake();
             return;
         };
-        inner.view.pass(now, why_not.clone());
-        let is_converged = why_not.is_none() && inner.failed_vertices.is_empty();
-        inner.verdict = Some(why_not);
-        inner.set_converged(is_converged);
+        inner.set_verdict(now, why_not);
         inner.set_contended(counts.contended);
         if !std::mem::replace(&mut inner.is_ready, true) {
             inner.service.ready();

@@ -10,9 +10,10 @@ use trueup::graph::{Failure, Verdict};
 use trueup_file as file;
 
 use super::Reporter;
+use super::standing::Overall;
 use crate::commands::watch::world_status::WorldStatus;
 use crate::host::{Error, Report};
-use crate::output::{self, Format};
+use crate::output;
 
 /// The result of reading a changed file.
 pub(in crate::commands::watch) enum Change<'a> {
@@ -32,11 +33,14 @@ impl Reporter {
     ) {
         let now = Instant::now();
         let mut inner = self.lock();
+        if *result == Ok(Verdict::WouldChange) {
+            // It is about to change.
+            return;
+        }
         let before = inner.failed_vertices.remove(name);
         let (state, message) = match result {
-            Ok(Verdict::WouldChange) => return,
             Ok(Verdict::InPlace) if before.is_none() => return,
-            Ok(Verdict::InPlace) => ("in_place", None),
+            Ok(Verdict::InPlace | Verdict::WouldChange) => ("in_place", None),
             Ok(Verdict::Changed) => ("changed", None),
             Err(failure) => ("failed", Some(failure.message().to_owned())),
         };
@@ -57,13 +61,17 @@ impl Reporter {
                 "vertex",
                 &json!({ "vertex": name, "state": state, "message": message }),
             );
-            if inner.format != Format::Json && inner.screen.is_none() {
-                inner.put(|out| writeln!(out, "{text}"));
-            }
+            inner.put_text(|out| writeln!(out, "{text}"));
         }
-        if let Some(overall) = inner.overall() {
-            let is_converged = overall.why_not.is_none() && inner.failed_vertices.is_empty();
-            inner.set_converged(is_converged);
+        if let Some(Overall { why_not, .. }) = inner.overall() {
+            if inner
+                .verdict
+                .as_ref()
+                .is_some_and(|before| *before != why_not)
+            {
+                inner.put_text(|out| output::write_verdict(out, why_not.as_deref()));
+            }
+            inner.set_verdict(now, why_not);
         }
         inner.update_status();
     }

@@ -1,7 +1,7 @@
 //! Lines of text, lines of JSON, and the status for the service manager.
 
 use std::io::{self, IsTerminal as _, Write};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -55,6 +55,13 @@ impl Inner {
         });
     }
 
+    /// Prints what is no event, for people who read lines.
+    pub(super) fn put_text(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        if self.format != Format::Json && self.screen.is_none() {
+            self.put(write);
+        }
+    }
+
     pub(super) fn put(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
         match output::print_to_reader(write) {
             Ok(true) => {}
@@ -91,6 +98,13 @@ impl Inner {
         self.screen.is_none() || !io::stderr().is_terminal()
     }
 
+    /// Takes note of why the state is not converged, or that it is.
+    pub(super) fn set_verdict(&mut self, now: Instant, why_not: Option<String>) {
+        self.view.pass(now, why_not.clone());
+        self.set_converged(why_not.is_none());
+        self.verdict = Some(why_not);
+    }
+
     pub(super) fn set_converged(&mut self, converged: bool) {
         if self.converged != Some(converged) {
             self.converged = Some(converged);
@@ -107,12 +121,10 @@ impl Inner {
     /// Updates the status line and the screen.
     pub(super) fn update_status(&mut self) {
         let verdict = self.view.verdict().map(|(_, verdict)| verdict);
-        let failed = self.failed_vertices.keys().map(String::as_str);
         let file = "the last good file is in force, not the one that is there";
         let metrics = "no metrics are served";
         let parts = [
             verdict,
-            output::named(failed, "failed"),
             self.view.is_refused().then(|| file.to_owned()),
             self.view.is_without_metrics().then(|| metrics.to_owned()),
             self.world.as_ref().and_then(WorldStatus::trouble),

@@ -28,10 +28,10 @@ pub(super) struct Found {
     pub(super) errors: Vec<String>,
 }
 
-/// How all parts stand together, and the world.
+/// How all parts stand together, with the files and commands, and the world.
 pub(super) struct Overall {
     pub(super) counts: StatusCounts,
-    /// All parts are, whatever is known of the world.
+    /// All of them are, whatever is known of the world.
     pub(super) is_converged: bool,
     /// Why they are not converged; `None` if they are.
     pub(super) why_not: Option<String>,
@@ -87,15 +87,19 @@ impl Inner {
         let found: Option<Vec<&Found>> = parts.map(Standing::found).collect();
         let found = found?;
         let counts = StatusCounts::of(&self.loops.exception_counts());
-        let is_converged = failures.is_empty() && found.iter().all(|it| it.is_converged);
-        let why_not = (!is_converged).then(|| {
+        let are_parts = failures.is_empty() && found.iter().all(|it| it.is_converged);
+        let why_not = (!are_parts).then(|| {
             let failures = failures.iter();
             let failures = failures.map(|why| format!("the pass could not run: {why}"));
             let errors = found.iter().flat_map(|it| it.errors.iter().cloned());
             output::verdict_of(counts, errors.chain(failures))
         });
         let unknown = self.world.as_ref().and_then(WorldStatus::unknown);
-        let why_not: Vec<String> = why_not.into_iter().chain(unknown).collect();
+        let failed = self.failed_vertices.keys().map(String::as_str);
+        let failed = output::named(failed, "failed");
+        let is_converged = are_parts && failed.is_none();
+        let why_not = why_not.into_iter().chain(failed).chain(unknown);
+        let why_not: Vec<String> = why_not.collect();
         Some(Overall {
             counts,
             is_converged,
