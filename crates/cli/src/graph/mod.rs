@@ -1,6 +1,7 @@
 //! The graph of a file: each part of the network namespace, what is collected and exported, each
 //! `[[file]]` and each `[[exec]]` as a vertex, and the order between them.
 
+mod derived;
 mod once;
 mod reported;
 mod running;
@@ -17,6 +18,7 @@ use trueup_file::{self as file, FileContent, ManagedFile, NodeRef};
 use crate::host::Part;
 use crate::state::LedgerOf;
 use crate::world::{COLLECTOR, EXPORTER};
+use derived::Derived;
 pub(crate) use once::{Once, Passed, run_once};
 pub(crate) use reported::{OnResult, Reported};
 pub(crate) use running::{Around, RunningGraph, Sources};
@@ -99,12 +101,25 @@ pub(crate) fn vertices(
     });
     let parts: Vec<Declared> = parts.collect();
     let world = world.into_iter().flat_map(world_vertices);
-    let files = files(declared).iter().map(|it| file_vertex(it, interval));
-    let execs_vertices = execs(declared).iter();
-    let execs_vertices = execs_vertices.map(|exec| exec_vertex(exec, declared, &has));
+    let derived = Derived::of(declared);
+    let files_vertices = files(declared).iter().enumerate().map(|(at, file)| {
+        let before = derived.before_file(at).map(|at| &execs(declared)[at]);
+        let (spec, vertex) = file_vertex(file, interval);
+        let spec = before.fold(spec, |spec, exec| spec.after_tried(&exec_name(exec)));
+        (spec, vertex)
+    });
+    let execs_vertices = execs(declared).iter().enumerate().map(|(at, exec)| {
+        let used = derived.used_by(at).map(|at| &files(declared)[at]);
+        let (spec, vertex) = exec_vertex(exec, declared, &has);
+        let spec = used.fold(spec, |spec, file| spec.after(&file_name(file)));
+        (spec, vertex)
+    });
     let sections = sections(declared, &has).into_iter();
     let sections = sections.map(|name| section_vertex(name, by, &has));
-    let beside = world.chain(sections).chain(files).chain(execs_vertices);
+    let beside = world
+        .chain(sections)
+        .chain(files_vertices)
+        .chain(execs_vertices);
     parts.into_iter().chain(beside).collect()
 }
 

@@ -217,3 +217,28 @@ pub(crate) fn a_file_that_is_a_mount_point_is_written_in_place() {
     assert_eq!(read(&agent, "below"), "declared");
     assert_eq!(read(&agent, "conf"), "", "the file below the mount");
 }
+
+pub(crate) fn a_first_apply_has_what_files_and_commands_need_of_each_other() {
+    for _ in 0..10 {
+        let agent = Agent::new();
+        let dir = agent.directory().display().to_string();
+        let text = at(&agent, "conf", "app/a/conf", "content = \"a\"")
+            + &at(&agent, "run", "run", "mode = \"0755\"")
+            + "content = \"#!/bin/sh\\nmkdir -p $1/a && cp $2 $1/copy\\n\"\n"
+            + &at(&agent, "check", "check", "mode = \"0755\"")
+            + "content = \"#!/bin/sh\\ntest -e $1/copy\\n\"\n"
+            + &file(&agent, "argument", "b")
+            + &format!(
+                "[[exec]]\nname = \"make\"\ncommand = [\"{dir}/run\", \"{dir}/app\", \"{dir}/argument\"]\n\
+                 check = [\"{dir}/check\", \"{dir}/app\"]\n"
+            );
+        agent.write("f.toml", &text);
+        let ran = agent.run(&["apply", "f.toml"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(
+            ["app/a/conf", "app/copy"].map(|it| read(&agent, it)),
+            ["a", "b"]
+        );
+        assert_eq!(agent.run(&["apply", "f.toml"]).out, "converged\n");
+    }
+}

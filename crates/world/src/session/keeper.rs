@@ -37,9 +37,10 @@ pub enum SessionEvent {
         /// Why.
         error: Error,
     },
-    /// The store is reached again, and the lease has not ended.
+    /// The lease is renewed again, and has not ended.
     Reconnected,
-    /// The lease was not renewed for another reason. It is tried again.
+    /// The lease was not renewed for another reason. It is tried again, and said again once the
+    /// reason is another one.
     Failed(Error),
     /// A newer session of the owner has replaced this one, or it was ended: nothing is renewed any
     /// more.
@@ -71,7 +72,7 @@ impl Session {
     }
 
     fn keep_until(&self, stopped: &mpsc::Receiver<()>, mut tell: impl FnMut(SessionEvent)) {
-        let (mut is_reached, mut wait) = (true, self.interval());
+        let (mut told, mut wait) = (Told::default(), self.interval());
         // Not the same for all hosts that started at once.
         let mut unchecked = fastrand::u32(..CHECKED);
         while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(wait) {
@@ -83,34 +84,18 @@ impl Session {
                 // Whatever it was, it may concern the key.
                 _ => CHECKED,
             };
-            match renewed {
-                Ok(Renewed::Alive(_)) => {
-                    if !is_reached {
-                        tell(SessionEvent::Reconnected);
-                    }
-                    is_reached = true;
-                }
-                Ok(Renewed::Restored { exported, failed }) => {
-                    is_reached = true;
-                    tell(SessionEvent::Restored { exported, failed });
-                }
+            let event = match renewed {
+                Ok(renewed) => told.renewed(&renewed),
                 Err(error) if self.status().ended.is_some() => {
                     tell(SessionEvent::Ended(error));
                     return;
                 }
                 Err(error) => {
                     wait /= 2;
-                    let since = self.status().cut_off_since;
-                    match since.filter(|_| is_cut_off(&error)) {
-                        Some(since) if is_reached => {
-                            is_reached = false;
-                            tell(SessionEvent::CutOff { since, error });
-                        }
-                        Some(_) => {}
-                        None => tell(SessionEvent::Failed(error)),
-                    }
+                    told.failed(error, self.status().cut_off_since)
                 }
-            }
+            };
+            event.into_iter().for_each(&mut tell);
         }
     }
 
@@ -118,6 +103,43 @@ impl Session {
     /// renew at once.
     fn interval(&self) -> Duration {
         self.ttl().mul_f64(0.25 + fastrand::f64() / 12.0)
+    }
+}
+
+/// What was told of a session last: the same is not told again at each renewal.
+#[derive(Debug, Default)]
+struct Told {
+    is_cut_off: bool,
+    /// The last other failure.
+    failure: Option<String>,
+    /// How many exports are not made, if the last renewal made none of them.
+    not_made: Option<usize>,
+}
+
+impl Told {
+    fn renewed(&mut self, renewed: &Renewed) -> Option<SessionEvent> {
+        let before = std::mem::take(self);
+        match *renewed {
+            Renewed::Restored { exported, failed } => {
+                self.not_made = (exported == 0).then_some(failed);
+                let is_new = self.not_made.is_none() || self.not_made != before.not_made;
+                is_new.then_some(SessionEvent::Restored { exported, failed })
+            }
+            Renewed::Alive(_) => {
+                (before.is_cut_off || before.failure.is_some()).then_some(SessionEvent::Reconnected)
+            }
+        }
+    }
+
+    fn failed(&mut self, error: Error, cut_off_since: Option<SystemTime>) -> Option<SessionEvent> {
+        if let Some(since) = cut_off_since.filter(|_| is_cut_off(&error)) {
+            let is_new = !std::mem::replace(&mut self.is_cut_off, true);
+            return is_new.then_some(SessionEvent::CutOff { since, error });
+        }
+        let failure = Some(error.to_string());
+        let is_new = self.failure != failure;
+        self.failure = failure;
+        is_new.then_some(SessionEvent::Failed(error))
     }
 }
 
@@ -129,5 +151,45 @@ impl Drop for Keeper {
         {
             drop(thread.join());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_is_told_once_and_so_is_its_end() {
+        let full = || Error::new(ErrorKind::Store, "etcd: no space");
+        let away = || Error::new(ErrorKind::Unavailable, "refused");
+        let (mut told, since) = (Told::default(), Some(SystemTime::UNIX_EPOCH));
+        assert!(matches!(
+            told.failed(full(), None),
+            Some(SessionEvent::Failed(_))
+        ));
+        for _ in 0..3 {
+            assert!(told.failed(full(), None).is_none());
+        }
+        assert!(matches!(
+            told.failed(away(), since),
+            Some(SessionEvent::CutOff { .. })
+        ));
+        assert!(told.failed(away(), since).is_none());
+        assert!(told.failed(full(), None).is_none(), "it lasts");
+        let another = Error::new(ErrorKind::Store, "permission denied");
+        assert!(matches!(
+            told.failed(another, None),
+            Some(SessionEvent::Failed(_))
+        ));
+        let alive = Renewed::Alive(Duration::from_secs(5));
+        assert!(matches!(
+            told.renewed(&alive),
+            Some(SessionEvent::Reconnected)
+        ));
+        assert!(told.renewed(&alive).is_none());
+        let restored = |exported, failed| Renewed::Restored { exported, failed };
+        assert!(told.renewed(&restored(0, 2)).is_some());
+        assert!(told.renewed(&restored(0, 2)).is_none());
+        assert!(told.renewed(&restored(1, 1)).is_some());
     }
 }

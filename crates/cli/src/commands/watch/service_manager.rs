@@ -31,9 +31,11 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct Service(Option<Sender<Message>>);
 
-/// The thread that sends. Dropping it waits until all messages are sent.
+/// The thread that sends. Dropping it waits until all messages are sent, of several statuses the last
+/// one. A manager that does not read delays that by some seconds.
 pub(super) struct NotifierThread(Option<(Sender<Message>, JoinHandle<()>)>);
 
+#[derive(Debug, PartialEq, Eq)]
 enum Message {
     Ready,
     Reloading,
@@ -149,20 +151,33 @@ impl Notifier {
                     .recv_timeout(at.saturating_duration_since(Instant::now())),
             };
             match message {
-                Ok(Message::Ready) => self.send("READY=1"),
-                Ok(Message::Stopping) => self.send("STOPPING=1"),
-                Ok(Message::Status(status)) => {
-                    // A line feed would end the status, and begin another message.
-                    self.send(&format!("STATUS={}", output::clean(&status)));
-                }
-                Ok(Message::Reloading) => {
-                    let now = clock_gettime(ClockId::Monotonic);
-                    let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
-                    self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
+                Ok(message) => {
+                    let waiting = std::iter::once(message).chain(self.messages.try_iter());
+                    for message in due_of(waiting.collect()) {
+                        if message == Message::End {
+                            return;
+                        }
+                        self.tell(&message);
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return,
             }
+        }
+    }
+
+    fn tell(&self, message: &Message) {
+        match message {
+            Message::Ready => self.send("READY=1"),
+            Message::Stopping => self.send("STOPPING=1"),
+            // A line feed would end the status, and begin another message.
+            Message::Status(status) => self.send(&format!("STATUS={}", output::clean(status))),
+            Message::Reloading => {
+                let now = clock_gettime(ClockId::Monotonic);
+                let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+                self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
+            }
+            Message::End => {}
         }
     }
 
@@ -170,6 +185,21 @@ impl Notifier {
         // A manager that is gone or does not read must not stop the passes.
         let _ = self.socket.send(words.as_bytes());
     }
+}
+
+/// Returns what is to be sent of the messages that wait: of statuses the last one, and of reloads that
+/// are over the last one.
+fn due_of(mut waiting: Vec<Message>) -> Vec<Message> {
+    let mut later = Vec::new();
+    waiting.reverse();
+    waiting.retain(|message| {
+        let kind = std::mem::discriminant(message);
+        let is_last = !later.contains(&kind);
+        later.push(kind);
+        is_last
+    });
+    waiting.reverse();
+    waiting
 }
 
 /// Connects to the socket at a path, or with `@` in front of an abstract name.
@@ -219,6 +249,23 @@ fn watchdog(microseconds: Option<&str>, pid: Option<&str>) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_what_waits_the_last_of_each_kind_is_sent() {
+        let status = |number: usize| Message::Status(number.to_string());
+        let mut waiting: Vec<Message> = (0..10_000).map(status).collect();
+        waiting.extend([Message::Reloading, Message::Ready, Message::Reloading]);
+        waiting.extend([status(1), Message::Ready, Message::Stopping, status(2)]);
+        waiting.push(Message::End);
+        let due = [
+            Message::Reloading,
+            Message::Ready,
+            Message::Stopping,
+            status(2),
+            Message::End,
+        ];
+        assert_eq!(due_of(waiting), due);
+    }
 
     #[test]
     fn the_watchdog_is_ours_or_none() {
