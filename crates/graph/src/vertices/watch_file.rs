@@ -13,7 +13,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -22,7 +22,7 @@ use trueup_path::TrustedUsers;
 use trueup_reconcile::{Drained, Hints, Subscription};
 
 use crate::Failure;
-use crate::sync::Wakeup;
+use crate::sync::{Wakeup, lock};
 
 /// What is watched of a folder.
 const EVENTS: WatchFlags = WatchFlags::ATTRIB
@@ -36,8 +36,8 @@ const EVENTS: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::ONLYDIR);
 
 /// The files that one vertex watches. It is moved by each run, and ends with its
-/// [subscription](Self::begin).
-#[derive(Clone, Debug, Default)]
+/// [subscription](Self::begin). A clone is of another vertex, and watches nothing yet.
+#[derive(Debug, Default)]
 pub(super) struct FileWatch(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
@@ -49,17 +49,40 @@ struct State {
     id: u64,
 }
 
-/// Ends a watch when it is dropped.
-struct Subscribed(FileWatch);
+/// Ends a watch when it is dropped, unless it has begun anew.
+struct Subscribed {
+    state: Arc<Mutex<State>>,
+    id: u64,
+}
+
+impl Clone for FileWatch {
+    fn clone(&self) -> FileWatch {
+        FileWatch::default()
+    }
+}
+
+impl State {
+    fn end(&mut self) {
+        self.hints = None;
+        if let Some((folders, numbers)) = self.on.take() {
+            let numbers = numbers.into_iter();
+            numbers.for_each(|number| folders.remove(number, self.id));
+        }
+    }
+}
 
 impl FileWatch {
     /// Begins to send these hints for what the next runs use. They end when the result is dropped.
     pub(super) fn begin(&self, hints: Hints) -> Box<dyn Subscription<Failure> + Send> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
+        state.end();
         state.hints = Some(hints);
         state.id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Box::new(Subscribed(self.clone()))
+        Box::new(Subscribed {
+            state: Arc::clone(&self.0),
+            id: state.id,
+        })
     }
 
     /// Watches these files, and no others, if the watch has begun. A file whose folder cannot be
@@ -69,7 +92,7 @@ impl FileWatch {
     ///
     /// When a folder is there, and cannot be watched.
     pub(super) fn move_to(&self, users: &TrustedUsers, paths: &[&Path]) -> io::Result<()> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         let Some(hints) = state.hints.clone() else {
             return Ok(());
         };
@@ -101,20 +124,13 @@ impl FileWatch {
         state.on = Some((folders, on));
         result
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing under the lock leaves it half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Subscribed {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.hints = None;
-        if let Some((folders, numbers)) = state.on.take() {
-            let numbers = numbers.into_iter();
-            numbers.for_each(|number| folders.remove(number, state.id));
+        let mut state = lock(&self.state);
+        if state.id == self.id {
+            state.end();
         }
     }
 }
@@ -154,7 +170,7 @@ struct Watched {
 impl Folders {
     fn of_process() -> io::Result<Arc<Folders>> {
         static FOLDERS: Mutex<Weak<Folders>> = Mutex::new(Weak::new());
-        let mut of_process = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_process = lock(&FOLDERS);
         if let Some(folders) = of_process.upgrade() {
             return Ok(folders);
         }
@@ -176,7 +192,7 @@ impl Folders {
     /// file in the folder.
     fn add(&self, folder: &Path, watched: Watched) -> io::Result<i32> {
         // Under the lock, so that no watch of that number is removed meanwhile.
-        let mut all = self.0.lock();
+        let mut all = lock(&self.0.watched);
         let number = inotify::add_watch(&self.0.inotify, folder, EVENTS)?;
         let of_folder = all.entry(number).or_default();
         let is_new = |it: &Watched| (it.id, &it.name) != (watched.id, &watched.name);
@@ -187,7 +203,7 @@ impl Folders {
     }
 
     fn remove(&self, number: i32, id: u64) {
-        let mut all = self.0.lock();
+        let mut all = lock(&self.0.watched);
         if let Some(of_folder) = all.get_mut(&number) {
             of_folder.retain(|it| it.id != id);
             if of_folder.is_empty() {
@@ -207,10 +223,6 @@ impl Drop for Folders {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<i32, Vec<Watched>>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn run(&self) {
         while !self.is_ended.load(Ordering::SeqCst) {
             let hints = self.drain();
@@ -234,7 +246,7 @@ impl Inner {
                 // All is read. Any other error shows again at the next read.
                 Err(_) => return hinted.into_values().collect(),
             };
-            let mut all = self.lock();
+            let mut all = lock(&self.watched);
             let is_lost = event.events().contains(ReadFlags::QUEUE_OVERFLOW);
             let is_of_folder = is_lost || event.events().intersects(of_folder);
             let name = event.file_name().map(|it| it.to_bytes());

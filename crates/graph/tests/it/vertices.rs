@@ -81,6 +81,32 @@ fn reload(log: &std::path::Path) -> Exec {
 }
 
 #[test]
+fn a_clone_of_a_file_that_takes_its_place_is_watched() {
+    let folder = Folder::new("cloned");
+    let path = folder.0.join("conf");
+    let file = File::new(&path, "declared");
+    let declared = |revision| {
+        let spec = VertexSpec::new("file").with_revision(revision);
+        [
+            declare(spec, file.clone()),
+            declare(VertexSpec::new(&format!("other {revision}")), {
+                File::new(folder.0.join(format!("other{revision}")), "x")
+            }),
+        ]
+    };
+    let driver = start(2, declared(0));
+    for revision in 1..20 {
+        driver.wait_converged(BOUND).unwrap();
+        driver.replace(declared(revision)).unwrap();
+        driver.wait_converged(BOUND).unwrap();
+        fs::write(&path, "by another writer").unwrap();
+        until("it is as declared", || {
+            fs::read(&path).unwrap() == b"declared"
+        });
+    }
+}
+
+#[test]
 fn a_file_that_leaves_is_removed_only_if_it_was_created_and_is_unchanged() {
     let folder = Folder::new("leaves");
     let path = |name: &str| folder.0.join(name);
