@@ -242,3 +242,19 @@ pub(crate) fn a_first_apply_has_what_files_and_commands_need_of_each_other() {
         assert_eq!(agent.run(&["apply", "f.toml"]).out, "converged\n");
     }
 }
+
+pub(crate) fn a_file_is_kept_without_an_inotify_instance() {
+    let agent = Agent::new();
+    agent.write("f.toml", &file(&agent, "conf", "a"));
+    let script = format!(
+        "echo 0 > /proc/sys/user/max_inotify_instances && \
+         exec {TRUEUP} watch f.toml --state state --interval 0.2"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net", "sh", "-c", &script]);
+    let mut child = Running::of(command.current_dir(agent.directory()));
+    wait_until("it is written", || read(&agent, "conf") == "a");
+    agent.write("conf", "b");
+    wait_until("it is restored", || read(&agent, "conf") == "a");
+    child.terminate(Signal::TERM);
+}

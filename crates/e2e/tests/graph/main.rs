@@ -86,6 +86,7 @@ trueup_testkit::kernel_tests![
     files::what_failed_for_good_is_looked_at_again_after_a_signal,
     files::a_daemon_that_a_command_has_started_can_write_to_its_standard_error,
     files::a_file_that_is_a_mount_point_is_written_in_place,
+    files::a_file_is_kept_without_an_inotify_instance,
     files::a_first_apply_has_what_files_and_commands_need_of_each_other,
     another_writer_of_a_file_is_answered_a_few_times_a_second_at_most,
     namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,
