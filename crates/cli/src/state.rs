@@ -235,6 +235,16 @@ impl State {
         &self.0.place
     }
 
+    /// Makes the journal anew if it was removed, as with its directory. Returns true if that was
+    /// done since the last call.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made, or another process has one of its name: no pass can run.
+    pub(crate) fn keep_in_place(&self) -> Result<bool> {
+        self.0.keep_in_place()
+    }
+
     /// Returns the ledger of a source.
     pub(crate) fn ledger(&self, of: LedgerOf) -> SharedLedger {
         self.0.of(of)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use redb::backends::InMemoryBackend;
-use redb::{Builder, Database, ReadableDatabase as _};
+use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _};
 
 use crate::error::from_redb;
 use crate::header::{HEADER_LEN, read_header};
@@ -174,6 +174,21 @@ pub(crate) fn create_database(
         .map_err(|error| failed(error.into()))?;
     write_records(&database, fill).map_err(failed)?;
     database.close().map_err(|error| failed(error.into()))
+}
+
+/// Copies the records that are to be kept into an empty table.
+pub(crate) fn copy(
+    records: &ReadTable,
+    table: &mut WriteTable<'_>,
+    should_keep: impl Fn(&[u8], &[u8]) -> bool,
+) -> Result<(), redb::Error> {
+    for entry in records.iter()? {
+        let (key, value) = entry?;
+        if should_keep(key.value(), value.value()) {
+            table.insert(key.value(), value.value())?;
+        }
+    }
+    Ok(())
 }
 
 fn write_records(

@@ -38,6 +38,10 @@ pub enum ErrorKind {
     /// is [`source`](StdError::source); or the journal was opened read-only, and there is no
     /// source.
     ReadOnly,
+    /// The journal or its lock file was removed or replaced while the journal was open, or its
+    /// folder was. Nothing was written, and what it has can still be read:
+    /// [`Journal::recreate`](crate::Journal::recreate) writes it anew.
+    Removed,
     /// The step is impossible in the present state: [`Error::refusal`] says why. Nothing was
     /// written.
     Refused,
@@ -92,6 +96,11 @@ impl Error {
         self.kind == ErrorKind::Held
     }
 
+    /// True if the journal was removed while it was open.
+    pub fn is_removed(&self) -> bool {
+        self.kind == ErrorKind::Removed
+    }
+
     /// True if the file is damaged.
     pub fn is_damaged(&self) -> bool {
         self.kind == ErrorKind::Damaged
@@ -112,6 +121,7 @@ impl Error {
                  it to go on, which keeps the damaged file beside the new one, and loses nothing \
                  unless that is accepted",
             ),
+            ErrorKind::Removed => Some("let nothing else write with its name, and open it again"),
             ErrorKind::Format => Some("name another file, or use the version that wrote it"),
             ErrorKind::ReadOnly if self.cause.is_none() => Some("open it to write to it"),
             ErrorKind::NotDurable | ErrorKind::ReadOnly => {
@@ -187,6 +197,15 @@ impl Error {
         }
     }
 
+    pub(crate) fn removed(what: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Removed, what)
+    }
+
+    /// True if a write with this error has written nothing.
+    pub(crate) fn is_before_writing(&self) -> bool {
+        matches!(self.kind, ErrorKind::Held | ErrorKind::Removed)
+    }
+
     /// The error of the write that failed.
     pub(crate) fn not_durable(cause: &Error) -> Self {
         Error {
@@ -202,6 +221,7 @@ impl Error {
         }
         let what = match cause.kind {
             ErrorKind::Held => "the journal is read-only since another process took it over",
+            ErrorKind::Removed => "the journal is read-only since it was removed",
             _ => "the journal is read-only since a write failed",
         };
         Error {
@@ -225,6 +245,7 @@ impl fmt::Display for Error {
                 None => write!(f, "{what} is held by another process"),
             },
             ErrorKind::Damaged => write!(f, "the journal is damaged: {what}"),
+            ErrorKind::Removed => write!(f, "{what} was removed or replaced while it was open"),
             ErrorKind::NotDurable => {
                 write!(
                     f,

@@ -107,7 +107,9 @@ impl GroupCommit {
         if let Some(failed) = queue.failed_group.filter(|failed| *failed <= group) {
             drop(queue);
             return Err(match self.file.failed() {
-                Some(error) if failed == group && !error.is_held() => Error::not_durable(error),
+                Some(error) if failed == group && !error.is_before_writing() => {
+                    Error::not_durable(error)
+                }
                 _ => self.read_only_error(),
             });
         }
@@ -141,8 +143,10 @@ impl GroupCommit {
         drop(queue);
         let mut leader = Leader(self, None);
         let mut access = self.access.write().unwrap_or_else(PoisonError::into_inner);
-        let result = access
-            .ensure_writable(&self.file, &[])
+        let result = self
+            .file
+            .check_in_place()
+            .and_then(|()| access.ensure_writable(&self.file, &[]))
             .and_then(|()| match &mut *access {
                 Access::Writable(database) => work(database),
                 Access::ReadOnly(..) | Access::Unreadable => Err(self.read_only_error()),
@@ -150,7 +154,7 @@ impl GroupCommit {
         drop(access);
         leader.1 = Some(result.as_ref().map(|_| None).map_err(Error::clone));
         drop(leader);
-        result.map_err(|error| match error.is_held() {
+        result.map_err(|error| match error.is_before_writing() {
             true => self.read_only_error(),
             false => Error::not_durable(&error),
         })
@@ -199,6 +203,7 @@ impl GroupCommit {
     /// Returns the number of changes, or `None` if there was nothing to write.
     fn commit(&self, group: Vec<Write>) -> Result<Option<u64>, Error> {
         let failed = |error: redb::Error| self.file.error(error, "cannot commit");
+        self.file.check_in_place()?;
         let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
         let database = access.database().ok_or_else(|| self.read_only_error())?;
         let is_first = matches!(*access, Access::ReadOnly(..));

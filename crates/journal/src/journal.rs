@@ -53,6 +53,29 @@ impl Journal {
         Store::open(path.as_ref(), wait).map(Journal::on)
     }
 
+    /// Checks that the journal at its path is the open one: a journal that was removed, or whose
+    /// lock was, keeps nothing, and does not keep another opener out. Each change checks it first.
+    ///
+    /// # Errors
+    ///
+    /// [`Removed`](crate::ErrorKind::Removed) if it is not.
+    pub fn check_in_place(&self) -> Result<(), Error> {
+        self.store.check_in_place()
+    }
+
+    /// Makes a journal that was removed anew, at the same path and with all records, and opens it.
+    /// Its folder must exist. It waits for another holder, at most so long. This one stays as it
+    /// is, and does not write any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Held`](crate::ErrorKind::Held) if another journal is at the path by now, also if no process
+    /// has it open: what its records say of the present is not known here. Otherwise as
+    /// [`open`](Self::open), and [`Invalid`](crate::ErrorKind::Invalid) for one on other storage.
+    pub fn recreate(&self, wait: Duration) -> Result<Journal, Error> {
+        self.store.recreate(wait).map(Journal::on)
+    }
+
     /// Reads the journal at `path` as it is at this moment, also while a process has it open. A
     /// journal that does not exist is empty.
     ///

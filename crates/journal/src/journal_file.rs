@@ -25,6 +25,7 @@ use crate::header::{
     HEADER_LEN, Header, ID_OFFSET, MARK_OFFSETS, MAX_LEN, NUMBER_LEN, OPENER_OFFSET, new_header,
     parse_number, read_header, sealed_id, sealed_number,
 };
+use crate::in_place::OpenFiles;
 use crate::storage::Readable;
 use crate::{Error, JournalId, Stats, Storage};
 
@@ -36,6 +37,8 @@ pub(crate) struct JournalFile {
     /// True if redb has written since the last sync. Marks do not count: no caller waits for them.
     dirty: AtomicBool,
     marks: AtomicU64,
+    /// The files that are open at its path, if it has one.
+    files: OnceLock<OpenFiles>,
     /// The number of the last commit in the header when it was opened.
     marked: AtomicU64,
     /// The number of the opener in the header: of an earlier one until this one writes.
@@ -59,6 +62,7 @@ impl JournalFile {
             redb_len: AtomicU64::new(u64::MAX),
             dirty: AtomicBool::new(true),
             marks: AtomicU64::new(0),
+            files: OnceLock::new(),
             marked: AtomicU64::new(0),
             opener: AtomicU64::new(0),
             id: OnceLock::new(),
@@ -70,6 +74,30 @@ impl JournalFile {
 
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
+    }
+
+    /// Sets the files that are open at its path.
+    pub(crate) fn set_files(&self, files: OpenFiles) {
+        let _is_set = self.files.set(files);
+    }
+
+    /// Returns the files that are open at its path, if it has one.
+    pub(crate) fn files(&self) -> Option<&OpenFiles> {
+        self.files.get()
+    }
+
+    /// Checks that the files at its path, if it has one, are still the open ones.
+    ///
+    /// # Errors
+    ///
+    /// [`Removed`](crate::ErrorKind::Removed) if they are not, and [`Held`](crate::ErrorKind::Held)
+    /// if another opener has taken over the one that is open.
+    pub(crate) fn check_in_place(&self) -> Result<(), Error> {
+        let checked = self.files().map_or(Ok(()), OpenFiles::check);
+        checked.map_err(|removed| match self.check_opener() {
+            Err(error) if error.is_held() => error,
+            _ => removed,
+        })
     }
 
     /// Sets the id that was read from the header.
@@ -166,7 +194,7 @@ impl JournalFile {
         self.storage
             .read(OPENER_OFFSET, &mut bytes)
             .map_err(|cause| Error::os("cannot read the header", cause))?;
-        match parse_number(&bytes) == Some(self.opener.load(Ordering::Relaxed)) {
+        match parse_number(&bytes).unwrap_or_default() == self.opener.load(Ordering::Relaxed) {
             true => Ok(()),
             false => Err(Error::held("the journal", None)),
         }

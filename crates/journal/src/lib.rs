@@ -12,6 +12,7 @@ mod group_commit;
 mod header;
 mod id;
 mod image;
+mod in_place;
 mod journal;
 mod journal_file;
 mod json_lines;

@@ -104,6 +104,11 @@ impl Lock {
         Err(Error::held(shown.to_string(), None))
     }
 
+    /// Returns the open lock file.
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
     /// Keeps the lock file when the lock is dropped.
     pub(crate) fn keep_file(mut self) -> Lock {
         self.delete_on_drop = None;

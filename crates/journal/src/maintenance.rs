@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redb::{Database, ReadableTable as _};
+use redb::Database;
 
-use crate::database::{Salvaged, create_database, open_database, read_table, salvage};
+use crate::database::{Salvaged, copy, create_database, open_database, read_table, salvage};
 use crate::files::{Files, sibling};
 use crate::lock::Lock;
 use crate::new_file::NewFile;
@@ -143,15 +143,11 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     let new = NewFile::new(&files);
     new.create()?;
     create_database(Arc::new(new.clone()), |table| {
-        if let Some(records) = &records {
-            for entry in records.iter()? {
-                let (key, value) = entry?;
-                if json_lines::is_readable(records, key.value(), value.value()) {
-                    table.insert(key.value(), value.value())?;
-                }
-            }
-        }
-        Ok(())
+        records.as_ref().map_or(Ok(()), |records| {
+            copy(records, table, |key, value| {
+                json_lines::is_readable(records, key, value)
+            })
+        })
     })?;
     new.publish()?;
     Ok(match salvaged {

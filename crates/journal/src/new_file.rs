@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use trueup_path::Place;
@@ -15,6 +16,7 @@ pub(crate) struct NewFile {
     place: Place,
     new: Place,
     file: Arc<OnceLock<File>>,
+    is_published: Arc<AtomicBool>,
 }
 
 impl NewFile {
@@ -23,6 +25,7 @@ impl NewFile {
             place: files.journal().clone(),
             new: files.sibling("new"),
             file: Arc::default(),
+            is_published: Arc::default(),
         }
     }
 
@@ -44,7 +47,15 @@ impl NewFile {
         self.new
             .rename_over(&self.place)
             .and_then(|()| self.place.folder().sync())
-            .map_err(|error| self.error(error))
+            .map_err(|error| self.error(error))?;
+        self.is_published.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns the file once it has its name.
+    pub(crate) fn published(&self) -> Option<&File> {
+        let file = self.file.get();
+        file.filter(|_| self.is_published.load(Ordering::Relaxed))
     }
 
     fn error(&self, cause: trueup_path::Error) -> Error {

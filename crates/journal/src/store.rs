@@ -6,9 +6,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::database::{ReadTable, create_database, create_in_memory, open_database, read_table};
+use crate::database::{
+    ReadTable, copy, create_database, create_in_memory, open_database, read_table,
+};
 use crate::files::Files;
 use crate::group_commit::GroupCommit;
+use crate::in_place::{OpenFiles, OpenJournal};
 use crate::journal_file::JournalFile;
 use crate::lock::Lock;
 use crate::new_file::NewFile;
@@ -45,21 +48,56 @@ impl Store {
     pub(crate) fn open(path: &Path, wait: Duration) -> Result<Store, Error> {
         let files = Files::at(path)?;
         let lock = Lock::acquire(&files, wait)?;
-        match files.open_to_write()? {
+        Store::open_locked(&files, lock)
+    }
+
+    fn open_locked(files: &Files, lock: Lock) -> Result<Store, Error> {
+        let locked = Arc::clone(lock.file());
+        let (store, journal) = match files.open_to_write()? {
             Some(file) => {
                 let file = Arc::new(file);
                 let store = Store::open_storage(Arc::clone(&file) as _, Some(lock))?;
                 // After its damage is reported: a repair that a crash ended leaves a second name.
                 files.check_sole(&file)?;
-                Ok(store)
+                (store, OpenJournal::Existing(file))
             }
             None => {
-                let new = NewFile::new(&files);
+                let new = NewFile::new(files);
                 let file = JournalFile::new(Arc::new(new.clone()));
-                let commits = GroupCommit::new(file, create_in_memory()?, Some(new));
-                Ok(Store::with(commits, Some(lock)))
+                let commits = GroupCommit::new(file, create_in_memory()?, Some(new.clone()));
+                (Store::with(commits, Some(lock)), OpenJournal::New(new))
             }
+        };
+        let open = OpenFiles::new(files.path(), locked, journal)?;
+        store.commits.file().set_files(open);
+        Ok(store)
+    }
+
+    /// Checks that the files at the path of the journal are the open ones.
+    pub(crate) fn check_in_place(&self) -> Result<(), Error> {
+        self.commits.file().check_in_place()
+    }
+
+    /// Writes all records, those of a journal that was removed, to a new one at its path, and opens
+    /// that.
+    pub(crate) fn recreate(&self, wait: Duration) -> Result<Store, Error> {
+        let open = self.commits.file().files();
+        let open = open.ok_or_else(|| Error::invalid("the journal has no path"))?;
+        let files = Files::at(open.path())?;
+        let lock = Lock::acquire(&files, wait)?;
+        if files.open()?.is_some() {
+            let what = format!("{} was replaced, and the new one", files.path().display());
+            return Err(Error::held(what, None));
         }
+        let new = NewFile::new(&files);
+        self.read(|records| {
+            new.create()?;
+            create_database(Arc::new(new.clone()), |table| {
+                copy(records, table, |_, _| true)
+            })
+        })?;
+        new.publish()?;
+        Store::open_locked(&files, lock)
     }
 
     /// Reads the journal at `path` without its lock. Every write to the store is refused.

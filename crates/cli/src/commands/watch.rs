@@ -262,6 +262,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         stamp,
         pending_stamp: None,
         namespace_error: None,
+        state_error: None,
         is_polling: false,
         target,
         netns: common.netns.clone(),

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Error, Result};
 use trueup::journal::{Journal, JournalLedger};
 use trueup::reconcile::{Claim, Ledger, LedgerError};
 
-use super::{LedgerOf, StateFile, describe_error};
+use super::{LedgerOf, StateFile, describe_error, make};
 
 /// The time to wait for another process to release the journal.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -32,6 +32,8 @@ pub(super) struct Opened {
     world: JournalLedger,
     /// The records of other boots are deleted.
     has_forgotten_boots: bool,
+    /// The journal was removed, and was made anew since this was asked for.
+    was_recreated: bool,
 }
 
 impl Opened {
@@ -39,6 +41,10 @@ impl Opened {
         let file = place.file();
         let journal = Journal::open_within(&file, LOCK_TIMEOUT);
         let journal = journal.map_err(|error| describe_error(error, &file))?;
+        Opened::on(journal, place, boot_id)
+    }
+
+    fn on(journal: Journal, place: &StateFile, boot_id: &str) -> Result<Opened> {
         Ok(Opened {
             network: place.ledger(LedgerOf::Network, &journal, boot_id)?,
             settings: place.ledger(LedgerOf::Settings, &journal, boot_id)?,
@@ -46,7 +52,30 @@ impl Opened {
             world: place.ledger(LedgerOf::World, &journal, boot_id)?,
             journal,
             has_forgotten_boots: false,
+            was_recreated: false,
         })
+    }
+
+    /// Makes the journal anew if it was removed, as with its directory: what this process owns is
+    /// in the journal that it has open.
+    fn keep_in_place(&mut self, place: &StateFile, boot_id: &str) -> Result<()> {
+        if !(self.journal.check_in_place()).is_err_and(|error| error.is_removed()) {
+            return Ok(());
+        }
+        let file = place.file();
+        let shown = file.display();
+        make(&place.directory).with_context(|| format!("the journal {shown} was removed"))?;
+        let recreated = self.journal.recreate(LOCK_TIMEOUT);
+        let journal = recreated
+            .map_err(|error| match error.is_held() {
+                true => describe_error(error, &file),
+                // Its cause says whether it may pass.
+                false => Error::new(error),
+            })
+            .with_context(|| format!("the journal {shown} was removed"))?;
+        *self = Opened::on(journal, place, boot_id)?;
+        self.was_recreated = true;
+        Ok(())
     }
 
     fn of(&mut self, of: LedgerOf) -> &mut JournalLedger {
@@ -76,17 +105,33 @@ impl SharedLedger {
         SharedLedger { of, ..self.clone() }
     }
 
-    /// Runs `act` on the journal. A journal whose write failed writes no more, so it is opened
-    /// again: a full disk may have room by now.
+    /// Makes the journal anew if it was removed. Returns true if that was done since the last call.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made, or another process has one of its name: no pass can run.
+    pub(super) fn keep_in_place(&self) -> Result<bool> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(opened) = &mut *opened else {
+            return Ok(false);
+        };
+        opened.keep_in_place(&self.place, &self.boot_id)?;
+        Ok(std::mem::take(&mut opened.was_recreated))
+    }
+
+    /// Runs `act` on the journal, which is made anew if it was removed. A journal whose write
+    /// failed writes no more, so it is opened again: a full disk may have room by now.
     pub(super) fn with<T>(
         &self,
         act: impl FnOnce(&mut Opened) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opened) = &mut *opened
-            && opened.journal.failure().is_none()
-        {
-            return act(opened);
+        if let Some(opened) = &mut *opened {
+            let kept = opened.keep_in_place(&self.place, &self.boot_id);
+            kept.map_err(LedgerError::new)?;
+            if opened.journal.failure().is_none() {
+                return act(opened);
+            }
         }
         // This releases the lock.
         *opened = None;

@@ -23,6 +23,7 @@ mod page;
 mod readme;
 mod refusals;
 mod reload;
+mod removed_state;
 mod service;
 mod settings;
 mod stored;
@@ -47,6 +48,7 @@ use page::*;
 use readme::*;
 use refusals::*;
 use reload::*;
+use removed_state::*;
 use service::*;
 use settings::*;
 use stored::*;
@@ -171,6 +173,9 @@ trueup_testkit::kernel_tests![
     a_file_that_others_can_write_is_refused_unless_it_is_trusted,
     a_file_that_others_come_to_write_is_not_taken,
     a_port_that_another_user_has_keeps_nothing_from_starting,
+    a_removed_state_directory_is_made_anew,
+    an_agent_whose_state_another_one_has_taken_ends,
+    an_agent_that_cannot_make_its_state_anew_ends,
     a_report_that_cannot_be_written_is_exit_code_two,
     a_path_of_bytes_that_are_no_text_does_not_break_json,
     a_state_that_was_not_read_whole_is_exit_code_one,

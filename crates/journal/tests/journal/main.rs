@@ -17,6 +17,7 @@ mod openers;
 mod opening;
 mod operations;
 mod processes;
+mod removed;
 mod sparse;
 mod threads;
 mod tokens;

@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use trueup::Namespace;
 use trueup::reconcile::Ledger;
 use trueup_file as file;
@@ -67,6 +68,8 @@ pub(super) struct Reloader {
     pub(super) pending_stamp: Option<(Stamp, Instant)>,
     /// The last reported reason why the namespace could not be opened.
     pub(super) namespace_error: Option<String>,
+    /// The last reported reason why the journal, which was removed, could not be made anew.
+    pub(super) state_error: Option<String>,
     /// The file cannot be watched, as last reported, so it is polled.
     pub(super) is_polling: bool,
     pub(super) target: Target,
@@ -101,7 +104,7 @@ impl Reloader {
                 if watch.is_none() {
                     watch = self.report_watch(FileWatch::new(&self.path));
                 }
-                if let Err(failure) = self.check_namespace() {
+                if let Err(failure) = self.check_namespace().and_then(|()| self.check_state()) {
                     self.shared.lock().failure = Some(failure);
                     self.maker.loops.stop();
                     return;
@@ -230,6 +233,30 @@ impl Reloader {
         Ok(())
     }
 
+    /// Has the journal made anew if it was removed. Without it another agent could start beside
+    /// this one, and what this one owns would be lost with it.
+    fn check_state(&mut self) -> Result<()> {
+        match self.maker.state.keep_in_place() {
+            Ok(false) => self.state_error = None,
+            Ok(true) => {
+                let directory = self.maker.state.place().directory().display();
+                self.reporter.note(&format!(
+                    "the journal in {directory} was removed, and was made anew with all that it had"
+                ));
+                self.state_error = None;
+            }
+            Err(error) if !may_pass(&error) => return Err(error),
+            Err(error) => {
+                let why = output::with_causes(error.as_ref());
+                if self.state_error.as_ref() != Some(&why) {
+                    self.reporter.note(&format!("no pass can run: {why}"));
+                    self.state_error = Some(why);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Loads the file if it has changed, or could not be put in force before. Returns true if it
     /// came into force.
     fn check_file(
@@ -284,4 +311,17 @@ impl Reloader {
             .insert(pending_stamp.unwrap_or((stamp, now)));
         since + MAX_SETTLE_TIME <= now
     }
+}
+
+/// True if the cause is a lack that may end, such as that of room on a disk.
+fn may_pass(error: &Error) -> bool {
+    use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
+    let causes = error
+        .chain()
+        .filter_map(|it| it.downcast_ref::<io::Error>());
+    let is_lack = |it: &io::Error| {
+        matches!(it.kind(), OutOfMemory | QuotaExceeded | StorageFull)
+            || matches!(Errno::from_io_error(it), Some(Errno::MFILE | Errno::NFILE))
+    };
+    causes.into_iter().any(is_lack)
 }
