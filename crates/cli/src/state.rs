@@ -3,6 +3,7 @@
 
 mod directory;
 mod domains;
+mod earlier;
 mod shared_ledger;
 
 use std::ffi::OsStr;
@@ -12,6 +13,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Error, Result, anyhow};
+use trueup::Namespace;
 use trueup::journal::{self, Journal, JournalLedger};
 use trueup::netlink::boot_id;
 use trueup::path;
@@ -58,11 +60,23 @@ pub(crate) struct Agent {
     pub(crate) domain: Option<String>,
 }
 
+/// What tells a namespace from others.
+#[derive(Clone, Debug)]
+pub(crate) struct NamespaceKey {
+    /// In this boot: another namespace can have the same cookie after it.
+    pub(crate) cookie: u64,
+    /// The name that `ip netns` gave it, if it has one: in all boots.
+    pub(crate) name: Option<String>,
+}
+
+/// The cookie of the first namespace of a boot, the host's own.
+const FIRST_NAMESPACE: u64 = 1;
+
 /// The journal of one agent in a namespace, in a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct StateFile {
     directory: PathBuf,
-    cookie: u64,
+    namespace: NamespaceKey,
     pub(crate) agent: Agent,
 }
 
@@ -78,16 +92,40 @@ impl Agent {
         }
     }
 
-    /// Returns the agent whose journal has this name, in the namespace of `cookie`.
-    fn of_file(name: &OsStr, cookie: u64) -> Option<Agent> {
+    /// Returns the agent whose journal has this name, and the cookie of its namespace.
+    fn of_file(name: &OsStr) -> Option<(u64, Agent)> {
         let name = name.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
-        let name = name.strip_prefix(&format!("netns-{cookie}-"))?;
+        let (cookie, name) = name.strip_prefix("netns-")?.split_once('-')?;
         let (marker, domain) = match name.split_once('-') {
             Some((marker, domain)) => (marker, Some(domain.to_owned())),
             None => (name, None),
         };
         let marker = marker.parse().ok()?;
-        Some(Agent { marker, domain })
+        Some((cookie.parse().ok()?, Agent { marker, domain }))
+    }
+}
+
+impl NamespaceKey {
+    /// # Errors
+    ///
+    /// When the kernel cannot be asked.
+    pub(crate) fn of(namespace: &Namespace) -> Result<NamespaceKey> {
+        Ok(NamespaceKey {
+            cookie: namespace.cookie()?,
+            name: namespace.name(),
+        })
+    }
+
+    /// Returns the scope of records about the host's files, of commands, and of other hosts. They
+    /// outlive a boot if the namespace can be told from others after it.
+    fn lasting_scope(&self, boot_id: &str) -> LedgerScope {
+        match &self.name {
+            Some(name) => LedgerScope::of_all_boots(format!("netns {name}")),
+            None if self.cookie == FIRST_NAMESPACE => {
+                LedgerScope::of_all_boots(self.cookie.to_string())
+            }
+            None => ledger_scope_of(self.cookie, boot_id),
+        }
     }
 }
 
@@ -102,7 +140,7 @@ impl fmt::Display for Agent {
 }
 
 impl StateFile {
-    /// Finds the place for an agent in a namespace, by its cookie. It is in the directory that
+    /// Finds the place for an agent in a namespace. It is in the directory that
     /// was given; or in the first of the usual ones that has its journal; or else in the first of
     /// them that is, or can be made, writable. A reader decides as a writer does. Makes no
     /// directory.
@@ -113,12 +151,12 @@ impl StateFile {
     /// directories has the journal.
     pub(crate) fn find(
         given: Option<&Path>,
-        cookie: u64,
+        namespace: &NamespaceKey,
         agent: &Agent,
     ) -> Result<Option<StateFile>> {
         let places = directories(given).into_iter().map(|directory| StateFile {
             directory,
-            cookie,
+            namespace: namespace.clone(),
             agent: agent.clone(),
         });
         let mut places: Vec<StateFile> = places.collect();
@@ -137,25 +175,36 @@ impl StateFile {
 
     /// Returns the journals of all agents in a namespace that are in this directory, in order. What
     /// cannot be listed has none.
+    pub(crate) fn of_all_agents(&self) -> Vec<StateFile> {
+        let mut all = self.of_directory();
+        all.retain(|it| it.namespace.cookie == self.namespace.cookie);
+        all.sort_by(|one, other| one.agent.cmp(&other.agent));
+        all
+    }
+
+    /// Returns the journals in this directory. What cannot be listed has none.
     #[expect(
         clippy::disallowed_methods,
         reason = "names alone: each journal is opened by way of `trueup_path`"
     )]
-    pub(crate) fn of_all_agents(&self) -> Vec<StateFile> {
+    fn of_directory(&self) -> Vec<StateFile> {
         let entries = fs::read_dir(&self.directory)
             .into_iter()
             .flatten()
             .flatten();
-        let mut all: Vec<StateFile> = entries
-            .filter_map(|entry| {
-                Some(StateFile {
-                    agent: Agent::of_file(&entry.file_name(), self.cookie)?,
-                    ..self.clone()
-                })
+        let journals = entries.filter_map(|entry| {
+            let (cookie, agent) = Agent::of_file(&entry.file_name())?;
+            let name = self.namespace.name.clone();
+            Some(StateFile {
+                directory: self.directory.clone(),
+                namespace: NamespaceKey {
+                    cookie,
+                    name: name.filter(|_| cookie == self.namespace.cookie),
+                },
+                agent,
             })
-            .collect();
-        all.sort_by(|one, other| one.agent.cmp(&other.agent));
-        all
+        });
+        journals.collect()
     }
 
     /// Returns true if the journal, or the lock of a process that writes it, exists.
@@ -195,7 +244,14 @@ impl StateFile {
         let file = self.file();
         let journal =
             Journal::open_read_only(&file).map_err(|error| describe_error(error, &file))?;
-        self.ledger(of, &journal, &boot_id()?)
+        let boot_id = boot_id()?;
+        let ledger = self.ledger(of, &journal, &boot_id)?;
+        match of {
+            LedgerOf::Graph | LedgerOf::World if ledger.is_empty()? => {
+                Ok(self.earlier_ledger(of, &boot_id)?.unwrap_or(ledger))
+            }
+            _ => Ok(ledger),
+        }
     }
 
     /// Locks the journal and reads it. Writes nothing to it.
@@ -207,13 +263,17 @@ impl StateFile {
     pub(crate) fn claim(self) -> Result<State> {
         let boot_id = boot_id()?;
         make(&self.directory)?;
-        Ok(State(SharedLedger::open(LedgerOf::Network, self, boot_id)?))
+        let state = State(SharedLedger::open(LedgerOf::Network, self, boot_id)?);
+        state.take_over_earlier()?;
+        Ok(state)
     }
 
     fn ledger(&self, of: LedgerOf, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
         let scope = match of {
-            LedgerOf::Graph | LedgerOf::World => LedgerScope::of_all_boots(self.cookie.to_string()),
-            LedgerOf::Network | LedgerOf::Settings => ledger_scope_of(self.cookie, boot_id),
+            LedgerOf::Graph | LedgerOf::World => self.namespace.lasting_scope(boot_id),
+            LedgerOf::Network | LedgerOf::Settings => {
+                ledger_scope_of(self.namespace.cookie, boot_id)
+            }
         };
         Ok(journal.ledger(of.name(), &scope)?)
     }
@@ -224,8 +284,8 @@ impl StateFile {
     }
 
     fn name(&self) -> String {
-        let StateFile { cookie, agent, .. } = self;
-        format!("netns-{cookie}-{agent}.{EXTENSION}")
+        let cookie = self.namespace.cookie;
+        format!("netns-{cookie}-{}.{EXTENSION}", self.agent)
     }
 }
 

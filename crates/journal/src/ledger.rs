@@ -52,6 +52,22 @@ impl JournalLedger {
         self.store.read(|records| get(records, &key))
     }
 
+    /// Returns true if it has neither a record nor an open intent.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        self.store.read(|records| {
+            for space in [Keyspace::Owned, Keyspace::Intent] {
+                if scan(records, &space.key(&self.prefix))?.next().is_some() {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+
     /// Forgets everything of this source in this scope, open intents too: for a namespace that is
     /// gone. Returns the number of records removed.
     ///

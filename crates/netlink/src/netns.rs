@@ -194,6 +194,27 @@ impl Namespace {
         Ok(NamespaceId(Id::of(&status)))
     }
 
+    /// Returns the first of the names that `ip netns` gave to the namespace; `None` if it has none,
+    /// or the names cannot be read. Unlike its id, a name can be the same after a reboot.
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        let id = self.id().ok()?;
+        let folder = rustix::fs::open(NAMED, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let mut entries = rustix::fs::Dir::new(folder.ok()?).ok()?;
+        let mut first: Option<String> = None;
+        while let Some(Ok(entry)) = entries.read() {
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            let is_first = first.as_deref().is_none_or(|first| name < first);
+            let named = Namespace::named(name).and_then(|named| named.id());
+            if is_first && named.is_ok_and(|named| named == id) {
+                first = Some(name.to_owned());
+            }
+        }
+        first
+    }
+
     /// Runs `inside` in the namespace and returns its result.
     ///
     /// For the current namespace it runs right here, otherwise on a thread of its own, so that no

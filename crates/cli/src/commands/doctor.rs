@@ -115,7 +115,7 @@ impl Findings {
         let options = declared.map(|declared| declared.options.network.clone());
         let options = options.unwrap_or_default();
         let agent = state::Agent::of(&options);
-        let found = state::StateFile::find(given, target.cookie, &agent);
+        let found = state::StateFile::find(given, &target.key, &agent);
         let found = found.and_then(|found| found.context(state::NO_STATE_DIRECTORY));
         if given.is_none()
             && let Some(ignored) = state::ignored_runtime_directory()
@@ -155,7 +155,7 @@ impl Findings {
             // Without /proc, which is a problem by now.
             kernel: read(RELEASE).ok(),
             boot_id,
-            cookie: target.cookie,
+            cookie: target.key.cookie,
             privileged,
             sysctls_writable,
             strict_checking: socket.strict(),

@@ -28,6 +28,7 @@ use trueup_file::{self as file, Accepted, Contest, File};
 pub(crate) use self::desired_file::Writers;
 use self::desired_file::is_stdin;
 use crate::host::{self, Desired, Options};
+use crate::state::NamespaceKey;
 use crate::world::{Collection, Retained, Surroundings, read_grants};
 use crate::{Common, options, output, state};
 
@@ -215,22 +216,23 @@ impl Declared {
 /// The namespace of the command line, held open so that the whole command works in the same one.
 struct Target {
     namespace: Namespace,
-    cookie: u64,
+    key: NamespaceKey,
 }
+
 impl Target {
     fn open(common: &Common) -> Result<Target> {
         let namespace = match &common.netns {
             Some(namespace) => namespace.open()?,
             None => Namespace::current(),
         };
-        let cookie = namespace.cookie()?;
-        Ok(Target { namespace, cookie })
+        let key = NamespaceKey::of(&namespace)?;
+        Ok(Target { namespace, key })
     }
 
     /// Returns the journal of the namespace and agent, if there is a directory for it.
     fn state(&self, common: &Common, options: &Options) -> Result<Option<state::StateFile>> {
         let agent = state::Agent::of(&options.network);
-        state::StateFile::find(common.state.as_deref(), self.cookie, &agent)
+        state::StateFile::find(common.state.as_deref(), &self.key, &agent)
     }
 
     /// Locks the journal, to write it. Notes if it had another domain, and which other files speak

@@ -132,7 +132,7 @@ impl fmt::Display for NoStateDirectory {
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-    use super::super::{Agent, StateFile};
+    use super::super::{Agent, NamespaceKey, StateFile};
     use super::*;
 
     const OTHER: u32 = 4_242;
@@ -165,7 +165,11 @@ mod tests {
 
     fn find(directory: &Path) -> Result<Option<StateFile>> {
         let (marker, domain) = (116, None);
-        StateFile::find(Some(directory), 7, &Agent { marker, domain })
+        let key = NamespaceKey {
+            cookie: 7,
+            name: None,
+        };
+        StateFile::find(Some(directory), &key, &Agent { marker, domain })
     }
 
     /// The text of the error of a reader, and of a writer.

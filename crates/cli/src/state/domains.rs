@@ -140,7 +140,7 @@ impl StateFile {
     }
 
     fn domain_in(&self, journal: &Journal, boot_id: &str) -> Result<Option<Domain>> {
-        let scope = ledger_scope_of(self.cookie, boot_id);
+        let scope = ledger_scope_of(self.namespace.cookie, boot_id);
         if !journal.scopes()?.iter().any(|(_, of)| *of == scope) {
             return Ok(None);
         }
@@ -156,5 +156,5 @@ fn ledger(
     journal: &Journal,
     boot_id: &str,
 ) -> Result<JournalLedger, trueup::journal::Error> {
-    journal.ledger(LEDGER, &ledger_scope_of(place.cookie, boot_id))
+    journal.ledger(LEDGER, &ledger_scope_of(place.namespace.cookie, boot_id))
 }

@@ -78,7 +78,7 @@ impl Opened {
         Ok(())
     }
 
-    fn of(&mut self, of: LedgerOf) -> &mut JournalLedger {
+    pub(super) fn of(&mut self, of: LedgerOf) -> &mut JournalLedger {
         match of {
             LedgerOf::Network => &mut self.network,
             LedgerOf::Settings => &mut self.settings,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
-use trueup_testkit::wait_until;
+use trueup_testkit::{named_netns, wait_until};
 
 use crate::agent::{Agent, Ran, Running, TRUEUP};
 use crate::watch::{FAST, printed};
@@ -257,4 +257,44 @@ pub(crate) fn a_file_is_kept_without_an_inotify_instance() {
     agent.write("conf", "b");
     wait_until("it is restored", || read(&agent, "conf") == "a");
     child.terminate(Signal::TERM);
+}
+
+/// As after a reboot: the name is the same, and nothing else.
+pub(crate) fn files_and_commands_outlive_a_namespace_with_a_name() {
+    let agent = Agent::new();
+    let script = "test -e go && echo run >> log";
+    let conf = file(&agent, "conf", "a");
+    let both = conf.clone() + &exec(&agent, "reload", script, "on = [\"file.conf\"]");
+    agent.write("f.toml", &both);
+    let name = format!("lasting{}", std::process::id());
+    let apply = || agent.run(&["apply", "f.toml", "--netns", &name]);
+    let namespace = named_netns(&name);
+    let ran = apply();
+    assert_eq!(
+        (ran.code, read(&agent, "conf").as_str()),
+        (2, "a"),
+        "{ran:?}"
+    );
+    drop(namespace);
+    let namespace = named_netns(&name);
+    let graph = agent.run(&["graph", "f.toml", "--netns", &name]);
+    assert!(
+        graph.out.contains("exec.reload   would change; 1 refresh"),
+        "{graph:?}"
+    );
+    agent.write("go", "");
+    let ran = apply();
+    assert_eq!(
+        (ran.code, read(&agent, "log").as_str()),
+        (0, "run\n"),
+        "{ran:?}"
+    );
+    drop(namespace);
+    let _namespace = named_netns(&name);
+    agent.write("f.toml", "route = []\n");
+    assert_eq!(apply().code, 0);
+    assert!(
+        !agent.directory().join("conf").exists(),
+        "it is still known as ours"
+    );
 }
