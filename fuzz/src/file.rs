@@ -60,24 +60,29 @@ pub fn file(data: &[u8]) {
     }
 }
 
-/// Checks that commands can be carried out one after the other: what each runs after is in the
-/// file, and no command runs after itself.
+/// Checks that files and commands can be carried out one after the other: what each runs after is
+/// in the file, and none runs after itself.
 fn commands_are_in_order(file: &File) {
     let files = file.files.iter().flatten();
-    let files: BTreeSet<&str> = files.map(|it| &*it.name).collect();
-    let mut waiting: Vec<_> = file.execs.iter().flatten().collect();
+    let files = files.map(|it| ("file", &*it.name, &it.order));
+    let execs = file.execs.iter().flatten();
+    let execs = execs.map(|exec| {
+        assert!(exec.command[0].starts_with('/') && !exec.timeout.is_zero());
+        ("exec", &*exec.name, &exec.order)
+    });
+    let mut waiting: Vec<_> = files.chain(execs).collect();
     let mut done = BTreeSet::new();
     while !waiting.is_empty() {
         let before = waiting.len();
-        waiting.retain(|exec| {
-            assert!(exec.command[0].starts_with('/') && !exec.timeout.is_zero());
-            let is_ready = exec.runs_after().all(|reference| match reference {
-                NodeRef::Section(name) => name != "exec",
-                NodeRef::File(name) => files.contains(&**name),
-                NodeRef::Exec(name) => done.contains(&**name),
+        let sections: BTreeSet<&str> = waiting.iter().map(|(section, ..)| *section).collect();
+        waiting.retain(|(section, name, order)| {
+            let is_ready = order.iter().all(|reference| match reference {
+                NodeRef::Section(name) => !sections.contains(&**name),
+                NodeRef::File(name) => done.contains(&("file", &**name)),
+                NodeRef::Exec(name) => done.contains(&("exec", &**name)),
             });
             if is_ready {
-                done.insert(&*exec.name);
+                done.insert((*section, *name));
             }
             !is_ready
         });

@@ -27,7 +27,7 @@ mod write;
 
 pub use error::{Diagnostic, Error, ErrorKind};
 pub use file::File;
-pub use graph::{Exec, FileContent, ManagedFile, NodeRef, Owner, Semaphore};
+pub use graph::{Exec, FileContent, ManagedFile, NodeRef, Order, Owner, Semaphore};
 pub use location::{Location, Locations};
 pub use settings::Settings;
 pub use suggest::nearest;

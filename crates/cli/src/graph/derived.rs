@@ -4,96 +4,89 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use trueup_file::{Exec, File, ManagedFile, NodeRef};
+use trueup_file::{Exec, File};
 
-use super::{execs, files};
+use super::{Has, exec_name, execs, file_name, files, names};
 
-/// A file or a command, by its position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Node {
-    File(usize),
-    Exec(usize),
-}
-
-/// What files and commands run after, beside what is declared. There is no cycle in it.
-#[derive(Debug, Default)]
+/// That a vertex runs after another one, as their paths say.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Derived {
-    /// The files that a command uses: its program, that of its check, or an argument of one.
-    used: BTreeMap<usize, BTreeSet<usize>>,
-    /// The commands that have a folder of the file among their arguments.
-    before: BTreeMap<usize, BTreeSet<usize>>,
+    /// The vertex.
+    pub(super) vertex: String,
+    /// The other one.
+    pub(super) after: String,
+    /// It also waits until the other one is in place.
+    pub(super) is_needed: bool,
 }
 
-impl Derived {
-    pub(super) fn of(declared: &File) -> Derived {
-        let (files, execs) = (files(declared), execs(declared));
-        let mut derived = Derived::default();
-        let by_path: BTreeMap<&Path, usize> = (files.iter().enumerate())
-            .map(|(at, file)| (&*file.path, at))
-            .collect();
-        for (at, exec) in execs.iter().enumerate() {
-            let used = words(exec).filter_map(|word| by_path.get(word).copied());
-            derived.used.insert(at, used.collect());
+/// Returns what the paths say beside what is declared. It closes no cycle: what is declared comes
+/// first, then what commands use, then the folders.
+pub(super) fn derived(declared: &File, has: &Has) -> Vec<Derived> {
+    let mut order = Declared::of(declared, has);
+    let mut found = Vec::new();
+    let mut add = |vertex: String, after: String, is_needed| {
+        if order.add(&vertex, &after) {
+            found.push(Derived {
+                vertex,
+                after,
+                is_needed,
+            });
         }
-        let mut by_folder: BTreeMap<&Path, BTreeSet<usize>> = BTreeMap::new();
-        for (at, exec) in execs.iter().enumerate() {
-            words(exec).for_each(|word| _ = by_folder.entry(word).or_default().insert(at));
-        }
-        for (at, file) in files.iter().enumerate() {
-            let folders = file.path.ancestors().skip(1);
-            let folders = folders.filter(|folder| folder.parent().is_some());
-            let makers = folders.filter_map(|folder| by_folder.get(folder)).flatten();
-            for maker in makers {
-                if !derived.leads(files, execs, Node::Exec(*maker), Node::File(at)) {
-                    derived.before.entry(at).or_default().insert(*maker);
-                }
+    };
+    let by_path = files(declared).iter().map(|file| (&*file.path, file));
+    let by_path: BTreeMap<&Path, _> = by_path.collect();
+    let mut by_folder: BTreeMap<&Path, Vec<&Exec>> = BTreeMap::new();
+    for exec in execs(declared) {
+        for word in words(exec) {
+            by_folder.entry(word).or_default().push(exec);
+            if let Some(file) = by_path.get(word) {
+                add(exec_name(exec), file_name(file), true);
             }
         }
-        derived
     }
-
-    /// Returns the positions of the files that a command uses.
-    pub(super) fn used_by(&self, exec: usize) -> impl Iterator<Item = usize> {
-        self.used.get(&exec).into_iter().flatten().copied()
-    }
-
-    /// Returns the positions of the commands that may make a folder of a file.
-    pub(super) fn before_file(&self, file: usize) -> impl Iterator<Item = usize> {
-        self.before.get(&file).into_iter().flatten().copied()
-    }
-
-    /// True if one runs after the other, over any number of others.
-    fn leads(&self, files: &[ManagedFile], execs: &[Exec], from: Node, to: Node) -> bool {
-        let (mut seen, mut open) = (BTreeSet::from([from]), vec![from]);
-        while let Some(node) = open.pop() {
-            let next = match node {
-                Node::File(at) => self.before_file(at).map(Node::Exec).collect(),
-                Node::Exec(at) => self.after_exec(files, execs, at),
-            };
-            open.extend(next.into_iter().filter(|node| seen.insert(*node)));
+    for file in files(declared) {
+        let folders = file.path.ancestors().skip(1);
+        let folders = folders.filter(|folder| folder.parent().is_some());
+        for exec in folders.filter_map(|folder| by_folder.get(folder)).flatten() {
+            add(file_name(file), exec_name(exec), false);
         }
-        seen.contains(&to)
+    }
+    found
+}
+
+/// What each vertex runs after.
+struct Declared(BTreeMap<String, BTreeSet<String>>);
+
+impl Declared {
+    fn of(declared: &File, has: &Has) -> Declared {
+        let files = files(declared).iter().map(|it| (file_name(it), &it.order));
+        let execs = execs(declared).iter().map(|it| (exec_name(it), &it.order));
+        let after = files.chain(execs).map(|(name, order)| {
+            let after = order.iter().flat_map(|it| names(it, declared, has));
+            (name, after.collect())
+        });
+        Declared(after.collect())
     }
 
-    fn after_exec(&self, files: &[ManagedFile], execs: &[Exec], at: usize) -> Vec<Node> {
-        let used = self.used_by(at).map(Node::File);
-        let declared = execs[at].runs_after().flat_map(|reference| {
-            let file = |it: &ManagedFile| match reference {
-                NodeRef::File(name) => it.name == *name,
-                NodeRef::Section(name) => name == "file",
-                NodeRef::Exec(_) => false,
-            };
-            let exec = |it: &Exec| match reference {
-                NodeRef::Exec(name) => it.name == *name,
-                NodeRef::Section(name) => name == "exec",
-                NodeRef::File(_) => false,
-            };
-            let of_files = (0..files.len()).filter(|at| file(&files[*at]));
-            let of_execs = (0..execs.len()).filter(|at| exec(&execs[*at]));
-            let nodes = of_files.map(Node::File).chain(of_execs.map(Node::Exec));
-            nodes.collect::<Vec<Node>>()
-        });
-        used.chain(declared).collect()
+    /// Adds that one runs after the other, unless that is known already, or the other way round.
+    fn add(&mut self, vertex: &str, after: &str) -> bool {
+        if self.leads(after, vertex) {
+            return false;
+        }
+        self.0
+            .entry(vertex.to_owned())
+            .or_default()
+            .insert(after.to_owned())
+    }
+
+    /// True if one is the other, or runs after it, over any number of others.
+    fn leads(&self, from: &str, to: &str) -> bool {
+        let (mut seen, mut open) = (BTreeSet::from([from]), vec![from]);
+        while let Some(vertex) = open.pop() {
+            let next = self.0.get(vertex).into_iter().flatten();
+            open.extend(next.map(|it| &**it).filter(|it| seen.insert(it)));
+        }
+        seen.contains(to)
     }
 }
 
@@ -110,13 +103,24 @@ mod tests {
 
     use super::*;
 
-    fn declared(text: &str) -> File {
-        File::parse("f.toml", text.as_bytes(), &TableNames::default()).unwrap()
+    /// What each runs after, by the name of the section; `!` if it is needed.
+    fn found(text: &str) -> Vec<String> {
+        let file = File::parse("f.toml", text.as_bytes(), &TableNames::default()).unwrap();
+        let has = Has {
+            of_settings: Vec::new(),
+            world: false,
+            interval: None,
+        };
+        let shown = |it: &Derived| {
+            let mark = if it.is_needed { "!" } else { "" };
+            format!("{} {}{mark}", it.vertex, it.after).replace("file:/srv/", "")
+        };
+        derived(&file, &has).iter().map(shown).collect()
     }
 
     #[test]
     fn a_command_comes_after_what_it_uses_and_before_what_is_in_its_folder() {
-        let file = declared(
+        let found = found(
             "[[file]]\nname = \"script\"\npath = \"/srv/run\"\ncontent = \"x\"\n\
              [[file]]\nname = \"check\"\npath = \"/srv/check\"\ncontent = \"x\"\n\
              [[file]]\nname = \"conf\"\npath = \"/srv/app/a/conf\"\ncontent = \"x\"\n\
@@ -125,24 +129,26 @@ mod tests {
              [[exec]]\nname = \"use\"\ncommand = [\"/bin/cat\", \"/srv/app/a/conf\"]\n\
              on = [\"exec.make\"]\n",
         );
-        let derived = Derived::of(&file);
-        assert_eq!(derived.used_by(0).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(derived.used_by(1).collect::<Vec<_>>(), [2]);
-        assert_eq!(derived.before_file(2).collect::<Vec<_>>(), [0]);
-        assert_eq!(derived.before_file(0).count(), 0);
+        let expected = [
+            "exec.make run!",
+            "exec.make check!",
+            "exec.use app/a/conf!",
+            "app/a/conf exec.make",
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]
     fn what_a_command_depends_on_does_not_wait_for_it() {
-        let file = declared(
+        let found = found(
             "[[file]]\nname = \"conf\"\npath = \"/srv/app/conf\"\ncontent = \"x\"\n\
              [[file]]\nname = \"other\"\npath = \"/srv/app/other\"\ncontent = \"x\"\n\
+             [[file]]\nname = \"made\"\npath = \"/srv/made\"\nsource = \"/srv/source\"\n\
+             after = [\"exec.label\"]\n\
              [[exec]]\nname = \"first\"\ncommand = [\"/bin/true\"]\non = [\"file.conf\"]\n\
-             [[exec]]\nname = \"label\"\ncommand = [\"/bin/ls\", \"/srv/app\"]\n\
-             on = [\"exec.first\"]\n",
+             [[exec]]\nname = \"label\"\n\
+             command = [\"/bin/ls\", \"/srv/app\", \"/srv/made\"]\non = [\"exec.first\"]\n",
         );
-        let derived = Derived::of(&file);
-        assert_eq!(derived.before_file(0).count(), 0, "it comes before it");
-        assert_eq!(derived.before_file(1).collect::<Vec<_>>(), [1]);
+        assert_eq!(found, ["app/other exec.label"]);
     }
 }

@@ -7,18 +7,18 @@ mod reported;
 mod running;
 mod section;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use trueup::graph::{Exec, Failure, File, RunContext, Snapshot, Verdict, Vertex, VertexSpec};
 use trueup::reconcile::{ErrorClass, Ledger};
-use trueup_file::{self as file, FileContent, ManagedFile, NodeRef};
+use trueup_file::{self as file, FileContent, ManagedFile, NodeRef, Order};
 
 use crate::host::Part;
 use crate::state::LedgerOf;
 use crate::world::{COLLECTOR, EXPORTER};
-use derived::Derived;
+use derived::{Derived, derived};
 pub(crate) use once::{Once, Passed, run_once};
 pub(crate) use reported::{OnResult, Reported};
 pub(crate) use running::{Around, RunningGraph, Sources};
@@ -101,25 +101,29 @@ pub(crate) fn vertices(
     });
     let parts: Vec<Declared> = parts.collect();
     let world = world.into_iter().flat_map(world_vertices);
-    let derived = Derived::of(declared);
-    let files_vertices = files(declared).iter().enumerate().map(|(at, file)| {
-        let before = derived.before_file(at).map(|at| &execs(declared)[at]);
+    let files_vertices = files(declared).iter().map(|file| {
         let (spec, vertex) = file_vertex(file, interval);
-        let spec = before.fold(spec, |spec, exec| spec.after_tried(&exec_name(exec)));
-        (spec, vertex)
+        (ordered(spec, &file.order, declared, &has), vertex)
     });
-    let execs_vertices = execs(declared).iter().enumerate().map(|(at, exec)| {
-        let used = derived.used_by(at).map(|at| &files(declared)[at]);
-        let (spec, vertex) = exec_vertex(exec, declared, &has);
-        let spec = used.fold(spec, |spec, file| spec.after(&file_name(file)));
+    let execs_vertices = execs(declared).iter().map(|exec| {
+        let (spec, vertex) = exec_vertex(exec, &has);
+        (ordered(spec, &exec.order, declared, &has), vertex)
+    });
+    let mut derived: BTreeMap<String, Vec<Derived>> = BTreeMap::new();
+    for it in self::derived(declared, &has) {
+        derived.entry(it.vertex.clone()).or_default().push(it);
+    }
+    let declared_vertices = files_vertices.chain(execs_vertices).map(|(spec, vertex)| {
+        let derived = derived.get(spec.name()).into_iter().flatten();
+        let spec = derived.fold(spec, |spec, it| match it.is_needed {
+            true => spec.after(&it.after),
+            false => spec.after_tried(&it.after),
+        });
         (spec, vertex)
     });
     let sections = sections(declared, &has).into_iter();
     let sections = sections.map(|name| section_vertex(name, by, &has));
-    let beside = world
-        .chain(sections)
-        .chain(files_vertices)
-        .chain(execs_vertices);
+    let beside = world.chain(sections).chain(declared_vertices);
     parts.into_iter().chain(beside).collect()
 }
 
@@ -139,12 +143,14 @@ fn world_vertices(world: WorldVertices) -> [Declared; 2] {
     [(collector, world.collector), (exporter, world.exporter)]
 }
 
-/// Returns the sections that have a vertex of their own: those that commands are refreshed by, and
-/// that of the settings if commands run after them.
+/// Returns the sections that have a vertex of their own: those that files and commands are refreshed
+/// by, and that of the settings if some run after them.
 fn sections<'a>(declared: &'a file::File, has: &Has) -> BTreeSet<&'a str> {
-    let on = execs(declared).iter().flat_map(|exec| &exec.on);
+    let of_files = files(declared).iter().map(|it| &it.order);
+    let orders = of_files.chain(execs(declared).iter().map(|it| &it.order));
+    let on = orders.clone().flat_map(|order| &order.on);
     let on = on.filter_map(|it| section_of_network(it, has));
-    let after = execs(declared).iter().flat_map(|exec| &exec.after);
+    let after = orders.flat_map(|order| &order.after);
     let after = after.filter_map(|it| section_of_network(it, has));
     let after = after.filter(|name| *name == SYSCTL && !has.of_settings.is_empty());
     on.chain(after).collect()
@@ -231,16 +237,16 @@ pub(crate) fn exec(declared: &file::Exec) -> Exec {
         let (program, arguments) = split(check);
         vertex = vertex.with_check(program, arguments);
     }
-    if !declared.on.is_empty() && declared.every.is_none() {
+    if !declared.order.on.is_empty() && declared.every.is_none() {
         vertex = vertex.only_refreshed();
     }
     vertex
 }
 
-fn exec_vertex(declared: &file::Exec, all: &file::File, has: &Has) -> Declared {
+fn exec_vertex(declared: &file::Exec, has: &Has) -> Declared {
     let spec = VertexSpec::new(&exec_name(declared));
     // Nothing tells of what a check looks at.
-    let has_checks = declared.check.is_some() && declared.on.is_empty();
+    let has_checks = declared.check.is_some() && declared.order.on.is_empty();
     let every = declared.every.or(has.interval.filter(|_| has_checks));
     let mut spec = match every.filter(|_| has.interval.is_some()) {
         Some(every) => spec.unwatched().with_poll(every),
@@ -249,19 +255,23 @@ fn exec_vertex(declared: &file::Exec, all: &file::File, has: &Has) -> Declared {
     for semaphore in &declared.semaphores {
         spec = spec.with_semaphore(&semaphore.id, semaphore.count);
     }
-    let after = declared.after.iter();
+    (settled(spec, declared), Box::new(exec(declared)))
+}
+
+/// Has a vertex run after what is declared.
+fn ordered(spec: VertexSpec, order: &Order, all: &file::File, has: &Has) -> VertexSpec {
+    let after = order.after.iter();
     let after = after.flat_map(|it| match section_of_network(it, has) {
         Some(SYSCTL) if !has.of_settings.is_empty() => vec![SYSCTL.to_owned()],
         _ => names(it, all, has),
     });
-    spec = after.fold(spec, |spec, parent| spec.after(&parent));
-    let on = declared.on.iter();
+    let spec = after.fold(spec, |spec, parent| spec.after(&parent));
+    let on = order.on.iter();
     let on = on.flat_map(|it| match section_of_network(it, has) {
         Some(section) => vec![section.to_owned()],
         None => names(it, all, has),
     });
-    spec = on.fold(spec, |spec, parent| spec.refreshed_by(&parent));
-    (settled(spec, declared), Box::new(exec(declared)))
+    on.fold(spec, |spec, parent| spec.refreshed_by(&parent))
 }
 
 fn section_vertex(name: &str, by: &Network, has: &Has) -> Declared {

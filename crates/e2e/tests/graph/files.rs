@@ -298,3 +298,46 @@ pub(crate) fn files_and_commands_outlive_a_namespace_with_a_name() {
         "it is still known as ours"
     );
 }
+
+pub(crate) fn a_file_comes_after_what_it_names() {
+    let agent = Agent::new();
+    let path = |name: &str| agent.directory().join(name);
+    let copy = format!(
+        "[[file]]\nname = \"copy\"\npath = {:?}\nsource = {:?}\non = [\"exec.make\"]\n",
+        path("copy"),
+        path("made"),
+    );
+    let script = "test ! -e fails && cat conf > made";
+    let declared = |content: &str| {
+        copy.clone()
+            + &file(&agent, "conf", content)
+            + &exec(&agent, "make", script, "on = [\"file.conf\"]")
+    };
+    for content in ["a", "b", "c"] {
+        agent.write("f.toml", &declared(content));
+        let ran = agent.run(&["apply", "f.toml"]);
+        assert_eq!(
+            (ran.code, read(&agent, "copy").as_str()),
+            (0, content),
+            "{ran:?}"
+        );
+    }
+    // What fails holds it back.
+    agent.write("fails", "");
+    agent.write("f.toml", &declared("d"));
+    let ran = agent.run(&["apply", "f.toml"]);
+    assert_eq!(
+        (ran.code, read(&agent, "copy").as_str()),
+        (2, "c"),
+        "{ran:?}"
+    );
+    assert!(
+        ran.out.contains("skipped because exec.make failed"),
+        "{ran:?}"
+    );
+
+    let cycle = declared("a").replace("[\"file.conf\"]", "[\"file\"]");
+    agent.write("f.toml", &cycle);
+    let cycle = "f.toml:1:1: a cycle: file.copy runs after exec.make runs after file.copy";
+    agent.run(&["apply", "f.toml"]).assert_refused(&[cycle]);
+}

@@ -88,6 +88,7 @@ trueup_testkit::kernel_tests![
     files::a_file_that_is_a_mount_point_is_written_in_place,
     files::a_file_is_kept_without_an_inotify_instance,
     files::a_first_apply_has_what_files_and_commands_need_of_each_other,
+    files::a_file_comes_after_what_it_names,
     files::files_and_commands_outlive_a_namespace_with_a_name,
     another_writer_of_a_file_is_answered_a_few_times_a_second_at_most,
     namespaces::an_agent_of_three_namespaces_is_killed_among_other_writers_and_converges,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trueup_diff::Kind;
 
 use super::{EXEC, FILE};
-use super::{Exec, ManagedFile, NodeRef};
+use super::{Exec, ManagedFile, NodeRef, Order};
 use crate::error::{Diagnostic, MAX_PROBLEMS};
 use crate::file::File;
 use crate::file_keys::SYSCTL;
@@ -23,7 +23,7 @@ pub(crate) fn check(file: &File) -> Vec<Diagnostic> {
     wrong.semaphores(execs);
     wrong.references(files, execs);
     if wrong.diagnostics.is_empty() {
-        wrong.cycle(execs);
+        wrong.cycle(files, execs);
     }
     wrong.diagnostics
 }
@@ -73,8 +73,8 @@ impl Wrong<'_> {
         let sections = sections(self.file);
         let files: BTreeSet<&str> = files.iter().map(|it| &*it.name).collect();
         let names: BTreeSet<&str> = execs.iter().map(|it| &*it.name).collect();
-        for (at, exec) in execs.iter().enumerate() {
-            for reference in exec.runs_after() {
+        for (section, at, order) in nodes(self.file) {
+            for reference in order.iter() {
                 let (sort, name, known) = match reference {
                     NodeRef::Section(name) => ("section", name, &sections),
                     NodeRef::File(name) => (FILE, name, &files),
@@ -92,38 +92,64 @@ impl Wrong<'_> {
                     true => format!("`{reference}` is not in this file: write a [[{sort}]] of it"),
                     false => unknown(sort, name, "this file", &known),
                 };
-                self.add(EXEC, at, message);
+                self.add(section, at, message);
             }
         }
     }
 
-    /// Finds one cycle of commands. Only they run after something.
-    fn cycle(&mut self, execs: &[Exec]) {
-        let positions: BTreeMap<&str, usize> =
-            (0..execs.len()).map(|at| (&*execs[at].name, at)).collect();
-        let mut edges: Vec<Vec<usize>> = Vec::new();
-        for (at, exec) in execs.iter().enumerate() {
-            let after = exec.runs_after().filter_map(|reference| match reference {
-                NodeRef::Exec(name) => positions.get(&**name).copied(),
-                // All commands, and so this one.
-                NodeRef::Section(name) if name == EXEC => Some(at),
-                _ => None,
+    /// Finds one cycle of files and commands. The nodes are numbered: all files, then all commands.
+    /// Two more nodes stand for the two sections, each of which comes after all that is in it.
+    fn cycle(&mut self, files: &[ManagedFile], execs: &[Exec]) {
+        let all_files = files.len() + execs.len();
+        let all_execs = all_files + 1;
+        let files_at = (0..files.len()).map(|at| ((FILE, &*files[at].name), at));
+        let execs_at = (0..execs.len()).map(|at| ((EXEC, &*execs[at].name), files.len() + at));
+        let positions: BTreeMap<(&str, &str), usize> = files_at.chain(execs_at).collect();
+        let edges = nodes(self.file).map(|(_, _, order)| {
+            let after = order.iter().filter_map(|reference| match reference {
+                NodeRef::File(name) => positions.get(&(FILE, &**name)).copied(),
+                NodeRef::Exec(name) => positions.get(&(EXEC, &**name)).copied(),
+                NodeRef::Section(name) if name == FILE => Some(all_files),
+                NodeRef::Section(name) if name == EXEC => Some(all_execs),
+                NodeRef::Section(_) => None,
             });
-            edges.push(after.collect());
-        }
-        if let Some(cycle) = find_cycle(&edges) {
-            let first = cycle[0];
-            let names = cycle.iter().chain([&first]);
-            let names: Vec<String> = names
-                .map(|at| format!("{EXEC}.{}", execs[*at].name))
-                .collect();
-            let message = format!(
-                "a cycle: {}; remove one of these from `after` or `on`",
-                names.join(" runs after ")
-            );
-            self.add(EXEC, first, message);
+            after.collect()
+        });
+        let mut edges: Vec<Vec<usize>> = edges.collect();
+        edges.push((0..files.len()).collect());
+        edges.push((files.len()..all_files).collect());
+        let Some(cycle) = find_cycle(&edges) else {
+            return;
+        };
+        let place = |at: usize| match at.checked_sub(files.len()) {
+            None => (FILE, at),
+            Some(exec) => (EXEC, exec),
+        };
+        let name = |at: usize| match place(at) {
+            (FILE, at) => format!("{FILE}.{}", files[at].name),
+            (_, at) => format!("{EXEC}.{}", execs[at].name),
+        };
+        // The nodes of the sections are in no message.
+        let cycle: Vec<usize> = cycle.into_iter().filter(|at| *at < all_files).collect();
+        let names = cycle.iter().chain(cycle.first()).map(|at| name(*at));
+        let names: Vec<String> = names.collect();
+        let message = format!(
+            "a cycle: {}; remove one of these from `after` or `on`",
+            names.join(" runs after ")
+        );
+        if let Some(first) = cycle.first() {
+            let (section, at) = place(*first);
+            self.add(section, at, message);
         }
     }
+}
+
+/// Iterates over all files, and then over all commands, each with its section and its position.
+fn nodes(file: &File) -> impl Iterator<Item = (&'static str, usize, &Order)> {
+    let files = file.files.iter().flatten().map(|it| &it.order);
+    let execs = file.execs.iter().flatten().map(|it| &it.order);
+    let files = files.enumerate().map(|(at, order)| (FILE, at, order));
+    files.chain(execs.enumerate().map(|(at, order)| (EXEC, at, order)))
 }
 
 /// Returns the names of the sections that are in the file.

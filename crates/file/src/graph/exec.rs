@@ -1,9 +1,9 @@
 //! `[[exec]]`: a command that runs when something has changed, or when a check fails.
 
-use std::fmt;
 use std::time::Duration;
 
-use super::{EXEC, FILE};
+use super::EXEC;
+use super::order::{AFTER, ON, Order};
 use crate::fields::Fields;
 use crate::file::File;
 use crate::list::Element;
@@ -11,7 +11,6 @@ use crate::parse;
 use crate::section::Keyed;
 use crate::value::{Result, Value, fault};
 
-const ON: &str = "on";
 const CHECK: &str = "check";
 const EVERY: &str = "every";
 
@@ -32,15 +31,13 @@ pub struct Exec {
     pub name: String,
     /// The program, by its absolute path, and its arguments. No shell reads them.
     pub command: Vec<String>,
-    /// What the command runs after.
-    pub after: Vec<NodeRef>,
-    /// What the command is refreshed by, and runs after. If it is not empty, the command runs only
-    /// when one of these has changed.
-    pub on: Vec<NodeRef>,
+    /// What the command runs after. If there is something that refreshes it, it runs only when that
+    /// has changed.
+    pub order: Order,
     /// The command that succeeds if there is nothing to do, in the same form; `None` without one.
     pub check: Option<Vec<String>>,
     /// The time between two checks of a running agent: more than 0, at most a day. `None`: that of
-    /// the agent, or no such checks if there is [`on`](Self::on).
+    /// the agent, or no such checks if something refreshes it.
     pub every: Option<Duration>,
     /// How long the command, and its check, may run: more than 0, at most a day.
     pub timeout: Duration,
@@ -52,17 +49,6 @@ pub struct Exec {
     pub ambient: bool,
 }
 
-/// What a command refers to.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NodeRef {
-    /// All of a section of the file, such as `route`.
-    Section(String),
-    /// The file of this name.
-    File(String),
-    /// The command of this name.
-    Exec(String),
-}
-
 /// A semaphore: at most `count` commands with one id run at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Semaphore {
@@ -72,31 +58,13 @@ pub struct Semaphore {
     pub count: u32,
 }
 
-impl Exec {
-    /// Iterates over what the command runs after: by `after`, and by `on`.
-    pub fn runs_after(&self) -> impl Iterator<Item = &NodeRef> {
-        self.after.iter().chain(&self.on)
-    }
-}
-
-/// Writes the reference as in the file: `route`, `file.resolv`.
-impl fmt::Display for NodeRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NodeRef::Section(name) => f.write_str(name),
-            NodeRef::File(name) => write!(f, "{FILE}.{name}"),
-            NodeRef::Exec(name) => write!(f, "{EXEC}.{name}"),
-        }
-    }
-}
-
 impl Element for Exec {
     const NAME: &'static str = EXEC;
     const WITH_ARTICLE: &'static str = "a command";
     const KEYS: &'static [&'static str] = &[
         "name",
         "command",
-        "after",
+        AFTER,
         ON,
         CHECK,
         EVERY,
@@ -109,9 +77,8 @@ impl Element for Exec {
     fn read(fields: &Fields<'_>) -> Result<Exec> {
         let name = "name = \"reload-dns\"";
         let example = "command = [ \"/usr/bin/systemctl\", \"reload\", \"dns\" ]";
-        let (on, check) = (fields.read(ON, references)?, fields.read(CHECK, command)?);
-        let on = on.unwrap_or_default();
-        if on.is_empty() && check.is_none() {
+        let (order, check) = (Order::read(fields)?, fields.read(CHECK, command)?);
+        if order.on.is_empty() && check.is_none() {
             let message = "a command without `on` and `check` would always run: write one of them, \
                            such as on = [ \"file.resolv\" ]";
             return fault(fields.at, message);
@@ -125,8 +92,7 @@ impl Element for Exec {
         Ok(Exec {
             name: fields.required("name", name, parse::element_name)?,
             command: fields.required("command", example, command)?,
-            after: fields.read("after", references)?.unwrap_or_default(),
-            on,
+            order,
             check,
             every,
             timeout: fields
@@ -175,25 +141,6 @@ fn command(value: &Value<'_>) -> Result<Vec<String>> {
         ),
         Some(_) => Ok(words),
     }
-}
-
-fn references(value: &Value<'_>) -> Result<Vec<NodeRef>> {
-    let expected = "a list such as [ \"route\", \"file.resolv\" ]";
-    parse::list(value, expected, |value| {
-        let text = parse::text(value, "a section or SECTION.NAME, such as \"file.resolv\"")?;
-        match text.split_once('.') {
-            None => Ok(NodeRef::Section(text.to_owned())),
-            Some((FILE, name)) => Ok(NodeRef::File(name.to_owned())),
-            Some((EXEC, name)) => Ok(NodeRef::Exec(name.to_owned())),
-            Some((section, _)) => fault(
-                value.at,
-                format!(
-                    "only files and commands are referred to by name: write \"{}\"",
-                    section.escape_debug()
-                ),
-            ),
-        }
-    })
 }
 
 fn timeout(value: &Value<'_>) -> Result<Duration> {

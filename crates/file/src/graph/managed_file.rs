@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::unistd::{Group, User};
 
+use super::order::{AFTER, ON, Order};
 use super::{FILE, path};
 use crate::fields::Fields;
 use crate::file::File;
@@ -33,6 +34,8 @@ pub struct ManagedFile {
     pub mode: u32,
     /// The owner; `None` leaves it as it is, unless another user can have made the file.
     pub owner: Option<Owner>,
+    /// What the file is written after. It is looked at when what refreshes it has changed.
+    pub order: Order,
 }
 
 /// The owner of a file, by numbers: the file's names were looked up when it was read.
@@ -56,7 +59,8 @@ pub enum FileContent {
 impl Element for ManagedFile {
     const NAME: &'static str = FILE;
     const WITH_ARTICLE: &'static str = "a file";
-    const KEYS: &'static [&'static str] = &["name", "path", CONTENT, SOURCE, "mode", "owner"];
+    const KEYS: &'static [&'static str] =
+        &["name", "path", CONTENT, SOURCE, "mode", "owner", AFTER, ON];
 
     fn read(fields: &Fields<'_>) -> Result<ManagedFile> {
         let text = |value: &Value<'_>| {
@@ -81,6 +85,7 @@ impl Element for ManagedFile {
             content,
             mode: fields.read("mode", mode)?.unwrap_or(DEFAULT_MODE),
             owner: fields.read("owner", owner)?,
+            order: Order::read(fields)?,
         })
     }
 

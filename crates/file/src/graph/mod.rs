@@ -3,6 +3,7 @@
 mod check;
 mod exec;
 mod managed_file;
+mod order;
 
 use std::path::PathBuf;
 
@@ -12,8 +13,9 @@ use crate::section::Elements;
 use crate::value::{Result, Value, fault};
 
 pub(crate) use check::check;
-pub use exec::{Exec, NodeRef, Semaphore};
+pub use exec::{Exec, Semaphore};
 pub use managed_file::{FileContent, ManagedFile, Owner};
+pub use order::{NodeRef, Order};
 
 /// The names of the two sections.
 const FILE: &str = "file";

@@ -60,8 +60,7 @@ fn all_keys_are_read() {
     let Exec {
         name,
         command,
-        after,
-        on,
+        order,
         check,
         every,
         timeout,
@@ -73,10 +72,10 @@ fn all_keys_are_read() {
     assert_eq!(name, "reload-dns");
     assert_eq!(*command, ["/usr/bin/systemctl", "reload", "dns"]);
     assert_eq!(
-        *after,
+        order.after,
         [NodeRef::Section("route".to_owned()), resolv.clone()]
     );
-    assert_eq!(*on, [resolv]);
+    assert_eq!(order.on, [resolv]);
     let words = check.as_ref().unwrap();
     assert_eq!(*words, ["/usr/bin/test", "-e", "/run/dns.ok"]);
     assert_eq!(*every, Some(Duration::from_secs(30)));
@@ -112,7 +111,7 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(files[0].content, FileContent::Source("/b".into()));
     let exec = &file.execs.unwrap()[0];
     assert_eq!(exec.timeout, Duration::from_secs(60));
-    assert!(exec.after.is_empty() && exec.check.is_none() && exec.semaphores.is_empty());
+    assert!(exec.order.after.is_empty() && exec.check.is_none() && exec.semaphores.is_empty());
     assert!(exec.environment.is_empty() && !exec.ambient && exec.every.is_none());
     // Absent is unmanaged, empty is none.
     let file = read("file = []\n");
@@ -130,9 +129,9 @@ fn a_name_of_a_reference_may_have_dots_and_each_section_of_the_file_counts() {
          [[export]]\nname = \"a\"\nroute = { dst = \"10.0.0.0/8\", via = \"10.0.0.1\" }\n",
     );
     let execs = file.execs.unwrap();
-    let all: Vec<String> = execs[0].runs_after().map(ToString::to_string).collect();
+    let all: Vec<String> = execs[0].order.iter().map(ToString::to_string).collect();
     assert_eq!(all, ["file.a.b", "sysctl", "export"]);
-    let all: Vec<String> = execs[1].runs_after().map(ToString::to_string).collect();
+    let all: Vec<String> = execs[1].order.iter().map(ToString::to_string).collect();
     assert_eq!(all, ["export", "exec.x"]);
 }
 
