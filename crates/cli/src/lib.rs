@@ -7,6 +7,7 @@
 
 mod commands;
 mod core_dumps;
+mod first_process;
 mod graph;
 mod host;
 mod options;
@@ -175,6 +176,7 @@ pub fn main() -> ExitCode {
             strict,
             allow_deletes,
         } => commands::apply(&common, &file, strict, allow_deletes),
+        Command::Watch(_) if first_process::is_first() => first_process::run(),
         Command::Watch(asked) => commands::watch(&common, &asked),
         Command::Observe { portable } => commands::observe(&common, portable),
         Command::Doctor { file } => commands::doctor(&common, file.as_deref()),

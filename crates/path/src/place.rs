@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,9 @@ use crate::{Error, ErrorKind, Folder, TrustedUsers};
 
 /// How often a name is looked at again that another writer changes meanwhile.
 const TRIES: u32 = 100;
+
+/// The longest name of a file, in bytes: `NAME_MAX`.
+const MAX_NAME: usize = 255;
 
 /// A name in a folder that is held, whether or not there is such a file.
 #[derive(Clone, Debug)]
@@ -186,11 +190,14 @@ impl Place {
         Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
     }
 
-    /// Returns the place of another name in the same folder: `.NAME.SUFFIX`.
+    /// Returns the place of another name in the same folder: `.NAME.HASH.SUFFIX`, where the hash is
+    /// one of the name. No other program uses such a name. Of a long name only the beginning is in
+    /// it, so that it is no longer than a name may be.
     pub(crate) fn beside(&self, suffix: &str) -> Place {
-        let mut name = OsString::from(".");
-        name.push(&self.name);
-        name.push(suffix);
+        let end = format!(".{:016x}{suffix}", hash(self.name.as_bytes()));
+        let begin = self.name.as_bytes().iter().take(MAX_NAME - 1 - end.len());
+        let name = [b'.'].iter().chain(begin).chain(end.as_bytes());
+        let name = OsString::from_vec(name.copied().collect());
         Place::new(self.folder.clone(), name)
     }
 
@@ -244,5 +251,12 @@ pub(crate) fn need_regular(path: &Path, found: &Metadata) -> Result<(), Error> {
     Err(match kind.is_dir() {
         true => error.with_source(std::io::ErrorKind::IsADirectory.into()),
         false => error,
+    })
+}
+
+/// Returns the hash of a name: 64 bits of FNV-1a, which is the same in each version of this crate.
+fn hash(name: &[u8]) -> u64 {
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }

@@ -13,7 +13,7 @@ const OLD: &str = ".trueup-old";
 
 impl Place {
     /// Removes the regular file of this name, durably, if `is_it` says that it is the one to remove.
-    /// The file is renamed to `.NAME.trueup-old` while it is looked at, so that no other one is
+    /// The file is renamed to `.NAME.HASH.trueup-old` while it is looked at, so that no other one is
     /// removed; one that is not to be removed gets its name back. False if there is none to remove.
     ///
     /// # Errors

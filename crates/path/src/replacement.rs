@@ -11,7 +11,7 @@ use crate::{Error, Place};
 /// The end of the name of a file that is being written.
 const NEW: &str = ".trueup-new";
 
-/// A file that is written beside the one that it replaces, as `.NAME.trueup-new`. It is removed if
+/// A file that is written beside the one that it replaces, as `.NAME.HASH.trueup-new`. It is removed if
 /// it is dropped before it is published.
 #[derive(Debug)]
 pub struct Replacement {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use serde::Serialize;
+use trueup::Namespace;
 use trueup::diff::Kinds;
 use trueup::netlink::{Socket, boot_id, markers};
 use trueup::observe::RECEIVE_BUFFER;
@@ -220,7 +221,9 @@ fn sysctls(declared: Option<&Declared>, problems: &mut Vec<Problem>) -> bool {
 fn programs(declared: Option<&Declared>, problems: &mut Vec<Problem>) {
     let execs = declared.and_then(|declared| declared.file.execs.as_ref());
     problems.extend(execs.into_iter().flatten().filter_map(|exec| {
-        let failure = graph::exec(exec).check_programs().err()?;
+        let failure = graph::exec(exec, &Namespace::current())
+            .check_programs()
+            .err()?;
         Some(Problem {
             problem: format!("exec.{}: {failure}", exec.name),
             remedy: None,

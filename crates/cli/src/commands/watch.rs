@@ -44,7 +44,9 @@ use self::service_manager::Service;
 use self::signals::{STOP_TIMEOUT, SignalHandler};
 use self::view::View;
 use super::{Declared, Target, is_stdin, privilege};
-use crate::graph::{Around, Changes, MakeWorld, OnResult, RunningGraph, Sources, WorldVertices};
+use crate::graph::{
+    Around, Changes, MakeWorld, OnResult, RunningGraph, Runs, Sources, WorldVertices,
+};
 use crate::host::{PassTimer, Report};
 use crate::output::{self, Format};
 use crate::state::{LedgerOf, State};
@@ -246,7 +248,10 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         let mut locked = shared.lock();
         let ledger = Box::new(state.ledger(LedgerOf::Graph));
         let around = Around {
-            interval: asked.interval,
+            run: Runs {
+                interval: Some(asked.interval),
+                namespace: target.namespace.clone(),
+            },
             make_world,
             changes: maker.changes.clone(),
             on_result: on_result(&reporter, &shared),

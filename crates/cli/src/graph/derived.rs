@@ -109,7 +109,6 @@ mod tests {
         let has = Has {
             of_settings: Vec::new(),
             world: false,
-            interval: None,
         };
         let shown = |it: &Derived| {
             let mark = if it.is_needed { "!" } else { "" };

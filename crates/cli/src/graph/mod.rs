@@ -9,8 +9,10 @@ mod section;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::time::Duration;
 
+use trueup::Namespace;
 use trueup::graph::{Exec, Failure, File, RunContext, Snapshot, Verdict, Vertex, VertexSpec};
 use trueup::reconcile::{ErrorClass, Ledger};
 use trueup_file::{self as file, FileContent, ManagedFile, NodeRef, Order};
@@ -65,6 +67,14 @@ pub(crate) struct WorldVertices {
     pub(crate) exporter: Box<dyn Vertex>,
 }
 
+/// How files and commands run.
+pub(crate) struct Runs {
+    /// The time between two checks of a command, or two looks at a file; `None` if there is one run.
+    pub(crate) interval: Option<Duration>,
+    /// The network namespace of the desired state.
+    pub(crate) namespace: Namespace,
+}
+
 /// Makes vertices of the same loops again.
 pub(crate) type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
 
@@ -72,20 +82,18 @@ pub(crate) type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
 /// and commands. The parts come in their order, after the collector, and one that fails holds back
 /// no other. What runs after a section of the network runs after all of it, and what runs after the
 /// settings after all of those. What is refreshed by a section is so by its own changes, through a
-/// vertex of its name. `interval` is the time between two checks of a command, or two
-/// looks at a file, in an agent that runs on.
+/// vertex of its name.
 pub(crate) fn vertices(
     declared: &file::File,
     parts: Parts,
     world: Option<WorldVertices>,
     by: &Network,
-    interval: Option<Duration>,
+    run: &Runs,
 ) -> Vec<Declared> {
     let of_settings = parts.iter().map(|(part, _)| *part);
     let has = Has {
         of_settings: of_settings.filter(|part| part.is_of_settings()).collect(),
         world: world.is_some(),
-        interval,
     };
     let mut before = Vec::from_iter(has.world.then_some(COLLECTOR));
     let parts = parts.into_iter().map(|(part, vertex)| {
@@ -102,11 +110,11 @@ pub(crate) fn vertices(
     let parts: Vec<Declared> = parts.collect();
     let world = world.into_iter().flat_map(world_vertices);
     let files_vertices = files(declared).iter().map(|file| {
-        let (spec, vertex) = file_vertex(file, interval);
+        let (spec, vertex) = file_vertex(file, run.interval);
         (ordered(spec, &file.order, declared, &has), vertex)
     });
     let execs_vertices = execs(declared).iter().map(|exec| {
-        let (spec, vertex) = exec_vertex(exec, &has);
+        let (spec, vertex) = exec_vertex(exec, run);
         (ordered(spec, &exec.order, declared, &has), vertex)
     });
     let mut derived: BTreeMap<String, Vec<Derived>> = BTreeMap::new();
@@ -131,8 +139,6 @@ pub(crate) fn vertices(
 struct Has {
     of_settings: Vec<Part>,
     world: bool,
-    /// The time between two checks of a command, or two looks at a file; `None` if there is one run.
-    interval: Option<Duration>,
 }
 
 fn world_vertices(world: WorldVertices) -> [Declared; 2] {
@@ -180,7 +186,12 @@ pub(crate) fn check(
         let vertex = move |_: &RunContext, _: bool| verdict.clone();
         (part, Box::new(vertex) as Box<dyn Vertex>)
     });
-    let vertices = vertices(declared, parts.collect(), world, &by, None);
+    let run = Runs {
+        interval: None,
+        // No command runs.
+        namespace: Namespace::current(),
+    };
+    let vertices = vertices(declared, parts.collect(), world, &by, &run);
     Ok(trueup::graph::check(vertices, ledger)?)
 }
 
@@ -223,8 +234,8 @@ fn restored(name: &str, record: &[u8]) -> Result<Declared, Failure> {
     Ok((spec, Box::new(File::from_record(record)?)))
 }
 
-/// Returns the command of a declaration.
-pub(crate) fn exec(declared: &file::Exec) -> Exec {
+/// Returns the command of a declaration, for a network namespace.
+pub(crate) fn exec(declared: &file::Exec, namespace: &Namespace) -> Exec {
     // The file crate lets no command be empty.
     let (program, arguments) = split(&declared.command);
     let mut vertex = Exec::new(program, arguments)
@@ -232,6 +243,13 @@ pub(crate) fn exec(declared: &file::Exec) -> Exec {
         .with_environment(&declared.environment);
     if declared.ambient {
         vertex = vertex.with_ambient_capabilities();
+    }
+    if declared.netns {
+        let namespace = namespace.clone();
+        vertex = vertex.with_spawn(move |command| {
+            let entered = namespace.enter(|| command.spawn());
+            entered.unwrap_or_else(|error| Err(io::Error::other(error)))
+        });
     }
     if let Some(check) = &declared.check {
         let (program, arguments) = split(check);
@@ -243,19 +261,20 @@ pub(crate) fn exec(declared: &file::Exec) -> Exec {
     vertex
 }
 
-fn exec_vertex(declared: &file::Exec, has: &Has) -> Declared {
+fn exec_vertex(declared: &file::Exec, run: &Runs) -> Declared {
     let spec = VertexSpec::new(&exec_name(declared));
     // Nothing tells of what a check looks at.
     let has_checks = declared.check.is_some() && declared.order.on.is_empty();
-    let every = declared.every.or(has.interval.filter(|_| has_checks));
-    let mut spec = match every.filter(|_| has.interval.is_some()) {
+    let every = declared.every.or(run.interval.filter(|_| has_checks));
+    let mut spec = match every.filter(|_| run.interval.is_some()) {
         Some(every) => spec.unwatched().with_poll(every),
         None => spec.unwatched(),
     };
     for semaphore in &declared.semaphores {
         spec = spec.with_semaphore(&semaphore.id, semaphore.count);
     }
-    (settled(spec, declared), Box::new(exec(declared)))
+    let exec = exec(declared, &run.namespace);
+    (settled(spec, declared), Box::new(exec))
 }
 
 /// Has a vertex run after what is declared.

@@ -10,7 +10,7 @@ use trueup::reconcile::{ErrorClass, Ledger, Outcome, PassLimits};
 use trueup::{Namespace, Report as _, Source as _};
 use trueup_file as file;
 
-use super::{Changes, Declared, Network, OnResult, Reported, restored, vertices};
+use super::{Changes, Declared, Network, OnResult, Reported, Runs, restored, vertices};
 use crate::host::{Desired, Error, Host, Options, Part, Report};
 use crate::output;
 
@@ -119,9 +119,14 @@ pub(crate) fn run_once(
     on_result: &OnResult,
 ) -> Result<Snapshot> {
     let by = Network::at_start(changes, &*ledger)?;
+    let namespace = parts.first().map(|once| once.scope.clone());
+    let run = Runs {
+        interval: None,
+        namespace: namespace.unwrap_or_else(Namespace::current),
+    };
     let parts = parts.into_iter();
     let parts = parts.map(|once| (once.part, Box::new(once) as Box<dyn Vertex>));
-    let vertices = vertices(declared, parts.collect(), None, &by, None);
+    let vertices = vertices(declared, parts.collect(), None, &by, &run);
     let config = Config::new(WORKERS).with_quiet(Duration::ZERO);
     let vertices = vertices.into_iter().map(|it| once(it, on_result));
     let report = Arc::clone(on_result);

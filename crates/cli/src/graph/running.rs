@@ -10,7 +10,7 @@ use trueup::graph::{Config, Driver, Graph, Snapshot, SourceVertex, Vertex};
 use trueup::reconcile::Ledger;
 use trueup_file as file;
 
-use super::{Changes, Declared, MakeWorld, Network, OnResult, Reported, restored, vertices};
+use super::{Changes, Declared, MakeWorld, Network, OnResult, Reported, Runs, restored, vertices};
 use crate::host::{Desired, Host, Part};
 use crate::output;
 
@@ -36,8 +36,7 @@ struct Inner {
 
 /// What stays the same while the file changes.
 pub(crate) struct Around {
-    /// The time between two checks of a command.
-    pub(crate) interval: Duration,
+    pub(crate) run: Runs,
     /// `None` without `[world]`.
     pub(crate) make_world: Option<MakeWorld>,
     pub(crate) changes: Changes,
@@ -264,7 +263,7 @@ fn reported(
     let parts = sources.iter();
     let parts = parts.map(|(part, it)| (*part, Box::new(it.clone()) as Box<dyn Vertex>));
     let world = around.make_world.as_ref().map(|make| make());
-    let vertices = vertices(declared, parts.collect(), world, by, Some(around.interval));
+    let vertices = vertices(declared, parts.collect(), world, by, &around.run);
     let vertices = vertices.into_iter();
     let reported = vertices.map(|it| match output::is_reported_alone(it.0.name()) {
         true => reporting(it, &around.on_result),

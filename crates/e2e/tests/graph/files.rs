@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
-use trueup_testkit::{named_netns, wait_until};
+use trueup_testkit::{ip, named_netns, wait_until};
 
 use crate::agent::{Agent, Ran, Running, TRUEUP};
 use crate::watch::{FAST, printed};
@@ -340,4 +340,74 @@ pub(crate) fn a_file_comes_after_what_it_names() {
     agent.write("f.toml", &cycle);
     let cycle = "f.toml:1:1: a cycle: file.copy runs after exec.make runs after file.copy";
     agent.run(&["apply", "f.toml"]).assert_refused(&[cycle]);
+}
+
+pub(crate) fn a_command_that_a_killed_agent_has_left_is_waited_for() {
+    let agent = Agent::new();
+    let script = "echo begin >> log; if test ! -e once; then touch once; sleep 3; fi; \
+                  echo end >> log";
+    let text = file(&agent, "conf", "a") + &exec(&agent, "slow", script, "on = [\"file.conf\"]");
+    agent.write("f.toml", &text);
+    let mut first = agent.spawn(&["apply", "f.toml"]);
+    wait_until("it runs", || agent.directory().join("once").exists());
+    first.0.kill().unwrap();
+    let ran = agent.run(&["apply", "f.toml"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(read(&agent, "log"), "begin\nend\nbegin\nend\n");
+}
+
+pub(crate) fn a_command_runs_in_the_namespace_that_it_names() {
+    let agent = Agent::new();
+    let script = "readlink /proc/self/ns/net > ";
+    let command = |name: &str, more: &str| {
+        let more = format!(
+            "check = [\"/usr/bin/test\", \"-e\", {:?}]\n{more}",
+            agent.directory().join(name)
+        );
+        exec(&agent, name, &format!("{script}{name}"), &more)
+    };
+    agent.write(
+        "f.toml",
+        &(command("here", "") + &command("there", "netns = true")),
+    );
+    let name = format!("named{}", std::process::id());
+    let namespace = named_netns(&name);
+    let there = ip(&["netns", "exec", &name, "readlink", "/proc/self/ns/net"]);
+    let ran = agent.run(&["apply", "f.toml", "--netns", &name]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(read(&agent, "there"), there);
+    assert_ne!(read(&agent, "here"), there);
+    drop(namespace);
+}
+
+pub(crate) fn as_process_one_it_waits_for_what_ends() {
+    let agent = Agent::new();
+    // Grandchildren that have lost their parent, and end.
+    let script = "for i in 1 2; do (sleep 0.2; echo >> orphans) & done; sleep 0.1";
+    let text = file(&agent, "conf", "a") + &exec(&agent, "leave", script, "on = [\"file.conf\"]");
+    agent.write("f.toml", &text);
+    let watch = agent.command(&["watch", "f.toml"]);
+    let mut first = Command::new("unshare");
+    first
+        .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
+        .arg(watch.get_program())
+        .args(watch.get_args())
+        .current_dir(agent.directory());
+    let mut first = Running::of(&mut first);
+    let unshare = first.0.id();
+    let children = |pid: &str| {
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        let children = fs::read_to_string(path).unwrap_or_default();
+        let children = children.split_whitespace().map(str::to_owned);
+        children.collect::<Vec<String>>()
+    };
+    wait_until("the orphans have ended", || {
+        read(&agent, "orphans") == "\n\n"
+    });
+    let init = children(&unshare.to_string()).pop().unwrap();
+    wait_until("only the agent is left", || children(&init).len() == 1);
+    assert_ne!(read(&agent, "conf"), "");
+    let init = Pid::from_raw(init.parse().unwrap()).unwrap();
+    kill_process(init, Signal::TERM).unwrap();
+    assert_eq!(first.ended(), 0, "{}", first.err());
 }

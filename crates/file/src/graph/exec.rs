@@ -47,6 +47,8 @@ pub struct Exec {
     pub environment: Vec<String>,
     /// The command has the agent's ambient capabilities.
     pub ambient: bool,
+    /// The command runs in the network namespace of the file, and not in that of the agent.
+    pub netns: bool,
 }
 
 /// A semaphore: at most `count` commands with one id run at a time.
@@ -72,6 +74,7 @@ impl Element for Exec {
         "semaphores",
         "environment",
         "ambient",
+        "netns",
     ];
 
     fn read(fields: &Fields<'_>) -> Result<Exec> {
@@ -101,6 +104,7 @@ impl Element for Exec {
             semaphores: fields.read("semaphores", semaphores)?.unwrap_or_default(),
             environment: fields.read("environment", variables)?.unwrap_or_default(),
             ambient: fields.read("ambient", parse::flag)?.unwrap_or(false),
+            netns: fields.read("netns", parse::flag)?.unwrap_or(false),
         })
     }
 

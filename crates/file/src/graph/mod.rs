@@ -5,7 +5,7 @@ mod exec;
 mod managed_file;
 mod order;
 
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 
 use crate::list::List;
 use crate::parse;
@@ -33,7 +33,17 @@ pub(crate) fn sections() -> Vec<Box<dyn Elements>> {
 fn path(value: &Value<'_>) -> Result<PathBuf> {
     let text = parse::text(value, "the path of a file, such as \"/etc/resolv.conf\"")?;
     let path = PathBuf::from(text);
-    let names_file = path.file_name().is_some() && !text.ends_with('/');
+    if path.components().any(|it| it == Component::ParentDir) {
+        let message = format!(
+            "`{}` has `..` in it, so that another path can lead to the same file: write the path \
+             without it",
+            text.escape_debug()
+        );
+        return fault(value.at, message);
+    }
+    // Without what says nothing, such as a second slash: one file has one path.
+    let path: PathBuf = path.components().collect();
+    let names_file = path.file_name().is_some() && !text.ends_with('/') && !text.ends_with("/.");
     match path.is_absolute() && names_file && !text.contains('\0') {
         true => Ok(path),
         false => fault(

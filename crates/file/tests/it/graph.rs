@@ -22,6 +22,7 @@ fn all_keys_are_read() {
          path = \"/etc/resolv.conf\"\n\
          content = \"nameserver 10.0.0.53\\n\"              # or source = \"FILE\"\n\
          mode = \"0644\"\n\
+         after = [\"route\"]\n\
          [[exec]]\n\
          name = \"reload-dns\"\n\
          command = [\"/usr/bin/systemctl\", \"reload\", \"dns\"] # no shell\n\
@@ -32,18 +33,20 @@ fn all_keys_are_read() {
          timeout = 10\n\
          semaphores = [\"reload:1\"]\n\
          environment = [\"http_proxy\"]\n\
-         ambient = true\n",
+         ambient = true\n\
+         netns = true\n",
     );
     let json = read(
         r#"{ "route": [],
              "file": [ { "name": "resolv", "path": "/etc/resolv.conf",
-                         "content": "nameserver 10.0.0.53\n", "mode": "0644" } ],
+                         "content": "nameserver 10.0.0.53\n", "mode": "0644",
+                         "after": [ "route" ] } ],
              "exec": [ { "name": "reload-dns",
                          "command": [ "/usr/bin/systemctl", "reload", "dns" ],
                          "after": [ "route", "file.resolv" ], "on": [ "file.resolv" ],
                          "check": [ "/usr/bin/test", "-e", "/run/dns.ok" ],
                          "every": 30, "timeout": 10, "semaphores": [ "reload:1" ],
-                         "environment": [ "http_proxy" ], "ambient": true } ] }"#,
+                         "environment": [ "http_proxy" ], "ambient": true, "netns": true } ] }"#,
     );
     assert_eq!((&toml.files, &toml.execs), (&json.files, &json.execs));
     let [file] = &toml.files.unwrap()[..] else {
@@ -51,6 +54,7 @@ fn all_keys_are_read() {
     };
     assert_eq!((&*file.name, file.mode), ("resolv", 0o644));
     assert_eq!(file.path.to_str(), Some("/etc/resolv.conf"));
+    assert_eq!(file.order.after, [NodeRef::Section("route".to_owned())]);
     let text = "nameserver 10.0.0.53\n".to_owned();
     assert_eq!(file.content, FileContent::Text(text));
     let [exec] = &toml.execs.unwrap()[..] else {
@@ -67,6 +71,7 @@ fn all_keys_are_read() {
         semaphores,
         environment,
         ambient,
+        netns,
         ..
     } = exec;
     assert_eq!(name, "reload-dns");
@@ -83,7 +88,7 @@ fn all_keys_are_read() {
     let (id, count) = ("reload".to_owned(), 1);
     assert_eq!(*semaphores, [Semaphore { id, count }]);
     assert_eq!(*environment, ["http_proxy"]);
-    assert!(*ambient);
+    assert!(*ambient && *netns);
 }
 
 #[test]
@@ -168,4 +173,24 @@ fn a_wrong_reference_in_many_commands_is_reported_a_few_times() {
     let text: String = (0..2_000).map(exec).collect();
     let error = parse(&text).unwrap_err();
     assert_eq!(error.lines().count(), 21, "{error}");
+}
+
+#[test]
+fn one_file_has_one_path() {
+    let two = |one: &str, other: &str| {
+        format!(
+            "file = [{{ name = \"a\", path = {one:?}, content = \"\" }}, \
+             {{ name = \"b\", path = {other:?}, content = \"\" }}]"
+        )
+    };
+    for other in ["/d//x", "/d/./x", "//d/x"] {
+        let wrong = parse(&two("/d/x", other)).unwrap_err();
+        assert!(wrong.contains("has the path /d/x as well"), "{wrong}");
+    }
+    for other in ["/d/../d/x", "/../x"] {
+        let wrong = parse(&two("/d/x", other)).unwrap_err();
+        assert!(wrong.contains("has `..` in it"), "{wrong}");
+    }
+    let wrong = parse(&two("/d/x", "/d/.")).unwrap_err();
+    assert!(wrong.contains("no absolute path of a file"), "{wrong}");
 }

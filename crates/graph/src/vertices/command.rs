@@ -51,6 +51,12 @@ impl Command {
         }
     }
 
+    /// Returns the program and its arguments.
+    pub(super) fn words(&self) -> Vec<&OsStr> {
+        let arguments = self.arguments.iter().map(|it| &**it);
+        std::iter::once(&*self.program).chain(arguments).collect()
+    }
+
     pub(super) fn name(&self) -> String {
         self.program.to_string_lossy().into_owned()
     }

@@ -1,12 +1,16 @@
 //! A vertex that runs a command.
 
 use std::ffi::OsStr;
+use std::io;
+use std::process::Child;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::ErrorClass;
 
 use super::command::{Command, ended};
-use super::inherited::Inherited;
+use super::inherited::{Inherited, Spawner};
+use super::predecessor;
 use crate::{Failure, RunContext, Verdict, Vertex};
 
 /// A vertex that runs a command, without a shell.
@@ -33,6 +37,9 @@ use crate::{Failure, RunContext, Verdict, Vertex};
 /// | folder | `/` |
 /// | umask, limits, namespaces, control group | the same |
 ///
+/// A run that an earlier agent has left, because it was killed meanwhile, is waited for before the
+/// command runs again: as long as it could have lasted under that agent.
+///
 /// | declared | the command runs |
 /// |---|---|
 /// | a check | if the check fails, or a refresh is pending |
@@ -47,6 +54,8 @@ pub struct Exec {
     only_refreshed: bool,
     timeout: Duration,
     inherited: Inherited,
+    /// An earlier agent, which was killed, may have left a run of the command.
+    is_first: bool,
 }
 
 impl Exec {
@@ -61,6 +70,7 @@ impl Exec {
             only_refreshed: false,
             timeout: Duration::from_secs(60),
             inherited: Inherited::default(),
+            is_first: true,
         }
     }
 
@@ -117,6 +127,22 @@ impl Exec {
         }
     }
 
+    /// Sets how the command, and the check, are started: `spawn` may have that done on a thread that
+    /// is in another network namespace, for example. It gets the command as it is to be started.
+    #[must_use]
+    pub fn with_spawn(
+        self,
+        spawn: impl Fn(&mut std::process::Command) -> io::Result<Child> + Send + Sync + 'static,
+    ) -> Self {
+        Exec {
+            inherited: Inherited {
+                spawner: Spawner(Some(Arc::new(spawn))),
+                ..self.inherited
+            },
+            ..self
+        }
+    }
+
     /// Checks that nobody else can change the program, and that of the check. One that is not there
     /// is no failure: it may come before the command runs.
     ///
@@ -155,7 +181,13 @@ impl Vertex for Exec {
             }
             (true, true) => {}
         }
-        let (status, stderr) = self.command.run(&self.inherited, self.deadline(context))?;
+        let deadline = self.deadline(context);
+        if self.is_first {
+            let words = self.command.words();
+            predecessor::wait(&words, self.timeout, deadline)?;
+            self.is_first = false;
+        }
+        let (status, stderr) = self.command.run(&self.inherited, deadline)?;
         if !status.success() {
             let message = format!("{}: {}{stderr}", self.command.name(), ended(status));
             return Err(Failure::new(ErrorClass::Unknown, message));

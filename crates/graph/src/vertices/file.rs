@@ -20,9 +20,10 @@ const MAX_LEN: u64 = 64 * 1024 * 1024;
 
 /// A vertex that keeps the content, the mode and the owner of a regular file.
 ///
-/// - Content is replaced at once: it is written to `.NAME.trueup-new` beside the file, synced, and
+/// - Content is replaced at once: it is written to `.NAME.HASH.trueup-new` beside the file, synced, and
 ///   exchanged with the file. Readers see the old file or the new one, also after a loss of power.
-///   Other hard links to the file keep the old content.
+///   Other hard links to the file keep the old content. The new file has the extended attributes of
+///   the old one, and so its access control list, unless another user can have set them.
 /// - A symbolic link, a directory or a device in the file's place is a conflict, and stays.
 /// - A link among its parents is followed if root or we own it, in a folder where nobody else can
 ///   have put it. The path may lead into a folder of another user, and never out of it again. Any other

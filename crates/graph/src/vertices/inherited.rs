@@ -2,10 +2,12 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::thread;
 
 use rustix::io::Errno;
@@ -15,9 +17,33 @@ use rustix::thread::{CapabilitySet, capabilities, clear_ambient_capability_set, 
 /// The folders in which a command finds programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// Starts a command on a thread that is prepared for it.
+type Spawn = dyn Fn(&mut Command) -> io::Result<Child> + Send + Sync;
+
+/// Starts a command on a thread that is prepared for it, if the caller has said how.
+#[derive(Clone, Default)]
+pub(super) struct Spawner(pub(super) Option<Arc<Spawn>>);
+
+impl Spawner {
+    fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        match &self.0 {
+            Some(spawn) => spawn(command),
+            None => command.spawn(),
+        }
+    }
+}
+
+impl fmt::Debug for Spawner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Spawner").field(&self.0.is_some()).finish()
+    }
+}
+
 /// What a command gets of what this process has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inherited {
+    /// How it is started.
+    pub(super) spawner: Spawner,
     /// The ambient capabilities.
     pub(super) ambient: bool,
     /// Variables beside those that each command gets.
@@ -37,7 +63,7 @@ impl Inherited {
         // the process has opened otherwise.
         close_fds::set_fds_cloexec_threadsafe(3, &[]);
         if self.ambient {
-            return command.spawn();
+            return self.spawner.spawn(command);
         }
         // The capabilities are the thread's. So ours stay, and the command has those of a thread
         // that has dropped them.
@@ -45,7 +71,7 @@ impl Inherited {
             let spawner = thread::Builder::new().name("spawn".into());
             let spawned = spawner.spawn_scoped(scope, || {
                 drop_ambient()?;
-                command.spawn()
+                self.spawner.spawn(command)
             })?;
             spawned
                 .join()

@@ -6,6 +6,7 @@ mod created;
 mod exec;
 mod file;
 mod inherited;
+mod predecessor;
 mod source;
 mod watch_file;
 

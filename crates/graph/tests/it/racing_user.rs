@@ -106,8 +106,8 @@ fn a_racing_user_has_no_file_of_root_replaced_given_away_or_removed() {
                 // There and back, so that a file is there now and then.
                 exchange(&conf, &trap);
                 exchange(&conf, &trap);
-                exchange(&app.join(".conf.trueup-new"), &conf);
-                exchange(&app.join(".conf.trueup-old"), &conf);
+                exchange(&app.join(".conf.0bc9fa91195d6ed7.trueup-new"), &conf);
+                exchange(&app.join(".conf.0bc9fa91195d6ed7.trueup-old"), &conf);
             }
         });
         let counts = in_run(move |context| {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{XattrFlags, getxattr, setxattr};
 use trueup_graph::{Driver, Exec, File, Vertex, VertexSpec};
 use trueup_reconcile::ErrorClass;
 
@@ -185,6 +186,46 @@ fn what_is_no_regular_file_is_a_conflict_and_stays() {
     assert!(path("folder").is_dir() && fs::symlink_metadata(path("link")).unwrap().is_symlink());
 }
 
+/// Where the file system has such attributes.
+#[test]
+fn new_content_keeps_extended_attributes_and_the_access_control_list() {
+    let folder = Folder::new("extended");
+    let path = folder.0.join("conf");
+    fs::write(&path, "old").unwrap();
+    // Version 2; the owner may write, user 4242 and all others read, and no group may do anything.
+    let entry = |tag: u16, permissions: u16, id: u32| {
+        let (tag, permissions) = (tag.to_le_bytes(), permissions.to_le_bytes());
+        [&tag[..], &permissions, &id.to_le_bytes()].concat()
+    };
+    let list = [
+        2u32.to_le_bytes().to_vec(),
+        entry(1, 6, u32::MAX),
+        entry(2, 4, 4_242),
+        entry(4, 0, u32::MAX),
+        entry(16, 4, u32::MAX),
+        entry(32, 4, u32::MAX),
+    ];
+    let attributes = [
+        ("system.posix_acl_access", list.concat()),
+        ("user.site", b"here".to_vec()),
+    ];
+    let set = |(name, value): &(&str, Vec<u8>)| {
+        setxattr(&path, *name, value, XattrFlags::empty()).is_ok()
+    };
+    let set: Vec<_> = attributes.iter().filter(|it| set(it)).collect();
+    let driver = start(
+        1,
+        [declare(VertexSpec::new("file"), File::new(&path, "new"))],
+    );
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"new");
+    for (name, value) in set {
+        let mut read = vec![0; 100];
+        let len = getxattr(&path, *name, &mut read).unwrap();
+        assert_eq!(read[..len], value[..], "{name}");
+    }
+}
+
 #[test]
 fn a_large_file_is_never_seen_half_written_and_keeps_its_mode() {
     let folder = Folder::new("atomic");
@@ -195,7 +236,7 @@ fn a_large_file_is_never_seen_half_written_and_keeps_its_mode() {
     // As long as it is open, no other file has its inode.
     let mut first = fs::File::open(&path).unwrap();
     // What a crash has left.
-    fs::write(folder.0.join(".large.trueup-new"), "half").unwrap();
+    fs::write(folder.0.join(".large.b0408fec4209f8d4.trueup-new"), "half").unwrap();
     let declared = |byte, revision| {
         let spec = VertexSpec::new("file").with_revision(revision);
         [declare(spec, File::new(&path, content(byte)))]

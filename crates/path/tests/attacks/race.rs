@@ -64,8 +64,8 @@ fn a_racing_user_leads_no_write_read_or_removal_out_of_his_folders() {
                 exchange(&app, &link);
                 let conf = home.join("app/conf");
                 exchange(&conf, &home.join("app/to-secret"));
-                exchange(&home.join("app/.conf.trueup-new"), &conf);
-                exchange(&home.join("app/.conf.trueup-old"), &conf);
+                exchange(&home.join("app/.conf.0bc9fa91195d6ed7.trueup-new"), &conf);
+                exchange(&home.join("app/.conf.0bc9fa91195d6ed7.trueup-old"), &conf);
             }
         });
         // Also if a check fails.

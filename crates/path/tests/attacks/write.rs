@@ -66,16 +66,35 @@ fn a_replacement_takes_the_place_of_the_expected_file_alone() {
     assert_eq!(content(&home.join("conf")), "faster");
     // A replacement that is dropped leaves nothing; one that a crash has left is no hindrance.
     drop(place.replacement(0o600).unwrap());
-    fs::write(home.join(".conf.trueup-new"), "left").unwrap();
+    fs::write(home.join(".conf.0bc9fa91195d6ed7.trueup-new"), "left").unwrap();
     publish(&place, "four").unwrap();
     assert_eq!(names(&home), ["conf"]);
+}
+
+#[test]
+fn a_name_as_long_as_it_may_be_is_written_and_another_ones_file_stays() {
+    let stage = Stage::new();
+    let home = stage.home();
+    for name in ["conf".to_owned(), "ä".repeat(127) + "x"] {
+        let conf = home.join(&name);
+        let place = stage.users.place(&conf).unwrap();
+        let similar = format!(".{}.trueup-new", name.chars().take(50).collect::<String>());
+        stage.file(&similar, "of another program");
+        for text in ["one", "two"] {
+            publish(&place, text).unwrap();
+            assert_eq!(content(&conf), text);
+        }
+        assert!(place.remove(|_| Ok::<_, Error>(true)).unwrap());
+        assert_eq!(names(&home), [similar.as_str()]);
+        fs::remove_file(home.join(similar)).unwrap();
+    }
 }
 
 #[test]
 fn a_link_in_the_place_of_the_new_file_is_not_written_through() {
     let stage = Stage::new();
     let victim = stage.file("victim", "precious");
-    stage.link(".conf.trueup-new", &victim);
+    stage.link(".conf.0bc9fa91195d6ed7.trueup-new", &victim);
     let place = stage.users.place(&stage.home().join("conf")).unwrap();
     publish(&place, "new").unwrap();
     assert_eq!(content(&victim), "precious");
@@ -124,19 +143,24 @@ fn only_the_file_that_is_meant_is_removed() {
     assert_eq!(names(&home), ["conf"]);
 
     // A crash has left it aside: it is removed, or gets its name back.
-    fs::rename(&conf, home.join(".conf.trueup-old")).unwrap();
+    fs::rename(&conf, home.join(".conf.0bc9fa91195d6ed7.trueup-old")).unwrap();
     assert!(!place.remove(is_made).unwrap());
     assert_eq!(content(&conf), "of another");
-    stage.file(".conf.trueup-old", "made");
+    stage.file(".conf.0bc9fa91195d6ed7.trueup-old", "made");
     assert!(place.remove(is_made).unwrap());
     assert_eq!(names(&home), ["conf"]);
     // Two files, and one name.
-    stage.file(".conf.trueup-old", "a third");
+    stage.file(".conf.0bc9fa91195d6ed7.trueup-old", "a third");
     let error = place.remove(is_made).unwrap_err();
-    assert!(error.to_string().contains(".conf.trueup-old"), "{error}");
-    assert_eq!(names(&home), [".conf.trueup-old", "conf"]);
+    assert!(
+        error
+            .to_string()
+            .contains(".conf.0bc9fa91195d6ed7.trueup-old"),
+        "{error}"
+    );
+    assert_eq!(names(&home), [".conf.0bc9fa91195d6ed7.trueup-old", "conf"]);
     // A folder, a link: not to be removed.
-    fs::remove_file(home.join(".conf.trueup-old")).unwrap();
+    fs::remove_file(home.join(".conf.0bc9fa91195d6ed7.trueup-old")).unwrap();
     fs::remove_file(&conf).unwrap();
     stage.link("conf", "/etc/passwd");
     assert!(!place.remove(|_| Ok::<_, Error>(true)).unwrap());

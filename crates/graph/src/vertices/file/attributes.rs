@@ -4,7 +4,8 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 
-use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
+use rustix::fs::{Gid, Mode, Uid, XattrFlags, fchmod, fchown, fgetxattr, flistxattr, fsetxattr};
+use rustix::io::Errno;
 use rustix::process::getegid;
 use trueup_path::{Control, TrustedUsers};
 
@@ -12,12 +13,16 @@ use super::File;
 
 /// The mode of a file that is created, unless declared.
 const DEFAULT_MODE: u32 = 0o644;
+/// The longest list of extended attributes, and the longest value of one: `XATTR_LIST_MAX`.
+const MAX_EXTENDED: usize = 65_536;
 /// Write permission of the group and of all others.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// The owner, group and mode that a file is to have; `None` is what the system gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
+    /// The extended attributes of the old file are kept, and so its access control list is.
+    keeps_extended: bool,
     user: Option<u32>,
     group: Option<u32>,
     mode: u32,
@@ -43,6 +48,7 @@ impl File {
         };
         let kept_mode = kept.map(|it| it.mode() & kept_bits);
         Attributes {
+            keeps_extended: kept.is_some(),
             user: self
                 .user
                 .or(kept.map(|it| it.uid()))
@@ -68,6 +74,37 @@ impl Attributes {
         self.user.is_none_or(|it| it == found.uid())
             && self.group.is_none_or(|it| it == found.gid())
             && self.mode == found.mode() & 0o7777
+    }
+
+    /// Gives a new file the extended attributes of the old one, unless another user can have set
+    /// them. Those that say something of the old content are left out, as the kernel removes them
+    /// with a write. To be called before [`set`](Self::set): a list has its part in the mode.
+    pub(super) fn copy_extended(&self, old: &fs::File, new: &fs::File) -> io::Result<()> {
+        if !self.keeps_extended {
+            return Ok(());
+        }
+        let mut names = vec![0; MAX_EXTENDED];
+        let len = match flistxattr(old, &mut names) {
+            Err(Errno::NOTSUP) => return Ok(()),
+            listed => listed?,
+        };
+        let mut value = vec![0; MAX_EXTENDED];
+        for name in names[..len].split(|byte| *byte == 0) {
+            if name.is_empty() || is_left_out(name) {
+                continue;
+            }
+            let len = match fgetxattr(old, name, &mut value) {
+                // Another writer has just removed it.
+                Err(Errno::NODATA) => continue,
+                read => read?,
+            };
+            match fsetxattr(new, name, &value[..len], XattrFlags::empty()) {
+                // The label that the system gives stays.
+                Err(Errno::PERM | Errno::NOTSUP) if name.starts_with(b"security.") => {}
+                set => set?,
+            }
+        }
+        Ok(())
     }
 
     /// Sets them. False if they read back differently.
@@ -97,4 +134,14 @@ impl Whose<'_> {
             && found.nlink() == 1
             && found.mode() & OTHERS_WRITE == 0
     }
+}
+
+/// True for what says something of the content, and for what the kernel keeps for itself.
+fn is_left_out(name: &[u8]) -> bool {
+    let of_content = [
+        &b"security.capability"[..],
+        b"security.ima",
+        b"security.evm",
+    ];
+    of_content.contains(&name) || name.starts_with(b"trusted.")
 }

@@ -26,6 +26,10 @@ pub(super) fn replace(
     let mut new = place.replacement(0o600).map_err(failure)?;
     let written = new.file().write_all(content);
     written.map_err(|error| failed(place.path(), "write", &error))?;
+    if let Some(old) = old {
+        let copied = attributes.copy_extended(old, new.file());
+        copied.map_err(|error| failed(place.path(), "keep extended attributes", &error))?;
+    }
     set(place, new.file(), attributes)?;
     new.publish(old).map_err(failure)
 }
