@@ -45,7 +45,9 @@ pub use limits::ReadLimits;
 pub use resource_key::{Recipient, ResourceKey};
 pub use resources::{Collected, Export, Filter, Resource};
 pub use scheduler::{Choice, Schedule, Strategy};
-pub use session::{Exported, Keeper, Renewed, Session, SessionEvent, SessionStatus};
+pub use session::{
+    Exported, Keeper, Renewed, Scheduling, SchedulingEvent, Session, SessionEvent, SessionStatus,
+};
 pub use store::{
     Entry, KeyChange, LeaseId, Revision, Snapshot, Store, StoreEvent, StoreMember, StoreWatch,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::encoding::check_part;
-use crate::watch::Decoded;
+use crate::watch::{Content, Decoded};
 use crate::world::{fence, write};
 use crate::{
     Change, Committed, Entry, Error, ErrorKind, Hash, Session, Transaction, Watch, WatchConfig,
@@ -27,7 +27,8 @@ pub struct Schedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// Those whose names come next after the one that was chosen last.
+    /// Those whose names come next after the one that was chosen last: of those that are not
+    /// [sticky](Schedule::sticky) others are chosen whenever the offers have changed.
     RoundRobin,
     /// Those of the greatest hash of scheduler and host (rendezvous hashing): when a host comes or
     /// goes, no choice changes but by that host.
@@ -42,12 +43,25 @@ pub struct Choice {
     pub hosts: BTreeSet<String>,
     /// The host that was chosen last.
     pub last: Option<String>,
+    /// The hash of the offers that it was chosen from, if the next choice depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offers: Option<Hash>,
 }
 
 impl Choice {
-    /// Returns the choice of these hosts after this one.
+    /// Returns the choice of these hosts after this one. It is the same while the offers and the
+    /// schedule are.
     fn next(&self, name: &str, schedule: Schedule, offers: &BTreeSet<String>) -> Choice {
-        let mut next = self.clone();
+        let takes_turns = schedule.strategy == Strategy::RoundRobin && !schedule.sticky;
+        let hash = takes_turns.then(|| hash_of(offers));
+        let count = schedule.count.min(offers.len());
+        if takes_turns && self.offers == hash && self.hosts.len() == count {
+            return self.clone();
+        }
+        let mut next = Choice {
+            offers: hash,
+            ..self.clone()
+        };
         next.hosts
             .retain(|host| schedule.sticky && offers.contains(host));
         while next.hosts.len() > schedule.count {
@@ -80,6 +94,12 @@ impl Choice {
     }
 }
 
+/// Returns the hash of some hosts. No name has a NUL.
+fn hash_of(hosts: &BTreeSet<String>) -> Hash {
+    let hosts: Vec<&str> = hosts.iter().map(|it| &**it).collect();
+    Hash::of(hosts.join("\0").as_bytes())
+}
+
 impl Session {
     /// Offers this host to a scheduler, while the session lives.
     ///
@@ -100,9 +120,9 @@ impl Session {
         self.set_offer(scheduler, false)
     }
 
-    /// Leads a scheduler if no other host does: chooses from the hosts that offer themselves. Call
-    /// it now and then, and on each change of the offers. Returns what it did; none if another host
-    /// leads.
+    /// Leads a scheduler if no other host does: chooses from the hosts that offer themselves.
+    /// Returns what it did; none if another host leads. [`schedule`](Self::schedule) calls it when
+    /// it is due.
     ///
     /// Two hosts that both take themselves for the leader do no harm: a choice is written only by
     /// the one whose key is in the store, on top of the choice that it has read.
@@ -165,14 +185,74 @@ impl World {
     /// Those of the store.
     pub fn offers(&self, scheduler: &str) -> Result<BTreeSet<String>, Error> {
         let entries = self.store.read(&self.keys.hosts(), None)?.entries;
-        let offers = entries
-            .iter()
-            .filter(|entry| entry.lease.is_some())
-            .filter_map(|entry| match self.keys.parse_host(&entry.key).ok()? {
-                (host, word, Some(name)) if word == "offers" && name == scheduler => Some(host),
+        let offers = entries.iter().filter_map(|entry| {
+            match self.offer(scheduler, &entry.key, Some(entry)) {
+                Decoded::Value(host, ()) => Some(host),
                 _ => None,
-            });
+            }
+        });
         Ok(offers.collect())
+    }
+
+    /// Watches the hosts that offer themselves to a scheduler. The id is the host.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a thread. All else is an event.
+    pub fn watch_offers(
+        &self,
+        scheduler: &str,
+        config: WatchConfig,
+    ) -> Result<Watch<String, ()>, Error> {
+        let (world, scheduler) = (self.clone(), scheduler.to_owned());
+        let content = Content::ValueAndLease;
+        Watch::of_content(
+            self,
+            [self.keys.hosts()],
+            config,
+            content,
+            move |key, entry| world.offer(&scheduler, key, entry),
+        )
+    }
+
+    /// Watches the offers to a scheduler, and who leads it, which is the id without a host.
+    pub(crate) fn watch_schedule(
+        &self,
+        scheduler: &str,
+        config: WatchConfig,
+    ) -> Result<Watch<Option<String>, ()>, Error> {
+        let leader = self.keys.shared("leaders", scheduler);
+        let prefixes = [self.keys.hosts(), leader.clone()];
+        let (world, scheduler) = (self.clone(), scheduler.to_owned());
+        let content = Content::ValueAndLease;
+        Watch::of_content(self, prefixes, config, content, move |key, entry| {
+            if key == leader {
+                return match entry {
+                    Some(_) => Decoded::Value(None, ()),
+                    None => Decoded::Gone(None),
+                };
+            }
+            match world.offer(&scheduler, key, entry) {
+                Decoded::Value(host, ()) => Decoded::Value(Some(host), ()),
+                Decoded::Gone(host) => Decoded::Gone(Some(host)),
+                // Another host's malformed key says nothing of an offer.
+                Decoded::Malformed(..) | Decoded::Other => Decoded::Other,
+            }
+        })
+    }
+
+    /// Makes an offer to this scheduler of an entry.
+    fn offer(&self, scheduler: &str, key: &[u8], entry: Option<&Entry>) -> Decoded<String, ()> {
+        match self.keys.parse_host(key) {
+            Ok((host, word, Some(name))) if word == "offers" && name == scheduler => {
+                match entry.and_then(|entry| entry.lease) {
+                    Some(_) => Decoded::Value(host, ()),
+                    None => Decoded::Gone(host),
+                }
+            }
+            Ok(_) => Decoded::Other,
+            Err(error) => Decoded::Malformed(None, error),
+        }
     }
 
     /// Returns what a scheduler's leader chose; none if none has chosen yet.
@@ -238,15 +318,16 @@ mod tests {
         fn a_choice_is_of_those_that_offer_and_as_many_as_it_can(
             schedule in schedules(), offers in hosts(), chosen in hosts(),
         ) {
-            let before = Choice { last: chosen.last().cloned(), hosts: chosen };
+            let last = chosen.last().cloned();
+            let before = Choice { last, hosts: chosen, offers: None };
             let next = before.next("s", schedule, &offers);
             prop_assert!(next.hosts.is_subset(&offers));
             prop_assert_eq!(next.hosts.len(), schedule.count.min(offers.len()));
+            prop_assert_eq!(&next.next("s", schedule, &offers), &next, "it is stable");
             if schedule.sticky {
                 let stayed = before.hosts.intersection(&offers).count().min(schedule.count);
                 let same = next.hosts.intersection(&before.hosts).count();
                 prop_assert!(same >= stayed);
-                prop_assert_eq!(&next.next("s", schedule, &offers), &next);
             }
         }
 
@@ -266,8 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn round_robin_takes_turns() {
-        let offers: BTreeSet<String> = ["a", "b", "c"].map(Into::into).into();
+    fn round_robin_takes_turns_when_the_offers_change() {
         let schedule = Schedule {
             strategy: super::Strategy::RoundRobin,
             count: 1,
@@ -275,10 +355,11 @@ mod tests {
         };
         let mut choice = Choice::default();
         let mut chosen = Vec::new();
-        for _ in 0..6 {
+        for offered in ["abc", "abcd", "abc", "abc", "abcd", "abd", "abcd"] {
+            let offers = offered.chars().map(String::from).collect();
             choice = choice.next("s", schedule, &offers);
             chosen.extend(choice.hosts.clone());
         }
-        assert_eq!(chosen.concat(), "abcabc");
+        assert_eq!(chosen.concat(), "abccdab");
     }
 }

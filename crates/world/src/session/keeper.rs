@@ -101,7 +101,7 @@ impl Session {
 
     /// Between a quarter and a third of the time to live: hosts that were started at once do not
     /// renew at once.
-    fn interval(&self) -> Duration {
+    pub(super) fn interval(&self) -> Duration {
         self.ttl().mul_f64(0.25 + fastrand::f64() / 12.0)
     }
 }

@@ -4,6 +4,7 @@ mod acquire;
 mod export;
 mod keeper;
 mod offers;
+mod scheduling;
 mod sync;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use crate::{Compare, Entry, Error, ErrorKind, LeaseId, ResourceKey, World};
 pub(crate) use acquire::Mark;
 pub use export::Exported;
 pub use keeper::{Keeper, SessionEvent};
+pub use scheduling::{Scheduling, SchedulingEvent};
 
 /// The session of a host: while it is alive, the host is a member, and its exports are there.
 ///

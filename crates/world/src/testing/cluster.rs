@@ -1,14 +1,15 @@
 //! The contract of deploys, the scheduler and the members.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{
     Fixture, Test, brief_session, config, eventually, next, quiet, session, within, world,
 };
 use crate::{
-    Access, Change, Deploy, Error, ErrorKind, Event, Hash, Schedule, Strategy, Transaction, World,
-    Write,
+    Access, Change, Deploy, Error, ErrorKind, Event, Hash, Schedule, Session, Strategy,
+    Transaction, World, Write,
 };
 
 pub(super) fn tests() -> Vec<Test> {
@@ -28,6 +29,8 @@ pub(super) fn tests() -> Vec<Test> {
         a_choice_is_sticky,
         a_withdrawn_host_is_chosen_no_more,
         one_host_leads_at_a_time,
+        a_watch_of_offers_sees_them_come_and_go,
+        a_scheduler_runs_with_its_session,
         a_choice_stays_when_its_leader_is_lost,
         a_restarted_leader_leads_again,
         an_offer_goes_with_its_host,
@@ -348,6 +351,60 @@ fn one_host_leads_at_a_time(fixture: &dyn Fixture) {
     assert!(a.lead("s", TWO).unwrap().is_some());
     assert_eq!(b.lead("s", TWO).unwrap(), None);
     assert!(b.lead("other", TWO).unwrap().is_some());
+}
+
+fn a_watch_of_offers_sees_them_come_and_go(fixture: &dyn Fixture) {
+    let [a, b] = ["a", "b"].map(|host| session(fixture, host));
+    a.offer("s").unwrap();
+    b.offer("other").unwrap();
+    let mut watch = b.world().watch_offers("s", config()).unwrap();
+    let Event::Ready(view) = next(&mut watch) else {
+        panic!("not ready")
+    };
+    assert_eq!(view.values.keys().collect::<Vec<_>>(), ["a"]);
+    b.offer("s").unwrap();
+    assert!(matches!(next(&mut watch), Event::Changed { id, .. } if id == "b"));
+    a.withdraw("s").unwrap();
+    assert!(matches!(next(&mut watch), Event::Deleted { id, .. } if id == "a"));
+    b.withdraw("other").unwrap();
+    quiet(&mut watch);
+}
+
+fn a_scheduler_runs_with_its_session(fixture: &dyn Fixture) {
+    let [a, b, c] = ["a", "b", "c"].map(|host| session(fixture, host));
+    a.offer("s").unwrap();
+    let one = Schedule {
+        count: 1,
+        sticky: false,
+        ..TWO
+    };
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let run = |session: &Session| {
+        let events = Arc::clone(&events);
+        let note = move |event| events.lock().unwrap().push(format!("{event:?}"));
+        session.schedule("s", one, config(), note).unwrap()
+    };
+    let (first, _second) = (run(&b), run(&c));
+    let is_chosen = |hosts: &[&str]| {
+        eventually("chosen", || (chosen(a.world()) == hosts).then_some(()));
+    };
+    is_chosen(&["a"]);
+    // Nobody calls anything: the host that has withdrawn is replaced.
+    b.offer("s").unwrap();
+    a.withdraw("s").unwrap();
+    is_chosen(&["b"]);
+    // The other one takes over.
+    drop(first);
+    b.end().unwrap();
+    a.offer("s").unwrap();
+    eventually("chosen", || {
+        chosen(a.world()).contains(&"a".to_owned()).then_some(())
+    });
+    let events = events.lock().unwrap();
+    assert!(
+        events.iter().all(|it| it.starts_with("Chosen")),
+        "{events:?}"
+    );
 }
 
 fn a_choice_stays_when_its_leader_is_lost(fixture: &dyn Fixture) {

@@ -31,6 +31,22 @@ pub struct Watch<K, V> {
     decode: Decode<K, V>,
 }
 
+/// Ends a watch that another thread reads.
+pub(crate) struct Stopper(Arc<Mirror>);
+
+impl Stopper {
+    pub(crate) fn stop(&self) {
+        let message = "the watch was ended by this process";
+        self.0.end(Error::new(ErrorKind::Store, message));
+    }
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stopper(..)")
+    }
+}
+
 /// Makes an item of an entry, or of a key that is gone.
 type Decode<K, V> = Box<dyn Fn(&[u8], Option<&Entry>) -> Decoded<K, V> + Send>;
 
@@ -177,6 +193,11 @@ impl<K: Ord, V> Watch<K, V> {
     /// Has [`revision`](Self::revision) go on to this one, soon, if the store has it.
     pub(crate) fn want(&self, revision: Revision) {
         self.mirror.want(revision);
+    }
+
+    /// Returns what ends the watch from another thread.
+    pub(crate) fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.mirror))
     }
 
     /// Returns how often a comparison with the store found an event that it had skipped.
