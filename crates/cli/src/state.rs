@@ -6,6 +6,7 @@ mod domains;
 mod earlier;
 mod shared_ledger;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
@@ -17,7 +18,7 @@ use trueup::Namespace;
 use trueup::journal::{self, Journal, JournalLedger};
 use trueup::netlink::boot_id;
 use trueup::path;
-use trueup::reconcile::LedgerScope;
+use trueup::reconcile::{Claim, Ledger as _, LedgerError, LedgerScope};
 use trueup::rtnl::{Options, ledger_scope_of};
 
 use self::directory::is_usable;
@@ -48,6 +49,9 @@ impl LedgerOf {
         }
     }
 }
+
+/// The key of the random id in the ledger of the world.
+const WORLD_ID: &[u8] = b"id";
 
 /// The extension of journals.
 pub(crate) const EXTENSION: &str = "journal";
@@ -254,6 +258,16 @@ impl StateFile {
         }
     }
 
+    /// Returns the id of [`State::world_id`]; none if no process has needed one.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read or is damaged.
+    pub(crate) fn world_id(&self) -> Result<Option<String>> {
+        let known = self.read_ledger(LedgerOf::World)?.last_applied(WORLD_ID)?;
+        Ok(known.map(String::from_utf8).transpose()?)
+    }
+
     /// Locks the journal and reads it. Writes nothing to it.
     ///
     /// # Errors
@@ -303,6 +317,25 @@ impl State {
     /// When it cannot be made, or another process has one of its name: no pass can run.
     pub(crate) fn keep_in_place(&self) -> Result<bool> {
         self.0.keep_in_place()
+    }
+
+    /// Returns an id that is random, and stays the same as long as the records of the world do.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read or written.
+    pub(crate) fn world_id(&self) -> Result<String> {
+        Ok(self.0.with(|opened| {
+            let new = opened.journal.id().map_err(LedgerError::new)?.to_string();
+            let world = opened.of(LedgerOf::World);
+            let known = world.last_applied(WORLD_ID).map_err(LedgerError::new)?;
+            if let Some(known) = known {
+                return String::from_utf8(known).map_err(LedgerError::new);
+            }
+            let claim = Claim::Ours(new.clone().into_bytes());
+            world.commit_outcomes(BTreeMap::from([(WORLD_ID.to_vec(), claim)]))?;
+            Ok(new)
+        })?)
     }
 
     /// Returns the ledger of a source.

@@ -78,6 +78,8 @@ impl Endpoints {
     {
         let is_write = repeat == Repeat::Never;
         let (mut failed, mut answered, mut has_authenticated) = (0, false, false);
+        // Why an endpoint of the right cluster gave no answer: it may give one later.
+        let mut missing: Option<(usize, Failure)> = None;
         loop {
             let index = self.current();
             let rest = deadline.saturating_duration_since(Instant::now());
@@ -114,18 +116,28 @@ impl Endpoints {
             }
             self.go_on_from(index);
             failed += 1;
-            if !may_repeat || Instant::now() >= deadline {
-                return Err(self.error(index, failure, is_write));
+            let (is_over, is_round) = (
+                Instant::now() >= deadline,
+                failed.is_multiple_of(self.endpoints.len()),
+            );
+            let is_of_another = failure.kind == ErrorKind::Replaced;
+            if !is_of_another {
+                missing = Some((index, failure));
+            } else if is_round || is_over || !may_repeat {
+                // Only if all endpoints are of another cluster.
+                missing.get_or_insert((index, failure));
             }
-            if failed.is_multiple_of(self.endpoints.len()) {
-                // One that could only time out would make a refusal uncertain.
-                let rest = deadline.saturating_duration_since(Instant::now());
-                if !answered || rest < (3 * PAUSE).max(self.config.timeout / 5) {
-                    return Err(self.error(index, failure, is_write));
-                }
-                answered = false;
-                sleep(PAUSE).await;
+            let Some((at, why)) = missing.take_if(|_| !may_repeat || is_over || is_round) else {
+                continue;
+            };
+            // One that could only time out would make a refusal uncertain.
+            let rest = deadline.saturating_duration_since(Instant::now());
+            let is_last = !answered || rest < (3 * PAUSE).max(self.config.timeout / 5);
+            if !may_repeat || is_over || is_last || why.kind == ErrorKind::Replaced {
+                return Err(self.error(at, why, is_write));
             }
+            answered = false;
+            sleep(PAUSE).await;
         }
     }
 
@@ -219,14 +231,18 @@ impl Endpoints {
         if known == header.cluster_id {
             return revision(header.revision);
         }
-        Err(Failure::void(
-            ErrorKind::Store,
-            format!(
-                "it belongs to cluster {:x}, and other answers came from {known:x}: give endpoints \
-                 of one cluster, and restart if it was made anew",
-                header.cluster_id
-            ),
-        ))
+        // Another endpoint may be of the cluster that is meant.
+        Err(Failure {
+            then: Then::Next,
+            ..Failure::void(
+                ErrorKind::Replaced,
+                format!(
+                    "it belongs to cluster {:x}, and other answers came from {known:x}: give \
+                     endpoints of one cluster, and restart if it was made anew",
+                    header.cluster_id
+                ),
+            )
+        })
     }
 }
 

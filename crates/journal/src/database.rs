@@ -13,7 +13,7 @@ use crate::journal_file::{Backend, JournalFile};
 use crate::new_file::NewFile;
 use crate::record::{Change, RECORDS, last_sequence};
 use crate::storage::{Overlay, ReadOnly};
-use crate::{Error, Storage};
+use crate::{Error, JournalId, Storage};
 
 /// Memory for pages that were read or are to be written, in bytes.
 const CACHE: usize = 32 * 1024 * 1024;
@@ -70,7 +70,7 @@ pub(crate) fn salvage(storage: &Arc<dyn Storage>) -> Result<Salvaged, Error> {
     let file = JournalFile::new(Arc::clone(&overlay));
     let header = read_header(&**storage)?;
     let empty: Arc<dyn Storage> = self::overlay(&(Arc::new(ReadOnly(Vec::new())) as _))?;
-    create_database(Arc::clone(&empty), |_| Ok(()))?;
+    create_database(Arc::clone(&empty), None, |_| Ok(()))?;
     let mut redb_header = [0; 256];
     empty.read(HEADER_LEN, &mut redb_header).map_err(os)?;
     redb_header[REDB_FLAGS] = REDB_RECOVER;
@@ -157,9 +157,11 @@ pub(crate) fn open_for_writing(
     Ok(database)
 }
 
-/// Creates a journal with some records on a storage that is empty, and closes it.
+/// Creates a journal with some records on a storage that is empty, and closes it. It gets this id,
+/// or a new one.
 pub(crate) fn create_database(
     storage: Arc<dyn Storage>,
+    id: Option<JournalId>,
     fill: impl FnOnce(&mut WriteTable<'_>) -> Result<(), redb::Error>,
 ) -> Result<(), Error> {
     let os = |cause| Error::os("cannot tell the length", cause);
@@ -167,6 +169,7 @@ pub(crate) fn create_database(
         return Err(Error::format("there is something in the storage already"));
     }
     let file = JournalFile::new(storage);
+    id.into_iter().for_each(|id| file.set_id(id));
     file.create()?;
     let failed = |error: redb::Error| file.error(error, "cannot make a journal");
     let database = builder()

@@ -7,7 +7,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::Error;
 
 /// The random id of a journal: no other journal has it. A journal that was deleted and made again,
-/// or repaired, has another one.
+/// or repaired, has another one; one that was [recreated](crate::Journal::recreate) with all records
+/// has the same.
 ///
 /// What was signed for a journal names its id, so that it is not valid where the record of its use
 /// is missing.

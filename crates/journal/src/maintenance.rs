@@ -142,7 +142,7 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     let damaged = keep_damaged(&files, path)?;
     let new = NewFile::new(&files);
     new.create()?;
-    create_database(Arc::new(new.clone()), |table| {
+    create_database(Arc::new(new.clone()), None, |table| {
         records.as_ref().map_or(Ok(()), |records| {
             copy(records, table, |key, value| {
                 json_lines::is_readable(records, key, value)

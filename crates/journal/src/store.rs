@@ -89,10 +89,10 @@ impl Store {
             let what = format!("{} was replaced, and the new one", files.path().display());
             return Err(Error::held(what, None));
         }
-        let new = NewFile::new(&files);
+        let (new, id) = (NewFile::new(&files), self.id().ok());
         self.read(|records| {
             new.create()?;
-            create_database(Arc::new(new.clone()), |table| {
+            create_database(Arc::new(new.clone()), id, |table| {
                 copy(records, table, |_, _| true)
             })
         })?;
@@ -125,7 +125,7 @@ impl Store {
 
     /// Creates an empty journal on `storage`, which is empty, and closes it.
     pub(crate) fn create_on(storage: Arc<dyn Storage>) -> Result<(), Error> {
-        create_database(storage, |_| Ok(()))
+        create_database(storage, None, |_| Ok(()))
     }
 
     fn open_storage(storage: Arc<dyn Storage>, lock: Option<Lock>) -> Result<Store, Error> {

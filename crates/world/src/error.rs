@@ -38,6 +38,9 @@ pub enum ErrorKind {
     TooLarge,
     /// A value in the store is not what its key says.
     Malformed,
+    /// It is another store than before: revisions and leases of the one do not count in the other.
+    /// End, and begin anew.
+    Replaced,
     /// The store failed in another way.
     Store,
 }
@@ -75,9 +78,11 @@ impl Error {
             | ErrorKind::LeaseEnded
             | ErrorKind::NoSpace
             | ErrorKind::TooLarge => true,
-            ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Malformed | ErrorKind::Store => {
-                false
-            }
+            ErrorKind::Denied
+            | ErrorKind::Invalid
+            | ErrorKind::Malformed
+            | ErrorKind::Replaced
+            | ErrorKind::Store => false,
         }
     }
 }

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result, bail};
+use anyhow::{Context as _, Error, Result, anyhow, bail};
 use trueup::Namespace;
 use trueup::driver::{Budget, Config};
 use trueup::reconcile::LateHints;
@@ -50,7 +50,7 @@ use crate::graph::{
 use crate::host::{PassTimer, Report};
 use crate::output::{self, Format};
 use crate::state::{LedgerOf, State};
-use crate::world::{self, Retained, Surroundings};
+use crate::world::{self, OnReplaced, Retained, Surroundings};
 use crate::{Common, host};
 
 /// The default grace: the time for which an undeclared object with our marker is left alone,
@@ -171,7 +171,21 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     reporter.set_managed(&declared.managed());
     declared.cautions().iter().for_each(|it| reporter.note(it));
     let joined = match &declared.file.settings.world {
-        Some(named) => Some(Joined::open(named, &declared, &target, &state, &reporter)?),
+        Some(named) => Some(Joined::open(
+            named,
+            &declared,
+            &target,
+            &state,
+            &reporter,
+            {
+                let (shared, loops) = (Arc::clone(&shared), loops.clone());
+                Box::new(move |error| {
+                    let failure = anyhow!("{error}").context("the store is another one now");
+                    shared.lock().failure.get_or_insert(failure);
+                    loops.stop();
+                })
+            },
+        )?),
         None => None,
     };
     let (desired, exporting) = match joined {
@@ -320,9 +334,10 @@ impl Joined {
         target: &Target,
         state: &State,
         reporter: &Reporter,
+        on_replaced: OnReplaced,
     ) -> Result<Joined> {
         let place = state.place();
-        let world = world::open(named, place.directory(), world::Use::Write)?;
+        let world = world::open_to_stay(named, place.directory(), on_replaced)?;
         let collects = declared.file.collects.as_deref().unwrap_or_default();
         let options = &declared.options.network;
         let retained = Retained::read(&target.namespace, options, collects)?;
@@ -333,7 +348,7 @@ impl Joined {
             damping: DampingConfig::default().with_interval(named.damping),
             ..CollectorConfig::default()
         };
-        let owner = world::owner(place);
+        let owner = world::owner(&state.world_id()?);
         let hints = LateHints::default();
         let grants = world::follow_grants(&world, named, state, hints.hints())?;
         let world = world.clone();

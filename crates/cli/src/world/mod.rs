@@ -15,14 +15,12 @@ use trueup::path::{open_any, read};
 use trueup::world::{Error, Export, PartitionPolicy, Recipient, World};
 use trueup_file::{self as file, Hosts, Partition};
 
-use crate::state::StateFile;
-
 pub(crate) use collect::{Collection, Retained};
 pub(crate) use grants::{follow_grants, grants_key, read_grants, recorder};
 pub(crate) use probation::Probation;
 #[cfg(feature = "etcd")]
 pub(crate) use store::etcd_config;
-pub(crate) use store::{Use, open};
+pub(crate) use store::{OnReplaced, Use, open, open_to_stay};
 pub(crate) use surroundings::Surroundings;
 
 /// The name of the vertex of what is collected.
@@ -61,14 +59,14 @@ pub(crate) fn partition(declared: Partition) -> PartitionPolicy {
     }
 }
 
-/// Returns what tells this agent from others that say they are the same host: the machine, and its
-/// journal, which one process has at a time. A process that is started again is the same owner.
-pub(crate) fn owner(state: &StateFile) -> String {
+/// Returns what tells this agent from others that say they are the same host: the machine, and the
+/// random id of its [`State`](crate::state::State), as two machines made of one image have the same
+/// machine id. A process that is started again is the same owner, and one process has the state at a
+/// time.
+pub(crate) fn owner(id: &str) -> String {
     let path = Path::new("/etc/machine-id");
     let machine = open_any(path).and_then(|file| read(path, &file, 1_024));
     let machine = machine.unwrap_or_default();
     let machine = String::from_utf8_lossy(&machine);
-    let journal = state.file();
-    let journal = journal.file_name().unwrap_or_default().to_string_lossy();
-    format!("{} {journal}", machine.trim())
+    format!("{} {id}", machine.trim())
 }

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use trueup::etcd::EtcdStore;
 use trueup::world::{
-    Committed, Error, LeaseId, Revision, Snapshot, Store, StoreMember, StoreWatch, Transaction,
-    TransactionLimits,
+    Committed, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreMember, StoreWatch,
+    Transaction, TransactionLimits,
 };
 use trueup_file::World;
+
+use super::store::OnReplaced;
 
 /// etcd, with errors that say what to change in the file.
 pub(super) struct WithRemedy {
@@ -16,13 +18,14 @@ pub(super) struct WithRemedy {
     authority: Option<String>,
     /// For a certificate of this host that a member does not accept.
     certificate: String,
+    on_replaced: OnReplaced,
 }
 
 /// The ends of errors that say no more than that a connection was closed.
 const CLOSED: [&str; 3] = ["operation was canceled", "transport error", "broken pipe"];
 
 impl WithRemedy {
-    pub(super) fn new(etcd: EtcdStore, named: &World) -> WithRemedy {
+    pub(super) fn new(etcd: EtcdStore, named: &World, on_replaced: OnReplaced) -> WithRemedy {
         let authority = named.ca_file.as_ref().map(|file| {
             format!(
                 "ca_file {} is not that of the authority which signed the certificate of the \
@@ -47,10 +50,14 @@ impl WithRemedy {
             etcd,
             authority,
             certificate,
+            on_replaced,
         }
     }
 
     fn remedy(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::Replaced {
+            (self.on_replaced)(&error);
+        }
         let text = error.to_string();
         // The words of rustls for what this side refuses, and for the alerts of the other one.
         let remedy = match &self.authority {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use trueup::path::Place;
-use trueup::world::{Embedded, Store, World};
+use trueup::world::{Embedded, Error, Store, World};
 use trueup_file::{self as file, StoreAddress};
 
 #[cfg(feature = "etcd")]
@@ -37,7 +37,27 @@ pub(crate) enum Use {
 pub(crate) fn open(declared: &file::World, directory: &Path, with: Use) -> Result<World> {
     let store = match &declared.store {
         StoreAddress::Embedded => embedded(directory, with)?,
-        StoreAddress::Etcd(endpoints) => etcd(declared, endpoints)?,
+        StoreAddress::Etcd(endpoints) => etcd(declared, endpoints, Box::new(|_| {}))?,
+    };
+    Ok(World::new(store, &declared.prefix, &declared.host)?)
+}
+
+/// Called with the error when the store is another one than before.
+pub(crate) type OnReplaced = Box<dyn Fn(&Error) + Send + Sync>;
+
+/// As [`open`], to write, for as long as this process runs.
+///
+/// # Errors
+///
+/// As [`open`].
+pub(crate) fn open_to_stay(
+    declared: &file::World,
+    directory: &Path,
+    on_replaced: OnReplaced,
+) -> Result<World> {
+    let store = match &declared.store {
+        StoreAddress::Embedded => embedded(directory, Use::Write)?,
+        StoreAddress::Etcd(endpoints) => etcd(declared, endpoints, on_replaced)?,
     };
     Ok(World::new(store, &declared.prefix, &declared.host)?)
 }
@@ -74,10 +94,14 @@ fn is_locked(place: &Place) -> bool {
 }
 
 #[cfg(feature = "etcd")]
-fn etcd(declared: &file::World, endpoints: &[String]) -> Result<Arc<dyn Store>> {
+fn etcd(
+    declared: &file::World,
+    endpoints: &[String],
+    on_replaced: OnReplaced,
+) -> Result<Arc<dyn Store>> {
     let config = etcd_config(declared, endpoints)?;
     let store = trueup::etcd::EtcdStore::open(config)?;
-    Ok(Arc::new(WithRemedy::new(store, declared)))
+    Ok(Arc::new(WithRemedy::new(store, declared, on_replaced)))
 }
 
 /// Returns how to connect to the members of etcd. From then on the process may hold a password or
@@ -103,7 +127,7 @@ pub(crate) fn etcd_config(
 }
 
 #[cfg(not(feature = "etcd"))]
-fn etcd(_: &file::World, _: &[String]) -> Result<Arc<dyn Store>> {
+fn etcd(_: &file::World, _: &[String], _: OnReplaced) -> Result<Arc<dyn Store>> {
     anyhow::bail!(
         "[world] names endpoints of etcd, and this trueup was built without the feature `etcd`: \
          build it with `cargo build --features etcd` (with Debian's packages protobuf-compiler and \

@@ -42,6 +42,8 @@ trueup_testkit::kernel_tests![
     by_policy_routes_are_withdrawn_in_a_partition,
     one_shot_commands_without_the_store_change_nothing,
     a_lost_lease_exports_again_and_touches_no_route,
+    outages::the_second_of_two_machines_with_one_name_exports_nothing,
+    outages::a_store_that_is_another_one_ends_the_agent,
     init_makes_users_who_do_what_is_theirs,
     a_process_with_a_password_leaves_no_core_dump,
     deploys_are_read_as_they_were_added,

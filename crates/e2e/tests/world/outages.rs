@@ -1,7 +1,8 @@
 //! The store is away.
 
 use rustix::process::{Pid, Signal, kill_process};
-use trueup_testkit::{assert_no_changes, wait_until};
+use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_testkit::{assert_no_changes, ip, uplinks, wait_until};
 
 use crate::host::{Host, Pair, etcd, export};
 
@@ -119,6 +120,55 @@ pub(crate) fn a_lost_lease_exports_again_and_touches_no_route() {
         "{}",
         a.log()
     );
+    on_a.terminate(Signal::TERM);
+    on_b.terminate(Signal::TERM);
+}
+
+/// Both of one image have the same machine id, and here also the same namespace.
+pub(crate) fn the_second_of_two_machines_with_one_name_exports_nothing() {
+    let cluster = etcd();
+    let (first, second) = (Host::new("a", 1, &cluster), Host::new("a", 1, &cluster));
+    first.declare(&export("pods", ONE));
+    second.declare(&export("pods", "10.20.2.0/24"));
+    let exported = || first.run(&["world", "ls", "f.toml"]).out;
+    let _on_first = first.watch();
+    wait_until("it is exported", || exported().contains(ONE));
+    let mut on_second = second.watch();
+    wait_until("it says why", || second.log().contains("has its session"));
+    passes(&first);
+    assert!(exported().contains(ONE) && !exported().contains("10.20.2.0/24"));
+    assert!(
+        !first.log().contains("nothing is exported"),
+        "{}",
+        first.log()
+    );
+    on_second.terminate(Signal::TERM);
+}
+
+/// As after it was made anew. What was collected stays until there is a view of the new one.
+pub(crate) fn a_store_that_is_another_one_ends_the_agent() {
+    let mut options = ClusterOptions::local(1);
+    options.places[0].ports = Some((2379, 2380));
+    ip(&["link", "set", "lo", "up"]);
+    uplinks(1);
+    let cluster = Cluster::start(&options).unwrap();
+    let (a, b) = (Host::new("a", 1, &cluster), Host::new("b", 2, &cluster));
+    a.declare(&export("pods", ONE));
+    b.declare(&b.collect(ALL));
+    let (mut on_a, mut on_b) = (a.watch(), b.watch());
+    b.wait_for_route(ONE, true);
+    drop(cluster);
+    let _another = Cluster::start(&options).unwrap();
+    for (host, agent) in [(&a, &mut on_a), (&b, &mut on_b)] {
+        assert_eq!(agent.ended(), 1, "{}", host.log());
+        let words = "the store is another one now: etcd at ";
+        assert!(host.log().contains(words), "{}", host.log());
+    }
+    assert!(b.has_route(ONE));
+    // As a service manager does.
+    let (mut on_a, mut on_b) = (a.watch(), b.watch());
+    b.wait_for_metric("trueup_converged", |it| it == 1.0);
+    b.wait_for_route(ONE, true);
     on_a.terminate(Signal::TERM);
     on_b.terminate(Signal::TERM);
 }

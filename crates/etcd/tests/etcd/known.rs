@@ -2,13 +2,17 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_etcd::EtcdStore;
 use trueup_etcd::testing::{Cluster, ClusterOptions};
 use trueup_testkit::wait_until;
-use trueup_world::{Committed, ErrorKind, Revision, Store, StoreEvent, Transaction, Write};
+use trueup_world::{
+    Committed, ErrorKind, Export, Renewed, Revision, Session, Store, StoreEvent, Transaction,
+    World, Write,
+};
 
 use crate::help::{
     SOON, assert_kind, change, end, one, open, open_with, put, set, set_at_last, used,
@@ -194,6 +198,53 @@ pub(crate) fn a_store_restored_from_an_older_copy_is_noticed() {
     store.watch(b"/", now.revision).unwrap();
 }
 
+/// What was exported or withdrawn after the copy was made is so again soon, and not only when all
+/// is compared.
+pub(crate) fn a_session_exports_anew_after_a_store_was_restored() {
+    let mut cluster = one();
+    let world = || World::new(Arc::new(open(cluster.config())), "/w", "a").unwrap();
+    let session = Session::begin(world(), "owner", Duration::from_secs(600)).unwrap();
+    let export = |name: &str| Export::new("route", name, "data");
+    session.declare(&[export("a"), export("b")]).unwrap();
+    let reader = world();
+    let stored = || {
+        let exports = reader.exports().ok()?;
+        let names = exports
+            .keys()
+            .map(|it| String::from_utf8_lossy(&it.name).into_owned());
+        Some(names.collect::<Vec<_>>())
+    };
+    cluster.kill(0).unwrap();
+    let (data, copy) = (cluster.folder().join("m0"), cluster.folder().join("copy"));
+    let copied = Command::new("cp").arg("-R").args([&data, &copy]).status();
+    assert!(copied.unwrap().success());
+    cluster.restart(0).unwrap();
+    cluster.wait_for_leader().unwrap();
+    wait_until("b goes, and c comes", || {
+        session.declare(&[export("a"), export("c")]).is_ok()
+    });
+    session.renew().unwrap();
+    cluster.kill(0).unwrap();
+    fs::remove_dir_all(&data).unwrap();
+    fs::rename(&copy, &data).unwrap();
+    cluster.restart(0).unwrap();
+    cluster.wait_for_leader().unwrap();
+    wait_until("it is the older copy", || {
+        stored() == Some(vec!["a".into(), "b".into()])
+    });
+    let mut renewed = None;
+    wait_until("it is renewed", || {
+        renewed = session.renew().ok();
+        renewed.is_some()
+    });
+    assert!(
+        matches!(renewed, Some(Renewed::Restored { failed: 0, .. })),
+        "{renewed:?}"
+    );
+    assert_eq!(stored(), Some(vec!["a".into(), "c".into()]));
+    assert!(matches!(session.renew(), Ok(Renewed::Alive(_))));
+}
+
 /// Its revisions mean something else.
 pub(crate) fn another_cluster_at_the_same_address_is_refused() {
     let mut options = ClusterOptions::local(1);
@@ -208,9 +259,12 @@ pub(crate) fn another_cluster_at_the_same_address_is_refused() {
     if error.is_retryable() {
         error = store.read(b"/", None).unwrap_err();
     }
-    assert_eq!(error.kind(), ErrorKind::Store);
+    assert_eq!(error.kind(), ErrorKind::Replaced);
     assert!(error.to_string().contains("cluster"), "{error}");
-    assert_kind(store.watch(b"/", Revision(1)).map(drop), ErrorKind::Store);
+    assert_kind(
+        store.watch(b"/", Revision(1)).map(drop),
+        ErrorKind::Replaced,
+    );
     let store = open(second.config());
     assert!(store.read(b"/", None).unwrap().entries.is_empty());
     // Without a member a call is refused, and does not use up its time.

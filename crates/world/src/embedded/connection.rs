@@ -82,9 +82,7 @@ impl Store for Connection {
     }
 
     fn renew(&self, lease: LeaseId) -> Result<Duration, Error> {
-        let mut state = self.shared.current()?;
-        let now = state.now();
-        state.mvcc.renew(lease, now)
+        self.shared.current()?.renew(lease)
     }
 
     fn revoke(&self, lease: LeaseId) -> Result<(), Error> {

@@ -2,14 +2,14 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use redb::backends::FileBackend;
 use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
 use trueup_path::{Readers, TrustedUsers};
 
-use super::mvcc::{Batch, Mvcc};
+use super::mvcc::{Batch, Loaded, Mvcc};
 use crate::{Entry, Error, ErrorKind, KeyChange, LeaseId, Revision};
 
 type Row<'a> = (&'a [u8], u64, u64, i64);
@@ -18,6 +18,8 @@ type Row<'a> = (&'a [u8], u64, u64, i64);
 const ENTRIES: TableDefinition<'_, &[u8], Row<'_>> = TableDefinition::new("world entries 1");
 /// Milliseconds to live, by lease.
 const LEASES: TableDefinition<'_, i64, u64> = TableDefinition::new("world leases 1");
+/// When a lease was known to be alive, by lease: milliseconds since 1970.
+const RENEWALS: TableDefinition<'_, i64, u64> = TableDefinition::new("world renewals 1");
 /// `revision`, and `lease`: the last one granted.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("world numbers 1");
 
@@ -25,7 +27,12 @@ pub(crate) struct Durable {
     database: Database,
     /// The same file, for its size.
     file: Option<File>,
+    /// Leases go on while the file is closed: by the wall clock. Otherwise they begin anew.
+    has_clock: bool,
 }
+
+/// A renewal is written once in so many parts of the time to live.
+pub(crate) const RENEWALS_IN_TTL: u32 = 2;
 
 impl Durable {
     pub(crate) fn open(path: &Path) -> Result<(Durable, Mvcc), Error> {
@@ -35,15 +42,25 @@ impl Durable {
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
         let file = Some(file);
-        Durable { database, file }.loaded()
+        let has_clock = true;
+        Durable {
+            database,
+            file,
+            has_clock,
+        }
+        .loaded()
     }
 
     #[cfg(feature = "testing")]
     pub(crate) fn open_on(backend: impl redb::StorageBackend) -> Result<(Durable, Mvcc), Error> {
         let database = Builder::new().create_with_backend(backend);
         let database = database.map_err(|error| failed(error.into()))?;
-        let file = None;
-        Durable { database, file }.loaded()
+        Durable {
+            database,
+            file: None,
+            has_clock: false,
+        }
+        .loaded()
     }
 
     fn loaded(self) -> Result<(Durable, Mvcc), Error> {
@@ -56,6 +73,7 @@ impl Durable {
         write.open_table(ENTRIES)?;
         write.open_table(LEASES)?;
         write.open_table(NUMBERS)?;
+        write.open_table(RENEWALS)?;
         write.commit()?;
         let read = self.database.begin_read()?;
         let numbers = read.open_table(NUMBERS)?;
@@ -63,9 +81,16 @@ impl Durable {
             Ok(numbers.get(name)?.map_or(0, |number| number.value()))
         };
         let mut leases = Vec::new();
+        let renewals = read.open_table(RENEWALS)?;
         for row in read.open_table(LEASES)?.iter()? {
             let (lease, ttl) = row?;
-            leases.push((LeaseId(lease.value()), Duration::from_millis(ttl.value())));
+            let ttl = Duration::from_millis(ttl.value());
+            let renewed = renewals.get(lease.value())?.map(|at| at.value());
+            leases.push(Loaded {
+                id: LeaseId(lease.value()),
+                ttl,
+                left: renewed.map_or(ttl, |at| self.left(ttl, at)),
+            });
         }
         let mut entries = Vec::new();
         for row in read.open_table(ENTRIES)?.iter()? {
@@ -88,6 +113,29 @@ impl Durable {
         ))
     }
 
+    /// Returns what is left of a lease that was known to be alive then: all of it, if the clock was
+    /// set back.
+    fn left(&self, ttl: Duration, renewed: u64) -> Duration {
+        if !self.has_clock {
+            return ttl;
+        }
+        let passed = Duration::from_millis(now().saturating_sub(renewed));
+        // Later renewals were not written.
+        (ttl + ttl / RENEWALS_IN_TTL)
+            .saturating_sub(passed)
+            .min(ttl)
+    }
+
+    /// Writes that a lease is alive.
+    pub(crate) fn note_alive(&self, lease: LeaseId) -> Result<(), Error> {
+        let note = || -> Result<(), redb::Error> {
+            let write = self.database.begin_write()?;
+            write.open_table(RENEWALS)?.insert(lease.0, now())?;
+            Ok(write.commit()?)
+        };
+        note().map_err(failed)
+    }
+
     /// Writes a batch, and returns when it is on the disk.
     pub(crate) fn commit(&self, batch: &Batch) -> Result<(), Error> {
         self.write(batch).map_err(failed)
@@ -102,9 +150,11 @@ impl Durable {
             if let Some((lease, ttl)) = batch.granted {
                 numbers.insert("lease", lease.0.cast_unsigned())?;
                 leases.insert(lease.0, u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))?;
+                write.open_table(RENEWALS)?.insert(lease.0, now())?;
             }
             if let Some(lease) = batch.ended {
                 leases.remove(lease.0)?;
+                write.open_table(RENEWALS)?.remove(lease.0)?;
             }
             let mut entries = write.open_table(ENTRIES)?;
             for change in &batch.changes {
@@ -142,6 +192,14 @@ fn open(path: &Path) -> Result<(Database, File), redb::Error> {
     Ok((database, same))
 }
 
+/// Returns the wall clock, in milliseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
 /// What a failed write left in the file is not known.
 fn failed(error: redb::Error) -> Error {
     let message = format!("the file of the embedded store failed: {error}; open it anew");
@@ -152,8 +210,35 @@ fn failed(error: redb::Error) -> Error {
 mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::thread::sleep;
 
     use super::*;
+    use crate::{Embedded, Export, Session, World};
+
+    /// Each command that reads the store opens it.
+    #[test]
+    fn a_lease_ends_while_others_open_the_file() {
+        let name = format!("trueup-leases-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+        let world = || {
+            let store = Embedded::open(folder.join("world.redb")).unwrap();
+            World::new(store.connect(), "/w", "a").unwrap()
+        };
+        let ttl = Duration::from_secs(2);
+        let session = Session::begin(world(), "owner", ttl).unwrap();
+        session.declare(&[Export::new("route", "a", "1")]).unwrap();
+        session.renew().unwrap();
+        drop(session);
+        assert_eq!(world().exports().unwrap().len(), 1, "it goes on");
+        let begun = std::time::Instant::now();
+        while !world().exports().unwrap().is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it never ends");
+            sleep(ttl / 10);
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_file_or_folder_that_others_can_change_is_refused() {

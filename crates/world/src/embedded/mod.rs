@@ -5,6 +5,7 @@ mod durable;
 mod mvcc;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,8 +21,8 @@ use mvcc::Mvcc;
 ///
 /// It keeps the last 10,000 revisions, so that watches can resume; a file keeps the newest alone,
 /// and a watch that resumes after the file was opened anew begins with a new snapshot, unless it
-/// had seen all. Leases go on with their full time when the file is opened. Clones are handles of
-/// the same store.
+/// had seen all. Leases go on while the file is closed, by the wall clock; after a crash one lasts up
+/// to half of its time longer. Clones are handles of the same store.
 #[derive(Clone)]
 pub struct Embedded(Arc<Shared>);
 
@@ -35,6 +36,8 @@ struct State {
     mvcc: Mvcc,
     durable: Option<Durable>,
     clock: Clock,
+    /// When the renewals of leases were written to the file last.
+    renewals: BTreeMap<LeaseId, Duration>,
     /// A failed write of the file: what it holds is unknown from then on.
     broken: Option<Error>,
 }
@@ -90,6 +93,7 @@ impl Embedded {
             mvcc,
             durable,
             clock,
+            renewals: BTreeMap::new(),
             broken: None,
         };
         Embedded(Arc::new(Shared {
@@ -157,7 +161,27 @@ impl State {
 
     fn end_lease(&mut self, lease: LeaseId) -> Result<(), Error> {
         let batch = self.mvcc.ended(lease);
+        self.renewals.remove(&lease);
         self.install(batch)
+    }
+
+    fn renew(&mut self, lease: LeaseId) -> Result<Duration, Error> {
+        let now = self.now();
+        let ttl = self.mvcc.renew(lease, now)?;
+        let is_due = |at: &Duration| *at + ttl / durable::RENEWALS_IN_TTL <= now;
+        if let Some(durable) = &self.durable
+            && self.renewals.get(&lease).is_none_or(is_due)
+        {
+            if let Some(error) = &self.broken {
+                return Err(error.clone());
+            }
+            if let Err(error) = durable.note_alive(lease) {
+                self.broken = Some(error.clone());
+                return Err(error);
+            }
+            self.renewals.insert(lease, now);
+        }
+        Ok(ttl)
     }
 
     /// Writes to the file first: what is read has survived.

@@ -33,6 +33,14 @@ struct Lease {
     keys: BTreeSet<Vec<u8>>,
 }
 
+/// A lease of a file.
+pub(crate) struct Loaded {
+    pub(crate) id: LeaseId,
+    pub(crate) ttl: Duration,
+    /// What is left of it.
+    pub(crate) left: Duration,
+}
+
 /// What one commit changes.
 #[derive(Default)]
 pub(crate) struct Batch {
@@ -48,7 +56,7 @@ impl Mvcc {
         revision: Revision,
         last_lease: i64,
         entries: Vec<Entry>,
-        leases: Vec<(LeaseId, Duration)>,
+        leases: Vec<Loaded>,
     ) -> Mvcc {
         let mut mvcc = Mvcc {
             revision,
@@ -56,8 +64,11 @@ impl Mvcc {
             last_lease,
             ..Mvcc::default()
         };
-        for granted in leases {
-            mvcc.add_lease(granted, Duration::ZERO);
+        for Loaded { id, ttl, left } in leases {
+            mvcc.add_lease((id, ttl), Duration::ZERO);
+            if let Some(lease) = mvcc.leases.get_mut(&id) {
+                lease.ends = left;
+            }
         }
         for entry in entries {
             if let Some(lease) = entry.lease.and_then(|lease| mvcc.leases.get_mut(&lease)) {

@@ -127,6 +127,6 @@ pub(super) fn class(error: &Error) -> ErrorClass {
         ErrorKind::Conflict => ErrorClass::Conflict,
         ErrorKind::Denied => ErrorClass::Permission,
         ErrorKind::Invalid | ErrorKind::Malformed => ErrorClass::Invalid,
-        ErrorKind::Indeterminate | ErrorKind::Store => ErrorClass::Unknown,
+        ErrorKind::Indeterminate | ErrorKind::Replaced | ErrorKind::Store => ErrorClass::Unknown,
     }
 }

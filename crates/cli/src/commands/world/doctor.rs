@@ -279,7 +279,7 @@ fn session(Opened { state, world, .. }: &Opened) -> Result<Finding> {
             problems: Vec::new(),
         });
     };
-    let is_own = owner(state) == *of;
+    let is_own = state.world_id()?.is_some_and(|id| owner(&id) == *of);
     let problem = format!(
         "it is of another owner, {of}: give one of the two hosts another name, if both run"
     );
