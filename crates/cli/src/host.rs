@@ -281,17 +281,17 @@ impl Source for Host {
         }
     }
 
-    /// Subscribes to the network's events, or to those of devices: sysctls have none, but those of
-    /// a device come and go with it.
+    /// Subscribes to the network's events, or to those of settings and of devices.
     fn subscribe(
         &mut self,
         scope: &Namespace,
         hints: Hints,
     ) -> Subscribed<HostSubscription, Error> {
         if self.part != Part::Network {
-            return match HostSubscription::of_devices(scope) {
-                Ok(devices) => Subscribed::Active(devices),
-                Err(why) => Subscribed::Failed(why.into()),
+            return match self.settings.subscribe(scope, hints) {
+                Subscribed::Active(of) => Subscribed::Active(HostSubscription::Settings(of)),
+                Subscribed::Unsupported => Subscribed::Unsupported,
+                Subscribed::Failed(why) => Subscribed::Failed(Error::from(why)),
             };
         }
         match self.network.subscribe(scope, hints) {

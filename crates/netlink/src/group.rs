@@ -21,6 +21,10 @@ impl Group {
     pub const IPV6_ROUTE: Self = Self(11);
     /// IPv6 rules.
     pub const IPV6_RULE: Self = Self(19);
+    /// Settings of IPv4, of links and of all.
+    pub const IPV4_NETCONF: Self = Self(24);
+    /// Settings of IPv6, of links and of all.
+    pub const IPV6_NETCONF: Self = Self(25);
     /// Nexthop objects (Linux 5.3).
     pub const NEXTHOP: Self = Self(32);
 

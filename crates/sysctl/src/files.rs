@@ -3,8 +3,11 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+use rustix::fs::inotify::{WatchFlags, add_watch};
 
 use crate::Key;
 
@@ -26,6 +29,15 @@ pub trait Files: Send + Sync {
     ///
     /// The system call's own; `InvalidInput` for a key that can only be read.
     fn write(&self, key: &Key, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Has writes to a key reported to an inotify instance. A key that is watched already stays so.
+    ///
+    /// # Errors
+    ///
+    /// The system call's own: changes are then found by the timer alone.
+    fn watch(&self, _key: &Key, _inotify: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The files below `/proc/sys`.
@@ -80,6 +92,11 @@ impl Files for ProcSys {
             "it is read-only in this namespace, whatever the privilege (its mode has no write bit)";
         let file = opened.map_err(|error| explain_mode(error, &path, 0o222, read_only))?;
         file.write_at(bytes, 0)
+    }
+
+    fn watch(&self, key: &Key, inotify: BorrowedFd<'_>) -> io::Result<()> {
+        add_watch(inotify, key.file(), WatchFlags::MODIFY)?;
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod changes;
 mod class;
 mod desired;
 mod error;
@@ -17,6 +18,7 @@ mod source;
 mod value;
 mod write;
 
+pub use changes::Changes;
 pub use desired::Desired;
 pub use error::{Error, ErrorKind};
 pub use files::{Files, ProcSys};

@@ -1,19 +1,22 @@
 //! The source: [`Sysctl`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use trueup_netlink::Namespace;
-use trueup_reconcile::{Claim, Ledger, LedgerError, Observation, PassLimits, Source, Status};
+use trueup_reconcile::{
+    Claim, Hints, Ledger, LedgerError, Observation, PassLimits, Source, Status, Subscribed,
+};
 
 use crate::namespace::EnteredNamespace;
 use crate::pass::Pass;
-use crate::{Desired, Error, Files, Key, Observed, Options, ProcSys, Report};
+use crate::{Changes, Desired, Error, Files, Key, Observed, Options, ProcSys, Report};
 
 /// The sysctl source of one namespace: that of its first pass. Once that namespace is gone, or its
 /// name belongs to another, a pass fails and [`Source::is_scope_gone`] is true.
 ///
-/// Between passes it keeps nothing else that correctness needs, no descriptor and no thread.
+/// Between passes it keeps nothing else that correctness needs, and no thread.
 pub struct Sysctl {
     files: Box<dyn Files>,
     /// The cookie of the namespace, set by the first pass.
@@ -24,6 +27,8 @@ pub struct Sysctl {
     absent: BTreeSet<Key>,
     /// The keys that the last pass left undone.
     undone: BTreeMap<Key, Arc<Status>>,
+    /// To which the files of declared keys are added.
+    inotify: Option<Arc<OwnedFd>>,
 }
 
 impl Sysctl {
@@ -40,6 +45,7 @@ impl Sysctl {
             last: BTreeSet::new(),
             absent: BTreeSet::new(),
             undone: BTreeMap::new(),
+            inotify: None,
         }
     }
 
@@ -104,7 +110,7 @@ impl Source for Sysctl {
     type Report = Report;
     type Observed = Observed;
     type Error = Error;
-    type Subscription = ();
+    type Subscription = Changes;
 
     fn reconcile(
         &mut self,
@@ -116,7 +122,7 @@ impl Source for Sysctl {
         self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
     }
 
-    /// Each pass observes everything: the kernel reports no changes.
+    /// Each pass observes everything: not all changes are reported.
     fn reconcile_within(
         &mut self,
         scope: &Namespace,
@@ -127,6 +133,15 @@ impl Source for Sysctl {
     ) -> Result<Report, Error> {
         self.last = desired.keys().cloned().collect();
         let namespace = EnteredNamespace::enter(scope, &*self.files, &mut self.cookie)?;
+        if let Some(inotify) = self.inotify.as_deref() {
+            // Before they are read, so that no later change is missed.
+            namespace.run(|files| {
+                for key in desired.keys() {
+                    // Without a watch the timer finds it.
+                    let _unwatched = files.watch(key, inotify.as_fd());
+                }
+            })?;
+        }
         let pass = Pass {
             namespace: &namespace,
             desired,
@@ -142,6 +157,16 @@ impl Source for Sysctl {
 
     fn is_scope_gone(error: &Error) -> bool {
         error.is_gone()
+    }
+
+    fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<Changes, Error> {
+        match Changes::open(scope, hints) {
+            Ok(changes) => {
+                self.inotify = Some(changes.files());
+                Subscribed::Active(changes)
+            }
+            Err(error) => Subscribed::Failed(error),
+        }
     }
 
     /// Returns the values of the keys declared in the last pass, and of those in

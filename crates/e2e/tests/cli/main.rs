@@ -199,6 +199,7 @@ trueup_testkit::kernel_tests![
     without_the_section_no_setting_is_touched,
     a_setting_that_a_stranger_changes_is_found_by_timer,
     a_setting_does_not_wait_for_a_full_pass,
+    a_setting_that_another_writer_changes_is_restored_by_its_event,
     the_doctor_tells_what_is_so_and_changes_nothing,
     the_doctor_takes_no_privilege_and_says_when_one_is_missing,
     the_doctor_tells_who_holds_a_journal,

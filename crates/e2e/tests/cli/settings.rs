@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use trueup_testkit::{assert_no_changes, uplinks, wait_until};
 
 use crate::agent::{Agent, counts};
 use crate::metrics::{GET, TCP, ask, samples};
-use crate::watch::printed;
+use crate::watch::{RARE, printed};
 
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 const FILTER: &str = "/proc/sys/net/ipv4/conf/ours/rp_filter";
@@ -199,5 +201,44 @@ pub(crate) fn a_setting_does_not_wait_for_a_full_pass() {
     fs::write(FILTER, "0").unwrap();
     wait_until("it is set again", || read(FILTER) == "2");
     assert_eq!(passes("whole"), full);
+    child.terminate(Signal::TERM);
+}
+
+/// The two that no group of netlink tells of are heard of by their files.
+pub(crate) fn a_setting_that_another_writer_changes_is_restored_by_its_event() {
+    const KEYS: [(&str, &str, &str); 4] = [
+        ("net/ipv4/ip_forward", "1", "0"),
+        ("net/ipv4/conf/lo/rp_filter", "2", "0"),
+        ("net/ipv4/ip_default_ttl", "99", "64"),
+        ("net/ipv6/conf/lo/hop_limit", "99", "64"),
+    ];
+    let agent = Agent::new();
+    let lines = KEYS.map(|(key, value, _)| format!("{:?} = {value}\n", key.replace('/', ".")));
+    agent.write("f.toml", &format!("[sysctl]\n{}", lines.concat()));
+    let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
+    let printed = printed(&mut child);
+    let path = |key: &str| format!("/proc/sys/{key}");
+    wait_until("it converges", || {
+        printed.lock().unwrap().contains("converged")
+    });
+    for _ in 0..3 {
+        for (key, value, other) in KEYS {
+            assert_eq!(read(&path(key)), value);
+            fs::write(path(key), other).unwrap();
+            wait_until(key, || read(&path(key)) == value);
+        }
+    }
+    // A writer that answers each time is not fought at its pace.
+    let (key, value, other) = KEYS[2];
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut answered = 0;
+    while Instant::now() < end {
+        if read(&path(key)) == value {
+            fs::write(path(key), other).unwrap();
+            answered += 1;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!((1..40).contains(&answered), "{answered}");
     child.terminate(Signal::TERM);
 }

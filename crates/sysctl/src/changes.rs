@@ -1,0 +1,181 @@
+//! What the kernel reports of changed values.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+use rustix::fs::inotify;
+use rustix::io::Errno;
+use trueup_netlink::{Group, Multicast, Namespace};
+use trueup_reconcile::{Drained, Hints, Subscription};
+
+use crate::Error;
+
+/// The events that can mean that a value has changed.
+///
+/// - Links that come, go and change, as their values do with them.
+/// - The groups `RTNLGRP_IPV4_NETCONF` and `RTNLGRP_IPV6_NETCONF`: forwarding, reverse path filters,
+///   proxies for ARP and neighbour discovery, whoever changes them.
+/// - Writes to files of `/proc/sys` of the declared keys, by inotify: those in this mount of `/proc`.
+///
+/// Other changes are found by the timer of the driver. A writer that answers each correction is not
+/// fought at its pace: after some 20 it is met every five seconds.
+pub struct Changes {
+    /// Readable while one of the two is.
+    both: OwnedFd,
+    network: Multicast,
+    files: Arc<OwnedFd>,
+    allowance: Allowance,
+    hints: Hints,
+    /// A thread is about to ask for a pass.
+    is_put_off: Arc<AtomicBool>,
+}
+
+impl Changes {
+    pub(crate) fn open(scope: &Namespace, hints: Hints) -> Result<Changes, Error> {
+        let groups = [Group::LINK, Group::IPV4_NETCONF, Group::IPV6_NETCONF];
+        let network = Multicast::open(scope, &groups)?;
+        let files = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK);
+        let files = files.map_err(|errno| failed("cannot make an inotify instance", errno))?;
+        let both = joined(&network, &files);
+        Ok(Changes {
+            both: both.map_err(|errno| failed("cannot wait for events", errno))?,
+            network,
+            files: Arc::new(files),
+            allowance: Allowance::new(),
+            hints,
+            is_put_off: Arc::default(),
+        })
+    }
+
+    /// Returns the inotify instance, to which files are added.
+    pub(crate) fn files(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.files)
+    }
+
+    /// True if a change is to be looked at now. Otherwise it is later, by a thread of its own, as no
+    /// other event may come.
+    fn is_due(&mut self) -> bool {
+        if self.allowance.take() {
+            return true;
+        }
+        if !self.is_put_off.swap(true, Ordering::SeqCst) {
+            let (hints, is_put_off) = (self.hints.clone(), Arc::clone(&self.is_put_off));
+            let ask = move || {
+                thread::sleep(EVERY);
+                is_put_off.store(false, Ordering::SeqCst);
+                hints.request_pass();
+            };
+            // Without a thread the timer of the driver finds it.
+            let _started = thread::Builder::new().name("settings".into()).spawn(ask);
+        }
+        false
+    }
+
+    /// Reads the events of files. Returns true if there are any, and if some were lost.
+    fn drain_files(&self) -> Result<(bool, bool), Error> {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&*self.files, &mut buffer);
+        let (mut any, mut lost) = (false, false);
+        loop {
+            match events.next() {
+                Ok(event) => {
+                    any |= event.events().contains(inotify::ReadFlags::MODIFY);
+                    lost |= event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW);
+                }
+                Err(Errno::AGAIN) => return Ok((any, lost)),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failed("cannot read the events of files", errno)),
+            }
+        }
+    }
+}
+
+fn joined(network: &Multicast, files: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for descriptor in [network.as_fd(), files.as_fd()] {
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&both, descriptor, data, epoll::EventFlags::IN)?;
+    }
+    Ok(both)
+}
+
+fn failed(what: &str, errno: Errno) -> Error {
+    Error::proc(format!("{what}: {errno}"))
+}
+
+impl Subscription<Error> for Changes {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.both.as_fd())
+    }
+
+    fn drain(&mut self) -> Result<Drained, Error> {
+        let (mut of_links, mut of_values) = (false, false);
+        let received = self
+            .network
+            .receive(Duration::ZERO, |message| match message.header.kind {
+                RTM_NEWNETCONF | RTM_DELNETCONF => of_values = true,
+                _ => of_links = true,
+            });
+        let (is_written, are_lost) = self.drain_files()?;
+        match received {
+            Err(error) if error.is_loss() => return Ok(Drained::Lost),
+            received => drop(received?),
+        }
+        let is_due = (of_values || is_written) && self.is_due();
+        Ok(match of_links || is_due {
+            _ if are_lost => Drained::Lost,
+            true => Drained::Hint,
+            false => Drained::Nothing,
+        })
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes")
+            .field("network", &self.network)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `linux/rtnetlink.h`.
+const RTM_NEWNETCONF: u16 = 80;
+const RTM_DELNETCONF: u16 = 81;
+
+/// So many hints are given at once, and one more in each of these times. A correction takes up to
+/// three: for the change, and for the events of the correction itself.
+const AT_ONCE: u32 = 60;
+const EVERY: Duration = Duration::from_secs(5);
+
+/// How many hints may be given.
+struct Allowance {
+    left: u32,
+    since: Instant,
+}
+
+impl Allowance {
+    fn new() -> Allowance {
+        Allowance {
+            left: AT_ONCE,
+            since: Instant::now(),
+        }
+    }
+
+    fn take(&mut self) -> bool {
+        let passed = self.since.elapsed().as_secs() / EVERY.as_secs();
+        let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+        if passed > 0 {
+            self.left = self.left.saturating_add(passed).min(AT_ONCE);
+            self.since = Instant::now();
+        }
+        let is_allowed = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_allowed
+    }
+}
