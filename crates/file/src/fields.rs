@@ -1,5 +1,7 @@
 //! The keys of one table, read by name.
 
+use trueup_diff::Kind;
+
 use crate::file_keys;
 use crate::suggest::unknown;
 use crate::tables::TableNames;
@@ -35,6 +37,11 @@ impl<'t> Fields<'t> {
                 Some((name, _)) => {
                     format!("`{name}` is a key of the file, not of {of}: write it at the top")
                 }
+                None if is_section(&key.name) => format!(
+                    "`{}` is a section of the file, not a key of {of}: a list of it comes above \
+                     the first header, or write [[{}]]",
+                    key.name, key.name
+                ),
                 None => unknown("key", &key.name, of, &keys.concat()),
             };
             return fault(key.at, message);
@@ -90,4 +97,10 @@ impl<'t> Fields<'t> {
     pub(crate) fn fault<T>(&self, name: &str, message: impl Into<String>) -> Result<T> {
         fault(self.position(name), message)
     }
+}
+
+/// True if it is the name of a section of objects.
+fn is_section(name: &str) -> bool {
+    let kinds = Kind::DECLARED.map(Kind::name);
+    kinds.contains(&name) || ["file", "exec", "collect", "export"].contains(&name)
 }

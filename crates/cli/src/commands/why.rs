@@ -153,8 +153,26 @@ const NEIGHBOUR: &str = "neighbour ADDRESS [dev NAME]";
 const ROUTE: &str = "route PREFIX|default [table T] [metric M] [tos T]";
 const RULE: &str = "rule PRIORITY";
 
-/// Parses the words of a question.
+/// Parses the words of a question. Each error says what to write.
 fn query(words: &[String], family: Option<Family>, tables: &TableNames) -> Result<Query> {
+    let usage = match words.first().map(String::as_str) {
+        Some("link") => LINK,
+        Some("address" | "addr") => ADDRESS,
+        Some("neighbour" | "neighbor" | "neigh") => NEIGHBOUR,
+        Some("route") => ROUTE,
+        Some("rule") => RULE,
+        _ => "",
+    };
+    parsed(words, family, tables).map_err(|error| {
+        let text = error.to_string();
+        match usage.is_empty() || text.contains("write `") {
+            true => error,
+            false => anyhow!("{text}: write `{usage}`"),
+        }
+    })
+}
+
+fn parsed(words: &[String], family: Option<Family>, tables: &TableNames) -> Result<Query> {
     let (kind, words) = words
         .split_first()
         .map_or(("", words), |(kind, words)| (kind, words));
@@ -328,6 +346,14 @@ mod tests {
             ("tunnel x", "`tunnel` is no kind of object"),
             ("link", "write `link NAME`"),
             ("link a b", "`b` is not known here"),
+            (
+                "rule x",
+                "`x` is no number that fits there: write `rule PRIORITY`",
+            ),
+            (
+                "neighbour v0",
+                "invalid IP address syntax: write `neighbour ADDRESS [dev NAME]`",
+            ),
             ("link a/b", "`a/b`"),
             ("route 10.2.0.1/16", "write 10.2.0.0/16"),
             ("route 10.2.0.0/16 table", "a word is missing"),

@@ -444,7 +444,7 @@ pub(crate) fn hostile_names_reach_no_terminal_and_a_store_only_if_it_can_hold_th
     let export =
         |name: &str, data: &str| host.run(&["world", "export", "f.toml", "route", name, data]);
     for name in ["\u{1b}[2J\u{7}", "a\nb", "", "/../x", "é%2f"] {
-        succeeds(export(name, "\u{1b}]0;x\u{7}"));
+        succeeds(export(name, r#"{ "a": "\u001b]0;x\u0007" }"#));
     }
     for args in [
         &["world", "ls", "f.toml"][..],
@@ -463,7 +463,10 @@ pub(crate) fn hostile_names_reach_no_terminal_and_a_store_only_if_it_can_hold_th
     assert_eq!(names.len(), 5, "{names:?}");
     assert!(names.contains("\u{1b}[2J\u{7}"), "{names:?}");
     let long = "n".repeat(100_000);
-    let refused = export(&long, "x");
+    export("one", "{").assert_refused(&["the data is no JSON"]);
+    let refused = host.run(&["world", "export", "f.toml", "", "one", "{}"]);
+    refused.assert_refused(&["the kind is empty"]);
+    let refused = export(&long, "{}");
     refused.assert_refused(&["1024"]);
     assert!(refused.err.len() < 1000, "{} bytes", refused.err.len());
     for name in names {

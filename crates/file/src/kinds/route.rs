@@ -65,6 +65,11 @@ impl FileObject for Route<IfName> {
     ];
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
+        // Before what only a right one lacks.
+        fields.read("dst", |value| match is_default(value) {
+            true => Ok(()),
+            false => parse::prefix(value).map(drop),
+        })?;
         let type_word = |value: &Value<'_>| parse::one_of(value, "type", &TYPES);
         let kind = fields.read("type", type_word)?.unwrap_or_default();
         let src = fields.read("src", parse::address)?;
@@ -193,6 +198,10 @@ impl DesiredList for Routes {
     }
 }
 
+fn is_default(value: &Value<'_>) -> bool {
+    matches!(&value.node, Node::Text(text) if text == DEFAULT)
+}
+
 /// Reads the destination. `default` has the family of the rest of the route.
 fn destination(
     fields: &Fields<'_>,
@@ -201,7 +210,6 @@ fn destination(
     from: Option<Prefix>,
 ) -> Result<Prefix> {
     let family = fields.read("family", parse::family)?;
-    let is_default = |value: &Value<'_>| matches!(&value.node, Node::Text(text) if text == DEFAULT);
     let example = "dst = \"10.0.0.0/8\", or dst = \"default\"";
     if !fields.required("dst", example, |value| Ok(is_default(value)))? {
         let dst = fields.required("dst", example, parse::prefix)?;

@@ -215,6 +215,15 @@ pub(super) fn export(common: &Common, store: &Store, name: &Name, data: &str) ->
         }
         data => data.as_bytes().to_vec(),
     };
+    if name.kind.is_empty() {
+        bail!("the kind is empty: write one, such as `route`");
+    }
+    if let Err(error) = serde_json::from_slice::<serde_json::Value>(&data) {
+        bail!(
+            "the data is no JSON: {error}; write it such as '{{\"dst\": \"10.20.1.0/24\", \"via\": \
+             \"10.0.0.11\"}}'"
+        );
+    }
     let Opened { world, .. } = store.open(common, Use::Write)?;
     let mut export = Export::new(&*name.kind, &*name.name, data).persist();
     export.to = recipient(name);

@@ -73,7 +73,8 @@ impl Check for Link<IfName> {
         let is_ethernet = self.kind.as_ref().is_some_and(LinkKind::is_ethernet);
         must(
             !is_ethernet || self.address.is_none_or(|address| address.is_ethernet()),
-            "the hardware address of such a link has 6 bytes, and is neither a group's nor all zero",
+            "`address` is the hardware address, which has 6 bytes for such a link, and is neither a \
+             group's nor all zero: write one such as \"02:00:00:00:00:01\"",
         )?;
         let alias = self.alias.as_deref().unwrap_or_default();
         must(alias.len() < 256, "an alias has at most 255 bytes")?;
