@@ -78,6 +78,10 @@ fn reap(agent: Pid) -> Option<ExitStatus> {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kernel's name of the terminal of the process"
+)]
 fn has_terminal() -> bool {
     open(
         "/dev/tty",

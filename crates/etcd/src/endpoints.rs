@@ -2,11 +2,11 @@
 
 use std::future::Future;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use etcd_client::Client;
 use etcd_client::proto::PbResponseHeader;
+use etcd_client::{Client, Txn};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use trueup_world::{Error, ErrorKind};
@@ -33,6 +33,10 @@ pub(crate) struct Endpoints {
     current: AtomicUsize,
     /// The id of the cluster, of the first answer.
     cluster: OnceLock<u64>,
+    /// The newest revision of an answer.
+    newest: AtomicU64,
+    /// How often the store was found at an older one.
+    restorations: AtomicU64,
 }
 
 struct Endpoint {
@@ -53,6 +57,8 @@ impl Endpoints {
             config,
             current: AtomicUsize::new(0),
             cluster: OnceLock::new(),
+            newest: AtomicU64::new(0),
+            restorations: AtomicU64::new(0),
         }
     }
 
@@ -218,6 +224,26 @@ impl Endpoints {
         failure.into_error(&self.endpoints[index].url, is_write)
     }
 
+    /// Returns how often the store was found to have been restored from an older copy: it is at an
+    /// earlier revision than an answer from before this call. What was written since, and leases,
+    /// may be gone.
+    pub(crate) async fn restorations(&self, client: &Client) -> Result<u64, Failure> {
+        let seen = self.newest.load(Ordering::SeqCst);
+        // Without a request in it, it takes no permission. It is a linearizable read: its revision is
+        // no older than that of an earlier answer.
+        let read = client.kv_client().txn(Txn::new()).await?.0;
+        let now = self.check(read.header.as_ref())?;
+        if now < seen
+            && self
+                .newest
+                .compare_exchange(seen, now, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
+        {
+            self.restorations.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(self.restorations.load(Ordering::SeqCst))
+    }
+
     /// Checks that an answer is of the cluster that answered first: revisions of another one mean
     /// something else. Returns the revision of the store as the member has it.
     pub(crate) fn check(&self, header: Option<&PbResponseHeader>) -> Result<u64, Failure> {
@@ -229,7 +255,9 @@ impl Endpoints {
         };
         let known = *self.cluster.get_or_init(|| header.cluster_id);
         if known == header.cluster_id {
-            return revision(header.revision);
+            let revision = revision(header.revision)?;
+            self.newest.fetch_max(revision, Ordering::SeqCst);
+            return Ok(revision);
         }
         // Another endpoint may be of the cluster that is meant.
         Err(Failure {

@@ -16,9 +16,21 @@ use crate::failure::Failure;
 #[derive(Default)]
 pub(crate) struct Keepers(Mutex<HashMap<LeaseId, Keeper>>);
 
+/// A store is restored while it is stopped, which ends its streams. So it is looked at when another one
+/// begins, and the lease of an older one has ended: what goes with it is not what it was.
+fn of_restored(lease: LeaseId) -> Failure {
+    let message = format!(
+        "the store was restored from an older copy, so lease {:x} counts as ended",
+        lease.0
+    );
+    Failure::void(ErrorKind::LeaseEnded, message)
+}
+
 struct Keeper {
     requests: LeaseKeeper,
     answers: LeaseKeepAliveStream,
+    /// How often the store had been restored when the stream began.
+    restorations: u64,
 }
 
 /// A renewal.
@@ -44,7 +56,9 @@ impl Keepers {
         lease: LeaseId,
     ) -> Result<Renewed, Error> {
         let deadline = endpoints.deadline();
+        let mut before = None;
         if let Some(keeper) = self.remove(lease) {
+            before = Some(keeper.restorations);
             // Half of the time is for another member.
             let end = Instant::now() + endpoints.config.timeout / 2;
             match timeout_at(end, keeper.renew()).await {
@@ -56,10 +70,19 @@ impl Keepers {
             }
         }
         let open = |client: Client| async move {
+            let restorations = endpoints.restorations(&client).await?;
+            if before.is_some_and(|before| before != restorations) {
+                return Err(of_restored(lease));
+            }
             let opened = client.lease_client().keep_alive(lease.0).await?;
             let (requests, answers) = opened;
+            let keeper = Keeper {
+                requests,
+                answers,
+                restorations,
+            };
             // The client does not tell the time of the first answer.
-            Keeper { requests, answers }.renew().await
+            keeper.renew().await
         };
         let renewed = endpoints.call(Repeat::Safe, deadline, open).await?;
         Ok(self.keep(lease, renewed))

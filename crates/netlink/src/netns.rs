@@ -197,6 +197,10 @@ impl Namespace {
     /// Returns the first of the names that `ip netns` gave to the namespace; `None` if it has none,
     /// or the names cannot be read. Unlike its id, a name can be the same after a reboot.
     #[must_use]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "names alone: what each leads to is compared with the namespace"
+    )]
     pub fn name(&self) -> Option<String> {
         let id = self.id().ok()?;
         let folder = rustix::fs::open(NAMED, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());

@@ -99,6 +99,7 @@ impl Left {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the kernel's list of processes")]
 fn all(words: &[&OsStr], timeout: Duration) -> Vec<Left> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| {

@@ -8,13 +8,16 @@ use super::{Renewed, Session, is_cut_off};
 use crate::{Error, ErrorKind};
 
 /// A thread that renews a session, until this is dropped: three times in its time to live, with
-/// jitter, and sooner after a failure. Each time it is checked that the session's key is still this
-/// session's, and that the store was not restored from an older copy.
+/// jitter, and sooner after a failure. That another session has replaced it is found within twice
+/// its time to live, or with the next export.
 #[derive(Debug)]
 pub struct Keeper {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
+
+/// So often a renewal looks whether the session's key is still this session's.
+const CHECKED: u32 = 6;
 
 /// What happens to a session. It never means that something is to be deleted on this host.
 #[derive(Clone, Debug)]
@@ -70,9 +73,18 @@ impl Session {
 
     fn keep_until(&self, stopped: &mpsc::Receiver<()>, mut tell: impl FnMut(SessionEvent)) {
         let (mut told, mut wait) = (Told::default(), self.interval());
+        // Not the same for all hosts that started at once.
+        let mut unchecked = fastrand::u32(..CHECKED);
         while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(wait) {
             wait = self.interval();
-            let event = match self.renew() {
+            unchecked += 1;
+            let renewed = self.renew_and_check(unchecked >= CHECKED);
+            unchecked = match &renewed {
+                Ok(Renewed::Alive(_)) => unchecked % CHECKED,
+                // Whatever it was, it may concern the key.
+                _ => CHECKED,
+            };
+            let event = match renewed {
                 Ok(renewed) => told.renewed(&renewed),
                 Err(error) if self.status().ended.is_some() => {
                     tell(SessionEvent::Ended(error));

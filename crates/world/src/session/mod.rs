@@ -9,14 +9,14 @@ mod sync;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use acquire::acquire;
 
 use crate::encoding::check_part;
-use crate::{Compare, Entry, Error, ErrorKind, LeaseId, ResourceKey, Revision, World};
+use crate::{Compare, Entry, Error, ErrorKind, LeaseId, ResourceKey, World};
 
 pub(crate) use acquire::Mark;
 pub use export::Exported;
@@ -42,8 +42,6 @@ struct Inner {
     current: Mutex<(LeaseId, Vec<u8>)>,
     /// True while the store may lack an export: the next renewal exports all again.
     is_behind: AtomicBool,
-    /// The newest revision of the store that was seen.
-    newest: AtomicU64,
 }
 
 #[derive(Default)]
@@ -110,7 +108,6 @@ impl Session {
             status: Mutex::default(),
             current: Mutex::new((lease, value)),
             is_behind: AtomicBool::new(false),
-            newest: AtomicU64::new(0),
         })))
     }
 
@@ -135,14 +132,18 @@ impl Session {
     }
 
     /// Renews the lease, and checks that the session's key is still this session's. If the lease
-    /// has ended, grants another one, and exports again. It also does if the store is at an earlier
-    /// revision than before.
+    /// has ended, grants another one, and exports again.
     ///
     /// # Errors
     ///
     /// [`Conflict`](ErrorKind::Conflict) if another session has the host now; those of the store.
     pub fn renew(&self) -> Result<Renewed, Error> {
-        let result = self.renew_once();
+        self.renew_and_check(true)
+    }
+
+    /// As [`renew`](Self::renew); the session's key is checked if this is true.
+    fn renew_and_check(&self, is_checked: bool) -> Result<Renewed, Error> {
+        let result = self.renew_once(is_checked);
         let mut status = lock(&self.0.status);
         match &result {
             Err(error) if is_cut_off(error) => {
@@ -153,19 +154,18 @@ impl Session {
         result
     }
 
-    fn renew_once(&self) -> Result<Renewed, Error> {
+    fn renew_once(&self, is_checked: bool) -> Result<Renewed, Error> {
         if let Some(ended) = lock(&self.0.status).ended.clone() {
             return Err(ended);
         }
         let (lease, value) = lock(&self.0.current).clone();
         match self.0.world.store.renew(lease) {
             Ok(ttl) => {
-                let (entry, was_restored) = self.look()?;
-                if was_restored {
-                    // Any export may be missing, or there again.
-                    self.set_behind();
-                }
                 let is_behind = self.0.is_behind.load(Ordering::SeqCst);
+                if !is_checked && !is_behind {
+                    return Ok(Renewed::Alive(ttl));
+                }
+                let entry = self.0.world.entry(&self.key())?;
                 let is_ours = |it: Entry| it.value == value && it.lease == Some(lease);
                 if entry.is_some_and(is_ours) {
                     return match is_behind {
@@ -185,28 +185,6 @@ impl Session {
             }
         }
         self.restore()
-    }
-
-    /// Reads the session's key. True if the store is at an earlier revision than this session has
-    /// seen: it was restored from an older copy.
-    fn look(&self) -> Result<(Option<Entry>, bool), Error> {
-        let (key, newest) = (self.key(), &self.0.newest);
-        // Before the read: another call may see a newer one meanwhile.
-        let seen = newest.load(Ordering::SeqCst);
-        let snapshot = self.0.world.store.read(&key, None)?;
-        let now = snapshot.revision.0;
-        let was_restored = now < seen;
-        match was_restored {
-            true => newest.store(now, Ordering::SeqCst),
-            false => drop(newest.fetch_max(now, Ordering::SeqCst)),
-        }
-        let mut entries = snapshot.entries.into_iter();
-        Ok((entries.find(|entry| entry.key == key), was_restored))
-    }
-
-    /// Notes a revision that this session has written.
-    pub(super) fn note_revision(&self, revision: Revision) {
-        self.0.newest.fetch_max(revision.0, Ordering::SeqCst);
     }
 
     fn restore(&self) -> Result<Renewed, Error> {

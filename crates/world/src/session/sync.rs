@@ -253,7 +253,6 @@ impl Session {
         }
         match world.store.commit(&transaction)? {
             Committed::Written(revision) => {
-                self.note_revision(revision);
                 state.recipients.extend(recipients);
                 Ok(revision)
             }
