@@ -1,6 +1,7 @@
 //! `trueup doctor`: what this kernel and this caller can do in a namespace, and the problems that
 //! would prevent a pass. It changes nothing.
 
+mod daemons;
 mod journals;
 mod ownership;
 mod text;
@@ -18,6 +19,7 @@ use trueup::diff::Kinds;
 use trueup::netlink::{Socket, boot_id, markers};
 use trueup::observe::RECEIVE_BUFFER;
 
+use self::daemons::{Found, daemons};
 use self::journals::{JournalState, journals, usable};
 use self::ownership::{Proof, ownership};
 use super::{Declared, Target, Writers, desired_file};
@@ -70,6 +72,8 @@ struct Findings {
     state_directory: Option<LossyPath<PathBuf>>,
     /// The journals of the namespace, and that of the file, or of the default `protocol`.
     journals: Vec<JournalState>,
+    /// The other daemons that run in the namespace, or may do so.
+    daemons: Vec<Found>,
     problems: Vec<Problem>,
 }
 
@@ -167,6 +171,7 @@ impl Findings {
             ownership: ownership(&markers(&mut socket, Kinds::ALL)?),
             state_directory: place.map(|place| LossyPath(place.directory().to_owned())),
             journals,
+            daemons: daemons(&target.namespace),
             problems,
         })
     }

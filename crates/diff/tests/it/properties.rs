@@ -347,6 +347,17 @@ fn is_set_up_only(object: &Object) -> bool {
     !kind.is_some_and(trueup_diff::LinkKind::is_creatable)
 }
 
+/// The other end of a pair.
+fn other_end(object: &Object) -> Option<ObjectKey> {
+    match object {
+        Object::Link(link) => match &link.kind {
+            Some(trueup_diff::LinkKind::Veth(veth)) => veth.peer.map(ObjectKey::Link),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 proptest! {
     #![proptest_config(no_file())]
 
@@ -400,6 +411,8 @@ proptest! {
             .iter()
             .map(|conflict| conflict.desired.key())
             .chain(again.ops.iter().map(|op| op.object.key()))
+            // The other end of a pair comes with it.
+            .chain(again.ops.iter().filter_map(|op| other_end(&op.object)))
             .collect();
         for object in wanted(resolved(&after, &desired)) {
             let met = there.iter().any(|other| serves(&object, other));

@@ -1,6 +1,8 @@
 //! `trueup doctor`: what it says is so, and saying it changes nothing.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -55,6 +57,10 @@ pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
         assert!(!reason.as_str().unwrap().is_empty(), "{proof}");
     }
     let file = agent.state().join(format!("netns-{cookie}-116.journal"));
+    // The host may have some whose namespace cannot be seen.
+    let daemons = found["daemons"].take();
+    let daemons = daemons.as_array().unwrap().iter();
+    assert_eq!(daemons.filter(|it| it["in_namespace"] == true).count(), 0);
     let buffer = found["receive_buffer"].take();
     assert_eq!(buffer["wanted"], 1 << 20);
     // How much anybody may have is not known in every namespace.
@@ -84,6 +90,7 @@ pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
                 "file": file, "protocol": 116, "present": false, "held": false, "holder": null,
                 "domain": null,
             }],
+            "daemons": Value::Null,
             "problems": [],
         })
     );
@@ -221,4 +228,39 @@ pub(crate) fn the_doctor_looks_at_the_namespace_that_is_named() {
     agent
         .run(&["doctor", "--format", "ip"])
         .assert_refused(&["text or json"]);
+}
+
+pub(crate) fn the_doctor_names_other_daemons_with_what_to_write() {
+    let agent = Agent::new();
+    // The kernel names a process after its script.
+    let daemon = agent.write("keepalived", "#!/bin/sh\nread line\n");
+    fs::set_permissions(&daemon, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut running = Command::new(&daemon).stdin(Stdio::piped()).spawn().unwrap();
+    let found = || {
+        let ran = ask(&agent);
+        assert_eq!(ran.code, 0, "it is no problem: {ran:?}");
+        let daemons = ran.json()["daemons"].as_array().unwrap().clone();
+        daemons.into_iter().find(|it| it["name"] == "keepalived")
+    };
+    wait_until("it is named", || found().is_some());
+    let found = found().unwrap();
+    assert_eq!(found["pid"], running.id());
+    assert_eq!(found["in_namespace"], true);
+    let text = agent.run(&["doctor"]).out;
+    let words = format!(
+        "beside            keepalived (pid {}): an address",
+        running.id()
+    );
+    assert!(text.contains(&words), "{text}");
+    assert!(
+        text.contains("                  to prevent that: leave the addresses"),
+        "{text}"
+    );
+    // In another namespace it is not.
+    let name = format!("beside{}", std::process::id());
+    let _namespace = named_netns(&name);
+    let ran = agent.run(&["doctor", "--format", "json", "--netns", &name]);
+    assert!(!ran.out.contains("keepalived"), "{ran:?}");
+    drop(running.stdin.take());
+    running.wait().unwrap();
 }

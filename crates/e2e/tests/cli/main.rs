@@ -170,6 +170,7 @@ trueup_testkit::kernel_tests![
     the_unit_of_the_example_says_what_the_page_says,
     metrics_count_what_was_done,
     a_client_of_the_metrics_holds_up_no_pass,
+    the_doctor_names_other_daemons_with_what_to_write,
     a_file_that_others_can_write_is_refused_unless_it_is_trusted,
     a_file_that_others_come_to_write_is_not_taken,
     a_port_that_another_user_has_keeps_nothing_from_starting,

@@ -64,6 +64,10 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
     for journal in &found.journals {
         line("journal", &journal_text(journal))?;
     }
+    for daemon in &found.daemons {
+        line("beside", &format!("{}: {}", daemon.title(), daemon.effect))?;
+        line("", &format!("to prevent that: {}", daemon.advice))?;
+    }
     for problem in &found.problems {
         writeln!(out, "! {}", problem.problem)?;
         if let Some(remedy) = &problem.remedy {

@@ -1,0 +1,141 @@
+//! Other daemons that work in the namespace: what they do to our objects, and what keeps them from it.
+//! The table of `docs/agents.md` says how that was seen.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use serde::Serialize;
+use trueup::Namespace;
+
+/// A daemon that runs.
+#[derive(Debug, Serialize)]
+pub(super) struct Found {
+    name: &'static str,
+    pid: u32,
+    /// False if its namespace cannot be seen, for lack of a privilege.
+    pub(super) in_namespace: bool,
+    /// What it does to our objects.
+    pub(super) effect: &'static str,
+    /// What keeps it from that.
+    pub(super) advice: &'static str,
+}
+
+struct Daemon {
+    name: &'static str,
+    /// The names of its processes, of which the kernel keeps 15 bytes.
+    processes: &'static [&'static str],
+    effect: &'static str,
+    advice: &'static str,
+}
+
+const DAEMONS: [Daemon; 8] = [
+    Daemon {
+        name: "systemd-networkd",
+        processes: &["systemd-network"],
+        effect: "each reload flushes our addresses and routes on its links, our rules, and blackhole \
+                 routes; they are restored",
+        advice: "KeepConfiguration=yes in [Network] of its .network files, and \
+                 ManageForeignRoutes=no and ManageForeignRoutingPolicyRules=no in [Network] of \
+                 /etc/systemd/networkd.conf",
+    },
+    Daemon {
+        name: "NetworkManager",
+        processes: &["NetworkManager"],
+        effect: "to activate, reapply or disconnect a device flushes our addresses on it; they are \
+                 restored",
+        advice: "unmanaged-devices=interface-name:DEVICE in [keyfile] of \
+                 /etc/NetworkManager/NetworkManager.conf, or other devices here",
+    },
+    Daemon {
+        name: "FRR",
+        processes: &["zebra", "watchfrr"],
+        effect: "it makes a nexthop object for each connected address, which holds a link of ours \
+                 until 180 s after it went down; of two routes with metric 20 the first stays",
+        advice: "another metric than 20",
+    },
+    Daemon {
+        name: "BIRD",
+        processes: &["bird", "bird6"],
+        effect: "of two routes with metric 32 the first stays",
+        advice: "another metric than 32",
+    },
+    Daemon {
+        name: "keepalived",
+        processes: &["keepalived"],
+        effect: "an address that both declare ends on both routers",
+        advice: "leave the addresses that it moves out of the file",
+    },
+    Daemon {
+        name: "DHCP client",
+        processes: &["dhclient", "dhcpcd", "udhcpc"],
+        effect: "a new address flushes our IPv4 addresses on its link, which are restored; dhcpcd \
+                 deletes a default route without a metric",
+        advice: "a `metric` on our default route",
+    },
+    Daemon {
+        name: "Docker",
+        processes: &["dockerd"],
+        effect: "it gives its bridges addresses with a broadcast address, so an address of ours that \
+                 has none is another one",
+        advice: "`broadcast` on addresses of its bridges, or other devices here",
+    },
+    Daemon {
+        name: "another trueup",
+        processes: &["trueup"],
+        effect: "with the same `protocol` and no [domain], each deletes what the other declares",
+        advice: "a `protocol` of its own, or a [domain] with a `name` in each file",
+    },
+];
+
+impl Found {
+    pub(super) fn title(&self) -> String {
+        let doubt = match self.in_namespace {
+            true => "",
+            false => ", maybe in another namespace",
+        };
+        format!("{} (pid {}{doubt})", self.name, self.pid)
+    }
+}
+
+/// Returns the daemons that run in the namespace, or may do so, each once.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "files of the kernel's below /proc"
+)]
+pub(super) fn daemons(namespace: &Namespace) -> Vec<Found> {
+    let inode = |path: &str| fs::metadata(path).map(|it| (it.dev(), it.ino()));
+    let here = namespace.enter(|| inode("/proc/thread-self/ns/net").ok());
+    let Ok(Some(here)) = here else {
+        return Vec::new();
+    };
+    let mut found: Vec<Found> = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Some(pid) = pid.filter(|pid| *pid != std::process::id()) else {
+            continue;
+        };
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let known = DAEMONS
+            .iter()
+            .find(|it| it.processes.contains(&name.trim_end()));
+        let Some(daemon) = known else { continue };
+        let in_namespace = match inode(&format!("/proc/{pid}/ns/net")) {
+            Ok(there) if there != here => continue,
+            there => there.is_ok(),
+        };
+        if found.iter().all(|it| it.name != daemon.name) {
+            found.push(Found {
+                name: daemon.name,
+                pid,
+                in_namespace,
+                effect: daemon.effect,
+                advice: daemon.advice,
+            });
+        }
+    }
+    found.sort_by_key(|it| it.name);
+    found
+}
