@@ -389,7 +389,7 @@ pub(crate) fn as_process_one_it_waits_for_what_ends() {
     let watch = agent.command(&["watch", "f.toml"]);
     let mut first = Command::new("unshare");
     first
-        .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
+        .args(["--pid", "--fork"])
         .arg(watch.get_program())
         .args(watch.get_args())
         .current_dir(agent.directory());
