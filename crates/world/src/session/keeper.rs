@@ -71,8 +71,8 @@ impl Session {
         })
     }
 
-    fn keep_until(&self, stopped: &mpsc::Receiver<()>, mut tell: impl FnMut(SessionEvent)) {
-        let (mut told, mut wait) = (Told::default(), self.interval());
+    fn keep_until(&self, stopped: &mpsc::Receiver<()>, mut report: impl FnMut(SessionEvent)) {
+        let (mut reported, mut wait) = (Reported::default(), self.interval());
         // Not the same for all hosts that started at once.
         let mut unchecked = fastrand::u32(..CHECKED);
         while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(wait) {
@@ -85,17 +85,17 @@ impl Session {
                 _ => CHECKED,
             };
             let event = match renewed {
-                Ok(renewed) => told.renewed(&renewed),
+                Ok(renewed) => reported.renewed(&renewed),
                 Err(error) if self.status().ended.is_some() => {
-                    tell(SessionEvent::Ended(error));
+                    report(SessionEvent::Ended(error));
                     return;
                 }
                 Err(error) => {
                     wait /= 2;
-                    told.failed(error, self.status().cut_off_since)
+                    reported.failed(error, self.status().cut_off_since)
                 }
             };
-            event.into_iter().for_each(&mut tell);
+            event.into_iter().for_each(&mut report);
         }
     }
 
@@ -106,9 +106,9 @@ impl Session {
     }
 }
 
-/// What was told of a session last: the same is not told again at each renewal.
+/// What was reported of a session last: the same is not reported again at each renewal.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     is_cut_off: bool,
     /// The last other failure.
     failure: Option<String>,
@@ -116,7 +116,7 @@ struct Told {
     not_made: Option<usize>,
 }
 
-impl Told {
+impl Reported {
     fn renewed(&mut self, renewed: &Renewed) -> Option<SessionEvent> {
         let before = std::mem::take(self);
         match *renewed {
@@ -159,37 +159,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lasts_is_told_once_and_so_is_its_end() {
+    fn what_lasts_is_reported_once_and_so_is_its_end() {
         let full = || Error::new(ErrorKind::Store, "etcd: no space");
         let away = || Error::new(ErrorKind::Unavailable, "refused");
-        let (mut told, since) = (Told::default(), Some(SystemTime::UNIX_EPOCH));
+        let (mut reported, since) = (Reported::default(), Some(SystemTime::UNIX_EPOCH));
         assert!(matches!(
-            told.failed(full(), None),
+            reported.failed(full(), None),
             Some(SessionEvent::Failed(_))
         ));
         for _ in 0..3 {
-            assert!(told.failed(full(), None).is_none());
+            assert!(reported.failed(full(), None).is_none());
         }
         assert!(matches!(
-            told.failed(away(), since),
+            reported.failed(away(), since),
             Some(SessionEvent::CutOff { .. })
         ));
-        assert!(told.failed(away(), since).is_none());
-        assert!(told.failed(full(), None).is_none(), "it lasts");
+        assert!(reported.failed(away(), since).is_none());
+        assert!(reported.failed(full(), None).is_none(), "it lasts");
         let another = Error::new(ErrorKind::Store, "permission denied");
         assert!(matches!(
-            told.failed(another, None),
+            reported.failed(another, None),
             Some(SessionEvent::Failed(_))
         ));
         let alive = Renewed::Alive(Duration::from_secs(5));
         assert!(matches!(
-            told.renewed(&alive),
+            reported.renewed(&alive),
             Some(SessionEvent::Reconnected)
         ));
-        assert!(told.renewed(&alive).is_none());
+        assert!(reported.renewed(&alive).is_none());
         let restored = |exported, failed| Renewed::Restored { exported, failed };
-        assert!(told.renewed(&restored(0, 2)).is_some());
-        assert!(told.renewed(&restored(0, 2)).is_none());
-        assert!(told.renewed(&restored(1, 1)).is_some());
+        assert!(reported.renewed(&restored(0, 2)).is_some());
+        assert!(reported.renewed(&restored(0, 2)).is_none());
+        assert!(reported.renewed(&restored(1, 1)).is_some());
     }
 }
