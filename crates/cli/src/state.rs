@@ -39,6 +39,11 @@ pub(crate) enum LedgerOf {
 }
 
 impl LedgerOf {
+    /// True if its records can outlive a boot.
+    fn is_lasting(self) -> bool {
+        matches!(self, LedgerOf::Graph | LedgerOf::World)
+    }
+
     /// Returns the ledger's name in the journal.
     fn name(self) -> &'static str {
         match self {
@@ -250,11 +255,9 @@ impl StateFile {
             Journal::open_read_only(&file).map_err(|error| describe_error(error, &file))?;
         let boot_id = boot_id()?;
         let ledger = self.ledger(of, &journal, &boot_id)?;
-        match of {
-            LedgerOf::Graph | LedgerOf::World if ledger.is_empty()? => {
-                Ok(self.earlier_ledger(of, &boot_id)?.unwrap_or(ledger))
-            }
-            _ => Ok(ledger),
+        match of.is_lasting() && ledger.is_empty()? {
+            true => Ok(self.earlier_ledger(of, &boot_id)?.unwrap_or(ledger)),
+            false => Ok(ledger),
         }
     }
 
@@ -283,11 +286,9 @@ impl StateFile {
     }
 
     fn ledger(&self, of: LedgerOf, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
-        let scope = match of {
-            LedgerOf::Graph | LedgerOf::World => self.namespace.lasting_scope(boot_id),
-            LedgerOf::Network | LedgerOf::Settings => {
-                ledger_scope_of(self.namespace.cookie, boot_id)
-            }
+        let scope = match of.is_lasting() {
+            true => self.namespace.lasting_scope(boot_id),
+            false => ledger_scope_of(self.namespace.cookie, boot_id),
         };
         Ok(journal.ledger(of.name(), &scope)?)
     }

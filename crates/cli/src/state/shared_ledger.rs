@@ -34,6 +34,8 @@ pub(super) struct Opened {
     has_forgotten_boots: bool,
     /// The journal was removed, and was made anew since this was asked for.
     was_recreated: bool,
+    /// It is written that the records that outlive a boot are here.
+    is_noted: bool,
 }
 
 impl Opened {
@@ -53,7 +55,17 @@ impl Opened {
             journal,
             has_forgotten_boots: false,
             was_recreated: false,
+            is_noted: false,
         })
+    }
+
+    /// Writes before the first record that outlives a boot where such records are.
+    fn note_lasting(&mut self, of: LedgerOf, place: &StateFile) -> Result<(), LedgerError> {
+        if of.is_lasting() && !self.is_noted {
+            place.note_cookie().map_err(LedgerError::new)?;
+            self.is_noted = true;
+        }
+        Ok(())
     }
 
     /// Makes the journal anew if it was removed, as with its directory: what this process owns is
@@ -75,6 +87,7 @@ impl Opened {
             .with_context(|| format!("the journal {shown} was removed"))?;
         *self = Opened::on(journal, place, boot_id)?;
         self.was_recreated = true;
+        place.note_cookie()?;
         Ok(())
     }
 
@@ -153,13 +166,21 @@ impl Ledger for SharedLedger {
 
     fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
         let of = self.of;
-        self.with(|opened| opened.of(of).begin(intents))
+        self.with(|opened| {
+            if !intents.is_empty() {
+                opened.note_lasting(of, &self.place)?;
+            }
+            opened.of(of).begin(intents)
+        })
     }
 
     /// Also deletes the records of other boots, once it has written something.
     fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
         let of = self.of;
         self.with(|opened| {
+            if claims.values().any(|claim| matches!(claim, Claim::Ours(_))) {
+                opened.note_lasting(of, &self.place)?;
+            }
             opened.of(of).commit_outcomes(claims)?;
             if !opened.has_forgotten_boots && opened.journal.stats().commits > 0 {
                 let forgotten = opened.journal.forget_other_boots(&self.boot_id);
