@@ -126,12 +126,14 @@ impl Endpoints {
                 Instant::now() >= deadline,
                 failed.is_multiple_of(self.endpoints.len()),
             );
-            let is_of_another = failure.kind == ErrorKind::Replaced;
-            if !is_of_another {
+            if failure.kind != ErrorKind::Replaced {
                 missing = Some((index, failure));
-            } else if is_round || is_over || !may_repeat {
-                // Only if all endpoints are of another cluster.
+            } else if is_round {
+                // Only now it is known that all endpoints are of another cluster, if none is missing.
                 missing.get_or_insert((index, failure));
+            } else if is_over || !may_repeat {
+                let kind = ErrorKind::Unavailable;
+                missing.get_or_insert((index, Failure { kind, ..failure }));
             }
             let Some((at, why)) = missing.take_if(|_| !may_repeat || is_over || is_round) else {
                 continue;
