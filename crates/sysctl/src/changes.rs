@@ -24,7 +24,7 @@ use crate::Error;
 /// - Writes to files of `/proc/sys` of the declared keys, by inotify: those in this mount of `/proc`.
 ///
 /// Other changes are found by the timer of the driver. A writer that answers each correction is not
-/// fought at its pace: after some 20 it is met every five seconds.
+/// fought at its pace: after 20 to 60 corrections it is met every five seconds.
 pub struct Changes {
     /// Readable while one of the two is.
     both: OwnedFd,
@@ -61,7 +61,7 @@ impl Changes {
     /// True if a change is to be looked at now. Otherwise it is later, by a thread of its own, as no
     /// other event may come.
     fn is_due(&mut self) -> bool {
-        if self.allowance.take() {
+        if self.allowance.take(Instant::now()) {
             return true;
         }
         if !self.is_put_off.swap(true, Ordering::SeqCst) {
@@ -148,8 +148,8 @@ impl fmt::Debug for Changes {
 const RTM_NEWNETCONF: u16 = 80;
 const RTM_DELNETCONF: u16 = 81;
 
-/// So many hints are given at once, and one more in each of these times. A correction takes up to
-/// three: for the change, and for the events of the correction itself.
+/// So many hints are given at once, and one more in each of these times. A correction takes one to
+/// three: for the change, and for the events of the correction itself, which may come with it.
 const AT_ONCE: u32 = 60;
 const EVERY: Duration = Duration::from_secs(5);
 
@@ -167,15 +167,36 @@ impl Allowance {
         }
     }
 
-    fn take(&mut self) -> bool {
-        let passed = self.since.elapsed().as_secs() / EVERY.as_secs();
+    fn take(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.since).as_secs() / EVERY.as_secs();
         let passed = u32::try_from(passed).unwrap_or(u32::MAX);
         if passed > 0 {
             self.left = self.left.saturating_add(passed).min(AT_ONCE);
-            self.since = Instant::now();
+            self.since = now;
         }
         let is_allowed = self.left > 0;
         self.left = self.left.saturating_sub(1);
         is_allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_that_answers_each_time_is_not_fought_at_its_pace() {
+        let mut allowance = Allowance::new();
+        let begun = allowance.since;
+        let mut taken = |at| (0..1_000).filter(|_| allowance.take(at)).count();
+        assert_eq!(taken(begun), AT_ONCE as usize);
+        assert_eq!(taken(begun + EVERY - Duration::from_millis(1)), 0);
+        assert_eq!(taken(begun + EVERY), 1);
+        assert_eq!(taken(begun + 3 * EVERY), 2);
+        assert_eq!(
+            taken(begun + 1_000 * EVERY),
+            AT_ONCE as usize,
+            "and no more"
+        );
     }
 }
