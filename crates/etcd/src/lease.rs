@@ -14,7 +14,14 @@ use crate::failure::Failure;
 /// The streams on which leases are renewed, by lease. One is used by one call at a time, and not
 /// again after a failure: an answer that came late would be taken for the next one's.
 #[derive(Default)]
-pub(crate) struct Keepers(Mutex<HashMap<LeaseId, Keeper>>);
+pub(crate) struct Keepers(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    streams: HashMap<LeaseId, Keeper>,
+    /// How often the store had been restored when each lease was renewed first.
+    restorations: HashMap<LeaseId, u64>,
+}
 
 /// A store is restored while it is stopped, which ends its streams. So it is looked at when another one
 /// begins, and the lease of an older one has ended: what goes with it is not what it was.
@@ -29,8 +36,6 @@ fn of_restored(lease: LeaseId) -> Failure {
 struct Keeper {
     requests: LeaseKeeper,
     answers: LeaseKeepAliveStream,
-    /// How often the store had been restored when the stream began.
-    restorations: u64,
 }
 
 /// A renewal.
@@ -56,14 +61,15 @@ impl Keepers {
         lease: LeaseId,
     ) -> Result<Renewed, Error> {
         let deadline = endpoints.deadline();
-        let mut before = None;
-        if let Some(keeper) = self.remove(lease) {
-            before = Some(keeper.restorations);
+        let before = self.locked().restorations.get(&lease).copied();
+        let keeper = self.locked().streams.remove(&lease);
+        if let Some(keeper) = keeper {
             // Half of the time is for another member.
             let end = Instant::now() + endpoints.config.timeout / 2;
             match timeout_at(end, keeper.renew()).await {
                 Ok(Ok(renewed)) => return Ok(self.keep(lease, renewed)),
                 Ok(Err(failure)) if failure.kind == ErrorKind::LeaseEnded => {
+                    self.forget(lease);
                     return Err(endpoints.error(endpoints.current(), failure, false));
                 }
                 Ok(Err(_)) | Err(_) => {}
@@ -76,33 +82,37 @@ impl Keepers {
             }
             let opened = client.lease_client().keep_alive(lease.0).await?;
             let (requests, answers) = opened;
-            let keeper = Keeper {
-                requests,
-                answers,
-                restorations,
-            };
             // The client does not tell the time of the first answer.
-            keeper.renew().await
+            let renewed = Keeper { requests, answers }.renew().await?;
+            Ok((renewed, restorations))
         };
-        let renewed = endpoints.call(Repeat::Safe, deadline, open).await?;
+        let (renewed, restorations) = match endpoints.call(Repeat::Safe, deadline, open).await {
+            Err(error) if error.kind() == ErrorKind::LeaseEnded => {
+                self.forget(lease);
+                return Err(error);
+            }
+            opened => opened?,
+        };
+        self.locked()
+            .restorations
+            .entry(lease)
+            .or_insert(restorations);
         Ok(self.keep(lease, renewed))
     }
 
     /// Ends the stream of a lease.
     pub(crate) fn forget(&self, lease: LeaseId) {
-        self.remove(lease);
-    }
-
-    fn remove(&self, lease: LeaseId) -> Option<Keeper> {
-        self.locked().remove(&lease)
+        let mut inner = self.locked();
+        inner.streams.remove(&lease);
+        inner.restorations.remove(&lease);
     }
 
     fn keep(&self, lease: LeaseId, (keeper, renewed): (Keeper, Renewed)) -> Renewed {
-        self.locked().insert(lease, keeper);
+        self.locked().streams.insert(lease, keeper);
         renewed
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<LeaseId, Keeper>> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -227,6 +227,9 @@ pub(crate) fn a_session_exports_anew_after_a_store_was_restored() {
     cluster.kill(0).unwrap();
     fs::remove_dir_all(&data).unwrap();
     fs::rename(&copy, &data).unwrap();
+    // It is away for a while.
+    session.renew().unwrap_err();
+    session.renew().unwrap_err();
     cluster.restart(0).unwrap();
     cluster.wait_for_leader().unwrap();
     wait_until("it is the older copy", || {

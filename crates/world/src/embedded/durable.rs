@@ -229,9 +229,11 @@ mod tests {
         let ttl = Duration::from_secs(2);
         let session = Session::begin(world(), "owner", ttl).unwrap();
         session.declare(&[Export::new("route", "a", "1")]).unwrap();
+        let renewed = std::time::Instant::now();
         session.renew().unwrap();
         drop(session);
-        assert_eq!(world().exports().unwrap().len(), 1, "it goes on");
+        let is_there = world().exports().unwrap().len() == 1;
+        assert!(is_there || renewed.elapsed() > ttl, "it goes on");
         let begun = std::time::Instant::now();
         while !world().exports().unwrap().is_empty() {
             assert!(begun.elapsed() < Duration::from_secs(60), "it never ends");
