@@ -11,7 +11,7 @@ use crate::message::{
 ///
 /// | kind | removed | why |
 /// |---|---|---|
-/// | link | statistics, operational state, carrier and its counters, queueing discipline; `IFF_RUNNING`, `IFF_LOWER_UP`, `IFF_DORMANT`, the change mask; the cause of an event; IPv6 counters, timers and readiness; a bridge's and its ports' timers, protocol state and counts of what they learnt | status, and follow the other end of the cable |
+/// | link | statistics, operational state, carrier and its counters, queueing discipline; `IFF_RUNNING`, `IFF_LOWER_UP`, `IFF_DORMANT`, the change mask; the cause of an event; how large a segment the hardware splits; IPv6 counters, timers and readiness; a bridge's and its ports' timers, protocol state and counts of what they learnt | status, and follow the other end of the cable; a bridge takes the size of segments from its ports, and tells nobody until its state is announced |
 /// | address | creation and update time; how much of a finite lifetime is left (whether it is finite, over or endless stays); `IFA_F_TENTATIVE`, `IFA_F_OPTIMISTIC` | clocks, duplicate detection |
 /// | neighbour | cache times, probe count, the state of rows that resolution moves; **whole rows**: resolution without an answer, multicast, what a bridge has learnt | resolution, learning and multicast membership at work |
 /// | route | cache times and usage; `RTNH_F_DEAD`, `RTNH_F_LINKDOWN`, `RTNH_F_OFFLOAD`, `RTNH_F_TRAP` of the route and of each next hop, `RTM_F_OFFLOAD`, `RTM_F_TRAP` | status: carrier loss only flags routes |
@@ -41,6 +41,8 @@ const IFLA_CARRIER_CHANGES: u16 = 35;
 const IFLA_EVENT: u16 = 44;
 const IFLA_CARRIER_UP_COUNT: u16 = 47;
 const IFLA_CARRIER_DOWN_COUNT: u16 = 48;
+const IFLA_TSO_MAX_SIZE: u16 = 59;
+const IFLA_TSO_MAX_SEGS: u16 = 60;
 const IFF_RUNNING_LOWER_UP_DORMANT: u32 = 0x40 | 0x1_0000 | 0x2_0000;
 
 /// `FIB_RULE_UNRESOLVED`, `FIB_RULE_IIF_DETACHED`, `FIB_RULE_OIF_DETACHED`.
@@ -68,6 +70,8 @@ fn link(message: &mut RawMessage) {
         IFLA_EVENT,
         IFLA_CARRIER_UP_COUNT,
         IFLA_CARRIER_DOWN_COUNT,
+        IFLA_TSO_MAX_SIZE,
+        IFLA_TSO_MAX_SEGS,
     ] {
         message.attrs.remove(&number);
     }

@@ -28,6 +28,7 @@ trueup_testkit::kernel_tests![
     announcements_are_seen,
     equal_writes_are_seen_where_announced,
     carrier_is_no_change,
+    the_segments_of_a_bridges_ports_are_no_change,
     uplinks_carry_routes,
     reading_changes_nothing,
 ];
@@ -258,6 +259,25 @@ fn carrier_is_no_change() {
     let devices: BTreeSet<_> = changes.take().iter().map(|m| m.device()).collect();
     assert!(devices.contains(&index_of("far0")));
     assert!(!devices.contains(&near), "{devices:?}");
+}
+
+/// A bridge takes them over without a word; what announces its carrier, up to a second later, would
+/// look like a change.
+fn the_segments_of_a_bridges_ports_are_no_change() {
+    uplinks(1);
+    ip_batch([
+        "link add br0 address 02:00:00:00:00:0b type bridge",
+        "link set br0 up",
+    ]);
+    let bridge = index_of("br0");
+    let links =
+        |snapshot: Snapshot| snapshot.only(|row| row.kind == Kind::Link && row.device() == bridge);
+    let before = links(Snapshot::settled());
+    let size = || ip_json::<Value>(&["-d", "link", "show", "br0"])[0]["tso_max_size"].clone();
+    let size_before = size();
+    ip(&["link", "set", "far0", "master", "br0"]);
+    assert_ne!(size(), size_before);
+    before.assert_same(&links(Snapshot::settled()));
 }
 
 fn equal_writes_are_seen_where_announced() {
