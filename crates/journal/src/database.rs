@@ -8,7 +8,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _};
 
 use crate::error::from_redb;
-use crate::header::{HEADER_LEN, read_header};
+use crate::header::{HEADER_LEN, REDB_FLAGS, REDB_RECOVER, read_header};
 use crate::journal_file::{Backend, JournalFile};
 use crate::new_file::NewFile;
 use crate::record::{Change, RECORDS, last_sequence};
@@ -22,8 +22,6 @@ const CACHE: usize = 32 * 1024 * 1024;
 /// version in each of its two slots. It is equal in every journal but for the flags, and for the
 /// length, which redb computes anew if the flags ask for recovery.
 const REDB_FIXED: [Range<usize>; 3] = [0..64, 64..65, 192..193];
-const REDB_FLAGS: usize = 9;
-const REDB_RECOVER: u8 = 2;
 
 /// All records, for reading.
 pub(crate) type ReadTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -73,7 +71,7 @@ pub(crate) fn salvage(storage: &Arc<dyn Storage>) -> Result<Salvaged, Error> {
     create_database(Arc::clone(&empty), None, |_| Ok(()))?;
     let mut redb_header = [0; 256];
     empty.read(HEADER_LEN, &mut redb_header).map_err(os)?;
-    redb_header[REDB_FLAGS] = REDB_RECOVER;
+    redb_header[REDB_FLAGS as usize] = REDB_RECOVER;
     for range in REDB_FIXED {
         let at = HEADER_LEN + range.start as u64;
         overlay.write(at, &redb_header[range]).map_err(os)?;
@@ -135,10 +133,7 @@ pub(crate) fn open_for_writing(
         file.create()?;
     }
     file.take_over()?;
-    let during = "cannot open for writing";
-    let database = builder()
-        .create_with_backend(Backend(Arc::clone(file)))
-        .map_err(|error| file.error(error, during))?;
+    let database = file.open_database(&builder())?;
     if new.is_some() || !changes.is_empty() {
         let written = write_records(&database, |records| {
             for (key, value) in changes {
@@ -149,7 +144,7 @@ pub(crate) fn open_for_writing(
             }
             Ok(())
         });
-        written.map_err(|error| file.error(error, during))?;
+        written.map_err(|error| file.error(error, "cannot open for writing"))?;
     }
     if let Some(new) = new {
         new.publish()?;
@@ -172,10 +167,9 @@ pub(crate) fn create_database(
     id.into_iter().for_each(|id| file.set_id(id));
     file.create()?;
     let failed = |error: redb::Error| file.error(error, "cannot make a journal");
-    let database = builder()
-        .create_with_backend(Backend(Arc::clone(&file)))
-        .map_err(|error| failed(error.into()))?;
+    let database = file.open_database(&builder())?;
     write_records(&database, fill).map_err(failed)?;
+    file.before_close();
     database.close().map_err(|error| failed(error.into()))
 }
 

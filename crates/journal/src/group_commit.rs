@@ -257,6 +257,7 @@ impl Drop for GroupCommit {
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
         access.check_before_close(&self.file);
+        self.file.before_close();
     }
 }
 

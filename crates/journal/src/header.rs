@@ -10,6 +10,13 @@ pub(crate) const MAX_LEN: u64 = 16 << 30;
 
 /// Length of the header. redb's bytes follow.
 pub(crate) const HEADER_LEN: u64 = 4096;
+
+/// The length of redb's own header, which follows this one.
+pub(crate) const REDB_HEADER_LEN: u64 = 320;
+/// Where redb's header has its flags.
+pub(crate) const REDB_FLAGS: u64 = 9;
+/// The flag of a file that is in use, or was not closed.
+pub(crate) const REDB_RECOVER: u8 = 2;
 /// The first of redb's bytes. They identify a journal whose header is damaged.
 const REDB_MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
 /// Marks are written in turn to two blocks, so that a torn write leaves one of them whole.

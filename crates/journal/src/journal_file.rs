@@ -14,16 +14,24 @@
 //! redb shortens its file as soon as half of it is free, and extends it again soon after, which
 //! costs a sync each time. So the file keeps its length until it is compacted, and a sync with
 //! nothing to make durable is left out.
+//!
+//! redb also syncs its own header alone: as it opens a file that was closed, to say that it is in
+//! use, and twice as it closes it, to point to the pages of its last commit, which are durable by
+//! then, and to say that it is closed. These syncs are left to the next commit, which may be that of
+//! another process. Until then the device has any of these headers. Each names commits whose pages
+//! are durable: no page of the last commit is used again before the next one is durable.
 
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use redb::{Builder, Database};
+
 use crate::error::{from_io, from_redb};
 use crate::header::{
-    HEADER_LEN, Header, ID_OFFSET, MARK_OFFSETS, MAX_LEN, NUMBER_LEN, OPENER_OFFSET, new_header,
-    parse_number, read_header, sealed_id, sealed_number,
+    HEADER_LEN, Header, ID_OFFSET, MARK_OFFSETS, MAX_LEN, NUMBER_LEN, OPENER_OFFSET, REDB_FLAGS,
+    REDB_HEADER_LEN, REDB_RECOVER, new_header, parse_number, read_header, sealed_id, sealed_number,
 };
 use crate::in_place::OpenFiles;
 use crate::storage::Readable;
@@ -34,8 +42,13 @@ pub(crate) struct JournalFile {
     failed: OnceLock<Error>,
     /// The length that redb works with; the file may be longer. `u64::MAX` until it is first read.
     redb_len: AtomicU64,
-    /// True if redb has written since the last sync. Marks do not count: no caller waits for them.
-    dirty: AtomicBool,
+    /// True if redb has written a page since the last sync, or set the length. Marks do not count:
+    /// no caller waits for them.
+    is_dirty: AtomicBool,
+    /// True if redb has written its own header since the last sync.
+    is_header_dirty: AtomicBool,
+    /// True while redb's own header alone is not synced.
+    header_waits: AtomicBool,
     marks: AtomicU64,
     /// The files that are open at its path, if it has one.
     files: OnceLock<OpenFiles>,
@@ -60,7 +73,9 @@ impl JournalFile {
             storage,
             failed: OnceLock::new(),
             redb_len: AtomicU64::new(u64::MAX),
-            dirty: AtomicBool::new(true),
+            is_dirty: AtomicBool::new(true),
+            is_header_dirty: AtomicBool::new(true),
+            header_waits: AtomicBool::new(false),
             marks: AtomicU64::new(0),
             files: OnceLock::new(),
             marked: AtomicU64::new(0),
@@ -200,6 +215,38 @@ impl JournalFile {
         }
     }
 
+    /// Opens the database in the file for writing. The syncs of redb's header wait if the file was
+    /// closed, or is new. If not, a killed process has perhaps written pages that are not durable.
+    pub(crate) fn open_database(self: &Arc<Self>, builder: &Builder) -> Result<Database, Error> {
+        let was_closed = self.was_closed().map_err(redb::StorageError::Io);
+        let opened = was_closed
+            .map_err(redb::Error::from)
+            .and_then(|was_closed| {
+                self.is_dirty.store(!was_closed, Ordering::Relaxed);
+                self.header_waits.store(was_closed, Ordering::Relaxed);
+                Ok(builder.create_with_backend(Backend(Arc::clone(self)))?)
+            });
+        self.header_waits.store(false, Ordering::Relaxed);
+        opened.map_err(|error| self.error(error, "cannot open for writing"))
+    }
+
+    /// Returns true if redb has nothing to repair in the file: it was closed, or is new.
+    fn was_closed(&self) -> io::Result<bool> {
+        let mut flags = [0];
+        if self.database_len()? > REDB_FLAGS {
+            let read = self
+                .storage
+                .read(HEADER_LEN.saturating_add(REDB_FLAGS), &mut flags);
+            self.record_failure(read, "a read failed")?;
+        }
+        Ok(flags[0] & REDB_RECOVER == 0)
+    }
+
+    /// Leaves the last syncs of redb's header to the next commit: redb is about to close the file.
+    pub(crate) fn before_close(&self) {
+        self.header_waits.store(true, Ordering::Relaxed);
+    }
+
     /// Cuts the file to the length that redb works with. The caller makes sure that redb does not
     /// work with it meanwhile.
     pub(crate) fn truncate(&self) -> Result<(), Error> {
@@ -207,7 +254,7 @@ impl JournalFile {
             self.check_not_failed()?;
             let set = self.storage.set_len(len.saturating_add(HEADER_LEN));
             self.record_failure(set, "the length cannot be set")?;
-            self.dirty.store(true, Ordering::Relaxed);
+            self.is_dirty.store(true, Ordering::Relaxed);
             self.sync()
         });
         truncated.map_err(|cause| self.error(redb::StorageError::Io(cause), "cannot cut the file"))
@@ -269,7 +316,10 @@ impl JournalFile {
             self.record_failure(Err(cause), "a journal has at most 16 GiB")?;
         }
         if len.saturating_add(HEADER_LEN) > there {
-            self.dirty.store(true, Ordering::Relaxed);
+            // The first commit makes that of a new file durable, before the file has its name.
+            if there > HEADER_LEN {
+                self.is_dirty.store(true, Ordering::Relaxed);
+            }
             let set = self.storage.set_len(len.saturating_add(HEADER_LEN));
             self.record_failure(set, "the length cannot be set")?;
         }
@@ -279,10 +329,13 @@ impl JournalFile {
 
     fn sync(&self) -> io::Result<()> {
         self.check_not_failed()?;
+        let waits = self.header_waits.load(Ordering::Relaxed);
+        let is_header_due = self.is_header_dirty.load(Ordering::Relaxed) && !waits;
         // Before the sync: what is written while it lasts is not covered by it.
-        if !self.dirty.swap(false, Ordering::Relaxed) {
+        if !self.is_dirty.swap(false, Ordering::Relaxed) && !is_header_due {
             return Ok(());
         }
+        self.is_header_dirty.store(false, Ordering::Relaxed);
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.record_failure(self.storage.sync(), "a sync failed")
     }
@@ -345,7 +398,12 @@ impl redb::StorageBackend for Backend {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.dirty.store(true, Ordering::Relaxed);
+        let is_header = offset.saturating_add(data.len() as u64) <= REDB_HEADER_LEN;
+        let dirty = match is_header {
+            true => &self.0.is_header_dirty,
+            false => &self.0.is_dirty,
+        };
+        dirty.store(true, Ordering::Relaxed);
         self.0.write_at(offset.saturating_add(HEADER_LEN), data)
     }
 }

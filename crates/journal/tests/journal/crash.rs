@@ -315,15 +315,21 @@ fn crashes_during_recovery() {
     println!("{crashes} crashes");
 }
 
-/// Whatever is done, a crash follows, and what is done next is done to what it left.
+/// Whatever is done, and whether a process closes the journal or is killed, the next one works on
+/// with what it left, until the power is lost. What was written since the last sync, also by
+/// earlier processes, is then there, torn or lost.
 #[test]
-fn random_work_with_a_crash_after_each() {
-    for seed in 10..14 {
+fn random_work_of_many_processes_and_losses_of_power() {
+    let (mut closed, mut killed, mut losses) = (0, 0, 0);
+    for seed in 10..if is_long() { 500 } else { 22 } {
         let mut random = Random(seed);
-        let mut left = Disk::formatted().bytes();
+        let disk = Disk::default();
+        Journal::create_on(disk.clone()).unwrap();
+        let (mut durable, mut pending) = (Vec::new(), Vec::new());
+        run_on(&mut durable, &mut pending, disk.log());
         let mut possible = vec![String::new()];
         for life in 0..40 {
-            let disk = Disk::of(left.clone());
+            let disk = Disk::of(image(&durable, pending.iter().cloned()));
             let journal = Journal::open_on(disk.clone());
             let journal = journal.unwrap_or_else(|error| panic!("{seed}, {life}: {error}"));
             let seen = export(&journal);
@@ -336,24 +342,43 @@ fn random_work_with_a_crash_after_each() {
             }
             drop(journal);
             let mut log = disk.log();
-            log.truncate(random.below(log.len() + 1));
-            let (mut pending, mut acknowledged) = (Vec::new(), 0);
-            for event in log {
-                match event {
-                    Event::Sync => pending.drain(..).for_each(|event| apply(&mut left, &event)),
-                    Event::Acknowledged => acknowledged += 1,
-                    other => pending.push(other),
-                }
+            if random.below(2) == 0 {
+                log.truncate(random.below(log.len() + 1));
+                killed += 1;
+            } else {
+                closed += 1;
             }
-            let pieces = in_blocks(&pending).into_iter();
-            left = image(
-                &left,
-                pieces.filter_map(|piece| what_arrives(&mut random, piece)),
-            );
+            let is_synced = log.iter().any(|event| matches!(event, Event::Sync));
+            let acknowledged = run_on(&mut durable, &mut pending, log);
             let under_way = states.len().min(acknowledged + 2);
-            possible = states[acknowledged..under_way].to_vec();
+            // What a killed process left is read, and is durable with the next commit.
+            if is_synced {
+                possible.clear();
+            }
+            possible.extend_from_slice(&states[acknowledged..under_way]);
+            if random.below(3) == 0 {
+                let pieces = in_blocks(&std::mem::take(&mut pending)).into_iter();
+                let kept = pieces.filter_map(|piece| what_arrives(&mut random, piece));
+                durable = image(&durable, kept.collect::<Vec<_>>());
+                losses += 1;
+            }
         }
     }
+    println!("{closed} closed, {killed} killed, {losses} losses of power");
+}
+
+/// Has a device see `log`: what a sync covers becomes durable. Returns how many steps of it were
+/// acknowledged.
+fn run_on(durable: &mut Vec<u8>, pending: &mut Vec<Event>, log: Vec<Event>) -> usize {
+    let mut acknowledged = 0;
+    for event in log {
+        match event {
+            Event::Sync => pending.drain(..).for_each(|event| apply(durable, &event)),
+            Event::Acknowledged => acknowledged += 1,
+            other => pending.push(other),
+        }
+    }
+    acknowledged
 }
 
 /// One commit, or nothing.
