@@ -149,26 +149,47 @@ pub enum Problem {
     Duplicate(usize),
     /// The kernel would refuse it, or store another thing than was meant.
     Invalid(&'static str),
-    /// Links are stacked in a circle.
-    Cycle,
+    /// It is stacked in a circle, in this order with the links at these positions.
+    Cycle(Vec<usize>),
+    /// It is an end of a pair, and the link at that position is another one than its other end.
+    Pair(usize),
+}
+
+impl Problem {
+    /// Returns what is wrong, with the places of the other objects that have a part in it; `place`
+    /// says where the one at a position of the same list is, such as "that at file:3:1".
+    pub fn describe(&self, place: impl Fn(usize) -> String) -> String {
+        match self {
+            Problem::UnknownDevice(name) => {
+                format!("no interface `{name}`: declare it as a link, or name one that exists")
+            }
+            Problem::Duplicate(first) => {
+                let first = place(*first);
+                format!("the same key as {first}: remove one of the two")
+            }
+            Problem::Invalid(what) => (*what).to_owned(),
+            Problem::Cycle(others) => {
+                let others: Vec<_> = others.iter().map(|other| place(*other)).collect();
+                let through = match others.is_empty() {
+                    true => String::new(),
+                    false => format!(" through {}", others.join(" and ")),
+                };
+                format!("is stacked on itself{through}: a link cannot be above and below another")
+            }
+            Problem::Pair(other) => {
+                let other = place(*other);
+                format!(
+                    "this end of a veth pair does not fit {other}: the ends name each other as \
+                     `peer`, or one of them alone is declared"
+                )
+            }
+        }
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::UnknownDevice(name) => write!(
-                f,
-                "no interface `{name}`: declare it as a link, or name one that exists"
-            ),
-            Problem::Duplicate(first) => {
-                write!(
-                    f,
-                    "the same key as item {first} of this kind: remove one of the two"
-                )
-            }
-            Problem::Invalid(what) => f.write_str(what),
-            Problem::Cycle => f.write_str("is stacked on itself through its parents"),
-        }
+        f.write_str(&self.describe(|index| format!("item {index} of this kind")))
     }
 }
 

@@ -288,11 +288,12 @@ impl ResolvedDevices {
         // In the order of names: planned devices are the same whatever the order of the input. The
         // other end of a pair may fail to come, where its maker is there as something else; what is
         // to rest on it then waits, and all else goes on.
-        let links = desired.links.iter().flatten();
-        let names: BTreeSet<IfName> = links
-            .flat_map(|link| std::iter::once(link.name).chain(link.peer()))
+        let links = desired.links.as_deref().unwrap_or_default();
+        let is_made = |link: &&Link<IfName>| link.is_creatable() || policy.strict;
+        let made: BTreeSet<IfName> = (links.iter().filter(is_made).map(|link| link.name))
+            .chain(links.iter().filter_map(Link::peer))
             .collect();
-        for name in names {
+        for name in made {
             if devices.dev(&name).is_none() {
                 devices.plan(name);
             }
@@ -376,21 +377,21 @@ fn macvlans(desired: &Desired, observed: &Observed) -> Macvlans {
 
 /// A link comes into being with one other end, so what is declared of both has to fit.
 fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
-    let declared: BTreeMap<IfName, &Link<IfName>> =
-        links.iter().map(|link| (link.name, link)).collect();
-    let mut ends: BTreeMap<IfName, IfName> = BTreeMap::new();
+    let names = links.iter().enumerate();
+    let declared: BTreeMap<IfName, usize> = names.map(|(at, link)| (link.name, at)).collect();
+    // By the other end: which link names it.
+    let mut makers: BTreeMap<IfName, usize> = BTreeMap::new();
     for (index, link) in links.iter().enumerate() {
         let Some(end) = link.peer() else { continue };
-        let fits = match declared.get(&end).and_then(|end| end.kind.as_ref()) {
-            None | Some(LinkKind::Veth(VethAttrs { peer: None })) => true,
-            Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) => *peer == link.name,
-            Some(_) => false,
-        };
-        let alone = *ends.entry(end).or_insert(link.name) == link.name;
-        if !fits || !alone {
-            let what = "the other end of this veth pair is declared as something else";
-            let problem = Problem::Invalid(what);
-            return Err(DesiredError::new(Kind::Link, index, problem));
+        let misfit = declared.get(&end).filter(|at| match &links[**at].kind {
+            None | Some(LinkKind::Veth(VethAttrs { peer: None })) => false,
+            Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) => *peer != link.name,
+            Some(_) => true,
+        });
+        let first = *makers.entry(end).or_insert(index);
+        let rival = (first != index).then_some(first);
+        if let Some(other) = misfit.copied().or(rival) {
+            return Err(DesiredError::new(Kind::Link, index, Problem::Pair(other)));
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use crate::collect::Collector;
@@ -94,13 +95,9 @@ impl<'a> Input<'a> {
     }
 
     fn parse<T: Deserialize<'a>>(&self, part: &'a str) -> Result<T> {
-        serde_json::from_str(part).map_err(|error| {
-            let message = error.to_string();
-            let message = message.rsplit_once(" at line ").map_or(&*message, |m| m.0);
-            Fault {
-                at: self.offset(part) + position(part, error.line(), error.column()),
-                message: message.to_owned(),
-            }
+        serde_json::from_str(part).map_err(|error| Fault {
+            at: self.offset(part) + position(part, error.line(), error.column()),
+            message: message(&error),
         })
     }
 
@@ -158,6 +155,23 @@ fn number<'a>(text: &str) -> Node<'a> {
         Ok(number) => Node::Integer(number),
         Err(_) if text.contains(['.', 'e', 'E']) => fraction(text),
         Err(_) => Node::Other("a number too large for any key"),
+    }
+}
+
+/// Returns what is wrong with a text that is no JSON, without the place.
+fn message(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let message = message.rsplit_once(" at line ").map_or(&*message, |m| m.0);
+    match error.classify() {
+        Category::Eof => {
+            "the file ends before its JSON does: a part of it is missing, or a bracket or quote is \
+             not closed"
+                .to_owned()
+        }
+        _ if message == "expected value" => {
+            r#"expected a value, such as "text", 7, true, a list or an object"#.to_owned()
+        }
+        _ => message.to_owned(),
     }
 }
 

@@ -185,7 +185,7 @@ fn read(files: &Files) -> Result<Database, Error> {
 
 fn missing(files: &Files) -> Error {
     let what = format!("cannot open {}", files.path().display());
-    Error::os(what, io::ErrorKind::NotFound)
+    Error::os(what, rustix::io::Errno::NOENT)
 }
 
 /// Links the journal at `path` to a free name, and returns that name.
@@ -203,7 +203,7 @@ fn keep_damaged(files: &Files, path: &Path) -> Result<PathBuf, Error> {
             return Ok(sibling(path, &extension));
         }
     }
-    Err(os(io::ErrorKind::AlreadyExists.into()))
+    Err(os(rustix::io::Errno::EXIST.into()))
 }
 
 #[cfg(test)]

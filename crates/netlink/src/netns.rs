@@ -48,8 +48,15 @@ enum Which {
     Name(String),
     Path(PathBuf),
     Process(Process),
-    Fd(Arc<OwnedFd>),
+    Fd(Arc<Open>),
     Through(Arc<dyn Connect>),
+}
+
+/// An open namespace, and how it was named.
+#[derive(Debug)]
+struct Open {
+    fd: OwnedFd,
+    name: Box<str>,
 }
 
 /// What tells a network namespace from all others. It keeps its id, and no other gets it, for as
@@ -123,7 +130,8 @@ impl Namespace {
     /// Returns the namespace of a file descriptor.
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> Self {
-        Self(Which::Fd(Arc::new(fd)))
+        let name = "(file descriptor)".into();
+        Self(Which::Fd(Arc::new(Open { fd, name })))
     }
 
     /// Returns a namespace that is reached through something else than the running kernel: a model
@@ -154,7 +162,8 @@ impl Namespace {
             Which::Fd(_) | Which::Through(_) => return Ok(self.clone()),
             _ => self.open_file()?,
         };
-        Ok(Self::from_fd(fd))
+        let name = self.to_string().into();
+        Ok(Self(Which::Fd(Arc::new(Open { fd, name }))))
     }
 
     /// Returns a namespace that stays with the present one, whatever becomes of its name, and of
@@ -179,7 +188,7 @@ impl Namespace {
     pub fn id(&self) -> Result<NamespaceId, Error> {
         let unreadable = |errno: rustix::io::Errno| self.unopened(&self.file(), errno.into());
         let status = match &self.0 {
-            Which::Fd(fd) => rustix::fs::fstat(fd).map_err(unreadable)?,
+            Which::Fd(open) => rustix::fs::fstat(&open.fd).map_err(unreadable)?,
             Which::Process(process) => return Ok(NamespaceId(inode(&process.open_namespace()?)?)),
             Which::Through(connector) => {
                 let cookie = connector.namespace_cookie();
@@ -239,7 +248,7 @@ impl Namespace {
                 let message = "no code can run in a namespace that is reached through a connector";
                 return Err(Error::namespace(message.to_owned(), None));
             }
-            Which::Fd(fd) => fd.as_fd(),
+            Which::Fd(open) => open.fd.as_fd(),
             _ => {
                 opened = self.open_file()?;
                 opened.as_fd()
@@ -295,9 +304,9 @@ impl Namespace {
             || source.raw_os_error() == Some(libc::ESRCH);
         let message = match &self.0 {
             Which::Name(name) if is_missing => {
-                format!("there is no network namespace {name:?}: {file} does not exist")
+                format!("there is no network namespace {name:?}: {file}: {source}")
             }
-            _ if is_missing => format!("there is no network namespace at {file}: no such file"),
+            _ if is_missing => format!("there is no network namespace at {file}: {source}"),
             _ => format!("cannot open network namespace {file}: {source}"),
         };
         Error::namespace(message, Some(source))
@@ -307,7 +316,8 @@ impl Namespace {
         let message = match source.raw_os_error() {
             Some(libc::EPERM) => format!(
                 "cannot enter network namespace {self}: that needs CAP_SYS_ADMIN, both in the \
-                 process's user namespace and in the one that owns the network namespace"
+                 process's user namespace and in the one that owns the network namespace: run it \
+                 as root"
             ),
             Some(libc::EINVAL) => format!("{self} is not a network namespace"),
             _ => format!("cannot enter network namespace {self}: {source}"),
@@ -403,7 +413,7 @@ impl fmt::Display for Namespace {
             Which::Name(name) => f.write_str(name),
             Which::Path(path) => write!(f, "{}", path.display()),
             Which::Process(process) => write!(f, "{process}"),
-            Which::Fd(_) => f.write_str("(file descriptor)"),
+            Which::Fd(open) => f.write_str(&open.name),
             Which::Through(connector) => write!(f, "({connector:?})"),
         }
     }

@@ -103,7 +103,7 @@ impl Process {
             Errno::PERM | Errno::ACCESS => format!(
                 "cannot enter the network namespace of process {pid}: that needs CAP_SYS_ADMIN, \
                  both in the caller's user namespace and in the one that owns the network \
-                 namespace, and the same user or CAP_SYS_PTRACE"
+                 namespace, and the same user or CAP_SYS_PTRACE: run it as root"
             ),
             _ => format!("cannot enter the network namespace of process {pid}: {errno}"),
         };

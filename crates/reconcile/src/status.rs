@@ -21,7 +21,9 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Condition {
-    /// Its op was refused, or the answer was lost.
+    /// Its op was refused, or the answer was lost. It stays failed, with the class and the message of
+    /// that try, while it waits for its backoff to end, until a try succeeds or nothing is to be
+    /// done for it any more.
     Failed {
         /// The class of the error.
         class: ErrorClass,
@@ -30,7 +32,7 @@ pub enum Condition {
         /// The words for it.
         message: String,
     },
-    /// Its op was not tried.
+    /// Its op was not tried: it waits for something else than its own backoff.
     Pending {
         /// What it waits for.
         why: String,

@@ -60,7 +60,8 @@ impl Declared {
             found.extend(device.map(|device| (kind, index, *device)));
         };
         for (index, link) in desired.links.iter().flatten().enumerate() {
-            note(Kind::Link, index, link.parents().find(is_named));
+            let mut names = std::iter::once(&link.name).chain(link.parents());
+            note(Kind::Link, index, names.find(is_named));
         }
         for (index, address) in desired.addresses.iter().flatten().enumerate() {
             note(Kind::Address, index, Some(&address.dev).filter(is_named));

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result};
 use trueup::Namespace;
-use trueup::diff::{Kind, Problem};
+use trueup::diff::Kind;
 use trueup::world::{Export, Filter, SeenGrants};
 use trueup_file::{self as file, Accepted, Contest, File};
 
@@ -202,13 +202,10 @@ impl Declared {
     fn file_error(&self, error: &trueup::rtnl::Error) -> Option<file::Error> {
         let wrong = error.desired()?;
         let place = |index| self.file.locations.at(wrong.kind(), index);
-        let message = match wrong.problem() {
-            Problem::Duplicate(first) => match place(*first) {
-                Some(first) => format!("the same key as that at {first}: remove one of the two"),
-                None => wrong.problem().to_string(),
-            },
-            problem => problem.to_string(),
-        };
+        let message = wrong.problem().describe(|index| match place(index) {
+            Some(place) => format!("that at {place}"),
+            None => format!("item {index} of its kind"),
+        });
         Some(file::Error::at(&self.name, place(wrong.index()), message))
     }
 }

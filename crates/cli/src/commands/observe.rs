@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use trueup::diff::{
-    Desired, Devices, IfName, Item, Kind, Kinds, Link, LinkAddr, LinkKind, Neighbour, NextHops,
-    NexthopMode, Object, Observed, Owned, Route, RouteType, Rule,
+    Desired, Devices, IfName, Item, Kind, Kinds, Link, LinkAddr, Neighbour, NextHops, NexthopMode,
+    Object, Observed, Owned, Route, RouteType, Rule,
 };
 use trueup::netlink::{Marker, Socket, markers};
 use trueup::rtnl::DEFAULT_PROTOCOL;
@@ -114,7 +114,7 @@ impl AuthoredState {
             .links
             .iter()
             .flatten()
-            .filter(|link| !link.kind.as_ref().is_some_and(LinkKind::is_creatable))
+            .filter(|link| !link.is_creatable())
             .map(|link| link.name)
             .collect();
         let undeclared = observed.links.iter();

@@ -348,8 +348,19 @@ fn what_needs_a_link_that_must_exist_waits() {
     let plan = planned(&desired, &observed(Vec::new()));
     assert_eq!(
         lines(&plan),
-        ["! + link tun9", "+ addr 10.1.0.1/24 dev tun9"]
+        ["! + link tun9", "! + addr 10.1.0.1/24 dev tun9"]
     );
+    assert_eq!(plan.ops[1].hold, Some(Hold::NoDevice(tun)));
+    assert_eq!(needs(&plan), [vec![], vec![0]]);
+}
+
+#[test]
+fn what_is_left_of_a_plan_needs_nothing_that_is_not() {
+    let ifb = name("ifb9");
+    let desired = Desired::default()
+        .with_links([Link::new(ifb, LinkKind::Ifb)])
+        .with_addresses([address(ifb, "10.1.0.1/24")]);
+    let plan = planned(&desired, &observed(Vec::new()));
     assert_eq!(needs(&plan), [vec![], vec![0]]);
     let kept = plan.clone().retain(|op| op.object.kind() == Kind::Address);
     assert_eq!(needs(&kept), [Vec::<usize>::new()]);
@@ -383,12 +394,17 @@ fn what_cannot_be_stacked_is_refused() {
         Link::new(name("a"), vlan(name("b"), 1)),
         Link::new(name("b"), vlan(name("a"), 1)),
     ];
-    assert_eq!(error(circle), Problem::Cycle);
+    assert_eq!(error(circle), Problem::Cycle(vec![1]));
     let misfit = vec![
         Link::new(name("a"), veth("b")),
         Link::new(name("b"), LinkKind::Ifb),
     ];
-    assert!(matches!(error(misfit), Problem::Invalid(_)));
+    assert_eq!(error(misfit), Problem::Pair(1));
+    let rivals = vec![
+        Link::new(name("a"), veth("c")),
+        Link::new(name("b"), veth("c")),
+    ];
+    assert_eq!(error(rivals), Problem::Pair(0));
 }
 
 /// One bad object stops nothing else, whatever is wrong with its device.
@@ -441,14 +457,14 @@ fn what_cannot_be_on_its_device_is_held_by_itself() {
 fn what_is_set_up_waits_for_its_own_creation() {
     let x0 = name("x0");
     let desired = Desired::default().with_links([
-        Link::must_exist(x0),
+        Link::new(x0, LinkKind::Ifb),
         Link::new(name("x3"), vlan(x0, 1)).with_up(true),
     ]);
     let plan = planned(&desired, &observed(Vec::new()));
     assert_eq!(
         lines(&plan),
         [
-            "! + link x0",
+            "+ link x0 type ifb",
             "+ link x3 link x0 type vlan protocol 802.1Q id 1",
             "~ link x3 up",
         ]

@@ -586,7 +586,7 @@ fn a_plan_as_text() {
 + rule inet6 pref 9 protocol 116 prohibit   (missing)
 + route 10.1.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (missing)
 ~ route 10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (nexthops: was via 10.1.0.8 dev br0)
-+ route 10.5.0.0/16 via 10.1.0.9 dev tun9 proto 116 table 254   (missing)
+! + route 10.5.0.0/16 via 10.1.0.9 dev tun9 proto 116 table 254   (missing; held: no interface `tun9`)
 - route 10.4.0.0/16 via 10.1.0.8 dev br0 proto 116 table 254   (ours, no longer desired)
 ! route 10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (conflict: foreign 10.3.0.0/16 via 10.1.0.8 dev br0 proto 4 table 254; nexthops: is via 10.1.0.8 dev br0, declared via 10.1.0.9 dev br0; declare what is there, or write on_conflict = \"take\")
 "
@@ -602,7 +602,7 @@ fn a_plan_for_ip_batch_leaves_out_what_is_held() {
 # link add name tun9   (missing; held: must exist, netlink cannot create it)
 route add 10.1.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254
 route replace 10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254
-# route add 10.5.0.0/16 via 10.1.0.9 dev tun9 proto 116 table 254   (waits for what is held)
+# route add 10.5.0.0/16 via 10.1.0.9 dev tun9 proto 116 table 254   (missing; held: no interface `tun9`)
 route del 10.4.0.0/16 via 10.1.0.8 dev br0 proto 116 table 254
 -6 rule add pref 9 protocol 116 prohibit
 # route 10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (conflict: foreign 10.3.0.0/16 via 10.1.0.8 dev br0 proto 4 table 254; nexthops: is via 10.1.0.8 dev br0, declared via 10.1.0.9 dev br0; declare what is there, or write on_conflict = \"take\")

@@ -193,7 +193,8 @@ pub(crate) fn a_misspelt_device_is_named_with_its_place_and_the_nearest_name() {
     ip(&["address", "add", "10.1.0.1/24", "dev", "uplink0"]);
     let text = "[[route]]\ndst = \"10.8.0.0/16\"\nvia = \"10.1.0.9\"\n\
                 [[route]]\ndst = \"10.9.0.0/16\"\ndev = \"upilnk0\"\n\
-                [[address]]\ndev = \"other\"\naddress = \"10.2.0.1/24\"\n";
+                [[address]]\ndev = \"other\"\naddress = \"10.2.0.1/24\"\n\
+                [[link]]\nname = \"uplnik0\"\nup = true\n";
     agent.write("f.toml", text);
     for command in ["plan", "apply"] {
         let ran = agent.run(&[command, "f.toml"]);
@@ -203,6 +204,10 @@ pub(crate) fn a_misspelt_device_is_named_with_its_place_and_the_nearest_name() {
         assert!(ran.err.contains(meant), "{ran:?}");
         let unknown = "f.toml:7:1: no interface `other`: this address is pending\n";
         assert!(ran.err.contains(unknown), "{ran:?}");
+        // A link that must exist.
+        let meant =
+            "f.toml:10:1: no interface `uplnik0`: this link is pending; did you mean `uplink0`?";
+        assert!(ran.err.contains(meant), "{ran:?}");
         assert!(ran.out.contains("no interface `upilnk0`"), "{ran:?}");
     }
     assert_eq!(ours(), 1);

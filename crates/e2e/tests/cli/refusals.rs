@@ -55,7 +55,14 @@ pub(crate) fn errors_in_the_file_change_nothing() {
             "[[link]]\nname = \"a\"\nkind = \"vlan\"\nlink = \"b\"\nid = 1\n\
              [[link]]\nname = \"b\"\nkind = \"vlan\"\nlink = \"a\"\nid = 1",
             "f.toml:1:1: ",
-            "stacked on itself",
+            "stacked on itself through that at 6:1: a link",
+        ),
+        // Ends of a pair that disagree.
+        (
+            "[[link]]\nname = \"v0\"\nkind = \"veth\"\npeer = \"v1\"\n\
+             [[link]]\nname = \"v1\"\nkind = \"veth\"\npeer = \"v2\"",
+            "f.toml:1:1: ",
+            "does not fit that at 5:1",
         ),
         // A rule without priority.
         (
@@ -128,6 +135,9 @@ pub(crate) fn a_namespace_that_does_not_exist_is_told_with_where_it_was_looked_f
         ] {
             let ran = agent.run(&[args, &["--netns", name]].concat());
             ran.assert_refused(&[place]);
+            // Said once.
+            let said = ran.err.to_lowercase();
+            assert!(said.matches("no such file").count() <= 1, "{said}");
         }
     }
     agent

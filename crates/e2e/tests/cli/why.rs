@@ -345,20 +345,18 @@ pub(crate) fn what_is_held_and_what_waits_is_told() {
         "{text}"
     );
 
-    // What rests on a link that netlink cannot create waits for it.
-    let file =
-        "[[link]]\nname = \"tap7\"\n[[address]]\ndev = \"tap7\"\naddress = \"10.78.0.1/24\"\n";
+    // What rests on a link that cannot be made now waits for it: another has the name of its other
+    // end.
+    let file = "[[link]]\nname = \"p7\"\nkind = \"veth\"\npeer = \"up0\"\n\
+                [[address]]\ndev = \"p7\"\naddress = \"10.78.0.1/24\"\n";
     agent.write("f.toml", file);
     let ran = why(&agent, "address 10.78.0.1 --file f.toml --format json");
     let next = &ran.json()["objects"][0]["next"][0];
     assert_eq!(next["op"], "create", "{ran:?}");
-    assert!(
-        next["waits_for"].as_str().unwrap().contains("tap7"),
-        "{next}"
-    );
+    assert!(next["waits_for"].as_str().unwrap().contains("p7"), "{next}");
     let text = why(&agent, "address 10.78.0.1 --file f.toml").out;
     assert!(
-        text.contains("; waits for what is held: + link tap7"),
+        text.contains("; waits for what is held: + link p7"),
         "{text}"
     );
 }

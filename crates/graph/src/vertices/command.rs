@@ -134,7 +134,7 @@ impl Command {
         }
         Err(match missing {
             Some(error) => self.not_usable(&error),
-            None => self.not_started(&ErrorKind::NotFound.into()),
+            None => self.failed_to_start(ErrorKind::NotFound, &"its PATH names no folder"),
         })
     }
 

@@ -712,7 +712,9 @@ pub(crate) fn a_namespace_is_found_by_the_name_ip_gave_it() {
 
 pub(crate) fn without_privilege_the_error_says_which() {
     fresh_netns();
-    let (_process, _, fd) = elsewhere();
+    let (process, _, fd) = elsewhere();
+    let place = format!("/proc/{}/ns/net", process.0.id());
+    let named = Namespace::path(&place).open().unwrap();
     let none = CapabilitySets {
         effective: CapabilitySet::empty(),
         permitted: CapabilitySet::empty(),
@@ -724,7 +726,14 @@ pub(crate) fn without_privilege_the_error_says_which() {
         (error.kind(), error.errno()),
         (ErrorKind::Namespace, Some(libc::EPERM))
     );
-    assert!(error.to_string().contains("CAP_SYS_ADMIN"), "{error}");
+    let said = error.to_string();
+    assert!(
+        said.contains("CAP_SYS_ADMIN") && said.ends_with("run it as root"),
+        "{said}"
+    );
+    // An open one is still called as it was named.
+    let said = Socket::open(&named).unwrap_err().to_string();
+    assert!(said.contains(&place), "{said}");
 
     let mut socket = socket();
     let error = socket

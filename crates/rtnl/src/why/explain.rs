@@ -138,7 +138,7 @@ fn nothing(
         let serves = |object| desired.with_open_of(object).differences(object).is_empty();
         let mut serving = there.filter(|present| serves(&present.object));
         let creatable = match desired {
-            Object::Link(link) => link.kind.as_ref().is_some_and(LinkKind::is_creatable),
+            Object::Link(link) => link.is_creatable(),
             _ => true,
         };
         return match serving.next() {

@@ -74,7 +74,7 @@ fn strip_link(link: &mut Link<IfName>, mtus: &BTreeMap<IfName, Option<u32>>) -> 
         false => first_mtu(link.kind.as_ref(), below),
     };
     link.mtu.take_if(|mtu| Some(*mtu) == first_mtu);
-    let is_made = link.kind.as_ref().is_some_and(LinkKind::is_creatable);
+    let is_made = link.is_creatable();
     if is_made {
         link.up.take_if(|up| !*up);
     }

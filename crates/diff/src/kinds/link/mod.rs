@@ -73,7 +73,10 @@ impl<D> Link<D> {
         }
     }
 
-    /// A link that someone else creates.
+    /// A link that someone else creates and deletes, such as that of a network card. As long as it does
+    /// not exist, it is pending ([`Hold::NotCreatable`](crate::Hold::NotCreatable)), and so is what is
+    /// declared on it. Once it does, it becomes as declared. What is left open, and what was declared
+    /// earlier and is not any more, stays as it is.
     pub fn must_exist(name: IfName) -> Link<D> {
         Link {
             name,
@@ -325,6 +328,11 @@ impl<D> Link<D> {
             Some(LinkKind::Veth(veth)) => veth.peer,
             _ => None,
         }
+    }
+
+    /// Returns true if a netlink message can create the link; else it must exist.
+    pub fn is_creatable(&self) -> bool {
+        self.kind.as_ref().is_some_and(LinkKind::is_creatable)
     }
 }
 

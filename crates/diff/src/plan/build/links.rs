@@ -7,7 +7,7 @@ use super::{ConflictPolicy, Find, Findings};
 use crate::compare;
 use crate::error::DesiredError;
 use crate::kinds::Action;
-use crate::kinds::{Item as _, Kind, Link, LinkKind};
+use crate::kinds::{Item as _, Kind, Link};
 use crate::op::{Hold, Reason};
 use crate::resolve::undesired;
 use crate::values::IfName;
@@ -118,7 +118,7 @@ fn existing(found: &mut Findings, wanted: &Link, there: &Link, policy: ConflictP
         keeps &= difference.in_place;
     });
     // What we could not have created is ours to set up, as far as the file says.
-    let creatable = wanted.kind.as_ref().is_some_and(LinkKind::is_creatable);
+    let creatable = wanted.is_creatable();
     if !differs {
         if creatable && !policy.proof.may_change(there) {
             found.adopt(wanted, there, policy);
@@ -143,7 +143,7 @@ fn missing(
     comes_with_peer: bool,
     hold: impl FnOnce() -> Option<Hold>,
 ) {
-    let creatable = wanted.kind.as_ref().is_some_and(LinkKind::is_creatable);
+    let creatable = wanted.is_creatable();
     if !comes_with_peer {
         let op = found.op(Action::Create, wanted.clone().into(), Reason::Missing);
         op.hold = match creatable {

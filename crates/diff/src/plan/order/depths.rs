@@ -28,10 +28,12 @@ pub(super) fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, 
     for (end, maker) in &makers {
         parents.entry(*end).or_insert_with(|| vec![*maker]);
     }
-    let (desired_depths, cycle) = walk(&parents);
-    if let Some(name) = cycle {
-        let index = links.iter().position(|link| link.name == name).unwrap_or(0);
-        return Err(DesiredError::new(Kind::Link, index, Problem::Cycle));
+    let (desired_depths, circle) = walk(&parents);
+    let declared = |name: &IfName| links.iter().position(|link| link.name == *name);
+    let mut circle = circle.iter().filter_map(declared);
+    if let Some(index) = circle.next() {
+        let others = circle.collect();
+        return Err(DesiredError::new(Kind::Link, index, Problem::Cycle(others)));
     }
     let parents: BTreeMap<u32, Vec<u32>> = observed
         .links
@@ -51,11 +53,14 @@ pub(super) fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, 
     })
 }
 
-/// The depth of each node over its parents, and a node that stands on itself, if there is one.
-fn walk<K: Ord + Copy>(parents: &BTreeMap<K, Vec<K>>) -> (BTreeMap<K, i64>, Option<K>) {
+/// The depth of each node over its parents, and the nodes of a circle, each below the one before it,
+/// if there is one.
+fn walk<K: Ord + Copy>(parents: &BTreeMap<K, Vec<K>>) -> (BTreeMap<K, i64>, Vec<K>) {
     let mut depth: BTreeMap<K, i64> = BTreeMap::new();
+    // From a start down to the current node.
+    let mut path = Vec::new();
     let mut open = BTreeSet::new();
-    let mut cycle = None;
+    let mut circle = Vec::new();
     for start in parents.keys() {
         let mut stack = vec![(*start, false)];
         while let Some((node, left)) = stack.pop() {
@@ -64,11 +69,15 @@ fn walk<K: Ord + Copy>(parents: &BTreeMap<K, Vec<K>>) -> (BTreeMap<K, i64>, Opti
                 let above = own.iter().filter_map(|parent| depth.get(parent)).max();
                 depth.insert(node, above.map_or(0, |depth| depth + 1));
                 open.remove(&node);
+                path.pop();
             } else if !depth.contains_key(&node) {
                 if !open.insert(node) {
-                    cycle.get_or_insert(node);
+                    if circle.is_empty() {
+                        circle.extend(path.iter().copied().skip_while(|above| *above != node));
+                    }
                     continue;
                 }
+                path.push(node);
                 stack.push((node, true));
                 stack.extend(
                     own.iter()
@@ -78,5 +87,5 @@ fn walk<K: Ord + Copy>(parents: &BTreeMap<K, Vec<K>>) -> (BTreeMap<K, i64>, Opti
             }
         }
     }
-    (depth, cycle)
+    (depth, circle)
 }
