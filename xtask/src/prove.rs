@@ -20,7 +20,7 @@ struct Step {
     run: fn(&Built) -> Result<String>,
 }
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step {
         name: "kill-points",
         what: "a kill at every point of a pass, instead of a sample of each class",
@@ -132,6 +132,22 @@ const STEPS: [Step; 14] = [
             };
             let schedules = built.run("etcd/schedules", &cases, sum)?;
             Ok(format!("contract: {contract}; {schedules}"))
+        },
+    },
+    Step {
+        name: "daemons",
+        what: "`trueup watch` beside BIRD, FRR, keepalived, DHCP clients, router advertisements, systemd-networkd, NetworkManager, ifupdown2 and CNI",
+        run: |built| {
+            // None is installed here: its service would then configure this machine.
+            let ran = built.run("e2e/daemons", &[("TRUEUP_DAEMONS", "1")], |output| {
+                let skipped = output.lines().filter(|line| line.starts_with("skipped: "));
+                let skipped = skipped.map(|line| format!("; {line}"));
+                format!("{}{}", passed(output), skipped.collect::<String>())
+            })?;
+            match ran.starts_with("0 tests") {
+                true => Err(ran),
+                false => Ok(ran),
+            }
         },
     },
     Step {

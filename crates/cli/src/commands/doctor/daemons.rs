@@ -32,8 +32,8 @@ const DAEMONS: [Daemon; 8] = [
     Daemon {
         name: "systemd-networkd",
         processes: &["systemd-network"],
-        effect: "each reload flushes our addresses and routes on its links, our rules, and blackhole \
-                 routes; they are restored",
+        effect: "each reload of a changed file flushes our addresses and routes on its links, our \
+                 rules, and blackhole routes; they are restored",
         advice: "KeepConfiguration=yes in [Network] of its .network files, and \
                  ManageForeignRoutes=no and ManageForeignRoutingPolicyRules=no in [Network] of \
                  /etc/systemd/networkd.conf",
@@ -49,9 +49,10 @@ const DAEMONS: [Daemon; 8] = [
     Daemon {
         name: "FRR",
         processes: &["zebra", "watchfrr"],
-        effect: "it makes a nexthop object for each connected address, which holds a link of ours \
-                 until 180 s after it went down; of two routes with metric 20 the first stays",
-        advice: "another metric than 20",
+        effect: "it makes nexthop objects for our addresses and gateways, which hold a link of ours \
+                 until 180 s after they went; it takes the upper byte of our metrics for a distance, \
+                 and withdraws a route of its own if ours to the same prefix has a smaller one",
+        advice: "other prefixes, or a metric of 4278190080, which has the distance 255",
     },
     Daemon {
         name: "BIRD",
@@ -68,16 +69,17 @@ const DAEMONS: [Daemon; 8] = [
     Daemon {
         name: "DHCP client",
         processes: &["dhclient", "dhcpcd", "udhcpc"],
-        effect: "a new address flushes our IPv4 addresses on its link, which are restored; dhcpcd \
-                 deletes a default route without a metric",
-        advice: "a `metric` on our default route",
+        effect: "dhclient flushes our IPv4 addresses on its link with each new address, and dhcpcd \
+                 deletes our default route on its link with its first lease; they are restored",
+        advice: "other devices here; for the default route a `metric` beside dhclient, and \
+                 `nogateway` in /etc/dhcpcd.conf",
     },
     Daemon {
         name: "Docker",
         processes: &["dockerd"],
-        effect: "it gives its bridges addresses with a broadcast address, so an address of ours that \
-                 has none is another one",
-        advice: "`broadcast` on addresses of its bridges, or other devices here",
+        effect: "an address of its bridges that is declared here too is used as it is, and a \
+                 conflict with another broadcast address",
+        advice: "no other `broadcast` on addresses of its bridges, or other devices here",
     },
     Daemon {
         name: "another trueup",

@@ -1,0 +1,321 @@
+//! An agent beside a daemon: what all pairings have to show.
+
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use trueup_testkit::{Action, Changes, Kind, RawMessage, Snapshot, ip, ip_batch, wait_until};
+
+use crate::agent::{Agent, Ran, Running};
+use crate::metrics::{GET, ask, samples};
+use crate::watch::{FAST, printed, said};
+
+/// What is declared beside a daemon: on a link of its own, and other addresses on the daemon's.
+pub(crate) const OURS: &str = r#"
+link = [{ name = "own0", kind = "ifb", up = true }]
+address = [
+    { dev = "own0", address = "10.66.0.1/24" },
+    { dev = "d0", address = "10.77.0.1/24" },
+    { dev = "d0", address = "fd00:77::1/64", nodad = true },
+]
+rule = [{ priority = 700, from = "10.99.0.0/16", table = 7 }]
+[[route]]
+dst = "10.99.0.0/16"
+via = "10.66.0.9"
+[[route]]
+dst = "10.98.0.0/16"
+type = "blackhole"
+[[route]]
+dst = "10.97.0.0/16"
+via = "10.77.0.9"
+[[route]]
+dst = "fd00:97::/64"
+via = "fd00:77::9"
+"#;
+
+/// What a third writer has, whom neither side may harm.
+const FOREIGN: [&str; 5] = [
+    "link add foreign0 type ifb",
+    "link set foreign0 up",
+    "address add 10.55.0.1/24 dev foreign0",
+    "route add 10.56.0.0/16 via 10.55.0.9 protocol 77",
+    "rule add pref 900 from 10.56.0.0/16 lookup 9",
+];
+
+/// Passes over everything without a change that count as quiet.
+const QUIET: f64 = 15.0;
+
+/// `trueup watch` in the thread's namespace, and what others had when it began.
+pub(crate) struct Beside {
+    pub(crate) agent: Agent,
+    watch: Running,
+    printed: Arc<Mutex<String>>,
+    /// Read, so that it does not block.
+    _said: Arc<Mutex<String>>,
+    changes: Changes,
+    theirs: Vec<RawMessage>,
+    is_refreshed: bool,
+}
+
+/// Makes what a third writer has: before the daemon begins, which may remove it.
+pub(crate) fn third_writer() {
+    ip_batch(FOREIGN);
+}
+
+impl Beside {
+    /// Starts the agent once all that the daemon does is done.
+    #[track_caller]
+    pub(crate) fn new(declared: &str) -> Beside {
+        Beside::after(declared, || {})
+    }
+
+    /// Starts the agent, and then does something which may be in its way.
+    #[track_caller]
+    pub(crate) fn after(declared: &str, daemon: impl FnOnce()) -> Beside {
+        let theirs = objects();
+        let agent = Agent::new();
+        agent.write("f.toml", declared);
+        let metrics = format!("unix:{}", agent.directory().join("metrics").display());
+        let args = ["watch", "f.toml", "--format", "json", "--metrics", &metrics];
+        let changes = Changes::of_objects();
+        let mut watch = agent.spawn(&[&args[..], &FAST].concat());
+        let mut beside = Beside {
+            printed: printed(&mut watch),
+            _said: said(&mut watch),
+            agent,
+            watch,
+            changes,
+            theirs,
+            is_refreshed: false,
+        };
+        beside.wait_for_first_pass();
+        daemon();
+        beside
+    }
+
+    /// Rows of the daemon may be announced again, with nothing in them changed but times.
+    pub(crate) fn refreshed(mut self) -> Beside {
+        self.is_refreshed = true;
+        self
+    }
+
+    /// Leaves such rows out of those that others must not lose: the daemon itself removes them.
+    pub(crate) fn without(mut self, is_left_out: impl Fn(&RawMessage) -> bool) -> Beside {
+        self.theirs.retain(|row| !is_left_out(row));
+        self
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        Ran::of(self.agent.command(args).output().unwrap())
+    }
+
+    fn wait_for_first_pass(&mut self) {
+        wait_until("a first pass has ended", || {
+            UnixStream::connect(self.agent.directory().join("metrics")).is_ok()
+                && self.sum("trueup_passes_total") >= 1.0
+        });
+    }
+
+    /// What all pairings show: both sides' state is there, nothing of others is lost, and nobody
+    /// writes any more. All of that also after a drift of ours, and after the daemon's reload.
+    #[track_caller]
+    pub(crate) fn shows_peace(&mut self, reload: impl FnOnce()) {
+        self.shows_peace_and(|_| reload());
+    }
+
+    /// As [`Beside::shows_peace`], where the reload is looked at.
+    #[track_caller]
+    pub(crate) fn shows_peace_and(&mut self, reload: impl FnOnce(&mut Beside)) {
+        self.settles("after the start");
+        ip(&["route", "delete", "10.97.0.0/16"]);
+        ip(&["address", "delete", "10.66.0.1/24", "dev", "own0"]);
+        self.settles("after a drift of ours");
+        reload(self);
+        self.settles("after a reload of the daemon");
+    }
+
+    /// Waits until both sides' state is there. Then nothing may be written any more.
+    #[track_caller]
+    pub(crate) fn settles(&mut self, when: &str) {
+        self.wait_for_ours(when);
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let now = objects();
+            let lost = self.theirs.iter().filter(|row| !now.contains(row));
+            let lost: Vec<_> = lost.map(ToString::to_string).collect();
+            if lost.is_empty() {
+                break;
+            }
+            let text = lost.join("\n");
+            assert!(Instant::now() < end, "{when}: of others is lost:\n{text}");
+        }
+        self.is_quiet(when);
+    }
+
+    /// Has other things declared from now on.
+    pub(crate) fn declare(&self, text: &str) {
+        self.agent.write("f.toml", text);
+    }
+
+    /// Waits until `watch` reports that something foreign is in the place of an object.
+    #[track_caller]
+    pub(crate) fn is_in_conflict(&self, object: &str) {
+        self.has_status("conflict", object);
+    }
+
+    /// Waits until `watch` reports that an object is in a condition.
+    #[track_caller]
+    pub(crate) fn has_status(&self, condition: &str, object: &str) {
+        let is_it = |status: &Value| {
+            let name = status["object"].as_str().unwrap();
+            status["condition"] == condition && name.contains(object)
+        };
+        self.reports(&format!("{condition} of {object}"), |event| {
+            let statuses = event["statuses"].as_array();
+            statuses.into_iter().flatten().any(is_it)
+        });
+    }
+
+    /// Waits until `watch` reports such an event.
+    #[track_caller]
+    pub(crate) fn reports(&self, what: &str, is: impl Fn(&Value) -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !self.has_reported(&is) {
+            assert!(Instant::now() < end, "no {what}:\n{}", self.output());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until a plan finds nothing to do.
+    #[track_caller]
+    pub(crate) fn wait_for_ours(&self, when: &str) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !self.is_in_place() {
+            assert!(
+                Instant::now() < end,
+                "{when}: ours is missing:\n{}",
+                self.output()
+            );
+        }
+    }
+
+    fn is_in_place(&self) -> bool {
+        let ran = self.run(&["plan", "f.toml", "--format", "json"]);
+        // Others may write while it reads.
+        ran.code == 0 && ran.json()["ops"] == serde_json::json!([])
+    }
+
+    /// Once the namespace holds still, many passes find nothing to do, and nobody writes.
+    #[track_caller]
+    pub(crate) fn is_quiet(&mut self, when: &str) {
+        wait_until(&format!("{when}: the namespace holds still"), || {
+            self.written_in(3.0).is_empty()
+        });
+        let before = self.ops();
+        let written: Vec<_> = self
+            .written_in(QUIET)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let text = written.join("\n");
+        assert!(
+            written.is_empty(),
+            "{when}: no peace:\n{text}\n{}",
+            self.output()
+        );
+        assert_eq!(self.ops(), before, "{when}: ops\n{}", self.output());
+    }
+
+    /// Returns what is announced during so many passes over everything.
+    fn written_in(&mut self, passes: f64) -> Vec<RawMessage> {
+        self.changes.take();
+        let whole = |beside: &Beside| beside.sum("trueup_passes_total{extent=\"whole\"");
+        let end = whole(self) + passes;
+        wait_until("passes go on", || whole(self) >= end);
+        let written = self.changes.take().into_iter();
+        let is_refresh = |row: &RawMessage| {
+            self.is_refreshed && row.action == Action::New && self.theirs.contains(row)
+        };
+        // The kernel resolves the neighbours with which a daemon speaks.
+        let is_written = |row: &RawMessage| row.kind != Kind::Neighbour && !is_refresh(row);
+        written.filter(is_written).collect()
+    }
+
+    /// Ignores what was announced until now.
+    pub(crate) fn forget_changes(&mut self) {
+        self.changes.take();
+    }
+
+    /// Returns the rows of ours that others removed since changes were last asked for.
+    pub(crate) fn removed(&mut self) -> Vec<RawMessage> {
+        let removed = self.changes.take().into_iter();
+        removed
+            .filter(|row| row.action == Action::Del && is_ours(row))
+            .collect()
+    }
+
+    /// Returns how many ops there were, with any outcome.
+    pub(crate) fn ops(&self) -> f64 {
+        self.sum("trueup_ops_total")
+    }
+
+    #[track_caller]
+    fn sum(&self, metric: &str) -> f64 {
+        let socket = UnixStream::connect(self.agent.directory().join("metrics")).unwrap();
+        let samples = samples(&ask(socket, GET));
+        let of_metric = samples.iter().filter(|(name, _)| name.starts_with(metric));
+        of_metric.map(|(_, value)| value).sum()
+    }
+
+    /// Returns true if `watch` has reported such an event.
+    pub(crate) fn has_reported(&self, is: impl Fn(&Value) -> bool) -> bool {
+        let printed = self.output();
+        let mut events = printed
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        events.any(|event| is(&event))
+    }
+
+    pub(crate) fn output(&self) -> String {
+        self.printed.lock().unwrap().clone()
+    }
+
+    /// `trueup doctor` names the daemon, with what it does and what to set.
+    #[track_caller]
+    pub(crate) fn is_named(&self, name: &str, remedy: &str) {
+        let ran = self.run(&["doctor", "--format", "json"]);
+        let daemons = ran.json()["daemons"].as_array().unwrap().clone();
+        let found = daemons
+            .iter()
+            .find(|it| it["name"] == name && it["in_namespace"] == true)
+            .unwrap_or_else(|| panic!("no {name}: {ran:?}"));
+        let words = |key: &str| found[key].as_str().unwrap().to_owned();
+        assert!(words("advice").contains(remedy), "{found}");
+        let text = self.run(&["doctor"]).out;
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = format!("beside {name} (pid {}): {}", found["pid"], words("effect"));
+        let advice = format!("to prevent that: {}", words("advice"));
+        assert!(text.contains(&line) && text.contains(&advice), "{text}");
+    }
+
+    /// Ends the agent, which has to end well.
+    #[track_caller]
+    pub(crate) fn end(mut self) {
+        self.watch.terminate(Signal::TERM);
+    }
+}
+
+/// All addresses, nexthop objects, routes and rules.
+fn objects() -> Vec<RawMessage> {
+    let kinds = [Kind::Address, Kind::Nexthop, Kind::Route, Kind::Rule];
+    let all = Snapshot::settled().only(|row| kinds.contains(&row.kind));
+    all.into_rows()
+}
+
+/// Returns true if a row is of [`OURS`]: it has our marker.
+fn is_ours(row: &RawMessage) -> bool {
+    row.protocol() == Some(116)
+}

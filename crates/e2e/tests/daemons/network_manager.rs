@@ -1,0 +1,76 @@
+//! NetworkManager, which takes a bus.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use trueup_testkit::{ip, wait_until};
+
+use crate::beside::{Beside, OURS, third_writer};
+use crate::host::{Daemon, Host, bus, run, succeeds};
+
+const CONNECTION: &str = "[connection]\nid=one\nuuid=2b6bb0a4-5f3c-4f5c-9d0e-6f3f3c2f3e11\n\
+    type=ethernet\ninterface-name=d0\n[ipv4]\nmethod=manual\naddress1=10.1.0.1/24\n\
+    [ipv6]\nmethod=ignore\n";
+
+fn start(host: &Host, unmanaged: &str) -> [Daemon; 2] {
+    third_writer();
+    let bus = bus(host);
+    host.empty("/var/lib/NetworkManager");
+    let file = host.write("nm/connections/one.nmconnection", CONNECTION);
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    let config = host.write(
+        "nm/nm.conf",
+        &format!(
+            "[main]\nplugins=keyfile\nauth-polkit=false\nno-auto-default=*\ndns=none\n\
+             rc-manager=unmanaged\n[keyfile]\npath=/run/nm/connections\n{unmanaged}\n"
+        ),
+    );
+    let folders = [
+        "--config-dir=/run/nm/none",
+        "--system-config-dir=/run/nm/none",
+    ];
+    let config = format!("--config={config}");
+    let daemon = [&["NetworkManager", "--no-daemon", &config], &folders[..]].concat();
+    let manager = Daemon::start(&daemon);
+    wait_until("it answers", || succeeds(&["nmcli", "general"]));
+    [bus, manager]
+}
+
+fn has_address() -> bool {
+    ip(&["address", "show", "dev", "d0"]).contains("10.1.0.1/24")
+}
+
+pub(crate) fn a_reapplied_device_loses_our_addresses_and_they_come_back() {
+    let host = Host::new();
+    let _daemons = start(&host, "");
+    wait_until("it has activated the device", has_address);
+    let mut beside = Beside::new(OURS);
+    let mut flushed = Vec::new();
+    beside.shows_peace_and(|beside| {
+        beside.forget_changes();
+        run(&["nmcli", "device", "reapply", "d0"]);
+        beside.wait_for_ours("after the first");
+        run(&["nmcli", "connection", "up", "one"]);
+        flushed = beside.removed();
+    });
+    assert!(!flushed.is_empty(), "nothing was flushed");
+    beside.is_named("NetworkManager", "unmanaged-devices");
+    beside.end();
+}
+
+pub(crate) fn an_unmanaged_device_keeps_ours() {
+    let host = Host::new();
+    let _daemons = start(&host, "unmanaged-devices=interface-name:d0");
+    wait_until("it has seen the device", || {
+        run(&["nmcli", "--terse", "device"]).contains("d0:ethernet:unmanaged")
+    });
+    let mut beside = Beside::new(OURS);
+    beside.settles("at first");
+    beside.forget_changes();
+    run(&["nmcli", "general", "reload"]);
+    run(&["nmcli", "connection", "reload"]);
+    beside.settles("after a reload");
+    let removed = beside.removed();
+    assert!(removed.is_empty(), "{removed:?}");
+    beside.end();
+}

@@ -1,0 +1,84 @@
+//! systemd-networkd, without systemd: it takes a bus alone.
+
+use std::fs;
+
+use trueup_testkit::{Kind, ip, wait_until};
+
+use crate::beside::{Beside, OURS, third_writer};
+use crate::host::{Daemon, Host, bus, run};
+
+const NETWORK: &str = "[Match]\nName=d0\n[Network]\nAddress=10.1.0.1/24\n\
+    LinkLocalAddressing=no\nIPv6AcceptRA=no\n";
+
+fn start(host: &Host, network: &str, manager: &str) -> [Daemon; 2] {
+    third_writer();
+    let bus = bus(host);
+    host.empty("/etc/systemd");
+    host.write("systemd/network/10-d0.network", network);
+    // Its folder has to be there, with an owner: its own is that of another user.
+    host.write("systemd/netif/none", "");
+    fs::create_dir("/etc/systemd/network").unwrap();
+    fs::write("/etc/systemd/networkd.conf", manager).unwrap();
+    let networkd = Daemon::start(&["/lib/systemd/systemd-networkd"]);
+    wait_until("it has configured its link", || {
+        run(&["networkctl", "--no-pager", "list", "d0"]).contains("configured")
+    });
+    [bus, networkd]
+}
+
+/// Has it configure its link anew: with another address.
+fn reload(host: &Host, network: &str) {
+    host.write(
+        "systemd/network/10-d0.network",
+        &format!("{network}Address=10.1.1.1/24\n"),
+    );
+    run(&["networkctl", "reload"]);
+    wait_until("it has its new address", || {
+        ip(&["address", "show", "dev", "d0"]).contains("10.1.1.1/24")
+    });
+}
+
+pub(crate) fn a_changed_file_flushes_ours_and_it_comes_back() {
+    let host = Host::new();
+    let _daemons = start(&host, NETWORK, "");
+    // It flushes rules of others, too.
+    let mut beside = Beside::new(OURS).without(|row| row.kind == Kind::Rule);
+    let mut flushed = Vec::new();
+    beside.shows_peace_and(|beside| {
+        beside.forget_changes();
+        let ops = beside.ops();
+        run(&["networkctl", "reload"]);
+        beside.is_quiet("after a reload without a change");
+        assert_eq!(beside.ops(), ops, "a file that did not change");
+        reload(&host, NETWORK);
+        flushed = beside.removed();
+    });
+    assert!(!flushed.is_empty(), "nothing was flushed");
+    beside.is_named("systemd-networkd", "KeepConfiguration=yes");
+    beside.end();
+}
+
+pub(crate) fn by_its_settings_it_keeps_all_of_ours() {
+    let network = format!("{NETWORK}KeepConfiguration=yes\n");
+    let manager = "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n";
+    let host = Host::new();
+    let _daemons = start(&host, &network, manager);
+    let mut beside = Beside::new(OURS);
+    let mut removed = Vec::new();
+    beside.shows_peace_and(|beside| {
+        beside.forget_changes();
+        reload(&host, &network);
+        removed = beside.removed();
+    });
+    assert!(removed.is_empty(), "{removed:?}");
+    // What it no longer has goes.
+    host.write("systemd/network/10-d0.network", &network);
+    run(&["networkctl", "reload"]);
+    wait_until("its address is gone", || {
+        !ip(&["address", "show", "dev", "d0"]).contains("10.1.1.1/24")
+    });
+    let removed = beside.removed();
+    assert!(removed.is_empty(), "{removed:?}");
+    beside.settles("after its address is gone");
+    beside.end();
+}
