@@ -32,7 +32,7 @@ usage: cargo xtask COMMAND
   test   format check, all tests (unit, property, doc and kernel), clippy, documentation, and whether the scenarios show
          all that is known; [--kernel 6.1|6.12]: the kernel tests on that kernel as well, beside the others
   prove  what takes longer, hours in all: [STEP]... [--without STEP]...; writes the table of docs/safety.md. Steps:
-         kill-points generators long-runs attacks service simulation model guests etcd daemons plants
+         kill-points generators long-runs attacks operator service simulation model guests etcd daemons plants
          mutants kernels fuzz crates
   bench  what passes take, against the floor and against other programs, in turn: [--quick] [--work NAME]... [--write]
          and others (--help); --work daemon and --work containers have options of their own (--help)

@@ -20,7 +20,7 @@ struct Step {
     run: fn(&Built) -> Result<String>,
 }
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     Step {
         name: "kill-points",
         what: "a kill at every point of a pass, instead of a sample of each class",
@@ -87,6 +87,17 @@ const STEPS: [Step; 15] = [
             let paths = built.run("path/attacks", &[("TRUEUP_LONG", "1")], passed)?;
             let files = built.run("graph/it", &[("TRUEUP_LONG", "1")], passed)?;
             Ok(format!("paths: {paths}; files: {files}"))
+        },
+    },
+    Step {
+        name: "operator",
+        what: "a random operator for ten minutes: files edited in all ways, folders moved and mounted over, full disks, clocks that jump, signals, a removed state directory; after each burst the agent has to converge",
+        run: |built| {
+            let long = [("TRUEUP_LONG", "1"), ("TRUEUP_SEED", "random")];
+            built.run("e2e/operator", &long, |output| {
+                let sums = output.lines().filter(|line| line.contains(" bursts of "));
+                sums.collect::<Vec<_>>().join("; ")
+            })
         },
     },
     Step {

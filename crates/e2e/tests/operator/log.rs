@@ -1,0 +1,100 @@
+//! What the agent prints, as the journal of a host would have it: both streams in one.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// The lines of one process.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<(Stream, String)>>>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Stream {
+    Out,
+    Err,
+}
+
+/// What the operator has done in a burst, for lines that answer it.
+#[derive(Default)]
+pub(crate) struct Answered {
+    /// Acts of any kind.
+    pub(crate) acts: usize,
+    /// Edits of the file, and signals to read it.
+    pub(crate) reads: usize,
+    /// Removals of the state directory.
+    pub(crate) removals: usize,
+}
+
+impl Log {
+    /// Takes up what a stream says, on a thread, until it ends.
+    pub(crate) fn follow(&self, stream: Stream, from: impl Read + Send + 'static) {
+        let log = self.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(from).split(b'\n') {
+                let line = String::from_utf8_lossy(&line.unwrap()).into_owned();
+                log.0.lock().unwrap().push((stream, line));
+            }
+        });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    /// The last line of a stream that `is_wanted`.
+    pub(crate) fn last(&self, stream: Stream, is_wanted: impl Fn(&str) -> bool) -> Option<String> {
+        let lines = self.0.lock().unwrap();
+        let mut found = lines.iter().rev();
+        let found = found.find(|(from, line)| *from == stream && is_wanted(line));
+        found.map(|(_, line)| line.clone())
+    }
+
+    /// The last lines, for a failure.
+    pub(crate) fn tail(&self, count: usize) -> String {
+        let lines = self.0.lock().unwrap();
+        let from = lines.len().saturating_sub(count);
+        let lines = lines[from..]
+            .iter()
+            .map(|(stream, line)| format!("  {stream:?} {line}\n"));
+        lines.collect()
+    }
+
+    /// Names a line from `begin` on that is repeated though nothing was done that it answers.
+    pub(crate) fn repeated(&self, begin: usize, answered: &Answered) -> Option<String> {
+        let lines = self.0.lock().unwrap();
+        let lines = &lines[begin..];
+        for run in lines.chunk_by(|one, next| one == next) {
+            let most = 1 + answered.may_repeat(&run[0].1);
+            if run.len() > most {
+                return Some(format!("{} times in a row: {}", run.len(), run[0].1));
+            }
+        }
+        let mut counts = BTreeMap::<&str, usize>::new();
+        for (_, line) in lines {
+            *counts.entry(line).or_default() += 1;
+        }
+        let most = 6 + 3 * answered.acts;
+        let often = counts.into_iter().find(|(_, count)| *count > most);
+        often.map(|(line, count)| format!("{count} times in one burst: {line}"))
+    }
+}
+
+impl Answered {
+    /// How many more times a line may come at once.
+    fn may_repeat(&self, line: &str) -> usize {
+        let is_change = ["+ ", "~ ", "- ", "* "]
+            .iter()
+            .any(|sign| line.starts_with(sign));
+        if is_change {
+            // Each is a change that was made.
+            self.acts
+        } else if line.contains("in force") {
+            self.reads
+        } else if line.contains("was removed, and was made anew") {
+            self.removals
+        } else {
+            0
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A random operator against a running agent: edits, folders that move, mounts, full disks, signals,
+//! clocks that jump, and a removed state directory. After each burst of this the operator restores
+//! a sane world, and the agent has to converge, to leave everything foreign alone, and to leak
+//! nothing.
+//!
+//! The default run draws the same bursts each time, for some seconds. `TRUEUP_LONG=1` draws others
+//! for ten minutes; `TRUEUP_SECONDS` sets the time, `TRUEUP_SEED` the seed: a number, or `random`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests; clippy knows only those of the usual harness"
+)]
+
+mod acts;
+mod commands;
+mod declared;
+mod edits;
+mod folders;
+mod judge;
+mod log;
+mod network;
+mod process;
+mod site;
+
+use std::env;
+use std::time::{Duration, Instant, SystemTime};
+
+use fastrand::Rng;
+
+use crate::acts::Acts;
+use crate::site::Site;
+
+trueup_testkit::kernel_tests![
+    an_agent_that_is_never_restarted_converges_after_each_burst_and_leaks_nothing,
+    an_agent_that_is_killed_and_restarted_converges_after_each_burst,
+];
+
+/// The seed of the default run.
+const SEED: u64 = 17;
+
+/// One process for all bursts, so that what it leaks adds up.
+fn an_agent_that_is_never_restarted_converges_after_each_burst_and_leaks_nothing() {
+    operate(Acts::WithoutRestarts);
+}
+
+fn an_agent_that_is_killed_and_restarted_converges_after_each_burst() {
+    operate(Acts::All);
+}
+
+fn operate(acts: Acts) {
+    let is_long = env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1");
+    let seconds = env::var("TRUEUP_SECONDS").map(|text| text.parse().unwrap());
+    let seconds = seconds.unwrap_or(if is_long { 600 } else { 12 });
+    let seed = match env::var("TRUEUP_SEED").as_deref() {
+        Ok("random") => fresh_seed(),
+        // The same variable has seeds of another form for the judges.
+        Ok(text) => text.parse().expect("TRUEUP_SEED: a number, or `random`"),
+        Err(_) if is_long => fresh_seed(),
+        Err(_) => SEED,
+    };
+    println!("{acts:?}: TRUEUP_SEED={seed} TRUEUP_SECONDS={seconds}");
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut site = Site::new(acts, Rng::with_seed(seed), seed);
+    site.begin();
+    while Instant::now() < end {
+        site.burst();
+    }
+    println!("{acts:?}: {}", site.end());
+}
+
+fn fresh_seed() -> u64 {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    since.as_nanos() as u64 ^ u64::from(std::process::id())
+}

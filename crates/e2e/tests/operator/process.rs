@@ -1,0 +1,139 @@
+//! The process of the agent, and what it takes.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use trueup_testkit::wait_until;
+
+use crate::log::{Log, Stream};
+
+/// A process of the agent; killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) log: Log,
+    /// What it took when it first had converged.
+    first: Option<Usage>,
+    /// Its memory each time that it had converged.
+    memory: Vec<u64>,
+}
+
+/// What a process has open, by counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    descriptors: usize,
+    watches: usize,
+    threads: usize,
+}
+
+/// How a process ended.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Ended {
+    Code(i32),
+    Signal(i32),
+}
+
+impl Process {
+    pub(crate) fn start(command: &mut Command) -> Process {
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let log = Log::default();
+        log.follow(Stream::Out, child.stdout.take().unwrap());
+        log.follow(Stream::Err, child.stderr.take().unwrap());
+        Process {
+            child,
+            log,
+            first: None,
+            memory: Vec::new(),
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        // It may have ended.
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<Ended> {
+        let status = self.child.try_wait().unwrap()?;
+        Some(match (status.code(), status.signal()) {
+            (Some(code), _) => Ended::Code(code),
+            (None, signal) => Ended::Signal(signal.unwrap()),
+        })
+    }
+
+    pub(crate) fn wait(&mut self) -> Ended {
+        wait_until("the agent ends", || {
+            self.child.try_wait().unwrap().is_some()
+        });
+        self.ended().unwrap()
+    }
+
+    pub(crate) fn has_converged_before(&self) -> bool {
+        self.first.is_some()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let proc = format!("/proc/{}", self.child.id());
+        let count = |name: &str| Some(fs::read_dir(format!("{proc}/{name}")).ok()?.count());
+        let watches = fs::read_dir(format!("{proc}/fdinfo")).ok()?;
+        let watches = watches
+            .filter_map(|it| fs::read_to_string(it.ok()?.path()).ok())
+            .map(|text| text.matches("inotify wd:").count());
+        Some(Usage {
+            descriptors: count("fd")?,
+            watches: watches.sum(),
+            threads: count("task")?,
+        })
+    }
+
+    /// Names what there is more of than when the agent first had converged.
+    pub(crate) fn leaked(&mut self) -> Option<String> {
+        let now = self.usage()?;
+        let first = *self.first.get_or_insert(now);
+        let is_more = now.descriptors > first.descriptors + 6
+            || now.watches > first.watches + 16
+            || now.threads > first.threads + 4;
+        is_more.then(|| format!("it has {now:?}, and had {first:?}"))
+    }
+
+    /// Notes the memory that it has of its own, in KiB.
+    pub(crate) fn note_memory(&mut self) {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let mut words = status.split_whitespace();
+        words.find(|word| *word == "RssAnon:").unwrap();
+        self.memory.push(words.next().unwrap().parse().unwrap());
+    }
+
+    /// The medians of its memory in KiB, early and late, once there are enough to compare.
+    pub(crate) fn memory(&self) -> Option<(u64, u64)> {
+        // The first are those of a process that still warms up.
+        let noted = self.memory.get(3..)?;
+        let third = noted.len() / 3;
+        let median = |part: &[u64]| {
+            let mut part = part.to_vec();
+            part.sort_unstable();
+            part[part.len() / 2]
+        };
+        (third >= 5).then(|| {
+            (
+                median(&noted[..third]),
+                median(&noted[noted.len() - third..]),
+            )
+        })
+    }
+
+    pub(crate) fn newest_memory(&self) -> u64 {
+        self.memory.last().copied().unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

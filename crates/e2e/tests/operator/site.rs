@@ -1,0 +1,514 @@
+//! The host of the agent: its folders, disks, network, and the process.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use rustix::process::Signal;
+use trueup_testkit::Snapshot;
+
+use crate::acts::Acts;
+use crate::commands::{ip, mount_tmpfs, mounts, unmount};
+use crate::declared::Declared;
+use crate::edits::{self, EDITS, Edit};
+use crate::folders::Folder;
+use crate::judge;
+use crate::log::{Answered, Stream};
+use crate::network;
+use crate::process::{Ended, Process};
+
+const TRUEUP: &str = env!("CARGO_BIN_EXE_trueup-under-test");
+
+/// How long the agent may take to converge. What fails for good is tried again after a minute, and
+/// so is what another writer removes again and again; the rest is for a busy machine.
+const SOON: Duration = Duration::from_secs(150);
+
+/// The most memory that the agent may have of its own, in KiB.
+const MOST_MEMORY: u64 = 64 * 1024;
+
+pub(crate) struct Site {
+    pub(crate) root: PathBuf,
+    pub(crate) acts: Acts,
+    pub(crate) rng: Rng,
+    seed: u64,
+    /// Those of the declaration, of the files `etc/conf` and `deep/a/b/conf`, and of the source.
+    pub(crate) folders: [Folder; 4],
+    /// The one of the other files; it stays where it is.
+    plain: Folder,
+    pub(crate) declared: Declared,
+    versions: u32,
+    /// The content of the source.
+    pub(crate) source: String,
+    pub(crate) process: Option<Process>,
+    pub(crate) is_stopped: bool,
+    /// Set if a process began without a journal, though there had been one.
+    is_state_lost: bool,
+    /// Everything of others in the namespace.
+    foreign: Option<Snapshot>,
+    /// libfaketime, if it is installed.
+    pub(crate) clock: Option<String>,
+    pub(crate) history: Vec<String>,
+    pub(crate) answered: Answered,
+    /// The lines of the process when the burst began.
+    log_begin: usize,
+    sum: Sum,
+}
+
+/// What was done in all.
+#[derive(Default)]
+struct Sum {
+    bursts: usize,
+    acts: usize,
+    starts: usize,
+    slowest: Duration,
+}
+
+impl Site {
+    pub(crate) fn new(acts: Acts, mut rng: Rng, seed: u64) -> Site {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("trueup-operator-{}-{next}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        trueup_testkit::empty_directory(&root).unwrap();
+        // What is left after a failure goes with the mount namespace.
+        assert!(mount_tmpfs(&root, "64m"));
+        for (disk, size) in [("disk", "4m"), ("files", "1m")] {
+            fs::create_dir(root.join(disk)).unwrap();
+            assert!(mount_tmpfs(&root.join(disk), size));
+        }
+        let folder = |name: &str, inner| Folder::new(root.join(name), inner);
+        let folders = [
+            folder("conf", ""),
+            folder("files/etc", ""),
+            folder("files/deep", "a/b"),
+            folder("files/vol", ""),
+        ];
+        let plain = folder("files/plain", "");
+        fs::write(root.join("clock"), "+0").unwrap();
+        network::FOREIGN
+            .iter()
+            .for_each(|words| assert!(ip(words), "{words}"));
+        // It shows in the rows of all links.
+        network::set("ipv4/ip_forward", "1").unwrap();
+        let clock = clock();
+        let declared = Declared::random(0, &mut rng);
+        let mut site = Site {
+            root,
+            acts,
+            rng,
+            seed,
+            folders,
+            plain,
+            declared,
+            versions: 0,
+            source: String::new(),
+            process: None,
+            is_stopped: false,
+            is_state_lost: false,
+            foreign: None,
+            clock,
+            history: Vec::new(),
+            answered: Answered::default(),
+            log_begin: 0,
+            sum: Sum::default(),
+        };
+        if site.clock.is_none() {
+            println!("no clock jumps: install libfaketime");
+        }
+        site.write_source(Edit::ConfigMap).unwrap();
+        site
+    }
+
+    /// The file of the declaration.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.root.join("conf/f.toml")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.root.join("disk/state")
+    }
+
+    pub(crate) fn has_journal(&self) -> bool {
+        fs::read_dir(self.state()).is_ok_and(|mut files| {
+            files.any(|file| {
+                let path = file.unwrap().path();
+                path.extension().is_some_and(|it| it == "journal")
+            })
+        })
+    }
+
+    /// The disks that can be full: that of the state directory, and that of the files.
+    pub(crate) fn disks(&self) -> [PathBuf; 2] {
+        ["disk", "files"].map(|name| self.root.join(name))
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(TRUEUP);
+        command.args(words).arg(self.file());
+        command.arg("--state").arg(self.state()).current_dir("/");
+        command
+    }
+
+    pub(crate) fn start(&mut self) {
+        assert!(self.process.is_none());
+        if self.sum.starts > 0 && !self.has_journal() {
+            self.is_state_lost = true;
+        }
+        let mut command = self.command(&["watch"]);
+        command.args(["--interval", "1"]);
+        if let Some(library) = &self.clock {
+            command
+                .env("LD_PRELOAD", library)
+                .env("FAKETIME_TIMESTAMP_FILE", self.root.join("clock"))
+                .env("FAKETIME_NO_CACHE", "1")
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+                .env("NO_FAKE_STAT", "1");
+        }
+        self.process = Some(Process::start(&mut command));
+        (self.is_stopped, self.log_begin) = (false, 0);
+        self.sum.starts += 1;
+    }
+
+    /// Takes note of an agent that has ended by itself, and fails if it had no reason.
+    pub(crate) fn notice_end(&mut self) {
+        let Some(process) = &mut self.process else {
+            return;
+        };
+        let Some(ended) = process.ended() else {
+            return;
+        };
+        // The documented reasons: the file or the disk when it starts; later a state directory that
+        // was removed and cannot be made anew.
+        let last = process.log.last(Stream::Err, |_| true).unwrap_or_default();
+        let has_reason = !process.has_converged_before() || last.contains("was removed");
+        if self.acts != Acts::All || ended != Ended::Code(1) || !has_reason {
+            self.fail(&[format!("the agent has ended: {ended:?}")]);
+        }
+        self.note(format!("the agent has ended: {last}"));
+        self.process = None;
+    }
+
+    pub(crate) fn begin(&mut self) {
+        let text = self.declared.text(&self.root);
+        fs::write(self.file(), text).unwrap();
+        let foreign = Snapshot::settled();
+        self.foreign = Some(without_ours(foreign));
+        self.start();
+        self.settle();
+    }
+
+    /// Some acts, a sane world, and the judgement.
+    pub(crate) fn burst(&mut self) {
+        self.history.clear();
+        self.answered = Answered::default();
+        self.log_begin = self.process.as_ref().map_or(0, |it| it.log.len());
+        for _ in 0..self.rng.u8(1..8) {
+            self.act();
+            self.answered.acts += 1;
+            self.sum.acts += 1;
+            let pause = match self.rng.u8(0..8) {
+                0 => self.rng.u64(0..1500),
+                _ => self.rng.u64(0..200),
+            };
+            thread::sleep(Duration::from_millis(pause));
+            self.notice_end();
+            if self.process.is_none() && self.rng.bool() {
+                self.note("start");
+                self.start();
+            }
+        }
+        self.restore();
+        self.settle();
+        self.sum.bursts += 1;
+    }
+
+    pub(crate) fn note(&mut self, what: impl Into<String>) {
+        self.history.push(what.into());
+    }
+
+    fn restore(&mut self) {
+        self.note("-- a sane world");
+        if let Some(process) = &self.process {
+            process.signal(Signal::CONT);
+        }
+        self.is_stopped = false;
+        for disk in self.disks() {
+            let _absent = fs::remove_file(disk.join("filler"));
+        }
+        if self.rng.bool() {
+            self.set_clock("+0");
+        }
+        self.unmount_files();
+        for folder in &mut self.folders {
+            folder.restore(&mut self.rng);
+        }
+        // Also those that a folder had hidden.
+        self.unmount_files();
+        for target in self.targets() {
+            // What is no file is refused, and stays.
+            if target.is_symlink() {
+                fs::remove_file(&target).unwrap();
+            } else if target.is_dir() {
+                fs::remove_dir(&target).unwrap();
+            }
+        }
+        network::restore();
+        let edit = self.any_edit();
+        self.write_source(edit).unwrap();
+        // The declaration as it was last, in one more way, or a new one.
+        let next = match self.rng.bool() {
+            true => self.next_declared(),
+            false => self.declared.clone(),
+        };
+        let edit = self.any_edit();
+        self.declare(edit, next);
+        self.notice_end();
+        if self.process.is_none() {
+            self.start();
+        }
+        if std::mem::take(&mut self.is_state_lost) {
+            self.note("the journal is lost: what it had is removed");
+            network::remove_links();
+            if !self.declared.has_extra_file {
+                let _absent = fs::remove_file(self.root.join("files/plain/extra"));
+            }
+        }
+        self.answered.acts += 1;
+    }
+
+    /// Unmounts what is mounted over files, wherever their folders are now.
+    fn unmount_files(&self) {
+        let stays = |mount: &Path| {
+            let mut folders = self.folders.iter().map(Folder::path);
+            let [state, files] = self.disks();
+            [&self.root, &state, &files]
+                .iter()
+                .any(|disk| *disk == mount)
+                || folders.any(|folder| folder == mount)
+        };
+        let mounts = mounts().rev().filter(|mount| mount.starts_with(&self.root));
+        for mount in mounts.filter(|mount| !stays(mount)) {
+            // It may be below another mount.
+            unmount(&mount);
+        }
+    }
+
+    /// The declared files that the operator harms.
+    pub(crate) fn targets(&self) -> [PathBuf; 3] {
+        ["etc/conf", "deep/a/b/conf", "plain/copy"].map(|name| self.root.join("files").join(name))
+    }
+
+    pub(crate) fn any_edit(&mut self) -> Edit {
+        EDITS[self.rng.usize(0..EDITS.len())]
+    }
+
+    pub(crate) fn next_declared(&mut self) -> Declared {
+        self.versions += 1;
+        let mut next = Declared::random(self.versions, &mut self.rng);
+        if self.rng.u8(0..4) == 0 {
+            // A small change.
+            next = self.declared.clone();
+            next.version = self.versions;
+        }
+        next
+    }
+
+    /// Writes the declaration; where a way does not lead there, over what is there.
+    pub(crate) fn declare(&mut self, edit: Edit, next: Declared) {
+        let (file, text) = (self.file(), next.text(&self.root));
+        self.note(format!("declares {} by {edit:?}", next.word()));
+        if !fs::metadata(&file).is_ok_and(|found| found.is_file()) {
+            // A program waits for ever that writes to a FIFO.
+            let _absent = fs::remove_file(&file);
+            let _absent = fs::remove_dir_all(&file);
+        }
+        let versions = (&self.declared, &next);
+        let edited = edits::edit(edit, &file, &self.root, versions, &mut self.rng);
+        let is_edited = edited.is_ok() && fs::read_to_string(&file).is_ok_and(|now| now == text);
+        let is_declared = is_edited || edits::rename_over(&file, &text).is_ok();
+        let is_private = fs::set_permissions(&file, fs::Permissions::from_mode(0o644));
+        // The folder may be away.
+        if !is_declared || is_private.is_err() {
+            self.note("  (not possible)");
+        }
+        self.declared = next;
+        self.answered.reads += 4;
+    }
+
+    /// Writes a new source.
+    pub(crate) fn write_source(&mut self, edit: Edit) -> io::Result<()> {
+        self.versions += 1;
+        self.source = format!("source {}\n", self.versions);
+        let path = self.root.join("files/vol/key");
+        match edit {
+            Edit::ConfigMap => edits::config_map(&path, &self.source, self.versions),
+            Edit::InPlace if fs::metadata(&path).is_ok() => fs::write(path, &self.source),
+            _ => edits::rename_over(&path, &self.source),
+        }
+    }
+
+    pub(crate) fn set_clock(&self, off: &str) {
+        let new = self.root.join("clock.new");
+        fs::write(&new, off).unwrap();
+        fs::rename(new, self.root.join("clock")).unwrap();
+    }
+
+    /// Fills a disk.
+    pub(crate) fn fill(disk: &Path) -> io::Result<()> {
+        let mut filler = fs::File::create(disk.join("filler"))?;
+        let block = [0; 4096];
+        while filler.write_all(&block).is_ok() {}
+        Ok(())
+    }
+
+    /// Waits until all is as declared, and fails if that takes too long, if something of others is
+    /// lost, or if something leaks.
+    fn settle(&mut self) {
+        let begin = Instant::now();
+        // An operator who has waited asks for a look, or waits on; in a short run always the former.
+        let (asks, after) = match std::env::var_os("TRUEUP_LONG") {
+            None => (true, Duration::from_secs(2)),
+            Some(_) => (self.rng.bool(), Duration::from_secs(5)),
+        };
+        let mut has_asked = false;
+        loop {
+            let problems = self.problems();
+            if problems.is_empty() {
+                break;
+            }
+            self.notice_end();
+            if self.process.is_none() {
+                self.fail(&["the agent ends in a sane world".to_owned()]);
+            }
+            if begin.elapsed() > SOON {
+                self.fail(&problems);
+            }
+            if asks && !has_asked && begin.elapsed() > after {
+                has_asked = true;
+                self.note(format!("asks for a look (SIGHUP): {}", problems.join("; ")));
+                self.answered.reads += 1;
+                self.process.as_ref().unwrap().signal(Signal::HUP);
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        self.sum.slowest = self.sum.slowest.max(begin.elapsed());
+        let process = self.process.as_mut().unwrap();
+        process.note_memory();
+        let memory = process.newest_memory();
+        if memory > MOST_MEMORY {
+            self.fail(&[format!("the agent has {memory} KiB")]);
+        }
+        let process = self.process.as_ref().unwrap();
+        if let Some(repeated) = process.log.repeated(self.log_begin, &self.answered) {
+            self.fail(&[format!("the log says it again: {repeated}")]);
+        }
+    }
+
+    fn problems(&mut self) -> Vec<String> {
+        let mut problems = judge::differences(&self.declared, &self.root, &self.source);
+        for folder in self.folders.iter().chain([&self.plain]) {
+            if !folder.has_theirs() {
+                let theirs = folder.theirs();
+                problems.push(format!("{}: another writer's is lost", theirs.display()));
+            }
+        }
+        let foreign = self.foreign.as_ref().unwrap();
+        let lost = foreign.diff(&without_ours(Snapshot::take()));
+        if !lost.is_empty() {
+            problems.push(format!("of others:\n{lost}"));
+        }
+        if !problems.is_empty() {
+            return problems;
+        }
+        // The agent's own word, and that of a second one.
+        let process = self.process.as_mut().unwrap();
+        let is_verdict = |line: &str| line == "converged" || line.starts_with("not converged");
+        let verdict = process.log.last(Stream::Out, is_verdict);
+        if verdict.as_deref() != Some("converged") {
+            problems.push(format!("the agent says {verdict:?}"));
+        } else if let Some(leaked) = process.leaked() {
+            problems.push(leaked);
+        } else {
+            let mut plan = self.command(&["plan"]);
+            let plan = plan.stdin(Stdio::null()).output().unwrap();
+            if plan.status.code() != Some(0) {
+                problems.push(format!("a plan has {plan:?}"));
+            }
+        }
+        problems
+    }
+
+    /// Fails with all that helps to understand it.
+    #[track_caller]
+    pub(crate) fn fail(&self, problems: &[String]) -> ! {
+        let files = Command::new("ls").arg("-lR").arg(&self.root).output();
+        let files = String::from_utf8_lossy(&files.unwrap().stdout).into_owned();
+        let said = self.process.as_ref().map(|it| it.log.tail(60));
+        panic!(
+            "{:?}, burst {}:\n{}\n\nThe operator:\n{}\n\nThe agent:\n{}\n{files}\nTRUEUP_SEED={}",
+            self.acts,
+            self.sum.bursts,
+            problems.join("\n"),
+            self.history.join("\n"),
+            said.unwrap_or_default(),
+            self.seed
+        );
+    }
+
+    /// Checks the memory, and ends the agent as a service manager does. Returns what was done.
+    pub(crate) fn end(mut self) -> String {
+        let mut process = self.process.take().unwrap();
+        let memory = process.memory();
+        if let Some((early, late)) = memory
+            && late > early + early / 4 + 2048
+        {
+            self.fail(&[format!("its memory grows from {early} to {late} KiB")]);
+        }
+        process.signal(Signal::TERM);
+        assert_eq!(process.wait(), Ended::Code(0));
+        let Sum {
+            bursts,
+            acts,
+            starts,
+            slowest,
+        } = self.sum;
+        format!(
+            "{bursts} bursts of {acts} acts, {starts} processes; the slowest took {slowest:.1?} \
+             to converge; memory early and late: {memory:?} KiB"
+        )
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.process = None;
+        // With all that is mounted below. What is left then is in a temporary directory.
+        let _ = unmount(&self.root);
+        let _ = fs::remove_dir(&self.root);
+    }
+}
+
+fn without_ours(rows: Snapshot) -> Snapshot {
+    rows.without_protocol(116).without_devices(&network::OURS)
+}
+
+/// The library that makes a wall clock jump, where it is installed. It leaves shared memory of
+/// processes that are killed, so that is a tmpfs of ours.
+fn clock() -> Option<String> {
+    static SHARED_MEMORY: Once = Once::new();
+    let library = format!(
+        "/usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1",
+        std::env::consts::ARCH
+    );
+    Path::new(&library).exists().then(|| {
+        SHARED_MEMORY.call_once(|| assert!(mount_tmpfs(Path::new("/dev/shm"), "16m")));
+        library
+    })
+}
