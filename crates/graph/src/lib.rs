@@ -41,4 +41,4 @@ pub use state::{
     Action, Cause, Context, Explanation, Made, Record, Replaced, RunId, State, Verdict, Wait,
 };
 pub use vertex::{Failure, Records, RunContext, Vertex, Watch};
-pub use vertices::{Exec, File, SourceVertex};
+pub use vertices::{Exec, File, Places, SourceVertex};

@@ -29,6 +29,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use trueup::Namespace;
 use trueup::driver::{Budget, Config};
+use trueup::graph::Places;
 use trueup::reconcile::LateHints;
 use trueup::world::{CollectorConfig, DampingConfig};
 
@@ -265,6 +266,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
             run: Runs {
                 interval: Some(asked.interval),
                 namespace: target.namespace.clone(),
+                places: Places::default(),
             },
             make_world,
             changes: maker.changes.clone(),

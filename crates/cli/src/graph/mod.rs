@@ -13,7 +13,9 @@ use std::io;
 use std::time::Duration;
 
 use trueup::Namespace;
-use trueup::graph::{Exec, Failure, File, RunContext, Snapshot, Verdict, Vertex, VertexSpec};
+use trueup::graph::{
+    Exec, Failure, File, Places, RunContext, Snapshot, Verdict, Vertex, VertexSpec,
+};
 use trueup::reconcile::{ErrorClass, Ledger};
 use trueup_file::{self as file, FileContent, ManagedFile, NodeRef, Order};
 
@@ -73,6 +75,8 @@ pub(crate) struct Runs {
     pub(crate) interval: Option<Duration>,
     /// The network namespace of the desired state.
     pub(crate) namespace: Namespace,
+    /// The places of the files.
+    pub(crate) places: Places,
 }
 
 /// Makes vertices of the same loops again.
@@ -110,7 +114,7 @@ pub(crate) fn vertices(
     let parts: Vec<Declared> = parts.collect();
     let world = world.into_iter().flat_map(world_vertices);
     let files_vertices = files(declared).iter().map(|file| {
-        let (spec, vertex) = file_vertex(file, run.interval);
+        let (spec, vertex) = file_vertex(file, run);
         (ordered(spec, &file.order, declared, &has), vertex)
     });
     let execs_vertices = execs(declared).iter().map(|exec| {
@@ -190,6 +194,7 @@ pub(crate) fn check(
         interval: None,
         // No command runs.
         namespace: Namespace::current(),
+        places: Places::default(),
     };
     let vertices = vertices(declared, parts.collect(), world, &by, &run);
     Ok(trueup::graph::check(vertices, ledger)?)
@@ -213,18 +218,21 @@ fn exec_name(exec: &file::Exec) -> String {
     NodeRef::Exec(exec.name.clone()).to_string()
 }
 
-fn file_vertex(declared: &ManagedFile, interval: Option<Duration>) -> Declared {
+fn file_vertex(declared: &ManagedFile, run: &Runs) -> Declared {
     let vertex = match &declared.content {
         FileContent::Text(text) => File::new(&declared.path, text.clone()),
         FileContent::Source(source) => File::from_source(&declared.path, source),
     };
     let user = declared.owner.map(|owner| owner.user);
     let group = declared.owner.and_then(|owner| owner.group);
-    let vertex = vertex.with_mode(declared.mode).with_owner(user, group);
+    let vertex = vertex
+        .with_mode(declared.mode)
+        .with_owner(user, group)
+        .with_places(&run.places);
     let (every, burst) = FILE_RATE;
     let spec = VertexSpec::new(&file_name(declared)).with_rate(every, burst);
     // Not all that changes it is announced.
-    let spec = interval.into_iter().fold(spec, VertexSpec::with_poll);
+    let spec = run.interval.into_iter().fold(spec, VertexSpec::with_poll);
     (settled(spec, declared), Box::new(vertex))
 }
 

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use trueup::graph::{Config, Driver, Failure, RunContext, Snapshot, Verdict, Vertex, VertexSpec};
+use trueup::graph::{
+    Config, Driver, Failure, Places, RunContext, Snapshot, Verdict, Vertex, VertexSpec,
+};
 use trueup::reconcile::{ErrorClass, Ledger, Outcome, PassLimits};
 use trueup::{Namespace, Report as _, Source as _};
 use trueup_file as file;
@@ -123,6 +125,7 @@ pub(crate) fn run_once(
     let run = Runs {
         interval: None,
         namespace: namespace.unwrap_or_else(Namespace::current),
+        places: Places::default(),
     };
     let parts = parts.into_iter();
     let parts = parts.map(|once| (once.part, Box::new(once) as Box<dyn Vertex>));

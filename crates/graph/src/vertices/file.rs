@@ -1,15 +1,18 @@
 //! A vertex that keeps a file.
 
 mod attributes;
+mod places;
 mod write;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use trueup_path::{Error, ErrorKind, Place, TrustedUsers, read};
 use trueup_reconcile::{ErrorClass, Hints};
 
 use self::attributes::Whose;
+pub use self::places::Places;
 use super::at_path::{failed, failure};
 use super::created::Created;
 use super::watch_file::FileWatch;
@@ -49,6 +52,8 @@ pub struct File {
     group: Option<u32>,
     created: Created,
     users: Option<TrustedUsers>,
+    /// The places of this vertex and others, and what says that this one is still there.
+    places: Option<(Places, Arc<()>)>,
     watch: FileWatch,
 }
 
@@ -70,6 +75,7 @@ impl File {
             group: None,
             created: Created::default(),
             users: None,
+            places: None,
             watch: FileWatch::default(),
         }
     }
@@ -130,6 +136,16 @@ impl File {
         }
     }
 
+    /// Has the vertex fail where its path leads to the file of another one with the same `places`.
+    /// Else each would replace what the other has written.
+    #[must_use]
+    pub fn with_places(self, places: &Places) -> Self {
+        File {
+            places: Some((places.clone(), Arc::default())),
+            ..self
+        }
+    }
+
     fn users(&self) -> Result<TrustedUsers, Failure> {
         let users = self.users.clone().map_or_else(TrustedUsers::current, Ok);
         users.map_err(failure)
@@ -182,6 +198,9 @@ impl Vertex for File {
         let content = self.content(&users)?;
         // Held from here on: whatever is renamed on the way to it, it stays the same folder.
         let place = users.place(&self.path).map_err(failure)?;
+        if let Some((places, vertex)) = &self.places {
+            places.claim(&place, &self.path, vertex)?;
+        }
         let found = open(&place)?;
         let is_equal = match &found {
             Some((file, metadata)) if metadata.len() == content.len() as u64 => {

@@ -11,5 +11,5 @@ mod source;
 mod watch_file;
 
 pub use exec::Exec;
-pub use file::File;
+pub use file::{File, Places};
 pub use source::SourceVertex;

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{XattrFlags, getxattr, setxattr};
-use trueup_graph::{Driver, Exec, File, Vertex, VertexSpec};
+use trueup_graph::{Driver, Exec, File, Places, Vertex, VertexSpec};
 use trueup_reconcile::ErrorClass;
 
 use crate::support::{BOUND, Declared, Folder, counted, start, until};
@@ -27,6 +28,42 @@ fn failed(driver: &Driver, name: &str) -> (ErrorClass, String) {
 
 fn shell(script: String) -> [String; 2] {
     ["-c".to_owned(), script]
+}
+
+/// Each would replace what the other has written, for ever.
+#[test]
+fn a_file_by_a_second_path_over_a_link_is_refused() {
+    let folder = Folder::new("places");
+    let (real, link) = (folder.0.join("real"), folder.0.join("link"));
+    fs::create_dir(&real).unwrap();
+    symlink(&real, &link).unwrap();
+    let places = Places::default();
+    let declared = |path: &Path, content| {
+        let spec =
+            VertexSpec::new(&path.display().to_string()).with_poll(Duration::from_millis(20));
+        declare(spec, File::new(path, content).with_places(&places))
+    };
+    let (first, second) = (real.join("a"), link.join("a"));
+    // The second runs after the first.
+    let (spec, vertex) = declared(&second, "two");
+    let spec = spec.after(&first.display().to_string());
+    let driver = start(2, [declared(&first, "one"), (spec, vertex)]);
+    let (class, message) = failed(&driver, &second.display().to_string());
+    assert_eq!(class, ErrorClass::Invalid);
+    let whole = format!(
+        "{}: is the same file as {}, by another path: remove one of the two",
+        second.display(),
+        first.display()
+    );
+    assert_eq!(message, whole);
+    assert_eq!(fs::read_to_string(&first).unwrap(), "one");
+    // It is another one once the link leads elsewhere.
+    let other = folder.0.join("other");
+    fs::create_dir(&other).unwrap();
+    fs::remove_file(&link).unwrap();
+    symlink(&other, &link).unwrap();
+    driver.wait_converged(BOUND).unwrap();
+    assert_eq!(fs::read_to_string(other.join("a")).unwrap(), "two");
 }
 
 #[test]
