@@ -61,7 +61,7 @@ fn seeds() -> Result<()> {
 }
 
 /// The names of all targets, in their order.
-fn targets() -> Result<Vec<String>> {
+pub(crate) fn targets() -> Result<Vec<String>> {
     let folder = root().join("fuzz/fuzz_targets");
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut names = Vec::new();

@@ -26,14 +26,16 @@ mod vm;
 
 use std::process::ExitCode;
 
+use crate::tools::Result;
+
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test   format check, all tests (unit, property, doc and kernel), clippy, documentation, and whether the scenarios show
          all that is known; [--kernel 6.1|6.12]: the kernel tests on that kernel as well, beside the others
   prove  what takes longer, hours in all: [STEP]... [--without STEP]...; writes the table of docs/safety.md. Steps:
-         kill-points generators long-runs attacks operator service simulation model guests etcd daemons plants
-         mutants kernels fuzz crates
+         kill-points generators long-runs attacks operator service simulation model guests etcd daemons
+         plants mutants kernels fuzz crates
   bench  what passes take, against the floor and against other programs, in turn: [--quick] [--work NAME]... [--write]
          and others (--help); --work daemon and --work containers have options of their own (--help)
   api    the public API of each crate, compared with crates/*/api.txt [--write]
@@ -60,40 +62,67 @@ usage: cargo xtask COMMAND
          shared by the targets) [TARGET]...; or --seeds: records the corpus anew from what the running kernel says
   sanitize  what has no kernel in it under AddressSanitizer, on a nightly toolchain
   miri   the same under Miri, where the nightly toolchain has it
+  help   this text
 
 None needs root; all need `ip` (iproute2).";
 
+/// A command with its options.
+type Run = fn(&[&str]) -> Result<()>;
+
+const COMMANDS: [(&str, Run); 18] = [
+    ("test", test::run),
+    ("prove", prove::run),
+    ("bench", bench::run),
+    ("api", api::run),
+    ("deny", |options| none(options).and_then(|()| deny::run())),
+    ("package", |options| {
+        none(options).and_then(|()| package::run())
+    }),
+    ("demo", demo::run),
+    ("counts", counts::run),
+    ("kinds", |options| match options {
+        [] => kinds::run(None),
+        [root] => kinds::run(Some(root)),
+        _ => Err("kinds takes one folder, or nothing".to_owned()),
+    }),
+    ("vm", |options| vm::run(options).map(drop)),
+    ("service", |options| vm::service::run(options).map(drop)),
+    ("scenarios", scenarios::run),
+    ("plant", |options| plant::run(options).map(drop)),
+    ("mutants", |options| mutants::run(options).map(drop)),
+    ("fuzz", |options| fuzz::run(options).map(drop)),
+    ("sanitize", |options| {
+        none(options).and_then(|()| sanitize::address())
+    }),
+    ("miri", |options| {
+        none(options).and_then(|()| sanitize::miri())
+    }),
+    ("help", |_| {
+        println!("{USAGE}");
+        Ok(())
+    }),
+];
+
+fn none(options: &[&str]) -> Result<()> {
+    match options {
+        [] => Ok(()),
+        _ => Err("this command takes no options".to_owned()),
+    }
+}
+
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
-    let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["test", ref options @ ..] => test::run(options),
-        ["api", ref options @ ..] => api::run(options),
-        ["bench", ref options @ ..] => bench::run(options),
-        ["counts", ref options @ ..] => counts::run(options),
-        ["demo", ref options @ ..] => demo::run(options),
-        ["deny"] => deny::run(),
-        ["fuzz", ref options @ ..] => fuzz::run(options).map(drop),
-        ["kinds"] => kinds::run(None),
-        ["kinds", root] => kinds::run(Some(root)),
-        ["miri"] => sanitize::miri(),
-        ["sanitize"] => sanitize::address(),
-        ["package"] => package::run(),
-        ["prove", ref options @ ..] => prove::run(options),
-        ["mutants", ref options @ ..] => mutants::run(options).map(drop),
-        ["plant", ref only @ ..] => plant::run(only).map(drop),
-        ["scenarios", ref options @ ..] => scenarios::run(options),
-        ["service", ref options @ ..] => vm::service::run(options).map(drop),
-        ["vm", ref options @ ..] => vm::run(options).map(drop),
-        ["help" | "--help" | "-h"] => {
-            println!("{USAGE}");
-            Ok(())
-        }
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(64); // EX_USAGE
-        }
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    let (name, options) = match args[..] {
+        ["--help" | "-h"] => ("help", &[][..]),
+        [name, ref options @ ..] => (name, options),
+        [] => ("", &[][..]),
     };
-    match result {
+    let Some((_, run)) = COMMANDS.iter().find(|(known, _)| *known == name) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(64); // EX_USAGE
+    };
+    match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error}");

@@ -1,4 +1,8 @@
-//! Tests of the pages under `docs/`: the paths that they name exist.
+//! Tests of the pages: the paths and links that they have lead somewhere, and their lists are those
+//! of the code.
+
+mod blocks;
+mod lists;
 
 use std::fs;
 use std::path::PathBuf;

@@ -8,9 +8,11 @@
 
 pub mod cases;
 pub mod desired;
+pub mod page;
 pub mod property;
 pub mod report;
 pub mod scenario;
+pub mod shape;
 pub mod world;
 
 /// Runs the examples of the page on how to write a source.

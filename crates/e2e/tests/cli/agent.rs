@@ -3,14 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use trueup_e2e::shape::Shown;
 use trueup_testkit::wait_until;
 
 /// The path of the program.
 pub(crate) const TRUEUP: &str = env!("CARGO_BIN_EXE_trueup-under-test");
+
+/// What the pages show of its output: all JSON that a test has it print is compared with that.
+pub(crate) static SHOWN: LazyLock<Shown> = LazyLock::new(Shown::default);
 
 /// The program, run in the calling thread's namespace. Its directory is removed when dropped.
 pub(crate) struct Agent {
@@ -77,8 +82,11 @@ impl Agent {
         Running::of(&mut self.command(args))
     }
 
+    #[track_caller]
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        Ran::of(self.command(args).output().unwrap())
+        let ran = Ran::of(self.command(args).output().unwrap());
+        SHOWN.check_output(args, &ran.out);
+        ran
     }
 
     /// Plans for a text, as JSON.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -230,12 +230,17 @@ pub(crate) fn the_doctor_looks_at_the_namespace_that_is_named() {
         .assert_refused(&["text or json"]);
 }
 
-pub(crate) fn the_doctor_names_other_daemons_with_what_to_write() {
-    let agent = Agent::new();
+/// Starts a process of that name, which ends with its input.
+pub(crate) fn keepalived(agent: &Agent) -> Child {
     // The kernel names a process after its script.
     let daemon = agent.write("keepalived", "#!/bin/sh\nread line\n");
     fs::set_permissions(&daemon, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut running = Command::new(&daemon).stdin(Stdio::piped()).spawn().unwrap();
+    Command::new(&daemon).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+pub(crate) fn the_doctor_names_other_daemons_with_what_to_write() {
+    let agent = Agent::new();
+    let mut running = keepalived(&agent);
     let found = || {
         let ran = ask(&agent);
         assert_eq!(ran.code, 0, "it is no problem: {ran:?}");

@@ -11,12 +11,14 @@ mod containers;
 mod convergence;
 mod doctor;
 mod journal;
+mod json;
 mod limits;
 mod live;
 mod memory;
 mod metrics;
 mod migration;
 mod observing;
+mod options;
 mod outcomes;
 mod ownership;
 mod page;
@@ -36,12 +38,14 @@ use containers::*;
 use convergence::*;
 use doctor::*;
 use journal::*;
+use json::*;
 use limits::*;
 use live::*;
 use memory::*;
 use metrics::*;
 use migration::*;
 use observing::*;
+use options::*;
 use outcomes::*;
 use ownership::*;
 use page::*;
@@ -89,7 +93,11 @@ trueup_testkit::kernel_tests![
     canonical_forms_need_no_second_pass,
     an_address_and_a_route_on_a_veth_of_the_same_file,
     ip_batch_takes_the_commands_of_a_plan,
-    the_json_has_the_documented_keys,
+    the_json_of_the_commands_is_as_the_page_shows,
+    the_events_of_watch_are_as_the_pages_show,
+    the_commands_of_the_page_are_those_of_the_help,
+    the_options_of_the_page_are_those_of_the_help,
+    the_page_of_the_world_names_each_task_and_option,
     foreign_state_is_bit_identical_through_all_of_our_life,
     a_foreign_route_on_our_key_is_a_conflict,
     an_empty_section_removes_ours_and_an_absent_one_touches_nothing,
@@ -228,4 +236,5 @@ trueup_testkit::kernel_tests![
     a_store_that_another_process_has_changes_nothing,
     without_the_feature_endpoints_are_refused,
     the_file_of_the_page_is_one,
+    the_blocks_of_output_are_what_is_printed,
 ];

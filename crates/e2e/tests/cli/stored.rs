@@ -10,7 +10,7 @@ use trueup_testkit::{Action, Changes, Kind, assert_no_changes, ip, ip_batch, vet
 use crate::agent::Agent;
 
 /// By another name, under which the file says nothing of what its neighbours become.
-fn rename_loopback() {
+pub(crate) fn rename_loopback() {
     ip_batch([
         "link set lo down",
         "link set lo name loop0",
@@ -18,7 +18,7 @@ fn rename_loopback() {
     ]);
 }
 
-fn neighbour(lladdr: &str) -> String {
+pub(crate) fn neighbour(lladdr: &str) -> String {
     format!("[[neighbour]]\ndev = \"loop0\"\ndst = \"10.1.0.9\"\nlladdr = \"{lladdr}\"")
 }
 

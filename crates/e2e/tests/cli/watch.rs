@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use trueup_testkit::{Snapshot, ip, named_netns, uplinks, wait_until};
 
-use crate::agent::{Agent, FAMILIES, Running, route, via};
+use crate::agent::{Agent, FAMILIES, Running, SHOWN, route, via};
 
 /// With passes by timer a few times a second.
 pub(crate) const FAST: [&str; 2] = ["--interval", "0.2"];
@@ -59,8 +59,8 @@ pub(crate) fn events(out: &str) -> Vec<Value> {
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect();
     for event in &events {
-        assert!(event["event"].is_string(), "{event}");
         assert!(event["time"].as_f64().unwrap() > 1.7e9, "{event}");
+        SHOWN.check_event(event);
     }
     events
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use trueup::world::{Embedded, Export, ResourceKey, Session, World};
+use trueup_e2e::page::Page;
 use trueup_testkit::{Snapshot, assert_no_changes, uplinks, wait_until};
 
 use crate::agent::{Agent, Ran};
 use crate::metrics::{GET, ask, samples};
+use crate::watch::said;
 
 const FILE: &str = "grace = 0\n[world]\nstore = \"embedded\"\nhost = \"a\"\n\
     [[collect]]\nkind = \"route\"\nwithin = [\"10.20.0.0/16\"]\n";
@@ -22,7 +24,7 @@ fn store(agent: &Agent) -> Embedded {
 }
 
 /// Has a host declare all of its exports, which stay. The store is closed then.
-fn declare(agent: &Agent, host: &str, exports: &[(&str, &str)]) {
+pub(crate) fn declare(agent: &Agent, host: &str, exports: &[(&str, &str)]) {
     let store = store(agent);
     let world = World::new(store.connect(), "/trueup", host).unwrap();
     let session = Session::begin(world.clone(), "machine", Duration::from_secs(60)).unwrap();
@@ -174,4 +176,61 @@ pub(crate) fn the_file_of_the_page_is_one() {
         (read.exports.unwrap().len(), read.collects.unwrap().len()),
         (1, 2)
     );
+}
+
+/// Replaces each number of a revision.
+fn without_revisions(text: &str) -> String {
+    let mut parts = text.split("revision ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        text + "revision N" + part.trim_start_matches(|it: char| it.is_ascii_digit())
+    })
+}
+
+pub(crate) fn the_blocks_of_output_are_what_is_printed() {
+    uplinks(1);
+    let page = Page::read("docs/world.md");
+    let agent = Agent::new();
+    agent.write("f.toml", FILE);
+    let same = data("10.20.1.0/24");
+    declare(&agent, "b", &[("pods", &same)]);
+    declare(
+        &agent,
+        "c",
+        &[("part", &data("10.20.1.128/25")), ("pods", &same)],
+    );
+    let why = agent
+        .run(&["why", "route", "10.20.1.0/24", "--file", "f.toml"])
+        .out;
+    let of_hosts = why
+        .lines()
+        .filter(|line| line.contains(" exported by host "));
+    let of_hosts: Vec<&str> = of_hosts.collect();
+    page.assert_shows(&of_hosts.join("\n"), without_revisions);
+
+    let agent = Agent::new();
+    declare(&agent, "m", &[("x", &same)]);
+    let export = "[world]\nstore = \"embedded\"\nhost = \"a\"\n\
+                  [[export]]\nname = \"pods\"\nroute = { dst = \"10.20.1.0/24\", via = \"10.200.0.8\" }\n";
+    agent.write("f.toml", export);
+    let mut child = agent.spawn(&["watch", "f.toml"]);
+    let said = said(&mut child);
+    let taken = || {
+        let said = said.lock().unwrap();
+        let taken = said.lines().find(|line| line.contains(" is taken by "));
+        taken.map(str::to_owned)
+    };
+    wait_until("it says so", || taken().is_some());
+    page.assert_shows(&taken().unwrap(), without_revisions);
+    child.terminate(Signal::TERM);
+
+    let page = Page::read("docs/graph.md");
+    let exec = |name: &str, after: &str| {
+        format!("[[exec]]\nname = \"{name}\"\ncommand = [\"/bin/true\"]\non = [\"exec.{after}\"]\n")
+    };
+    agent.write(
+        "f.toml",
+        &("\n\n\n\n".to_owned() + &exec("a", "b") + &exec("b", "a")),
+    );
+    page.assert_shows(&agent.run(&["plan", "f.toml"]).err, str::to_owned);
 }
