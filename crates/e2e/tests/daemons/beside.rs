@@ -1,5 +1,6 @@
 //! An agent beside a daemon: what all pairings have to show.
 
+use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -50,7 +51,7 @@ const QUIET: f64 = 15.0;
 
 /// `trueup watch` in the thread's namespace, and what others had when it began.
 pub(crate) struct Beside {
-    pub(crate) agent: Agent,
+    agent: Agent,
     watch: Running,
     printed: Arc<Mutex<String>>,
     /// Read, so that it does not block.
@@ -66,15 +67,9 @@ pub(crate) fn third_writer() {
 }
 
 impl Beside {
-    /// Starts the agent once all that the daemon does is done.
+    /// Starts the agent. What others have by then they must not lose.
     #[track_caller]
     pub(crate) fn new(declared: &str) -> Beside {
-        Beside::after(declared, || {})
-    }
-
-    /// Starts the agent, and then does something which may be in its way.
-    #[track_caller]
-    pub(crate) fn after(declared: &str, daemon: impl FnOnce()) -> Beside {
         let theirs = objects();
         let agent = Agent::new();
         agent.write("f.toml", declared);
@@ -82,7 +77,7 @@ impl Beside {
         let args = ["watch", "f.toml", "--format", "json", "--metrics", &metrics];
         let changes = Changes::of_objects();
         let mut watch = agent.spawn(&[&args[..], &FAST].concat());
-        let mut beside = Beside {
+        let beside = Beside {
             printed: printed(&mut watch),
             _said: said(&mut watch),
             agent,
@@ -92,7 +87,6 @@ impl Beside {
             is_refreshed: false,
         };
         beside.wait_for_first_pass();
-        daemon();
         beside
     }
 
@@ -112,7 +106,7 @@ impl Beside {
         Ran::of(self.agent.command(args).output().unwrap())
     }
 
-    fn wait_for_first_pass(&mut self) {
+    fn wait_for_first_pass(&self) {
         wait_until("a first pass has ended", || {
             UnixStream::connect(self.agent.directory().join("metrics")).is_ok()
                 && self.sum("trueup_passes_total") >= 1.0
@@ -244,21 +238,30 @@ impl Beside {
         written.filter(is_written).collect()
     }
 
-    /// Ignores what was announced until now.
-    pub(crate) fn forget_changes(&mut self) {
-        self.changes.take();
+    /// Waits until others have removed objects of ours of these kinds, since all was quiet.
+    #[track_caller]
+    pub(crate) fn loses(&mut self, kinds: &[Kind]) {
+        let mut lost = BTreeSet::new();
+        wait_until(&format!("{kinds:?} of ours are removed"), || {
+            let removed = self.changes.take().into_iter();
+            let ours = removed.filter(|row| row.action == Action::Del && is_ours(row));
+            lost.extend(ours.map(|row| row.kind));
+            kinds.iter().all(|kind| lost.contains(kind))
+        });
     }
 
-    /// Returns the rows of ours that others removed since changes were last asked for.
-    pub(crate) fn removed(&mut self) -> Vec<RawMessage> {
-        let removed = self.changes.take().into_iter();
-        removed
-            .filter(|row| row.action == Action::Del && is_ours(row))
-            .collect()
+    /// Does something that takes nothing of ours: the agent has nothing to restore.
+    #[track_caller]
+    pub(crate) fn loses_nothing(&mut self, when: &str, act: impl FnOnce()) {
+        let ops = self.ops();
+        act();
+        self.wait_for_ours(when);
+        self.is_quiet(when);
+        assert_eq!(self.ops(), ops, "{when}: ops\n{}", self.output());
     }
 
     /// Returns how many ops there were, with any outcome.
-    pub(crate) fn ops(&self) -> f64 {
+    fn ops(&self) -> f64 {
         self.sum("trueup_ops_total")
     }
 
@@ -279,7 +282,7 @@ impl Beside {
         events.any(|event| is(&event))
     }
 
-    pub(crate) fn output(&self) -> String {
+    fn output(&self) -> String {
         self.printed.lock().unwrap().clone()
     }
 

@@ -156,7 +156,7 @@ fn all_are_root(file: &str) {
     let mut text = String::new();
     for line in fs::read_to_string(&etc).unwrap().lines() {
         let mut fields: Vec<&str> = line.split(':').collect();
-        if fields[0].contains("dhcpcd") {
+        if fields.len() < 4 || fields[0].contains("dhcpcd") {
             continue;
         }
         let numbers = if file == "passwd" { 2..4 } else { 2..3 };

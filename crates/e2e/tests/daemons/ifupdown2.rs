@@ -1,7 +1,7 @@
 //! ifupdown2: no daemon, but it takes what its file does not have.
 
 use serde_json::Value;
-use trueup_testkit::ip;
+use trueup_testkit::{Kind, ip};
 
 use crate::beside::{Beside, OURS, third_writer};
 use crate::host::{Host, run};
@@ -11,6 +11,7 @@ const INTERFACES: &str = "auto lo\niface lo inet loopback\n\
 
 fn start(host: &Host) {
     third_writer();
+    host.empty("/var/tmp");
     let interfaces = host.write("etc-network/interfaces", INTERFACES);
     let own = interfaces.trim_end_matches("/interfaces");
     run(&["cp", "-a", "/etc/network/ifupdown2", own]);
@@ -28,13 +29,10 @@ pub(crate) fn a_reload_takes_our_addresses_and_they_come_back() {
     let host = Host::new();
     start(&host);
     let mut beside = Beside::new(OURS);
-    let mut taken = Vec::new();
     beside.shows_peace_and(|beside| {
-        beside.forget_changes();
         reload();
-        taken = beside.removed();
+        beside.loses(&[Kind::Address]);
     });
-    assert!(!taken.is_empty(), "nothing was taken");
     beside.end();
 }
 

@@ -103,6 +103,7 @@ const PAIRINGS: [Pairing; 10] = [
         programs: &[("NetworkManager", "network-manager"), DBUS],
         tests: tests![
             network_manager::a_reapplied_device_loses_our_addresses_and_they_come_back,
+            network_manager::a_device_that_has_our_addresses_first_is_activated_by_hand,
             network_manager::an_unmanaged_device_keeps_ours,
         ],
     },

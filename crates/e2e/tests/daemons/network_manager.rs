@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use trueup_testkit::{ip, wait_until};
+use trueup_testkit::{Kind, ip, wait_until};
 
 use crate::beside::{Beside, OURS, third_writer};
 use crate::host::{Daemon, Host, bus, run, succeeds};
@@ -13,7 +13,6 @@ const CONNECTION: &str = "[connection]\nid=one\nuuid=2b6bb0a4-5f3c-4f5c-9d0e-6f3
     [ipv6]\nmethod=ignore\n";
 
 fn start(host: &Host, unmanaged: &str) -> [Daemon; 2] {
-    third_writer();
     let bus = bus(host);
     host.empty("/var/lib/NetworkManager");
     let file = host.write("nm/connections/one.nmconnection", CONNECTION);
@@ -40,37 +39,58 @@ fn has_address() -> bool {
     ip(&["address", "show", "dev", "d0"]).contains("10.1.0.1/24")
 }
 
+/// Waits until it says this of the device.
+fn wait_for_state(state: &str) {
+    let line = format!("d0:ethernet:{state}:");
+    wait_until(&line, || {
+        run(&["nmcli", "--terse", "device"]).contains(&line)
+    });
+}
+
 pub(crate) fn a_reapplied_device_loses_our_addresses_and_they_come_back() {
     let host = Host::new();
+    third_writer();
     let _daemons = start(&host, "");
-    wait_until("it has activated the device", has_address);
-    let mut beside = Beside::new(OURS);
-    let mut flushed = Vec::new();
+    wait_for_state("connected");
+    // It flushes IPv6 addresses of the kernel, too.
+    let mut beside = Beside::new(OURS).without(|row| row.family() == 10);
     beside.shows_peace_and(|beside| {
-        beside.forget_changes();
         run(&["nmcli", "device", "reapply", "d0"]);
-        beside.wait_for_ours("after the first");
+        beside.loses(&[Kind::Address]);
+        beside.settles("after it was reapplied");
         run(&["nmcli", "connection", "up", "one"]);
-        flushed = beside.removed();
+        beside.loses(&[Kind::Address]);
     });
-    assert!(!flushed.is_empty(), "nothing was flushed");
     beside.is_named("NetworkManager", "unmanaged-devices");
+    beside.end();
+}
+
+pub(crate) fn a_device_that_has_our_addresses_first_is_activated_by_hand() {
+    let host = Host::new();
+    third_writer();
+    let mut beside = Beside::new(OURS);
+    beside.settles("before it starts");
+    let _daemons = start(&host, "");
+    wait_for_state("connected (externally)");
+    beside.settles("before it is activated");
+    assert!(!has_address());
+    run(&["nmcli", "connection", "up", "one"]);
+    assert!(has_address());
+    beside.settles("after it was activated");
+    assert!(has_address());
     beside.end();
 }
 
 pub(crate) fn an_unmanaged_device_keeps_ours() {
     let host = Host::new();
+    third_writer();
     let _daemons = start(&host, "unmanaged-devices=interface-name:d0");
-    wait_until("it has seen the device", || {
-        run(&["nmcli", "--terse", "device"]).contains("d0:ethernet:unmanaged")
-    });
+    wait_for_state("unmanaged");
     let mut beside = Beside::new(OURS);
     beside.settles("at first");
-    beside.forget_changes();
-    run(&["nmcli", "general", "reload"]);
-    run(&["nmcli", "connection", "reload"]);
-    beside.settles("after a reload");
-    let removed = beside.removed();
-    assert!(removed.is_empty(), "{removed:?}");
+    beside.loses_nothing("after a reload", || {
+        run(&["nmcli", "general", "reload"]);
+        run(&["nmcli", "connection", "reload"]);
+    });
     beside.end();
 }
