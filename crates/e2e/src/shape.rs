@@ -173,7 +173,7 @@ impl Shapes {
         let block = self.named[self.find(usize::MAX, name)].block;
         let mut places = BTreeSet::new();
         for named in self.named.iter().filter(|it| it.block == block) {
-            all_places(&named.shape, named.line, &mut places);
+            all_places(&named.shape, &mut places);
         }
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = places.difference(&seen);
@@ -358,10 +358,10 @@ fn type_of(value: &Value) -> &'static str {
 }
 
 /// Adds all places but those of null.
-fn all_places(shape: &Shape, line: usize, places: &mut BTreeSet<Place>) {
+fn all_places(shape: &Shape, places: &mut BTreeSet<Place>) {
     match shape {
-        Shape::List(of) | Shape::Map(of) => all_places(of, line, places),
-        Shape::Any(shapes) => shapes.iter().for_each(|it| all_places(it, line, places)),
+        Shape::List(of) | Shape::Map(of) => all_places(of, places),
+        Shape::Any(shapes) => shapes.iter().for_each(|it| all_places(it, places)),
         Shape::Object(members) => {
             for member in members {
                 if let Member::Key {
@@ -369,7 +369,7 @@ fn all_places(shape: &Shape, line: usize, places: &mut BTreeSet<Place>) {
                 } = member
                 {
                     places.extend(types(shape).iter().map(|it| place(*line, key, it)));
-                    all_places(shape, *line, places);
+                    all_places(shape, places);
                 }
             }
         }
