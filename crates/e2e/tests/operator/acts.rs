@@ -96,7 +96,7 @@ impl Site {
         let (what, result) = match self.rng.u8(0..9) {
             0 if is_apart => ("is written", fs::write(path, "harm\n")),
             1 if is_apart => ("is truncated", fs::File::create(path).map(drop)),
-            0 | 1 | 2 => ("is replaced", edits::rename_over(path, "harm\n")),
+            0..=2 => ("is replaced", edits::rename_over(path, "harm\n")),
             3 => ("is removed", remove()),
             4 => (
                 "has another mode",

@@ -38,6 +38,11 @@ pub(crate) const EDITS: [Edit; 8] = [
     Edit::ConfigMap,
 ];
 
+/// Returns true for a regular file, or a link to one. A program waits for ever that writes to a FIFO.
+pub(crate) fn is_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file())
+}
+
 /// Writes the text of `next` to `path`, where the text of `last` is.
 pub(crate) fn edit(
     how: Edit,
@@ -98,7 +103,10 @@ pub(crate) fn config_map(path: &Path, text: &str, version: u32) -> io::Result<()
     let (folder, name) = (path.parent().unwrap(), path.file_name().unwrap());
     let version = format!("..version-{version}");
     let former = fs::read_link(folder.join("..data"));
-    fs::create_dir_all(folder.join(&version))?;
+    match fs::create_dir(folder.join(&version)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
     fs::write(folder.join(&version).join(name), text)?;
     let put_link = |to: &Path, at: &Path| {
         let new = folder.join("..new");
@@ -108,8 +116,8 @@ pub(crate) fn config_map(path: &Path, text: &str, version: u32) -> io::Result<()
     };
     put_link(Path::new(&version), &folder.join("..data"))?;
     let target = Path::new("..data").join(name);
-    if fs::read_link(path).is_ok_and(|now| now == target) {
-    } else {
+    let is_linked = fs::read_link(path).is_ok_and(|now| now == target);
+    if !is_linked {
         put_link(&target, path)?;
     }
     match former {
@@ -124,6 +132,9 @@ pub(crate) fn spoil(path: &Path, rng: &mut Rng) -> (&'static str, io::Result<()>
         true => fs::remove_dir_all(path),
         false => fs::remove_file(path),
     };
+    if !is_file(path) {
+        let _absent = remove();
+    }
     match rng.u8(0..8) {
         0 => ("is no TOML", fs::write(path, "[[route]\ndst = ")),
         1 => ("is empty", File::create(path).map(drop)),

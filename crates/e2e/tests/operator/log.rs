@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use trueup_testkit::wait_until;
+
 /// The lines of one process.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<(Stream, String)>>>);
@@ -96,5 +98,34 @@ impl Answered {
         } else {
             0
         }
+    }
+}
+
+pub(crate) fn a_line_that_is_repeated_is_found() {
+    let answered = Answered {
+        acts: 1,
+        reads: 0,
+        removals: 1,
+    };
+    let repeated = |text: &'static str| {
+        let log = Log::default();
+        log.follow(Stream::Err, text.as_bytes());
+        wait_until("all is read", || log.len() == text.lines().count());
+        log.repeated(0, &answered)
+    };
+    for text in [
+        "a\nb\na\n",
+        "~ file:/a\n~ file:/a\n",
+        "it was removed, and was made anew\nit was removed, and was made anew\n",
+    ] {
+        assert_eq!(repeated(text), None, "{text}");
+    }
+    for text in [
+        "no space\nno space\n",
+        "~ file:/a\n~ file:/a\n~ file:/a\n",
+        "the new file is in force\nthe new file is in force\n",
+        "a\nb\na\nb\na\nb\na\nb\na\nb\na\nb\na\nb\na\nb\na\nb\na\nb\n",
+    ] {
+        assert!(repeated(text).is_some(), "{text}");
     }
 }

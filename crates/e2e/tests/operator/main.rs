@@ -34,6 +34,7 @@ use crate::site::Site;
 trueup_testkit::kernel_tests![
     an_agent_that_is_never_restarted_converges_after_each_burst_and_leaks_nothing,
     an_agent_that_is_killed_and_restarted_converges_after_each_burst,
+    log::a_line_that_is_repeated_is_found,
 ];
 
 /// The seed of the default run.

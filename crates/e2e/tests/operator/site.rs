@@ -324,8 +324,7 @@ impl Site {
     pub(crate) fn declare(&mut self, edit: Edit, next: Declared) {
         let (file, text) = (self.file(), next.text(&self.root));
         self.note(format!("declares {} by {edit:?}", next.word()));
-        if !fs::metadata(&file).is_ok_and(|found| found.is_file()) {
-            // A program waits for ever that writes to a FIFO.
+        if !edits::is_file(&file) {
             let _absent = fs::remove_file(&file);
             let _absent = fs::remove_dir_all(&file);
         }
