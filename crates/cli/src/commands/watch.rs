@@ -273,6 +273,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
             on_result: on_result(&reporter, &shared),
         };
         let running = RunningGraph::start(&declared.file, sources, ledger, around)?;
+        reporter.set_untried(Some(running.untried()));
         locked.declared = Some(declared);
         running
     };

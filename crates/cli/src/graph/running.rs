@@ -1,12 +1,13 @@
 //! The graph of a running agent.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use trueup::driver::{Handle, Revision};
-use trueup::graph::{Config, Driver, Graph, Snapshot, SourceVertex, Vertex};
+use trueup::graph::{Config, Driver, Explanation, Graph, Snapshot, SourceVertex, Vertex};
 use trueup::reconcile::Ledger;
 use trueup_file as file;
 
@@ -213,6 +214,17 @@ impl RunningGraph {
     /// Returns how each vertex stands.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.0.driver.snapshot()
+    }
+
+    /// Returns the vertices that report alone and are still to run, but for those that have failed.
+    pub(crate) fn untried(&self) -> BTreeSet<String> {
+        let is_untried = |it: &Explanation| {
+            let is_due = it.last.is_none() || it.cause.is_some() || it.running;
+            is_due && !it.reversal && !matches!(it.last, Some(Err(_)))
+        };
+        let vertices = self.snapshot().vertices.into_iter();
+        let vertices = vertices.filter(|it| output::is_reported_alone(&it.name) && is_untried(it));
+        vertices.map(|it| it.name).collect()
     }
 
     /// Returns once the loop of the network has ended, with its result, or with the error that has

@@ -75,3 +75,55 @@ pub(crate) fn a_check_runs_as_often_as_it_says_and_after_a_signal() {
     assert!(!is_there(&agent, "changed"), "it waits for a change alone");
     child.terminate(Signal::TERM);
 }
+
+pub(crate) fn nothing_is_said_to_be_converged_before_each_command_has_run() {
+    let agent = Agent::new();
+    // It runs until there is a file.
+    let waits = |name: &str, file: &str| {
+        let path = agent.directory().join(file);
+        let until = format!("while ! test -e {}; do sleep 0.02; done", path.display());
+        exec(
+            &agent,
+            name,
+            &until,
+            "check = [\"/usr/bin/true\"]\nevery = 3600\n",
+        )
+        .replace(
+            "/usr/bin/true\"]",
+            &format!("/usr/bin/test\", \"-e\", {path:?}]"),
+        )
+    };
+    let route = "[[route]]\ndst = \"10.9.0.0/16\"\ntype = \"blackhole\"\n";
+    agent.write("f.toml", &(waits("first", "go") + route));
+    let args = ["watch", "f.toml", "--format", "json"];
+    let mut child = agent.spawn(&[&args[..], &RARE[..]].concat());
+    let printed = printed(&mut child);
+    let all = || events(&printed.lock().unwrap());
+    let reports = || all().iter().filter(|it| it["event"] == "report").count();
+    let converged = || all().iter().filter(|it| it["converged"] == true).count();
+    wait_until("the network was looked at", || reports() > 0);
+    assert_eq!(converged(), 0, "the command still runs");
+    agent.write("go", "");
+    wait_until("all is as declared", || converged() > 0);
+    // So it is with a new file.
+    let before = all().len();
+    let text = waits("second", "on") + &waits("first", "go") + &route.replace("10.9", "10.8");
+    agent.write("f.toml", &text);
+    let later = || all().split_off(before);
+    let is_report = |it: &Value| it["event"] == "report" && it["verdict"] != "converged";
+    wait_until("the new network was looked at", || {
+        later().iter().any(is_report)
+    });
+    assert!(
+        !later().iter().any(|it| it["converged"] == true),
+        "{:?}",
+        later()
+    );
+    agent.write("on", "");
+    wait_until("all is as declared", || {
+        later()
+            .iter()
+            .any(|it| it["event"] == "converged" && it["converged"] == true)
+    });
+    child.terminate(Signal::TERM);
+}

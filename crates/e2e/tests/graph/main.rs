@@ -78,6 +78,7 @@ trueup_testkit::kernel_tests![
     reloads::a_file_that_lacks_descriptors_for_a_new_part_is_tried_again,
     reloads::a_setting_beside_a_refused_one_refreshes_once_all_are_right,
     checks::a_check_that_fails_later_runs_its_command_at_the_interval,
+    checks::nothing_is_said_to_be_converged_before_each_command_has_run,
     checks::a_check_runs_as_often_as_it_says_and_after_a_signal,
     files::a_file_without_a_folder_has_failed_until_the_folder_is_there,
     files::all_files_share_one_inotify_instance,

@@ -128,14 +128,18 @@ pub(super) fn daemons(namespace: &Namespace) -> Vec<Found> {
             Ok(there) if there != here => continue,
             there => there.is_ok(),
         };
-        if found.iter().all(|it| it.name != daemon.name) {
-            found.push(Found {
-                name: daemon.name,
-                pid,
-                in_namespace,
-                effect: daemon.effect,
-                advice: daemon.advice,
-            });
+        let daemon = Found {
+            name: daemon.name,
+            pid,
+            in_namespace,
+            effect: daemon.effect,
+            advice: daemon.advice,
+        };
+        match found.iter_mut().find(|it| it.name == daemon.name) {
+            // One that is in the namespace counts more than one that may be there.
+            Some(known) if in_namespace && !known.in_namespace => *known = daemon,
+            Some(_) => {}
+            None => found.push(daemon),
         }
     }
     found.sort_by_key(|it| it.name);

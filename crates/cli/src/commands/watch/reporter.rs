@@ -20,7 +20,7 @@ use trueup::reconcile::Status;
 use trueup_file as file;
 
 pub(super) use self::events::Change;
-use self::standing::{Found, Standing};
+use self::standing::{Found, Overall, Standing};
 use super::contested::ContestNotes;
 use super::loops::Loops;
 use super::screen::Waker;
@@ -62,6 +62,9 @@ struct Inner {
     notes: ContestNotes,
     /// The vertices without a report that failed, each with the reason that was reported last.
     failed_vertices: BTreeMap<String, String>,
+    /// The vertices without a report that are still to run for the file in force; `None` before it is
+    /// known which these are.
+    untried: Option<BTreeSet<String>>,
     /// The graph, once it runs.
     graph: Option<RunningGraph>,
     /// The notices that were reported.
@@ -92,6 +95,7 @@ impl Reporter {
             world: None,
             notes: ContestNotes::default(),
             failed_vertices: BTreeMap::new(),
+            untried: None,
             graph: None,
             noticed: BTreeSet::new(),
             missing: BTreeSet::new(),
@@ -184,12 +188,12 @@ impl Reporter {
         let has_failed = standing.failure.take().is_some();
         let overall = inner.overall();
         let is_changed = !changes.is_empty() || output::changes(report).next().is_some();
-        // Nothing is known of the whole before each part has been looked at.
-        let verdict = overall.as_ref().map(|overall| overall.why_not.clone());
+        let verdict = overall.as_ref().and_then(Overall::verdict);
         let counts = match &overall {
             Some(overall) => overall.counts,
             None => StatusCounts::of(&inner.loops.exception_counts()),
         };
+        let is_looked_at = overall.is_some();
         // The end of a failure is reported as its begin was.
         let is_new = has_failed || verdict.is_some() && inner.verdict != verdict || is_changed;
         if is_new {
@@ -201,18 +205,17 @@ impl Reporter {
                 why_not: verdict.as_ref().map(Option::as_deref),
             });
         }
-        let Some(why_not) = verdict else {
-            if is_new {
-                // It is reported once it is known again.
-                inner.verdict = None;
+        match verdict {
+            Some(why_not) => inner.set_verdict(now, why_not),
+            // It is reported once it is known again.
+            None if is_new => (inner.verdict, inner.converged) = (None, None),
+            None => {}
+        }
+        if is_looked_at {
+            inner.set_contended(counts.contended);
+            if !std::mem::replace(&mut inner.is_ready, true) {
+                inner.service.ready();
             }
-            inner.wake();
-            return;
-        };
-        inner.set_verdict(now, why_not);
-        inner.set_contended(counts.contended);
-        if !std::mem::replace(&mut inner.is_ready, true) {
-            inner.service.ready();
         }
         inner.update_status();
     }
@@ -245,7 +248,7 @@ impl Reporter {
         if let Some(standing) = inner.parts.get_mut(&part) {
             standing.failure = Some(why);
         }
-        inner.verdict = inner.overall().map(|overall| overall.why_not);
+        inner.verdict = inner.overall().and_then(|overall| overall.verdict());
         inner.set_converged(false);
         inner.update_status();
     }
@@ -253,6 +256,14 @@ impl Reporter {
     /// Sets the graph.
     pub(super) fn set_graph(&self, graph: &RunningGraph) {
         self.lock().graph = Some(graph.clone());
+    }
+
+    /// Sets which vertices are still to run for the file in force: before they have, nothing is said
+    /// to be converged, nor while it is not known which they are.
+    pub(super) fn set_untried(&self, vertices: Option<BTreeSet<String>>) {
+        let mut inner = self.lock();
+        inner.untried = vertices;
+        inner.verdict_may_be_known();
     }
 
     /// Returns how the vertices stand, if there is more than the network.

@@ -77,9 +77,12 @@ impl Reloader {
         let declare = |part, revision| maker.declare(part, revision);
         let leave = |part| maker.leave(part);
         let (file, parts) = (&declared.file, desired.parts());
+        self.reporter.set_untried(None);
         let replaced = self
             .running
             .replace(file, parts, paused, make, declare, leave);
+        // Under the lock, which each report takes.
+        self.reporter.set_untried(Some(self.running.untried()));
         replaced.inspect_err(|_| made.borrow().iter().for_each(|part| maker.leave(*part)))?;
         self.reporter.set_managed(&declared.managed());
         if let Some(collecting) = &collecting {

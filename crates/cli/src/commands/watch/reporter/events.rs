@@ -10,7 +10,6 @@ use trueup::graph::{Failure, Verdict};
 use trueup_file as file;
 
 use super::Reporter;
-use super::standing::Overall;
 use crate::commands::watch::world_status::WorldStatus;
 use crate::host::{Error, Report};
 use crate::output;
@@ -37,9 +36,16 @@ impl Reporter {
             // It is about to change.
             return;
         }
+        let untried = inner.untried.as_mut();
+        let is_first = untried.is_some_and(|untried| untried.remove(name));
         let before = inner.failed_vertices.remove(name);
         let (state, message) = match result {
-            Ok(Verdict::InPlace) if before.is_none() => return,
+            Ok(Verdict::InPlace) if before.is_none() => {
+                if is_first {
+                    inner.verdict_may_be_known();
+                }
+                return;
+            }
             Ok(Verdict::InPlace | Verdict::WouldChange) => ("in_place", None),
             Ok(Verdict::Changed) => ("changed", None),
             Err(failure) => ("failed", Some(failure.message().to_owned())),
@@ -63,17 +69,7 @@ impl Reporter {
             );
             inner.put_text(|out| writeln!(out, "{text}"));
         }
-        if let Some(Overall { why_not, .. }) = inner.overall() {
-            if inner
-                .verdict
-                .as_ref()
-                .is_some_and(|before| *before != why_not)
-            {
-                inner.put_text(|out| output::write_verdict(out, why_not.as_deref()));
-            }
-            inner.set_verdict(now, why_not);
-        }
-        inner.update_status();
+        inner.verdict_may_be_known();
     }
 
     /// Reports a change of how the world stands.

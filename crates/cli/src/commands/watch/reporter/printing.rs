@@ -98,6 +98,18 @@ impl Inner {
         self.screen.is_none() || !io::stderr().is_terminal()
     }
 
+    /// Reports the verdict if it is known, and another one than was reported.
+    pub(super) fn verdict_may_be_known(&mut self) {
+        let verdict = self.overall().and_then(|overall| overall.verdict());
+        if let Some(why_not) = verdict {
+            if self.is_ready && self.verdict.as_ref() != Some(&why_not) {
+                self.put_text(|out| output::write_verdict(out, why_not.as_deref()));
+            }
+            self.set_verdict(Instant::now(), why_not);
+        }
+        self.update_status();
+    }
+
     /// Takes note of why the state is not converged, or that it is.
     pub(super) fn set_verdict(&mut self, now: Instant, why_not: Option<String>) {
         self.view.pass(now, why_not.clone());

@@ -1,5 +1,7 @@
 //! How the parts of the namespace stand, each and together.
 
+use std::collections::BTreeSet;
+
 use trueup::driver::{Event, Events, Handle, Revision};
 use trueup::reconcile::OpKey;
 
@@ -33,8 +35,18 @@ pub(super) struct Overall {
     pub(super) counts: StatusCounts,
     /// All of them are, whatever is known of the world.
     pub(super) is_converged: bool,
-    /// Why they are not converged; `None` if they are.
+    /// Why they are not converged, as far as is known.
     pub(super) why_not: Option<String>,
+    /// Each file and command has been tried.
+    pub(super) is_whole: bool,
+}
+
+impl Overall {
+    /// Returns why they are not converged, `None` of it if they are, and nothing before one of the
+    /// two is known.
+    pub(super) fn verdict(&self) -> Option<Option<String>> {
+        (self.is_whole || self.why_not.is_some()).then(|| self.why_not.clone())
+    }
 }
 
 impl Standing {
@@ -97,13 +109,15 @@ impl Inner {
         let unknown = self.world.as_ref().and_then(WorldStatus::unknown);
         let failed = self.failed_vertices.keys().map(String::as_str);
         let failed = output::named(failed, "failed");
-        let is_converged = are_parts && failed.is_none();
+        let is_whole = self.untried.as_ref().is_some_and(BTreeSet::is_empty);
+        let is_converged = are_parts && failed.is_none() && is_whole;
         let why_not = why_not.into_iter().chain(failed).chain(unknown);
         let why_not: Vec<String> = why_not.collect();
         Some(Overall {
             counts,
             is_converged,
             why_not: (!why_not.is_empty()).then(|| why_not.join("; ")),
+            is_whole,
         })
     }
 
