@@ -10,8 +10,9 @@ use serde::Serialize;
 use trueup::graph::{EdgeKind, Failure, RunContext, Snapshot, Verdict};
 use trueup::reconcile::ErrorClass;
 
+use super::why::FILE;
 use super::{Declared, Target, plan};
-use crate::graph::WorldVertices;
+use crate::graph::{WorldVertices, file_name};
 use crate::output::{self, Format, VertexRecord, VertexState};
 use crate::state::NO_STATE_DIRECTORY;
 use crate::{Common, world};
@@ -20,7 +21,10 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
     if common.format == Format::Ip {
         bail!("`graph` prints no commands: --format is text, json, dot or svg here");
     }
-    let snapshot = check(common, file)?;
+    let snapshot = check(
+        common,
+        &Declared::read(file, common.writers(), Duration::ZERO)?,
+    )?;
     output::print(|out| match common.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &Record::of(&snapshot))?;
@@ -44,13 +48,12 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
     )
 }
 
-fn check(common: &Common, file: &Path) -> Result<Snapshot> {
-    let declared = Declared::read(file, common.writers(), Duration::ZERO)?;
+fn check(common: &Common, declared: &Declared) -> Result<Snapshot> {
     let target = Target::open(common)?;
     let state = plan::find_state_file(&target, common, &declared.options)?;
-    let planned = plan::network(common, &declared, &target, state.as_ref())?;
-    let world = world_vertices(common, &declared, &target)?;
-    plan::check(&declared, &planned, world, state.as_ref())
+    let planned = plan::network(common, declared, &target, state.as_ref())?;
+    let world = world_vertices(common, declared, &target)?;
+    plan::check(declared, &planned, world, state.as_ref())
 }
 
 /// Returns the vertices of the world, if the file has `[world]`: what it collects is in the plan,
@@ -79,14 +82,31 @@ fn world_vertices(
     }))
 }
 
-/// Prints how one file or command stands, and what it runs after.
-pub(super) fn why(common: &Common, file: Option<&Path>, name: &str) -> Result<ExitCode> {
+/// Prints how a file, by its name or path, or a command stands, and what it runs after.
+pub(super) fn why(
+    common: &Common,
+    file: Option<&Path>,
+    sort: &str,
+    name: &str,
+) -> Result<ExitCode> {
     let Some(file) = file else {
-        bail!("{name}: name the file that declares it with --file FILE");
+        bail!("{sort} {name}: name the file that declares it with --file FILE");
     };
-    let snapshot = check(common, file)?;
-    let Some(at) = snapshot.vertices.iter().position(|it| it.name == name) else {
-        bail!("{name}: {} declares none of that name", file.display());
+    let declared = Declared::read(file, common.writers(), Duration::ZERO)?;
+    let mut files = declared.file.files.iter().flatten();
+    let vertex = match sort {
+        FILE => files
+            .find(|it| it.name == name || it.path == Path::new(name))
+            .map(file_name),
+        _ => Some(format!("{sort}.{name}")),
+    };
+    let snapshot = check(common, &declared)?;
+    let at = vertex.and_then(|it| snapshot.vertices.iter().position(|at| at.name == it));
+    let Some(at) = at else {
+        bail!(
+            "{sort} {name}: {} declares none of that name",
+            file.display()
+        );
     };
     let parents = snapshot.edges.iter().filter(|(_, child, _)| *child == at);
     output::print(|out| match common.format {

@@ -43,12 +43,15 @@ pub(crate) struct Why {
     inet6: bool,
 }
 
+/// The word for a file of a `[[file]]`.
+pub(super) const FILE: &str = "file";
+
 pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
     if common.format == Format::Ip {
         bail!("`why` prints no commands: --format is text or json here");
     }
-    if let [sort @ ("file" | "exec"), name] = words(&asked.words)[..] {
-        return super::graph::why(common, asked.file.as_deref(), &format!("{sort}.{name}"));
+    if let [sort @ (FILE | "exec"), name] = words(&asked.words)[..] {
+        return super::graph::why(common, asked.file.as_deref(), sort, name);
     }
     let family = match (asked.inet, asked.inet6) {
         (true, _) => Some(Family::Inet),

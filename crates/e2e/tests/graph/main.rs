@@ -218,6 +218,12 @@ fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
     let waits =
         "exec.last   waiting; skipped because exec.fix failed\n  refreshed by exec.fix   failed: ";
     assert!(why.code == 0 && why.out.starts_with(waits), "{why:?}");
+    // A file by its name and by its path.
+    for name in ["conf", &*agent.directory().join("conf").to_string_lossy()] {
+        let why = agent.run(&["why", "file", name, "--file", "f.toml"]);
+        let stands = format!("{conf}   would change\n");
+        assert!(why.code == 0 && why.out.starts_with(&stands), "{why:?}");
+    }
     agent
         .run(&["why", "file", "none", "--file", "f.toml"])
         .assert_refused(&["none of that name"]);
