@@ -10,7 +10,7 @@ use trueup_testkit::wait_until;
 use crate::commands::{mount_bind, unmount};
 use crate::edits;
 use crate::network;
-use crate::process::Ended;
+use crate::process::{Ended, Process};
 use crate::site::Site;
 
 /// What the operator may do.
@@ -136,6 +136,9 @@ impl Site {
         self.note("the state directory is removed");
         self.answered.removals += 1;
         let _absent = fs::remove_dir_all(self.state());
+        // An agent that still starts may not have read the journal yet. One that has makes it anew.
+        let is_starting = |process: &Process| !process.has_converged_before();
+        self.is_state_lost |= self.process.as_ref().is_some_and(is_starting);
         if self.acts == Acts::WithoutRestarts {
             // The agent ends if there is no space for a new one.
             wait_until("the journal is made anew", || self.has_journal());

@@ -48,8 +48,8 @@ pub(crate) struct Site {
     pub(crate) source: String,
     pub(crate) process: Option<Process>,
     pub(crate) is_stopped: bool,
-    /// Set if a process began without a journal, though there had been one.
-    is_state_lost: bool,
+    /// Set if a process began without a journal, though there had been one, or may have.
+    pub(crate) is_state_lost: bool,
     /// Everything of others in the namespace.
     foreign: Option<Snapshot>,
     /// libfaketime, if it is installed.
