@@ -276,9 +276,8 @@ impl Site {
         if std::mem::take(&mut self.is_state_lost) {
             self.note("the journal is lost: what it had is removed");
             network::remove_links();
-            if !self.declared.has_extra_file {
-                let _absent = fs::remove_file(self.root.join("files/plain/extra"));
-            }
+            // If it is declared, the agent creates it again, and so removes it later.
+            let _absent = fs::remove_file(self.root.join("files/plain/extra"));
         }
         self.answered.acts += 1;
     }
