@@ -164,8 +164,7 @@ fn message(error: &serde_json::Error) -> String {
     let message = message.rsplit_once(" at line ").map_or(&*message, |m| m.0);
     match error.classify() {
         Category::Eof => {
-            "the file ends before its JSON does: a part of it is missing, or a bracket or quote is \
-             not closed"
+            "the JSON ends too early: a part of it is missing, or a bracket or quote is not closed"
                 .to_owned()
         }
         _ if message == "expected value" => {

@@ -79,7 +79,7 @@ fn by_the_rule(
         let mut reason = "no collection";
         for (position, collect) in collects.iter().enumerate() {
             let Some(dst) = it.dst else {
-                reason = "expected value";
+                reason = "expected a value";
                 continue;
             };
             let key = RouteKey::new(collect.table.unwrap_or(254), dst);

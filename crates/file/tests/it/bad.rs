@@ -39,8 +39,8 @@ fn json_errors_have_line_and_column() {
     let cases = [
         (
             "",
-            "f.json:1:1: the file ends before its JSON does: a part of it is missing, or a bracket or \
-          quote is not closed",
+            "f.json:1:1: the JSON ends too early: a part of it is missing, or a bracket or quote is \
+             not closed",
         ),
         (
             "[]",
@@ -48,13 +48,12 @@ fn json_errors_have_line_and_column() {
         ),
         (
             "{\"route\": [{\"dst\":",
-            "f.json:1:19: the file ends before its JSON does: a part of it is \
-          missing, or a bracket or quote is not closed",
+            "f.json:1:18: the JSON ends too early: a part of it is missing, or a bracket or quote is \
+             not closed",
         ),
         (
             "{\"route\": ]",
-            "f.json:1:11: expected a value, such as \"text\", 7, true, a list or an \
-          object",
+            "f.json:1:11: expected a value, such as \"text\", 7, true, a list or an object",
         ),
         ("{\n  \"ä\": 1x\n}", "f.json:2:9: expected `,` or `}`"),
         ("{} x", "f.json:1:4: trailing characters"),

@@ -168,7 +168,7 @@ fn what_is_no_route_or_not_within_is_refused_with_the_reason() {
             via("10.20.1.0/24", "10.0.0.1"),
             "no collection takes from host b",
         ),
-        ("a", "\u{1b}[2J".to_owned(), "expected value"),
+        ("a", "\u{1b}[2J".to_owned(), "expected a value"),
         (
             "a",
             "[]".to_owned(),
