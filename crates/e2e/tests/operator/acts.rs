@@ -155,6 +155,11 @@ impl Site {
         };
         let what = match self.rng.u8(0..most) {
             0 => {
+                if !self.is_stopped {
+                    process.wait_until_signals_are_caught();
+                } else if !process.has_converged_before() {
+                    return;
+                }
                 process.signal(Signal::HUP);
                 self.answered.reads += 1;
                 "SIGHUP"
@@ -182,6 +187,7 @@ impl Site {
             }
             _ => {
                 process.signal(Signal::CONT);
+                process.wait_until_signals_are_caught();
                 process.signal(Signal::TERM);
                 let ended = process.wait();
                 if !matches!(ended, Ended::Code(0 | 1)) {

@@ -64,6 +64,24 @@ impl Process {
         })
     }
 
+    /// Waits until the agent catches SIGHUP and SIGTERM, or has ended. Before that they end it, as
+    /// they end every process.
+    pub(crate) fn wait_until_signals_are_caught(&mut self) {
+        let status = format!("/proc/{}/status", self.child.id());
+        let catches = || {
+            let status = fs::read_to_string(&status).ok()?;
+            let caught = status
+                .lines()
+                .find_map(|line| line.strip_prefix("SigCgt:"))?;
+            let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+            let bits = [Signal::HUP, Signal::TERM].map(|signal| 1 << (signal.as_raw() - 1));
+            Some(bits.iter().all(|bit| caught & bit != 0))
+        };
+        wait_until("the agent catches signals", || {
+            catches() == Some(true) || self.ended().is_some()
+        });
+    }
+
     pub(crate) fn wait(&mut self) -> Ended {
         wait_until("the agent ends", || {
             self.child.try_wait().unwrap().is_some()
