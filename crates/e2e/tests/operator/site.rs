@@ -498,9 +498,12 @@ impl Site {
             starts,
             slowest,
         } = self.sum;
+        let memory = memory.map_or_else(String::new, |(early, late)| {
+            format!("; memory {early} KiB early and {late} KiB late")
+        });
         format!(
             "{bursts} bursts of {acts} acts, {starts} processes; the slowest took {slowest:.1?} \
-             to converge; memory early and late: {memory:?} KiB"
+             to converge{memory}"
         )
     }
 }
