@@ -93,11 +93,7 @@ fn routes(c: &mut Criterion) {
         }
         let held: Routes = sorted.iter().cloned().collect();
         group.bench_function(BenchmarkId::new("walked", size), |b| {
-            b.iter(|| {
-                held.iter()
-                    .map(|route| route.metric)
-                    .fold(0, u32::wrapping_add)
-            });
+            b.iter(|| held.iter().map(|route| route.metric).fold(0, u32::wrapping_add));
         });
     }
     group.finish();

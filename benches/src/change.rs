@@ -89,9 +89,6 @@ fn change(
             change(routes);
         }
     })?;
-    running
-        .handle()
-        .wait_converged(revision, BOUND)
-        .context("a change")?;
+    running.handle().wait_converged(revision, BOUND).context("a change")?;
     Ok(())
 }

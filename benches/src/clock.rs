@@ -57,11 +57,7 @@ pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Took)> {
     let wall_ns = u64::try_from(start.elapsed().as_nanos())?;
     let cpu_ns = processor()?.saturating_sub(before);
     profiler.tell("disable\n")?;
-    let took = Took {
-        wall_ns,
-        cpu_ns,
-        peak_rss_kb: peak()?,
-    };
+    let took = Took { wall_ns, cpu_ns, peak_rss_kb: peak()? };
     Ok((value, took))
 }
 
@@ -121,10 +117,7 @@ fn peak() -> Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    Ok(kib
-        .context("no VmHWM in /proc/self/status")?
-        .trim()
-        .parse()?)
+    Ok(kib.context("no VmHWM in /proc/self/status")?.trim().parse()?)
 }
 
 #[cfg(test)]

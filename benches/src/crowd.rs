@@ -62,10 +62,7 @@ fn route<D>(list: u8, at: u32) -> Route<D> {
         Family::Inet => Ipv4Addr::new(10, 200, 0, 2).into(),
         Family::Inet6 => Ipv6Addr::new(0xfd00, 0x200, 0, 0, 0, 0, 0, 2).into(),
     };
-    Route::new(
-        Prefix::host(address(list, at)),
-        NextHops::One(NextHop::via(via)),
-    )
+    Route::new(Prefix::host(address(list, at)), NextHops::One(NextHop::via(via)))
 }
 
 fn address_on<D>(dev: D, list: u8, at: u32) -> Address<D> {
@@ -99,11 +96,7 @@ pub fn desired(routes: u32, others: u32) -> Result<Desired> {
     let neighbours = (0..others).map(|at| neighbour(dev, 22, at));
     Ok(Desired::default()
         .with_routes((0..routes).map(|at| route(20, at)).collect::<Routes>())
-        .with_addresses(
-            (0..others)
-                .map(|at| address_on(dev, 21, at))
-                .collect::<Vec<_>>(),
-        )
+        .with_addresses((0..others).map(|at| address_on(dev, 21, at)).collect::<Vec<_>>())
         .with_neighbours(neighbours.collect::<Result<Vec<_>>>()?)
         .with_rules((0..others).map(|at| rule(23, at)).collect::<Vec<_>>()))
 }

@@ -156,10 +156,7 @@ pub fn count() -> Result<(usize, usize)> {
     let (mut routes, mut rules) = (0, 0);
     let mut socket = Raw::open()?;
     for family in FAMILIES.map(number) {
-        let main = Wanted {
-            main: true,
-            protocol: None,
-        };
+        let main = Wanted { main: true, protocol: None };
         let ours = |body: &[u8]| body.get(5).is_some_and(|by| *by != RTPROT_KERNEL);
         routes += socket.count(&dump_routes(family, main)?, ours)?;
         rules += socket.count(&dump_rules(family)?, |_| true)?;
@@ -230,10 +227,7 @@ pub fn replacements(routes: &[Route]) -> Result<Requests> {
 pub fn read() -> Result<usize> {
     let mut socket = Raw::open()?;
     let mut count = 0;
-    let ours = Wanted {
-        main: false,
-        protocol: Some(DEFAULT_PROTOCOL),
-    };
+    let ours = Wanted { main: false, protocol: Some(DEFAULT_PROTOCOL) };
     for family in FAMILIES.map(number) {
         count += socket.count(&dump_routes(family, ours)?, |_| true)?;
         count += socket.count(&dump_rules(family)?, |_| true)?;
@@ -248,18 +242,10 @@ fn write(requests: &Requests) -> Result<Took> {
 
 fn look(families: &[Family], asking: Asking, of: Option<u8>) -> Result<Took> {
     let wanted = match asking {
-        Asking::Narrowly => Wanted {
-            main: true,
-            protocol: of,
-        },
-        Asking::ByProtocol => Wanted {
-            main: false,
-            protocol: Some(DEFAULT_PROTOCOL),
-        },
+        Asking::Narrowly => Wanted { main: true, protocol: of },
+        Asking::ByProtocol => Wanted { main: false, protocol: Some(DEFAULT_PROTOCOL) },
     };
-    let dumps = families
-        .iter()
-        .map(|family| dump_routes(number(*family), wanted));
+    let dumps = families.iter().map(|family| dump_routes(number(*family), wanted));
     let dumps: Vec<Vec<u8>> = dumps.collect::<Result<_>>()?;
     let (_, took) = timed(|| {
         let mut socket = Raw::open()?;

@@ -21,12 +21,7 @@ const RESOLUTION: f64 = 0.02;
 impl Measurement {
     /// Prints a line; beside `base`, how many times as much it took.
     pub fn row(&self, name: &str, base: Option<&Measurement>) {
-        let Usage {
-            wall,
-            user,
-            system,
-            peak,
-        } = self.usage;
+        let Usage { wall, user, system, peak } = self.usage;
         print!(
             "{name:34} {wall:7.2} s wall {user:6.2} s user {system:6.2} s system {peak:6.0} MB peak"
         );
@@ -58,11 +53,7 @@ pub fn slopes(large: (usize, &Measurement), small: (usize, &Measurement)) {
     let (new, old) = (large.1.usage, small.1.usage);
     let slope = |new: f64, old: f64| (new / old).ln() / (size / smaller).ln();
     let time = |new: f64, old: f64| {
-        if old < RESOLUTION {
-            "-".to_owned()
-        } else {
-            format!("{:.2}", slope(new, old))
-        }
+        if old < RESOLUTION { "-".to_owned() } else { format!("{:.2}", slope(new, old)) }
     };
     println!(
         "{:34} slopes: user {}, system {}, memory {:.2}; n log n has {:.2}",

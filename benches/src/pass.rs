@@ -126,9 +126,7 @@ fn rule(family: Family, at: usize) -> Result<Rule> {
 
 fn addresses(size: usize) -> Result<Desired> {
     let [dev, _] = ADDRESS_LINKS;
-    let links = ADDRESS_LINKS
-        .iter()
-        .map(|name| Ok(Link::must_exist(name.parse()?).with_up(true)));
+    let links = ADDRESS_LINKS.iter().map(|name| Ok(Link::must_exist(name.parse()?).with_up(true)));
     let addresses = (0..size).map(|at| {
         let address = format!("{}/64", works::address(at));
         Ok(Address::new(dev.parse()?, address.parse()?))

@@ -24,24 +24,10 @@ pub struct Prefixes {
 const INTERNET: (usize, usize) = (564_580, 167_901);
 
 /// How long prefixes are, as shares of a thousand: roughly the internet's.
-const LENGTHS_V4: [(u8, u32); 8] = [
-    (24, 400),
-    (23, 190),
-    (22, 190),
-    (21, 85),
-    (20, 60),
-    (19, 40),
-    (18, 22),
-    (17, 13),
-];
-const LENGTHS_V6: [(u8, u32); 6] = [
-    (48, 400),
-    (47, 150),
-    (44, 150),
-    (40, 100),
-    (36, 50),
-    (32, 150),
-];
+const LENGTHS_V4: [(u8, u32); 8] =
+    [(24, 400), (23, 190), (22, 190), (21, 85), (20, 60), (19, 40), (18, 22), (17, 13)];
+const LENGTHS_V6: [(u8, u32); 6] =
+    [(48, 400), (47, 150), (44, 150), (40, 100), (36, 50), (32, 150)];
 
 /// The longest prefixes that networks announce to all others.
 const LONGEST_V4: u8 = 24;
@@ -49,13 +35,8 @@ const LONGEST_V6: u8 = 48;
 
 /// Networks that are no part of the table, because the benchmark's own gateways are in one of them
 /// or the kernel would treat them in a way of its own.
-const RESERVED_V4: [&str; 5] = [
-    "10.0.0.0/8",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.168.0.0/16",
-];
+const RESERVED_V4: [&str; 5] =
+    ["10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"];
 
 impl Prefixes {
     /// Reads `internet-v4.txt.gz` and `internet-v6.txt.gz`: a prefix at the start of each line. One
@@ -73,10 +54,7 @@ impl Prefixes {
 
     /// As many as the internet has, made up.
     pub fn synthetic() -> Prefixes {
-        Prefixes {
-            v4: synthetic_v4(INTERNET.0),
-            v6: synthetic_v6(INTERNET.1),
-        }
+        Prefixes { v4: synthetic_v4(INTERNET.0), v6: synthetic_v6(INTERNET.1) }
     }
 
     /// `size` prefixes of the internet's table: that in a directory, by default the one that
@@ -103,10 +81,7 @@ impl Prefixes {
     /// Those of [`read`](Self::read).
     pub fn internet_of(v4: usize, v6: usize) -> Result<Prefixes> {
         let all = Prefixes::internet(None, usize::MAX)?;
-        Ok(Prefixes {
-            v4: sized(all.v4, v4, LONGEST_V4),
-            v6: sized(all.v6, v6, LONGEST_V6),
-        })
+        Ok(Prefixes { v4: sized(all.v4, v4, LONGEST_V4), v6: sized(all.v6, v6, LONGEST_V6) })
     }
 
     /// `size` of them in all, spread over the whole and over both families; all, where there are
@@ -118,10 +93,7 @@ impl Prefixes {
             return self;
         }
         let v4 = size * self.v4.len() / all;
-        Prefixes {
-            v4: thinned(&self.v4, v4),
-            v6: thinned(&self.v6, size - v4),
-        }
+        Prefixes { v4: thinned(&self.v4, v4), v6: thinned(&self.v6, size - v4) }
     }
 
     /// How many there are.
@@ -141,9 +113,7 @@ impl Prefixes {
 }
 
 fn thinned(prefixes: &[Prefix], size: usize) -> Vec<Prefix> {
-    (0..size)
-        .map(|at| prefixes[at * prefixes.len() / size])
-        .collect()
+    (0..size).map(|at| prefixes[at * prefixes.len() / size]).collect()
 }
 
 /// So many of a family: thinned, or with halves added, none longer than `longest`.
@@ -186,12 +156,8 @@ fn halves(prefix: Prefix, longest: u8) -> impl Iterator<Item = Prefix> {
 
 fn read(path: &Path) -> Result<Vec<Prefix>> {
     ensure!(path.is_file(), "no such file: {}", path.display());
-    let mut gzip = Command::new("gzip")
-        .arg("-dc")
-        .arg(path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("gzip")?;
+    let mut gzip =
+        Command::new("gzip").arg("-dc").arg(path).stdout(Stdio::piped()).spawn().context("gzip")?;
     let mut prefixes = Vec::new();
     if let Some(text) = gzip.stdout.take() {
         for line in BufReader::new(text).lines() {
@@ -214,10 +180,8 @@ pub(crate) struct Numbers(pub(crate) u64);
 impl Numbers {
     /// From 0 to `below`, that not counted.
     pub(crate) fn below(&mut self, below: u32) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as u32 % below
     }
 
@@ -286,9 +250,7 @@ mod tests {
 
     #[test]
     fn a_family_with_too_few_prefixes_gets_halves_of_them() {
-        let few: Vec<Prefix> = ["11.0.0.0/22", "12.0.0.0/24"]
-            .map(|it| it.parse().unwrap())
-            .into();
+        let few: Vec<Prefix> = ["11.0.0.0/22", "12.0.0.0/24"].map(|it| it.parse().unwrap()).into();
         let all = sized(few.clone(), 100, LONGEST_V4);
         assert_eq!(all.len(), 1 + 1 + 2 + 4);
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]));

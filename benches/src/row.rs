@@ -145,10 +145,7 @@ mod tests {
         let times = (1..=100).rev().map(Duration::from_micros).collect();
         let row = Row::new("trueup", "work", "a work").with_times(times, 7);
         assert_eq!((row.times, row.size), (100, 7));
-        assert_eq!(
-            (row.p50_ns, row.p99_ns, row.max_ns),
-            (51_000, 100_000, 100_000)
-        );
+        assert_eq!((row.p50_ns, row.p99_ns, row.max_ns), (51_000, 100_000, 100_000));
         let one = Row::new("trueup", "work", "a work").with_times(vec![Duration::from_secs(1)], 1);
         assert_eq!((one.p50_ns, one.p99_ns), (1_000_000_000, 1_000_000_000));
         assert_eq!(Row::default().with_times(Vec::new(), 0).p50_ns, 0);
@@ -161,17 +158,10 @@ mod tests {
                 .with_times(vec![Duration::from_micros(micros)], size)
                 .with_processor(Duration::from_micros(3), 1)
         };
-        let rows = [
-            row("floor", 10, 2),
-            row("trueup", 10, 5),
-            row("trueup", 20, 5),
-        ];
+        let rows = [row("floor", 10, 2), row("trueup", 10, 5), row("trueup", 20, 5)];
         let text = table(&rows, "floor");
         let lines: Vec<&str> = text.lines().skip(2).collect();
-        assert!(
-            lines[0].starts_with("| a work | floor | 10 |  | 1 | 2.00 µs |"),
-            "{text}"
-        );
+        assert!(lines[0].starts_with("| a work | floor | 10 |  | 1 | 2.00 µs |"), "{text}");
         assert!(lines[1].contains("| 2.50 | 3.00 µs |"), "{text}");
         assert!(lines[2].contains("| 5.00 µs |  | 3.00 µs |"), "{text}");
     }

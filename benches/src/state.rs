@@ -48,10 +48,7 @@ pub(crate) fn hop_out_of_up0(gateway: Ipv4Addr) -> Result<NextHops<IfName>> {
 
 /// The table with the gateway of each prefix.
 pub(crate) fn routes(prefixes: &Prefixes) -> impl Iterator<Item = (Prefix, IpAddr)> + '_ {
-    prefixes
-        .iter()
-        .enumerate()
-        .map(|(at, prefix)| (prefix, gateway(prefix.family(), at)))
+    prefixes.iter().enumerate().map(|(at, prefix)| (prefix, gateway(prefix.family(), at)))
 }
 
 /// The `at`-th rule: of IPv4 and IPv6 in turn, from a source prefix of its own.
@@ -113,10 +110,7 @@ pub fn write_batch(
 
 fn write_routes(verb: &str, prefixes: &Prefixes, to: &mut impl Write) -> io::Result<()> {
     routes(prefixes).try_for_each(|(prefix, via)| {
-        writeln!(
-            to,
-            "route {verb} {prefix} via {via} proto {DEFAULT_PROTOCOL}"
-        )
+        writeln!(to, "route {verb} {prefix} via {via} proto {DEFAULT_PROTOCOL}")
     })
 }
 
@@ -126,14 +120,12 @@ fn write_rules(
     v4: &mut impl Write,
     v6: &mut impl Write,
 ) -> io::Result<()> {
-    (0..count)
-        .map(rule)
-        .try_for_each(|(family, priority, from)| {
-            let to: &mut dyn Write = match family {
-                Family::Inet => v4,
-                Family::Inet6 => v6,
-            };
-            let words = format!("rule {verb} priority {priority} from {from} lookup main");
-            writeln!(to, "{words} protocol {DEFAULT_PROTOCOL}")
-        })
+    (0..count).map(rule).try_for_each(|(family, priority, from)| {
+        let to: &mut dyn Write = match family {
+            Family::Inet => v4,
+            Family::Inet6 => v6,
+        };
+        let words = format!("rule {verb} priority {priority} from {from} lookup main");
+        writeln!(to, "{words} protocol {DEFAULT_PROTOCOL}")
+    })
 }

@@ -51,15 +51,10 @@ pub fn measure<T>(work: impl FnOnce() -> T) -> Result<(T, Usage)> {
 pub fn measure_command(command: &mut Command) -> Result<Usage> {
     let before = times(UsageWho::RUSAGE_CHILDREN)?;
     let start = Instant::now();
-    let status = command
-        .status()
-        .with_context(|| format!("{:?}", command.get_program()))?;
+    let status = command.status().with_context(|| format!("{:?}", command.get_program()))?;
     let wall = start.elapsed().as_secs_f64();
     // 2 is what `trueup plan` says when changes are due.
-    ensure!(
-        status.code().is_some_and(|code| code == 0 || code == 2),
-        "{command:?}: {status}"
-    );
+    ensure!(status.code().is_some_and(|code| code == 0 || code == 2), "{command:?}: {status}");
     let after = times(UsageWho::RUSAGE_CHILDREN)?;
     Ok(Usage {
         wall,

@@ -104,9 +104,7 @@ impl FromStr for Work {
 
     fn from_str(name: &str) -> Result<Work, Error> {
         let found = NAMES.iter().find(|(_, known, _)| *known == name);
-        found
-            .map(|(work, ..)| *work)
-            .ok_or_else(|| anyhow!("no such work: {name}"))
+        found.map(|(work, ..)| *work).ok_or_else(|| anyhow!("no such work: {name}"))
     }
 }
 
@@ -160,17 +158,9 @@ pub fn source(family: Family, at: usize) -> IpAddr {
     let [.., high, low] = at.to_be_bytes();
     match family {
         Family::Inet => Ipv4Addr::new(10, 201, high, low).into(),
-        Family::Inet6 => Ipv6Addr::new(
-            0xfd00,
-            0x201,
-            0,
-            u16::from_be_bytes([high, low]),
-            0,
-            0,
-            0,
-            1,
-        )
-        .into(),
+        Family::Inet6 => {
+            Ipv6Addr::new(0xfd00, 0x201, 0, u16::from_be_bytes([high, low]), 0, 0, 0, 1).into()
+        }
     }
 }
 

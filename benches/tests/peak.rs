@@ -12,8 +12,5 @@ fn what_was_freed_before_the_clock_started_is_not_in_the_peak() {
     let ((), took) = timed(|| Ok(())).unwrap();
     let (held, more) = timed(|| Ok(vec![1_u8; 64 * MIB])).unwrap();
     assert_eq!(held.len(), 64 * MIB);
-    assert!(
-        more.peak_rss_kb > took.peak_rss_kb + 60 * 1024,
-        "{took:?} {more:?}"
-    );
+    assert!(more.peak_rss_kb > took.peak_rss_kb + 60 * 1024, "{took:?} {more:?}");
 }

@@ -30,19 +30,14 @@ After.
         .arg(&scratch)
         .output()
         .unwrap();
-    let (message, said) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let (message, said) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{message}{said}");
 
     let record = read(&record);
     for work in Work::all() {
         let sizes = record.sizes(&work.to_string());
-        assert!(
-            sizes.starts_with(&[1, 100]),
-            "{work}: {sizes:?}\n{message}{said}"
-        );
+        assert!(sizes.starts_with(&[1, 100]), "{work}: {sizes:?}\n{message}{said}");
         for size in sizes {
             let entry = record.entry(&work.to_string(), size).unwrap();
             assert_eq!(entry.failed.len(), 0, "{:?}\n{said}", entry.failed);
@@ -62,16 +57,7 @@ After.
 fn a_day_of_a_routing_daemon_is_measured() {
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_daemon"));
     daemon.args(["--part", "forms", "--part", "day", "--sizes", "200"]);
-    daemon.args([
-        "--changes",
-        "10",
-        "--v4",
-        "2000",
-        "--v6",
-        "400",
-        "--seconds",
-        "1",
-    ]);
+    daemon.args(["--changes", "10", "--v4", "2000", "--v6", "400", "--seconds", "1"]);
     let rows = rows(&mut daemon);
     let of = |part: &str| rows.iter().filter(|row| row.work.starts_with(part)).count();
     // trueup and the floor, five forms, each well, with unreachable gateways and with conflicts.
@@ -90,10 +76,7 @@ fn containers_are_added_and_deleted_at_once_alone_and_after_a_kill() {
     let mut containers = Command::new(env!("CARGO_BIN_EXE_containers"));
     containers.args(["--containers", "8", "--agent"]);
     let rows = rows(containers.arg(env!("CARGO_BIN_EXE_container")));
-    let ours: Vec<&Row> = rows
-        .iter()
-        .filter(|row| row.program.starts_with("trueup"))
-        .collect();
+    let ours: Vec<&Row> = rows.iter().filter(|row| row.program.starts_with("trueup")).collect();
     assert_eq!(ours.len(), 12);
     for row in ours {
         assert!(row.p50_ns > 0 && row.total_ns >= row.max_ns, "{row:?}");
@@ -103,10 +86,8 @@ fn containers_are_added_and_deleted_at_once_alone_and_after_a_kill() {
 /// What a program prints, a row a line; it has to end well.
 fn rows(program: &mut Command) -> Vec<Row> {
     let output = program.output().unwrap();
-    let (text, said) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let (text, said) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{text}{said}");
     assert!(said.contains("| work | program |"), "{said}");
     let rows = text.lines().map(serde_json::from_str);
@@ -134,11 +115,8 @@ exec "$@"
 #[test]
 fn a_profiler_is_reported_when_the_clock_starts_and_stops() {
     let scratch = scratch("profile");
-    let (record, perf, message) = (
-        scratch.join("record.json"),
-        scratch.join("perf"),
-        scratch.join("told"),
-    );
+    let (record, perf, message) =
+        (scratch.join("record.json"), scratch.join("perf"), scratch.join("told"));
     fs::write(&perf, PERF).unwrap();
     fs::set_permissions(&perf, fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", scratch.display(), std::env::var("PATH").unwrap());
@@ -148,15 +126,9 @@ fn a_profiler_is_reported_when_the_clock_starts_and_stops() {
         .env("TOLD", &message)
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(fs::read_to_string(&message).unwrap(), "enable\ndisable\n");
-    let [profile] = &read(&record).profiles[..] else {
-        panic!("not one profile")
-    };
+    let [profile] = &read(&record).profiles[..] else { panic!("not one profile") };
     assert_eq!((&*profile.work, profile.size), ("route-noop", 10));
     assert_eq!(profile.samples.percent(), [100.0, 0.0, 0.0, 0.0]);
     fs::remove_dir_all(&scratch).unwrap();

@@ -90,10 +90,7 @@ fn main() {
     trueup_testkit::enter().unwrap();
     trueup_testkit::quiet_netns();
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let mut recorder = Recorder {
-        corpus,
-        transport: Namespace::current().connect().unwrap(),
-    };
+    let mut recorder = Recorder { corpus, transport: Namespace::current().connect().unwrap() };
     recorder.transport.prepare_requests().unwrap();
     recorder.texts();
     let bare = recorder.dump_all();
@@ -156,10 +153,7 @@ impl Recorder {
 
     /// Every message that is there to be received, whole, up to one that ends an exchange.
     fn receive(&mut self) -> Vec<Vec<u8>> {
-        drain(&mut *self.transport)
-            .iter()
-            .flat_map(|datagram| split(datagram))
-            .collect()
+        drain(&mut *self.transport).iter().flat_map(|datagram| split(datagram)).collect()
     }
 
     /// The rows of all dumps that a snapshot is made of.
@@ -215,9 +209,7 @@ impl Recorder {
             let made = encoded();
             for row in rows.iter().chain(&made).filter(|row| kind_of(row) == kind) {
                 let body = &row[HEADER_LEN..];
-                let attrs: Vec<_> = Attrs::new(&body[fixed..])
-                    .map(|(n, p)| (n, p.len()))
-                    .collect();
+                let attrs: Vec<_> = Attrs::new(&body[fixed..]).map(|(n, p)| (n, p.len())).collect();
                 if seen.insert((body[0], attrs)) {
                     self.save(target, &format!("real-{:02}", seen.len()), body);
                 }
@@ -230,13 +222,7 @@ impl Recorder {
         let slim = |rows: &[Vec<u8>]| rows.iter().map(|row| slim(row)).collect::<Vec<_>>();
         let (bare, whole) = (slim(bare), slim(whole));
         self.save("dump", "real-bare", &bare.concat());
-        for kind in [
-            link::NEW,
-            address::NEW,
-            neighbour::NEW,
-            route::NEW,
-            rule::NEW,
-        ] {
+        for kind in [link::NEW, address::NEW, neighbour::NEW, route::NEW, rule::NEW] {
             let rows: Vec<_> = whole.iter().filter(|row| kind_of(row) == kind).collect();
             for (at, rows) in rows.chunks(4).enumerate() {
                 let stream: Vec<u8> = rows.iter().flat_map(|row| row.iter().copied()).collect();
@@ -244,10 +230,7 @@ impl Recorder {
                 self.save("datagram", &format!("real-{kind}-{at}"), &stream);
             }
         }
-        let links: Vec<_> = whole
-            .iter()
-            .filter(|row| kind_of(row) == link::NEW)
-            .collect();
+        let links: Vec<_> = whole.iter().filter(|row| kind_of(row) == link::NEW).collect();
         let links: Vec<u8> = links.iter().flat_map(|row| row.iter().copied()).collect();
         for (name, kind, text) in FILES {
             let rows: Vec<_> = whole.iter().filter(|row| kind_of(row) == kind).collect();
@@ -297,16 +280,13 @@ impl Recorder {
                     lines.extend([&key[..], b"\t", &record, b"\n"].concat());
                 }
             }
-            let rows = rows
-                .iter()
-                .filter(|row| [link::NEW, new].contains(&kind_of(row)));
+            let rows = rows.iter().filter(|row| [link::NEW, new].contains(&kind_of(row)));
             let rows: Vec<u8> = rows.flat_map(|row| row.iter().copied()).collect();
             let file = format!("ownership = {{ {kind} = \"ledger\" }}\n{kind} = []\n");
             let whole = [&lines[..], &[0], file.as_bytes(), &[0], &rows].concat();
             self.save("ledger", &format!("real-{kind}"), &whole);
-            let open = lines
-                .split_inclusive(|byte| *byte == b'\n')
-                .map(|line| [b"?", line].concat());
+            let open =
+                lines.split_inclusive(|byte| *byte == b'\n').map(|line| [b"?", line].concat());
             let open = open.collect::<Vec<_>>().concat();
             let whole = [&open[..], &[0], file.as_bytes(), &[0], &rows].concat();
             self.save("ledger", &format!("open-{kind}"), &whole);
@@ -321,12 +301,7 @@ impl Recorder {
         self.save("journal", "head-zeros", &head[..600]);
         self.save("journal", "good", &[1]);
         // The head, its two marks, what redb has there, and an end.
-        for (name, at) in [
-            ("head", 3),
-            ("mark", 512),
-            ("god", 4096 + 9),
-            ("slot", 4096 + 64),
-        ] {
+        for (name, at) in [("head", 3), ("mark", 512), ("god", 4096 + 9), ("slot", 4096 + 64)] {
             let [_, a, b, c] = u32::to_be_bytes(at);
             self.save("journal", &format!("changed-{name}"), &[1, a, b, c, 1]);
         }
@@ -362,43 +337,18 @@ impl Recorder {
         let create = 0x600;
         let requests = [
             // No such gateway; a metric too large; an attribute cut short; one that is not known.
-            (
-                24,
-                create,
-                route(&[dst.clone(), attr(5, &[203, 0, 113, 1])]),
-            ),
-            (
-                24,
-                create,
-                route(&[dst.clone(), attr(8, &attr(10, &[0xff; 4]))]),
-            ),
+            (24, create, route(&[dst.clone(), attr(5, &[203, 0, 113, 1])])),
+            (24, create, route(&[dst.clone(), attr(8, &attr(10, &[0xff; 4]))])),
             (24, create, route(&[attr(1, &[10, 1]), attr(4, &[2, 0])])),
             (24, create, route(&[dst.clone(), attr(999, &[1])])),
-            (
-                24,
-                create,
-                route(&[dst.clone(), attr(8, &attr(200, &[0; 4]))]),
-            ),
+            (24, create, route(&[dst.clone(), attr(8, &attr(200, &[0; 4]))])),
             // Nothing to delete; a link without a name; a kind that is not there; too short.
             (25, 0, route(&[dst])),
             (17, 0, vec![0; 16]),
-            (
-                16,
-                create,
-                [
-                    vec![0; 16],
-                    attr(3, b"x\0"),
-                    attr(18, &attr(1, b"no-such\0")),
-                ]
-                .concat(),
-            ),
+            (16, create, [vec![0; 16], attr(3, b"x\0"), attr(18, &attr(1, b"no-such\0"))].concat()),
             (20, create, vec![2, 24, 0, 0, 0, 0, 0, 0]),
             (32, create, vec![2; 3]),
-            (
-                32,
-                0,
-                [vec![2, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], attr(6, &[9; 4])].concat(),
-            ),
+            (32, 0, [vec![2, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], attr(6, &[9; 4])].concat()),
             // An acknowledgement.
             (19, 0, [vec![0, 0, 0, 0, 1, 0, 0, 0], vec![0; 8]].concat()),
         ];
@@ -416,11 +366,7 @@ impl Recorder {
         for count in [1, 3, 8_u8] {
             let some = all.iter().rev().take(count.into()).enumerate();
             let stream: Vec<_> = some.flat_map(|(at, m)| numbered(m, at as u32)).collect();
-            self.save(
-                "batch",
-                &format!("real-{count}"),
-                &[&[count - 1], &stream[..]].concat(),
-            );
+            self.save("batch", &format!("real-{count}"), &[&[count - 1], &stream[..]].concat());
         }
         let last = [&[7], &numbered(&all[all.len() - 1], 7)[..]].concat();
         self.save("batch", "real-last", &last);
@@ -448,16 +394,8 @@ impl Recorder {
             r#"a{ "dst": "default", "via": "10.0.0.1" }"#,
         ];
         self.save("resource", "routes", told.join("\n").as_bytes());
-        let names = [
-            "blue",
-            "pid:1",
-            "pid:4294967295",
-            "/proc/1/ns/net",
-            "./x",
-            "..",
-            "a.b",
-            "pid:",
-        ];
+        let names =
+            ["blue", "pid:1", "pid:4294967295", "/proc/1/ns/net", "./x", "..", "a.b", "pid:"];
         for (at, name) in names.iter().enumerate() {
             self.save("namespace", &format!("{at}"), name.as_bytes());
         }
@@ -469,11 +407,7 @@ impl Recorder {
         let (refreshes, intent) = (3, vec!["exec.reload".into(), "".into()]);
         for (name, made) in [("made", Some(made.clone())), ("refreshes", None)] {
             let intent = intent.clone();
-            let record = Record {
-                refreshes,
-                intent,
-                made,
-            };
+            let record = Record { refreshes, intent, made };
             self.save("graph", name, &record.to_bytes());
         }
         self.save("graph", "file", &made.undo);
@@ -538,11 +472,7 @@ const CONTROL: [(&str, &str, &str); 11] = [
         "one",
         r#"{"vm7": {"fields": {"memory": "2048", "password": {"secret": "x"}}, "run_state": "running"}}"#,
     ),
-    (
-        "desired",
-        "twice",
-        r#"{"a": {}, "b": {"fields": {}}, "a": {}}"#,
-    ),
+    ("desired", "twice", r#"{"a": {}, "b": {"fields": {}}, "a": {}}"#),
     ("token", "short", r#"trueup1.00"#),
 ];
 
@@ -559,10 +489,7 @@ const WORLD: [(u8, &str); 9] = [
         "00000000000000000001\0{\"number\":1,\"parent\":null,\"files\":{\"a\":{\"size\":0,\"chunks\":[]}}}",
     ),
     (5, "\0 5"),
-    (
-        6,
-        "\0world:deploy/1/ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad/a",
-    ),
+    (6, "\0world:deploy/1/ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad/a"),
 ];
 
 /// A key, what it is to be, and what the kernel says of it.
@@ -583,11 +510,7 @@ fn encoded() -> Vec<Vec<u8>> {
     let kinds = [
         LinkKind::Dummy,
         LinkKind::Vlan(VlanAttrs::new(below, 5)),
-        LinkKind::Bond(
-            BondAttrs::default()
-                .with_mode(BondMode::from_number(1))
-                .with_miimon(100),
-        ),
+        LinkKind::Bond(BondAttrs::default().with_mode(BondMode::from_number(1)).with_miimon(100)),
         LinkKind::Vrf { table: 77 },
     ];
     let made = kinds.map(|kind| {
@@ -634,11 +557,7 @@ const FILES: [(&str, u16, &str); 6] = [
         "[[rule]]\npriority = 1000\nfrom = \"10.1.0.0/24\"\ntable = 100\n\n\
          [[rule]]\npriority = 1007\nfwmark = 7\nfwmask = 255\ntable = 300\n",
     ),
-    (
-        "none",
-        route::NEW,
-        "route = []\nrule = []\naddress = []\nneighbour = []\nlink = []\n",
-    ),
+    ("none", route::NEW, "route = []\nrule = []\naddress = []\nneighbour = []\nlink = []\n"),
 ];
 
 /// Of every kind what is there already, what another writer's is, and what is not there.
@@ -668,11 +587,7 @@ fn split(datagram: &[u8]) -> Vec<Vec<u8>> {
     Messages::new(datagram)
         .filter(|message| message.header.kind != NLMSG_DONE)
         .map(|message| {
-            let header = Header {
-                sequence: 0,
-                port: 0,
-                ..message.header
-            };
+            let header = Header { sequence: 0, port: 0, ..message.header };
             let mut bytes = [&header.to_bytes()[..], message.body].concat();
             bytes.resize(bytes.len().next_multiple_of(4), 0);
             bytes

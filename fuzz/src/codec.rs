@@ -135,14 +135,9 @@ pub fn route(data: &[u8]) {
         let again = again.ok().flatten().expect("what was encoded can be read");
         assert_eq!(again.key(), route.key());
         let mut second = Vec::new();
-        assert_eq!(
-            codec::route::create(&mut second, &again, &codec::existing),
-            Ok(())
-        );
+        assert_eq!(codec::route::create(&mut second, &again, &codec::existing), Ok(()));
         assert_eq!(second, message, "{route:?}");
-        let header = RouteMessage::parse(body)
-            .expect("others can read it")
-            .header;
+        let header = RouteMessage::parse(body).expect("others can read it").header;
         assert_eq!(header.destination_prefix_length, route.dst.len());
         assert_eq!(header.tos, route.tos);
     }
@@ -150,10 +145,7 @@ pub fn route(data: &[u8]) {
     message.clear();
     if codec::route::delete(&mut message, &route, &codec::existing).is_ok() {
         let deleted = codec::route::decode(body(&message));
-        let deleted = deleted
-            .ok()
-            .flatten()
-            .expect("what was encoded can be read");
+        let deleted = deleted.ok().flatten().expect("what was encoded can be read");
         assert_eq!(deleted.key(), route.key());
         assert!(deleted.protocol == route.protocol && deleted.protocol != 0);
         assert_eq!(deleted.kind, route.kind);
@@ -174,9 +166,7 @@ pub fn rule(data: &[u8]) {
         assert_eq!(codec::rule::decode(&created), Ok(Some(rule.clone())));
         let names = [rule.iif, rule.oif];
         if names.iter().flatten().all(|name| is_text(name.as_bytes())) {
-            let header = RuleMessage::parse(&created)
-                .expect("others can read it")
-                .header;
+            let header = RuleMessage::parse(&created).expect("others can read it").header;
             assert_eq!(header.tos, rule.tos);
         }
         // A delete says the same, so that no other rule matches.
@@ -196,10 +186,7 @@ pub fn nexthop(data: &[u8]) {
     assert!(nexthop.agrees(&nexthop) && nexthop.id != 0);
     let mut message = Vec::new();
     if codec::nexthop::create(&mut message, &nexthop, &codec::existing).is_ok() {
-        assert_eq!(
-            codec::nexthop::decode(body(&message)),
-            Ok(Some(nexthop.clone()))
-        );
+        assert_eq!(codec::nexthop::decode(body(&message)), Ok(Some(nexthop.clone())));
     }
     message.clear();
     assert_eq!(codec::nexthop::delete(&mut message, nexthop.id), Ok(()));

@@ -19,13 +19,8 @@ pub fn file(data: &[u8]) {
             assert!(!error.diagnostics().is_empty() && text.starts_with("fuzzed:"));
             let end = end(data);
             for diagnostic in error.diagnostics() {
-                let place = diagnostic
-                    .location
-                    .expect("it was read, so each has a place");
-                assert!(
-                    place.line >= 1 && place.column >= 1 && place <= end,
-                    "{text}"
-                );
+                let place = diagnostic.location.expect("it was read, so each has a place");
+                assert!(place.line >= 1 && place.column >= 1 && place <= end, "{text}");
             }
             return;
         }
@@ -33,11 +28,7 @@ pub fn file(data: &[u8]) {
     others_agree(data);
     if let Some(sysctls) = &file.sysctl {
         for (key, _) in sysctls.iter() {
-            assert!(
-                file.locations
-                    .of_sysctl(key)
-                    .is_some_and(|place| place <= end(data))
-            );
+            assert!(file.locations.of_sysctl(key).is_some_and(|place| place <= end(data)));
         }
     }
     commands_are_in_order(&file);
@@ -50,11 +41,7 @@ pub fn file(data: &[u8]) {
         let text = write(&file.settings, &file.desired);
         let again = File::parse("written", text.as_bytes(), &tables);
         let again = again.unwrap_or_else(|error| panic!("{error}\n{text}"));
-        assert_eq!(
-            plain(again.desired.clone()),
-            plain(file.desired.clone()),
-            "{text}"
-        );
+        assert_eq!(plain(again.desired.clone()), plain(file.desired.clone()), "{text}");
         assert_eq!(again.settings, file.settings, "{text}");
         assert_eq!(write(&again.settings, &again.desired), text);
     }
@@ -115,10 +102,7 @@ fn others_agree(data: &[u8]) {
 fn end(data: &[u8]) -> Location {
     let line = data.iter().filter(|byte| **byte == b'\n').count() + 1;
     let longest = data.split(|byte| *byte == b'\n').map(<[u8]>::len).max();
-    Location {
-        line: line as u32,
-        column: longest.unwrap_or(0) as u32 + 1,
-    }
+    Location { line: line as u32, column: longest.unwrap_or(0) as u32 + 1 }
 }
 
 /// The collections of [`resource`].
@@ -135,12 +119,7 @@ pub fn resource(data: &[u8]) {
     let resources = lines.zip(1..).filter_map(|(line, created)| {
         let (first, data) = line.split_first()?;
         let exporter = ["a", "b", "me"][usize::from(*first) % 3];
-        Some(Resource {
-            exporter,
-            name: "n",
-            created,
-            data,
-        })
+        Some(Resource { exporter, name: "n", created, data })
     });
     let resources: Vec<Resource<'_>> = resources.collect();
     let accepted = accept(&collects, "me", resources.iter().copied());
@@ -149,11 +128,7 @@ pub fn resource(data: &[u8]) {
         assert!(within.any(|within| within.covers(route.dst)));
         assert_ne!(origin.exporter, "me");
     }
-    let mut seen: Vec<u64> = accepted
-        .refused
-        .iter()
-        .map(|it| it.origin.created)
-        .collect();
+    let mut seen: Vec<u64> = accepted.refused.iter().map(|it| it.origin.created).collect();
     seen.extend(accepted.routes.values().map(|(_, origin)| origin.created));
     let mut others = resources.iter().filter(|it| it.exporter != "me");
     assert!(others.all(|it| seen.contains(&it.created)));

@@ -47,9 +47,7 @@ pub fn journal(data: &[u8]) {
     if found.is_err() {
         return;
     }
-    let mut ledger = journal
-        .ledger("fuzz", &LedgerScope::new("1", "boot"))
-        .expect("short names");
+    let mut ledger = journal.ledger("fuzz", &LedgerScope::new("1", "boot")).expect("short names");
     let (key, new) = (b"new".to_vec(), b"one".to_vec());
     let claims = [(key.clone(), Claim::Ours(new.clone()))];
     if ledger.commit_outcomes(claims.into()).is_err() {
@@ -58,9 +56,7 @@ pub fn journal(data: &[u8]) {
     }
     drop((ledger, journal));
     let journal = Journal::open_on(disk).expect("it was written whole");
-    let ledger = journal
-        .ledger("fuzz", &LedgerScope::new("1", "boot"))
-        .expect("short names");
+    let ledger = journal.ledger("fuzz", &LedgerScope::new("1", "boot")).expect("short names");
     assert_eq!(ledger.last_applied(&key).expect("it opened"), Some(new));
 }
 
@@ -140,20 +136,13 @@ static GOOD: LazyLock<Good> = LazyLock::new(|| {
         Ok(Begun::Execute(mut two)) => two.running("task").expect("a good disk"),
         other => panic!("{other:?}"),
     }
-    let backoff = Backoff {
-        tries: 3,
-        next: later,
-    };
+    let backoff = Backoff { tries: 3, next: later };
     journal.backoffs().set(b"vm", backoff).expect("a good disk");
     let scope = LedgerScope::new("1", "boot");
     let mut ledger = journal.ledger("fuzz", &scope).expect("short names");
     let claim = |at: u8| (vec![at; 40], Claim::Ours(vec![at; 200]));
-    ledger
-        .commit_outcomes((0..9).map(claim).collect())
-        .expect("a good disk");
-    ledger
-        .begin((5..20).map(claim).collect())
-        .expect("nothing is open");
+    ledger.commit_outcomes((0..9).map(claim).collect()).expect("a good disk");
+    ledger.begin((5..20).map(claim).collect()).expect("nothing is open");
     let records = export(&journal);
     drop((operations, ledger, journal));
     let bytes = disk.bytes().clone();

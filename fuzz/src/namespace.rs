@@ -18,10 +18,7 @@ pub fn namespace(data: &[u8]) {
     assert_eq!(again.to_string(), shown);
     match text.strip_prefix("pid:") {
         Some(number) if !text.contains('/') => {
-            assert_eq!(
-                shown,
-                format!("pid:{}", number.parse::<u32>().expect("a number"))
-            );
+            assert_eq!(shown, format!("pid:{}", number.parse::<u32>().expect("a number")));
         }
         _ => assert_eq!(shown, text),
     }

@@ -48,14 +48,9 @@ impl Case {
         let again = again.expect("the same input");
         let all = |report: &Report| {
             let ops = report.ops();
-            ops.map(|done| (done.op.clone(), done.outcome.clone()))
-                .collect::<Vec<_>>()
+            ops.map(|done| (done.op.clone(), done.outcome.clone())).collect::<Vec<_>>()
         };
-        assert_eq!(
-            all(&again.0),
-            all(&report),
-            "the same input gives the same ops"
-        );
+        assert_eq!(all(&again.0), all(&report), "the same input gives the same ops");
         assert_eq!(again.0.conflicts(), report.conflicts());
     }
 }
@@ -73,10 +68,7 @@ pub fn ledger(data: &[u8]) {
     let Some(case) = Case::read(case) else { return };
     let mut owned = BTreeMap::new();
     let mut open = BTreeMap::new();
-    for line in ledger
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-    {
+    for line in ledger.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let pair = |line: &[u8]| {
             let mut parts = line.splitn(2, |byte| *byte == b'\t').map(<[u8]>::to_vec);
             let key = parts.next().unwrap_or_default();
@@ -106,20 +98,12 @@ pub fn ledger(data: &[u8]) {
             None => Value::Null,
         };
         let fits = record.is_null() || is_about(&record["object"], &about);
-        fits.then_some(Entry {
-            about,
-            record,
-            is_open,
-        })
+        fits.then_some(Entry { about, record, is_open })
     });
     let claims: Option<Claims> = claims.collect();
     let mut recorded = MemoryLedger::default();
-    let owned = owned
-        .into_iter()
-        .map(|(key, record)| (key, Claim::Ours(record)));
-    recorded
-        .commit_outcomes(owned.collect())
-        .expect("it is memory");
+    let owned = owned.into_iter().map(|(key, record)| (key, Claim::Ours(record)));
+    recorded.commit_outcomes(owned.collect()).expect("it is memory");
     recorded.begin(open).expect("nothing is open yet");
     let readable = claims.is_some();
     let claims = claims.unwrap_or_default();
@@ -174,9 +158,7 @@ pub fn options(settings: &Settings) -> Option<Options> {
         .with_on_conflict(settings.on_conflict)
         .with_grace(settings.grace.unwrap_or(Duration::ZERO));
     let each = settings.ownership.iter();
-    Some(each.fold(options, |options, (kind, proof)| {
-        options.with_ownership(*kind, *proof)
-    }))
+    Some(each.fold(options, |options, (kind, proof)| options.with_ownership(*kind, *proof)))
 }
 
 fn halves(data: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -190,11 +172,7 @@ impl Case {
         let file = File::parse("fuzzed", text, &TableNames::default()).ok()?;
         let options = options(&file.settings)?;
         let stream = stream.into();
-        Some(Case {
-            file,
-            options,
-            stream,
-        })
+        Some(Case { file, options, stream })
     }
 
     /// Runs a pass on a kernel that `stores` all markers, or not. What it sends is held against the
@@ -270,11 +248,7 @@ impl Allowed {
     /// there. What is taken is another writer else's, and in its place.
     fn is_allowed(&self, request: &Header, body: &[u8]) -> bool {
         let (rows, _) = messages(&self.stream);
-        let rows = |new| {
-            rows.iter()
-                .filter(move |row| row.header.kind == new)
-                .map(|row| row.body)
-        };
+        let rows = |new| rows.iter().filter(move |row| row.header.kind == new).map(|row| row.body);
         let makes = request.flags & NLM_F_EXCL != 0;
         let deletes = request.kind & 3 == 1;
         let takes = self.options.on_conflict() == OnConflict::Take && !deletes;

@@ -61,13 +61,7 @@ impl Transport for Script {
 
     fn join(&mut self, _: Group) -> io::Result<()> {
         // What a peer says unasked, it says to whoever joins.
-        let nothing = Header {
-            length: 0,
-            kind: 0,
-            flags: 0,
-            sequence: 0,
-            port: 0,
-        };
+        let nothing = Header { length: 0, kind: 0, flags: 0, sequence: 0, port: 0 };
         let said = self.answer.answer(&nothing, &[]);
         self.queue().extend(said);
         Ok(())
@@ -126,13 +120,7 @@ impl AsFd for Script {
 
 /// The kernel's word for a request that it carried out.
 pub(crate) fn acknowledgement(request: u32) -> Vec<u8> {
-    let header = Header {
-        length: 0,
-        kind: NLMSG_ERROR,
-        flags: 0,
-        sequence: 0,
-        port: 0,
-    };
+    let header = Header { length: 0, kind: NLMSG_ERROR, flags: 0, sequence: 0, port: 0 };
     let body = &[0; 20];
     Raw { header, body }.answering(request)
 }
@@ -178,11 +166,8 @@ impl Raw<'_> {
 
     /// The message with another sequence number, padded.
     pub(crate) fn numbered(&self, sequence: u32) -> Vec<u8> {
-        let header = Header {
-            length: (HEADER_LEN + self.body.len()) as u32,
-            sequence,
-            ..self.header
-        };
+        let header =
+            Header { length: (HEADER_LEN + self.body.len()) as u32, sequence, ..self.header };
         let mut bytes = [&header.to_bytes()[..], self.body].concat();
         bytes.resize(align(bytes.len()), 0);
         bytes

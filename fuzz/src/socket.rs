@@ -39,11 +39,7 @@ pub fn ack(data: &[u8]) {
         let one = |message: &Raw<'_>| message.answering(request.sequence);
         let mut datagrams: Vec<_> = messages.iter().map(one).collect();
         datagrams.push(rest.to_vec());
-        if apart {
-            datagrams
-        } else {
-            vec![datagrams.concat()]
-        }
+        if apart { datagrams } else { vec![datagrams.concat()] }
     });
     let mut socket = quick(&namespace);
     let result = socket.request(&request);
@@ -174,11 +170,7 @@ pub fn batch(data: &[u8]) {
         let header = message.header;
         (header.sequence as usize, header.kind, message.body.to_vec())
     });
-    assert_eq!(
-        echoes,
-        news.collect::<Vec<_>>(),
-        "all echoes, and no others"
-    );
+    assert_eq!(echoes, news.collect::<Vec<_>>(), "all echoes, and no others");
 
     let answers = |index: usize| {
         all.iter()
@@ -189,18 +181,12 @@ pub fn batch(data: &[u8]) {
     for (index, outcome) in outcomes.iter().enumerate() {
         match outcome {
             Outcome::Done if answers(index).next().is_none() => {
-                assert!(
-                    answers(count - 1).flatten().next().is_some(),
-                    "{index}: silence"
-                );
+                assert!(answers(count - 1).flatten().next().is_some(), "{index}: silence");
                 assert!(rest.is_empty(), "{index}: silence after a loss");
             }
             Outcome::Done => assert!(answers(index).any(|errno| errno == Some(0)), "{index}"),
             Outcome::Failed(error) => {
-                assert!(
-                    answers(index).any(|errno| errno == Some(error.errno())),
-                    "{index}"
-                );
+                assert!(answers(index).any(|errno| errno == Some(error.errno())), "{index}");
                 read(error, &request);
             }
             Outcome::Unknown => {}
@@ -250,10 +236,7 @@ pub fn event(data: &[u8]) {
     }
     match message {
         Ok(count) => assert!(count == all.len() && rest.is_empty()),
-        Err(error) => assert!(
-            error.kind() == ErrorKind::Malformed && !rest.is_empty(),
-            "{error}"
-        ),
+        Err(error) => assert!(error.kind() == ErrorKind::Malformed && !rest.is_empty(), "{error}"),
     }
 }
 
@@ -347,13 +330,7 @@ pub(crate) fn answer_dump(stream: &[u8], request: &Header, asked: &[u8]) -> Vec<
         }
     }
     rows.extend_from_slice(rest);
-    let header = Header {
-        length: 0,
-        kind: NLMSG_DONE,
-        flags: 0,
-        sequence: 0,
-        port: 0,
-    };
+    let header = Header { length: 0, kind: NLMSG_DONE, flags: 0, sequence: 0, port: 0 };
     let body = &[0; 4];
     let done = Raw { header, body }.answering(request.sequence);
     vec![rows, done]

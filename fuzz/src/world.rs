@@ -36,15 +36,8 @@ pub fn world(data: &[u8]) {
     if before.iter().any(|it| it.key == key) {
         return;
     }
-    let put = Write::Put {
-        key: key.clone(),
-        value: value.to_vec(),
-        lease: None,
-    };
-    let transaction = Transaction {
-        compares: Vec::new(),
-        writes: vec![put],
-    };
+    let put = Write::Put { key: key.clone(), value: value.to_vec(), lease: None };
+    let transaction = Transaction { compares: Vec::new(), writes: vec![put] };
     if connect.commit(&transaction).is_err() {
         return;
     }

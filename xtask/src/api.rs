@@ -49,11 +49,8 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         let name = package.library.as_deref().unwrap_or_default();
         lines.push(items(&folder.join(format!("{name}.json")))?);
     }
-    let modules: BTreeSet<String> = lines
-        .iter()
-        .flatten()
-        .filter_map(|line| module(line))
-        .collect();
+    let modules: BTreeSet<String> =
+        lines.iter().flatten().filter_map(|line| module(line)).collect();
     let mut errors = Vec::new();
     for (package, lines) in libraries.iter().zip(&lines) {
         let text = text(lines, &modules);
@@ -109,8 +106,7 @@ fn document(libraries: &[Package]) -> Result<PathBuf> {
     for package in libraries {
         doc.args(["--package", &package.name]);
     }
-    doc.env("RUSTDOC", &rustdoc)
-        .env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json");
+    doc.env("RUSTDOC", &rustdoc).env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json");
     output(&mut doc)?;
     Ok(root().join("target/doc"))
 }
@@ -148,9 +144,7 @@ fn text(lines: &[String], modules: &BTreeSet<String>) -> String {
             implementor.clear();
         } else if let Some((_, name)) = line.split_once("fn ")
             && !implementor.is_empty()
-            && name
-                .strip_prefix(&implementor)
-                .is_some_and(|rest| rest.starts_with("::"))
+            && name.strip_prefix(&implementor).is_some_and(|rest| rest.starts_with("::"))
         {
             continue;
         }
@@ -209,9 +203,8 @@ fn difference(file: &Path, old: &str, new: &str) -> String {
         (old.lines().collect(), new.lines().collect());
     let gone = old.lines().filter(|line| !after.contains(line));
     let come = new.lines().filter(|line| !before.contains(line));
-    let lines = gone
-        .map(|line| format!("- {line}\n"))
-        .chain(come.map(|line| format!("+ {line}\n")));
+    let lines =
+        gone.map(|line| format!("- {line}\n")).chain(come.map(|line| format!("+ {line}\n")));
     format!("{}\n{}", file.display(), lines.collect::<String>())
 }
 

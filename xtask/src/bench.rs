@@ -10,14 +10,7 @@ use serde_json::Value;
 
 use crate::tools::{Result, cargo, line, need_ip, root, show_and_run};
 
-const BENCHES: [&str; 6] = [
-    "--package",
-    "trueup-benches",
-    "--bin",
-    "bench",
-    "--bin",
-    "works",
-];
+const BENCHES: [&str; 6] = ["--package", "trueup-benches", "--bin", "bench", "--bin", "works"];
 /// Works that are programs of their own.
 const PROGRAMS: [Program; 2] = [
     Program {
@@ -103,9 +96,7 @@ fn build(what: &[&str]) -> Result<Vec<PathBuf>> {
     let mut cargo = cargo(&["build", "--release", "--message-format", "json"]);
     cargo.args(what).stderr(Stdio::inherit());
     println!("$ {}", line(&cargo));
-    let output = cargo
-        .output()
-        .map_err(|error| format!("{}: {error}", line(&cargo)))?;
+    let output = cargo.output().map_err(|error| format!("{}: {error}", line(&cargo)))?;
     if !output.status.success() {
         return Err(format!("{}: {}", line(&cargo), output.status));
     }
@@ -114,12 +105,8 @@ fn build(what: &[&str]) -> Result<Vec<PathBuf>> {
 
 /// The programs among what cargo says that it made, a JSON object a line.
 fn executables(stdout: &str) -> Vec<PathBuf> {
-    let messages = stdout
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    messages
-        .filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
-        .collect()
+    let messages = stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?))).collect()
 }
 
 #[cfg(test)]

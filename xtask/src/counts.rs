@@ -15,10 +15,7 @@ use crate::tools::{Result, Tool, cargo, find, line, need, output, root, show_and
 
 const FILE: &str = "benches/counts.toml";
 const REWRITE: &str = "cargo xtask counts --write";
-const VALGRIND: Tool = Tool {
-    program: "valgrind",
-    package: "valgrind",
-};
+const VALGRIND: Tool = Tool { program: "valgrind", package: "valgrind" };
 /// By how much a work may take more than the file says, in percent. What hash seeds change is less
 /// than a tenth.
 const TOLERANCE: f64 = 5.0;
@@ -51,11 +48,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         println!("counts: NOT COMPARED: {missing}");
         return Ok(());
     }
-    let counted = Counts {
-        rustc: rustc("release")?,
-        host: rustc("host")?,
-        instructions: count()?,
-    };
+    let counted = Counts { rustc: rustc("release")?, host: rustc("host")?, instructions: count()? };
     let path = root().join(FILE);
     if write {
         return fs::write(&path, counted.to_text())
@@ -79,9 +72,8 @@ struct Counts {
 impl Counts {
     fn parse(text: &str) -> Result<Counts> {
         let wrong = |what: &str| format!("{FILE}: {what}; `{REWRITE}` writes it anew");
-        let table: toml::Table = text
-            .parse()
-            .map_err(|error: toml::de::Error| wrong(error.message()))?;
+        let table: toml::Table =
+            text.parse().map_err(|error: toml::de::Error| wrong(error.message()))?;
         let word = |key: &str| {
             let value = table.get(key).and_then(toml::Value::as_str);
             value.map(str::to_owned).ok_or_else(|| wrong(key))
@@ -118,10 +110,7 @@ impl Counts {
 /// Prints all, and fails for what takes too many.
 fn compare(kept: &Counts, counted: &Counts) -> Result<()> {
     if kept.host != counted.host {
-        println!(
-            "counts: NOT COMPARED: {FILE} is of {}, this is {}",
-            kept.host, counted.host
-        );
+        println!("counts: NOT COMPARED: {FILE} is of {}, this is {}", kept.host, counted.host);
         return Ok(());
     }
     let mut wrong = Vec::new();
@@ -153,9 +142,7 @@ fn compare(kept: &Counts, counted: &Counts) -> Result<()> {
             kept.rustc, counted.rustc
         ));
     }
-    wrong.push(format!(
-        "where this is meant, `{REWRITE}` rewrites the file"
-    ));
+    wrong.push(format!("where this is meant, `{REWRITE}` rewrites the file"));
     Err(wrong.join("\nxtask: "))
 }
 
@@ -176,10 +163,7 @@ fn count() -> Result<BTreeMap<String, f64>> {
     for work in works.lines() {
         let (items, name) = work.split_once(' ').unwrap_or_default();
         let items: f64 = items.parse().map_err(|_| format!("what is it: {work}"))?;
-        let (once, more) = (
-            collected(&program, name, 1)?,
-            collected(&program, name, 1 + ROUNDS)?,
-        );
+        let (once, more) = (collected(&program, name, 1)?, collected(&program, name, 1 + ROUNDS)?);
         let count = more.saturating_sub(once) as f64 / f64::from(ROUNDS) / items;
         counts.insert(name.to_owned(), (count * 10.0).round() / 10.0);
     }
@@ -194,9 +178,7 @@ fn collected(program: &Path, work: &str, rounds: u32) -> Result<u64> {
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     command.arg(program).args([work, &rounds.to_string()]);
     let name = line(&command);
-    let output = command
-        .output()
-        .map_err(|error| format!("{name}: {error}"))?;
+    let output = command.output().map_err(|error| format!("{name}: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         return Err(format!("{name}: {}\n{}", output.status, said.trim_end()));
@@ -206,9 +188,7 @@ fn collected(program: &Path, work: &str, rounds: u32) -> Result<u64> {
 
 /// Reads a line such as `==6549== Collected : 15515130`.
 fn read_collected(said: &str) -> Option<u64> {
-    let (_, number) = said
-        .lines()
-        .find_map(|line| line.split_once(" Collected : "))?;
+    let (_, number) = said.lines().find_map(|line| line.split_once(" Collected : "))?;
     number.split_whitespace().next()?.parse().ok()
 }
 
@@ -250,10 +230,7 @@ mod tests {
             assert!(error.contains(part), "{part} in {error}");
         }
         assert!(!error.contains("diff"), "{error}");
-        assert_eq!(
-            compare(&kept, &counts(&[("decode", 300.0), ("diff", 20.9)])),
-            Ok(())
-        );
+        assert_eq!(compare(&kept, &counts(&[("decode", 300.0), ("diff", 20.9)])), Ok(()));
     }
 
     #[test]
@@ -269,10 +246,7 @@ mod tests {
         let mut now = counts(&[("a", 2.0)]);
         now.rustc = "1.99.0".to_owned();
         let error = compare(&kept, &now).unwrap_err();
-        assert!(
-            error.contains("1.95.0") && error.contains("1.99.0"),
-            "{error}"
-        );
+        assert!(error.contains("1.95.0") && error.contains("1.99.0"), "{error}");
         now.host = "aarch64-unknown-linux-gnu".to_owned();
         assert_eq!(compare(&kept, &now), Ok(()));
     }

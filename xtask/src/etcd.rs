@@ -41,10 +41,7 @@ pub(crate) fn need_all() -> Result<()> {
 pub(crate) fn can_build() -> bool {
     let mut protoc = Command::new("protoc");
     // Debian has the definitions in a package of their own.
-    protoc.args([
-        "--descriptor_set_out=/dev/null",
-        "google/protobuf/descriptor.proto",
-    ]);
+    protoc.args(["--descriptor_set_out=/dev/null", "google/protobuf/descriptor.proto"]);
     let status = protoc.stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
@@ -76,10 +73,8 @@ pub(crate) fn is_test(program: &Program) -> bool {
 
 /// True if a test can give a process another wall clock.
 fn has_clock() -> bool {
-    let library = format!(
-        "/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1",
-        std::env::consts::ARCH
-    );
+    let library =
+        format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
     Path::new(&library).exists()
 }
 

@@ -25,17 +25,10 @@ pub(crate) fn run(args: &[&str]) -> Result<String> {
         show_and_run(&mut nightly::cargo(&["fuzz", "build", target]))?;
     }
     let (mut failed, mut all) = (Vec::new(), 0);
-    println!(
-        "{:<12}{:>14}{:>10}{:>10}",
-        "target", "executions", "seconds", "coverage"
-    );
+    println!("{:<12}{:>14}{:>10}{:>10}", "target", "executions", "seconds", "coverage");
     for target in &targets {
         let (log, finding) = drive(target, seconds)?;
-        let Numbers {
-            executions,
-            seconds,
-            coverage,
-        } = Numbers::of(&log);
+        let Numbers { executions, seconds, coverage } = Numbers::of(&log);
         println!("{target:<12}{executions:>14}{seconds:>10}{coverage:>10}");
         all += executions;
         if finding {
@@ -67,10 +60,7 @@ pub(crate) fn targets() -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(&folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        names.extend(
-            path.file_stem()
-                .map(|name| name.to_string_lossy().into_owned()),
-        );
+        names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
     }
     names.sort();
     Ok(names)
@@ -85,10 +75,7 @@ struct Options {
 
 impl Options {
     fn read(args: &[&str], all: &[String]) -> Result<Options> {
-        let mut options = Options {
-            seconds: SECONDS,
-            targets: Vec::new(),
-        };
+        let mut options = Options { seconds: SECONDS, targets: Vec::new() };
         let number = |word: Option<&&str>| {
             let number = word.and_then(|word| word.parse().ok());
             let number = number.filter(|number: &u64| *number > 0);
@@ -126,13 +113,7 @@ fn drive(target: &str, seconds: u64) -> Result<(String, bool)> {
     let (work, corpus) = (work.to_string_lossy(), format!("fuzz/corpus/{target}"));
     let time = format!("-max_total_time={seconds}");
     let mut command = nightly::cargo(&["fuzz", "run", target, &work, &corpus]);
-    command.args([
-        "--",
-        &time,
-        "-print_final_stats=1",
-        "-timeout=10",
-        "-rss_limit_mb=4096",
-    ]);
+    command.args(["--", &time, "-print_final_stats=1", "-timeout=10", "-rss_limit_mb=4096"]);
     let output = command
         .stdout(Stdio::null())
         .output()
@@ -207,20 +188,9 @@ mod tests {
             targets: targets.iter().map(|name| (*name).to_owned()).collect(),
         };
         assert_eq!(read(&[]), Ok(options(SECONDS, &["file", "route"])));
-        assert_eq!(
-            read(&["--seconds", "5", "route"]),
-            Ok(options(5, &["route"]))
-        );
-        assert_eq!(
-            read(&["--total", "60"]),
-            Ok(options(30, &["file", "route"]))
-        );
-        for wrong in [
-            &["rout"][..],
-            &["--seconds"],
-            &["--seconds", "0"],
-            &["--seconds", "x"],
-        ] {
+        assert_eq!(read(&["--seconds", "5", "route"]), Ok(options(5, &["route"])));
+        assert_eq!(read(&["--total", "60"]), Ok(options(30, &["file", "route"])));
+        for wrong in [&["rout"][..], &["--seconds"], &["--seconds", "0"], &["--seconds", "x"]] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }
     }
@@ -232,14 +202,7 @@ mod tests {
                    Done 99 runs in 11 second(s)\n\
                    stat::number_of_executed_units: 99\n";
         let (executions, seconds, coverage) = (99, 11, 1507);
-        assert_eq!(
-            Numbers::of(log),
-            Numbers {
-                executions,
-                seconds,
-                coverage
-            }
-        );
+        assert_eq!(Numbers::of(log), Numbers { executions, seconds, coverage });
     }
 
     #[test]
@@ -247,10 +210,7 @@ mod tests {
         let log = "INFO: Seed: 1\nthread panicked at src/socket.rs:1:1:\n   0: rust_begin_unwind\n\
                    artifact_prefix='fuzz/artifacts/'; Test unit written to fuzz/artifacts/crash-1\n";
         let finding = finding_of(log);
-        assert!(
-            finding.contains("socket.rs") && finding.contains("crash-1"),
-            "{finding}"
-        );
+        assert!(finding.contains("socket.rs") && finding.contains("crash-1"), "{finding}");
         assert!(!finding.contains("rust_begin_unwind"), "{finding}");
     }
 }

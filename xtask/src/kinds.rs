@@ -26,11 +26,7 @@ pub(crate) fn run(sources: Option<&str>) -> Result<()> {
         println!("{}:{line}: {kinds} kinds", file.display());
     }
     let files: BTreeSet<_> = places.iter().map(|(file, ..)| file).collect();
-    println!(
-        "{} matches over {MANY} and more kinds, in {} files",
-        places.len(),
-        files.len()
-    );
+    println!("{} matches over {MANY} and more kinds, in {} files", places.len(), files.len());
     Ok(())
 }
 
@@ -57,10 +53,7 @@ fn places(root: &Path) -> Result<Vec<(PathBuf, usize, usize)>> {
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.is_dir() && !matches!(name, "tests" | "e2e" | "testkit" | "examples" | "target") {
             sources(&path, files)?;
         } else if name.ends_with(".rs") && name != "tests.rs" {
@@ -103,11 +96,7 @@ struct Named {
 
 impl Visit<'_> for Named {
     fn visit_path(&mut self, path: &syn::Path) {
-        let mut names = path
-            .segments
-            .iter()
-            .rev()
-            .map(|segment| segment.ident.to_string());
+        let mut names = path.segments.iter().rev().map(|segment| segment.ident.to_string());
         if let (Some(kind), Some(of)) = (names.next(), names.next())
             && KINDS.contains(&kind.as_str())
             && (ENUMS.contains(&of.as_str()) || of.ends_with("Key") || of == "Query")
@@ -124,10 +113,7 @@ mod tests {
     #[test]
     fn few_places_match_over_all_kinds_by_hand() {
         let places = places(&root()).unwrap();
-        assert!(
-            places.len() <= ALLOWED,
-            "use the registry of kinds: {places:#?}"
-        );
+        assert!(places.len() <= ALLOWED, "use the registry of kinds: {places:#?}");
     }
 
     #[test]

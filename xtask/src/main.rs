@@ -75,9 +75,7 @@ const COMMANDS: [(&str, Run); 18] = [
     ("bench", bench::run),
     ("api", api::run),
     ("deny", |options| none(options).and_then(|()| deny::run())),
-    ("package", |options| {
-        none(options).and_then(|()| package::run())
-    }),
+    ("package", |options| none(options).and_then(|()| package::run())),
     ("demo", demo::run),
     ("counts", counts::run),
     ("kinds", |options| match options {
@@ -91,12 +89,8 @@ const COMMANDS: [(&str, Run); 18] = [
     ("plant", |options| plant::run(options).map(drop)),
     ("mutants", |options| mutants::run(options).map(drop)),
     ("fuzz", |options| fuzz::run(options).map(drop)),
-    ("sanitize", |options| {
-        none(options).and_then(|()| sanitize::address())
-    }),
-    ("miri", |options| {
-        none(options).and_then(|()| sanitize::miri())
-    }),
+    ("sanitize", |options| none(options).and_then(|()| sanitize::address())),
+    ("miri", |options| none(options).and_then(|()| sanitize::miri())),
     ("help", |_| {
         println!("{USAGE}");
         Ok(())

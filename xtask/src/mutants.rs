@@ -18,15 +18,7 @@ const SAMPLE: usize = 30;
 const TRIED: [i32; 3] = [0, 2, 3];
 
 /// The tests of a whole agent, on the kernel and on its model.
-const AGENT: [&str; 7] = [
-    "--lib",
-    "--test",
-    "kernel",
-    "--test",
-    "scenarios",
-    "--test",
-    "simulate",
-];
+const AGENT: [&str; 7] = ["--lib", "--test", "kernel", "--test", "scenarios", "--test", "simulate"];
 
 /// Files, and the tests that have to notice what is changed in them.
 struct Group {
@@ -104,9 +96,7 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
         }
         names => (today(), names),
     };
-    if let Some(unknown) = names
-        .iter()
-        .find(|name| GROUPS.iter().all(|group| group.name != **name))
+    if let Some(unknown) = names.iter().find(|name| GROUPS.iter().all(|group| group.name != **name))
     {
         return Err(format!("no group of mutants {unknown:?}"));
     }
@@ -122,9 +112,7 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
         }
         let command = || {
             let mut command = std::process::Command::new(&program);
-            command
-                .arg("mutants")
-                .args(["--dir".as_ref(), tree.as_os_str()]);
+            command.arg("mutants").args(["--dir".as_ref(), tree.as_os_str()]);
             for file in group.files {
                 command.args(["--file", file]);
             }
@@ -133,9 +121,7 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
             command.args(["--exclude-re", "impl (fmt::)?(Debug|Display) for"]);
             command
         };
-        let all = crate::tools::output(command().arg("--list"))?
-            .lines()
-            .count();
+        let all = crate::tools::output(command().arg("--list"))?.lines().count();
         let shards = (all * GROUPS.len() / SAMPLE).max(1);
         let output = root().join("target/mutants").join(group.name);
         let mut run = command();
@@ -162,11 +148,7 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
         let caught = listed("caught.txt").len() + listed("timeout.txt").len();
         let missed = listed("missed.txt");
         if caught + missed.len() == 0 {
-            return Err(format!(
-                "no mutant of {} was built: see {}",
-                group.name,
-                output.display()
-            ));
+            return Err(format!("no mutant of {} was built: see {}", group.name, output.display()));
         }
         sum.all += all;
         sum.caught += caught;
@@ -207,13 +189,7 @@ struct Sum {
 
 impl Sum {
     fn verdict(self, seed: usize) -> Result<String> {
-        let Sum {
-            all,
-            caught,
-            unviable,
-            explained,
-            missed,
-        } = self;
+        let Sum { all, caught, unviable, explained, missed } = self;
         if !missed.is_empty() {
             return Err(format!(
                 "no test notices, and {EXPLAINED} does not explain:\n  {}",
@@ -275,10 +251,7 @@ mod tests {
         let reason = |mutant| explained.reason(mutant);
         let moved = "crates/a/src/b.rs:191:3: replace < with <= in c";
         assert_eq!(reason(moved), Some("they are never equal"));
-        assert_eq!(
-            reason("crates/a/src/b.rs:191:3: replace < with == in c"),
-            None
-        );
+        assert_eq!(reason("crates/a/src/b.rs:191:3: replace < with == in c"), None);
         assert!(Explained::parse("\"a\" = \"\"").is_err());
     }
 
@@ -289,11 +262,7 @@ mod tests {
 
     #[test]
     fn a_mutant_that_no_test_notices_is_an_error() {
-        let mut sum = Sum {
-            all: 9,
-            caught: 2,
-            ..Sum::default()
-        };
+        let mut sum = Sum { all: 9, caught: 2, ..Sum::default() };
         sum.missed.push("crates/a/src/b.rs:1:1: x".to_owned());
         assert!(sum.verdict(1).unwrap_err().contains("b.rs"));
     }

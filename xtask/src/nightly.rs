@@ -27,10 +27,7 @@ pub(crate) fn need() -> Result<()> {
 
 /// Returns true if its cargo can do that.
 pub(crate) fn answers(args: &[&str]) -> bool {
-    let status = cargo(args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let status = cargo(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 

@@ -40,9 +40,7 @@ fn features(packages: &[Package]) -> Result<()> {
     for package in packages {
         let check = |words: &[&str]| {
             let common = ["clippy", "--quiet", "--package", &package.name];
-            show_and_run(&mut cargo(
-                &[&common, words, &["--", "-Dwarnings"]].concat(),
-            ))
+            show_and_run(&mut cargo(&[&common, words, &["--", "-Dwarnings"]].concat()))
         };
         check(&[])?;
         if package.features.is_empty() {

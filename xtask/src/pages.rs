@@ -12,14 +12,7 @@ use crate::tools::root;
 const REPOSITORY: &str = "https://github.com/trueup/trueup/blob/main/";
 
 /// The folders with which a path in backticks begins.
-const FOLDERS: [&str; 6] = [
-    "crates/",
-    "docs/",
-    "xtask/",
-    "benches/",
-    "fuzz/",
-    "examples/",
-];
+const FOLDERS: [&str; 6] = ["crates/", "docs/", "xtask/", "benches/", "fuzz/", "examples/"];
 
 #[test]
 fn every_path_that_other_pages_name_exists() {
@@ -36,10 +29,7 @@ fn every_path_that_other_pages_name_exists() {
 fn every_path_that_the_architecture_page_names_exists() {
     let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
     let named = page.split('`').skip(1).step_by(2);
-    let links = page
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split_once(')'));
+    let links = page.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     let linked = links.map(|(link, _)| format!("docs/{link}"));
     let paths: Vec<_> = named
         .filter(|name| FOLDERS.iter().any(|folder| name.starts_with(folder)))
@@ -55,12 +45,9 @@ fn every_path_that_the_architecture_page_names_exists() {
 #[test]
 fn every_link_leads_somewhere() {
     let mut pages = vec![];
-    for (folder, name) in [
-        ("docs", ""),
-        ("crates", "README.md"),
-        ("examples", "README.md"),
-        ("", ""),
-    ] {
+    for (folder, name) in
+        [("docs", ""), ("crates", "README.md"), ("examples", "README.md"), ("", "")]
+    {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let page = entry.unwrap().path().join(name);
             let page = page.components().collect::<PathBuf>();
@@ -100,9 +87,5 @@ fn leads(line: &str) -> String {
     };
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = |letter: &char| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter);
-    heading
-        .chars()
-        .filter(kept)
-        .collect::<String>()
-        .replace(' ', "-")
+    heading.chars().filter(kept).collect::<String>().replace(' ', "-")
 }

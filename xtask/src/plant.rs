@@ -116,10 +116,7 @@ fn run_programs(tree: &Path, plants: Vec<(String, PathBuf)>) -> Result<String> {
         }
     }
     match missed.is_empty() {
-        true => Ok(format!(
-            "{} faults, each noticed by its test program",
-            plants.len()
-        )),
+        true => Ok(format!("{} faults, each noticed by its test program", plants.len())),
         false => Err(missed.join("\nxtask: ")),
     }
 }
@@ -191,9 +188,7 @@ fn plants() -> Result<Vec<Plant>> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let (breaks, _) = name.split_once('-').unwrap_or_default();
         let text = fs::read_to_string(&path).map_err(failed)?;
-        let program = text
-            .strip_prefix(PROGRAM)
-            .and_then(|it| it.split([':', '\n']).next());
+        let program = text.strip_prefix(PROGRAM).and_then(|it| it.split([':', '\n']).next());
         let noticed_by = match (program, breaks.parse()) {
             (Some(program), _) => NoticedBy::Program(program.to_owned()),
             (None, Ok(number)) => NoticedBy::Scenarios(number),
@@ -201,11 +196,7 @@ fn plants() -> Result<Vec<Plant>> {
                 return Err(format!("{}: want NUMBER-WORDS.patch", path.display()));
             }
         };
-        plants.push(Plant {
-            breaks: breaks.to_owned(),
-            noticed_by,
-            patch: path,
-        });
+        plants.push(Plant { breaks: breaks.to_owned(), noticed_by, patch: path });
     }
     plants.sort_by(|one, other| one.patch.cmp(&other.patch));
     let is_broken = |number: &u32| {
@@ -222,13 +213,7 @@ fn plants() -> Result<Vec<Plant>> {
 /// untouched, so that little is built again; what is no longer there goes.
 pub(crate) fn copy_tree(tree: &Path) -> Result<()> {
     let list = Command::new("git")
-        .args([
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ])
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root())
         .output()
         .map_err(|error| format!("git: {error}"))?;
@@ -279,10 +264,7 @@ fn git_apply(tree: &Path, patch: &Path, more: &[&str]) -> Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!(
-        "{} does not apply any more: {said}",
-        patch.display()
-    ))
+    Err(format!("{} does not apply any more: {said}", patch.display()))
 }
 
 /// What notices a fault.
@@ -326,9 +308,7 @@ fn try_out(tree: &Path) -> Result<Noticed> {
     let (scenarios, simulation) = thread::scope(|scope| {
         let simulation = scope.spawn(|| run(SIMULATION, SIMULATION_ENDS));
         let scenarios = run(SCENARIOS, SCENARIOS_END);
-        let simulation = simulation
-            .join()
-            .map_err(|_| "the simulation's thread panicked");
+        let simulation = simulation.join().map_err(|_| "the simulation's thread panicked");
         Ok::<_, String>((scenarios?, simulation??))
     })?;
     let mut noticed = Noticed::read(&scenarios.0);
@@ -380,10 +360,7 @@ mod tests {
         );
         assert_eq!(noticed.scenarios, ["kernel::dump/x"]);
         assert_eq!(noticed.named, [6].into());
-        assert_eq!(
-            steps("invariant 6: x\nafter 512 steps, seed 3\n"),
-            Some(512)
-        );
+        assert_eq!(steps("invariant 6: x\nafter 512 steps, seed 3\n"), Some(512));
         assert_eq!(steps("10000 steps in 2 s"), None);
     }
 
@@ -414,9 +391,7 @@ mod tests {
         let scenarios: Vec<_> = all
             .iter()
             .filter_map(|path| {
-                let name = path
-                    .strip_prefix(root().join("crates/e2e/scenarios"))
-                    .ok()?;
+                let name = path.strip_prefix(root().join("crates/e2e/scenarios")).ok()?;
                 Some(name.with_extension("").display().to_string())
             })
             .collect();
@@ -425,9 +400,7 @@ mod tests {
             .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
             .map(|path| fs::read_to_string(path).unwrap())
             .collect();
-        let rows = page
-            .lines()
-            .filter(|line| line.starts_with("| ") && line.contains('`'));
+        let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
         let mut named = 0;
         for name in rows.flat_map(|row| row.split('`').skip(1).step_by(2)) {
             let found = if name.starts_with("crates/") || name.starts_with("docs/") {

@@ -90,10 +90,7 @@ impl Program {
     /// The command that runs it.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
-        command
-            .current_dir(&self.dir)
-            .env("CARGO_MANIFEST_DIR", &self.dir)
-            .stdin(Stdio::null());
+        command.current_dir(&self.dir).env("CARGO_MANIFEST_DIR", &self.dir).stdin(Stdio::null());
         if env::var_os(SEED.0).is_none() {
             command.env(SEED.0, SEED.1);
         }
@@ -125,10 +122,8 @@ pub(crate) fn build_in(
     build.arg("--message-format=json-render-diagnostics");
     let line = line(&build);
     println!("$ {line}");
-    let built = build
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("{line}: {error}"))?;
+    let built =
+        build.stderr(Stdio::inherit()).output().map_err(|error| format!("{line}: {error}"))?;
     if !built.status.success() {
         return Err(format!("{line}: {}", built.status));
     }
@@ -158,22 +153,15 @@ pub(crate) fn run_together(programs: &[Program], count: &Mutex<Count>) -> Result
             });
         }
     });
-    let failures = failures
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     joined(failures)
 }
 
 /// Runs the tests of the programs that measure time, one after the other.
 pub(crate) fn run_alone(programs: &[Program], count: &Mutex<Count>) -> Result<()> {
-    let alone = programs
-        .iter()
-        .filter(|program| program.is_test && ALONE.contains(&&*program.name));
-    joined(
-        alone
-            .filter_map(|program| run(program, count).err())
-            .collect(),
-    )
+    let alone =
+        programs.iter().filter(|program| program.is_test && ALONE.contains(&&*program.name));
+    joined(alone.filter_map(|program| run(program, count).err()).collect())
 }
 
 /// Runs one program, and prints all of its output when it has ended.
@@ -196,12 +184,8 @@ fn run(program: &Program, count: &Mutex<Count>) -> Result<()> {
     let seconds = begun.elapsed().as_secs_f32();
     let text = format!("     Running {name} ({seconds:.1} s)\n{output}\n");
     // One call, so that no other program's output comes between.
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(failed)?;
-    locked(count, |count| {
-        output.lines().for_each(|line| count.add(line))
-    });
+    std::io::stdout().write_all(text.as_bytes()).map_err(failed)?;
+    locked(count, |count| output.lines().for_each(|line| count.add(line)));
     let status = status?;
     match status.success() {
         true => Ok(()),
@@ -265,9 +249,8 @@ impl Count {
     /// Takes in a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...`; others count
     /// nothing.
     pub(crate) fn add(&mut self, line: &str) {
-        let Some((_, numbers)) = line
-            .strip_prefix("test result: ")
-            .and_then(|rest| rest.split_once(". "))
+        let Some((_, numbers)) =
+            line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
         else {
             return;
         };
@@ -288,12 +271,8 @@ impl Count {
 
 /// Finds a program by its name.
 pub(crate) fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Path> {
-    let found = programs
-        .iter()
-        .find(|program| program.name == name && !program.is_test);
-    found
-        .map(|program| &*program.path)
-        .ok_or_else(|| format!("{name} was not built"))
+    let found = programs.iter().find(|program| program.name == name && !program.is_test);
+    found.map(|program| &*program.path).ok_or_else(|| format!("{name} was not built"))
 }
 
 #[cfg(test)]
@@ -312,14 +291,7 @@ mod tests {
             count.add(line);
         }
         let (passed, failed, skipped) = (12, 3, 2);
-        assert_eq!(
-            count,
-            Count {
-                passed,
-                failed,
-                skipped
-            }
-        );
+        assert_eq!(count, Count { passed, failed, skipped });
     }
 
     #[test]
@@ -360,15 +332,9 @@ mod tests {
             is_test: true,
         };
         let count = Mutex::default();
-        let programs = [
-            program("x/true", "/bin/true"),
-            program("x/false", "/bin/false"),
-        ];
+        let programs = [program("x/true", "/bin/true"), program("x/false", "/bin/false")];
         let error = run_together(&programs, &count).unwrap_err();
-        assert!(
-            error.starts_with("x/false: ") && !error.contains("true"),
-            "{error}"
-        );
+        assert!(error.starts_with("x/false: ") && !error.contains("true"), "{error}");
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let error = wait(&mut child, Duration::from_millis(100)).unwrap_err();
         assert!(error.contains("not done after"), "{error}");

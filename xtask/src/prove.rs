@@ -26,17 +26,9 @@ const STEPS: [Step; 16] = [
         what: "a kill at every point of a pass, instead of a sample of each class",
         run: |built| {
             built.run("e2e/crash", &[("TRUEUP_CRASH", "all")], |output| {
-                let kills = |line: &str| {
-                    line.split_once(" kills")?
-                        .0
-                        .rsplit_once(' ')?
-                        .1
-                        .parse()
-                        .ok()
-                };
-                let matrix = output
-                    .lines()
-                    .filter(|line| line.starts_with("crash matrix"));
+                let kills =
+                    |line: &str| line.split_once(" kills")?.0.rsplit_once(' ')?.1.parse().ok();
+                let matrix = output.lines().filter(|line| line.starts_with("crash matrix"));
                 let (matrices, kills) = matrix
                     .filter_map(kills)
                     .fold((0, 0), |sum, kills: u64| (sum.0 + 1, sum.1 + kills));
@@ -171,11 +163,7 @@ const STEPS: [Step; 16] = [
         what: "a sample of small changes to the code, another one each day",
         run: |_| mutants::run(&[]),
     },
-    Step {
-        name: "kernels",
-        what: "the kernel tests on Linux 6.1 and 6.12",
-        run: |_| vm::run(&[]),
-    },
+    Step { name: "kernels", what: "the kernel tests on Linux 6.1 and 6.12", run: |_| vm::run(&[]) },
     Step {
         name: "fuzz",
         what: "an hour of fuzzing, spread over the targets",
@@ -268,10 +256,8 @@ impl Built {
         variables: &[(&str, &str)],
         tell: fn(&str) -> String,
     ) -> Result<String> {
-        let programs = (self.0)
-            .get_or_init(|| programs::build(&[]))
-            .as_ref()
-            .map_err(String::clone)?;
+        let programs =
+            (self.0).get_or_init(|| programs::build(&[])).as_ref().map_err(String::clone)?;
         let program = programs
             .iter()
             .find(|program| program.is_test && program.name == name)

@@ -21,15 +21,7 @@ const ADDRESS: [&[&str]; 4] = [
 /// The tests that are run under Miri, which has no sockets and no `poll`.
 const MIRI: [&[&str]; 5] = [
     &["-p", "trueup-diff", "--lib", "--tests"],
-    &[
-        "-p",
-        "trueup-netlink",
-        "--lib",
-        "--",
-        "wire::",
-        "extack::",
-        "error::",
-    ],
+    &["-p", "trueup-netlink", "--lib", "--", "wire::", "extack::", "error::"],
     &["-p", "trueup-netlink", "--test", "it", "codec::"],
     &["-p", "trueup-loop", "--lib"],
     &["-p", "trueup-loop", "--test", "it", "state::"],
@@ -50,9 +42,7 @@ pub(crate) fn address() -> Result<()> {
         .iter()
         .filter_map(|tests| {
             let mut command = nightly::cargo(&[&common, *tests].concat());
-            command
-                .env("RUSTFLAGS", "-Zsanitizer=address")
-                .env("PROPTEST_CASES", ADDRESS_CASES);
+            command.env("RUSTFLAGS", "-Zsanitizer=address").env("PROPTEST_CASES", ADDRESS_CASES);
             show_and_run(&mut command).err()
         })
         .collect();
@@ -74,9 +64,7 @@ pub(crate) fn miri() -> Result<()> {
             let common = ["miri", "test", "--target-dir", "target/miri"];
             let mut command = nightly::cargo(&[&common, *tests].concat());
             // Properties keep what failed in files, and the loop's tests have a clock.
-            command
-                .env("MIRIFLAGS", "-Zmiri-disable-isolation")
-                .env("PROPTEST_CASES", MIRI_CASES);
+            command.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("PROPTEST_CASES", MIRI_CASES);
             show_and_run(&mut command).err()
         })
         .collect();

@@ -61,12 +61,7 @@ fn list(passed: bool, write: bool) -> Result<()> {
     let mut columns = vec![("local", local)];
     for machine in MACHINES {
         let log = root().join(format!("target/vm/{machine}.log"));
-        columns.push((
-            machine,
-            fs::read_to_string(log)
-                .map(|text| ran(&text))
-                .unwrap_or_default(),
-        ));
+        columns.push((machine, fs::read_to_string(log).map(|text| ran(&text)).unwrap_or_default()));
     }
     let shown = shown(&scenarios)?;
     let table = table(&shown, &columns);
@@ -92,11 +87,7 @@ fn list(passed: bool, write: bool) -> Result<()> {
             println!("{machine}: not run: `cargo xtask vm --kernel {machine}` runs it");
         }
     }
-    if wrong.is_empty() {
-        Ok(())
-    } else {
-        Err(wrong.join("\nxtask: "))
-    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\nxtask: ")) }
 }
 
 /// A scenario of the last run of all.
@@ -115,8 +106,7 @@ impl Scenario {
         let list = |name: &str| line[name].as_array().cloned().unwrap_or_default();
         let numbers = |name: &str| {
             let all = list(name).into_iter();
-            all.filter_map(|number| number.as_u64()?.try_into().ok())
-                .collect()
+            all.filter_map(|number| number.as_u64()?.try_into().ok()).collect()
         };
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let runs = line["runs"].as_object()?.iter();
@@ -125,9 +115,7 @@ impl Scenario {
             facts: numbers("facts"),
             faults: list("faults").iter().filter_map(text).collect(),
             invariants: numbers("invariants"),
-            runs: runs
-                .filter_map(|(place, ended)| Some((place.clone(), text(ended)?)))
-                .collect(),
+            runs: runs.filter_map(|(place, ended)| Some((place.clone(), text(ended)?))).collect(),
         })
     }
 
@@ -286,9 +274,7 @@ fn table(shown: &BTreeMap<(Sort, u32), Vec<Shown>>, columns: &[(&str, Ran)]) -> 
 fn ended(one: &Shown, column: &str, ran: &Ran) -> String {
     if one.file.is_some() {
         let suffix = format!("::{}", one.name);
-        let found = ran
-            .iter()
-            .find(|(name, _)| **name == one.name || name.ends_with(&suffix));
+        let found = ran.iter().find(|(name, _)| **name == one.name || name.ends_with(&suffix));
         return match (column, found) {
             ("local", None) => "`cargo xtask test`".to_owned(),
             (_, Some((_, ended))) => ended.clone(),
@@ -306,10 +292,8 @@ fn ended(one: &Shown, column: &str, ran: &Ran) -> String {
 /// Numbers that nothing shows.
 fn missing(shown: &BTreeMap<(Sort, u32), Vec<Shown>>) -> Vec<String> {
     let page = fs::read_to_string(root().join(FACTS_PAGE)).unwrap_or_default();
-    let on_page = page
-        .lines()
-        .filter_map(|line| line.split_once(". ")?.0.parse::<u32>().ok())
-        .max();
+    let on_page =
+        page.lines().filter_map(|line| line.split_once(". ")?.0.parse::<u32>().ok()).max();
     let sorts = [
         (Sort::Fact, on_page.unwrap_or(0).max(FACTS)),
         (Sort::Diff, FAULTS[0].1),
@@ -319,15 +303,12 @@ fn missing(shown: &BTreeMap<(Sort, u32), Vec<Shown>>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (sort, most) in sorts {
         let numbers = (1..=most).filter(|number| !shown.contains_key(&(sort, *number)));
-        wrong.extend(numbers.map(|number| {
-            format!(
-                "{} {number}: no scenario, nor a test, shows it",
-                sort.word()
-            )
-        }));
-        let beyond = shown
-            .keys()
-            .filter(|(of, number)| *of == sort && *number > most);
+        wrong.extend(
+            numbers.map(|number| {
+                format!("{} {number}: no scenario, nor a test, shows it", sort.word())
+            }),
+        );
+        let beyond = shown.keys().filter(|(of, number)| *of == sort && *number > most);
         wrong.extend(
             beyond.map(|(_, number)| format!("{} {number}: there is no such number", sort.word())),
         );
@@ -338,13 +319,10 @@ fn missing(shown: &BTreeMap<(Sort, u32), Vec<Shown>>) -> Vec<String> {
 fn write_table(table: &str) -> Result<()> {
     let path = root().join(FACTS_PAGE);
     let text = read(&path)?;
-    let parts = text
-        .split_once(BEGIN)
-        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let parts =
+        text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
     let Some((before, after)) = parts else {
-        return Err(format!(
-            "{FACTS_PAGE} lacks the lines `{BEGIN}` and `{END}`"
-        ));
+        return Err(format!("{FACTS_PAGE} lacks the lines `{BEGIN}` and `{END}`"));
     };
     let text = format!("{before}{BEGIN}\n{table}{END}{after}");
     fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
@@ -393,11 +371,7 @@ mod tests {
         let one = |sort, number, name: &str| ((sort, number), name.to_owned());
         assert_eq!(
             found,
-            [
-                one(Sort::Fact, 53, "one"),
-                one(Sort::Fact, 54, "one"),
-                one(Sort::Source, 2, "three")
-            ]
+            [one(Sort::Fact, 53, "one"), one(Sort::Fact, 54, "one"), one(Sort::Source, 2, "three")]
         );
     }
 }

@@ -45,12 +45,7 @@ impl Steps {
     pub(crate) fn end(self) -> Result<()> {
         let steps = self.into_inner();
         let mut errors = Vec::new();
-        for Step {
-            name,
-            seconds,
-            result,
-        } in steps
-        {
+        for Step { name, seconds, result } in steps {
             let verdict = if result.is_ok() { "ok" } else { "FAILED" };
             println!("{seconds:>6} s  {name}: {verdict}");
             errors.extend(result.err().map(|error| format!("{name}: {error}")));
@@ -99,10 +94,7 @@ mod tests {
             });
             assert!(given.is_none());
         }
-        assert_eq!(
-            steps.end().unwrap_err(),
-            "first: wrong\nxtask: second: wrong"
-        );
+        assert_eq!(steps.end().unwrap_err(), "first: wrong\nxtask: second: wrong");
         assert_eq!(ran, 2);
         Steps::default().end().unwrap();
     }

@@ -37,9 +37,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
 
     let steps = Steps::default();
     let count = Mutex::<Count>::default();
-    steps.run("format", || {
-        show_and_run(&mut cargo(&["fmt", "--all", "--check"]))
-    });
+    steps.run("format", || show_and_run(&mut cargo(&["fmt", "--all", "--check"])));
     let built = steps.run("build", || programs::build(&[]));
     let mut built = built.unwrap_or_default();
     if !etcd::can_test() {
@@ -54,19 +52,14 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         }
         steps.run("tests", || programs::run_together(built, &count));
     });
-    steps.run("tests that measure time", || {
-        programs::run_alone(built, &count)
-    });
+    steps.run("tests that measure time", || programs::run_alone(built, &count));
     // What nothing shows any more is a failure, too.
     steps.run("scenarios", scenarios::last);
     steps.run("demo", || demo(built));
     let count = count.into_inner().unwrap_or_else(PoisonError::into_inner);
     steps.run("count of tests", || judge(&count));
     let ended = steps.end();
-    println!(
-        "{} passed, {} failed, {} skipped",
-        count.passed, count.failed, count.skipped
-    );
+    println!("{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     ended
 }
 

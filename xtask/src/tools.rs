@@ -33,10 +33,7 @@ pub(crate) fn show_and_run(command: &mut Command) -> Result<()> {
     let line = line(command);
     println!("$ {line}");
     let status = command.status().map_err(|e| format!("{line}: {e}"))?;
-    status
-        .success()
-        .then_some(())
-        .ok_or_else(|| format!("{line}: {status}"))
+    status.success().then_some(()).ok_or_else(|| format!("{line}: {status}"))
 }
 
 /// Runs a command to its end, and shows its output whole, after its command line: for commands that
@@ -131,16 +128,10 @@ pub(crate) struct Tool {
     pub(crate) package: &'static str,
 }
 
-pub(crate) const IP: Tool = Tool {
-    program: "ip",
-    package: "iproute2",
-};
+pub(crate) const IP: Tool = Tool { program: "ip", package: "iproute2" };
 
 /// Runs the guests of `cargo xtask vm`, and those of `examples/guests`.
-pub(crate) const QEMU: Tool = Tool {
-    program: "qemu-system-x86_64",
-    package: "qemu-system-x86",
-};
+pub(crate) const QEMU: Tool = Tool { program: "qemu-system-x86_64", package: "qemu-system-x86" };
 
 /// Makes sure that `ip` is there, and in PATH, where the tests look for it.
 pub(crate) fn need_ip() -> Result<()> {
@@ -217,15 +208,10 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 
 /// Makes sure that the toolchain has a component, which answers as a cargo command.
 pub(crate) fn need_component(command: &str, component: &str) -> Result<()> {
-    let found = cargo(&[command, "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let found = cargo(&[command, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     match found {
         Ok(status) if status.success() => Ok(()),
-        _ => Err(format!(
-            "`cargo {command}` is missing: run `rustup component add {component}`"
-        )),
+        _ => Err(format!("`cargo {command}` is missing: run `rustup component add {component}`")),
     }
 }
 
@@ -254,11 +240,8 @@ pub(crate) fn install(name: &str, version: &str) -> Result<PathBuf> {
 }
 
 fn runs(program: &str, args: &[&str]) -> bool {
-    let status = Command::new(program)
-        .args(args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let status =
+        Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 

@@ -26,22 +26,10 @@ use ran::Ran;
 
 const TOOLS: [Tool; 6] = [
     QEMU,
-    Tool {
-        program: "objcopy",
-        package: "binutils",
-    },
-    Tool {
-        program: "busybox",
-        package: "busybox-static",
-    },
-    Tool {
-        program: "depmod",
-        package: "kmod",
-    },
-    Tool {
-        program: "dpkg-deb",
-        package: "dpkg",
-    },
+    Tool { program: "objcopy", package: "binutils" },
+    Tool { program: "busybox", package: "busybox-static" },
+    Tool { program: "depmod", package: "kmod" },
+    Tool { program: "dpkg-deb", package: "dpkg" },
     IP,
 ];
 
@@ -151,10 +139,7 @@ impl Asked {
             match *word {
                 "--kernel" => {
                     let name = value()?;
-                    let known = SERIES
-                        .into_iter()
-                        .chain([LOCAL])
-                        .find(|known| known == name);
+                    let known = SERIES.into_iter().chain([LOCAL]).find(|known| known == name);
                     kernels.push(known.ok_or(format!("no kernel {name}: 6.1, 6.12 or local"))?);
                 }
                 "--accel" => {
@@ -180,13 +165,7 @@ impl Asked {
             kernels.extend(write.then_some(LOCAL));
             kernels.extend(SERIES);
         }
-        Ok(Asked {
-            kernels,
-            accel,
-            only,
-            filter,
-            write,
-        })
+        Ok(Asked { kernels, accel, only, filter, write })
     }
 }
 

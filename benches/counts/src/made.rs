@@ -89,9 +89,7 @@ pub fn desired(family: Family, count: usize) -> Desired {
 
 /// What is observed where these routes are.
 pub fn observed(routes: Vec<Route>) -> Observed {
-    Observed::default()
-        .with_routes(routes)
-        .with_complete([Kind::Route].into_iter().collect())
+    Observed::default().with_routes(routes).with_complete([Kind::Route].into_iter().collect())
 }
 
 /// The messages of a dump of these routes, without its end: what the kernel fills into receive
@@ -115,9 +113,7 @@ pub fn dump(routes: &[Route]) -> Vec<u8> {
         let table = table::MAIN as u8;
         let protocol = route.protocol;
         let length = route.dst.len();
-        message.body(&[
-            family, length, 0, 0, table, protocol, scope, unicast, 0, 0, 0, 0,
-        ]);
+        message.body(&[family, length, 0, 0, table, protocol, scope, unicast, 0, 0, 0, 0]);
         message.attr_u32(15, route.table); // RTA_TABLE
         message.attr_ip(1, route.dst.address()); // RTA_DST
         if route.metric != 0 {
@@ -188,12 +184,7 @@ impl Changing {
     /// As many IPv4 routes, all of which are there.
     pub fn new(count: usize) -> Changing {
         let routes: Routes = wanted(Family::Inet, count).collect();
-        Changing {
-            tracker: Tracker::in_sync(&routes),
-            routes,
-            count,
-            changes: 0,
-        }
+        Changing { tracker: Tracker::in_sync(&routes), routes, count, changes: 0 }
     }
 
     /// Has the next route lead another way, makes the plan for it, and takes it for carried out.
@@ -204,10 +195,7 @@ impl Changing {
         let prefix = prefix(Family::Inet, at)?;
         let hop = NextHop::via(gateway(Family::Inet, at + self.changes));
         self.routes.insert(Route::new(prefix, NextHops::One(hop)));
-        if !self
-            .tracker
-            .follow(&self.routes, &Devices::default(), MARKER)
-        {
+        if !self.tracker.follow(&self.routes, &Devices::default(), MARKER) {
             return None;
         }
         let (wanted, there) = self.tracker.partial_input(&self.routes);

@@ -39,27 +39,15 @@ pub const WORKS: [Work; 16] = [
     work("read an IPv6 row", |count| read(Family::Inet6, count)),
     work("encode an IPv4 route", encode),
     work("hold desired routes", hold),
-    work("match a dump of IPv4", |count| {
-        match_dump(Family::Inet, count)
-    }),
-    work("match a dump of IPv6", |count| {
-        match_dump(Family::Inet6, count)
-    }),
-    work("match rows of IPv4", |count| {
-        match_rows(Family::Inet, count)
-    }),
-    work("match rows of IPv6", |count| {
-        match_rows(Family::Inet6, count)
-    }),
+    work("match a dump of IPv4", |count| match_dump(Family::Inet, count)),
+    work("match a dump of IPv6", |count| match_dump(Family::Inet6, count)),
+    work("match rows of IPv4", |count| match_rows(Family::Inet, count)),
+    work("match rows of IPv6", |count| match_rows(Family::Inet6, count)),
     work("two_way, in order, nothing changed", two_way_sorted),
     work("two_way, one shuffled, nothing changed", two_way_shuffled),
     work("plan, nothing changed", plan_nothing),
     work("plan, all missing", plan_missing),
-    Work {
-        name: "change one route of 1,000",
-        items: CHANGES,
-        run: |count| change(1_000, count),
-    },
+    Work { name: "change one route of 1,000", items: CHANGES, run: |count| change(1_000, count) },
     // Not more than one of few.
     Work {
         name: "change one route of 100,000",
@@ -69,11 +57,7 @@ pub const WORKS: [Work; 16] = [
 ];
 
 const fn work(name: &'static str, run: fn(u32)) -> Work {
-    Work {
-        name,
-        items: ITEMS,
-        run,
-    }
+    Work { name, items: ITEMS, run }
 }
 
 /// Does a work so many rounds; what it returns is dropped within the round.
@@ -120,9 +104,7 @@ fn encode(count: u32) {
 
 fn hold(count: u32) {
     let routes: Vec<_> = made::wanted(Family::Inet, ITEMS).collect();
-    rounds(count, || {
-        black_box(&routes).iter().cloned().collect::<Routes>()
-    });
+    rounds(count, || black_box(&routes).iter().cloned().collect::<Routes>());
 }
 
 /// A pass that finds everything in order, but for the kernel and the socket.
@@ -130,9 +112,7 @@ fn match_dump(family: Family, count: u32) {
     let wanted = made::wanted(family, ITEMS).collect();
     let dump = made::dump(&made::routes(family, ITEMS));
     let mut matcher = made::matcher(&wanted);
-    rounds(count, || {
-        made::match_dump(&mut matcher, family, black_box(&dump))
-    });
+    rounds(count, || made::match_dump(&mut matcher, family, black_box(&dump)));
 }
 
 /// The diff's part of it.
@@ -141,9 +121,7 @@ fn match_rows(family: Family, count: u32) {
     let dump = made::dump(&made::routes(family, ITEMS));
     let rows: Vec<_> = made::rows(&dump).collect();
     let mut matcher = made::matcher(&wanted);
-    rounds(count, || {
-        made::match_rows(&mut matcher, family, black_box(&rows).iter().copied())
-    });
+    rounds(count, || made::match_rows(&mut matcher, family, black_box(&rows).iter().copied()));
 }
 
 fn two_way_sorted(count: u32) {
@@ -157,14 +135,7 @@ fn two_way_shuffled(count: u32) {
 }
 
 fn compare(desired: &[Route], observed: &[Route], count: u32) {
-    rounds(count, || {
-        two_way(
-            black_box(desired),
-            black_box(observed),
-            Route::key,
-            made::value,
-        )
-    });
+    rounds(count, || two_way(black_box(desired), black_box(observed), Route::key, made::value));
 }
 
 fn plan_nothing(count: u32) {
@@ -178,10 +149,7 @@ fn plan_missing(count: u32) {
 fn change(of: usize, count: u32) {
     let mut changing = made::Changing::new(of);
     rounds(count, || {
-        (0..CHANGES)
-            .filter_map(|_| changing.change())
-            .map(|plan| plan.ops.len())
-            .sum::<usize>()
+        (0..CHANGES).filter_map(|_| changing.change()).map(|plan| plan.ops.len()).sum::<usize>()
     });
 }
 
@@ -208,10 +176,7 @@ mod tests {
                 .collect();
             assert_eq!(decoded, routes);
             let wanted = made::wanted(family, 100).collect();
-            assert_eq!(
-                made::match_dump(&mut made::matcher(&wanted), family, &dump),
-                100
-            );
+            assert_eq!(made::match_dump(&mut made::matcher(&wanted), family, &dump), 100);
         }
         let routes = made::routes(Family::Inet, 100);
         let shuffled = made::shuffled(&routes);

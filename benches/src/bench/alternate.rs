@@ -42,11 +42,7 @@ impl Choice {
             sizes => sizes,
         };
         let bound = largest.min(self.largest / series.weight);
-        sizes
-            .iter()
-            .copied()
-            .filter(|size| *size <= bound)
-            .collect()
+        sizes.iter().copied().filter(|size| *size <= bound).collect()
     }
 
     fn runs(&self, series: &Series, size: usize) -> usize {
@@ -151,14 +147,7 @@ struct Turns<'a> {
 
 impl<'a> Turns<'a> {
     fn new(series: &'a Series, choice: &'a Choice, size: usize) -> Turns<'a> {
-        Turns {
-            series,
-            choice,
-            size,
-            entries: Vec::new(),
-            rules: 0,
-            marked: 0,
-        }
+        Turns { series, choice, size, entries: Vec::new(), rules: 0, marked: 0 }
     }
 
     /// Makes the namespace.

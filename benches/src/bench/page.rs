@@ -28,10 +28,8 @@ pub fn tables(record: &Record, picture: &str) -> String {
     headline(&mut text, record);
     text.push_str("\nThe ratio at every size:\n\n");
     growth(&mut text, record);
-    let _ = write!(
-        text,
-        "\n![Wall time over the number of objects, both logarithmic]({picture})\n"
-    );
+    let _ =
+        write!(text, "\n![Wall time over the number of objects, both logarithmic]({picture})\n");
     others(&mut text, record);
     profiles(&mut text, record);
     text
@@ -51,11 +49,7 @@ fn headline(text: &mut String, record: &Record) {
             continue;
         };
         // The limit is of the full size.
-        let limit = if entry.size == largest {
-            step.limit
-        } else {
-            Limit::default()
-        };
+        let limit = if entry.size == largest { step.limit } else { Limit::default() };
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | **{:.2}**, {:.2} to {:.2} | {} | {:.2} | {:.1} MB | {} |",
@@ -140,10 +134,8 @@ fn others(text: &mut String, record: &Record) {
     for (step, _) in steps() {
         let name = step.work.to_string();
         let sizes = record.sizes(&name);
-        let entries: Vec<&Entry> = sizes
-            .iter()
-            .filter_map(|size| record.entry(&name, *size))
-            .collect();
+        let entries: Vec<&Entry> =
+            sizes.iter().filter_map(|size| record.entry(&name, *size)).collect();
         let mut programs: Vec<&str> = entries
             .iter()
             .flat_map(|entry| entry.programs().into_iter().chain(failed(entry)))
@@ -153,11 +145,7 @@ fn others(text: &mut String, record: &Record) {
         if programs.iter().all(|program| rank(program) < 2) {
             continue;
         }
-        let _ = write!(
-            text,
-            "\n{}. Wall time, times the floor's, memory:\n\n",
-            step.title
-        );
+        let _ = write!(text, "\n{}. Wall time, times the floor's, memory:\n\n", step.title);
         let header: Vec<String> = sizes.iter().map(|size| grouped(*size)).collect();
         row(text, "", &header);
         row(text, "---", &vec!["---".to_owned(); sizes.len()]);
@@ -235,15 +223,8 @@ mod tests {
 
     #[test]
     fn tables_show_what_is_missed_and_who_failed() {
-        let took = |wall_ns| Took {
-            wall_ns,
-            cpu_ns: wall_ns,
-            peak_rss_kb: 1_000,
-        };
-        let mut record = Record {
-            machine: "Linux 6.18".to_owned(),
-            ..Record::default()
-        };
+        let took = |wall_ns| Took { wall_ns, cpu_ns: wall_ns, peak_rss_kb: 1_000 };
+        let mut record = Record { machine: "Linux 6.18".to_owned(), ..Record::default() };
         for (size, trueup) in [(1_000_000, 1_200), (1_000, 5_000)] {
             let mut entry = Entry::new("route-create".to_owned(), size);
             entry.add("floor", 0, took(1_000_000));
@@ -251,17 +232,8 @@ mod tests {
             entry.fail("peer", "no such command");
             record.put(entry);
         }
-        let samples = Samples {
-            reading: 1,
-            writing: 6,
-            kernel: 1,
-            own: 2,
-        };
-        record.put_profile(Profile {
-            work: "route-create".to_owned(),
-            size: 1_000_000,
-            samples,
-        });
+        let samples = Samples { reading: 1, writing: 6, kernel: 1, own: 2 };
+        record.put_profile(Profile { work: "route-create".to_owned(), size: 1_000_000, samples });
         let page = format!("before\n{BEGIN}old\n{END}after\n");
         let page = with_tables(&page, &record, "growth.svg").unwrap();
         assert_eq!(

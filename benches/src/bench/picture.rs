@@ -49,10 +49,7 @@ const COLOURS: [RGBColor; 8] = [
 /// # Panics
 ///
 /// When drawing to memory fails, which is a mistake in this file.
-#[expect(
-    clippy::expect_used,
-    reason = "a string takes everything that is written to it"
-)]
+#[expect(clippy::expect_used, reason = "a string takes everything that is written to it")]
 pub fn svg(record: &Record) -> String {
     let mut text = String::new();
     draw(&mut text, record).expect("drawing to memory does not fail");
@@ -136,9 +133,7 @@ fn decades(values: impl Iterator<Item = f64>) -> Vec<f64> {
         (least.min(value.log10()), most.max(value.log10()))
     });
     let (least, most) = (least.floor(), most.ceil().max(least.floor() + 1.0));
-    (least as i32..=most as i32)
-        .map(|power| 10_f64.powi(power))
-        .collect()
+    (least as i32..=most as i32).map(|power| 10_f64.powi(power)).collect()
 }
 
 /// Writes the names beside the ends of the lines, the slowest at the top, none over another.
@@ -152,11 +147,7 @@ fn names(area: &Area<'_>, x: i32, mut ends: Vec<(i32, &Line<'_>)>) -> Drawn {
         free = y + HEIGHT;
         let style = ("sans-serif", 14).into_font().color(&line.colour);
         let (left, _) = area.get_base_pixel();
-        area.draw(&Text::new(
-            line.program,
-            (x - left, y - top - HEIGHT / 2),
-            style,
-        ))?;
+        area.draw(&Text::new(line.program, (x - left, y - top - HEIGHT / 2), style))?;
     }
     Ok(())
 }
@@ -222,24 +213,15 @@ mod tests {
         for size in [1, 1_000, 1_000_000] {
             let mut entry = Entry::new("route-create".to_owned(), size);
             for (program, each) in [("floor", 5_000), ("trueup", 6_000)] {
-                let took = Took {
-                    wall_ns: each * size as u64,
-                    ..Took::default()
-                };
+                let took = Took { wall_ns: each * size as u64, ..Took::default() };
                 entry.add(program, 0, took);
             }
             record.put(entry);
         }
         let text = svg(&record);
-        let lines: Vec<&str> = text
-            .lines()
-            .filter(|line| line.starts_with("<polyline"))
-            .collect();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("<polyline")).collect();
         let strokes = |colour: &'static str| lines.iter().filter(move |line| line.contains(colour));
-        assert!(
-            strokes("#444444").count() > 10,
-            "the floor's line is dashed"
-        );
+        assert!(strokes("#444444").count() > 10, "the floor's line is dashed");
         assert_eq!(strokes("#C2410C").count(), 1);
         let line = strokes("#C2410C").next().unwrap();
         let points = line.split_once("points=\"").unwrap().1;
@@ -250,9 +232,7 @@ mod tests {
                 (x.parse().unwrap(), y.parse().unwrap())
             })
             .collect();
-        let [(x0, y0), (x1, y1), (x2, y2)] = points[..] else {
-            panic!("{line}")
-        };
+        let [(x0, y0), (x1, y1), (x2, y2)] = points[..] else { panic!("{line}") };
         assert!(((x1 - x0) - (x2 - x1)).abs() <= 1, "{line}");
         assert!(((y0 - y1) - (y1 - y2)).abs() <= 1 && y1 < y0, "{line}");
         assert_eq!(text.matches("<circle").count(), 6);

@@ -49,11 +49,7 @@ impl Profile {
         trueup_testkit::empty_directory(&dir).with_context(|| dir.display().to_string())?;
         let samples = sampled(&dir, program, work, size);
         fs::remove_dir_all(&dir)?;
-        Ok(Profile {
-            work: work.to_string(),
-            size,
-            samples: samples?,
-        })
+        Ok(Profile { work: work.to_string(), size, samples: samples? })
     }
 }
 
@@ -65,15 +61,7 @@ fn sampled(dir: &Path, program: &Program, work: Work, size: usize) -> Result<Sam
         mkfifo(fifo, Mode::S_IRUSR | Mode::S_IWUSR)?;
     }
     let mut perf = with_timeout();
-    perf.args([
-        "perf",
-        "record",
-        "--quiet",
-        "--call-graph",
-        "fp",
-        "--freq",
-        "999",
-    ]);
+    perf.args(["perf", "record", "--quiet", "--call-graph", "fp", "--freq", "999"]);
     // Nothing is sampled until the program says that the work begins.
     let control = format!("fifo:{},{}", starts.display(), acknowledges.display());
     perf.args(["--delay=-1", "--control", &control, "--output"]);
@@ -91,8 +79,7 @@ fn sampled(dir: &Path, program: &Program, work: Work, size: usize) -> Result<Sam
 /// The samples as text.
 fn script(data: &Path) -> Result<String> {
     let mut perf = Command::new("perf");
-    perf.args(["script", "--fields", "ip,sym", "--input"])
-        .arg(data);
+    perf.args(["script", "--fields", "ip,sym", "--input"]).arg(data);
     let output = perf.output().context("perf, of Debian's linux-perf")?;
     ensure!(output.status.success(), "perf script: {}", output.status);
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -155,12 +142,7 @@ mod tests {
 
 ";
         let samples = Samples::of_script(text);
-        let message = Samples {
-            reading: 1,
-            writing: 1,
-            kernel: 1,
-            own: 2,
-        };
+        let message = Samples { reading: 1, writing: 1, kernel: 1, own: 2 };
         assert_eq!(samples, message);
         assert_eq!(samples.percent(), [20.0, 20.0, 20.0, 40.0]);
         assert_eq!(Samples::of_script("").percent(), [0.0; 4]);

@@ -36,12 +36,7 @@ impl Program {
             .stderr(Stdio::inherit())
             .output()
             .with_context(|| command.display().to_string())?;
-        ensure!(
-            output.status.success(),
-            "{}: {}",
-            command.display(),
-            output.status
-        );
+        ensure!(output.status.success(), "{}: {}", command.display(), output.status);
         let mut programs: Vec<Program> = Vec::new();
         for line in String::from_utf8(output.stdout)?.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -97,15 +92,8 @@ impl Program {
             .context("timeout, of coreutils")?;
         ensure!(output.status.success(), "{}", output.status);
         let line: Line = serde_json::from_slice(&output.stdout).context("its line")?;
-        let of = (
-            line.program == self.name,
-            line.work == work.to_string(),
-            line.size == size,
-        );
-        ensure!(
-            of == (true, true, true),
-            "the line is about something else: {line:?}"
-        );
+        let of = (line.program == self.name, line.work == work.to_string(), line.size == size);
+        ensure!(of == (true, true, true), "the line is about something else: {line:?}");
         Ok(line.took)
     }
 }

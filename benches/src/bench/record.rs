@@ -65,10 +65,7 @@ impl Record {
         if record.machine == machine {
             return Ok(record);
         }
-        Ok(Record {
-            machine: machine.to_owned(),
-            ..Record::default()
-        })
+        Ok(Record { machine: machine.to_owned(), ..Record::default() })
     }
 
     /// Keeps it.
@@ -82,8 +79,7 @@ impl Record {
 
     /// Puts an entry in the place of that of the same work and size.
     pub fn put(&mut self, entry: Entry) {
-        self.entries
-            .retain(|old| (&old.work, old.size) != (&entry.work, entry.size));
+        self.entries.retain(|old| (&old.work, old.size) != (&entry.work, entry.size));
         self.entries.push(entry);
     }
 
@@ -111,11 +107,7 @@ impl Record {
 impl Entry {
     /// One without figures.
     pub fn new(work: String, size: usize) -> Entry {
-        Entry {
-            work,
-            size,
-            ..Entry::default()
-        }
+        Entry { work, size, ..Entry::default() }
     }
 
     /// Adds what a turn took.
@@ -163,11 +155,7 @@ impl Entry {
             let Some(figures) = self.figures(program, "floor") else {
                 continue;
             };
-            let Took {
-                wall_ns,
-                cpu_ns,
-                peak_rss_kb,
-            } = figures.median;
+            let Took { wall_ns, cpu_ns, peak_rss_kb } = figures.median;
             let (least, most) = figures.spread;
             println!(
                 "{:16} {:9} {program:20} {:>9} wall {:>9} processor {:>7.1} MB; x{:.2} ({least:.2} to {most:.2}) of {}",
@@ -181,10 +169,7 @@ impl Entry {
             );
         }
         for (program, why) in &self.failed {
-            println!(
-                "{:16} {:9} {program:20} failed: {why}",
-                self.work, self.size
-            );
+            println!("{:16} {:9} {program:20} failed: {why}", self.work, self.size);
         }
     }
 
@@ -252,11 +237,7 @@ mod tests {
     use super::*;
 
     fn took(wall_ns: u64) -> Took {
-        Took {
-            wall_ns,
-            cpu_ns: 1,
-            peak_rss_kb: 1,
-        }
+        Took { wall_ns, cpu_ns: 1, peak_rss_kb: 1 }
     }
 
     #[test]

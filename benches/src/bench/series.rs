@@ -54,33 +54,17 @@ pub struct Limit {
     pub peak_mb: Option<f64>,
 }
 
-const NONE: Limit = Limit {
-    floors: None,
-    micros: None,
-    growth: None,
-    peak_mb: None,
-};
+const NONE: Limit = Limit { floors: None, micros: None, growth: None, peak_mb: None };
 
 /// Of one change through the loop, among however many.
-const ONE_CHANGE: Limit = Limit {
-    micros: Some(200.0),
-    growth: Some(1.5),
-    ..NONE
-};
+const ONE_CHANGE: Limit = Limit { micros: Some(200.0), growth: Some(1.5), ..NONE };
 
 const fn floors(times: f64) -> Limit {
-    Limit {
-        floors: Some(times),
-        ..NONE
-    }
+    Limit { floors: Some(times), ..NONE }
 }
 
 const fn floors_and_mb(times: f64, megabytes: f64) -> Limit {
-    Limit {
-        floors: Some(times),
-        peak_mb: Some(megabytes),
-        ..NONE
-    }
+    Limit { floors: Some(times), peak_mb: Some(megabytes), ..NONE }
 }
 
 const fn step(work: Work, title: &'static str, limit: Limit) -> Step {
@@ -121,11 +105,7 @@ pub const SERIES: [Series; 14] = [
         held: Held::Nothing,
         steps: &[
             step(Work::RouteCreate(Inet), "IPv4 routes: create", floors(1.08)),
-            step(
-                Work::RouteGateway,
-                "IPv4 routes: another gateway, in place",
-                floors(1.08),
-            ),
+            step(Work::RouteGateway, "IPv4 routes: another gateway, in place", floors(1.08)),
             step(
                 Work::RouteDelete(Inet),
                 "IPv4 routes: delete, against ascending order",
@@ -160,10 +140,7 @@ pub const SERIES: [Series; 14] = [
         steps: &[step(
             Work::GatewayObject,
             "IPv4 routes by a nexthop object (nexthop_compat_mode 0): another gateway, against a message",
-            Limit {
-                micros: Some(5_000.0),
-                ..NONE
-            },
+            Limit { micros: Some(5_000.0), ..NONE },
         )],
         sizes: TO_A_MILLION,
         weight: 1,
@@ -181,16 +158,8 @@ pub const SERIES: [Series; 14] = [
     Series {
         held: Held::Nothing,
         steps: &[
-            step(
-                Work::RouteCreate(Inet6),
-                "IPv6 routes: create",
-                floors(1.08),
-            ),
-            step(
-                Work::RouteDelete(Inet6),
-                "IPv6 routes: delete",
-                floors(1.08),
-            ),
+            step(Work::RouteCreate(Inet6), "IPv6 routes: create", floors(1.08)),
+            step(Work::RouteDelete(Inet6), "IPv6 routes: delete", floors(1.08)),
         ],
         sizes: TO_100_000,
         weight: 1,
@@ -241,11 +210,7 @@ pub const SERIES: [Series; 14] = [
     },
     Series {
         held: Held::Nothing,
-        steps: &[step(
-            Work::LinkDelete,
-            "links: delete, against a message each",
-            floors(0.1),
-        )],
+        steps: &[step(Work::LinkDelete, "links: delete, against a message each", floors(0.1))],
         sizes: &[1, 100, 1_000],
         weight: 200,
     },
@@ -262,16 +227,8 @@ pub const SERIES: [Series; 14] = [
     Series {
         held: Held::Nothing,
         steps: &[
-            step(
-                Work::InternetCreate,
-                "the internet's routes, 64 gateways: create",
-                floors(1.10),
-            ),
-            step(
-                Work::InternetDelete,
-                "the internet's routes, 64 gateways: delete",
-                NONE,
-            ),
+            step(Work::InternetCreate, "the internet's routes, 64 gateways: create", floors(1.10)),
+            step(Work::InternetDelete, "the internet's routes, 64 gateways: delete", NONE),
         ],
         sizes: INTERNET,
         weight: 1,

@@ -15,10 +15,7 @@ use trueup_benches::bench::{page, picture};
 
 use flags::Bench;
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     use std::path::PathBuf;
 
@@ -115,11 +112,8 @@ fn choice(flags: &Bench) -> Result<Choice> {
     let works = flags.work.iter().map(|name| name.parse());
     let sizes = flags.sizes.as_deref().unwrap_or_default().split(',');
     let sizes = sizes.filter(|size| !size.is_empty());
-    let (largest, runs) = if flags.quick {
-        (QUICK_LARGEST, Some(QUICK_RUNS))
-    } else {
-        (usize::MAX, None)
-    };
+    let (largest, runs) =
+        if flags.quick { (QUICK_LARGEST, Some(QUICK_RUNS)) } else { (usize::MAX, None) };
     Ok(Choice {
         works: works.collect::<Result<_>>()?,
         sizes: sizes
@@ -140,9 +134,7 @@ fn machine() -> Result<String> {
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));
     let model = model.map_or("", |text| text.trim_start_matches([' ', '\t', ':']));
     let memory = fs::read_to_string("/proc/meminfo")?;
-    let kib = memory
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib: u64 = kib
         .and_then(|text| text.trim().strip_suffix(" kB"))
         .context("no MemTotal in /proc/meminfo")?

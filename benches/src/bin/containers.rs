@@ -10,10 +10,7 @@ use trueup_benches::containers::agent::{self, Journals};
 use trueup_benches::containers::plugins;
 use trueup_benches::row::{Row, table};
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     use std::path::PathBuf;
 

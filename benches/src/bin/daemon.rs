@@ -18,10 +18,7 @@ use trueup_benches::row::{Row, table};
 
 use flags::Daemon;
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     use std::path::PathBuf;
 
@@ -138,9 +135,7 @@ fn pieces(flags: &Daemon) -> Result<Vec<String>> {
 fn sizes(flags: &Daemon) -> Result<Vec<usize>> {
     let list = flags.sizes.as_deref().unwrap_or("1000,50000,1000000");
     let sizes = list.split(',').filter(|size| !size.is_empty());
-    sizes
-        .map(|size| size.parse().with_context(|| format!("--sizes: {size}")))
-        .collect()
+    sizes.map(|size| size.parse().with_context(|| format!("--sizes: {size}"))).collect()
 }
 
 /// Has a process do a piece of work, prints its rows, and keeps them.
@@ -159,10 +154,7 @@ fn run(piece: &str, flags: &Daemon, rows: &mut Vec<Row>) -> Result<()> {
     if let Some(trueup) = &flags.trueup {
         command.arg("--trueup").arg(trueup);
     }
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("timeout, of coreutils")?;
+    let mut child = command.stdout(Stdio::piped()).spawn().context("timeout, of coreutils")?;
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).lines() {
             let row: Row = serde_json::from_str(&line?).context("a row")?;
@@ -203,12 +195,7 @@ fn work(piece: &str, flags: &Daemon) -> Result<()> {
             let form = Form::named(form).with_context(|| format!("no such form: {form}"))?;
             let exceptions =
                 Exceptions::named(with).with_context(|| format!("no such state: {with}"))?;
-            print(&forms::run(
-                form,
-                size.parse()?,
-                exceptions,
-                changes(flags),
-            )?)
+            print(&forms::run(form, size.parse()?, exceptions, changes(flags))?)
         }
         ["day"] => day::run(of_day(flags), lasts(flags), &mut |row| row.print()),
         ["watch", state] => {

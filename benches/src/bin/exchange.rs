@@ -18,10 +18,7 @@ use trueup_etcd::EtcdStore;
 use trueup_etcd::testing::{Cluster, ClusterOptions};
 use trueup_world::{Export, Session, Store, Transaction, World, Write};
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     use std::path::PathBuf;
 
@@ -102,10 +99,7 @@ fn main() -> Result<()> {
             let address = Ipv4Addr::new(10, 30 + u8::try_from(way)?, 0, sample);
             let begun = Instant::now();
             match way {
-                0 => session
-                    .export(&[export(address)])?
-                    .into_result()
-                    .map(drop)?,
+                0 => session.export(&[export(address)])?.into_result().map(drop)?,
                 _ => put(&store, address)?,
             }
             let heard = listener.wait(prefix(address)?, BOUND)?;
@@ -139,10 +133,7 @@ fn put(store: &EtcdStore, address: Ipv4Addr) -> Result<()> {
         value: format!("{address}/32 via {GATEWAY}").into_bytes(),
         lease: None,
     };
-    store.commit(&Transaction {
-        compares: Vec::new(),
-        writes: vec![put],
-    })?;
+    store.commit(&Transaction { compares: Vec::new(), writes: vec![put] })?;
     Ok(())
 }
 

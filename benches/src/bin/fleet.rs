@@ -24,10 +24,7 @@ use trueup_loop::{Config, Error, Fleet, Handle, Loop};
 use trueup_netlink::{Group, Multicast, Namespace, Socket, codec};
 use trueup_rtnl::{DEFAULT_PROTOCOL, MemoryLedger, Options, Rtnl};
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     xflags::xflags! {
         /// Measures a fleet of loops, each in a network namespace of its own.
@@ -71,23 +68,14 @@ fn main() -> Result<()> {
     let begin = Instant::now();
     (0..count).try_for_each(|at| agent.add(at))?;
     agent.wait_converged(0..count)?;
-    println!(
-        "all in their declared state after {:.2} s",
-        begin.elapsed().as_secs_f64()
-    );
+    println!("all in their declared state after {:.2} s", begin.elapsed().as_secs_f64());
     thread::sleep(Duration::from_secs(1));
     let each = (memory("VmRSS")? - resident) * 1e3 / count as f64;
     let descriptors = fs::read_dir("/proc/self/fd")?.count();
-    println!(
-        "at rest {each:.0} KB and {:.1} descriptors each",
-        descriptors as f64 / count as f64
-    );
+    println!("at rest {each:.0} KB and {:.1} descriptors each", descriptors as f64 / count as f64);
     let rest = Duration::from_secs(flags.rest.unwrap_or(20));
     let ((), used) = measure(|| thread::sleep(rest))?;
-    println!(
-        "{:.3} % of a core at rest",
-        100.0 * (used.user + used.system) / used.wall
-    );
+    println!("{:.3} % of a core at rest", 100.0 * (used.user + used.system) / used.wall);
 
     let floor = Floor::start(&agent, count)?;
     rows("all at rest", agent.restored(0, &floor, samples)?);
@@ -99,9 +87,7 @@ fn main() -> Result<()> {
     let restored = agent.restored(1, &floor, samples)?;
     rows("while the first is flooded", restored);
     stop.store(true, Ordering::Relaxed);
-    let flooded = flood
-        .join()
-        .map_err(|_| anyhow::anyhow!("the flood panicked"))??;
+    let flooded = flood.join().map_err(|_| anyhow::anyhow!("the flood panicked"))??;
     println!("{flooded} changes of the flood");
 
     for at in count - anew..count {
@@ -111,15 +97,9 @@ fn main() -> Result<()> {
         agent.handle(at)?.hint()?;
     }
     for _ in 0..anew {
-        let (at, ended) = agent
-            .ends
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .recv_timeout(BOUND)?;
-        ensure!(
-            ended.is_err_and(|error| error.is_scope_ended()),
-            "{at} ended otherwise"
-        );
+        let (at, ended) =
+            agent.ends.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(BOUND)?;
+        ensure!(ended.is_err_and(|error| error.is_scope_ended()), "{at} ended otherwise");
         agent.add(at)?;
     }
     agent.wait_converged(count - anew..count)?;
@@ -156,9 +136,7 @@ impl Agent {
         let desired = desired(self.routes)?;
         let it = Loop::new(Rtnl::new(), namespace, desired, ledger, options, config);
         let end = self.end.clone();
-        let handle = self
-            .fleet
-            .add(it, move |ended| drop(end.send((at, ended))))?;
+        let handle = self.fleet.add(it, move |ended| drop(end.send((at, ended))))?;
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         let len = handles.len().max(at + 1);
         handles.resize(len, None);

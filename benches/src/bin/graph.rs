@@ -23,10 +23,7 @@ use trueup_graph::{
 };
 use trueup_reconcile::MemoryLedger;
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     xflags::xflags! {
         /// Measures a graph of vertices beside others.
@@ -118,10 +115,7 @@ fn show(usage: &Usage) -> String {
 }
 
 fn measure_all(vertices: usize, turns: usize) -> Result<Row> {
-    let most = Usage {
-        user: f64::MAX,
-        ..Usage::default()
-    };
+    let most = Usage { user: f64::MAX, ..Usage::default() };
     let mut row = Row {
         vertices,
         edges: 0,
@@ -195,21 +189,15 @@ fn declare(at: usize, runs: &Arc<AtomicUsize>, has_parents: bool) -> Declared {
 fn driven(row: &mut Row) -> Result<()> {
     let runs = Arc::new(AtomicUsize::new(0));
     let before = allocated();
-    let own: Vec<_> = (0..row.vertices)
-        .map(|at| declare(at, &runs, false))
-        .collect();
+    let own: Vec<_> = (0..row.vertices).map(|at| declare(at, &runs, false)).collect();
     let own_bytes = allocated() - before;
     drop(own);
     let before = allocated();
-    let vertices: Vec<_> = (0..row.vertices)
-        .map(|at| declare(at, &runs, true))
-        .collect();
+    let vertices: Vec<_> = (0..row.vertices).map(|at| declare(at, &runs, true)).collect();
     let config = Config::new(NonZeroUsize::MIN.saturating_add(WORKERS - 1));
     let config = config.with_quiet(Duration::ZERO);
     let ledger = Box::new(MemoryLedger::default());
-    let Row {
-        start, in_place, ..
-    } = row;
+    let Row { start, in_place, .. } = row;
     // With the start, as some of it runs before that returns.
     let driver = least(in_place, || {
         let driver = least(start, || Driver::start(config, vertices, ledger))??;
@@ -266,9 +254,7 @@ fn main() -> Result<()> {
     // 1 is linear: the time of a vertex in the largest graph, against that in the smallest.
     let slope = |time: fn(&Row) -> f64| {
         let each = |row: &Row| time(row) / row.vertices as f64;
-        rows.first()
-            .zip(rows.last())
-            .map_or(0.0, |(first, last)| each(last) / each(first))
+        rows.first().zip(rows.last()).map_or(0.0, |(first, last)| each(last) / each(first))
     };
     println!(
         "a vertex of the largest, against one of the smallest: build {:.2}, state machine {:.2}, \

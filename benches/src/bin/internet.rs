@@ -25,10 +25,7 @@ use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 
 use flags::Internet;
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     use std::ffi::OsString;
     use std::path::PathBuf;
@@ -80,19 +77,11 @@ fn main() -> Result<ExitCode> {
 /// The side of the process that does one piece of work.
 fn work(piece: &str, flags: &Internet) -> Result<Measurement> {
     if piece == "command" {
-        let [command, words @ ..] = &flags.words[..] else {
-            bail!("no command")
-        };
+        let [command, words @ ..] = &flags.words[..] else { bail!("no command") };
         let usage = measure_command(
-            Command::new(command)
-                .args(words)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null()),
+            Command::new(command).args(words).stdout(Stdio::null()).stderr(Stdio::null()),
         )?;
-        return Ok(Measurement {
-            usage,
-            ..Measurement::default()
-        });
+        return Ok(Measurement { usage, ..Measurement::default() });
     }
     let size = flags.size.unwrap_or(usize::MAX);
     let rules = flags.rules.unwrap_or(RULES);
@@ -106,11 +95,7 @@ fn work(piece: &str, flags: &Internet) -> Result<Measurement> {
         })?;
         let report = report?;
         let count = report.ops().count();
-        ensure!(
-            report.converged(),
-            "not converged: {:?}",
-            report.failed().next()
-        );
+        ensure!(report.converged(), "not converged: {:?}", report.failed().next());
         ensure!(changes == (count > 0), "{piece}: {count} ops");
         Ok(Measurement { usage, held, count })
     };
@@ -122,20 +107,12 @@ fn work(piece: &str, flags: &Internet) -> Result<Measurement> {
             let requests = floor::encode(&prefixes()?, rules, piece == "floor-create")?;
             let held = memory("VmRSS")?;
             let (count, usage) = measure(|| floor::send(&requests))?;
-            Ok(Measurement {
-                usage,
-                held,
-                count: count?,
-            })
+            Ok(Measurement { usage, held, count: count? })
         }
         "floor-read" => {
             let held = memory("VmRSS")?;
             let (count, usage) = measure(floor::read)?;
-            Ok(Measurement {
-                usage,
-                held,
-                count: count?,
-            })
+            Ok(Measurement { usage, held, count: count? })
         }
         _ => bail!("no such piece: {piece}"),
     }
@@ -202,11 +179,7 @@ impl Bench {
     fn floor(&self, routes: usize, rules: usize) -> Result<[Measurement; 3]> {
         fresh();
         let piece = |piece| self.piece(piece, routes, rules);
-        Ok([
-            piece("floor-create")?,
-            piece("floor-read")?,
-            piece("floor-delete")?,
-        ])
+        Ok([piece("floor-create")?, piece("floor-read")?, piece("floor-delete")?])
     }
 
     fn ip(&self, prefixes: &Prefixes, rules: usize) -> Result<[Measurement; 3]> {
@@ -229,10 +202,7 @@ impl Bench {
         let show = "ip -4 route show table all; ip -6 route show table all; ip -4 rule; ip -6 rule";
         let create = batch(true)?;
         let there = self.piece("floor-read", 0, 0)?.count;
-        ensure!(
-            there >= prefixes.len() + rules,
-            "`ip -batch` added less than it should have"
-        );
+        ensure!(there >= prefixes.len() + rules, "`ip -batch` added less than it should have");
         let keep = self.command(&["sh".into(), "-c".into(), show.into()])?;
         Ok([create, keep, batch(false)?])
     }
@@ -245,10 +215,7 @@ impl Bench {
             let path = self.scratch.join(format!("internet.{format}"));
             let nothing = self.scratch.join(format!("nothing.{format}"));
             fs::write(&path, write(&settings, &state::desired(prefixes, rules)))?;
-            fs::write(
-                &nothing,
-                write(&settings, &state::desired(&Prefixes::default(), 0)),
-            )?;
+            fs::write(&nothing, write(&settings, &state::desired(&Prefixes::default(), 0)))?;
             let run = |verb: &str, path: &PathBuf| {
                 let state = self.scratch.join("state");
                 let (command, path) = (command.to_path_buf().into(), path.clone().into());
@@ -270,9 +237,7 @@ impl Bench {
         sizes.retain(|size| *size < all);
         sizes.push(all);
         self.series("routes", &sizes, |size| self.trueup(size, 0))?;
-        self.series("rules", &[1_250, 2_500, 5_000, 10_000], |size| {
-            self.trueup(0, size)
-        })
+        self.series("rules", &[1_250, 2_500, 5_000, 10_000], |size| self.trueup(0, size))
     }
 
     fn series(
@@ -312,9 +277,7 @@ impl Bench {
     }
 
     fn command(&self, words: &[OsString]) -> Result<Measurement> {
-        run(Command::new(env::current_exe()?)
-            .args(["--piece", "command", "--"])
-            .args(words))
+        run(Command::new(env::current_exe()?).args(["--piece", "command", "--"]).args(words))
     }
 }
 

@@ -11,10 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use trueup::journal::{Begun, Journal, Keep, Start};
 use trueup_benches::usage;
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     use std::path::PathBuf;
 
@@ -85,11 +82,7 @@ fn measure(directory: &Path, rounds: usize, lasts: Duration) -> Result<()> {
     let mut one = None;
     for (threads, [mut bare, mut journal]) in THREADS.into_iter().zip(rates) {
         let of_bare = print(&format!("bare, {threads} threads"), &mut bare, one);
-        print(
-            &format!("journal, {threads} threads"),
-            &mut journal,
-            one.or(Some(of_bare)),
-        );
+        print(&format!("journal, {threads} threads"), &mut journal, one.or(Some(of_bare)));
         one.get_or_insert(of_bare);
     }
     Ok(())
@@ -151,9 +144,7 @@ fn bare_syncs(directory: &Path, threads: usize, lasts: Duration) -> Result<Rate>
 fn in_threads<T: Send>(inputs: Vec<T>, work: impl Fn(T) -> Result<u64> + Sync) -> Result<u64> {
     let work = &work;
     thread::scope(|scope| {
-        let threads = inputs
-            .into_iter()
-            .map(|input| scope.spawn(move || work(input)));
+        let threads = inputs.into_iter().map(|input| scope.spawn(move || work(input)));
         let threads: Vec<_> = threads.collect();
         let ended = threads.into_iter().map(|thread| match thread.join() {
             Ok(records) => records,
@@ -190,10 +181,7 @@ fn lane(journal: &Journal, name: &str, lasts: Duration) -> Result<u64> {
     let what = [7; RECORD];
     let mut records = 0;
     loop {
-        let (name, key) = (
-            format!("{name}, {records}"),
-            format!("key of {name}, {records}"),
-        );
+        let (name, key) = (format!("{name}, {records}"), format!("key of {name}, {records}"));
         let begin = Start::new(&name, &what).object(b"vm").key(key.as_bytes());
         let Begun::Execute(mut execution) = journal.operations().begin(begin)? else {
             bail!("{name} began before");

@@ -19,10 +19,7 @@ use trueup_netlink::wire::Message;
 use trueup_netlink::{Group, Multicast, Namespace, Socket, codec};
 use trueup_rtnl::{DEFAULT_PROTOCOL, MemoryLedger, Options, Rtnl};
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     xflags::xflags! {
         /// Measures how long what another writer deletes is gone.
@@ -67,12 +64,7 @@ fn main() -> Result<()> {
                 let objects: Vec<_> = objects.iter().filter(of_family).collect();
                 let adds = bare(running.handle(), &objects)?;
                 let gone = restored(running.handle(), &objects)?;
-                row(
-                    &format!("{kind} {}", family.name()),
-                    config.debounce(),
-                    &gone,
-                    &adds,
-                );
+                row(&format!("{kind} {}", family.name()), config.debounce(), &gone, &adds);
             }
         }
         let stats = running.handle().stats();

@@ -24,10 +24,7 @@ use trueup_diff::{
 use trueup_netlink::{Batch, Connect, Group, Namespace, Outcome, Push, Socket, Transport, codec};
 use trueup_testkit::{fresh_netns, index_of, ip_batch, quiet_netns};
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     use std::path::PathBuf;
 
@@ -64,10 +61,7 @@ impl Add for Taken {
     type Output = Taken;
 
     fn add(self, other: Taken) -> Taken {
-        Taken {
-            wall: self.wall + other.wall,
-            processor: self.processor + other.processor,
-        }
+        Taken { wall: self.wall + other.wall, processor: self.processor + other.processor }
     }
 }
 
@@ -113,10 +107,7 @@ fn main() -> Result<()> {
             }
         }
         println!("{} ({})", work.name, work.count);
-        println!(
-            "  {:28} {:>20} {:>20}",
-            "µs each, and of the first", "wall", "processor"
-        );
+        println!("  {:28} {:>20} {:>20}", "µs each, and of the first", "wall", "processor");
         let mut first = None;
         for (at, runs) in &taken {
             let each = |of: fn(&Taken) -> Duration| {
@@ -155,11 +146,7 @@ fn works(size: usize, prefixes: &Prefixes) -> Vec<Work> {
     ];
     for (name, set) in sets {
         for gateways in [1, 64] {
-            works.extend(routes(
-                &format!("{name}, {gateways} gateways"),
-                &set,
-                gateways,
-            ));
+            works.extend(routes(&format!("{name}, {gateways} gateways"), &set, gateways));
         }
     }
     works.extend(multipath(&even(24)));
@@ -194,11 +181,7 @@ fn descending() -> Order {
 }
 
 fn greatest_common_divisor(a: usize, b: usize) -> usize {
-    if b == 0 {
-        a
-    } else {
-        greatest_common_divisor(b, a % b)
-    }
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// Steps of about 0.618 of the whole, which meet each once.
@@ -282,10 +265,7 @@ fn send_over(socket: &mut Socket, batches: &mut [Batch]) -> Result<Taken> {
         let refused = outcomes.iter().find(|outcome| **outcome != Outcome::Done);
         ensure!(refused.is_none(), "refused: {refused:?}");
     }
-    Ok(Taken {
-        wall: begin.elapsed(),
-        processor: thread_time()?.saturating_sub(used),
-    })
+    Ok(Taken { wall: begin.elapsed(), processor: thread_time()?.saturating_sub(used) })
 }
 
 fn existing(dev: Dev) -> Option<u32> {
@@ -317,9 +297,7 @@ fn gateway(family: Family, number: usize) -> IpAddr {
 fn made(set: &[Prefix], gateways: usize, shift: usize) -> Vec<Route> {
     let routes = set.iter().enumerate().map(|(at, dst)| {
         let hop = NextHop::via(gateway(dst.family(), (at + shift) % gateways));
-        Route::new(*dst, NextHops::One(hop))
-            .canonical()
-            .with_protocol(116)
+        Route::new(*dst, NextHops::One(hop)).canonical().with_protocol(116)
     });
     routes.collect()
 }
@@ -334,14 +312,8 @@ fn routes(name: &str, set: &[Prefix], gateways: usize) -> Vec<Work> {
             ("every 256th", Box::new(|n| passes(n, 256))),
             ("by length, ascending", by_length(set, longest, in_order)),
             ("by length, scattered", by_length(set, longest, golden)),
-            (
-                "by length, every 16th",
-                by_length(set, longest, |n| passes(n, 16)),
-            ),
-            (
-                "by length, every 256th",
-                by_length(set, longest, |n| passes(n, 256)),
-            ),
+            ("by length, every 16th", by_length(set, longest, |n| passes(n, 16))),
+            ("by length, every 256th", by_length(set, longest, |n| passes(n, 256))),
         ]
     };
     let work = |verb: &str, ways: Vec<Way>| Work {
@@ -431,19 +403,12 @@ fn routes(name: &str, set: &[Prefix], gateways: usize) -> Vec<Work> {
                     }
                     Ok(())
                 })?;
-                Ok(Taken {
-                    wall: begin.elapsed(),
-                    processor,
-                })
+                Ok(Taken { wall: begin.elapsed(), processor })
             }),
         )
     };
     creates.push(two);
-    vec![
-        work("create", creates),
-        work("replace", replaces),
-        work("delete", deletes),
-    ]
+    vec![work("create", creates), work("replace", replaces), work("delete", deletes)]
 }
 
 fn multipath(set: &[Prefix]) -> Vec<Work> {
@@ -461,11 +426,8 @@ fn multipath(set: &[Prefix]) -> Vec<Work> {
     // Of one set of next hops all, then of the next: the kernel finds the same `fib_info` again.
     let grouped: fn(usize) -> Vec<usize> =
         |n| (0..64).flat_map(|start| (start..n).step_by(64)).collect();
-    let orders: [NamedOrder; 3] = [
-        ("ascending", in_order),
-        ("scattered", golden),
-        ("by next hops", grouped),
-    ];
+    let orders: [NamedOrder; 3] =
+        [("ascending", in_order), ("scattered", golden), ("by next hops", grouped)];
     for (title, order) in orders {
         let all = routes.clone();
         creates.push((
@@ -532,11 +494,7 @@ fn rules(family: Family, count: usize) -> Vec<Work> {
             }),
         ));
     }
-    let work = |verb: &str, ways| Work {
-        name: format!("{verb} rules {family}"),
-        count,
-        ways,
-    };
+    let work = |verb: &str, ways| Work { name: format!("{verb} rules {family}"), count, ways };
     vec![work("create", creates), work("delete", deletes)]
 }
 
@@ -578,11 +536,7 @@ fn neighbours(family: Family, count: usize) -> Vec<Work> {
             }),
         ));
     }
-    let work = |verb: &str, ways| Work {
-        name: format!("{verb} neighbours {family}"),
-        count,
-        ways,
-    };
+    let work = |verb: &str, ways| Work { name: format!("{verb} neighbours {family}"), count, ways };
     vec![work("create", creates), work("delete", deletes)]
 }
 
@@ -592,21 +546,16 @@ fn addresses(family: Family, count: usize) -> Work {
         let dev = Dev::index(index);
         let address = |at: usize| {
             let (ip, len) = match family {
-                Family::Inet => (
-                    IpAddr::V4(Ipv4Addr::from((20 << 24) + ((at as u32) << 8) + 1)),
-                    24,
-                ),
+                Family::Inet => {
+                    (IpAddr::V4(Ipv4Addr::from((20 << 24) + ((at as u32) << 8) + 1)), 24)
+                }
                 Family::Inet6 => {
                     let bits = (0xfd01_u128 << 112) + at as u128 + 1;
                     (IpAddr::V6(Ipv6Addr::from(bits)), 64)
                 }
             };
             let network = IpNetwork::new(ip, len).ok()?;
-            Some(
-                Address::new(dev, network)
-                    .with_protocol(116)
-                    .with_flags(AddressFlags::default()),
-            )
+            Some(Address::new(dev, network).with_protocol(116).with_flags(AddressFlags::default()))
         };
         (0..count).filter_map(address).collect()
     };
@@ -634,14 +583,8 @@ fn addresses(family: Family, count: usize) -> Work {
         name: format!("create addresses {family}"),
         count,
         ways: vec![
-            (
-                "on a link that is up".to_owned(),
-                Box::new(move || first(true)),
-            ),
-            (
-                "before the link comes up".to_owned(),
-                Box::new(move || first(false)),
-            ),
+            ("on a link that is up".to_owned(), Box::new(move || first(true))),
+            ("before the link comes up".to_owned(), Box::new(move || first(false))),
         ],
     }
 }
@@ -653,9 +596,7 @@ fn links(count: usize) -> Work {
         let name = |at: usize| format!("b{at}").parse();
         let links: Vec<Link> = (0..count)
             .map(|at| {
-                Ok(Link::new(name(at)?, LinkKind::Ifb)
-                    .with_index(1_000 + at as u32)
-                    .with_up(true))
+                Ok(Link::new(name(at)?, LinkKind::Ifb).with_index(1_000 + at as u32).with_up(true))
             })
             .collect::<Result<_>>()?;
         let create =
@@ -688,10 +629,7 @@ fn links(count: usize) -> Work {
         count,
         ways: vec![
             ("one by one".to_owned(), Box::new(one_by_one)),
-            (
-                "by group, 249 at once".to_owned(),
-                Box::new(move || by_group(249)),
-            ),
+            ("by group, 249 at once".to_owned(), Box::new(move || by_group(249))),
         ],
     }
 }
@@ -700,9 +638,7 @@ fn links(count: usize) -> Work {
 fn own(count: usize) -> Work {
     let plan = move |creates: bool| -> Result<(Plan, Taken)> {
         let dev = Dev::index(2);
-        let set: Vec<Prefix> = (0..count as u32)
-            .map(|at| v4((20 << 24) + (at << 8), 24))
-            .collect();
+        let set: Vec<Prefix> = (0..count as u32).map(|at| v4((20 << 24) + (at << 8), 24)).collect();
         let there = made(&set, 64, 0).into_iter().map(|route| {
             let on = |hop: &NextHop| hop.clone().with_dev(dev);
             let hops = route
@@ -713,27 +649,19 @@ fn own(count: usize) -> Work {
             route.with_nexthops(hops)
         });
         let wanted = set.iter().enumerate().map(|(at, dst)| {
-            Route::new(
-                *dst,
-                NextHops::One(NextHop::via(gateway(Family::Inet, at % 64))),
-            )
+            Route::new(*dst, NextHops::One(NextHop::via(gateway(Family::Inet, at % 64))))
         });
         let (wanted, there): (Routes, Vec<_>) = match creates {
             true => (wanted.collect(), Vec::new()),
             false => (Routes::new(), there.collect()),
         };
         let desired = Desired::default().with_routes(wanted);
-        let observed = Observed::default()
-            .with_routes(there)
-            .with_complete(Kinds::ALL);
+        let observed = Observed::default().with_routes(there).with_complete(Kinds::ALL);
         let owned = Owned::default();
         let resolved = resolve(&desired, &observed, &owned, 116)?;
         let (begin, used) = (Instant::now(), thread_time()?);
         let plan = plan_resolved(&resolved, &observed, &owned)?;
-        let taken = Taken {
-            wall: begin.elapsed(),
-            processor: thread_time()?.saturating_sub(used),
-        };
+        let taken = Taken { wall: begin.elapsed(), processor: thread_time()?.saturating_sub(used) };
         Ok((plan, taken))
     };
     let carry_out = move |creates: bool| -> Result<Taken> {
@@ -741,10 +669,7 @@ fn own(count: usize) -> Work {
         let mut socket = Socket::open(&Namespace::through(Arc::new(Nobody)))?;
         let (begin, used) = (Instant::now(), thread_time()?);
         let done = apply(&plan, &mut socket, &BTreeMap::new(), &|| true);
-        let taken = Taken {
-            wall: begin.elapsed(),
-            processor: thread_time()?.saturating_sub(used),
-        };
+        let taken = Taken { wall: begin.elapsed(), processor: thread_time()?.saturating_sub(used) };
         ensure!(done.outcomes.iter().all(|outcome| outcome.is_applied()));
         Ok(taken)
     };
@@ -752,22 +677,10 @@ fn own(count: usize) -> Work {
         name: "plan and apply, without a kernel".to_owned(),
         count,
         ways: vec![
-            (
-                "plan creates".to_owned(),
-                Box::new(move || Ok(plan(true)?.1)),
-            ),
-            (
-                "plan deletes".to_owned(),
-                Box::new(move || Ok(plan(false)?.1)),
-            ),
-            (
-                "carry creates out".to_owned(),
-                Box::new(move || carry_out(true)),
-            ),
-            (
-                "carry deletes out".to_owned(),
-                Box::new(move || carry_out(false)),
-            ),
+            ("plan creates".to_owned(), Box::new(move || Ok(plan(true)?.1))),
+            ("plan deletes".to_owned(), Box::new(move || Ok(plan(false)?.1))),
+            ("carry creates out".to_owned(), Box::new(move || carry_out(true))),
+            ("carry deletes out".to_owned(), Box::new(move || carry_out(false))),
         ],
     }
 }
@@ -778,10 +691,7 @@ struct Nobody;
 
 impl Connect for Nobody {
     fn connect(&self) -> io::Result<Box<dyn Transport>> {
-        Ok(Box::new(Yes {
-            never: UdpSocket::bind("127.0.0.1:0")?,
-            answer: None,
-        }))
+        Ok(Box::new(Yes { never: UdpSocket::bind("127.0.0.1:0")?, answer: None }))
     }
 }
 
@@ -827,9 +737,7 @@ impl Transport for Yes {
         while rest.len() >= 16 {
             let length = u32::from_ne_bytes([rest[0], rest[1], rest[2], rest[3]]) as usize;
             last = rest;
-            rest = rest
-                .get(length.next_multiple_of(4).max(16)..)
-                .unwrap_or_default();
+            rest = rest.get(length.next_multiple_of(4).max(16)..).unwrap_or_default();
         }
         let mut answer = [0; 36];
         answer[0] = 36;

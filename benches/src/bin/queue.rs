@@ -14,10 +14,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use trueup_benches::usage::measure;
 use trueup_queue::{Config, Queue};
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     xflags::xflags! {
         /// Measures the keyed serial queue beside others.
@@ -56,10 +53,7 @@ type Make = fn(usize, usize) -> Result<Box<dyn Runner>>;
 const RUNNERS: [(&str, Make); 4] = [
     ("`trueup-queue`", InQueue::make),
     ("a thread a key, with a channel each", ThreadEach::make),
-    (
-        "a mutex a key, over a pool with a channel (no order)",
-        MutexEach::make,
-    ),
+    ("a mutex a key, over a pool with a channel (no order)", MutexEach::make),
     ("rayon's pool, with a locked lane a key", OnRayon::make),
 ];
 
@@ -122,14 +116,8 @@ impl Taken {
             runner.end()
         })?;
         ran?;
-        let sum: u64 = counts
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .sum();
-        ensure!(
-            sum == jobs as u64,
-            "{sum} of {jobs} jobs ran, or two of a key at once"
-        );
+        let sum: u64 = counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+        ensure!(sum == jobs as u64, "{sum} of {jobs} jobs ran, or two of a key at once");
 
         let runner = make(keys.min(100), workers)?;
         let mut times = Vec::with_capacity(samples);
@@ -187,9 +175,7 @@ impl InQueue {
 impl Runner for InQueue {
     fn submit(&self, key: usize, job: Job) -> Result<()> {
         let submitted = self.0.submit(key, job);
-        submitted
-            .map(drop)
-            .map_err(|rejected| anyhow!("{rejected}"))
+        submitted.map(drop).map_err(|rejected| anyhow!("{rejected}"))
     }
 
     fn end(self: Box<Self>) -> Result<()> {
@@ -208,9 +194,7 @@ impl ThreadEach {
             let thread = thread::Builder::new().stack_size(STACK).spawn(run)?;
             Ok((send, thread))
         };
-        Ok(Box::new(ThreadEach(
-            (0..keys).map(start).collect::<Result<_>>()?,
-        )))
+        Ok(Box::new(ThreadEach((0..keys).map(start).collect::<Result<_>>()?)))
     }
 }
 
@@ -290,9 +274,7 @@ struct Lane {
 
 impl OnRayon {
     fn make(keys: usize, workers: usize) -> Result<Box<dyn Runner>> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(workers)
-            .build()?;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build()?;
         let lanes = (0..keys).map(|_| Mutex::default()).collect();
         let open = channel();
         Ok(Box::new(OnRayon { pool, lanes, open }))

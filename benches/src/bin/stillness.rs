@@ -16,10 +16,7 @@ use trueup_netlink::{Namespace, Socket};
 use trueup_rtnl::{MemoryLedger, Options, Rtnl};
 use trueup_testkit::crash::Points;
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     xflags::xflags! {
         /// Measures what a loop costs beside busy other writers.
@@ -78,9 +75,7 @@ fn main() -> Result<()> {
     let changes = &changes(&points)[sent..];
     handle.stop();
     handle.wait_ended(BOUND)?;
-    let (ended, end, total) = looped
-        .join()
-        .map_err(|_| anyhow::anyhow!("the loop panicked"))?;
+    let (ended, end, total) = looped.join().map_err(|_| anyhow::anyhow!("the loop panicked"))?;
     ended?;
     let Some((begin, already)) = begun else {
         anyhow::bail!("no pass was told");
@@ -119,9 +114,7 @@ fn churn(rate: u32, lasts: Duration) -> Result<u32> {
                 }
                 request.clear();
                 encode(&mut request, verb, object)?;
-                socket
-                    .request(&request)
-                    .with_context(|| format!("{verb:?} {object:?}"))?;
+                socket.request(&request).with_context(|| format!("{verb:?} {object:?}"))?;
                 count += 1;
                 let due = Duration::from_secs(1) * count / rate;
                 thread::sleep(due.saturating_sub(begin.elapsed()));
@@ -139,9 +132,7 @@ fn mixed() -> Result<Vec<Object>> {
         let every = |(at, object)| (at % 2 == 0 || at % 50 == 1).then_some(object);
         all.into_iter().enumerate().filter_map(every).take(130)
     };
-    let mut rest = few(addresses)
-        .chain(few(rules))
-        .chain(neighbours.into_iter().take(260));
+    let mut rest = few(addresses).chain(few(rules)).chain(neighbours.into_iter().take(260));
     let mut all = Vec::new();
     for route in routes {
         all.push(route);

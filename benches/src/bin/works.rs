@@ -39,21 +39,12 @@ fn names(work: Work) -> &'static [&'static str] {
 }
 
 fn perform(name: &str, work: Work, size: usize) -> Result<Line> {
-    ensure!(
-        size <= work.largest(),
-        "{work} is for at most {}",
-        work.largest()
-    );
+    ensure!(size <= work.largest(), "{work} is for at most {}", work.largest());
     let took = match name {
         "floor" => floor::perform(work, size, Asking::Narrowly)?,
         "floor-by-protocol" => floor::perform(work, size, Asking::ByProtocol)?,
         "trueup" => pass::perform(work, size)?,
         _ => bail!("no such program: {name}"),
     };
-    Ok(Line {
-        program: name.to_owned(),
-        work: work.to_string(),
-        size,
-        took,
-    })
+    Ok(Line { program: name.to_owned(), work: work.to_string(), size, took })
 }

@@ -17,10 +17,7 @@ use trueup_etcd::testing::{Cluster, ClusterOptions};
 use trueup_etcd::{Config, EtcdStore};
 use trueup_world::{Event, Export, Filter, Keeper, ResourceKey, Session, WatchConfig, World};
 
-#[allow(
-    missing_docs,
-    reason = "the macro documents the flags, not the struct that it makes"
-)]
+#[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]
 mod flags {
     xflags::xflags! {
         /// Measures many hosts on one etcd.
@@ -180,10 +177,7 @@ impl Counts {
         let mut at = None;
         wait("a change is known everywhere", || {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            at = seen
-                .get(&change)
-                .filter(|(count, _)| *count >= hosts)
-                .and_then(|(_, last)| *last);
+            at = seen.get(&change).filter(|(count, _)| *count >= hosts).and_then(|(_, last)| *last);
             at.is_some()
         })?;
         at.context("it was seen")
@@ -209,12 +203,7 @@ impl Host {
         let seen = Arc::clone(counts);
         let body = move || watch(&world, &seen);
         let thread = thread::Builder::new().stack_size(STACK).spawn(body)?;
-        Ok(Host {
-            session,
-            _keeper: keeper,
-            thread,
-            counts: Arc::clone(counts),
-        })
+        Ok(Host { session, _keeper: keeper, thread, counts: Arc::clone(counts) })
     }
 
     fn losses(&self) -> u64 {
@@ -336,9 +325,7 @@ fn steady(all: &[Host], counts: &Counts, seconds: u64, hosts: usize) -> Result<V
 
 /// What etcd takes from a put to its event, with one watch of one key.
 fn bare(config: &Config) -> Result<Vec<Duration>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut client = Client::connect(&config.endpoints, None).await?;
         let mut events = client.watch("bare", None::<WatchOptions>).await?;
@@ -348,11 +335,7 @@ fn bare(config: &Config) -> Result<Vec<Duration>> {
             client.put("bare", value.to_string(), None).await?;
             loop {
                 let answer = events.message().await?.context("the watch has ended")?;
-                if answer
-                    .events()
-                    .iter()
-                    .any(|it| it.event_type() == EventType::Put)
-                {
+                if answer.events().iter().any(|it| it.event_type() == EventType::Put) {
                     break;
                 }
             }
@@ -390,9 +373,7 @@ impl Usage {
                 continue;
             };
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let parent = stat
-                .rsplit_once(')')
-                .and_then(|(_, rest)| rest.split(' ').nth(2));
+            let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split(' ').nth(2));
             if parent == Some(&own.to_string()) && stat.contains("(etcd)") {
                 usage.etcd += of_process(pid)?.as_secs_f64();
                 usage.etcd_mb += memory_of(pid, "VmRSS")?;

@@ -43,12 +43,7 @@ impl Journals {
 /// When the namespace cannot be made, a run fails, or anything else was touched.
 pub fn run(program: &Path, journals: Journals, containers: usize) -> Result<Vec<Row>> {
     let before = namespace::make(containers);
-    let bench = Bench {
-        program,
-        journals,
-        containers,
-        scratch: Scratch::make()?,
-    };
+    let bench = Bench { program, journals, containers, scratch: Scratch::make()? };
     let show =
         |work: &str, title: &str, took| row(journals.program(), work, title, containers, took);
     let mut rows = Vec::new();
@@ -115,11 +110,7 @@ impl Bench<'_> {
         };
         let mut command = Command::new(self.program);
         command.arg(self.scratch.0.join(journal)).args(words);
-        Run {
-            command,
-            input: String::new(),
-            prints: Some("converged: true\n"),
-        }
+        Run { command, input: String::new(), prints: Some("converged: true\n") }
     }
 
     /// All containers are added at once, and half of the runs killed at random moments; these are

@@ -71,9 +71,7 @@ pub(super) fn check_without(
 ) -> Result<()> {
     let gone = containers.into_iter();
     let gone: Vec<u32> = gone.filter_map(|at| full.index_of(&device(at))).collect();
-    let due = full
-        .clone()
-        .only(|row| !(is_of_containers(row) && gone.contains(&row.device())));
+    let due = full.clone().only(|row| !(is_of_containers(row) && gone.contains(&row.device())));
     let diff = due.diff(now);
     ensure!(diff.is_empty(), "something else was touched:\n{diff}");
     Ok(())
@@ -90,13 +88,9 @@ pub(super) fn check_others(
     now: &Snapshot,
 ) -> Result<()> {
     let any: Vec<usize> = containers.into_iter().collect();
-    let indexes: Vec<u32> = any
-        .iter()
-        .filter_map(|at| full.index_of(&device(*at)))
-        .collect();
-    let others = now
-        .clone()
-        .only(|row| !(is_of_containers(row) && indexes.contains(&row.device())));
+    let indexes: Vec<u32> = any.iter().filter_map(|at| full.index_of(&device(*at))).collect();
+    let others =
+        now.clone().only(|row| !(is_of_containers(row) && indexes.contains(&row.device())));
     check_without(full, any, &others)
 }
 
@@ -108,8 +102,7 @@ pub(super) fn check_others(
 pub(super) fn check_complete(containers: usize, now: &Snapshot) -> Result<()> {
     let count = |kind| {
         let rows = now.of(kind).filter(|row| is_of_containers(row));
-        rows.filter(|row| row.kind == Kind::Address || row.protocol() == Some(PROTOCOL))
-            .count()
+        rows.filter(|row| row.kind == Kind::Address || row.protocol() == Some(PROTOCOL)).count()
     };
     let (addresses, routes) = (count(Kind::Address), count(Kind::Route));
     ensure!(

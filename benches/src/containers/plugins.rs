@@ -39,30 +39,13 @@ pub fn run(containers: usize) -> Result<Vec<Row>> {
     }
     let all = |verb| (0..containers).map(|at| plugin(verb, at)).collect();
     let rows = [
-        (
-            "add-at-once",
-            "ADD, all at once",
-            runs::at_once(all("ADD"))?,
-        ),
-        (
-            "del-at-once",
-            "DEL, all at once",
-            runs::at_once(all("DEL"))?,
-        ),
-        (
-            "add-alone",
-            "ADD, one after the other",
-            runs::alone(all("ADD"))?,
-        ),
-        (
-            "del-alone",
-            "DEL, one after the other",
-            runs::alone(all("DEL"))?,
-        ),
+        ("add-at-once", "ADD, all at once", runs::at_once(all("ADD"))?),
+        ("del-at-once", "DEL, all at once", runs::at_once(all("DEL"))?),
+        ("add-alone", "ADD, one after the other", runs::alone(all("ADD"))?),
+        ("del-alone", "DEL, one after the other", runs::alone(all("DEL"))?),
     ];
     let rows = rows.into_iter();
-    rows.map(|(work, title, took)| row(PROGRAM, work, title, containers, took))
-        .collect()
+    rows.map(|(work, title, took)| row(PROGRAM, work, title, containers, took)).collect()
 }
 
 fn plugin(verb: &str, at: usize) -> Run {
@@ -86,11 +69,7 @@ fn plugin(verb: &str, at: usize) -> Run {
         .env("CNI_NETNS", format!("/run/netns/{}", name(at)))
         .env("CNI_IFNAME", "eth0")
         .env("CNI_PATH", FOLDER);
-    Run {
-        command,
-        input: config.to_string(),
-        prints: None,
-    }
+    Run { command, input: config.to_string(), prints: None }
 }
 
 fn name(at: usize) -> String {

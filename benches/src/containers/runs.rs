@@ -105,9 +105,7 @@ pub(super) fn at_once_and_killed(runs: Vec<(Run, Option<Duration>)>) -> Result<T
         start
     });
     let total = start.elapsed();
-    let failures = failures
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(first) = failures.first() {
         bail!("{} failed; the first: {first:#}", failures.len());
     }
@@ -123,11 +121,7 @@ pub(super) fn alone(runs: Vec<Run>) -> Result<Took> {
     let (used, start) = (of_children()?, Instant::now());
     let each = runs.into_iter().map(|mut run| run.finish());
     let each = each.collect::<Result<_>>()?;
-    Ok(Took {
-        each,
-        total: start.elapsed(),
-        processor: of_children()?.saturating_sub(used),
-    })
+    Ok(Took { each, total: start.elapsed(), processor: of_children()?.saturating_sub(used) })
 }
 
 /// Runs one, and kills it after some time.
@@ -153,11 +147,7 @@ mod tests {
     fn run(script: &str) -> Run {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Run {
-            command,
-            input: "word\n".to_owned(),
-            prints: Some("word\n"),
-        }
+        Run { command, input: "word\n".to_owned(), prints: Some("word\n") }
     }
 
     #[test]
@@ -173,10 +163,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_killed_counts_as_none() {
-        let runs = vec![
-            (run("cat"), None),
-            (run("sleep 60"), Some(Duration::from_millis(10))),
-        ];
+        let runs = vec![(run("cat"), None), (run("sleep 60"), Some(Duration::from_millis(10)))];
         let took = at_once_and_killed(runs).unwrap();
         assert_eq!(took.each.len(), 1);
         assert!(took.total < Duration::from_secs(30));

@@ -24,9 +24,8 @@ impl Agent {
     /// Starts it, and waits until its first pass has tried everything.
     pub(super) fn start(desired: Desired) -> Result<Agent> {
         let (here, ledger) = (Namespace::current(), MemoryLedger::default());
-        let config = Config::default()
-            .with_interval(Duration::from_secs(3_600))
-            .with_deadline(BOUND);
+        let config =
+            Config::default().with_interval(Duration::from_secs(3_600)).with_deadline(BOUND);
         let options = Options::default();
         let all = Loop::new(Rtnl::new(), here, desired, ledger, options, config);
         let agent = Agent(all.spawn("routes")?);
@@ -61,8 +60,7 @@ impl Agent {
     /// Returns how many routes are not in place.
     pub(super) fn exceptions(&self) -> usize {
         let all = self.0.handle().exceptions().into_iter();
-        all.filter(|exception| exception.status.kind == Kind::Route.name())
-            .count()
+        all.filter(|exception| exception.status.kind == Kind::Route.name()).count()
     }
 
     /// Has nothing written until [`resume`](Self::resume).

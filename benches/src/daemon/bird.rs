@@ -30,9 +30,7 @@ const BOUND: Duration = Duration::from_secs(600);
 pub fn find() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let places = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    places
-        .map(|place| place.join("bird"))
-        .find(|program| program.is_file())
+    places.map(|place| place.join("bird")).find(|program| program.is_file())
 }
 
 /// Measures it among a day's routes, as many of both families.
@@ -89,10 +87,7 @@ fn config(table: &Table) -> Result<String> {
     let mut text = "router id 10.200.0.1;\nprotocol device { scan time 600; }\n".to_owned();
     for (name, channel) in [("kernel4", "ipv4"), ("kernel6", "ipv6")] {
         let channel = format!("{channel} {{ export all; }};");
-        writeln!(
-            text,
-            "protocol kernel {name} {{ scan time 600; metric 0; {channel} }}"
-        )?;
+        writeln!(text, "protocol kernel {name} {{ scan time 600; metric 0; {channel} }}")?;
     }
     let mut protocol = |name, channel, is_of: &dyn Fn(usize) -> bool, second| -> Result<()> {
         writeln!(text, "protocol static {name} {{ {channel};")?;

@@ -67,20 +67,12 @@ pub fn run(
     first.objects = table.len() - table.exceptions();
     show(first)?;
     let (exceptions, due) = (agent.exceptions(), table.exceptions());
-    ensure!(
-        exceptions == due,
-        "{exceptions} routes are not in place, {due} are not to be"
-    );
+    ensure!(exceptions == due, "{exceptions} routes are not in place, {due} are not to be");
 
     let largest = CHANGED.into_iter().max().unwrap_or(1);
     let mut floor = FloorRoutes::create(Form::Ipv4, largest)?;
     let listener = Listener::start()?;
-    let mut day = Day {
-        agent: &agent,
-        table: &mut table,
-        listener: &listener,
-        lasts,
-    };
+    let mut day = Day { agent: &agent, table: &mut table, listener: &listener, lasts };
     show(day.rest()?)?;
     for count in CHANGED {
         for row in day.changes(count, &mut floor)? {
@@ -137,10 +129,7 @@ impl Day<'_> {
         }
         let (work, title) = match count {
             1 => ("daemon-day-1".to_owned(), "one prefix".to_owned()),
-            count => (
-                format!("daemon-day-{count}"),
-                format!("{count} prefixes at once"),
-            ),
+            count => (format!("daemon-day-{count}"), format!("{count} prefixes at once")),
         };
         let title = format!("{title}, every {} ms: another gateway", PERIOD.as_millis());
         let size = self.table.len();
@@ -361,23 +350,16 @@ impl Turns {
     ) {
         let times = places.iter().filter_map(|at| first.get(&table.prefix(*at)));
         let before = self.latencies.len();
-        self.latencies
-            .extend(times.map(|at| at.saturating_duration_since(start)));
+        self.latencies.extend(times.map(|at| at.saturating_duration_since(start)));
         let new = &self.latencies[before..];
-        self.longest = new
-            .iter()
-            .copied()
-            .max()
-            .unwrap_or_default()
-            .max(self.longest);
+        self.longest = new.iter().copied().max().unwrap_or_default().max(self.longest);
         self.unheard += places.len() - new.len();
         self.changes += 1;
     }
 
     fn row(self, row: Row, size: usize, objects: usize) -> Row {
-        let mut row = row
-            .with_times(self.latencies, size)
-            .with_processor(self.processor, self.changes);
+        let mut row =
+            row.with_times(self.latencies, size).with_processor(self.processor, self.changes);
         (row.times, row.objects, row.unheard) = (self.changes, objects, self.unheard);
         row
     }

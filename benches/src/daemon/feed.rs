@@ -66,10 +66,8 @@ impl Feed {
                 neighbours.take(size.min(self.all.len())).copied().collect()
             }
         };
-        let changes: Vec<Change> = places
-            .into_iter()
-            .map(|at| (at, self.change(table, at)))
-            .collect();
+        let changes: Vec<Change> =
+            places.into_iter().map(|at| (at, self.change(table, at))).collect();
         let messages = changes.chunks(MESSAGE).map(<[Change]>::to_vec).collect();
         let pause = Duration::from_millis(self.numbers.below(PAUSE_MS).into());
         (messages, pause)
@@ -107,8 +105,7 @@ impl Feed {
     }
 
     fn below(&mut self, below: usize) -> usize {
-        self.numbers
-            .below(below.try_into().unwrap_or(u32::MAX).max(1)) as usize
+        self.numbers.below(below.try_into().unwrap_or(u32::MAX).max(1)) as usize
     }
 }
 
@@ -172,16 +169,9 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let prefix: Prefix = "11.0.0.0/24".parse().unwrap();
         let [one, two] = ["10.200.0.2", "10.200.0.3"].map(|it| it.parse().ok());
-        let sent = [
-            (at(0), prefix, one),
-            (at(1), prefix, two),
-            (at(9), prefix, None),
-        ];
-        let heard = [(5, two), (7, two), (12, None)].map(|(ms, via)| Heard {
-            at: at(ms),
-            prefix,
-            via,
-        });
+        let sent = [(at(0), prefix, one), (at(1), prefix, two), (at(9), prefix, None)];
+        let heard =
+            [(5, two), (7, two), (12, None)].map(|(ms, via)| Heard { at: at(ms), prefix, via });
         let (times, unheard) = latencies(&sent, &heard);
         assert_eq!(times, [4, 3].map(Duration::from_millis));
         assert_eq!(unheard, 1);

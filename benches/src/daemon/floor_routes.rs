@@ -74,9 +74,8 @@ impl FloorRoutes {
 
     /// Leads so many of them another way at once, and waits for their events.
     pub(super) fn change(&mut self, count: usize, listener: &Listener) -> Result<FloorChange> {
-        let places: Vec<usize> = (0..count)
-            .map(|at| (self.at + at) % self.prefixes.len())
-            .collect();
+        let places: Vec<usize> =
+            (0..count).map(|at| (self.at + at) % self.prefixes.len()).collect();
         self.at += count;
         for at in &places {
             self.gateways[*at] = next(self.gateways[*at]);

@@ -40,10 +40,7 @@ pub fn run(form: Form, size: usize, exceptions: Exceptions, changes: usize) -> R
     writer::create(&table.foreign())?;
     let agent = Agent::start(table.desired()?)?;
     let (count, due) = (agent.exceptions(), table.exceptions());
-    ensure!(
-        count == due,
-        "{count} of {size} routes are not in place, {due} are not to be"
-    );
+    ensure!(count == due, "{count} of {size} routes are not in place, {due} are not to be");
     let mut floor = FloorRoutes::create(form, FLOOR_ROUTES)?;
     let listener = Listener::start()?;
     let mut ours = Turns::default();
@@ -105,8 +102,7 @@ impl Turns {
                     agent.wait_tried(revision)
                 })?;
                 let heard = listener.wait(table.prefix(at), BOUND)?;
-                self.latencies
-                    .extend(heard.map(|heard| heard.saturating_duration_since(start)));
+                self.latencies.extend(heard.map(|heard| heard.saturating_duration_since(start)));
                 self.changes += 1;
             }
         }
@@ -133,9 +129,8 @@ impl Turns {
 
     fn row(self, row: Row, size: usize) -> Row {
         let heard = self.latencies.len();
-        let mut row = row
-            .with_times(self.latencies, size)
-            .with_processor(self.processor, self.changes);
+        let mut row =
+            row.with_times(self.latencies, size).with_processor(self.processor, self.changes);
         (row.times, row.objects) = (self.changes, 1);
         row.unheard = self.changes - heard;
         row

@@ -17,11 +17,7 @@ pub(super) struct Meter<'a> {
 
 impl Meter<'_> {
     pub(super) fn start(listener: &Listener) -> Result<Meter<'_>> {
-        Ok(Meter {
-            listener,
-            others: others(listener)?,
-            calls: Duration::ZERO,
-        })
+        Ok(Meter { listener, others: others(listener)?, calls: Duration::ZERO })
     }
 
     /// Makes a call that counts.

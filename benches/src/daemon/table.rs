@@ -29,13 +29,8 @@ pub enum Form {
 
 impl Form {
     /// All of them.
-    pub const ALL: [Form; 5] = [
-        Form::Ipv4,
-        Form::Ipv6,
-        Form::Multipath,
-        Form::Ipv6Multipath,
-        Form::Objects,
-    ];
+    pub const ALL: [Form; 5] =
+        [Form::Ipv4, Form::Ipv6, Form::Multipath, Form::Ipv6Multipath, Form::Objects];
 
     /// A word for it.
     pub fn name(self) -> &'static str {
@@ -140,11 +135,8 @@ pub enum Exceptions {
 
 impl Exceptions {
     /// Those that a table of one form has, one after the other.
-    pub const OF_FORMS: [Exceptions; 3] = [
-        Exceptions::None,
-        Exceptions::Unreachable,
-        Exceptions::Conflict,
-    ];
+    pub const OF_FORMS: [Exceptions; 3] =
+        [Exceptions::None, Exceptions::Unreachable, Exceptions::Conflict];
 
     /// A word for it.
     pub fn name(self) -> &'static str {
@@ -201,13 +193,8 @@ impl Table {
     }
 
     fn new(prefixes: Vec<Prefix>, form: Option<Form>, exceptions: Exceptions) -> Table {
-        let mut table = Table {
-            gateways: vec![HEAVY; prefixes.len()],
-            prefixes,
-            form,
-            exceptions,
-            picked: 0,
-        };
+        let mut table =
+            Table { gateways: vec![HEAVY; prefixes.len()], prefixes, form, exceptions, picked: 0 };
         for at in 0..table.len() {
             if !table.is_heavy(at) {
                 table.gateways[at] = 1 + (at % usize::from(GATEWAYS - 1)) as u8;

@@ -347,12 +347,7 @@ mod tests {
         let gateway = IpAddr::from([10, 200, 0, 2]);
         let requests = Requests::of(3_000, |requests, at| {
             let [.., a, b] = at.to_be_bytes();
-            requests.route(
-                Verb::Create,
-                (IpAddr::from([16, a, b, 0]), 24),
-                gateway,
-                116,
-            )
+            requests.route(Verb::Create, (IpAddr::from([16, a, b, 0]), 24), gateway, 116)
         })
         .unwrap();
         let batches: Vec<&[u8]> = requests.batches().collect();

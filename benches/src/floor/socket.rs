@@ -32,10 +32,7 @@ impl Raw {
         let mut socket = netlink_sys::Socket::new(NETLINK_ROUTE).context("a socket")?;
         socket.bind_auto()?;
         socket.set_netlink_get_strict_chk(true)?;
-        Ok(Raw {
-            socket,
-            buffer: vec![0; RECEIVE_BYTES],
-        })
+        Ok(Raw { socket, buffer: vec![0; RECEIVE_BYTES] })
     }
 
     /// Sends all batches, each after the answer to the one before.
@@ -57,16 +54,9 @@ impl Raw {
     fn acknowledged(&mut self) -> Result<()> {
         let received = self.receive()?;
         let header = Header::read(received).context("an answer")?;
-        ensure!(
-            header.kind == NLMSG_ERROR,
-            "an answer of type {}",
-            header.kind
-        );
+        ensure!(header.kind == NLMSG_ERROR, "an answer of type {}", header.kind);
         let mut error = [0; 4];
-        received
-            .get(HEADER_LEN..)
-            .unwrap_or_default()
-            .read_exact(&mut error)?;
+        received.get(HEADER_LEN..).unwrap_or_default().read_exact(&mut error)?;
         match i32::from_ne_bytes(error) {
             0 => Ok(()),
             errno => {

@@ -56,29 +56,27 @@ impl Run<'_> {
             return self.socket.send_batch(&mut self.batch);
         };
         let (sent, ops, old_deleted) = (&self.sent, &self.plan.ops, &mut self.old_deleted);
-        self.socket
-            .send_batch_echoed(&mut self.batch, |index, message| {
-                let (Some(route), Some((at, step))) = (echoed_route(&message), sent.get(index))
-                else {
-                    return;
-                };
-                // No other route was on the key.
-                let is_alone = message.header.flags & NLM_F_EXCL != 0;
-                match step {
-                    Step::RollBack => {}
-                    Step::DeleteOld => {
-                        if is_old(&ops[*at], &route) {
-                            old_deleted.insert(*at);
-                        }
-                    }
-                    Step::Append | Step::Op(_) => {
-                        if *step == Step::Append && is_alone {
-                            old_deleted.insert(*at);
-                        }
-                        echoed.insert(*at, route);
+        self.socket.send_batch_echoed(&mut self.batch, |index, message| {
+            let (Some(route), Some((at, step))) = (echoed_route(&message), sent.get(index)) else {
+                return;
+            };
+            // No other route was on the key.
+            let is_alone = message.header.flags & NLM_F_EXCL != 0;
+            match step {
+                Step::RollBack => {}
+                Step::DeleteOld => {
+                    if is_old(&ops[*at], &route) {
+                        old_deleted.insert(*at);
                     }
                 }
-            })
+                Step::Append | Step::Op(_) => {
+                    if *step == Step::Append && is_alone {
+                        old_deleted.insert(*at);
+                    }
+                    echoed.insert(*at, route);
+                }
+            }
+        })
     }
 
     /// Notes the kernel's answer to a message of an op.

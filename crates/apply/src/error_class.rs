@@ -64,11 +64,7 @@ mod tests {
     }
 
     fn route(dst: &str) -> Object {
-        Route::new(
-            dst.parse().unwrap(),
-            NextHops::One(NextHop::dev(Dev::index(2))),
-        )
-        .into()
+        Route::new(dst.parse().unwrap(), NextHops::One(NextHop::dev(Dev::index(2)))).into()
     }
 
     #[test]
@@ -82,45 +78,24 @@ mod tests {
             (&address, libc::ENODEV),
         ];
         for (object, errno) in cases {
-            assert_eq!(
-                classify(Action::Delete, object, errno),
-                ErrorClass::DoneAlready
-            );
-            assert_ne!(
-                classify(Action::Create, object, errno),
-                ErrorClass::DoneAlready
-            );
+            assert_eq!(classify(Action::Delete, object, errno), ErrorClass::DoneAlready);
+            assert_ne!(classify(Action::Create, object, errno), ErrorClass::DoneAlready);
         }
     }
 
     #[test]
     fn one_errno_means_different_things() {
         let rule = Rule::new(Family::Inet, 7, RuleAction::Lookup(100)).into();
-        assert_eq!(
-            classify(Action::Create, &rule, libc::EEXIST),
-            ErrorClass::DoneAlready
-        );
+        assert_eq!(classify(Action::Create, &rule, libc::EEXIST), ErrorClass::DoneAlready);
         let plain = route("2001:db8::/32");
-        assert_eq!(
-            classify(Action::Create, &plain, libc::EEXIST),
-            ErrorClass::Conflict
-        );
-        assert_eq!(
-            classify(Action::Create, &plain, libc::EINVAL),
-            ErrorClass::Invalid
-        );
+        assert_eq!(classify(Action::Create, &plain, libc::EEXIST), ErrorClass::Conflict);
+        assert_eq!(classify(Action::Create, &plain, libc::EINVAL), ErrorClass::Invalid);
         let mut sourced = plain;
         if let Object::Route(route) = &mut sourced {
             route.src = Some("2001:db8::1".parse().unwrap());
         }
-        assert_eq!(
-            classify(Action::Create, &sourced, libc::EINVAL),
-            ErrorClass::Dependency
-        );
-        assert_eq!(
-            classify(Action::Create, &sourced, libc::ENOBUFS),
-            ErrorClass::Busy
-        );
+        assert_eq!(classify(Action::Create, &sourced, libc::EINVAL), ErrorClass::Dependency);
+        assert_eq!(classify(Action::Create, &sourced, libc::ENOBUFS), ErrorClass::Busy);
     }
 
     #[test]

@@ -87,9 +87,9 @@ impl Run<'_> {
             let is_done = match answer {
                 Answer::Done => group_deleted,
                 // The link does not exist any more.
-                Answer::Failed(error) => Failure::refused(object, Action::Delete, error)
-                    .class()
-                    .is_done(),
+                Answer::Failed(error) => {
+                    Failure::refused(object, Action::Delete, error).class().is_done()
+                }
                 Answer::Unknown => false,
             };
             if is_done {

@@ -120,31 +120,16 @@ impl Failure {
 
     pub(crate) fn refused(object: &Object, action: Action, error: KernelError) -> Failure {
         let class = classify(action, object, &error);
-        Failure {
-            class,
-            message: error.to_string(),
-            kernel: Some(error),
-            forms: None,
-        }
+        Failure { class, message: error.to_string(), kernel: Some(error), forms: None }
     }
 
     /// Makes the failure of an op whose object another writer changed.
     pub(crate) fn conflict(message: impl Into<String>) -> Failure {
-        Failure {
-            class: ErrorClass::Conflict,
-            message: message.into(),
-            kernel: None,
-            forms: None,
-        }
+        Failure { class: ErrorClass::Conflict, message: message.into(), kernel: None, forms: None }
     }
 
     pub(crate) fn unknown(message: impl Into<String>) -> Failure {
-        Failure {
-            class: ErrorClass::Unknown,
-            kernel: None,
-            message: message.into(),
-            forms: None,
-        }
+        Failure { class: ErrorClass::Unknown, kernel: None, message: message.into(), forms: None }
     }
 
     pub(crate) fn unencodable(error: codec::EncodeError) -> Failure {

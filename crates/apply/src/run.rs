@@ -79,11 +79,7 @@ fn carry_out(
     let undone = (0..plan.ops.len()).filter(is_undone).collect();
     let lost = || Outcome::Failed(Box::new(Failure::unknown("no answer")));
     Outcomes {
-        outcomes: run
-            .outcomes
-            .into_iter()
-            .map(|outcome| outcome.unwrap_or_else(lost))
-            .collect(),
+        outcomes: run.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect(),
         created: run.created,
         found_existing: run.found_existing,
         undone,
@@ -139,18 +135,11 @@ impl Run<'_> {
             return;
         }
         // An op that it needs may be in the current batch: its outcome has to be known first.
-        if self
-            .plan
-            .needs(at)
-            .any(|need| self.outcomes[need].is_none())
-        {
+        if self.plan.needs(at).any(|need| self.outcomes[need].is_none()) {
             self.flush();
         }
         let applied = |need: &usize| {
-            self.outcomes
-                .get(*need)
-                .and_then(Option::as_ref)
-                .is_some_and(Outcome::is_applied)
+            self.outcomes.get(*need).and_then(Option::as_ref).is_some_and(Outcome::is_applied)
         };
         if let Some(need) = self.plan.needs(at).find(|need| !applied(need)) {
             self.outcomes[at] = Some(Outcome::Pending(Pending::Needs(need)));
@@ -226,7 +215,6 @@ impl Run<'_> {
             by_name: &|name| devices.dev(name),
             chosen: &|dev| chosen.get(&dev).copied(),
         };
-        self.batch
-            .push(|buffer| message::encode(buffer, op, step, is_unmarked, indexes))
+        self.batch.push(|buffer| message::encode(buffer, op, step, is_unmarked, indexes))
     }
 }

@@ -14,10 +14,7 @@ use rustix::process::{
 pub(crate) fn forbid() -> Result<()> {
     // The limit alone is ignored where the dump goes to a program (`core_pattern`). The hard limit
     // stays, so that a command which is run may have its own.
-    let limit = Rlimit {
-        current: Some(0),
-        ..getrlimit(Resource::Core)
-    };
+    let limit = Rlimit { current: Some(0), ..getrlimit(Resource::Core) };
     setrlimit(Resource::Core, limit)
         .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
         .context("cannot forbid core dumps, which would have the password in them")
@@ -41,10 +38,7 @@ mod tests {
             return;
         }
         let all = getrlimit(Resource::Core).maximum;
-        let limit = Rlimit {
-            current: all,
-            maximum: all,
-        };
+        let limit = Rlimit { current: all, maximum: all };
         setrlimit(Resource::Core, limit).unwrap();
         forbid().unwrap();
         let limit = getrlimit(Resource::Core);

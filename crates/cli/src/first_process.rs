@@ -29,10 +29,7 @@ pub(crate) fn is_first() -> bool {
 /// # Errors
 ///
 /// When it cannot be started.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the program is the one that runs already"
-)]
+#[expect(clippy::disallowed_methods, reason = "the program is the one that runs already")]
 pub(crate) fn run() -> Result<ExitCode> {
     // Before it can end.
     let mut signals =
@@ -78,17 +75,9 @@ fn reap(agent: Pid) -> Option<ExitStatus> {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the kernel's name of the terminal of the process"
-)]
+#[expect(clippy::disallowed_methods, reason = "the kernel's name of the terminal of the process")]
 fn has_terminal() -> bool {
-    open(
-        "/dev/tty",
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY,
-        Mode::empty(),
-    )
-    .is_ok()
+    open("/dev/tty", OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).is_ok()
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {

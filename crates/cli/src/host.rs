@@ -47,12 +47,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    pub(crate) const ALL: [Part; 4] = [
-        Part::Settings,
-        Part::Links,
-        Part::LinkSettings,
-        Part::Network,
-    ];
+    pub(crate) const ALL: [Part; 4] =
+        [Part::Settings, Part::Links, Part::LinkSettings, Part::Network];
 
     /// Returns the name of its vertex. That of a kind of objects is the vertex of that section.
     pub(crate) fn name(self) -> &'static str {
@@ -157,9 +153,7 @@ impl Host {
             let (network, options) = (&pass.desired.network, &pass.options.network);
             let source = &self.network;
             let planned = source.plan(pass.scope, network, &*self.other, options);
-            pass.desired
-                .is_refused
-                .store(planned.is_err(), Ordering::SeqCst);
+            pass.desired.is_refused.store(planned.is_err(), Ordering::SeqCst);
             planned?;
         }
         Ok(())
@@ -260,13 +254,7 @@ impl Source for Host {
         limits: &PassLimits<'_>,
     ) -> Result<Report, Error> {
         self.pass_timer.begin(self.part);
-        let ended = self.pass(Pass {
-            scope,
-            desired,
-            ledger,
-            options,
-            limits,
-        });
+        let ended = self.pass(Pass { scope, desired, ledger, options, limits });
         if limits.ops() == 0 {
             // It is reported with what follows from it, later.
             self.pass_timer.end(self.part);

@@ -47,13 +47,7 @@ struct Common {
     #[arg(long, global = true, value_name = "NAME|PATH|pid:N")]
     netns: Option<Namespace>,
     /// The form of the output; `ip`: commands for `ip -batch -`; `dot` and `svg`: of `graph` alone
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        default_value_t,
-        value_name = "FORMAT"
-    )]
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
     /// The directory of the journals, which record what trueup owns [default: /run/trueup, else
     /// $XDG_RUNTIME_DIR/trueup]
@@ -167,15 +161,13 @@ pub fn main() -> ExitCode {
     let is_picture = matches!(common.format, Format::Dot | Format::Svg);
     let done = match command {
         Command::Graph { file } => commands::graph(&common, &file),
-        _ if is_picture => Err(anyhow!(
-            "only `graph` is printed so: --format is text, json or ip here"
-        )),
+        _ if is_picture => {
+            Err(anyhow!("only `graph` is printed so: --format is text, json or ip here"))
+        }
         Command::Plan { file } => commands::plan(&common, &file),
-        Command::Apply {
-            file,
-            strict,
-            allow_deletes,
-        } => commands::apply(&common, &file, strict, allow_deletes),
+        Command::Apply { file, strict, allow_deletes } => {
+            commands::apply(&common, &file, strict, allow_deletes)
+        }
         Command::Watch(_) if first_process::is_first() => first_process::run(),
         Command::Watch(asked) => commands::watch(&common, &asked),
         Command::Observe { portable } => commands::observe(&common, portable),

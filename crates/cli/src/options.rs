@@ -29,9 +29,7 @@ pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, R
     let network = settings
         .ownership
         .iter()
-        .fold(network, |options, (kind, proof)| {
-            options.with_ownership(*kind, *proof)
-        });
+        .fold(network, |options, (kind, proof)| options.with_ownership(*kind, *proof));
     let settings = sysctl::Options::default().with_revert(settings.sysctl_revert);
     Ok(Options { network, settings })
 }
@@ -73,10 +71,7 @@ mod tests {
             .with_on_conflict(OnConflict::Take)
             .with_grace(Duration::from_millis(2500))
             .with_max_deletes(MaxDeletes::Number(7))
-            .with_ownership([
-                (Kind::Route, Ownership::Marker),
-                (Kind::Link, Ownership::Ledger),
-            ])
+            .with_ownership([(Kind::Route, Ownership::Marker), (Kind::Link, Ownership::Ledger)])
             .with_domain(Domain::default().with_tables([100..=199]))
             .with_sysctl_revert(true);
         let expected = rtnl::Options::default()

@@ -185,13 +185,8 @@ mod tests {
     fn an_error_is_said_with_its_causes_and_each_of_them_once() {
         let cause = || io::Error::from_raw_os_error(24);
         let named = Error::new(cause()).context("cannot open it: Too many open files");
-        assert_eq!(
-            with_causes(named.as_ref()),
-            "cannot open it: Too many open files"
-        );
-        let bare = Error::new(cause())
-            .context("cannot open it")
-            .context("the pass broke off");
+        assert_eq!(with_causes(named.as_ref()), "cannot open it: Too many open files");
+        let bare = Error::new(cause()).context("cannot open it").context("the pass broke off");
         assert_eq!(
             with_causes(bare.as_ref()),
             "the pass broke off: cannot open it: Too many open files (os error 24)"

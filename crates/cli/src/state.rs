@@ -95,10 +95,7 @@ pub(crate) struct State(SharedLedger);
 
 impl Agent {
     pub(crate) fn of(options: &Options) -> Agent {
-        Agent {
-            marker: options.protocol(),
-            domain: options.domain().name.clone(),
-        }
+        Agent { marker: options.protocol(), domain: options.domain().name.clone() }
     }
 
     /// Returns the agent whose journal has this name, and the cookie of its namespace.
@@ -119,10 +116,7 @@ impl NamespaceKey {
     ///
     /// When the kernel cannot be asked.
     pub(crate) fn of(namespace: &Namespace) -> Result<NamespaceKey> {
-        Ok(NamespaceKey {
-            cookie: namespace.cookie()?,
-            name: namespace.name(),
-        })
+        Ok(NamespaceKey { cookie: namespace.cookie()?, name: namespace.name() })
     }
 
     /// Returns the scope of records about the host's files, of commands, and of other hosts. They
@@ -197,10 +191,7 @@ impl StateFile {
         reason = "names alone: each journal is opened by way of `trueup_path`"
     )]
     fn of_directory(&self) -> Vec<StateFile> {
-        let entries = fs::read_dir(&self.directory)
-            .into_iter()
-            .flatten()
-            .flatten();
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let journals = entries.filter_map(|entry| {
             let (cookie, agent) = Agent::of_file(&entry.file_name())?;
             let name = self.namespace.name.clone();

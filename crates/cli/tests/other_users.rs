@@ -17,10 +17,7 @@ use crate::stage::{Stage, give_to, set_mode};
 
 fn command(stage: &Stage, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trueup"));
-    command
-        .args(args)
-        .arg("--state")
-        .arg(stage.ours().join("state"));
+    command.args(args).arg("--state").arg(stage.ours().join("state"));
     command.current_dir(stage.ours()).stdin(Stdio::null());
     command
 }
@@ -35,10 +32,7 @@ fn code(output: &Output) -> i32 {
 }
 
 fn file(path: &Path, more: &str) -> String {
-    format!(
-        "[[file]]\nname = \"conf\"\npath = \"{}\"\n{more}\n",
-        path.display()
-    )
+    format!("[[file]]\nname = \"conf\"\npath = \"{}\"\n{more}\n", path.display())
 }
 
 fn owner_and_mode(path: &Path) -> (u32, u32) {
@@ -115,10 +109,7 @@ fn apply_keeps_no_owner_of_a_file_made_first_and_reads_no_source_through_a_link(
         fs::write(&secret, before).unwrap();
         give_to(&secret, stage.attacker);
         set_mode(&secret, 0o600);
-        let output = apply(
-            &stage,
-            &file(&secret, "content = \"secret\"\nmode = \"0600\""),
-        );
+        let output = apply(&stage, &file(&secret, "content = \"secret\"\nmode = \"0600\""));
         assert_eq!(code(&output), 0, "{output:?}");
         assert_eq!(owner_and_mode(&secret), (0, 0o600));
     }

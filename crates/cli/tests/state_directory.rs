@@ -74,21 +74,10 @@ fn a_state_directory_that_another_user_can_change_is_refused() {
     symlink(directory(&stage, "target", 0o711), &link).unwrap();
     stage.give(&his);
     stage.give(&link);
-    for state in [
-        directory(&stage, "all", 0o777),
-        sticky,
-        his,
-        above.join("ours"),
-        link,
-    ] {
+    for state in [directory(&stage, "all", 0o777), sticky, his, above.join("ours"), link] {
         let shown = state.to_str().unwrap();
-        let commands = [
-            "plan f.toml",
-            "apply f.toml",
-            "watch f.toml",
-            "why link ours",
-            "journal check",
-        ];
+        let commands =
+            ["plan f.toml", "apply f.toml", "watch f.toml", "why link ours", "journal check"];
         for words in commands {
             let ran = assert_no_changes(|| run(&stage, words, &state));
             ran.assert_refused(&["cannot use the state directory", shown]);

@@ -72,11 +72,7 @@ impl Action {
     /// Adds a field to set, or a parameter.
     #[must_use]
     pub fn with(mut self, field: impl Into<String>, new: impl Into<Value>) -> Action {
-        self.changes.push(Change {
-            field: field.into(),
-            old: None,
-            new: new.into(),
-        });
+        self.changes.push(Change { field: field.into(), old: None, new: new.into() });
         self
     }
 
@@ -128,9 +124,7 @@ impl Action {
             _ => {
                 let mut object = object.unwrap_or_default();
                 for change in &self.changes {
-                    object
-                        .fields
-                        .insert(change.field.clone(), change.new.clone());
+                    object.fields.insert(change.field.clone(), change.new.clone());
                 }
                 if let Some(change) = &self.run_state {
                     object.run_state = Some(change.new.clone());
@@ -143,11 +137,7 @@ impl Action {
 
 impl Change {
     pub(crate) fn run_state(old: Option<Value>, new: Value) -> Change {
-        Change {
-            field: "run_state".to_owned(),
-            old,
-            new,
-        }
+        Change { field: "run_state".to_owned(), old, new }
     }
 }
 

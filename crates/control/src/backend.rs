@@ -102,10 +102,7 @@ pub struct Observed {
 impl Observed {
     /// Makes an observation in which everything was read.
     pub fn new(objects: Objects) -> Observed {
-        Observed {
-            objects,
-            unread: BTreeMap::new(),
-        }
+        Observed { objects, unread: BTreeMap::new() }
     }
 
     /// Adds an object, or a lane, that could not be read, with the reason.

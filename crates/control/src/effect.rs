@@ -76,10 +76,7 @@ mod tests {
             change("password", "", Value::secret("x")),
         ];
         let object = |memory: &str, name: &str| {
-            Object::new()
-                .with("memory", memory)
-                .with("name", name)
-                .with("more", "1")
+            Object::new().with("memory", memory).with("name", name).with("more", "1")
         };
         for (memory, name, expected) in [
             ("2048", "b", Effect::Happened),

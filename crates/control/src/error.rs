@@ -49,11 +49,7 @@ pub enum ErrorKind {
 impl Error {
     /// Makes an error, for a provider or a backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error {
-            kind,
-            message: message.into(),
-            source: None,
-        }
+        Error { kind, message: message.into(), source: None }
     }
 
     /// Adds the cause.
@@ -73,10 +69,7 @@ impl Error {
 
     /// True if the same call may succeed later, without another change.
     pub fn is_retryable(&self) -> bool {
-        matches!(
-            self.kind,
-            ErrorKind::Provider | ErrorKind::Backend | ErrorKind::Timeout
-        )
+        matches!(self.kind, ErrorKind::Provider | ErrorKind::Backend | ErrorKind::Timeout)
     }
 }
 

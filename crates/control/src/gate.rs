@@ -72,20 +72,12 @@ const MAX_SIGNATURE: usize = 4096;
 impl Gate {
     /// Makes a gate that lets no destructive action pass.
     pub fn closed() -> Gate {
-        Gate {
-            agent: String::new(),
-            verifier: None,
-            max_lifetime: MAX_LIFETIME,
-        }
+        Gate { agent: String::new(), verifier: None, max_lifetime: MAX_LIFETIME }
     }
 
     /// Makes a gate of the agent with this name: an approval for one agent is none for another.
     pub fn new(agent: impl Into<String>, verifier: impl Verifier + 'static) -> Gate {
-        Gate {
-            agent: agent.into(),
-            verifier: Some(Arc::new(verifier)),
-            max_lifetime: MAX_LIFETIME,
-        }
+        Gate { agent: agent.into(), verifier: Some(Arc::new(verifier)), max_lifetime: MAX_LIFETIME }
     }
 
     /// Sets for how long a token is valid at most, from the time at which it was made: 24 hours by
@@ -174,10 +166,7 @@ impl Gate {
         }
         let lifetime = terms.expires.duration_since(terms.issued);
         let is_too_long = lifetime.is_ok_and(|lifetime| lifetime > self.max_lifetime);
-        let is_from_later = terms
-            .issued
-            .duration_since(now)
-            .is_ok_and(|by| by > MAX_SKEW);
+        let is_from_later = terms.issued.duration_since(now).is_ok_and(|by| by > MAX_SKEW);
         if is_too_long || is_from_later {
             let text = format!(
                 "the token was made at {} and expires at {}: it has to be made by now, which is \
@@ -312,8 +301,7 @@ impl std::str::FromStr for ActionHash {
     fn from_str(text: &str) -> Result<ActionHash, Error> {
         let hash = bytes(text).and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
         let message = "this is no hash of an action: it has 64 hexadecimal digits";
-        hash.map(ActionHash)
-            .ok_or_else(|| Error::new(ErrorKind::Malformed, message))
+        hash.map(ActionHash).ok_or_else(|| Error::new(ErrorKind::Malformed, message))
     }
 }
 
@@ -328,9 +316,7 @@ fn bytes(digits: &str) -> Option<Vec<u8>> {
         return None;
     }
     let pairs = digits.as_bytes().chunks_exact(2);
-    pairs
-        .map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?))
-        .collect()
+    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -364,9 +350,7 @@ impl fmt::Display for Approval {
 /// A token is a permission, so only what it is over is shown.
 impl fmt::Debug for Approval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Approval")
-            .field("terms", &self.terms)
-            .finish_non_exhaustive()
+        f.debug_struct("Approval").field("terms", &self.terms).finish_non_exhaustive()
     }
 }
 

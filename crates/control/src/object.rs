@@ -32,19 +32,13 @@ impl Value {
     /// Makes a value that may be shown.
     pub fn new(text: impl Into<String>) -> Value {
         let text = text.into();
-        Value {
-            text,
-            is_secret: false,
-        }
+        Value { text, is_secret: false }
     }
 
     /// Makes a secret value.
     pub fn secret(text: impl Into<String>) -> Value {
         let text = text.into();
-        Value {
-            text,
-            is_secret: true,
-        }
+        Value { text, is_secret: true }
     }
 
     /// Returns true if it is secret.
@@ -59,10 +53,7 @@ impl Value {
 
     /// Returns a value with the text that `change` makes, secret if this one is.
     pub(crate) fn map(&self, change: impl FnOnce(&str) -> String) -> Value {
-        Value {
-            text: change(&self.text),
-            is_secret: self.is_secret,
-        }
+        Value { text: change(&self.text), is_secret: self.is_secret }
     }
 }
 

@@ -74,8 +74,7 @@ pub fn plan(
     for key in keys {
         match (desired.get(key), observed.get(key)) {
             (Some(desired), Some(observed)) => {
-                plan.actions
-                    .extend(update(key, desired, observed, normalisers));
+                plan.actions.extend(update(key, desired, observed, normalisers));
             }
             (Some(desired), None) if policy.create => plan.actions.push(create(key, desired)),
             (Some(_), None) => plan.missing.push(key.clone()),
@@ -103,11 +102,7 @@ fn update(
             None => new.is_secret(),
         };
         if !is_same {
-            changes.push(Change {
-                field: field.clone(),
-                old: old.cloned(),
-                new: new.clone(),
-            });
+            changes.push(Change { field: field.clone(), old: old.cloned(), new: new.clone() });
         }
     }
     let configure = (!changes.is_empty()).then(|| Action {

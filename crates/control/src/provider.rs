@@ -60,10 +60,7 @@ impl Provider for Unset {
 impl Fixed {
     /// Makes a provider of these objects.
     pub fn new(objects: Objects) -> Fixed {
-        Fixed(Arc::new(Mutex::new(FixedState {
-            desired: Desired::Known(objects),
-            hints: None,
-        })))
+        Fixed(Arc::new(Mutex::new(FixedState { desired: Desired::Known(objects), hints: None })))
     }
 
     /// Sets the desired state, and requests a pass.
@@ -122,11 +119,7 @@ pub struct Failing {
 
 impl LastKnown {
     pub(crate) fn new() -> LastKnown {
-        LastKnown {
-            desired: Desired::Unknown,
-            answered: None,
-            failing: None,
-        }
+        LastKnown { desired: Desired::Unknown, answered: None, failing: None }
     }
 
     /// Takes the provider's answer. What was known is kept for `max_staleness` after the last one.
@@ -144,20 +137,14 @@ impl LastKnown {
                 self.failing = None;
             }
             Err(error) => {
-                let age = self
-                    .answered
-                    .map(|at| now.duration_since(at).unwrap_or_default());
+                let age = self.answered.map(|at| now.duration_since(at).unwrap_or_default());
                 let is_stale = age.is_none_or(|age| age > max_staleness);
                 if is_stale {
                     self.desired = Desired::Unknown;
                     self.answered = None;
                 }
                 let since = self.failing.as_ref().map_or(now, |failing| failing.since);
-                self.failing = Some(Failing {
-                    since,
-                    error,
-                    is_stale,
-                });
+                self.failing = Some(Failing { since, error, is_stale });
             }
         }
     }

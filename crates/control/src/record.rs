@@ -90,13 +90,8 @@ impl Record {
 
     /// Returns what an action is, in bytes, without its secrets.
     pub(crate) fn definition(action: Action) -> Vec<u8> {
-        let record = Record {
-            action,
-            request: String::new(),
-            is_job: true,
-            is_again: false,
-            started: 0,
-        };
+        let record =
+            Record { action, request: String::new(), is_job: true, is_again: false, started: 0 };
         record.encode()
     }
 
@@ -173,11 +168,7 @@ impl From<&Change> for StoredChange {
 
 impl From<StoredChange> for Change {
     fn from(change: StoredChange) -> Change {
-        Change {
-            field: change.field,
-            old: change.old.map(Value::from),
-            new: change.new.into(),
-        }
+        Change { field: change.field, old: change.old.map(Value::from), new: change.new.into() }
     }
 }
 

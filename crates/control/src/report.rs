@@ -175,9 +175,7 @@ impl Report {
         }
         for key in &self.missing {
             let why = "it is not there, and the policy does not create objects";
-            let condition = Condition::Pending {
-                why: why.to_owned(),
-            };
+            let condition = Condition::Pending { why: why.to_owned() };
             now.insert(key.clone(), Status::new(KIND, key, condition));
         }
         for (key, why) in &self.held_up {
@@ -275,14 +273,8 @@ impl Failure {
     fn condition(&self) -> Condition {
         let message = self.message.clone();
         match self.class {
-            ErrorClass::StoredOtherwise => Condition::StoredOtherwise {
-                stored: Some(message),
-            },
-            class => Condition::Failed {
-                class,
-                errno: None,
-                message,
-            },
+            ErrorClass::StoredOtherwise => Condition::StoredOtherwise { stored: Some(message) },
+            class => Condition::Failed { class, errno: None, message },
         }
     }
 
@@ -290,9 +282,7 @@ impl Failure {
     pub(crate) fn parse(text: &str) -> Failure {
         let parts = text.strip_suffix(')').and_then(|it| it.rsplit_once(" ("));
         let parsed = parts.and_then(|(message, class)| {
-            let class = ErrorClass::ALL
-                .into_iter()
-                .find(|it| it.as_str() == class)?;
+            let class = ErrorClass::ALL.into_iter().find(|it| it.as_str() == class)?;
             Some((message, class))
         });
         let (message, class) = parsed.unwrap_or((text, ErrorClass::Unknown));
@@ -303,11 +293,7 @@ impl Failure {
 
 impl ControlOp {
     pub(crate) fn new(action: Action, outcome: Outcome) -> Self {
-        ControlOp {
-            action,
-            outcome,
-            failed_before: None,
-        }
+        ControlOp { action, outcome, failed_before: None }
     }
 
     /// Returns the status of the object; `None` if the action was applied.
@@ -322,9 +308,9 @@ impl ControlOp {
             },
             Outcome::Pending(pending) => match &self.failed_before {
                 Some(failure) if pending.is_put_off() => failure.condition(),
-                failure => Condition::Pending {
-                    why: Waiting(pending, failure.as_ref()).to_string(),
-                },
+                failure => {
+                    Condition::Pending { why: Waiting(pending, failure.as_ref()).to_string() }
+                }
             },
         };
         Some(Status::new(KIND, self.action.to_string(), condition))

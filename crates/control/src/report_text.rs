@@ -22,11 +22,7 @@ impl fmt::Display for ControlOp {
             Outcome::Applied => f.write_str("applied"),
             Outcome::Failed(failure) => write!(f, "failed, {failure}"),
             Outcome::Pending(pending) => {
-                write!(
-                    f,
-                    "pending, {}",
-                    Waiting(pending, self.failed_before.as_ref())
-                )
+                write!(f, "pending, {}", Waiting(pending, self.failed_before.as_ref()))
             }
         }
     }
@@ -58,12 +54,7 @@ impl fmt::Display for Waiting<'_> {
 impl fmt::Display for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Pending::Running {
-                task,
-                progress,
-                since,
-                is_overdue,
-            } => {
+            Pending::Running { task, progress, since, is_overdue } => {
                 write!(f, "running (task {task}")?;
                 if let Some(progress) = progress {
                     write!(f, ", {progress}")?;

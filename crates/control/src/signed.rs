@@ -40,7 +40,5 @@ impl Approval {
 
 /// Returns the public key of an Ed25519 secret key.
 pub fn public_key(secret_key: &[u8; 32]) -> [u8; 32] {
-    SigningKey::from_bytes(secret_key)
-        .verifying_key()
-        .to_bytes()
+    SigningKey::from_bytes(secret_key).verifying_key().to_bytes()
 }

@@ -15,11 +15,7 @@ pub(crate) fn ended(record: &Record, end: &End) {
     #[cfg(feature = "tracing")]
     match end {
         End::Succeeded => {
-            tracing::info!(
-                request = record.request,
-                key = record.action.key,
-                "succeeded"
-            );
+            tracing::info!(request = record.request, key = record.action.key, "succeeded");
         }
         _ => tracing::warn!(request = record.request, action = %record.action, ?end, "ended"),
     }

@@ -40,10 +40,7 @@ impl WatchedFile {
         path: impl Into<PathBuf>,
         parse: impl Fn(&[u8]) -> Result<Objects, Error> + Send + 'static,
     ) -> WatchedFile {
-        WatchedFile {
-            path: path.into(),
-            parse: Box::new(parse),
-        }
+        WatchedFile { path: path.into(), parse: Box::new(parse) }
     }
 
     fn read(&self) -> Result<Vec<u8>, trueup_path::Error> {
@@ -165,9 +162,7 @@ struct Watch(OwnedFd);
 
 impl Watch {
     fn new(path: &Path) -> io::Result<Watch> {
-        let directory = path
-            .parent()
-            .filter(|parent| *parent.as_os_str() != *OsStr::new(""));
+        let directory = path.parent().filter(|parent| *parent.as_os_str() != *OsStr::new(""));
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let events = WatchFlags::CLOSE_WRITE
             | WatchFlags::MOVED_TO

@@ -23,10 +23,7 @@ struct Form<'a, K> {
 impl<'a, K: ObjectKind> Form<'a, K> {
     fn all(list: &'a [K]) -> Vec<Form<'a, K>> {
         let nameless = Devices::default();
-        let form = |given: &'a K| Form {
-            given,
-            canonical: given.clone().canonical_on(&nameless),
-        };
+        let form = |given: &'a K| Form { given, canonical: given.clone().canonical_on(&nameless) };
         list.iter().map(form).collect()
     }
 
@@ -170,9 +167,7 @@ pub fn neighbours<'a>(
     observed: &'a [Neighbour],
     owned: &BTreeSet<NeighbourKey>,
 ) -> Result<KindDiff<'a, Neighbour>, Duplicate> {
-    diff(desired, observed, |neighbour| {
-        owned.contains(&neighbour.key())
-    })
+    diff(desired, observed, |neighbour| owned.contains(&neighbour.key()))
 }
 
 /// Compares links; those whose names are in `owned` are ours.
@@ -198,31 +193,15 @@ mod tests {
     fn foreign_objects_are_conflicts_and_are_never_deleted() {
         let address = |text: &str| Address::new(Dev::index(2), text.parse().unwrap());
         let mut mortal = address("10.0.0.1/24");
-        mortal.lifetimes = Lifetimes {
-            valid: 60,
-            preferred: 60,
-        };
-        let lasting = Lifetimes {
-            valid: 600,
-            preferred: 600,
-        };
-        let desired = [
-            address("10.0.0.1/24").with_lifetimes(lasting),
-            address("10.0.0.2/24"),
-        ];
-        let observed = [
-            mortal.clone(),
-            address("10.0.0.2/24"),
-            address("10.0.0.3/24"),
-        ];
+        mortal.lifetimes = Lifetimes { valid: 60, preferred: 60 };
+        let lasting = Lifetimes { valid: 600, preferred: 600 };
+        let desired = [address("10.0.0.1/24").with_lifetimes(lasting), address("10.0.0.2/24")];
+        let observed = [mortal.clone(), address("10.0.0.2/24"), address("10.0.0.3/24")];
         let none = addresses(&desired, &observed, &BTreeSet::new()).unwrap();
         assert_eq!(none.conflicts, [(&desired[0], &observed[0])]);
         let open = [address("10.0.0.1/24")];
         let open = addresses(&open, &observed, &BTreeSet::new()).unwrap();
-        assert!(
-            open.conflicts.is_empty(),
-            "what is left open matches anything"
-        );
+        assert!(open.conflicts.is_empty(), "what is left open matches anything");
         assert!(none.create.is_empty() && none.update.is_empty() && none.delete.is_empty());
         let owned = observed.iter().map(Address::key).collect();
         let all = addresses(&desired, &observed, &owned).unwrap();

@@ -58,10 +58,8 @@ mod tests {
         bounded(one, beyond);
 
         let address = |valid, preferred| {
-            let mut address = crate::Address::new(
-                "a".parse::<IfName>().unwrap(),
-                "fd00::1/64".parse().unwrap(),
-            );
+            let mut address =
+                crate::Address::new("a".parse::<IfName>().unwrap(), "fd00::1/64".parse().unwrap());
             address.lifetimes = Lifetimes { valid, preferred };
             address
         };

@@ -134,11 +134,7 @@ fn diff<'a, T, K: Ord>(
     agrees: impl Fn(&'a T, &'a T) -> bool,
     deletable: impl Fn(&K) -> bool,
 ) -> Result<Diff<'a, T>, Duplicate> {
-    let mut diff = Diff {
-        create: Vec::new(),
-        update: Vec::new(),
-        delete: Vec::new(),
-    };
+    let mut diff = Diff { create: Vec::new(), update: Vec::new(), delete: Vec::new() };
     join(desired, observed, key, |key, wanted, present| {
         let kept = wanted.and_then(|wanted| {
             let same = present.iter().position(|item| agrees(wanted, item));
@@ -151,10 +147,7 @@ fn diff<'a, T, K: Ord>(
             })
         });
         if deletable(key) {
-            let others = present
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| Some(*at) != kept);
+            let others = present.iter().enumerate().filter(|(at, _)| Some(*at) != kept);
             diff.delete.extend(others.map(|(_, item)| *item));
         }
     })?;

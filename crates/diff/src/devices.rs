@@ -74,10 +74,7 @@ impl Devices {
 
     /// The devices that the plan creates.
     pub fn planned(&self) -> impl Iterator<Item = (Dev, &IfName)> {
-        self.names
-            .iter()
-            .filter(|(dev, _)| dev.is_planned())
-            .map(|(dev, name)| (*dev, name))
+        self.names.iter().filter(|(dev, _)| dev.is_planned()).map(|(dev, name)| (*dev, name))
     }
 
     /// The devices that objects refer to, and that neither exist nor are created.
@@ -132,9 +129,7 @@ pub(crate) fn devices_down<D>(
     let planned = devices.planned().map(|(dev, name)| (dev, *name, None));
     let there = observed.links.iter();
     let there = there.map(|link| (Dev::index(link.index), link.name, link.up));
-    let down = planned
-        .chain(there)
-        .filter(|(_, name, up)| is_raised(name).or(*up) != Some(true));
+    let down = planned.chain(there).filter(|(_, name, up)| is_raised(name).or(*up) != Some(true));
     let missing = devices.missing().map(|(dev, _)| dev);
     down.map(|(dev, ..)| dev).chain(missing).collect()
 }

@@ -182,8 +182,7 @@ fn ranges_meet(one: &RangeInclusive<u32>, other: &RangeInclusive<u32>) -> bool {
 }
 
 fn any_pair<T>(one: &[T], other: &[T], meet: impl Fn(&T, &T) -> bool) -> bool {
-    one.iter()
-        .any(|one| other.iter().any(|other| meet(one, other)))
+    one.iter().any(|one| other.iter().any(|other| meet(one, other)))
 }
 
 /// The name of an interface, or a pattern of names: `*` stands for any bytes, or none.
@@ -197,11 +196,7 @@ impl InterfacePattern {
     ///
     /// When no name fits: what is beside `*` is more than 15 bytes, or has one that no name has.
     pub fn from_bytes(pattern: &[u8]) -> Result<InterfacePattern, ParseError> {
-        let rest: Vec<u8> = pattern
-            .iter()
-            .copied()
-            .filter(|byte| *byte != ANY)
-            .collect();
+        let rest: Vec<u8> = pattern.iter().copied().filter(|byte| *byte != ANY).collect();
         if pattern.is_empty() || !rest.is_empty() {
             let shown = || String::from_utf8_lossy(pattern).into_owned();
             IfName::from_bytes(&rest).map_err(|_| ParseError::IfName(shown()))?;
@@ -361,9 +356,7 @@ impl<'a> DomainDevices<'a> {
     /// Returns true if what is at such a place is in the domain, which is limited.
     pub(crate) fn has_place<K: ObjectKind>(&self, place: &Place) -> bool {
         let given = K::PARTS.iter().filter(|part| part.is_given(self.domain));
-        let mut answers = given
-            .filter_map(|part| self.answer(*part, place))
-            .peekable();
+        let mut answers = given.filter_map(|part| self.answer(*part, place)).peekable();
         let is_asked = answers.peek().is_some();
         (is_asked || self.domain.has_all_desired::<K>()) && answers.all(|is_inside| is_inside)
     }
@@ -443,21 +436,12 @@ mod tests {
 
         assert_eq!(all.overlap(&all), kinds(&Kind::ALL));
         assert_eq!(interfaces("veth*").overlap(&all), kinds(&on_interfaces));
-        assert_eq!(
-            interfaces("veth*").overlap(&interfaces("eth0")),
-            Kinds::NONE
-        );
-        assert_eq!(
-            interfaces("veth*").overlap(&interfaces("*0")),
-            kinds(&on_interfaces)
-        );
+        assert_eq!(interfaces("veth*").overlap(&interfaces("eth0")), Kinds::NONE);
+        assert_eq!(interfaces("veth*").overlap(&interfaces("*0")), kinds(&on_interfaces));
         let routes = kinds(&[Kind::Route]);
         assert_eq!(prefix("10.0.0.0/8").overlap(&prefix("10.1.0.0/16")), routes);
         assert_eq!(prefix("10.1.0.0/16").overlap(&prefix("10.0.0.0/8")), routes);
-        assert_eq!(
-            prefix("10.1.0.0/16").overlap(&prefix("10.2.0.0/16")),
-            Kinds::NONE
-        );
+        assert_eq!(prefix("10.1.0.0/16").overlap(&prefix("10.2.0.0/16")), Kinds::NONE);
         // A route of that prefix can be through such an interface.
         assert_eq!(prefix("10.1.0.0/16").overlap(&interfaces("eth0")), routes);
         let both = |tables: u32| prefix("10.0.0.0/8").with_tables([tables..=tables]);
@@ -467,10 +451,7 @@ mod tests {
         let by_ledger = Domain::default().with_ledger_only(true);
         assert_eq!(by_ledger.overlap(&by_ledger), Kinds::NONE);
         // To an agent that goes by the marker, what bears it is undeclared.
-        assert_eq!(
-            by_ledger.overlap(&interfaces("eth0")),
-            kinds(&on_interfaces)
-        );
+        assert_eq!(by_ledger.overlap(&interfaces("eth0")), kinds(&on_interfaces));
         let objects = Domain::default().with_nexthop_objects(true);
         assert_eq!(objects.overlap(&objects), kinds(&[Kind::Nexthop]));
     }

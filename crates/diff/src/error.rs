@@ -17,11 +17,7 @@ pub struct DesiredError {
 
 impl DesiredError {
     pub(crate) fn new(kind: Kind, index: usize, problem: Problem) -> DesiredError {
-        DesiredError {
-            kind,
-            index,
-            problem,
-        }
+        DesiredError { kind, index, problem }
     }
 
     pub(crate) fn duplicate(kind: Kind, Duplicate { first, second }: Duplicate) -> DesiredError {

@@ -121,10 +121,7 @@ impl fmt::Display for Hold {
                 f.write_str("the link must exist, and is not one that netlink can create")
             }
             Hold::NextHop(name) => {
-                write!(
-                    f,
-                    "waits for its next hop out of {name}, which is down or does not exist"
-                )
+                write!(f, "waits for its next hop out of {name}, which is down or does not exist")
             }
             Hold::NoDevice(name) => write!(f, "no interface `{name}`"),
             Hold::LongAddress => {
@@ -139,19 +136,14 @@ impl fmt::Display for Hold {
             }
             Hold::Forwarding(entry) => {
                 let lladdr = entry.lladdr;
-                write!(
-                    f,
-                    "would take along what is not to go: forwarding entry {lladdr}"
-                )
+                write!(f, "would take along what is not to go: forwarding entry {lladdr}")
             }
             Hold::Grace(left) => write!(
                 f,
                 "grace: bears our marker and was not seen declared, left alone for {} s",
                 seconds(left)
             ),
-            Hold::Duplicate {
-                left: Duration::ZERO,
-            } => f.write_str(
+            Hold::Duplicate { left: Duration::ZERO } => f.write_str(
                 "another host had the address, and the detection of duplicates runs again",
             ),
             Hold::Duplicate { left } => write!(
@@ -212,13 +204,7 @@ setters! { impl Op {
 impl Op {
     /// Makes an op that is to be carried out.
     pub fn new(action: Action, object: impl Into<Object>, reason: Reason) -> Op {
-        Op {
-            action,
-            object: object.into(),
-            was: None,
-            reason,
-            hold: None,
-        }
+        Op { action, object: object.into(), was: None, reason, hold: None }
     }
 
     /// For an update, the object as observed.
@@ -248,8 +234,7 @@ impl Op {
     /// by its gateway, whoever else is on the key. None of IPv6: there it may become one with
     /// another writer's route.
     pub fn can_append_then_delete(&self) -> bool {
-        self.changes_gateway()
-            .is_some_and(|route| route.family() == Family::Inet)
+        self.changes_gateway().is_some_and(|route| route.family() == Family::Inet)
     }
 
     /// The route of ours that is to have other next hops than it has, where it has some and is to

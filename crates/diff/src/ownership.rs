@@ -139,12 +139,7 @@ pub fn proof(
 ) -> Option<ProvenBy> {
     let policy = policy.into();
     let domain = &DomainDevices::of(&policy.domain, links, owned);
-    let proof = Proof {
-        policy: &policy,
-        owned,
-        domain,
-        managed: Kinds::NONE,
-    };
+    let proof = Proof { policy: &policy, owned, domain, managed: Kinds::NONE };
     with_object!(object, object: K => {
         let ours = proof.is_ours(object) || proof.is_overridden(object);
         let by_marker = proof.bears_marker::<K>(object.protocol());

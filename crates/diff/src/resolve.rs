@@ -68,11 +68,7 @@ impl Resolved {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(policy: impl Into<Policy>, devices: Devices) -> Resolved {
-        Resolved {
-            policy: policy.into(),
-            devices,
-            ..Resolved::default()
-        }
+        Resolved { policy: policy.into(), devices, ..Resolved::default() }
     }
 
     /// Returns the same state with each object in canonical form.
@@ -148,12 +144,7 @@ pub(crate) fn resolve_all_but_routes(
     policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
     let policy = policy.into();
-    let ResolvedDevices {
-        devices,
-        recreated,
-        held,
-        gateways: _,
-    } = devices;
+    let ResolvedDevices { devices, recreated, held, gateways: _ } = devices;
     let mut resolved = Resolved::new(&policy, devices.clone());
     (resolved.recreated, resolved.held) = (recreated.clone(), held.clone());
     let names = Names {
@@ -207,11 +198,8 @@ impl<A: Authored + Check> Resolve for Option<Vec<A>> {
         let Some(objects) = self else {
             return Ok(None);
         };
-        let objects: Vec<A::Indexed> = objects
-            .iter()
-            .enumerate()
-            .map(one)
-            .collect::<Result<_, _>>()?;
+        let objects: Vec<A::Indexed> =
+            objects.iter().enumerate().map(one).collect::<Result<_, _>>()?;
         let joined = compare::join(&objects, &[], A::Indexed::key, |_, _, _| {});
         joined.map_err(|duplicate| DesiredError::duplicate(A::Indexed::KIND, duplicate))?;
         Ok(Some(objects))
@@ -307,12 +295,7 @@ impl ResolvedDevices {
             None => Recreated::default(),
         };
         let gateways = Gateways::of(desired, observed, &devices, proof);
-        Ok(ResolvedDevices {
-            devices,
-            recreated,
-            held,
-            gateways,
-        })
+        Ok(ResolvedDevices { devices, recreated, held, gateways })
     }
 
     /// Returns the devices and their names.
@@ -369,10 +352,7 @@ fn macvlans(desired: &Desired, observed: &Observed) -> Macvlans {
         }
         _ => None,
     });
-    Macvlans {
-        declared: declared.collect(),
-        observed: there.collect(),
-    }
+    Macvlans { declared: declared.collect(), observed: there.collect() }
 }
 
 /// A link comes into being with one other end, so what is declared of both has to fit.
@@ -415,11 +395,8 @@ fn recreate(
     proof: Proof<'_>,
     devices: &mut Devices,
 ) -> Result<Recreated, DesiredError> {
-    let present: BTreeMap<IfName, &Link> = observed
-        .links
-        .iter()
-        .map(|link| (link.name, link))
-        .collect();
+    let present: BTreeMap<IfName, &Link> =
+        observed.links.iter().map(|link| (link.name, link)).collect();
     if !observed.complete.contains(Kind::Link) {
         return Ok(Recreated::default());
     }
@@ -498,8 +475,6 @@ pub(crate) fn undesired<D>(
     let kept = |link: &Link| {
         declared.contains(&link.name) || link.peer().is_some_and(|peer| declared.contains(&peer))
     };
-    let gone = observed
-        .iter()
-        .filter(|link| proof.is_ours(*link) && !kept(link));
+    let gone = observed.iter().filter(|link| proof.is_ours(*link) && !kept(link));
     gone.map(|link| link.index).collect()
 }

@@ -133,15 +133,7 @@ mod tests {
         assert_eq!(word(b"say \"hi\""), "'say \"hi\"'");
         assert_eq!(word(b"a'\""), "a'\"");
         assert_eq!(word(b"end\\"), "\"end\\\"", "not a continued line");
-        for said in [
-            &b"br0"[..],
-            b"",
-            b"two words",
-            b"it's",
-            b"say \"hi\"",
-            b"end\\",
-            b"a'\"",
-        ] {
+        for said in [&b"br0"[..], b"", b"two words", b"it's", b"say \"hi\"", b"end\\", b"a'\""] {
             assert!(is_sayable(&word(said)));
         }
     }

@@ -49,10 +49,7 @@ impl Page {
     pub fn read(name: &str) -> Page {
         let text = fs::read_to_string(root().join(name));
         let text = text.unwrap_or_else(|error| panic!("{name}: {error}"));
-        Page {
-            name: name.to_owned(),
-            text,
-        }
+        Page { name: name.to_owned(), text }
     }
 
     /// Returns the place of a line, as `docs/testing.md:160`.
@@ -77,11 +74,9 @@ impl Page {
             };
             match open.take() {
                 None => open = Some((line + 1, language, offset)),
-                Some((line, language, from)) => blocks.push(Block {
-                    line,
-                    language,
-                    text: &self.text[from..begin],
-                }),
+                Some((line, language, from)) => {
+                    blocks.push(Block { line, language, text: &self.text[from..begin] })
+                }
             }
         }
         assert!(open.is_none(), "{}: a block does not end", self.name);
@@ -117,17 +112,11 @@ impl Page {
         let begins = |(_, text): &(usize, &str)| text.starts_with(head);
         let found: Vec<usize> = self.lines().filter(begins).map(|(line, _)| line).collect();
         let [begin] = found[..] else {
-            panic!(
-                "{}: not one table begins with {head:?}: {found:?}",
-                self.name
-            );
+            panic!("{}: not one table begins with {head:?}: {found:?}", self.name);
         };
         let rows = self.lines().skip(begin + 1);
         rows.take_while(|(_, text)| text.starts_with('|'))
-            .map(|(line, text)| Row {
-                line,
-                cells: cells(text),
-            })
+            .map(|(line, text)| Row { line, cells: cells(text) })
             .collect()
     }
 
@@ -161,11 +150,7 @@ impl Page {
             let names = names(text).into_iter();
             names.map(move |name| (line + down, name.to_owned()))
         });
-        Listed {
-            page: self.name.clone(),
-            line,
-            names: names.collect(),
-        }
+        Listed { page: self.name.clone(), line, names: names.collect() }
     }
 }
 
@@ -173,9 +158,7 @@ impl Listed {
     /// Returns the list with each name changed; those of which nothing is left are dropped.
     pub fn map(mut self, change: impl Fn(&str) -> Option<String>) -> Listed {
         let changed = self.names.into_iter();
-        self.names = changed
-            .filter_map(|(line, name)| Some((line, change(&name)?)))
-            .collect();
+        self.names = changed.filter_map(|(line, name)| Some((line, change(&name)?))).collect();
         self
     }
 
@@ -197,9 +180,7 @@ impl Listed {
     fn unknown(&self, known: &[String], source: &str) -> Vec<String> {
         let unknown = self.names.iter().filter(|(_, name)| !known.contains(name));
         let page = &self.page;
-        unknown
-            .map(|(line, name)| format!("{page}:{line}: `{name}` is not in {source}"))
-            .collect()
+        unknown.map(|(line, name)| format!("{page}:{line}: `{name}` is not in {source}")).collect()
     }
 }
 
@@ -219,7 +200,5 @@ pub fn names(text: &str) -> Vec<&str> {
 fn cells(row: &str) -> Vec<String> {
     let row = row.trim().trim_start_matches('|').replace("\\|", "\0");
     let row = row.strip_suffix('|').unwrap_or(&row);
-    row.split('|')
-        .map(|cell| cell.trim().replace('\0', "|"))
-        .collect()
+    row.split('|').map(|cell| cell.trim().replace('\0', "|")).collect()
 }

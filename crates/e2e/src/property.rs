@@ -50,17 +50,11 @@ fn run_share<T: Debug>(
     strategy: impl Strategy<Value = T>,
     property: impl Fn(&T) -> Result<(), String>,
 ) {
-    let config = Config {
-        cases,
-        failure_persistence: None,
-        max_shrink_iters: 300,
-        ..Config::default()
-    };
+    let config =
+        Config { cases, failure_persistence: None, max_shrink_iters: 300, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, seed);
     let mut runner = TestRunner::new_with_rng(config, rng);
-    let result = runner.run(&strategy, |case| {
-        property(&case).map_err(TestCaseError::fail)
-    });
+    let result = runner.run(&strategy, |case| property(&case).map_err(TestCaseError::fail));
     let hex = to_hex(seed);
     match result {
         Ok(()) => {}
@@ -80,10 +74,7 @@ fn from_hex(text: &str) -> [u8; 32] {
 }
 
 fn fresh_seed() -> [u8; 32] {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_nanos();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
     let mut seed = [0; 32];
     seed[..16].copy_from_slice(&now.to_ne_bytes());
     seed[16..20].copy_from_slice(&std::process::id().to_ne_bytes());

@@ -8,10 +8,7 @@ pub fn describe(report: &Report) -> String {
         let command = done.op.command(done.devices);
         format!("{command}: {:?}", done.outcome)
     });
-    let conflicts = report
-        .conflicts()
-        .iter()
-        .map(|conflict| format!("{conflict:?}"));
+    let conflicts = report.conflicts().iter().map(|conflict| format!("{conflict:?}"));
     let doubts = report.doubts().iter().map(|doubt| format!("{doubt:?}"));
     let lines: Vec<_> = ops.chain(conflicts).chain(doubts).collect();
     lines.join("\n")

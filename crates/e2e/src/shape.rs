@@ -47,10 +47,7 @@ impl Shown {
         let is_json = args.windows(2).any(|words| words == ["--format", "json"]);
         let shown = match args {
             ["why", "file" | "exec", ..] => "vertex",
-            [
-                command @ ("plan" | "apply" | "graph" | "why" | "doctor"),
-                ..,
-            ] => command,
+            [command @ ("plan" | "apply" | "graph" | "why" | "doctor"), ..] => command,
             _ => return,
         };
         if !is_json || out.is_empty() {
@@ -104,12 +101,7 @@ enum Shape {
 
 #[derive(Clone, Debug)]
 enum Member {
-    Key {
-        line: usize,
-        key: String,
-        is_optional: bool,
-        shape: Shape,
-    },
+    Key { line: usize, key: String, is_optional: bool, shape: Shape },
     Spread(String),
 }
 
@@ -118,32 +110,19 @@ impl Shapes {
     pub fn of(page: &Page) -> Shapes {
         let mut named = Vec::new();
         for (block, found) in page.blocks().iter().enumerate() {
-            let mut parser = Parser {
-                page,
-                line: found.line,
-                rest: found.text,
-            };
+            let mut parser = Parser { page, line: found.line, rest: found.text };
             while let Some(name) = parser.heading() {
                 let line = parser.line;
                 let shape = parser.any();
                 parser.comment();
-                named.push(Named {
-                    block,
-                    line,
-                    name,
-                    shape,
-                });
+                named.push(Named { block, line, name, shape });
             }
             let is_of_shapes = named.last().is_some_and(|it: &Named| it.block == block);
             if is_of_shapes {
                 assert!(parser.rest.trim().is_empty(), "{}", parser.at("no shape"));
             }
         }
-        Shapes {
-            page: page.name.clone(),
-            named,
-            seen: Mutex::default(),
-        }
+        Shapes { page: page.name.clone(), named, seen: Mutex::default() }
     }
 
     /// Fails unless a value has the shape of this name, in the first block that has it.
@@ -211,9 +190,7 @@ impl Shapes {
             Shape::Bool => is(value.is_boolean(), "bool"),
             Shape::Null => is(value.is_null(), "null"),
             Shape::Word(words) => {
-                let fits = value
-                    .as_str()
-                    .is_some_and(|it| words.iter().any(|word| word == it));
+                let fits = value.as_str().is_some_and(|it| words.iter().any(|word| word == it));
                 is(fits, &words.join("|"))
             }
             Shape::List(of) => {
@@ -282,13 +259,7 @@ impl Shapes {
     ) -> Result<(), String> {
         let mut expected = BTreeSet::new();
         for (block, member) in keys {
-            let Member::Key {
-                line,
-                key,
-                is_optional,
-                shape,
-            } = member
-            else {
+            let Member::Key { line, key, is_optional, shape } = member else {
                 continue;
             };
             expected.insert(key.as_str());
@@ -364,10 +335,7 @@ fn all_places(shape: &Shape, places: &mut BTreeSet<Place>) {
         Shape::Any(shapes) => shapes.iter().for_each(|it| all_places(it, places)),
         Shape::Object(members) => {
             for member in members {
-                if let Member::Key {
-                    line, key, shape, ..
-                } = member
-                {
+                if let Member::Key { line, key, shape, .. } = member {
                     places.extend(types(shape).iter().map(|it| place(*line, key, it)));
                     all_places(shape, places);
                 }
@@ -489,12 +457,7 @@ impl Parser<'_> {
                     true => self.any(),
                     false => Shape::Text,
                 };
-                members.push(Member::Key {
-                    line,
-                    key,
-                    is_optional,
-                    shape,
-                });
+                members.push(Member::Key { line, key, is_optional, shape });
             } else {
                 // Any key.
                 self.word();
@@ -512,9 +475,7 @@ impl Parser<'_> {
     }
 
     fn quoted(&mut self) -> String {
-        let Some(end) = self.rest.find('"') else {
-            panic!("{}", self.at("no end of a quote"))
-        };
+        let Some(end) = self.rest.find('"') else { panic!("{}", self.at("no end of a quote")) };
         let text = self.rest[..end].to_owned();
         self.skip(end + 1);
         text
@@ -542,10 +503,7 @@ mod tests {
     fn shapes() -> Shapes {
         let text = "```\na: { \"x\": number|null, \"y\"?: [ b ], …c }   a comment\n\nb: { \"k\": \"one|two\" }\n\
                     c: { \"kind\": \"p\", \"p\" }\n | { \"kind\": \"q\" }\nd: { KEY: number }\n```\n";
-        Shapes::of(&Page {
-            name: "page.md".to_owned(),
-            text: text.to_owned(),
-        })
+        Shapes::of(&Page { name: "page.md".to_owned(), text: text.to_owned() })
     }
 
     #[test]
@@ -566,10 +524,7 @@ mod tests {
             json!({ "x": 1, "kind": "q", "z": 1 }),
             json!({ "x": 1, "y": [{ "k": "three" }], "kind": "q" }),
         ] {
-            assert!(
-                catch_unwind(|| super::tests::shapes().check("a", &bad)).is_err(),
-                "{bad}"
-            );
+            assert!(catch_unwind(|| super::tests::shapes().check("a", &bad)).is_err(), "{bad}");
         }
     }
 

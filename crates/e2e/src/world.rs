@@ -36,11 +36,7 @@ impl Id {
         match row.kind {
             Kind::Link => key.clear(),
             Kind::Address => {
-                key.extend(if row.attrs.contains_key(&2) {
-                    attr(2)
-                } else {
-                    attr(1)
-                });
+                key.extend(if row.attrs.contains_key(&2) { attr(2) } else { attr(1) });
                 if v4 {
                     key.push(header[1]);
                     key.extend(attr(1));
@@ -65,12 +61,7 @@ impl Id {
                 }
             }
         }
-        Id {
-            kind: row.kind,
-            device,
-            key,
-            protocol: row.protocol().unwrap_or(0),
-        }
+        Id { kind: row.kind, device, key, protocol: row.protocol().unwrap_or(0) }
     }
 }
 
@@ -92,9 +83,7 @@ impl World {
             if row.kind == Kind::Link {
                 names.insert(row.device(), row.ifname().unwrap());
             }
-            rows.entry(Id::of(row))
-                .or_insert_with(Vec::new)
-                .push(row.clone());
+            rows.entry(Id::of(row)).or_insert_with(Vec::new).push(row.clone());
         }
         World { rows, names }
     }
@@ -122,11 +111,7 @@ impl World {
 
     /// A row for a person.
     pub fn line(&self, row: &RawMessage) -> String {
-        format!(
-            "{} #{}",
-            line(row.kind.word(), &self.fields(row)),
-            row.device()
-        )
+        format!("{} #{}", line(row.kind.word(), &self.fields(row)), row.device())
     }
 
     /// What there is of a row to be kept: a link's MTU and hardware address may follow from what is

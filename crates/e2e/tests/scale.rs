@@ -1,11 +1,7 @@
 //! The source at a size where what is quadratic, or held for each foreign row, shows. What a pass
 //! costs is measured by `trueup-benches`; here it is right or wrong.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "test code, though without #[test]"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 
 use std::collections::BTreeSet;
 use std::env;
@@ -35,37 +31,25 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     trueup_testkit::main(&[
-        (
-            "thousands_go_in_hold_still_and_come_out",
-            thousands_go_in_hold_still_and_come_out,
-        ),
+        ("thousands_go_in_hold_still_and_come_out", thousands_go_in_hold_still_and_come_out),
         (
             "many_routes_change_gateway_by_two_reads_beside_those_of_other_writers",
             many_routes_change_gateway_by_two_reads_beside_those_of_other_writers,
         ),
-        (
-            "foreign_rows_are_not_held_in_memory",
-            foreign_rows_are_not_held_in_memory,
-        ),
+        ("foreign_rows_are_not_held_in_memory", foreign_rows_are_not_held_in_memory),
     ])
 }
 
 /// A pass over a namespace, whatever comes of it.
 fn pass_over(namespace: &Namespace, desired: &Desired) -> Report {
     let options = Options::default();
-    Rtnl::new()
-        .reconcile(namespace, desired, &mut MemoryLedger::default(), &options)
-        .unwrap()
+    Rtnl::new().reconcile(namespace, desired, &mut MemoryLedger::default(), &options).unwrap()
 }
 
 fn pass(desired: &Desired) -> Report {
     let report = pass_over(&Namespace::current(), desired);
     let failed: Vec<_> = report.failed().take(3).collect();
-    assert!(
-        report.converged(),
-        "failed, among others: {failed:#?}\ndoubts: {:?}",
-        report.doubts()
-    );
+    assert!(report.converged(), "failed, among others: {failed:#?}\ndoubts: {:?}", report.doubts());
     report
 }
 
@@ -102,14 +86,10 @@ fn desired_via(first: u32, routes: u32, rules: u32) -> Desired {
     };
     Desired::default()
         .with_routes(
-            (0..routes)
-                .flat_map(|at| [route(v4(at), at), route(v6(at), at)])
-                .collect::<Routes>(),
+            (0..routes).flat_map(|at| [route(v4(at), at), route(v6(at), at)]).collect::<Routes>(),
         )
         .with_rules(
-            (0..rules)
-                .flat_map(|at| [rule(v4(at), at), rule(v6(at), at)])
-                .collect::<Vec<_>>(),
+            (0..rules).flat_map(|at| [rule(v4(at), at), rule(v6(at), at)]).collect::<Vec<_>>(),
         )
 }
 
@@ -122,10 +102,7 @@ fn thousands_go_in_hold_still_and_come_out() {
         [
             format!("route add 20.0.{at}.1/32 dev up0 proto static"),
             format!("route add 2001:db8:0:{at:x}::1/128 dev up0 proto bird"),
-            format!(
-                "rule add priority {} from 20.0.{at}.1 lookup 253",
-                1_000 + at
-            ),
+            format!("rule add priority {} from 20.0.{at}.1 lookup 253", 1_000 + at),
         ]
     }));
     let before = Snapshot::settled();
@@ -197,11 +174,8 @@ fn many_routes_change_gateway_by_two_reads_beside_those_of_other_writers() {
     let one_read = received.swap(0, Ordering::Relaxed);
 
     let changed = pass_over(&namespace, &desired_via(30, ROUTES, 0));
-    let conflicts: BTreeSet<_> = changed
-        .conflicts()
-        .iter()
-        .map(|conflict| conflict.desired.key())
-        .collect();
+    let conflicts: BTreeSet<_> =
+        changed.conflicts().iter().map(|conflict| conflict.desired.key()).collect();
     let expected = (0..100).map(|at| RouteKey::new(table::MAIN, key(at)));
     assert_eq!(conflicts, expected.map(ObjectKey::Route).collect());
     assert_eq!(changed.failed().count() + changed.pending().count(), 0);
@@ -231,10 +205,7 @@ fn foreign_rows_are_not_held_in_memory() {
 
     // To hold a route takes more than 100 bytes: five million for all of them.
     const BOUND: u64 = 3_500_000;
-    for (alone, among_many) in [
-        (create_alone, create_among_many),
-        (keep_alone, keep_among_many),
-    ] {
+    for (alone, among_many) in [(create_alone, create_among_many), (keep_alone, keep_among_many)] {
         assert!(
             among_many < alone + BOUND,
             "a pass took {alone} bytes alone, and {among_many} among {FOREIGN} foreign routes"
@@ -245,19 +216,9 @@ fn foreign_rows_are_not_held_in_memory() {
 /// By how many bytes the peak of a process grew over a pass that wants ten routes. The process is
 /// fresh, and in the namespace of the calling thread.
 fn measured() -> u64 {
-    let output = Command::new(env::current_exe().unwrap())
-        .env(MEASURED, "1")
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8_lossy(&output.stdout)
-        .trim()
-        .parse()
-        .unwrap()
+    let output = Command::new(env::current_exe().unwrap()).env(MEASURED, "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
 }
 
 fn growth_of_a_pass() -> u64 {

@@ -27,16 +27,8 @@ fn a_line_of_a_writer_that_ends_otherwise_is_reported_at_its_line() {
     let twice = "  rule add pref 900 table 100\n  rule add pref 900 table 100\n";
     for (lines, line, message) in [
         (twice, 4, "File exists"),
-        (
-            "  rule add pref 900 table 100 -> EINVAL\n",
-            3,
-            "ended in success, EINVAL was expected",
-        ),
-        (
-            "  rule del pref 900 -> EINVAL\n",
-            3,
-            "No such file or directory, EINVAL was expected",
-        ),
+        ("  rule add pref 900 table 100 -> EINVAL\n", 3, "ended in success, EINVAL was expected"),
+        ("  rule del pref 900 -> EINVAL\n", 3, "No such file or directory, EINVAL was expected"),
     ] {
         let text = failure(&format!("# t\nsetup\n{lines}"));
         let place = format!("x.scenario:{line}: ");
@@ -45,10 +37,7 @@ fn a_line_of_a_writer_that_ends_otherwise_is_reported_at_its_line() {
     // A delete of rule 900, as a message.
     let delete = "rule del 020000006400000000000000 6=84030000";
     let text = failure(&format!("# t\nsend\n  {delete} -> EINVAL\n"));
-    assert!(
-        text.contains("ended in ENOENT, EINVAL was expected"),
-        "{text}"
-    );
+    assert!(text.contains("ended in ENOENT, EINVAL was expected"), "{text}");
 }
 
 fn a_wrong_file_is_reported_with_the_line_of_the_scenario() {
@@ -63,10 +52,7 @@ fn a_pass_that_takes_a_writers_rule_breaks_the_first_invariant() {
         "# t\nsetup\n  rule add pref 900 table 100 protocol 116\ndesired\n  protocol = 117\n  rule = []\n\
          apply\nwriter\n  rule del pref 900 table 100\nunchanged\n",
     );
-    assert!(
-        text.contains("invariant 1: ") && text.contains("- rule"),
-        "{text}"
-    );
+    assert!(text.contains("invariant 1: ") && text.contains("- rule"), "{text}");
 }
 
 fn main() -> ExitCode {

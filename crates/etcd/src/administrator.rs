@@ -37,19 +37,13 @@ impl Administrator {
         config.check_password()?;
         let mut without = config.clone();
         without.user = None;
-        let open = Administrator {
-            store: EtcdStore::open(without)?,
-            is_enforced: false,
-        };
+        let open = Administrator { store: EtcdStore::open(without)?, is_enforced: false };
         match open.users() {
             Ok(_) => return Ok(open),
             Err(error) if error.kind() == ErrorKind::Denied && config.user.is_some() => {}
             Err(error) => return Err(error),
         }
-        let enforced = Administrator {
-            store: EtcdStore::open(config)?,
-            is_enforced: true,
-        };
+        let enforced = Administrator { store: EtcdStore::open(config)?, is_enforced: true };
         enforced.users()?;
         Ok(enforced)
     }
@@ -80,9 +74,8 @@ impl Administrator {
         }
         let granted = self.permissions(role)?;
         let wanted = permissions(access);
-        let surplus = granted
-            .iter()
-            .filter(|it| !wanted.iter().any(|wanted| is_of_same_keys(it, wanted)));
+        let surplus =
+            granted.iter().filter(|it| !wanted.iter().any(|wanted| is_of_same_keys(it, wanted)));
         for permission in surplus {
             change = Change::Changed;
             self.revoke(role, permission)?;
@@ -135,10 +128,7 @@ impl Administrator {
             let (user, password) = (user.clone(), password.clone());
             async move {
                 let mut client = client.auth_client();
-                Ok(client
-                    .user_change_password(user, password)
-                    .await
-                    .map(drop)?)
+                Ok(client.user_change_password(user, password).await.map(drop)?)
             }
         })
     }
@@ -234,8 +224,7 @@ impl Administrator {
         T: Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        self.store
-            .call(Repeat::Never, move |_, client| operation(client))
+        self.store.call(Repeat::Never, move |_, client| operation(client))
     }
 }
 

@@ -72,10 +72,7 @@ impl Config {
             connect_timeout: Duration::from_secs(1),
             keep_alive: Duration::from_secs(6),
             keep_alive_timeout: Duration::from_secs(4),
-            limits: TransactionLimits {
-                operations: 128,
-                bytes: 1_500_000,
-            },
+            limits: TransactionLimits { operations: 128, bytes: 1_500_000 },
             read_limits: ReadLimits::default(),
         }
     }
@@ -83,10 +80,7 @@ impl Config {
     /// Sets the user.
     #[must_use]
     pub fn with_user(mut self, name: impl Into<String>, password_file: impl Into<PathBuf>) -> Self {
-        self.user = Some(User {
-            name: name.into(),
-            password_file: password_file.into(),
-        });
+        self.user = Some(User { name: name.into(), password_file: password_file.into() });
         self
     }
 
@@ -194,12 +188,7 @@ impl Config {
         if self.cert_file.is_some() != self.key_file.is_some() {
             return invalid("set both `cert_file` and `key_file`, or neither".to_owned());
         }
-        let times = [
-            self.timeout,
-            self.connect_timeout,
-            self.keep_alive,
-            self.keep_alive_timeout,
-        ];
+        let times = [self.timeout, self.connect_timeout, self.keep_alive, self.keep_alive_timeout];
         if times.contains(&Duration::ZERO) {
             return invalid("times of a connection to etcd are longer than 0".to_owned());
         }
@@ -263,12 +252,12 @@ pub fn read_password(file: &Path) -> Result<String, Error> {
 
 /// Reads a file that nobody else can change, and only these can read.
 fn read(file: &Path, readers: Readers) -> Result<Vec<u8>, Error> {
-    TrustedUsers::current()
-        .and_then(|users| users.read_ours(file, readers, MAX_FILE))
-        .map_err(|error| {
+    TrustedUsers::current().and_then(|users| users.read_ours(file, readers, MAX_FILE)).map_err(
+        |error| {
             let (message, source) = (error.to_string(), std::io::Error::from(error));
             Error::new(ErrorKind::Invalid, message).with_source(source)
-        })
+        },
+    )
 }
 
 #[cfg(test)]
@@ -293,15 +282,10 @@ mod tests {
             (http.clone().with_ca_file("/x"), "https"),
             (https.clone().with_ca_file("/no/such/file"), "/no/such/file"),
             (
-                http.clone()
-                    .with_user("a", "/no/such/password")
-                    .with_clear_password(true),
+                http.clone().with_user("a", "/no/such/password").with_clear_password(true),
                 "/no/such/password",
             ),
-            (
-                http.clone().with_user("a", "/no/such/password"),
-                "allow_clear_password",
-            ),
+            (http.clone().with_user("a", "/no/such/password"), "allow_clear_password"),
             (http.clone().with_timeout(Duration::ZERO), "longer than 0"),
         ] {
             let error = config.check().unwrap_err();
@@ -352,11 +336,7 @@ mod tests {
         ] {
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(read_password(&file).is_ok(), is_secret, "{mode:o}");
-            assert_eq!(
-                read(&file, Readers::Everybody).is_ok(),
-                is_public,
-                "{mode:o}"
-            );
+            assert_eq!(read(&file, Readers::Everybody).is_ok(), is_public, "{mode:o}");
         }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let config = Config::new(["https://127.0.0.1:2379"]).with_ca_file(&file);
@@ -364,10 +344,7 @@ mod tests {
         assert!(key.to_string().contains("set its mode to 0600"), "{key}");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         if chown(&file, Some(4_242), None).is_ok() {
-            assert!(
-                read(&file, Readers::Everybody).is_err(),
-                "that user can change it"
-            );
+            assert!(read(&file, Readers::Everybody).is_err(), "that user can change it");
         }
         fs::remove_dir_all(&folder).unwrap();
     }

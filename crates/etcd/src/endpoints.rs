@@ -48,10 +48,7 @@ struct Endpoint {
 
 impl Endpoints {
     pub(crate) fn new(config: Config) -> Endpoints {
-        let endpoint = |url: &String| Endpoint {
-            url: url.clone(),
-            client: Mutex::new(None),
-        };
+        let endpoint = |url: &String| Endpoint { url: url.clone(), client: Mutex::new(None) };
         Endpoints {
             endpoints: config.endpoints.iter().map(endpoint).collect(),
             config,
@@ -122,10 +119,8 @@ impl Endpoints {
             }
             self.go_on_from(index);
             failed += 1;
-            let (is_over, is_round) = (
-                Instant::now() >= deadline,
-                failed.is_multiple_of(self.endpoints.len()),
-            );
+            let (is_over, is_round) =
+                (Instant::now() >= deadline, failed.is_multiple_of(self.endpoints.len()));
             if failure.kind != ErrorKind::Replaced {
                 missing = Some((index, failure));
             } else if is_round {
@@ -193,16 +188,11 @@ impl Endpoints {
         // Without a user nothing is sent yet. With one a token is fetched, which may be repeated.
         let made = timeout(self.config.timeout, Client::connect([url], Some(options))).await;
         let made = made.unwrap_or_else(|_| {
-            Err(etcd_client::Error::IoError(
-                std::io::ErrorKind::TimedOut.into(),
-            ))
+            Err(etcd_client::Error::IoError(std::io::ErrorKind::TimedOut.into()))
         });
         made.map_err(|error| {
             let failure = Failure::from(error);
-            Failure {
-                is_void: true,
-                ..failure
-            }
+            Failure { is_void: true, ..failure }
         })
     }
 
@@ -217,9 +207,7 @@ impl Endpoints {
     pub(crate) fn go_on_from(&self, index: usize) {
         let next = (index + 1) % self.endpoints.len();
         // Another call was first.
-        let _ = self
-            .current
-            .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.current.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     pub(crate) fn error(&self, index: usize, failure: Failure, is_write: bool) -> Error {
@@ -236,10 +224,7 @@ impl Endpoints {
         let read = client.kv_client().txn(Txn::new()).await?.0;
         let now = self.check(read.header.as_ref())?;
         if now < seen
-            && self
-                .newest
-                .compare_exchange(seen, now, Ordering::SeqCst, Ordering::SeqCst)
-                .is_ok()
+            && self.newest.compare_exchange(seen, now, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         {
             self.restorations.fetch_add(1, Ordering::SeqCst);
         }
@@ -250,10 +235,7 @@ impl Endpoints {
     /// something else. Returns the revision of the store as the member has it.
     pub(crate) fn check(&self, header: Option<&PbResponseHeader>) -> Result<u64, Failure> {
         let Some(header) = header else {
-            return Err(Failure::void(
-                ErrorKind::Store,
-                "an answer without a header",
-            ));
+            return Err(Failure::void(ErrorKind::Store, "an answer without a header"));
         };
         let known = *self.cluster.get_or_init(|| header.cluster_id);
         if known == header.cluster_id {

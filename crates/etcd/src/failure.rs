@@ -40,56 +40,20 @@ const MESSAGES: [(&str, ErrorKind, Then); 22] = [
     ("no leader", ErrorKind::Unavailable, Then::Next),
     ("too many requests", ErrorKind::Unavailable, Then::Next),
     ("not capable", ErrorKind::Unavailable, Then::Next),
-    (
-        "rpc not supported for learner",
-        ErrorKind::Unavailable,
-        Then::Next,
-    ),
+    ("rpc not supported for learner", ErrorKind::Unavailable, Then::Next),
     // It expired; also just after it was made, at a member that lags behind.
-    (
-        "invalid auth token",
-        ErrorKind::Unavailable,
-        Then::AuthenticateAgain,
-    ),
-    (
-        "revision of auth store is old",
-        ErrorKind::Unavailable,
-        Then::AuthenticateAgain,
-    ),
-    (
-        "authentication failed",
-        ErrorKind::Denied,
-        Then::Authenticate,
-    ),
-    (
-        "authentication is not enabled",
-        ErrorKind::Denied,
-        Then::Fail,
-    ),
+    ("invalid auth token", ErrorKind::Unavailable, Then::AuthenticateAgain),
+    ("revision of auth store is old", ErrorKind::Unavailable, Then::AuthenticateAgain),
+    ("authentication failed", ErrorKind::Denied, Then::Authenticate),
+    ("authentication is not enabled", ErrorKind::Denied, Then::Fail),
     ("user name is empty", ErrorKind::Denied, Then::Fail),
     ("user name not found", ErrorKind::Denied, Then::Fail),
     ("permission denied", ErrorKind::Denied, Then::Fail),
-    (
-        "mvcc: required revision has been compacted",
-        ErrorKind::Compacted,
-        Then::Fail,
-    ),
+    ("mvcc: required revision has been compacted", ErrorKind::Compacted, Then::Fail),
     // The store was restored from an older copy.
-    (
-        "mvcc: required revision is a future revision",
-        ErrorKind::Compacted,
-        Then::Fail,
-    ),
-    (
-        "mvcc: database space exceeded",
-        ErrorKind::NoSpace,
-        Then::Fail,
-    ),
-    (
-        "requested lease not found",
-        ErrorKind::LeaseEnded,
-        Then::Fail,
-    ),
+    ("mvcc: required revision is a future revision", ErrorKind::Compacted, Then::Fail),
+    ("mvcc: database space exceeded", ErrorKind::NoSpace, Then::Fail),
+    ("requested lease not found", ErrorKind::LeaseEnded, Then::Fail),
     ("key is not provided", ErrorKind::Invalid, Then::Fail),
     ("duplicate key", ErrorKind::Invalid, Then::Fail),
     ("too many operations", ErrorKind::Invalid, Then::Fail),
@@ -102,12 +66,7 @@ const MESSAGES: [(&str, ErrorKind, Then); 22] = [
 impl Failure {
     /// A failure that is final and took no effect.
     pub(crate) fn void(kind: ErrorKind, message: impl Into<String>) -> Failure {
-        Failure {
-            kind,
-            message: message.into(),
-            is_void: true,
-            then: Then::Fail,
-        }
+        Failure { kind, message: message.into(), is_void: true, then: Then::Fail }
     }
 
     /// No answer within the time.
@@ -135,19 +94,13 @@ impl Failure {
     pub(crate) fn from_message(message: &str) -> Option<Failure> {
         let words = message.strip_prefix("etcdserver: ").unwrap_or(message);
         let (_, kind, then) = MESSAGES.iter().find(|(text, ..)| words.starts_with(text))?;
-        Some(Failure {
-            then: *then,
-            ..Failure::void(*kind, message)
-        })
+        Some(Failure { then: *then, ..Failure::void(*kind, message) })
     }
 
     fn from_status(status: &Status) -> Failure {
         let message = status.message();
         if is_unconnected(status) {
-            return Failure {
-                is_void: true,
-                ..Failure::broken(unconnected_text(status))
-            };
+            return Failure { is_void: true, ..Failure::broken(unconnected_text(status)) };
         }
         if let Some(failure) = Failure::from_message(message) {
             return failure;
@@ -165,19 +118,17 @@ impl Failure {
                 Failure::void(ErrorKind::Invalid, message)
             }
             Code::PermissionDenied => Failure::void(ErrorKind::Denied, message),
-            Code::Unauthenticated => Failure {
-                then: Then::Authenticate,
-                ..Failure::void(ErrorKind::Denied, message)
-            },
+            Code::Unauthenticated => {
+                Failure { then: Then::Authenticate, ..Failure::void(ErrorKind::Denied, message) }
+            }
             Code::Unimplemented | Code::FailedPrecondition | Code::NotFound => {
                 Failure::void(ErrorKind::Store, message)
             }
             // etcd answered (a leader that is gone, its own time-out, a stop): what became of the
             // request is not known.
-            _ if message.starts_with("etcdserver: ") => Failure {
-                then: Then::Next,
-                ..Failure::broken(message)
-            },
+            _ if message.starts_with("etcdserver: ") => {
+                Failure { then: Then::Next, ..Failure::broken(message) }
+            }
             _ => Failure::broken(message),
         }
     }

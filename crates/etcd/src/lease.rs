@@ -93,10 +93,7 @@ impl Keepers {
             }
             opened => opened?,
         };
-        self.locked()
-            .restorations
-            .entry(lease)
-            .or_insert(restorations);
+        self.locked().restorations.entry(lease).or_insert(restorations);
         Ok(self.keep(lease, renewed))
     }
 

@@ -15,10 +15,7 @@ mod runtime;
 mod store;
 #[cfg(feature = "testing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "for tests: in folders that it makes itself"
-)]
+#[expect(clippy::disallowed_methods, reason = "for tests: in folders that it makes itself")]
 pub mod testing;
 mod watch;
 

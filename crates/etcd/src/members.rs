@@ -74,10 +74,7 @@ pub(crate) async fn members(endpoints: Arc<Endpoints>) -> Result<Vec<StoreMember
                 member.quota = status.quota;
                 member.faults = status.faults;
             } else {
-                let mut faults = member
-                    .endpoints
-                    .iter()
-                    .filter_map(|url| unreachable.remove(url));
+                let mut faults = member.endpoints.iter().filter_map(|url| unreachable.remove(url));
                 let unknown =
                     || "not asked: no endpoint of the configuration is its own".to_owned();
                 member.faults = vec![faults.next().unwrap_or_else(unknown)];
@@ -111,10 +108,7 @@ async fn ask(
         size: bytes(answer.db_size),
         size_in_use: bytes(answer.db_size_in_use),
         quota: bytes(answer.db_size_quota),
-        faults: faults
-            .iter()
-            .map(|fault| cut(fault.trim()).to_owned())
-            .collect(),
+        faults: faults.iter().map(|fault| cut(fault.trim()).to_owned()).collect(),
     };
     let answer = client.cluster_client().member_list().await?.0;
     let member = |member: etcd_client::proto::PbMember| {
@@ -157,9 +151,8 @@ async fn compare(statuses: &mut HashMap<u64, Status>, end: Instant) {
     while let Some(joined) = tasks.join_next().await {
         hashes.extend(joined.ok().flatten());
     }
-    let is_comparable = hashes
-        .values()
-        .all(|it| it.1 == hashes.values().next().map_or(0, |it| it.1));
+    let is_comparable =
+        hashes.values().all(|it| it.1 == hashes.values().next().map_or(0, |it| it.1));
     let count = |hash| hashes.values().filter(|it| **it == hash).count();
     for (id, hash) in &hashes {
         let is_odd = count(*hash) * 2 <= hashes.len() && count(*hash) < hashes.len();

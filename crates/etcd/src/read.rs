@@ -22,9 +22,7 @@ pub(crate) async fn read(
     mut at: i64,
 ) -> Result<Snapshot, Failure> {
     let config = &endpoints.config;
-    let mut client = client
-        .kv_client()
-        .max_decoding_message_size(config.largest_answer());
+    let mut client = client.kv_client().max_decoding_message_size(config.largest_answer());
     let end = range_end(&prefix);
     let what = format!("the list of {}", prefix.escape_ascii());
     let mut entries: Vec<Entry> = Vec::new();
@@ -79,18 +77,13 @@ pub(crate) async fn read(
         }
         let size = bytes - before;
         if size == 0 {
-            return Err(Failure::broken(
-                "the answer to a read says more, and has none",
-            ));
+            return Err(Failure::broken("the answer to a read says more, and has none"));
         }
         if 4 * (size + 64 * page) <= GROWN {
             page = (4 * page).min(largest);
         }
     }
-    Ok(Snapshot {
-        revision: Revision(revision(at)?),
-        entries,
-    })
+    Ok(Snapshot { revision: Revision(revision(at)?), entries })
 }
 
 /// The end of the range of keys that begin with a prefix: the next key that does not. etcd's sign

@@ -29,11 +29,7 @@ impl Runtime {
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("etcd".to_owned()).spawn(body)?;
-        Ok(Runtime {
-            handle,
-            stop: Some(stop),
-            thread: Some(thread),
-        })
+        Ok(Runtime { handle, stop: Some(stop), thread: Some(thread) })
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -60,10 +56,9 @@ impl Runtime {
                 let message = format!("etcd: no answer after {:?}", bound + SLACK);
                 Err(Error::new(ErrorKind::Indeterminate, message))
             }
-            Err(RecvTimeoutError::Disconnected) => Err(Error::new(
-                ErrorKind::Store,
-                "etcd: the client failed, which is a fault of it",
-            )),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Error::new(ErrorKind::Store, "etcd: the client failed, which is a fault of it"))
+            }
         }
     }
 }

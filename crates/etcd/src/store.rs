@@ -65,9 +65,7 @@ impl EtcdStore {
         let endpoints = Arc::clone(&self.endpoints);
         self.runtime.run(endpoints.config.timeout, async move {
             let operation = |client| operation(Arc::clone(&endpoints), client);
-            endpoints
-                .call(repeat, endpoints.deadline(), operation)
-                .await
+            endpoints.call(repeat, endpoints.deadline(), operation).await
         })
     }
 }
@@ -111,9 +109,8 @@ impl Store for EtcdStore {
 
     fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
         transaction.check(self.limits())?;
-        let compares: Vec<_> = (transaction.compares.iter())
-            .map(compare)
-            .collect::<Result<_, _>>()?;
+        let compares: Vec<_> =
+            (transaction.compares.iter()).map(compare).collect::<Result<_, _>>()?;
         let writes: Vec<_> = transaction.writes.iter().map(write).collect();
         let txn = Txn::new().when(compares).and_then(writes);
         self.call(Repeat::Never, move |endpoints, client| {
@@ -121,10 +118,7 @@ impl Store for EtcdStore {
             async move {
                 let answer = client.kv_client().txn(txn).await?;
                 // It has taken effect, whatever is wrong with the answer.
-                let failed = |failure| Failure {
-                    is_void: false,
-                    ..failure
-                };
+                let failed = |failure| Failure { is_void: false, ..failure };
                 let made = endpoints.check(answer.0.header.as_ref()).map_err(failed)?;
                 Ok(match answer.succeeded() {
                     true => Committed::Written(Revision(made)),
@@ -154,10 +148,7 @@ impl Store for EtcdStore {
             endpoints.check(answer.header.as_ref())?;
             match (answer.id, &*answer.error) {
                 (1.., "") => Ok(LeaseId(answer.id)),
-                (_, error) => Err(Failure::void(
-                    ErrorKind::Store,
-                    format!("no lease: {error}"),
-                )),
+                (_, error) => Err(Failure::void(ErrorKind::Store, format!("no lease: {error}"))),
             }
         })
     }
@@ -165,9 +156,9 @@ impl Store for EtcdStore {
     fn renew(&self, lease: LeaseId) -> Result<Duration, Error> {
         let endpoints = Arc::clone(&self.endpoints);
         let keepers = Arc::clone(&self.keepers);
-        let renewed = self.runtime.run(endpoints.config.timeout, async move {
-            keepers.renew(&endpoints, lease).await
-        });
+        let renewed = self
+            .runtime
+            .run(endpoints.config.timeout, async move { keepers.renew(&endpoints, lease).await });
         renewed.map(|renewed| renewed.rest())
     }
 
@@ -187,8 +178,7 @@ impl Store for EtcdStore {
 
     fn members(&self) -> Result<Vec<StoreMember>, Error> {
         let endpoints = Arc::clone(&self.endpoints);
-        self.runtime
-            .run(endpoints.config.timeout, members(endpoints))
+        self.runtime.run(endpoints.config.timeout, members(endpoints))
     }
 }
 

@@ -47,10 +47,7 @@ impl EtcdWatch {
                 let create = |client| create(&endpoints, client, &prefix, after);
                 let deadline = endpoints.deadline();
                 let stream = endpoints.call(Repeat::Safe, deadline, create).await?;
-                Ok((
-                    endpoints.config.endpoints[endpoints.current()].clone(),
-                    stream,
-                ))
+                Ok((endpoints.config.endpoints[endpoints.current()].clone(), stream))
             }
         })?;
         let (mut sender, stream) = stream.split();
@@ -85,10 +82,9 @@ impl StoreWatch for EtcdWatch {
                 result
             }
             Err(RecvTimeoutError::Timeout) => return Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(Error::new(
-                ErrorKind::Unavailable,
-                "etcd: the watch ended without a reason",
-            )),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Error::new(ErrorKind::Unavailable, "etcd: the watch ended without a reason"))
+            }
         };
         self.ended = result.as_ref().err().cloned();
         result.map(Some)

@@ -150,8 +150,7 @@ impl<'a> Collector<'a> {
     ///
     /// When there is no such section.
     pub(crate) fn section_name(&self, key: &Key<'_>) -> Result<&'static str> {
-        self.position(key)
-            .map(|section| self.sections[section].elements.name())
+        self.position(key).map(|section| self.sections[section].elements.name())
     }
 
     /// Returns the section that `key` names.
@@ -185,19 +184,12 @@ impl<'a> Collector<'a> {
                 .to_owned();
             faults.push(Fault { at, message });
         }
-        let Settings {
-            protocol,
-            protocol_is_mine,
-            ..
-        } = self.settings;
+        let Settings { protocol, protocol_is_mine, .. } = self.settings;
         if !protocol_is_mine && let Some(message) = self.tables.claim_on(protocol) {
             let at = self.protocol_at;
             faults.push(Fault { at, message });
         }
-        let missing = self
-            .sections
-            .iter()
-            .filter_map(|it| it.missing(&self.given));
+        let missing = self.sections.iter().filter_map(|it| it.missing(&self.given));
         faults.extend(missing);
         faults
     }
@@ -205,8 +197,7 @@ impl<'a> Collector<'a> {
     /// Finds the objects whose key an earlier one has.
     pub(crate) fn duplicates(&self) -> Vec<Diagnostic> {
         let each = self.sections.iter();
-        each.flat_map(|section| section.elements.duplicates())
-            .collect()
+        each.flat_map(|section| section.elements.duplicates()).collect()
     }
 
     /// Returns what was declared, with the locations.

@@ -42,17 +42,13 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
     let domain = Domain::default()
         .with_name(fields.read(NAME, name)?)
         .with_may_go_along(
-            list(&fields, MAY_GO_ALONG, "\"zebra\"", |value| {
-                protocol(value, tables)
-            })?
-            .into_iter()
-            .collect::<BTreeSet<u8>>(),
+            list(&fields, MAY_GO_ALONG, "\"zebra\"", |value| protocol(value, tables))?
+                .into_iter()
+                .collect::<BTreeSet<u8>>(),
         )
         .with_interfaces(list(&fields, INTERFACES, "\"veth*\"", pattern)?)
         .with_created_interfaces(flag(CREATED_INTERFACES)?)
-        .with_tables(list(&fields, TABLES, "100", |value| {
-            table_span(value, tables)
-        })?)
+        .with_tables(list(&fields, TABLES, "100", |value| table_span(value, tables))?)
         .with_prefixes(list(&fields, PREFIXES, "\"10.0.0.0/8\"", parse::prefix)?)
         .with_rule_priorities(list(&fields, RULE_PRIORITIES, "\"1000-1999\"", priority)?)
         .with_nexthop_objects(flag(NEXTHOP_OBJECTS)?)
@@ -77,10 +73,7 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
 /// Returns the keys that are given.
 pub(crate) fn write(domain: &Domain) -> Table<'static> {
     let mut table = Table::default();
-    table.set_some(
-        NAME,
-        domain.name.clone().map(|name| Node::Text(name.into())),
-    );
+    table.set_some(NAME, domain.name.clone().map(|name| Node::Text(name.into())));
     let text = |text: String| Node::Text(text.into());
     let spans = |ranges: &[RangeInclusive<u32>]| {
         let span = |range: &RangeInclusive<u32>| parse::span_node(*range.start(), *range.end());
@@ -160,8 +153,7 @@ fn protocol(value: &Value<'_>, tables: &TableNames) -> Result<u8> {
 
 fn pattern(value: &Value<'_>) -> Result<InterfacePattern> {
     let text = parse::text(value, "the name of an interface, in which * stands for any")?;
-    text.parse()
-        .or_else(|error: ParseError| fault(value.at, error.to_string()))
+    text.parse().or_else(|error: ParseError| fault(value.at, error.to_string()))
 }
 
 /// Reads a table, or two as `"FIRST-LAST"`.

@@ -48,10 +48,7 @@ impl Error {
     /// Returns an error at a location of a file that was read, such as a device that does not
     /// exist.
     pub fn at(file: &str, location: Option<Location>, message: impl Into<String>) -> Error {
-        let diagnostic = Diagnostic {
-            location,
-            message: message.into(),
-        };
+        let diagnostic = Diagnostic { location, message: message.into() };
         Error::new(ErrorKind::Invalid, file, vec![diagnostic])
     }
 
@@ -67,11 +64,8 @@ impl Error {
             _ => format!("cannot be read: {error}"),
         };
         let location = None;
-        let mut unreadable = Error::new(
-            ErrorKind::Unreadable,
-            file,
-            vec![Diagnostic { location, message }],
-        );
+        let mut unreadable =
+            Error::new(ErrorKind::Unreadable, file, vec![Diagnostic { location, message }]);
         unreadable.is_transient = error.raw_os_error().is_some_and(is_transient);
         unreadable
     }
@@ -110,13 +104,7 @@ impl Error {
         diagnostics.sort_by_key(|diagnostic| diagnostic.location);
         let has_more = diagnostics.len() > MAX_PROBLEMS;
         diagnostics.truncate(MAX_PROBLEMS);
-        Error {
-            kind,
-            file: file.to_owned(),
-            diagnostics,
-            has_more,
-            is_transient: false,
-        }
+        Error { kind, file: file.to_owned(), diagnostics, has_more, is_transient: false }
     }
 }
 
@@ -151,11 +139,7 @@ mod tests {
             location: Some(Location { line, column: 1 }),
             message: "no".to_owned(),
         };
-        let error = Error::new(
-            ErrorKind::Invalid,
-            "f",
-            (1..=22).rev().map(diagnostic).collect(),
-        );
+        let error = Error::new(ErrorKind::Invalid, "f", (1..=22).rev().map(diagnostic).collect());
         let text = error.to_string();
         assert!(text.starts_with("f:1:1: no\nf:2:1: no\n"), "{text}");
         assert!(text.ends_with("\nf:20:1: no\nf: and more errors"), "{text}");

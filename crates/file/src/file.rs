@@ -151,9 +151,7 @@ fn yaml(name: &str, text: &str) -> Option<usize> {
     let word = line.split(':').next().unwrap_or_default();
     let is_word = |word: &str| {
         let mut chars = word.chars();
-        chars
-            .next()
-            .is_some_and(|first| first.is_ascii_alphabetic())
+        chars.next().is_some_and(|first| first.is_ascii_alphabetic())
             && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
     };
     let has_key = word.len() < line.len() && is_word(word);

@@ -20,10 +20,7 @@ use crate::value::{Fault, Key, MAX_DEPTH, Node, Result, Table, Value, fraction, 
 ///
 /// At the first violation of JSON. Faults of objects are added to the collector.
 pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
-    let mut input = Input {
-        text,
-        is_sysctl: false,
-    };
+    let mut input = Input { text, is_sysctl: false };
     let pairs: Pairs<'a> = input.parse(text)?;
     for (key, value) in pairs.0 {
         let key = input.key(key)?;
@@ -47,10 +44,7 @@ pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<(
 ///
 /// At the first violation of JSON.
 pub(crate) fn value(text: &str) -> Result<Value<'_>> {
-    let input = Input {
-        text,
-        is_sysctl: false,
-    };
+    let input = Input { text, is_sysctl: false };
     input.value(input.parse(text)?, MAX_DEPTH)
 }
 
@@ -109,9 +103,7 @@ impl<'a> Input<'a> {
 
     /// Reads a string literal; it is borrowed unless it has escapes.
     fn string(&self, literal: &'a str) -> Result<Cow<'a, str>> {
-        let inner = literal
-            .strip_prefix('"')
-            .and_then(|rest| rest.strip_suffix('"'));
+        let inner = literal.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         match inner {
             Some(inner) if !inner.contains('\\') => Ok(Cow::Borrowed(inner)),
             _ => self.parse(literal).map(Cow::Owned),

@@ -38,10 +38,7 @@ pub(crate) struct List<T> {
 
 impl<T> Default for List<T> {
     fn default() -> List<T> {
-        List {
-            elements: Vec::new(),
-            locations: Vec::new(),
-        }
+        List { elements: Vec::new(), locations: Vec::new() }
     }
 }
 

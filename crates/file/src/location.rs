@@ -66,11 +66,7 @@ pub(crate) struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     pub(crate) fn new(text: &'a [u8]) -> Cursor<'a> {
         let location = Location { line: 1, column: 1 };
-        Cursor {
-            text,
-            at: 0,
-            location,
-        }
+        Cursor { text, at: 0, location }
     }
 
     pub(crate) fn location(&mut self, at: usize) -> Location {

@@ -27,10 +27,7 @@ pub(crate) fn all() -> Vec<Section> {
     let mut elements = kinds::sections();
     elements.extend(world::sections());
     elements.extend(graph::sections());
-    let sections = elements.into_iter().map(|elements| Section {
-        opened: None,
-        elements,
-    });
+    let sections = elements.into_iter().map(|elements| Section { opened: None, elements });
     sections.collect()
 }
 
@@ -58,10 +55,7 @@ impl Section {
         let (_, at) = self.opened?;
         let table = self.elements.needs().filter(|it| !given.contains(it))?;
         let (_, example) = file_keys::find(table)?;
-        let message = format!(
-            "`{}` needs `{table}`: write {example}",
-            self.elements.name()
-        );
+        let message = format!("`{}` needs `{table}`: write {example}", self.elements.name());
         Some(Fault { at, message })
     }
 

@@ -98,12 +98,11 @@ impl Default for Settings {
 impl Settings {
     /// Takes the value of a key at the top, but `sysctl` and `nexthops`.
     pub(crate) fn read(&mut self, key: &str, value: &Value<'_>, tables: &TableNames) -> Result<()> {
-        self.set(key, value, tables)
-            .map_err(|fault| match (key, &value.node) {
-                // What is in the table names its own key.
-                (OWNERSHIP | DOMAIN | WORLD, Node::Table(_)) => fault,
-                _ => fault.in_key(key),
-            })
+        self.set(key, value, tables).map_err(|fault| match (key, &value.node) {
+            // What is in the table names its own key.
+            (OWNERSHIP | DOMAIN | WORLD, Node::Table(_)) => fault,
+            _ => fault.in_key(key),
+        })
     }
 
     fn set(&mut self, key: &str, value: &Value<'_>, tables: &TableNames) -> Result<()> {
@@ -185,11 +184,7 @@ impl Settings {
 
 /// Reads how routes reach their next hops: the value of `nexthops`.
 pub(crate) fn nexthops(value: &Value<'_>) -> Result<NexthopMode> {
-    let found = parse::one_of(
-        value,
-        "mode of next hops",
-        &[(OBJECTS, NexthopMode::Objects)],
-    );
+    let found = parse::one_of(value, "mode of next hops", &[(OBJECTS, NexthopMode::Objects)]);
     found.map_err(|mut fault| {
         fault.message += "; without this key they are written out in each route";
         fault.in_key(NEXTHOPS)

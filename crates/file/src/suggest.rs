@@ -17,19 +17,15 @@ pub(crate) fn unknown(sort: &str, word: &str, of: &str, known: &[&str]) -> Strin
     }
     match nearest {
         Some(nearest) => format!("unknown {sort} `{shown}`{of}; did you mean `{nearest}`?"),
-        None => format!(
-            "unknown {sort} `{shown}`{of}; write one of {}",
-            known.join(", ")
-        ),
+        None => format!("unknown {sort} `{shown}`{of}; write one of {}", known.join(", ")),
     }
 }
 
 /// Returns the known word that was probably meant, if one is near enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known = known.into_iter();
-    let (distance, nearest) = known
-        .map(|candidate| (distance(word, candidate), candidate))
-        .min()?;
+    let (distance, nearest) =
+        known.map(|candidate| (distance(word, candidate), candidate)).min()?;
     (distance <= (nearest.len() / 3).max(1)).then_some(nearest)
 }
 
@@ -49,11 +45,7 @@ fn distance(a: &str, b: &str) -> usize {
                 let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
                 let shift = rows[i - 1][j].min(rows[i][j - 1]) + 1;
                 let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-                let swap = if swapped {
-                    rows[i - 2][j - 2] + 1
-                } else {
-                    change
-                };
+                let swap = if swapped { rows[i - 2][j - 2] + 1 } else { change };
                 change.min(shift).min(swap)
             };
         }
@@ -69,10 +61,7 @@ mod tests {
     fn the_nearest_word_is_suggested_and_far_ones_are_not() {
         let known = ["dst", "metric", "nexthops"];
         let message = |word: &str| unknown("key", word, "a route", &known);
-        assert_eq!(
-            message("metrc"),
-            "unknown key `metrc` of a route; did you mean `metric`?"
-        );
+        assert_eq!(message("metrc"), "unknown key `metrc` of a route; did you mean `metric`?");
         assert!(message("dts").ends_with("did you mean `dst`?"));
         assert!(message("fastest").ends_with("write one of dst, metric, nexthops"));
         let gateway = message("gateway");
@@ -83,12 +72,9 @@ mod tests {
 
     #[test]
     fn distance_counts_edits() {
-        for (a, b, expected) in [
-            ("", "abc", 3),
-            ("abc", "abc", 0),
-            ("abc", "xbcd", 2),
-            ("ab", "ba", 1),
-        ] {
+        for (a, b, expected) in
+            [("", "abc", 3), ("abc", "abc", 0), ("abc", "xbcd", 2), ("ab", "ba", 1)]
+        {
             assert_eq!((distance(a, b), distance(b, a)), (expected, expected));
         }
     }

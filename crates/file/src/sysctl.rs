@@ -97,9 +97,7 @@ fn key(path: &[&Key<'_>]) -> Result<SysctlKey> {
         [whole] => (whole.name.to_string(), whole.at),
         [first, between @ .., last] => {
             // Only the name of a device has dots, and it is neither the first nor the last part.
-            let dotted = [first, last]
-                .into_iter()
-                .find(|part| part.name.contains('.'));
+            let dotted = [first, last].into_iter().find(|part| part.name.contains('.'));
             let slashed = || path.iter().find(|part| part.name.contains('/'));
             if let Some(part) = dotted.or_else(slashed) {
                 let message = format!(
@@ -116,6 +114,5 @@ fn key(path: &[&Key<'_>]) -> Result<SysctlKey> {
         }
         [] => (String::new(), 0),
     };
-    text.parse()
-        .or_else(|error: Error| fault(at, error.to_string()))
+    text.parse().or_else(|error: Error| fault(at, error.to_string()))
 }

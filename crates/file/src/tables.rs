@@ -29,11 +29,7 @@ impl Default for TableNames {
     /// Returns `main`, `default` and `local`, which every system has, and the protocols that are
     /// registered everywhere ([`Protocols::REGISTERED`]).
     fn default() -> TableNames {
-        let fixed = [
-            ("main", table::MAIN),
-            ("default", table::DEFAULT),
-            ("local", table::LOCAL),
-        ];
+        let fixed = [("main", table::MAIN), ("default", table::DEFAULT), ("local", table::LOCAL)];
         let registered = Protocols::REGISTERED;
         TableNames {
             tables: fixed.map(|(name, id)| (name.to_owned(), id)).into(),
@@ -119,9 +115,7 @@ impl TableNames {
     /// Returns the number of a protocol's name.
     pub(crate) fn protocol(&self, name: &str) -> Option<u8> {
         let mut protocols = self.protocols.iter();
-        protocols
-            .find(|(_, known)| *known == name)
-            .map(|(number, _)| *number)
+        protocols.find(|(_, known)| *known == name).map(|(number, _)| *number)
     }
 
     /// Returns the number of a table's name.
@@ -223,12 +217,8 @@ mod tests {
         assert_eq!(tables.claim_on(116), None);
         tables.add_protocols("116 trueup\n# mine\n120 calico\n0x79 overlay\n300 none\n");
         assert_eq!((tables.claim_on(116), tables.claim_on(122)), (None, None));
-        for (number, name) in [
-            (12, "bird"),
-            (18, "keepalived"),
-            (120, "calico"),
-            (121, "overlay"),
-        ] {
+        for (number, name) in [(12, "bird"), (18, "keepalived"), (120, "calico"), (121, "overlay")]
+        {
             let message = tables.claim_on(number).unwrap();
             for part in [name, "100 to 119, 122 to 185 are free", "protocol_is_mine"] {
                 assert!(message.contains(part), "{message}");
@@ -258,10 +248,7 @@ mod tests {
         fs::write(&path, "\n".repeat(MAX_BYTES as usize) + "100 blue\n").unwrap();
         let error = names_of(&path).unwrap_err();
         let shown = path.display().to_string();
-        assert!(
-            error.to_string().starts_with(&format!("{shown}: ")),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with(&format!("{shown}: ")), "{error}");
         assert!(error.to_string().contains("larger than 1 MiB") && !error.is_transient());
         fs::write(&path, "\n".repeat(MAX_BYTES as usize - 9) + "100 blue\n").unwrap();
         let mut tables = TableNames::default();

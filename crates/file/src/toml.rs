@@ -25,10 +25,7 @@ use chunk::Header;
 pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
     let source = Source::new(text);
     let mut open: Option<Object<'a>> = None;
-    let mut chunks = Chunks {
-        tokens: source.lex(),
-        header: None,
-    };
+    let mut chunks = Chunks { tokens: source.lex(), header: None };
     let mut chunk = Vec::new();
     while chunks.next(&mut chunk) {
         let part = chunk::parse(source, &chunk)?;
@@ -100,26 +97,16 @@ fn below_header<'a>(
             object.finish(collector);
         }
         collector.header(&section)?;
-        *open = Some(Object {
-            section,
-            at: header.at,
-            table: pairs,
-            lists: Vec::new(),
-        });
+        *open = Some(Object { section, at: header.at, table: pairs, lists: Vec::new() });
         return Ok(());
     };
-    let object = open
-        .as_mut()
-        .filter(|object| object.section.name == section.name);
+    let object = open.as_mut().filter(|object| object.section.name == section.name);
     let Some(object) = object else {
         let name = &section.name;
         let message = format!("[[{name}.{}]] follows no [[{name}]]", list.name);
         return fault(header.at, message);
     };
-    let element = Value {
-        at: header.at,
-        node: Node::Table(pairs),
-    };
+    let element = Value { at: header.at, node: Node::Table(pairs) };
     if !object.lists.contains(&list.name) {
         let node = Node::List(vec![element]);
         let at = header.at;

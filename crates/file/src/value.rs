@@ -24,19 +24,13 @@ pub(crate) type Result<T> = std::result::Result<T, Fault>;
 impl Fault {
     /// Puts the name of the key before the message.
     pub(crate) fn in_key(self, name: &str) -> Fault {
-        Fault {
-            message: format!("{name}: {}", self.message),
-            ..self
-        }
+        Fault { message: format!("{name}: {}", self.message), ..self }
     }
 }
 
 /// Returns a fault as the error of a result.
 pub(crate) fn fault<T>(at: usize, message: impl Into<String>) -> Result<T> {
-    Err(Fault {
-        at,
-        message: message.into(),
-    })
+    Err(Fault { at, message: message.into() })
 }
 
 /// Returns the fault of values that nest deeper than [`MAX_DEPTH`].
@@ -89,17 +83,13 @@ impl<'a> Value<'a> {
 
     /// Returns the fault "expected ..., found ...".
     pub(crate) fn unexpected<T>(&self, expected: impl Display) -> Result<T> {
-        fault(
-            self.at,
-            format!("expected {expected}, found {}", self.sort()),
-        )
+        fault(self.at, format!("expected {expected}, found {}", self.sort()))
     }
 }
 
 /// Returns the value of a number with a point or an exponent, written without separators.
 pub(crate) fn fraction<'a>(text: &str) -> Node<'a> {
-    text.parse()
-        .map_or(Node::Other("a fraction"), Node::Fraction)
+    text.parse().map_or(Node::Other("a fraction"), Node::Fraction)
 }
 
 /// A key, and the byte at which it starts.
@@ -146,10 +136,7 @@ pub(crate) struct Table<'a> {
 impl<'a> Table<'a> {
     /// Returns an empty table that may have any number of keys.
     pub(crate) fn unbounded() -> Table<'a> {
-        Table {
-            index: Some(HashMap::new()),
-            ..Table::default()
-        }
+        Table { index: Some(HashMap::new()), ..Table::default() }
     }
 
     /// Adds a pair. An object has few keys, so that comparing with each of them is fastest; the
@@ -182,10 +169,7 @@ impl<'a> Table<'a> {
         };
         let (at, name) = (first.at, first.name.clone());
         if self.position(&name).is_none() {
-            let table = Table {
-                is_dotted: true,
-                ..Table::unbounded()
-            };
+            let table = Table { is_dotted: true, ..Table::unbounded() };
             let node = Node::Table(table);
             self.insert(first, Value { at, node })?;
         }
@@ -204,10 +188,7 @@ impl<'a> Table<'a> {
 
     /// Adds a pair that was not read from a file. The caller uses no key twice.
     pub(crate) fn set(&mut self, name: &'static str, node: impl Into<Node<'a>>) {
-        let key = Key {
-            at: 0,
-            name: Cow::Borrowed(name),
-        };
+        let key = Key { at: 0, name: Cow::Borrowed(name) };
         let node = node.into();
         self.entries.push((key, Value { at: 0, node }));
     }

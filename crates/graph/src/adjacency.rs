@@ -48,10 +48,7 @@ impl Adjacency {
         items.truncate(kept);
         ends.rotate_right(1);
         ends[0] = 0;
-        Adjacency {
-            offsets: ends.into(),
-            items: items.into(),
-        }
+        Adjacency { offsets: ends.into(), items: items.into() }
     }
 
     /// Returns the list of a vertex.

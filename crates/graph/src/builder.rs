@@ -33,14 +33,12 @@ impl GraphBuilder {
 
     /// Adds an edge: `child` runs after `parent`, also if that fails.
     pub fn edge_tried(&mut self, parent: VertexId, child: VertexId) {
-        self.edges
-            .push((parent.0, EdgeKind::AfterTried.to(child.0)));
+        self.edges.push((parent.0, EdgeKind::AfterTried.to(child.0)));
     }
 
     /// Adds an edge along which changes of `parent` are refreshes of `child`.
     pub fn notify(&mut self, parent: VertexId, child: VertexId) {
-        self.edges
-            .push((parent.0, EdgeKind::RefreshedBy.to(child.0)));
+        self.edges.push((parent.0, EdgeKind::RefreshedBy.to(child.0)));
     }
 
     /// Checks and returns the graph, in time linear in vertices and edges but for sorting names.
@@ -169,12 +167,8 @@ impl GraphBuilder {
             return Err(Error::new(ErrorKind::UnknownVertex, message));
         }
         let edges = self.edges.iter().copied();
-        let has_tried = edges
-            .clone()
-            .any(|it| EdgeKind::of(it.1) == EdgeKind::AfterTried);
-        let up = edges
-            .clone()
-            .map(|(one, it)| (EdgeKind::child(it), EdgeKind::of(it).from(one)));
+        let has_tried = edges.clone().any(|it| EdgeKind::of(it.1) == EdgeKind::AfterTried);
+        let up = edges.clone().map(|(one, it)| (EdgeKind::child(it), EdgeKind::of(it).from(one)));
         let parents = Adjacency::new(count, up, EdgeKind::parent);
         let children = Adjacency::new(count, edges, EdgeKind::child);
         let (semaphores, holds) = self.semaphores()?;
@@ -220,9 +214,7 @@ impl GraphBuilder {
         let holds = Adjacency::new(self.vertices.len(), pairs.into_iter(), |it| it);
         let mut semaphores: Vec<_> = known.into_iter().collect();
         semaphores.sort_unstable_by_key(|(_, (number, ..))| *number);
-        let semaphores = semaphores
-            .into_iter()
-            .map(|(id, (_, count, _))| (id.clone(), count));
+        let semaphores = semaphores.into_iter().map(|(id, (_, count, _))| (id.clone(), count));
         Ok((semaphores.collect(), holds))
     }
 }
@@ -273,8 +265,5 @@ fn check_ports(vertices: &[VertexSpec], by_name: &[u32]) -> Result<Vec<(u32, u32
 }
 
 fn too_large() -> Error {
-    Error::new(
-        ErrorKind::TooLarge,
-        "the graph has too many vertices or edges".to_owned(),
-    )
+    Error::new(ErrorKind::TooLarge, "the graph has too many vertices or edges".to_owned())
 }

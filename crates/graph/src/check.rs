@@ -44,11 +44,7 @@ pub fn check(
     for call in calls {
         check.call(call);
     }
-    let Check {
-        graph,
-        mut explained,
-        ..
-    } = check;
+    let Check { graph, mut explained, .. } = check;
     let mut snapshot = snapshot::of(&graph, |vertex| explained.remove(&vertex));
     let made = records.iter().filter(|(_, record)| record.made.is_some());
     let left = made.filter(|(name, _)| graph.find(name).is_none());
@@ -129,10 +125,7 @@ impl Check {
         let parents = self.graph.parents(vertex);
         let waiting = parents.filter(|it| self.waiting.contains(it));
         let waiting: Vec<String> = waiting.map(name).collect();
-        let receives = self.graph.vertices[vertex.0 as usize]
-            .rare()
-            .receives
-            .iter();
+        let receives = self.graph.vertices[vertex.0 as usize].rare().receives.iter();
         let missing = receives.flat_map(|it| &it.from);
         let missing = missing.filter(|it| !self.values.contains_key(*it));
         let mut waits = Vec::new();
@@ -174,8 +167,7 @@ impl Check {
     fn fail(&mut self, vertex: VertexId, explanation: &mut Explanation, failure: &Failure) {
         explanation.last = Some(Err(failure.class()));
         explanation.message = Some(failure.message().to_owned());
-        self.failed
-            .insert(vertex, [explanation.name.clone()].into());
+        self.failed.insert(vertex, [explanation.name.clone()].into());
     }
 
     fn send(&mut self, vertex: VertexId, context: &RunContext) {

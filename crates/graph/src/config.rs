@@ -14,11 +14,7 @@ pub struct Config {
 impl Config {
     /// Returns the settings of a graph of which at most `workers` vertices run at a time.
     pub fn new(workers: NonZeroUsize) -> Self {
-        Config {
-            workers,
-            quiet: Duration::from_secs(1),
-            persist_delay: Duration::from_secs(1),
-        }
+        Config { workers, quiet: Duration::from_secs(1), persist_delay: Duration::from_secs(1) }
     }
 
     /// Sets for how long no vertex may be dirty before the graph counts as converged; 1 s by
@@ -31,9 +27,6 @@ impl Config {
     /// Sets after which time records that could not be written are written again; 1 s by default.
     #[must_use]
     pub fn with_persist_delay(self, persist_delay: Duration) -> Self {
-        Config {
-            persist_delay,
-            ..self
-        }
+        Config { persist_delay, ..self }
     }
 }

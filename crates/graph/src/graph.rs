@@ -55,17 +55,10 @@ impl Groups {
         let mut number = |vertex: &VertexSpec| {
             let group = vertex.rare().group.clone()?;
             let next = numbers.len() as u32;
-            Some(
-                *numbers
-                    .entry((group, vertex.rare().thread.clone()))
-                    .or_insert(next),
-            )
+            Some(*numbers.entry((group, vertex.rare().thread.clone())).or_insert(next))
         };
         let of: Box<[u32]> = match vertices.iter().any(|it| it.rare().group.is_some()) {
-            true => vertices
-                .iter()
-                .map(|it| number(it).unwrap_or(u32::MAX))
-                .collect(),
+            true => vertices.iter().map(|it| number(it).unwrap_or(u32::MAX)).collect(),
             false => Box::default(),
         };
         let count = numbers.len();
@@ -150,11 +143,7 @@ impl Graph {
     /// Returns the parents of a vertex; none if the number is of another graph.
     pub fn parents(&self, vertex: VertexId) -> impl Iterator<Item = VertexId> {
         let known = self.vertex(vertex).is_some();
-        let parents = if known {
-            self.parents.of(vertex.0)
-        } else {
-            &[]
-        };
+        let parents = if known { self.parents.of(vertex.0) } else { &[] };
         parents.iter().map(|&it| VertexId(EdgeKind::parent(it)))
     }
 
@@ -162,14 +151,8 @@ impl Graph {
     /// graph.
     pub fn children(&self, vertex: VertexId) -> impl Iterator<Item = (VertexId, EdgeKind)> {
         let known = self.vertex(vertex).is_some();
-        let children = if known {
-            self.children.of(vertex.0)
-        } else {
-            &[]
-        };
-        children
-            .iter()
-            .map(|&it| (VertexId(EdgeKind::child(it)), EdgeKind::of(it)))
+        let children = if known { self.children.of(vertex.0) } else { &[] };
+        children.iter().map(|&it| (VertexId(EdgeKind::child(it)), EdgeKind::of(it)))
     }
 
     /// Returns the own vertices and the edges between them, to add to.
@@ -212,14 +195,9 @@ impl Graph {
 /// Returns the vertices with parents before children, or an error that names a cycle.
 pub(crate) fn order(graph: &Graph) -> Result<Box<[u32]>, Error> {
     let vertices = 0..graph.vertices.len() as u32;
-    let mut waits: Vec<u32> = vertices
-        .clone()
-        .map(|at| graph.parents.of(at).len() as u32)
-        .collect();
-    let mut order: Vec<u32> = vertices
-        .clone()
-        .filter(|&at| waits[at as usize] == 0)
-        .collect();
+    let mut waits: Vec<u32> =
+        vertices.clone().map(|at| graph.parents.of(at).len() as u32).collect();
+    let mut order: Vec<u32> = vertices.clone().filter(|&at| waits[at as usize] == 0).collect();
     let mut next = 0;
     while let Some(&at) = order.get(next) {
         next += 1;

@@ -74,9 +74,7 @@ impl Merge {
         merge: impl Fn(&[Arc<T>]) -> T + Send + Sync + 'static,
     ) -> Self {
         Merge(Arc::new(move |values| {
-            let values = values
-                .iter()
-                .filter_map(|it| Arc::clone(it).downcast().ok());
+            let values = values.iter().filter_map(|it| Arc::clone(it).downcast().ok());
             Arc::new(merge(&values.collect::<Vec<Arc<T>>>()))
         }))
     }

@@ -77,11 +77,7 @@ impl Record {
             }
             _ => return None,
         };
-        Some(Record {
-            refreshes,
-            intent,
-            made,
-        })
+        Some(Record { refreshes, intent, made })
     }
 }
 
@@ -100,11 +96,7 @@ fn made(rest: &[u8]) -> Option<Option<Made>> {
     }
     let (place, rest) = rest.split_first_chunk()?;
     let (after, undo) = counted_names(rest)?;
-    Some(Some(Made {
-        place: u64::from_be_bytes(*place),
-        after,
-        undo: undo.into(),
-    }))
+    Some(Some(Made { place: u64::from_be_bytes(*place), after, undo: undo.into() }))
 }
 
 fn counted_names(bytes: &[u8]) -> Option<(Vec<Arc<str>>, &[u8])> {
@@ -142,18 +134,11 @@ mod tests {
         let lists = [names(&[]), names(&["service"]), names(&["a", "", "ü"])];
         for (intent, after) in lists.iter().zip(lists.iter().rev()) {
             for refreshes in [0, 1, u32::MAX] {
-                let made = Made {
-                    place: u64::MAX - 7,
-                    after: after.clone(),
-                    undo: b"undo"[..].into(),
-                };
+                let made =
+                    Made { place: u64::MAX - 7, after: after.clone(), undo: b"undo"[..].into() };
                 for made in [None, Some(made)] {
                     let intent = intent.clone();
-                    let record = Record {
-                        refreshes,
-                        intent,
-                        made,
-                    };
+                    let record = Record { refreshes, intent, made };
                     let value = record.to_bytes();
                     assert_eq!(Record::from_bytes(&value), Some(record.clone()));
                     for len in 0..value.len() {
@@ -177,11 +162,7 @@ mod tests {
             assert_eq!(Record::from_bytes(value), None, "{value:?}");
         }
         let first = [1, 0, 0, 0, 7, 0, 0, 0, 1, b'a'];
-        let record = Record {
-            refreshes: 7,
-            intent: names(&["a"]),
-            made: None,
-        };
+        let record = Record { refreshes: 7, intent: names(&["a"]), made: None };
         assert_eq!(Record::from_bytes(&first), Some(record));
     }
 }

@@ -115,10 +115,7 @@ impl VertexSpec {
     /// and on [`handle_event`](crate::State::handle_event).
     #[must_use]
     pub fn unwatched(self) -> Self {
-        VertexSpec {
-            watched: false,
-            ..self
-        }
+        VertexSpec { watched: false, ..self }
     }
 
     /// Sets that the vertex runs again so long after each run, also while it is watched: for what
@@ -142,11 +139,7 @@ impl VertexSpec {
     /// waits for an event, a run of a parent, or its next [poll](Self::with_poll).
     #[must_use]
     pub fn with_retry(self, retries: u32, delay: Duration) -> Self {
-        VertexSpec {
-            retries,
-            delay,
-            ..self
-        }
+        VertexSpec { retries, delay, ..self }
     }
 
     /// Sets the same for errors of one class, also of a permanent one. By default, a permanent class
@@ -258,15 +251,9 @@ impl VertexSpec {
         senders: &[(&str, &str)],
         merge: Option<Merge>,
     ) -> Self {
-        let from = senders
-            .iter()
-            .map(|(vertex, port)| ((*vertex).into(), (*port).into()));
-        let receives = Receives {
-            port: port.into(),
-            from: from.collect(),
-            of: PortType::of::<T>(),
-            merge,
-        };
+        let from = senders.iter().map(|(vertex, port)| ((*vertex).into(), (*port).into()));
+        let receives =
+            Receives { port: port.into(), from: from.collect(), of: PortType::of::<T>(), merge };
         self.with_rare(|it| it.receives.push(receives))
     }
 

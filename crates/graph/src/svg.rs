@@ -20,10 +20,7 @@ impl Snapshot {
         let mut corners = Vec::with_capacity(columns.len());
         for &column in &columns {
             let row: &mut usize = &mut heights[column];
-            corners.push((
-                SPACE + column * (WIDTH + GAP),
-                SPACE + *row * (HEIGHT + SPACE),
-            ));
+            corners.push((SPACE + column * (WIDTH + GAP), SPACE + *row * (HEIGHT + SPACE)));
             *row += 1;
         }
         let rows = heights.iter().copied().max().unwrap_or(0);

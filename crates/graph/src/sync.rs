@@ -50,10 +50,7 @@ pub(crate) struct Wakeup(OwnedFd);
 
 impl Wakeup {
     pub(crate) fn new() -> std::io::Result<Self> {
-        Ok(Wakeup(eventfd(
-            0,
-            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
-        )?))
+        Ok(Wakeup(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
     /// Ends the present wait, or else the next one.

@@ -239,8 +239,7 @@ impl RunContext {
     /// Takes what was sent.
     pub(crate) fn take_sent(&self) -> BTreeMap<Arc<str>, Value> {
         let sent = self.outbox.as_ref();
-        sent.map(|it| std::mem::take(&mut *lock(&it.sent)))
-            .unwrap_or_default()
+        sent.map(|it| std::mem::take(&mut *lock(&it.sent))).unwrap_or_default()
     }
 
     pub(crate) fn is_interrupted(&self) -> bool {
@@ -267,10 +266,7 @@ pub struct Failure {
 impl Failure {
     /// Makes a failure. The message says what happened to which object, and the remedy.
     pub fn new(class: ErrorClass, message: impl fmt::Display) -> Self {
-        Failure {
-            class,
-            message: message.to_string().into(),
-        }
+        Failure { class, message: message.to_string().into() }
     }
 
     /// Returns the class.

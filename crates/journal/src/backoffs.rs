@@ -41,8 +41,7 @@ impl Backoffs {
     pub fn set(&self, object: &[u8], backoff: Backoff) -> Result<(), Error> {
         check_len("an object's key", object, MAX_KEY)?;
         let object = object.to_vec();
-        self.store
-            .write(move |transaction| set(transaction, &object, backoff))
+        self.store.write(move |transaction| set(transaction, &object, backoff))
     }
 
     /// Clears the backoff of an object. Without one nothing is written.
@@ -52,8 +51,7 @@ impl Backoffs {
     /// As every write.
     pub fn clear(&self, object: &[u8]) -> Result<(), Error> {
         let object = object.to_vec();
-        self.store
-            .write(move |transaction| clear(transaction, &object))
+        self.store.write(move |transaction| clear(transaction, &object))
     }
 
     /// Returns the backoff of an object.
@@ -93,9 +91,7 @@ pub(crate) fn set(
     object: &[u8],
     backoff: Backoff,
 ) -> Result<(), Error> {
-    let value = Encoder::default()
-        .u64(backoff.tries.into())
-        .u64(millis(backoff.next));
+    let value = Encoder::default().u64(backoff.tries.into()).u64(millis(backoff.next));
     transaction.put(&Keyspace::Backoff.key(object), &value.0)
 }
 

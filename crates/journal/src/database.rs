@@ -113,12 +113,8 @@ pub(crate) fn create_in_memory() -> Result<Database, Error> {
 /// Opens the records for reading, as the last commit left them.
 pub(crate) fn read_table(database: &Database) -> Result<ReadTable, Error> {
     let during = "cannot read";
-    let transaction = database
-        .begin_read()
-        .map_err(|error| from_redb(error, during))?;
-    transaction
-        .open_table(RECORDS)
-        .map_err(|error| from_redb(error, during))
+    let transaction = database.begin_read().map_err(|error| from_redb(error, during))?;
+    transaction.open_table(RECORDS).map_err(|error| from_redb(error, during))
 }
 
 /// Opens a database that was checked for writing, and makes the first changes in one commit. A file

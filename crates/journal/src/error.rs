@@ -143,10 +143,7 @@ impl Error {
     }
 
     pub(crate) fn held(what: impl Into<String>, holder: Option<Holder>) -> Self {
-        Error {
-            holder,
-            ..Error::new(ErrorKind::Held, what)
-        }
+        Error { holder, ..Error::new(ErrorKind::Held, what) }
     }
 
     pub(crate) fn damaged(what: impl Into<String>) -> Self {
@@ -156,10 +153,7 @@ impl Error {
     /// The error of a record that is as it was written and cannot be decoded. It concerns the calls
     /// about that record alone.
     pub(crate) fn unreadable(what: impl Into<String>) -> Self {
-        Error {
-            is_of_record: true,
-            ..Error::damaged(what)
-        }
+        Error { is_of_record: true, ..Error::damaged(what) }
     }
 
     /// True if only one record is damaged.
@@ -169,10 +163,7 @@ impl Error {
 
     /// Adds `more` to the message.
     pub(crate) fn and(self, more: &str) -> Self {
-        Error {
-            what: format!("{}; {more}", self.what),
-            ..self
-        }
+        Error { what: format!("{}; {more}", self.what), ..self }
     }
 
     pub(crate) fn format(what: impl Into<String>) -> Self {
@@ -184,17 +175,11 @@ impl Error {
     }
 
     pub(crate) fn refused(refusal: Refusal, of: impl fmt::Display) -> Self {
-        Error {
-            refusal: Some(refusal),
-            ..Error::new(ErrorKind::Refused, of.to_string())
-        }
+        Error { refusal: Some(refusal), ..Error::new(ErrorKind::Refused, of.to_string()) }
     }
 
     pub(crate) fn os(what: impl Into<String>, cause: impl Into<io::Error>) -> Self {
-        Error {
-            cause: Some(Arc::new(cause.into())),
-            ..Error::new(ErrorKind::Os, what)
-        }
+        Error { cause: Some(Arc::new(cause.into())), ..Error::new(ErrorKind::Os, what) }
     }
 
     pub(crate) fn removed(what: impl Into<String>) -> Self {
@@ -208,10 +193,7 @@ impl Error {
 
     /// The error of the write that failed.
     pub(crate) fn not_durable(cause: &Error) -> Self {
-        Error {
-            kind: ErrorKind::NotDurable,
-            ..cause.clone()
-        }
+        Error { kind: ErrorKind::NotDurable, ..cause.clone() }
     }
 
     /// The error of every write after the one that failed, or to a journal that is open read-only.
@@ -224,10 +206,7 @@ impl Error {
             ErrorKind::Removed => "the journal is read-only since it was removed",
             _ => "the journal is read-only since a write failed",
         };
-        Error {
-            cause: Some(Arc::new(cause.clone())),
-            ..Error::new(ErrorKind::ReadOnly, what)
-        }
+        Error { cause: Some(Arc::new(cause.clone())), ..Error::new(ErrorKind::ReadOnly, what) }
     }
 
     pub(crate) fn opened_read_only() -> Self {
@@ -247,13 +226,8 @@ impl fmt::Display for Error {
             ErrorKind::Damaged => write!(f, "the journal is damaged: {what}"),
             ErrorKind::Removed => write!(f, "{what} was removed or replaced while it was open"),
             ErrorKind::NotDurable => {
-                write!(
-                    f,
-                    "not known to be on disk, the journal is read-only now: {what}"
-                )?;
-                self.cause
-                    .as_ref()
-                    .map_or(Ok(()), |cause| write!(f, ": {cause}"))
+                write!(f, "not known to be on disk, the journal is read-only now: {what}")?;
+                self.cause.as_ref().map_or(Ok(()), |cause| write!(f, ": {cause}"))
             }
             ErrorKind::Refused => match self.refusal {
                 Some(refusal) => write!(f, "{what}: {refusal}"),
@@ -261,9 +235,7 @@ impl fmt::Display for Error {
             },
             ErrorKind::ReadOnly | ErrorKind::Os => {
                 f.write_str(what)?;
-                self.cause
-                    .as_ref()
-                    .map_or(Ok(()), |cause| write!(f, ": {cause}"))
+                self.cause.as_ref().map_or(Ok(()), |cause| write!(f, ": {cause}"))
             }
             ErrorKind::Format | ErrorKind::Invalid => f.write_str(what),
         }

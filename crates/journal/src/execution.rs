@@ -33,22 +33,14 @@ struct End {
 impl End {
     /// The end of an execution whose key stays.
     fn new(outcome: Outcome, retry: Option<Backoff>, now: SystemTime) -> End {
-        End {
-            outcome,
-            frees_key: false,
-            retry,
-            now,
-        }
+        End { outcome, frees_key: false, retry, now }
     }
 }
 
 impl Execution {
     /// The caller has added the name to those that are held.
     pub(crate) fn new(store: &Arc<Store>, stored: StoredOperation) -> Execution {
-        Execution {
-            store: Arc::clone(store),
-            stored,
-        }
+        Execution { store: Arc::clone(store), stored }
     }
 
     /// Returns the record of the operation.
@@ -152,10 +144,7 @@ impl Execution {
     ) -> Result<(), Error> {
         let outcome = Outcome::Failed(why.to_owned());
         let end = End::new(outcome, retry, now);
-        self.end(End {
-            frees_key: true,
-            ..end
-        })
+        self.end(End { frees_key: true, ..end })
     }
 
     /// Only this execution writes the record, so what it holds is what is recorded.

@@ -73,8 +73,7 @@ impl Files {
     ) -> Result<Option<File>, Error> {
         let checked = opened.and_then(|file| {
             if let Some(file) = &file {
-                self.users
-                    .check_ours(&self.journal, file, Readers::Everybody)?;
+                self.users.check_ours(&self.journal, file, Readers::Everybody)?;
             }
             Ok(file)
         });

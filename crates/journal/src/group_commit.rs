@@ -47,9 +47,7 @@ struct Queue {
 
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue")
-            .field("done_before", &self.done_before)
-            .finish_non_exhaustive()
+        f.debug_struct("Queue").field("done_before", &self.done_before).finish_non_exhaustive()
     }
 }
 
@@ -98,11 +96,8 @@ impl GroupCommit {
         let group = queue.open_group;
         queue.waiting.push(write);
         while queue.done_before <= group {
-            queue = if queue.has_leader {
-                wait(self.condvar(group), queue)
-            } else {
-                self.lead(queue)
-            };
+            queue =
+                if queue.has_leader { wait(self.condvar(group), queue) } else { self.lead(queue) };
         }
         if let Some(failed) = queue.failed_group.filter(|failed| *failed <= group) {
             drop(queue);
@@ -166,11 +161,7 @@ impl GroupCommit {
 
     pub(crate) fn stats(&self) -> Stats {
         let queue = self.queue();
-        Stats {
-            commits: queue.commits,
-            changes: queue.changes,
-            ..self.file.stats()
-        }
+        Stats { commits: queue.commits, changes: queue.changes, ..self.file.stats() }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -210,12 +201,8 @@ impl GroupCommit {
         if !is_first {
             self.file.check_opener()?;
         }
-        let of_redb = database
-            .begin_write()
-            .map_err(|error| failed(error.into()))?;
-        let table = of_redb
-            .open_table(RECORDS)
-            .map_err(|error| failed(error.into()))?;
+        let of_redb = database.begin_write().map_err(|error| failed(error.into()))?;
+        let table = of_redb.open_table(RECORDS).map_err(|error| failed(error.into()))?;
         let mut transaction = Transaction::new(table, is_first)?;
         for write in group {
             write(&mut transaction)?;
@@ -252,10 +239,7 @@ impl GroupCommit {
 
 impl Drop for GroupCommit {
     fn drop(&mut self) {
-        let access = self
-            .access
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let access = self.access.get_mut().unwrap_or_else(PoisonError::into_inner);
         access.check_before_close(&self.file);
         self.file.before_close();
     }
@@ -296,9 +280,7 @@ impl Drop for Leader<'_> {
         queue.done_before = queue.open_group;
         // Of the group that gathers one becomes the leader.
         commits.condvar(queue.open_group).notify_one();
-        commits
-            .condvar(queue.open_group.wrapping_add(1))
-            .notify_all();
+        commits.condvar(queue.open_group.wrapping_add(1)).notify_all();
         commits.no_leader.notify_all();
     }
 }

@@ -87,9 +87,7 @@ pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
     let is_whole = has_magic && is_sealed(&bytes[..24]);
     let version = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
     if is_whole && version != VERSION {
-        return Err(Error::format(format!(
-            "the journal is of version {version}, not {VERSION}"
-        )));
+        return Err(Error::format(format!("the journal is of version {version}, not {VERSION}")));
     }
     let mut header = Header {
         marked: 0,

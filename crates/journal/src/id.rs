@@ -31,10 +31,7 @@ impl JournalId {
         // The kernel fills so few bytes at once. It waits only if the host has just booted.
         match rustix::io::retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty())) {
             Ok(16) => Ok(JournalId(bytes)),
-            Ok(_) => Err(Error::os(
-                "cannot make an id",
-                std::io::ErrorKind::UnexpectedEof,
-            )),
+            Ok(_) => Err(Error::os("cannot make an id", std::io::ErrorKind::UnexpectedEof)),
             Err(errno) => Err(Error::os("cannot make an id", errno)),
         }
     }

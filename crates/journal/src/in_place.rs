@@ -33,11 +33,7 @@ impl OpenFiles {
     ) -> Result<OpenFiles, Error> {
         let path = std::path::absolute(path)
             .map_err(|cause| Error::os(format!("cannot find {}", path.display()), cause))?;
-        Ok(OpenFiles {
-            path,
-            lock,
-            journal,
-        })
+        Ok(OpenFiles { path, lock, journal })
     }
 
     /// Returns the path of the journal.
@@ -59,10 +55,7 @@ impl OpenFiles {
             return Err(self.removed());
         };
         let lock = files.sibling(LOCK).is_of(&self.lock);
-        let journal = self
-            .journal
-            .created()
-            .map(|file| files.journal().is_of(file));
+        let journal = self.journal.created().map(|file| files.journal().is_of(file));
         match (lock, journal) {
             (Ok(false), _) | (_, Some(Ok(false))) => Err(self.removed()),
             _ => Ok(()),

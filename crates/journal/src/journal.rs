@@ -209,8 +209,6 @@ impl Journal {
     }
 
     fn on(store: Store) -> Journal {
-        Journal {
-            store: Arc::new(store),
-        }
+        Journal { store: Arc::new(store) }
     }
 }

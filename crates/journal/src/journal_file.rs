@@ -193,10 +193,7 @@ impl JournalFile {
     pub(crate) fn check_unchanged(&self) -> Result<Header, Error> {
         let header = read_header(&*self.storage)?;
         let (marked, opener) = (&self.marked, &self.opener);
-        let known = (
-            marked.load(Ordering::Relaxed),
-            opener.load(Ordering::Relaxed),
-        );
+        let known = (marked.load(Ordering::Relaxed), opener.load(Ordering::Relaxed));
         match (header.marked, header.opener) == known {
             true => Ok(header),
             false => Err(Error::held("the journal", None)),
@@ -219,13 +216,11 @@ impl JournalFile {
     /// closed, or is new. If not, a killed process has perhaps written pages that are not durable.
     pub(crate) fn open_database(self: &Arc<Self>, builder: &Builder) -> Result<Database, Error> {
         let was_closed = self.was_closed().map_err(redb::StorageError::Io);
-        let opened = was_closed
-            .map_err(redb::Error::from)
-            .and_then(|was_closed| {
-                self.is_dirty.store(!was_closed, Ordering::Relaxed);
-                self.header_waits.store(was_closed, Ordering::Relaxed);
-                Ok(builder.create_with_backend(Backend(Arc::clone(self)))?)
-            });
+        let opened = was_closed.map_err(redb::Error::from).and_then(|was_closed| {
+            self.is_dirty.store(!was_closed, Ordering::Relaxed);
+            self.header_waits.store(was_closed, Ordering::Relaxed);
+            Ok(builder.create_with_backend(Backend(Arc::clone(self)))?)
+        });
         self.header_waits.store(false, Ordering::Relaxed);
         opened.map_err(|error| self.error(error, "cannot open for writing"))
     }
@@ -234,9 +229,7 @@ impl JournalFile {
     fn was_closed(&self) -> io::Result<bool> {
         let mut flags = [0];
         if self.database_len()? > REDB_FLAGS {
-            let read = self
-                .storage
-                .read(HEADER_LEN.saturating_add(REDB_FLAGS), &mut flags);
+            let read = self.storage.read(HEADER_LEN.saturating_add(REDB_FLAGS), &mut flags);
             self.record_failure(read, "a read failed")?;
         }
         Ok(flags[0] & REDB_RECOVER == 0)
@@ -351,8 +344,7 @@ impl JournalFile {
     fn record_failure<T>(&self, result: io::Result<T>, what: &str) -> io::Result<T> {
         result.or_else(|cause| {
             self.fail(from_io(what, cause));
-            self.check_not_failed()
-                .and(Err(io::ErrorKind::Other.into()))
+            self.check_not_failed().and(Err(io::ErrorKind::Other.into()))
         })
     }
 }

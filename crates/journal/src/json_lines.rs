@@ -108,10 +108,7 @@ pub(crate) fn is_readable(records: &ReadTable, key: &[u8], value: &[u8]) -> bool
         return true;
     };
     match Line::parse(space, (rest.to_vec(), value.to_vec())) {
-        Ok(Line::Key {
-            operation: Some(name),
-            ..
-        }) => {
+        Ok(Line::Key { operation: Some(name), .. }) => {
             let value = get(records, &Keyspace::Operation.key(name.as_bytes()));
             let value = value.ok().flatten();
             value.is_some_and(|value| StoredOperation::parse(&name, &value).is_ok())
@@ -207,37 +204,24 @@ impl Serialize for Bytes {
 impl Line {
     fn parse(space: Keyspace, (key, value): Record) -> Result<Line, Error> {
         match space {
-            Keyspace::Key => Ok(Line::of_key(
-                Bytes(key),
-                KeyState::parse(&value, &HashSet::new())?,
-            )),
-            Keyspace::Nonce => Ok(Line::Nonce {
-                nonce: Bytes(key),
-                expires: Decoder(&value).u64()?,
-            }),
+            Keyspace::Key => {
+                Ok(Line::of_key(Bytes(key), KeyState::parse(&value, &HashSet::new())?))
+            }
+            Keyspace::Nonce => {
+                Ok(Line::Nonce { nonce: Bytes(key), expires: Decoder(&value).u64()? })
+            }
             Keyspace::Backoff => {
                 let Backoff { tries, next } = Backoff::parse(&value)?;
-                Ok(Line::Backoff {
-                    object: Bytes(key),
-                    tries,
-                    next: millis(next),
-                })
+                Ok(Line::Backoff { object: Bytes(key), tries, next: millis(next) })
             }
-            Keyspace::Owned => Ok(Line::Owned {
-                at: LedgerKey::parse(&key)?,
-                value: Bytes(value),
-            }),
+            Keyspace::Owned => Ok(Line::Owned { at: LedgerKey::parse(&key)?, value: Bytes(value) }),
             Keyspace::Intent => {
                 let (intended, value) = match parse_claim(&value)? {
                     Claim::Ours(value) => ("ours", Some(Bytes(value))),
                     Claim::NotOurs => ("not ours", None),
                 };
                 let at = LedgerKey::parse(&key)?;
-                Ok(Line::Intent {
-                    at,
-                    intended,
-                    value,
-                })
+                Ok(Line::Intent { at, intended, value })
             }
             _ => {
                 let stored = StoredOperation::parse(&text(&key)?, &value)?.operation;
@@ -270,14 +254,7 @@ impl Line {
             Some(Outcome::Failed(why)) => ("failed", None, Some(why)),
             Some(Outcome::Compensated(why)) => ("compensated", None, Some(why)),
         };
-        Line::Key {
-            key,
-            state,
-            operation,
-            answer,
-            why,
-            ended,
-        }
+        Line::Key { key, state, operation, answer, why, ended }
     }
 }
 

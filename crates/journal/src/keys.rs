@@ -61,10 +61,7 @@ impl RequestHash {
         if RequestHash::split(record)?.0 == self {
             return Ok(());
         }
-        Err(Error::refused(
-            Refusal::KeyUsed,
-            String::from_utf8_lossy(key),
-        ))
+        Err(Error::refused(Refusal::KeyUsed, String::from_utf8_lossy(key)))
     }
 }
 
@@ -95,11 +92,7 @@ pub(crate) fn end(
         Outcome::Failed(why) => (2, why.into_bytes()),
         Outcome::Compensated(why) => (3, why.into_bytes()),
     };
-    let record = Encoder(request.0.to_vec())
-        .u8(state)
-        .u64(number)
-        .u64(millis(now))
-        .bytes(&answer);
+    let record = Encoder(request.0.to_vec()).u8(state).u64(number).u64(millis(now)).bytes(&answer);
     transaction.put(&Keyspace::Key.key(key), &record.0)
 }
 
@@ -114,11 +107,7 @@ pub(crate) fn ended((key, value): Record) -> Option<Ended> {
     if fields.u8().ok()? == 0 {
         return None;
     }
-    Some(Ended {
-        number: fields.u64().ok()?,
-        at: time(fields.u64().ok()?),
-        name: key,
-    })
+    Some(Ended { number: fields.u64().ok()?, at: time(fields.u64().ok()?), name: key })
 }
 
 impl KeyState {

@@ -36,10 +36,7 @@ impl JournalLedger {
             .bytes(source.as_bytes())
             .bytes(scope.namespace().as_bytes())
             .bytes(scope.boot().as_bytes());
-        Ok(JournalLedger {
-            store,
-            prefix: prefix.0,
-        })
+        Ok(JournalLedger { store, prefix: prefix.0 })
     }
 
     /// Returns the value last applied to `key`, if it is ours.
@@ -76,8 +73,7 @@ impl JournalLedger {
     /// As every write.
     pub fn forget(&self) -> Result<u64, Error> {
         let prefix = self.prefix.clone();
-        self.store
-            .write(move |transaction| forget(transaction, &prefix, |_| true))
+        self.store.write(move |transaction| forget(transaction, &prefix, |_| true))
     }
 
     fn all<T>(
@@ -109,8 +105,7 @@ impl JournalLedger {
             return Ok(());
         }
         let prefix = self.prefix.clone();
-        self.store
-            .write(move |transaction| work(transaction, &prefix, claims))
+        self.store.write(move |transaction| work(transaction, &prefix, claims))
     }
 }
 
@@ -136,8 +131,7 @@ impl Ledger for JournalLedger {
     /// Makes one commit, or none if nothing changes. An intent that is not named stays open. Errors
     /// are those of [`begin`](Ledger::begin), except for the refusal.
     fn commit_outcomes(&mut self, claims: Claims) -> Result<(), LedgerError> {
-        self.write(claims, commit_outcomes)
-            .map_err(LedgerError::new)
+        self.write(claims, commit_outcomes).map_err(LedgerError::new)
     }
 }
 
@@ -172,18 +166,12 @@ pub(crate) fn forget_other_boots(store: &Store, boot: &str) -> Result<u64, Error
 /// Checks all intents before it writes the first: a refusal writes nothing.
 fn begin(transaction: &mut Transaction<'_>, prefix: &[u8], intents: Claims) -> Result<(), Error> {
     for key in intents.keys() {
-        if transaction
-            .get(&record_key(prefix, Keyspace::Intent, key))?
-            .is_some()
-        {
+        if transaction.get(&record_key(prefix, Keyspace::Intent, key))?.is_some() {
             return Err(Error::refused(Refusal::OpenIntent, shown(key)));
         }
     }
     for (key, claim) in &intents {
-        transaction.put(
-            &record_key(prefix, Keyspace::Intent, key),
-            &encode_claim(claim),
-        )?;
+        transaction.put(&record_key(prefix, Keyspace::Intent, key), &encode_claim(claim))?;
     }
     Ok(())
 }

@@ -96,10 +96,7 @@ impl Lock {
                 .and_then(|()| file.write_all_at(holder_line().as_bytes(), 0))
                 .map_err(|cause| Error::os(format!("cannot write the lock {shown}"), cause))?;
             let delete_on_drop = is_new.then_some(place);
-            return Ok(Lock {
-                file,
-                delete_on_drop,
-            });
+            return Ok(Lock { file, delete_on_drop });
         }
         Err(Error::held(shown.to_string(), None))
     }
@@ -169,10 +166,7 @@ pub fn check_not_held(path: impl AsRef<Path>) -> Result<(), Error> {
 }
 
 /// Returns this process's line for the lock file. Its newline shows a reader that it is whole.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a file of the kernel about this process"
-)]
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel about this process")]
 fn holder_line() -> String {
     let pid = std::process::id();
     let command = fs::read("/proc/self/cmdline").unwrap_or_default();
@@ -187,13 +181,7 @@ fn parse_holder(mut file: &File) -> io::Result<Option<Holder>> {
     let mut text = String::new();
     io::Seek::rewind(&mut file)?;
     file.take(MAX_LINE).read_to_string(&mut text)?;
-    Ok(text
-        .strip_suffix('\n')
-        .and_then(|line| line.split_once(' '))
-        .and_then(|(pid, command)| {
-            Some(Holder {
-                pid: pid.parse().ok()?,
-                command: command.to_owned(),
-            })
-        }))
+    Ok(text.strip_suffix('\n').and_then(|line| line.split_once(' ')).and_then(|(pid, command)| {
+        Some(Holder { pid: pid.parse().ok()?, command: command.to_owned() })
+    }))
 }

@@ -44,10 +44,7 @@ pub(crate) fn lock_until(
     let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
     let id = file_id(file)?;
     let (grant, granted) = mpsc::channel();
-    let caller = Caller {
-        file: Arc::clone(file),
-        grant,
-    };
+    let caller = Caller { file: Arc::clone(file), grant };
     let least = {
         // The thread neither takes a caller nor ends meanwhile.
         let mut queues = queues();

@@ -135,18 +135,14 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     {
         return Err(damage.and(lost));
     }
-    let records = salvaged
-        .as_ref()
-        .map(|(salvaged, _)| read_table(&salvaged.database));
+    let records = salvaged.as_ref().map(|(salvaged, _)| read_table(&salvaged.database));
     let records = records.transpose()?;
     let damaged = keep_damaged(&files, path)?;
     let new = NewFile::new(&files);
     new.create()?;
     create_database(Arc::new(new.clone()), None, |table| {
         records.as_ref().map_or(Ok(()), |records| {
-            copy(records, table, |key, value| {
-                json_lines::is_readable(records, key, value)
-            })
+            copy(records, table, |key, value| json_lines::is_readable(records, key, value))
         })
     })?;
     new.publish()?;

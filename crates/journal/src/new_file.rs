@@ -59,16 +59,11 @@ impl NewFile {
     }
 
     fn error(&self, cause: trueup_path::Error) -> Error {
-        Error::os(
-            format!("cannot make {}", self.place.path().display()),
-            cause,
-        )
+        Error::os(format!("cannot make {}", self.place.path().display()), cause)
     }
 
     fn created(&self) -> io::Result<&File> {
-        self.file
-            .get()
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.file.get().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 

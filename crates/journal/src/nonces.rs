@@ -34,8 +34,7 @@ impl Nonces {
     pub fn spend(&self, nonce: &[u8], expires: SystemTime, now: SystemTime) -> Result<(), Error> {
         check(nonce)?;
         let nonce = nonce.to_vec();
-        self.store
-            .write(move |transaction| spend(transaction, &nonce, expires, now))
+        self.store.write(move |transaction| spend(transaction, &nonce, expires, now))
     }
 
     /// Returns true if the nonce was spent, and not forgotten since.
@@ -69,8 +68,7 @@ impl Nonces {
     ///
     /// As every write.
     pub fn note_time(&self, now: SystemTime) -> Result<(), Error> {
-        self.store
-            .write(move |transaction| note_time(transaction, now))
+        self.store.write(move |transaction| note_time(transaction, now))
     }
 
     /// Forgets the nonces that have expired at the time `now`, and returns their number. They are

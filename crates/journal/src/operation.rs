@@ -141,11 +141,7 @@ pub(crate) struct StoredOperation {
 pub(crate) fn ended((name, value): Record) -> Option<Ended> {
     let StoredOperation { number, operation } =
         StoredOperation::parse(&text(&name).ok()?, &value).ok()?;
-    Some(Ended {
-        number,
-        at: operation.ended?,
-        name,
-    })
+    Some(Ended { number, at: operation.ended?, name })
 }
 
 impl StoredOperation {
@@ -154,9 +150,7 @@ impl StoredOperation {
         name: &str,
     ) -> Result<Option<StoredOperation>, Error> {
         let value = transaction.get(&Keyspace::Operation.key(name.as_bytes()))?;
-        value
-            .map(|value| StoredOperation::parse(name, &value))
-            .transpose()
+        value.map(|value| StoredOperation::parse(name, &value)).transpose()
     }
 
     /// Refuses an operation that has ended, or that there is not.
@@ -220,16 +214,8 @@ impl StoredOperation {
             _ => return Err(Error::unreadable("an operation is in no known state")),
         };
         let ended = state.is_ended().then_some(ended);
-        let operation = Operation {
-            name: name.to_owned(),
-            object,
-            what,
-            key,
-            step,
-            task,
-            state,
-            ended,
-        };
+        let operation =
+            Operation { name: name.to_owned(), object, what, key, step, task, state, ended };
         Ok(StoredOperation { number, operation })
     }
 

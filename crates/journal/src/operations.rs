@@ -68,14 +68,7 @@ impl<'a> Start<'a> {
     /// Describes an operation by its name and `what` it does. The name is unique among operations
     /// in flight.
     pub fn new(name: &'a str, what: &'a [u8]) -> Self {
-        Start {
-            name,
-            what,
-            object: b"",
-            key: b"",
-            request: None,
-            nonce: None,
-        }
+        Start { name, what, object: b"", key: b"", request: None, nonce: None }
     }
 
     /// Names the object that it acts on: the key of its backoff.
@@ -116,8 +109,7 @@ impl<'a> Start<'a> {
         check_len("an operation's object", self.object, MAX_KEY)?;
         check_len("a key", self.key, MAX_KEY)?;
         check_len("an operation's description", self.what, MAX_VALUE)?;
-        self.nonce
-            .map_or(Ok(()), |(nonce, ..)| nonces::check(nonce))
+        self.nonce.map_or(Ok(()), |(nonce, ..)| nonces::check(nonce))
     }
 
     fn operation(&self) -> Operation {
@@ -169,9 +161,7 @@ impl Operations {
             return Ok(Begun::Repeated(ended));
         }
         let (operation, request) = (start.operation(), start.request_hash());
-        let nonce = start
-            .nonce
-            .map(|(nonce, expires, now)| (nonce.to_vec(), expires, now));
+        let nonce = start.nonce.map(|(nonce, expires, now)| (nonce.to_vec(), expires, now));
         let held = Arc::clone(self.store.held());
         let begun = self.store.write(move |transaction| {
             let (name, key) = (operation.name.clone(), operation.key.clone());
@@ -240,9 +230,7 @@ impl Operations {
         let held = self.store.held().lock();
         self.store.read(|records| {
             let value = get(records, &Keyspace::Key.key(key))?;
-            value
-                .map(|value| KeyState::parse(&value, &held))
-                .transpose()
+            value.map(|value| KeyState::parse(&value, &held)).transpose()
         })
     }
 
@@ -288,10 +276,7 @@ impl Operations {
         })?;
         in_flight.sort_unstable_by_key(|stored| stored.number);
         let operations = in_flight.into_iter().map(|stored| stored.operation);
-        Ok(InFlight {
-            operations: operations.collect(),
-            unreadable,
-        })
+        Ok(InFlight { operations: operations.collect(), unreadable })
     }
 
     /// Forgets operations that have ended, except those to `keep`. Their idempotency keys stay, and
@@ -334,9 +319,7 @@ impl Operations {
             let mut forgotten = 0;
             for Ended { name, number, .. } in surplus {
                 let key = space.key(&name);
-                let now = transaction
-                    .get(&key)?
-                    .and_then(|value| ended((name, value)));
+                let now = transaction.get(&key)?.and_then(|value| ended((name, value)));
                 if now.is_some_and(|now| now.number == number) {
                     transaction.remove(&key)?;
                     forgotten += 1;
@@ -349,9 +332,7 @@ impl Operations {
     fn load(&self, name: &str) -> Result<Option<StoredOperation>, Error> {
         self.store.read(|records| {
             let value = get(records, &Keyspace::Operation.key(name.as_bytes()))?;
-            value
-                .map(|value| StoredOperation::parse(name, &value))
-                .transpose()
+            value.map(|value| StoredOperation::parse(name, &value)).transpose()
         })
     }
 }

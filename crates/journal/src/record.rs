@@ -75,12 +75,7 @@ impl<'t> Transaction<'t> {
         record: bool,
     ) -> Result<Self, Error> {
         let sequence = last_sequence(&table)?;
-        Ok(Transaction {
-            table,
-            sequence,
-            changes: 0,
-            recorded: record.then(Vec::new),
-        })
+        Ok(Transaction { table, sequence, changes: 0, recorded: record.then(Vec::new) })
     }
 
     /// Returns a number greater than all before.
@@ -123,11 +118,7 @@ impl<'t> Transaction<'t> {
         }
         let number = self.next();
         self.put(&Keyspace::Sequence.key(&[]), &number.to_be_bytes())?;
-        Ok(Some(WriteSummary {
-            number,
-            changes,
-            recorded: self.recorded.unwrap_or_default(),
-        }))
+        Ok(Some(WriteSummary { number, changes, recorded: self.recorded.unwrap_or_default() }))
     }
 }
 
@@ -145,9 +136,7 @@ pub(crate) fn get(
     table: &impl ReadableTable<&'static [u8], &'static [u8]>,
     key: &[u8],
 ) -> Result<Option<Vec<u8>>, Error> {
-    let value = table
-        .get(key)
-        .map_err(|error| from_redb(error, "cannot read a record"))?;
+    let value = table.get(key).map_err(|error| from_redb(error, "cannot read a record"))?;
     Ok(value.map(|value| value.value().to_vec()))
 }
 
@@ -192,8 +181,7 @@ impl Encoder {
 
     /// Adds the length and the bytes. The caller has refused what is longer than `u32` can say.
     pub(crate) fn bytes(mut self, value: &[u8]) -> Self {
-        self.0
-            .extend_from_slice(&(value.len() as u32).to_be_bytes());
+        self.0.extend_from_slice(&(value.len() as u32).to_be_bytes());
         self.0.extend_from_slice(value);
         self
     }
@@ -219,16 +207,11 @@ impl<'a> Decoder<'a> {
 
     pub(crate) fn u64(&mut self) -> Result<u64, Error> {
         let bytes = self.take(8)?;
-        Ok(bytes
-            .iter()
-            .fold(0, |value, byte| (value << 8) | u64::from(*byte)))
+        Ok(bytes.iter().fold(0, |value, byte| (value << 8) | u64::from(*byte)))
     }
 
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Error> {
-        let len = self
-            .take(4)?
-            .iter()
-            .fold(0, |len, byte| (len << 8) | usize::from(*byte));
+        let len = self.take(4)?.iter().fold(0, |len, byte| (len << 8) | usize::from(*byte));
         self.take(len)
     }
 
@@ -254,8 +237,5 @@ pub(crate) fn check_len(what: &str, bytes: &[u8], max: usize) -> Result<(), Erro
     if bytes.len() <= max {
         return Ok(());
     }
-    Err(Error::invalid(format!(
-        "{what} has {} bytes, more than {max}",
-        bytes.len()
-    )))
+    Err(Error::invalid(format!("{what} has {} bytes, more than {max}", bytes.len())))
 }

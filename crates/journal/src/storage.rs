@@ -100,15 +100,8 @@ const PAGE: u64 = 4096;
 impl Overlay {
     pub(crate) fn new(base: Arc<dyn Storage>) -> io::Result<Self> {
         let len = base.len()?;
-        let layer = Layer {
-            len,
-            base_len: len,
-            pages: BTreeMap::new(),
-        };
-        Ok(Overlay {
-            base,
-            layer: Mutex::new(layer),
-        })
+        let layer = Layer { len, base_len: len, pages: BTreeMap::new() };
+        Ok(Overlay { base, layer: Mutex::new(layer) })
     }
 
     /// Calls `each` for every page in the range: its number, the offset in it, and the range of the

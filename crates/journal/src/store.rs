@@ -92,9 +92,7 @@ impl Store {
         let (new, id) = (NewFile::new(&files), self.id().ok());
         self.read(|records| {
             new.create()?;
-            create_database(Arc::new(new.clone()), id, |table| {
-                copy(records, table, |_, _| true)
-            })
+            create_database(Arc::new(new.clone()), id, |table| copy(records, table, |_, _| true))
         })?;
         new.publish()?;
         Store::open_locked(&files, lock)
@@ -137,11 +135,7 @@ impl Store {
     }
 
     fn with(commits: GroupCommit, lock: Option<Lock>) -> Store {
-        Store {
-            commits,
-            held: Arc::default(),
-            _lock: lock.map(Lock::keep_file),
-        }
+        Store { commits, held: Arc::default(), _lock: lock.map(Lock::keep_file) }
     }
 
     /// Runs `work` and returns its result once its changes are durable. A refusal writes nothing.
@@ -184,9 +178,7 @@ impl Store {
         self.commits.exclusively(|database| {
             let os = |cause| Error::os("cannot tell the length", cause);
             let before = file.storage().len().map_err(os)?;
-            database
-                .compact()
-                .map_err(|error| file.error(error, "cannot compact"))?;
+            database.compact().map_err(|error| file.error(error, "cannot compact"))?;
             file.truncate()?;
             let after = file.storage().len().map_err(os)?;
             Ok(Compacted { before, after })

@@ -48,14 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let long = Duration::from_secs(10);
     for size in [1_000, 1_000_000] {
         let config = Config::default();
-        let it = Loop::new(
-            Clock,
-            (),
-            vec![0; size],
-            MemoryLedger::default(),
-            (),
-            config,
-        );
+        let it = Loop::new(Clock, (), vec![0; size], MemoryLedger::default(), (), config);
         let running = it.spawn("latency")?;
         let handle = running.handle();
         let (mut there, mut back) = (Vec::new(), Vec::new());

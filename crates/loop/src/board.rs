@@ -83,10 +83,7 @@ impl Board {
                 (Some(status), before) => {
                     let is_same = before.as_ref().is_some_and(|it| it.status == status);
                     let since = before.map_or(now, |before| before.since);
-                    let dated = DatedStatus {
-                        status: Arc::clone(&status),
-                        since,
-                    };
+                    let dated = DatedStatus { status: Arc::clone(&status), since };
                     *locked.count(&status) += 1;
                     locked.statuses.insert(key, dated);
                     if is_same {
@@ -131,9 +128,7 @@ impl Board {
 
     pub(crate) fn changed(&self, revision: Revision) -> Changed {
         let locked = self.lock();
-        let found = locked
-            .changed
-            .binary_search_by_key(&revision, |(it, _)| *it);
+        let found = locked.changed.binary_search_by_key(&revision, |(it, _)| *it);
         match found.ok().and_then(|at| locked.changed.get(at)) {
             Some((_, Some(keys))) => Changed::Keys(keys.clone()),
             Some((_, None)) => Changed::Unknown,

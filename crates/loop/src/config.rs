@@ -29,10 +29,7 @@ impl Config {
     /// A shorter time than [`MIN_INTERVAL`](Self::MIN_INTERVAL) counts as that. A time beyond the
     /// clock's range means never: then only hints, forced passes and retries cause a pass.
     pub fn with_interval(self, interval: Duration) -> Self {
-        Config {
-            interval: interval.max(Self::MIN_INTERVAL),
-            ..self
-        }
+        Config { interval: interval.max(Self::MIN_INTERVAL), ..self }
     }
 
     /// Sets how many times as long as the last full pass took the interval is at least, while the
@@ -44,10 +41,7 @@ impl Config {
     /// read all, or changed something; after lost events; while an op is pending that is not in
     /// backoff; and while more than 65,536 objects fail.
     pub fn with_interval_factor(self, times: u32) -> Self {
-        Config {
-            interval_factor: times,
-            ..self
-        }
+        Config { interval_factor: times, ..self }
     }
 
     /// Sets the time from the first hint to the pass that answers it; 100 ms by default. With zero
@@ -59,10 +53,7 @@ impl Config {
     /// Sets by how much each interval and each backoff is longer or shorter at random, in per cent;
     /// 10 by default, 0 for none, 100 at most. It keeps many loops from waking at one moment.
     pub fn with_jitter(self, percent: u8) -> Self {
-        Config {
-            jitter: percent.min(100),
-            ..self
-        }
+        Config { jitter: percent.min(100), ..self }
     }
 
     /// Sets the backoff of an op that fails: `first`, doubled with each failure up to `last`; 1 s
@@ -72,19 +63,13 @@ impl Config {
     /// [`MAX_BACKOFF`](Self::MAX_BACKOFF), and `last` is at least `first`.
     pub fn with_backoff(self, first: Duration, last: Duration) -> Self {
         let first = first.clamp(Self::MIN_INTERVAL, Self::MAX_BACKOFF);
-        Config {
-            backoff: (first, last.clamp(first, Self::MAX_BACKOFF)),
-            ..self
-        }
+        Config { backoff: (first, last.clamp(first, Self::MAX_BACKOFF)), ..self }
     }
 
     /// Sets how many ops are applied per second in the long run, and how many at once after a rest;
     /// no limit by default.
     pub fn with_budget(self, limit: NonZeroU32, burst: NonZeroU32) -> Self {
-        Config {
-            budget: Some((limit, burst)),
-            ..self
-        }
+        Config { budget: Some((limit, burst)), ..self }
     }
 
     /// Sets how long a pass may begin new steps; 60 s by default. The remaining ops are pending,

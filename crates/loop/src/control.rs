@@ -443,9 +443,7 @@ impl Control {
             .changed
             .wait_timeout_while(self.lock(), timeout, |inner| answer(inner).is_none())
             .unwrap_or_else(PoisonError::into_inner);
-        answer(&inner)
-            .unwrap_or(Err(ErrorKind::Timeout))
-            .map_err(Error::new)
+        answer(&inner).unwrap_or(Err(ErrorKind::Timeout)).map_err(Error::new)
     }
 }
 
@@ -461,10 +459,7 @@ pub(crate) struct Until {
 impl Until {
     /// Until a pass over that revision, or a later one, has tried all of it.
     pub(crate) fn tried(revision: Revision) -> Until {
-        Until {
-            revision,
-            after: None,
-        }
+        Until { revision, after: None }
     }
 
     fn is_reached(&self, state: &State) -> bool {

@@ -259,27 +259,20 @@ impl<'a, S: Source> Loop<'a, S> {
     fn subscribe(&mut self) {
         // The old one first: two subscriptions would report each event twice.
         self.subscription = None;
-        match self
-            .source
-            .subscribe(&self.scope, self.shared.subscription_hints())
-        {
+        match self.source.subscribe(&self.scope, self.shared.subscription_hints()) {
             Subscribed::Active(subscription) => {
                 (self.callbacks.subscribe)(Subscribed::Active(&subscription));
                 self.shared.mailbox().subscribed = Some(Subscribed::Active(()));
-                self.shared
-                    .control
-                    .subscribed(match subscription.descriptor() {
-                        Some(_) => SubscriptionState::Polled,
-                        None => SubscriptionState::Pushed,
-                    });
+                self.shared.control.subscribed(match subscription.descriptor() {
+                    Some(_) => SubscriptionState::Polled,
+                    None => SubscriptionState::Pushed,
+                });
                 self.subscription = Some(subscription);
             }
             Subscribed::Unsupported => {
                 (self.callbacks.subscribe)(Subscribed::Unsupported);
                 self.shared.mailbox().subscribed = Some(Subscribed::Unsupported);
-                self.shared
-                    .control
-                    .subscribed(SubscriptionState::Unsupported);
+                self.shared.control.subscribed(SubscriptionState::Unsupported);
             }
             Subscribed::Failed(error) => {
                 self.subscription_failed(error);
@@ -324,12 +317,7 @@ impl<'a, S: Source> Loop<'a, S> {
 
     /// Runs a pass. It stays open if it only looked, and would change something.
     fn pass(&mut self, open: OpenPass<S::Report>, asked: &Asked<'_>) {
-        let OpenPass {
-            extent,
-            ops,
-            revision,
-            ..
-        } = open;
+        let OpenPass { extent, ops, revision, .. } = open;
         let control = &*self.shared.control;
         let should_continue = || control.should_continue() && (asked.should_continue)();
         let backoff = |key: OpKey| control.backoff(key);
@@ -382,11 +370,7 @@ impl<'a, S: Source> Loop<'a, S> {
                 drop(replaced);
                 let status = Some(Arc::new(scope_status(&*error)));
                 self.shared.board.update(vec![(OpKey::SCOPE, status)]);
-                let pass = FinishedPass {
-                    revision,
-                    extent,
-                    result: Err(&*error),
-                };
+                let pass = FinishedPass { revision, extent, result: Err(&*error) };
                 open.span.within(|| (self.callbacks.report)(pass));
                 let is_scope_gone = S::is_scope_gone(&error);
                 self.scope_error = is_scope_gone.then_some(error);
@@ -416,11 +400,8 @@ impl<'a, S: Source> Loop<'a, S> {
         // One that converged and applied nothing has only tried again what others offer.
         let has_drifted = summary.has_applied() || !summary.converged;
         let is_drift = would_be_drift && has_drifted && !summary.ops.is_empty();
-        let pass = FinishedPass {
-            revision: open.revision,
-            extent: open.extent,
-            result: Ok(&*report),
-        };
+        let pass =
+            FinishedPass { revision: open.revision, extent: open.extent, result: Ok(&*report) };
         span.within(|| self.call_back(pass, &report, is_drift));
         self.shared.control.pass_done(Some(&summary), false);
         if !summary.converged {
@@ -452,11 +433,8 @@ impl<'a, S: Source> Loop<'a, S> {
 
 /// Returns the status of the scope after a pass that could not run.
 fn scope_status(error: &(dyn std::error::Error + 'static)) -> Status {
-    let condition = Condition::Failed {
-        class: ErrorClass::Unknown,
-        errno: None,
-        message: error.to_string(),
-    };
+    let condition =
+        Condition::Failed { class: ErrorClass::Unknown, errno: None, message: error.to_string() };
     Status::new(Status::SCOPE, "as a whole", condition)
 }
 
@@ -470,10 +448,7 @@ pub(crate) struct Asked<'a> {
 
 impl Asked<'_> {
     /// A pass without limits of the caller.
-    pub(crate) const ALL: Asked<'static> = Asked {
-        apply: true,
-        should_continue: &|| true,
-    };
+    pub(crate) const ALL: Asked<'static> = Asked { apply: true, should_continue: &|| true };
 }
 
 /// A pass that has begun.
@@ -501,11 +476,7 @@ impl<S: Source> Loop<'_, S> {
         match self.step(asked.is_some()) {
             Step::Do(Action::Subscribe) => self.subscribe(),
             Step::Do(Action::Drain) => self.drain(),
-            Step::Do(Action::Pass {
-                extent,
-                ops,
-                revision,
-            }) => {
+            Step::Do(Action::Pass { extent, ops, revision }) => {
                 let open = OpenPass {
                     span: trace::Pass::new(extent, revision),
                     since: now(),
@@ -544,10 +515,7 @@ impl<S: Source> Loop<'_, S> {
             }
             (Some(open), None) if is_wanted => {
                 self.open = Some(open);
-                return Turn::Sleep(Sleep {
-                    until: None,
-                    is_listening: false,
-                });
+                return Turn::Sleep(Sleep { until: None, is_listening: false });
             }
             (open, _) => open.into_iter().for_each(|it| self.finish(it)),
         }
@@ -601,9 +569,7 @@ impl<S: Source> Drive for Loop<'_, S> {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.subscription
-            .as_ref()
-            .and_then(S::Subscription::descriptor)
+        self.subscription.as_ref().and_then(S::Subscription::descriptor)
     }
 
     fn readable(&self) {

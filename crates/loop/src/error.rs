@@ -74,17 +74,11 @@ impl Error {
 
     /// Wraps an error of the source.
     pub(crate) fn of_source(kind: ErrorKind, cause: Arc<dyn StdError + Send + Sync>) -> Self {
-        Error {
-            kind,
-            cause: Some(cause),
-        }
+        Error { kind, cause: Some(cause) }
     }
 
     pub(crate) fn os(cause: impl Into<std::io::Error>) -> Self {
-        Error {
-            kind: ErrorKind::Os,
-            cause: Some(Arc::new(cause.into())),
-        }
+        Error { kind: ErrorKind::Os, cause: Some(Arc::new(cause.into())) }
     }
 }
 
@@ -124,10 +118,7 @@ mod tests {
         let cause = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         let text = cause.to_string();
         let failed = Error::of_source(ErrorKind::PassFailed, Arc::new(cause));
-        assert_eq!(
-            failed.to_string(),
-            format!("the pass could not run: {text}")
-        );
+        assert_eq!(failed.to_string(), format!("the pass could not run: {text}"));
         let ended = Error::new(ErrorKind::Ended);
         assert_eq!(ended.to_string(), "the loop has ended");
     }

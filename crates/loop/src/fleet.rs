@@ -49,9 +49,7 @@ impl Fleet {
             ended: Condvar::new(),
         };
         // Dropped where a thread is refused, it ends the others.
-        let fleet = Fleet {
-            pool: Arc::new(pool),
-        };
+        let fleet = Fleet { pool: Arc::new(pool) };
         for _ in 0..threads.get() {
             let pool = Arc::clone(&fleet.pool);
             let thread = thread::Builder::new().name("fleet".into());
@@ -116,9 +114,7 @@ impl Drop for Fleet {
 
 impl fmt::Debug for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fleet")
-            .field("loops", &self.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Fleet").field("loops", &self.len()).finish_non_exhaustive()
     }
 }
 
@@ -201,10 +197,7 @@ impl Pool {
         members.last += 1;
         let number = members.last;
         drop(members);
-        let waker = MemberWaker {
-            pool: Arc::downgrade(self),
-            number,
-        };
+        let waker = MemberWaker { pool: Arc::downgrade(self), number };
         let control = driver.control();
         driver.begin(Waker::from(Arc::new(waker)));
         let member = Member {
@@ -312,9 +305,7 @@ impl Pool {
         let mut members = self.lock();
         members.poll = Poll::NoThread;
         members.polled_at = Some(now());
-        readable
-            .into_iter()
-            .for_each(|number| members.readable(number));
+        readable.into_iter().for_each(|number| members.readable(number));
         members
     }
 

@@ -160,11 +160,7 @@ impl<S: Source> Handle<S> {
     /// As [`wait_tried`](Self::wait_tried), for a task, and without a bound. It needs no runtime.
     /// Dropping it ends the wait and nothing else.
     pub fn tried(&self, revision: Revision) -> TriedFuture<S> {
-        TriedFuture {
-            shared: Arc::clone(&self.shared),
-            revision,
-            waker: WakerId::default(),
-        }
+        TriedFuture { shared: Arc::clone(&self.shared), revision, waker: WakerId::default() }
     }
 
     /// Returns the status of an object; `None` if it is in place, or neither there nor desired, as
@@ -341,17 +337,13 @@ impl<S: Source> Handle<S> {
 
 impl<S: Source> Clone for Handle<S> {
     fn clone(&self) -> Self {
-        Handle {
-            shared: Arc::clone(&self.shared),
-        }
+        Handle { shared: Arc::clone(&self.shared) }
     }
 }
 
 impl<S: Source> fmt::Debug for Handle<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("control", &self.shared.control)
-            .finish_non_exhaustive()
+        f.debug_struct("Handle").field("control", &self.shared.control).finish_non_exhaustive()
     }
 }
 
@@ -466,9 +458,7 @@ impl<S: Source> Shared<S> {
     }
 
     pub(crate) fn handle(self: &Arc<Self>) -> Handle<S> {
-        Handle {
-            shared: Arc::clone(self),
-        }
+        Handle { shared: Arc::clone(self) }
     }
 
     /// Returns the hints for the subscription.
@@ -507,15 +497,13 @@ impl<S: Source> Shared<S> {
         let keys: Vec<OpKey> = statuses.iter().map(|(key, _)| *key).collect();
         let retries = self.control.retries(&keys);
         let all = statuses.into_iter().zip(retries);
-        all.map(
-            |((key, DatedStatus { status, since }), retry)| ObjectStatus {
-                key,
-                status,
-                since,
-                tries: retry.map_or(0, |(tries, _)| tries),
-                next_try: retry.map(|(_, at)| at),
-            },
-        )
+        all.map(|((key, DatedStatus { status, since }), retry)| ObjectStatus {
+            key,
+            status,
+            since,
+            tries: retry.map_or(0, |(tries, _)| tries),
+            next_try: retry.map(|(_, at)| at),
+        })
         .collect()
     }
 

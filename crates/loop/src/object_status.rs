@@ -53,11 +53,7 @@ impl Tried {
     }
 
     pub(crate) fn of_unknown(revision: Revision, is_in_place: bool) -> Tried {
-        Tried {
-            revision,
-            objects: None,
-            is_in_place,
-        }
+        Tried { revision, objects: None, is_in_place }
     }
 
     /// True if each of the objects is in place, or gone if it is not desired any more. If it is not
@@ -175,8 +171,6 @@ impl Drop for Events {
 
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events")
-            .field("next", &self.next)
-            .finish_non_exhaustive()
+        f.debug_struct("Events").field("next", &self.next).finish_non_exhaustive()
     }
 }

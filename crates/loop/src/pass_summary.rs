@@ -178,11 +178,9 @@ mod tests {
     #[test]
     fn what_has_failed_has_not_converged_whatever_the_report_says() {
         let declined = Outcome::Declined(ErrorClass::Dependency);
-        for (outcome, converged, tried) in [
-            (BUSY, false, true),
-            (declined, true, true),
-            (DONE, true, false),
-        ] {
+        for (outcome, converged, tried) in
+            [(BUSY, false, true), (declined, true, true), (DONE, true, false)]
+        {
             let passed = PassSummary::of(&Ops(&[(1, "route", outcome)]), None);
             assert_eq!(passed.converged, converged, "{outcome:?}");
             assert_eq!(passed.objects.contains_key(&OpKey(1)), tried, "{outcome:?}");
@@ -197,11 +195,7 @@ mod tests {
             for second in all {
                 let ops = [(1, "thing", first), (1, "thing", second)];
                 let passed = PassSummary::of(&Ops(&ops), Some(&tracked));
-                let expected = if rank(second) > rank(first) {
-                    second
-                } else {
-                    first
-                };
+                let expected = if rank(second) > rank(first) { second } else { first };
                 assert_eq!(passed.objects, [(OpKey(1), expected)].into());
             }
         }

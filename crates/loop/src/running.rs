@@ -30,10 +30,7 @@ impl<S: Source> Loop<'static, S> {
             .name(name.replace('\0', ""))
             .spawn(move || self.run())
             .map_err(Error::os)?;
-        Ok(Running {
-            handle,
-            thread: Some(thread),
-        })
+        Ok(Running { handle, thread: Some(thread) })
     }
 }
 

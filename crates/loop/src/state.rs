@@ -201,10 +201,7 @@ impl State {
     /// Sets the seed for jitter, which is 0 otherwise. Equal seeds and inputs give equal decisions.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
-        State {
-            jitter: Jitter::with_seed(seed),
-            ..self
-        }
+        State { jitter: Jitter::with_seed(seed), ..self }
     }
 
     /// Returns the next action, if there is one now.
@@ -244,10 +241,7 @@ impl State {
 
     /// True if the next action is a pass, or a new subscription before one.
     pub fn is_pass_due(&self, now: Instant) -> bool {
-        let passes = [
-            self.schedule.next_full(self.hints_wait_until),
-            self.next_dirty_pass(),
-        ];
+        let passes = [self.schedule.next_full(self.hints_wait_until), self.next_dirty_pass()];
         self.phase == Phase::Idle
             && self.stopping.is_none()
             && self.drain.is_none()
@@ -265,10 +259,7 @@ impl State {
         if self.stopping.is_some() {
             return self.stopping;
         }
-        let passes = [
-            self.schedule.next_full(self.hints_wait_until),
-            self.next_dirty_pass(),
-        ];
+        let passes = [self.schedule.next_full(self.hints_wait_until), self.next_dirty_pass()];
         let passes = passes.into_iter().filter(|_| !self.paused);
         passes.chain([self.cooldown]).flatten().min()
     }
@@ -366,8 +357,7 @@ impl State {
     /// True if ops in the running pass are drift: its desired state was reached before, so another
     /// writer has changed the system since.
     pub fn would_be_drift(&self) -> bool {
-        self.converged
-            .is_some_and(|converged| converged.revision == self.revision)
+        self.converged.is_some_and(|converged| converged.revision == self.revision)
     }
 
     /// Takes note that the driver has ended, for whatever reason: no action follows.
@@ -408,10 +398,7 @@ impl State {
         if extent == Extent::Dirty && is_retry_due {
             self.backoff.take_due(now);
         }
-        let ops = self
-            .budget
-            .as_mut()
-            .map(|budget| budget.with(|it| it.available(now)));
+        let ops = self.budget.as_mut().map(|budget| budget.with(|it| it.available(now)));
         self.started += 1;
         self.phase = Phase::InPass(RunningPass {
             since: now,
@@ -420,11 +407,7 @@ impl State {
             answers_request,
             has_outcomes: false,
         });
-        Action::Pass {
-            extent,
-            ops,
-            revision: self.revision,
-        }
+        Action::Pass { extent, ops, revision: self.revision }
     }
 
     /// Requests a full pass within one debounce.
@@ -442,10 +425,7 @@ impl State {
     }
 
     fn is_subscribed(&self) -> bool {
-        matches!(
-            self.subscription,
-            SubscriptionState::Pushed | SubscriptionState::Polled
-        )
+        matches!(self.subscription, SubscriptionState::Pushed | SubscriptionState::Polled)
     }
 
     /// Returns true if no hint or request came since `converged` that could have changed its

@@ -137,14 +137,7 @@ impl<S: Source> Stepped<S> {
     ) -> Step {
         let inner = &*self.inner;
         let mut member = inner.lock();
-        let step = inner.run(
-            &mut member,
-            is_forced,
-            &Asked {
-                apply,
-                should_continue,
-            },
-        );
+        let step = inner.run(&mut member, is_forced, &Asked { apply, should_continue });
         let after = match &*member {
             Some(_) => inner.rest(&mut member),
             None => Step::Idle,
@@ -267,9 +260,7 @@ fn sooner(one: Option<Instant>, other: Instant) -> Instant {
 
 impl<S: Source> Clone for Stepped<S> {
     fn clone(&self) -> Self {
-        Stepped {
-            inner: Arc::clone(&self.inner),
-        }
+        Stepped { inner: Arc::clone(&self.inner) }
     }
 }
 
@@ -281,8 +272,6 @@ impl<S: Source> AsFd for Stepped<S> {
 
 impl<S: Source> std::fmt::Debug for Stepped<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stepped")
-            .field("control", &self.inner.control)
-            .finish_non_exhaustive()
+        f.debug_struct("Stepped").field("control", &self.inner.control).finish_non_exhaustive()
     }
 }

@@ -37,9 +37,7 @@ pub(crate) struct Wakeup(OwnedFd);
 
 impl Wakeup {
     pub(crate) fn new() -> Result<Self, Error> {
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map(Wakeup)
-            .map_err(Error::os)
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Wakeup).map_err(Error::os)
     }
 
     /// Ends the present wait, or else the next one.
@@ -179,9 +177,7 @@ pub(crate) struct Alarm(OwnedFd);
 impl Alarm {
     pub(crate) fn new() -> Result<Self, Error> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        timerfd_create(TimerfdClockId::Monotonic, flags)
-            .map(Alarm)
-            .map_err(Error::os)
+        timerfd_create(TimerfdClockId::Monotonic, flags).map(Alarm).map_err(Error::os)
     }
 
     /// Sets the instant; `None`: never. It comes once, as `number`.
@@ -195,10 +191,7 @@ impl Alarm {
         // A timer of no time would never fire.
         let soon = Timespec { tv_nsec: 1, ..zero };
         let it_value = timeout(until).map_or(zero, |left| if left == zero { soon } else { left });
-        let time = Itimerspec {
-            it_interval: zero,
-            it_value,
-        };
+        let time = Itimerspec { it_interval: zero, it_value };
         timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &time)?;
         poller.listen(self.0.as_fd(), number)
     }

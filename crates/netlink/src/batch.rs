@@ -106,11 +106,7 @@ impl Batch {
     fn stamp(&mut self, from: usize, to: usize, mut sequence: u32, room: usize) {
         for index in from..to {
             let start = self.start(index);
-            let echo = if echo::is_requested(self.message(index), room) {
-                NLM_F_ECHO
-            } else {
-                0
-            };
+            let echo = if echo::is_requested(self.message(index), room) { NLM_F_ECHO } else { 0 };
             let header = &mut self.buffer[start..];
             let flags = u16::from_ne_bytes([header[6], header[7]]);
             let ack = if index + 1 == to { NLM_F_ACK } else { 0 };
@@ -186,10 +182,7 @@ impl Socket {
             batch.stamp(from, to, first, room);
             // At most WINDOW_MAX.
             self.sequence = self.sequence.wrapping_add((to - from) as u32);
-            match self
-                .channel
-                .send(&batch.buffer[batch.start(from)..batch.ends[to - 1]])
-            {
+            match self.channel.send(&batch.buffer[batch.start(from)..batch.ends[to - 1]]) {
                 Ok(()) => self.outcomes(batch, from..to, first, &mut each, &mut outcomes),
                 // Nothing of it was sent.
                 Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
@@ -259,16 +252,8 @@ impl Socket {
             lost |= messages.malformed();
         }
         let answered = answers.last().is_some_and(Option::is_some);
-        let silent = if answered && !lost {
-            Outcome::Done
-        } else {
-            Outcome::Unknown
-        };
-        outcomes.extend(
-            answers
-                .into_iter()
-                .map(|answer| answer.unwrap_or_else(|| silent.clone())),
-        );
+        let silent = if answered && !lost { Outcome::Done } else { Outcome::Unknown };
+        outcomes.extend(answers.into_iter().map(|answer| answer.unwrap_or_else(|| silent.clone())));
     }
 }
 
@@ -292,10 +277,7 @@ mod tests {
         for _ in 0..BATCH_MESSAGES {
             assert_eq!(batch.push(|buffer| encode(buffer, 1)), Ok(Push::Added));
         }
-        assert_eq!(
-            batch.push(|_| -> Result<(), TooLarge> { unreachable!() }),
-            Ok(Push::Full)
-        );
+        assert_eq!(batch.push(|_| -> Result<(), TooLarge> { unreachable!() }), Ok(Push::Full));
         assert_eq!(batch.len(), BATCH_MESSAGES);
         batch.clear();
         assert_eq!(batch.push(|buffer| encode(buffer, 65_000)), Ok(Push::Added));
@@ -321,20 +303,13 @@ mod tests {
     fn only_the_last_message_asks_for_an_acknowledgement() {
         let mut batch = Batch::new();
         for payload in 1..4 {
-            assert_eq!(
-                batch.push(|buffer| encode(buffer, payload)),
-                Ok(Push::Added)
-            );
+            assert_eq!(batch.push(|buffer| encode(buffer, payload)), Ok(Push::Added));
         }
         batch.stamp(0, 3, u32::MAX, 0);
-        let headers: Vec<_> = (0..3)
-            .map(|index| Header::read(batch.message(index)).unwrap())
-            .collect();
+        let headers: Vec<_> =
+            (0..3).map(|index| Header::read(batch.message(index)).unwrap()).collect();
         let flags: Vec<_> = headers.iter().map(|header| header.flags).collect();
-        assert_eq!(
-            flags,
-            [NLM_F_REQUEST, NLM_F_REQUEST, NLM_F_REQUEST | NLM_F_ACK]
-        );
+        assert_eq!(flags, [NLM_F_REQUEST, NLM_F_REQUEST, NLM_F_REQUEST | NLM_F_ACK]);
         let sequences: Vec<_> = headers.iter().map(|header| header.sequence).collect();
         assert_eq!(sequences, [u32::MAX, 0, 1]);
     }
@@ -359,16 +334,10 @@ mod tests {
         push(&mut batch, RTM_GETLINK, 0, &[0xff; 16]);
         push(&mut batch, NLMSG_NOOP, 0, &[]);
         push(&mut batch, NLMSG_NOOP, 0, &[]);
-        let again = Batch {
-            buffer: batch.buffer.clone(),
-            ends: batch.ends.clone(),
-        };
+        let again = Batch { buffer: batch.buffer.clone(), ends: batch.ends.clone() };
         socket.channel.shrink(40);
         let outcomes = socket.send_batch(&mut batch).unwrap();
-        assert_eq!(
-            outcomes,
-            [Outcome::Unknown, Outcome::Unknown, Outcome::Done]
-        );
+        assert_eq!(outcomes, [Outcome::Unknown, Outcome::Unknown, Outcome::Done]);
 
         batch = again;
         let outcomes = socket.send_batch(&mut batch).unwrap();

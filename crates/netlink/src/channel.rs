@@ -35,10 +35,7 @@ impl Channel {
 
     /// Opens a channel that receives so many bytes at once, until a datagram has more.
     pub(crate) fn open_with(namespace: &Namespace, receive: usize) -> Result<Self, Error> {
-        Ok(Self {
-            transport: namespace.connect()?,
-            buffer: Vec::with_capacity(receive),
-        })
+        Ok(Self { transport: namespace.connect()?, buffer: Vec::with_capacity(receive) })
     }
 
     pub(crate) fn transport(&mut self) -> &mut dyn Transport {
@@ -57,9 +54,7 @@ impl Channel {
 
     /// Returns the receive queue's size in bytes as the kernel accounts for it.
     pub(crate) fn receive_buffer(&self) -> Result<usize, Error> {
-        self.transport
-            .receive_buffer()
-            .map_err(|source| Error::io("cannot read SO_RCVBUF", source))
+        self.transport.receive_buffer().map_err(|source| Error::io("cannot read SO_RCVBUF", source))
     }
 
     /// Asks for a receive queue of `bytes` as the kernel accounts for it, and returns its size.

@@ -55,11 +55,7 @@ impl Dump {
     ///
     /// [`Interrupted`](crate::ErrorKind::Interrupted).
     pub fn whole(self) -> Result<Self, Error> {
-        if self.complete {
-            Ok(self)
-        } else {
-            Err(Error::interrupted(self.attempts))
-        }
+        if self.complete { Ok(self) } else { Err(Error::interrupted(self.attempts)) }
     }
 }
 
@@ -127,11 +123,7 @@ impl Socket {
             match self.attempt(request, last, &mut each) {
                 Ok(None) => return Ok(None),
                 Ok(Some((complete, filtered))) if complete || last => {
-                    return Ok(Some(Dump {
-                        complete,
-                        filtered,
-                        attempts,
-                    }));
+                    return Ok(Some(Dump { complete, filtered, attempts }));
                 }
                 Ok(Some(_)) => {}
                 // A dump that was broken off, by a timeout say, is still going on.

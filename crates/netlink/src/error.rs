@@ -43,10 +43,7 @@ enum Repr {
     #[error(transparent)]
     Kernel(KernelError),
     #[error("{context}: {}", ErrnoText::of(source))]
-    Io {
-        context: &'static str,
-        source: io::Error,
-    },
+    Io { context: &'static str, source: io::Error },
     #[error("a netlink message of {length} bytes did not fit the receive buffer")]
     Truncated { length: usize },
     #[error("malformed netlink message: {0}")]
@@ -58,10 +55,7 @@ enum Repr {
     #[error("the receive queue overran: netlink messages were lost (ENOBUFS)")]
     Overrun,
     #[error("{message}")]
-    Namespace {
-        message: String,
-        source: Option<io::Error>,
-    },
+    Namespace { message: String, source: Option<io::Error> },
     #[error("the message is too large: {0}")]
     TooLarge(&'static str),
 }
@@ -125,9 +119,7 @@ impl Error {
             | ErrorKind::Overrun
             | ErrorKind::Truncated
             | ErrorKind::Interrupted => true,
-            _ => self
-                .errno()
-                .is_some_and(|errno| errno == libc::EBUSY || is_transient(errno)),
+            _ => self.errno().is_some_and(|errno| errno == libc::EBUSY || is_transient(errno)),
         }
     }
 
@@ -139,10 +131,7 @@ impl Error {
         use libc::{EINVAL, ENOENT, ENOTDIR, ESRCH};
         match &*self.0 {
             Repr::Namespace { source, .. } => source.as_ref().is_none_or(|source| {
-                matches!(
-                    source.raw_os_error(),
-                    Some(ENOENT | ENOTDIR | ESRCH | EINVAL)
-                )
+                matches!(source.raw_os_error(), Some(ENOENT | ENOTDIR | ESRCH | EINVAL))
             }),
             _ => false,
         }

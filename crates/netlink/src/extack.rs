@@ -59,10 +59,8 @@ fn read_tlvs(error: &mut KernelError, tlvs: &[u8], request: &[u8]) {
                 error.message = Some(String::from_utf8_lossy(read_string(payload)).into());
             }
             NLMSGERR_ATTR_OFFS => {
-                error.attribute = read_u32(payload).map(|offset| Attribute {
-                    offset,
-                    path: resolve(request, offset).into(),
-                });
+                error.attribute = read_u32(payload)
+                    .map(|offset| Attribute { offset, path: resolve(request, offset).into() });
             }
             NLMSGERR_ATTR_POLICY => error.policy = Some(Box::new(read_policy(payload))),
             NLMSGERR_ATTR_MISS_TYPE => missing = read_u32(payload),
@@ -106,10 +104,7 @@ fn resolve(request: &[u8], offset: u32) -> Vec<u16> {
     let mut at = HEADER_LEN + align(fixed);
     let mut end = request.len();
     // Every turn either passes an attribute or goes into one, so `at` grows by at least four.
-    while let Some(header) = request
-        .get(at..end)
-        .and_then(|rest| rest.get(..ATTR_HEADER_LEN))
-    {
+    while let Some(header) = request.get(at..end).and_then(|rest| rest.get(..ATTR_HEADER_LEN)) {
         let length = read_u16(&header[..2]).map_or(0, usize::from);
         let Some(kind) = read_u16(&header[2..]) else {
             break;
@@ -185,10 +180,7 @@ mod tests {
     #[test]
     fn an_acknowledgement_is_success() {
         let request = request();
-        assert_eq!(
-            read(&error(0, 0, &request[..16], |_| {}), &request),
-            Some(Ok(()))
-        );
+        assert_eq!(read(&error(0, 0, &request[..16], |_| {}), &request), Some(Ok(())));
     }
 
     #[test]
@@ -206,19 +198,11 @@ mod tests {
         };
         let capped = NLM_F_CAPPED | NLM_F_ACK_TLVS;
         for (flags, echo) in [(capped, &request[..16]), (NLM_F_ACK_TLVS, &request[..])] {
-            let error = read(&error(flags, 22, echo, tlvs), &request)
-                .unwrap()
-                .unwrap_err();
+            let error = read(&error(flags, 22, echo, tlvs), &request).unwrap().unwrap_err();
             assert_eq!(error.errno(), 22);
             assert_eq!(error.message(), Some("Invalid metric"));
             assert_eq!(error.attribute().unwrap().path(), [8, 2]);
-            assert_eq!(
-                error.missing(),
-                Some(&Missing {
-                    kind: 5,
-                    nest: Some(28)
-                })
-            );
+            assert_eq!(error.missing(), Some(&Missing { kind: 5, nest: Some(28) }));
             assert_eq!(error.policy().unwrap().unsigned, (None, Some(9)));
         }
     }
@@ -240,10 +224,7 @@ mod tests {
         message.attr_string(NLMSGERR_ATTR_MSG, b"FIB table does not exist");
         message.finish().unwrap();
         let error = read(&buffer, &[]).unwrap().unwrap_err();
-        assert_eq!(
-            (error.errno(), error.message()),
-            (2, Some("FIB table does not exist"))
-        );
+        assert_eq!((error.errno(), error.message()), (2, Some("FIB table does not exist")));
     }
 
     #[test]
@@ -265,9 +246,7 @@ mod tests {
     #[test]
     fn an_error_without_an_errno_answers_nothing() {
         let mut buffer = Vec::new();
-        MessageWriter::begin(&mut buffer, NLMSG_ERROR, 0)
-            .finish()
-            .unwrap();
+        MessageWriter::begin(&mut buffer, NLMSG_ERROR, 0).finish().unwrap();
         assert_eq!(read(&buffer, &[]), None);
     }
 

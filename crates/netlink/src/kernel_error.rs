@@ -20,13 +20,7 @@ impl KernelError {
     /// Makes a refusal of which only the errno (positive) is known.
     #[must_use]
     pub fn from_errno(errno: i32) -> Self {
-        Self {
-            errno,
-            message: None,
-            attribute: None,
-            missing: None,
-            policy: None,
-        }
+        Self { errno, message: None, attribute: None, missing: None, policy: None }
     }
 
     /// Returns the errno, positive.
@@ -88,11 +82,7 @@ impl KernelError {
 
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}",
-            ErrnoText::of(&io::Error::from_raw_os_error(self.errno))
-        )?;
+        write!(f, "{}", ErrnoText::of(&io::Error::from_raw_os_error(self.errno)))?;
         if let Some(message) = &self.message {
             write!(f, ": {message}")?;
         }
@@ -220,20 +210,10 @@ mod tests {
         let mut error = KernelError::from_errno(libc::ENODEV);
         assert_eq!(error.to_string(), "No such device (ENODEV 19)");
         error.message = Some("Device does not exist".into());
-        assert_eq!(
-            error.to_string(),
-            "No such device: Device does not exist (ENODEV 19)"
-        );
-        error.attribute = Some(Attribute {
-            offset: 36,
-            path: Box::new([18, 2]),
-        });
+        assert_eq!(error.to_string(), "No such device: Device does not exist (ENODEV 19)");
+        error.attribute = Some(Attribute { offset: 36, path: Box::new([18, 2]) });
         let wanted = "No such device: Device does not exist, at attribute 18/2 (ENODEV 19)";
         assert_eq!(error.to_string(), wanted);
-        assert!(
-            KernelError::from_errno(9999)
-                .to_string()
-                .ends_with("(errno 9999)")
-        );
+        assert!(KernelError::from_errno(9999).to_string().ends_with("(errno 9999)"));
     }
 }

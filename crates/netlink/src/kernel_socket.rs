@@ -22,13 +22,9 @@ struct KernelSocket {
 fn open() -> Result<Box<dyn Transport>, Error> {
     let mut socket = netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_ROUTE)
         .map_err(|source| Error::io("cannot open a netlink socket", source))?;
-    let address = socket
-        .bind_auto()
-        .map_err(|source| Error::io("cannot bind a netlink socket", source))?;
-    Ok(Box::new(KernelSocket {
-        socket,
-        port: address.port_number(),
-    }))
+    let address =
+        socket.bind_auto().map_err(|source| Error::io("cannot bind a netlink socket", source))?;
+    Ok(Box::new(KernelSocket { socket, port: address.port_number() }))
 }
 
 impl Transport for KernelSocket {
@@ -68,9 +64,7 @@ impl Transport for KernelSocket {
     }
 
     fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
-        self.socket
-            .send_to(datagram, &SocketAddr::new(0, 0), 0)
-            .map(drop)
+        self.socket.send_to(datagram, &SocketAddr::new(0, 0), 0).map(drop)
     }
 
     fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {

@@ -189,10 +189,7 @@ mod tests {
         assert_ne!(found.address, Marker::Unknown);
         let sequence = socket.sequence;
         let found = markers(&mut socket, Kinds::NONE.with(Kind::Route)).unwrap();
-        assert_eq!(
-            (found.route, found.address),
-            (Marker::Kept, Marker::Unknown)
-        );
+        assert_eq!((found.route, found.address), (Marker::Kept, Marker::Unknown));
         assert_eq!(socket.sequence, sequence, "routes need no question");
     }
 }

@@ -32,9 +32,7 @@ impl Multicast {
     /// [`Namespace`](crate::ErrorKind::Namespace) as from [`Namespace::enter`];
     /// [`Io`](crate::ErrorKind::Io) when the socket cannot be made or a group not joined.
     pub fn open(namespace: &Namespace, groups: &[Group]) -> Result<Self, Error> {
-        let mut socket = Self {
-            channel: Channel::open(namespace)?,
-        };
+        let mut socket = Self { channel: Channel::open(namespace)? };
         groups.iter().try_for_each(|group| socket.join(*group))?;
         Ok(socket)
     }
@@ -137,8 +135,6 @@ impl AsFd for Multicast {
 
 impl fmt::Debug for Multicast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Multicast")
-            .field("port_id", &self.channel.port())
-            .finish_non_exhaustive()
+        f.debug_struct("Multicast").field("port_id", &self.channel.port()).finish_non_exhaustive()
     }
 }

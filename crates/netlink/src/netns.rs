@@ -72,10 +72,7 @@ pub(crate) enum Id {
 
 impl Id {
     fn of(status: &rustix::fs::Stat) -> Id {
-        Id::File {
-            device: status.st_dev,
-            inode: status.st_ino,
-        }
+        Id::File { device: status.st_dev, inode: status.st_ino }
     }
 }
 
@@ -446,16 +443,7 @@ mod tests {
         for text in ["blue", "./blue", "/run/netns/blue", "pid:7", "a..b", "pid"] {
             assert_eq!(text.parse::<Namespace>().unwrap().to_string(), text);
         }
-        for text in [
-            "",
-            ".",
-            "..",
-            "pid:",
-            "pid:x",
-            "pid:-1",
-            "pid:0",
-            "pid:99999999999",
-        ] {
+        for text in ["", ".", "..", "pid:", "pid:x", "pid:-1", "pid:0", "pid:99999999999"] {
             let error = text.parse::<Namespace>().unwrap_err();
             assert_eq!(error.kind(), crate::ErrorKind::Namespace, "{text:?}");
         }
@@ -466,14 +454,8 @@ mod tests {
 
     #[test]
     fn a_name_that_does_not_exist_says_where_it_was_looked_for() {
-        let error = Namespace::named("no-such-namespace")
-            .unwrap()
-            .open()
-            .unwrap_err();
-        assert!(
-            error.to_string().contains("/run/netns/no-such-namespace"),
-            "{error}"
-        );
+        let error = Namespace::named("no-such-namespace").unwrap().open().unwrap_err();
+        assert!(error.to_string().contains("/run/netns/no-such-namespace"), "{error}");
         assert_eq!(error.errno(), Some(libc::ENOENT));
     }
 
@@ -481,19 +463,11 @@ mod tests {
     fn files_that_are_no_namespace_are_refused() {
         for path in ["/dev/null", "/proc/self/status", "/tmp"] {
             let error = Namespace::path(path).open().unwrap_err();
-            assert!(
-                error.to_string().contains("is not a network namespace"),
-                "{error}"
-            );
+            assert!(error.to_string().contains("is not a network namespace"), "{error}");
         }
         // A namespace of another kind passes for one until it is entered.
-        let error = Namespace::path("/proc/self/ns/uts")
-            .enter(|| ())
-            .unwrap_err();
-        assert!(
-            error.to_string().contains("is not a network namespace"),
-            "{error}"
-        );
+        let error = Namespace::path("/proc/self/ns/uts").enter(|| ()).unwrap_err();
+        assert!(error.to_string().contains("is not a network namespace"), "{error}");
     }
 
     #[test]

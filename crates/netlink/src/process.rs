@@ -44,11 +44,7 @@ impl Process {
     }
 
     fn named(pid: u32, name: String) -> Process {
-        Process {
-            pid,
-            name,
-            held: Arc::default(),
-        }
+        Process { pid, name, held: Arc::default() }
     }
 
     /// Opens the network namespace that the process is in now. That of the calling thread is
@@ -146,10 +142,7 @@ mod tests {
         drop(ended);
         // Stands for the process that has the number now.
         let other = sleeper();
-        let process = Process {
-            pid: other.0.id(),
-            ..held
-        };
+        let process = Process { pid: other.0.id(), ..held };
         let error = process.open_namespace().unwrap_err();
         assert!(error.is_gone(), "{error}");
         assert!(error.to_string().contains("has ended"), "{error}");

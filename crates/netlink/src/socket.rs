@@ -186,9 +186,8 @@ impl Socket {
         mut each: impl FnMut(Reply<'_>, &[u8]) -> Result<ControlFlow<T>, Error>,
     ) -> Result<T, Error> {
         let request = &self.request;
-        let answer = replies(&mut self.channel, self.timeout, sequence, |reply| {
-            each(reply, request)
-        });
+        let answer =
+            replies(&mut self.channel, self.timeout, sequence, |reply| each(reply, request));
         // A timeout says nothing of what was received before it.
         self.is_primed |= answer.is_ok();
         answer
@@ -298,14 +297,10 @@ impl Socket {
         self.request.clear();
         self.request.extend_from_slice(&header.to_bytes());
         self.request.extend_from_slice(&message[HEADER_LEN..]);
-        self.channel
-            .send(&self.request)
-            .map_err(|source| match source.raw_os_error() {
-                Some(libc::EMSGSIZE) => {
-                    Error::too_large("it does not fit the socket's send buffer")
-                }
-                _ => Error::io("cannot send to the kernel", source),
-            })?;
+        self.channel.send(&self.request).map_err(|source| match source.raw_os_error() {
+            Some(libc::EMSGSIZE) => Error::too_large("it does not fit the socket's send buffer"),
+            _ => Error::io("cannot send to the kernel", source),
+        })?;
         Ok(self.sequence)
     }
 }
@@ -321,18 +316,14 @@ impl Namespace {
     /// [`Socket::netns_cookie`]: crate::Socket::netns_cookie
     pub fn cookie(&self) -> Result<u64, Error> {
         let transport = self.connect()?;
-        transport
-            .netns_cookie()
-            .map_err(|source| Error::io("cannot read SO_NETNS_COOKIE", source))
+        transport.netns_cookie().map_err(|source| Error::io("cannot read SO_NETNS_COOKIE", source))
     }
 }
 
 /// Returns how many messages may be in flight for a receive queue of so many bytes: the kernel
 /// carries all out before `sendmsg` returns, so all their answers must fit.
 fn window(receive_buffer: usize) -> usize {
-    (receive_buffer / ANSWER_CHARGE)
-        .saturating_sub(6)
-        .clamp(1, WINDOW_MAX)
+    (receive_buffer / ANSWER_CHARGE).saturating_sub(6).clamp(1, WINDOW_MAX)
 }
 
 /// A part of the answer to a request.
@@ -367,19 +358,14 @@ pub(crate) fn replies<T>(
         let length = datagram.len();
         let mut messages = Messages::new(datagram);
         let mut any = false;
-        for message in messages
-            .by_ref()
-            .filter(|message| message.header.sequence == sequence)
-        {
+        for message in messages.by_ref().filter(|message| message.header.sequence == sequence) {
             any = true;
             if let ControlFlow::Break(value) = each(Reply::Message(message))? {
                 return Ok(value);
             }
         }
         if messages.malformed() {
-            return Err(Error::malformed(
-                "a reply of the kernel ends in the middle of a header",
-            ));
+            return Err(Error::malformed("a reply of the kernel ends in the middle of a header"));
         }
         if any {
             if let ControlFlow::Break(value) = each(Reply::End(length))? {
@@ -449,9 +435,7 @@ mod tests {
         assert!(error.is_loss() && error.is_retryable());
 
         socket.channel.shrink(128);
-        let length = socket
-            .query(&loopback(1), |message| message.body.len())
-            .unwrap();
+        let length = socket.query(&loopback(1), |message| message.body.len()).unwrap();
         assert!(length > 128, "{length}");
     }
 
@@ -503,10 +487,7 @@ mod tests {
         let before = socket.sequence;
         let two = [loopback(1), loopback(1)].concat();
         for bytes in [&[][..], &[0; 15], &[0; 16], &two, &two[..20]] {
-            assert_eq!(
-                socket.request(bytes).unwrap_err().kind(),
-                ErrorKind::Malformed
-            );
+            assert_eq!(socket.request(bytes).unwrap_err().kind(), ErrorKind::Malformed);
         }
         assert_eq!(socket.sequence, before);
     }

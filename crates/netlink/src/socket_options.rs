@@ -39,11 +39,7 @@ pub(crate) fn set_filter(socket: BorrowedFd<'_>, program: &[Instruction]) -> io:
             .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?,
         filter: program.as_mut_ptr(),
     };
-    let option = if program.is_empty() {
-        libc::SO_DETACH_FILTER
-    } else {
-        libc::SO_ATTACH_FILTER
-    };
+    let option = if program.is_empty() { libc::SO_DETACH_FILTER } else { libc::SO_ATTACH_FILTER };
     let length = libc::socklen_t::try_from(size_of_val(&filter)).map_err(io::Error::other)?;
     // SAFETY: `filter` is a live local of that `length`, which the kernel only reads. It holds the
     // address and the number of the instructions in `program`, which lives as long. To detach, the

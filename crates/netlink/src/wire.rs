@@ -132,10 +132,7 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn split(&self, fixed: usize) -> Option<(&'a [u8], Attrs<'a>)> {
         let head = self.body.get(..fixed)?;
-        Some((
-            head,
-            Attrs::new(self.body.get(align(fixed)..).unwrap_or(&[])),
-        ))
+        Some((head, Attrs::new(self.body.get(align(fixed)..).unwrap_or(&[]))))
     }
 }
 
@@ -151,10 +148,7 @@ impl<'a> Messages<'a> {
     #[must_use]
     #[inline]
     pub fn new(datagram: &'a [u8]) -> Self {
-        Self {
-            rest: datagram,
-            malformed: false,
-        }
+        Self { rest: datagram, malformed: false }
     }
 
     /// Returns whether iteration ended at bytes that are no message. Meaningful once it has ended.
@@ -200,10 +194,7 @@ impl<'a> Attrs<'a> {
     /// The attributes in `bytes`, which begin with an attribute header.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            rest: bytes,
-            malformed: false,
-        }
+        Self { rest: bytes, malformed: false }
     }
 
     /// Returns whether iteration ended at bytes that are no attribute. Meaningful once it has
@@ -216,8 +207,7 @@ impl<'a> Attrs<'a> {
     /// The payload of the first attribute of this number. Reads from the front, does not advance.
     #[must_use]
     pub fn find(&self, kind: u16) -> Option<&'a [u8]> {
-        self.clone()
-            .find_map(|(found, payload)| (found == kind).then_some(payload))
+        self.clone().find_map(|(found, payload)| (found == kind).then_some(payload))
     }
 }
 
@@ -311,12 +301,7 @@ mod tests {
     #[test]
     fn a_malformed_tail_ends_the_iteration_and_is_told() {
         let good = [5, 0, 1, 0, 42, 0, 0, 0];
-        for tail in [
-            &[1][..],
-            &[3, 0, 1, 0],
-            &[9, 0, 1, 0, 1, 2, 3, 4],
-            &[0, 0, 0, 0],
-        ] {
+        for tail in [&[1][..], &[3, 0, 1, 0], &[9, 0, 1, 0, 1, 2, 3, 4], &[0, 0, 0, 0]] {
             let bytes = [&good, tail].concat();
             let mut attrs = Attrs::new(&bytes);
             assert_eq!(attrs.next(), Some((1, &[42][..])));

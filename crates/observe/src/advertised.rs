@@ -65,12 +65,7 @@ impl Row {
         let IpAddr::V6(gateway) = gateway else {
             return None;
         };
-        Some(Row {
-            dst,
-            len: route.dst.len(),
-            gateway,
-            metric: route.metric,
-        })
+        Some(Row { dst, len: route.dst.len(), gateway, metric: route.metric })
     }
 
     /// Reads a row, and its flags: destination, length, source, its length, gateway, metric, number
@@ -83,12 +78,7 @@ impl Row {
         let gateway = address(word(2)?)?;
         let metric = u32::from_str_radix(word(0)?, 16).ok()?;
         let flags = u32::from_str_radix(word(2)?, 16).ok()?;
-        let row = Row {
-            dst,
-            len,
-            gateway,
-            metric,
-        };
+        let row = Row { dst, len, gateway, metric };
         Some((row, flags))
     }
 }
@@ -134,10 +124,7 @@ mod tests {
         let (row, flags) = Row::parse(line).unwrap();
         assert_eq!(row.dst, NONE);
         assert_eq!((row.len, row.metric), (0, 1024));
-        assert_eq!(
-            row.gateway,
-            "fe80::211:22ff:fe33:4455".parse::<Ipv6Addr>().unwrap()
-        );
+        assert_eq!(row.gateway, "fe80::211:22ff:fe33:4455".parse::<Ipv6Addr>().unwrap());
         assert_ne!(flags & RTF_ADDRCONF, 0);
         for line in ["", "0", "0 0 0 0 0", "g 0 0 0 0 0 0 0 0 eth0"] {
             assert_eq!(Row::parse(line), None, "{line:?}");

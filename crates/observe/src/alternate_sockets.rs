@@ -18,10 +18,7 @@ impl AlternateSockets {
     pub(crate) const COUNT: usize = PART_SIZES.len();
 
     pub(crate) fn new(namespace: Namespace) -> AlternateSockets {
-        AlternateSockets {
-            namespace,
-            sockets: Default::default(),
-        }
+        AlternateSockets { namespace, sockets: Default::default() }
     }
 
     /// Opens a socket that is not kept, with the timeout of `like`.

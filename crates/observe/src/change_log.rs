@@ -29,12 +29,7 @@ pub(crate) struct ChangeLog {
 
 impl ChangeLog {
     pub(crate) fn new(limit: usize) -> ChangeLog {
-        ChangeLog {
-            changes: Vec::new(),
-            limit,
-            is_after_writes: false,
-            is_complete: true,
-        }
+        ChangeLog { changes: Vec::new(), limit, is_after_writes: false, is_complete: true }
     }
 
     pub(crate) fn add(&mut self, message: &Message<'_>) {

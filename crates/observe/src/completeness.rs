@@ -38,10 +38,7 @@ impl fmt::Display for Incomplete {
             Incomplete::Interrupted(kind) => write!(f, "the {kind} dump was interrupted each time"),
             Incomplete::Repeated(kind) => write!(f, "the {kind} dump repeated a row each time"),
             Incomplete::Changing(kind) => {
-                write!(
-                    f,
-                    "another writer changed {kind}s during every attempt to read them"
-                )
+                write!(f, "another writer changed {kind}s during every attempt to read them")
             }
             Incomplete::Undecodable(kind, why) => {
                 write!(f, "a row of the {kind} dump cannot be read: {why}")

@@ -105,10 +105,7 @@ fn remove_repeated<T: Item + PartialEq>(rows: &mut Vec<T>) -> bool {
     let all = std::mem::take(rows);
     let mut same_key = 0;
     for row in all {
-        if rows
-            .get(same_key)
-            .is_some_and(|first| first.key() != row.key())
-        {
+        if rows.get(same_key).is_some_and(|first| first.key() != row.key()) {
             same_key = rows.len();
         }
         if !rows.iter().skip(same_key).any(|earlier| *earlier == row) {

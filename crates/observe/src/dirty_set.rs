@@ -44,11 +44,7 @@ pub struct DirtySet {
 impl DirtySet {
     /// Returns the set with everything in it.
     pub fn everything() -> DirtySet {
-        DirtySet {
-            everything: true,
-            more_removed: true,
-            ..DirtySet::default()
-        }
+        DirtySet { everything: true, more_removed: true, ..DirtySet::default() }
     }
 
     /// Returns whether another writer removed an object, or may have. What the kernel removes as a
@@ -86,11 +82,7 @@ impl DirtySet {
 
     /// Replaces long lists of names by larger units.
     pub(crate) fn limit(&mut self) {
-        for routes in [
-            &mut self.deleted_routes,
-            &mut self.shared_routes,
-            &mut self.freed_routes,
-        ] {
+        for routes in [&mut self.deleted_routes, &mut self.shared_routes, &mut self.freed_routes] {
             if routes.len() > ROUTES {
                 let tables = routes.iter().map(|key| (key.dst.family(), key.table));
                 self.tables.extend(tables);

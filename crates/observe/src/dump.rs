@@ -47,11 +47,7 @@ pub(crate) fn read_dump<T>(
     rows: &mut impl RowReader<T>,
     items: &mut Vec<T>,
 ) -> Result<(Option<Incomplete>, bool), Error> {
-    let DumpRequest {
-        kind,
-        request,
-        row_type,
-    } = *dump;
+    let DumpRequest { kind, request, row_type } = *dump;
     guard.open(socket)?;
     let before = items.len();
     let mut lost = None;

@@ -180,16 +180,10 @@ impl<'a> DumpGuard<'a> {
                 (_, Event::Unknown) => true,
                 (
                     Consistency::Events { family, moved_by },
-                    Event::Object {
-                        message_type,
-                        family: of,
-                    },
+                    Event::Object { message_type, family: of },
                 ) => family == of && moved_by.contains(&message_type),
                 (
-                    Consistency::Routes {
-                        family: Family::Inet,
-                        table: only,
-                    },
+                    Consistency::Routes { family: Family::Inet, table: only },
                     Event::Route4 { table, dst },
                 ) => {
                     if only.is_none_or(|only| only == table) {
@@ -198,19 +192,13 @@ impl<'a> DumpGuard<'a> {
                     false
                 }
                 (
-                    Consistency::Routes {
-                        family: Family::Inet6,
-                        table: only,
-                    },
+                    Consistency::Routes { family: Family::Inet6, table: only },
                     Event::Route6 { table },
                 ) => only.is_none_or(|only| only == table),
                 // The kernel may remove routes with an address without an event.
                 (
                     Consistency::Routes { family, .. },
-                    Event::Object {
-                        message_type,
-                        family: of,
-                    },
+                    Event::Object { message_type, family: of },
                 ) => family == of && message_type == address::DELETE,
                 (Consistency::Routes { .. }, Event::RemovesRoutes) => true,
                 _ => false,

@@ -39,12 +39,7 @@ impl Observer {
         query: &DumpQuery,
         keep: impl FnMut(&K) -> bool,
     ) -> ReadResult<K> {
-        let mut rows = DecodedRows {
-            scope,
-            query,
-            keep,
-            kind: PhantomData,
-        };
+        let mut rows = DecodedRows { scope, query, keep, kind: PhantomData };
         self.read_query(query, &mut rows)
     }
 
@@ -54,11 +49,7 @@ impl Observer {
         query: &DumpQuery,
         rows: &mut impl RowReader<K>,
     ) -> ReadResult<K> {
-        let dump = DumpRequest {
-            kind: K::KIND,
-            request: &query.request,
-            row_type: K::NEW,
-        };
+        let dump = DumpRequest { kind: K::KIND, request: &query.request, row_type: K::NEW };
         if query.consistency == Consistency::Flagged {
             return match self.read_flagged(&dump, rows) {
                 Err(error) if is_empty::<K>(query, &error) => Ok((Vec::new(), None)),
@@ -89,10 +80,7 @@ impl Observer {
 /// Returns whether a refusal of a dump means that there are no such objects: the kernel does not
 /// have the kind, or not the table.
 fn is_empty<K: KindCodec>(query: &DumpQuery, error: &Error) -> bool {
-    let is_one_table = matches!(
-        query.consistency,
-        Consistency::Routes { table: Some(_), .. }
-    );
+    let is_one_table = matches!(query.consistency, Consistency::Routes { table: Some(_), .. });
     error.kind() == ErrorKind::Kernel
         && match error.errno() {
             Some(libc::EOPNOTSUPP) => K::IS_OPTIONAL,
@@ -126,11 +114,7 @@ pub(crate) struct Rows<K> {
 
 impl<K> Default for Rows<K> {
     fn default() -> Rows<K> {
-        Rows {
-            rows: Vec::new(),
-            is_sorted: true,
-            incomplete: None,
-        }
+        Rows { rows: Vec::new(), is_sorted: true, incomplete: None }
     }
 }
 

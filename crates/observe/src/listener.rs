@@ -35,13 +35,7 @@ pub(crate) struct ChangeListener {
 impl ChangeListener {
     /// Returns a listener that does not listen yet.
     pub(crate) fn new(namespace: Namespace) -> ChangeListener {
-        ChangeListener {
-            namespace,
-            events: None,
-            has_pending: true,
-            log: None,
-            is_resting: false,
-        }
+        ChangeListener { namespace, events: None, has_pending: true, log: None, is_resting: false }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -170,9 +164,7 @@ impl fmt::Debug for ChangeListener {
 /// the lock under which nearly all changes are made (`rtnl_getlink` in net/core/rtnetlink.c).
 pub(crate) fn barrier(socket: &mut Socket) {
     let mut request = Vec::new();
-    let asked = "lo"
-        .parse()
-        .map(|lo| link::request_by_name(&mut request, &lo));
+    let asked = "lo".parse().map(|lo| link::request_by_name(&mut request, &lo));
     // Whatever the answer, the kernel took the lock.
     if let Ok(Ok(())) = asked {
         let _answer = socket.query(&request, |_| ());

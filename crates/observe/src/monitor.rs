@@ -104,8 +104,7 @@ impl Monitor {
     /// [`Io`](ErrorKind::Io) when the kernel does not take the filter; the scope is then as before.
     pub fn set_scope(&mut self, scope: WatchScope) -> Result<(), Error> {
         if scope != self.scope {
-            self.events
-                .set_filter(&filter::program(&scope, self.own_port))?;
+            self.events.set_filter(&filter::program(&scope, self.own_port))?;
             self.scope = scope;
         }
         Ok(())
@@ -128,8 +127,7 @@ impl Monitor {
         // The kernel's own events bear 0.
         let port = port.filter(|port| *port != 0);
         if port != self.own_port {
-            self.events
-                .set_filter(&filter::program(&self.scope, port))?;
+            self.events.set_filter(&filter::program(&self.scope, port))?;
             self.own_port = port;
         }
         Ok(())
@@ -146,14 +144,7 @@ impl Monitor {
         let mut drained = EventSummary::default();
         for _ in 0..READS {
             let mut found = DirtySet::default();
-            let Monitor {
-                events,
-                reader,
-                scope,
-                own_port,
-                writers,
-                ..
-            } = self;
+            let Monitor { events, reader, scope, own_port, writers, .. } = self;
             let mut count = 0;
             let read = events.receive(Duration::ZERO, |message| {
                 count += 1;

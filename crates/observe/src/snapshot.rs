@@ -86,10 +86,7 @@ impl Observer {
     pub fn link_index(&mut self, name: &IfName) -> Result<Option<u32>, Error> {
         let mut request = Vec::new();
         let _fixed_size = link::request_by_name(&mut request, name);
-        match self
-            .socket
-            .query(&request, |message| link::decode(message.body))
-        {
+        match self.socket.query(&request, |message| link::decode(message.body)) {
             Ok(Ok(Some(decoded))) => Ok(Some(decoded.link.index)),
             Ok(_) => Ok(None),
             Err(error) if error.errno() == Some(libc::ENODEV) => Ok(None),
@@ -101,11 +98,7 @@ impl Observer {
     fn links(&mut self) -> ReadResult<DecodedLink> {
         let mut request = Vec::new();
         let _fixed_size = link::dump_request(&mut request);
-        let dump = DumpRequest {
-            kind: Kind::Link,
-            request: &request,
-            row_type: link::NEW,
-        };
+        let dump = DumpRequest { kind: Kind::Link, request: &request, row_type: link::NEW };
         self.read_flagged(&dump, &mut link::decode)
     }
 
@@ -120,11 +113,8 @@ impl Observer {
     ) -> Result<(Vec<ForwardingEntry>, Option<Incomplete>), Error> {
         let mut request = Vec::new();
         let _fixed_size = forwarding::dump_request(&mut request);
-        let dump = DumpRequest {
-            kind: Kind::Neighbour,
-            request: &request,
-            row_type: forwarding::NEW,
-        };
+        let dump =
+            DumpRequest { kind: Kind::Neighbour, request: &request, row_type: forwarding::NEW };
         let mut decode = |body: &[u8]| Ok(forwarding::decode(body)?.filter(&mut keep));
         let (mut entries, incomplete) = self.read_flagged(&dump, &mut decode)?;
         entries.sort_by_key(|entry| (entry.dev, entry.lladdr, entry.dst));

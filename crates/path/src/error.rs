@@ -36,12 +36,7 @@ impl Error {
     }
 
     pub(crate) fn of_kind(kind: ErrorKind, path: &Path, message: impl Into<String>) -> Error {
-        Error {
-            kind,
-            path: path.to_owned(),
-            message: message.into(),
-            source: None,
-        }
+        Error { kind, path: path.to_owned(), message: message.into(), source: None }
     }
 
     pub(crate) fn with_source(mut self, source: io::Error) -> Error {

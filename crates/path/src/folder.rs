@@ -45,11 +45,7 @@ impl TrustedUsers {
 
 impl Folder {
     pub(crate) fn new(descriptor: OwnedFd, path: PathBuf, control: Control) -> Folder {
-        Folder {
-            descriptor: Arc::new(descriptor),
-            path,
-            control,
-        }
+        Folder { descriptor: Arc::new(descriptor), path, control }
     }
 
     pub(crate) fn root(users: &TrustedUsers) -> Result<Folder, Error> {
@@ -137,9 +133,7 @@ impl Folder {
         }
         let made = match mkdirat(self.as_fd(), name, Mode::from_raw_mode(mode)) {
             Err(rustix::io::Errno::EXIST) => false,
-            made => made
-                .map(|()| true)
-                .map_err(|it| Error::os(&path, "make", it))?,
+            made => made.map(|()| true).map_err(|it| Error::os(&path, "make", it))?,
         };
         let gone = || Error::os(&path, "open", rustix::io::Errno::NOENT);
         let found = look(self, name)?.ok_or_else(gone)?;

@@ -137,14 +137,9 @@ impl Place {
     /// When the name is taken, or it cannot be created.
     pub fn create_new(&self, mode: u32) -> Result<File, Error> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | WITHOUT_WAIT;
-        openat(
-            self.folder.as_fd(),
-            &self.name,
-            flags,
-            Mode::from_raw_mode(mode),
-        )
-        .map(File::from)
-        .map_err(|error| Error::os(&self.path, "create", error))
+        openat(self.folder.as_fd(), &self.name, flags, Mode::from_raw_mode(mode))
+            .map(File::from)
+            .map_err(|error| Error::os(&self.path, "create", error))
     }
 
     /// Opens a regular file to read and write, or creates it with this mode.
@@ -230,9 +225,7 @@ impl Place {
 }
 
 /// Without waiting for the other end of a FIFO, and without a terminal of our own.
-const WITHOUT_WAIT: OFlags = OFlags::NONBLOCK
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
+const WITHOUT_WAIT: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Refuses everything but a regular file.
 pub(crate) fn need_regular(path: &Path, found: &Metadata) -> Result<(), Error> {

@@ -45,11 +45,7 @@ impl TrustedUsers {
         let found = look(place.folder(), place.name())?.ok_or_else(gone)?;
         need_regular(place.path(), &found.metadata)?;
         if found.metadata.mode() & 0o111 == 0 {
-            return Err(Error::os(
-                place.path(),
-                "execute",
-                rustix::io::Errno::ACCESS,
-            ));
+            return Err(Error::os(place.path(), "execute", rustix::io::Errno::ACCESS));
         }
         if !is_firm(place.folder().control(), &found.metadata, self) {
             let message = format!(

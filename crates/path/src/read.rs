@@ -187,6 +187,5 @@ fn opened(place: &Place) -> Result<(File, Metadata), Error> {
 }
 
 fn metadata(path: &Path, file: &File) -> Result<Metadata, Error> {
-    file.metadata()
-        .map_err(|error| Error::os(path, "read", error))
+    file.metadata().map_err(|error| Error::os(path, "read", error))
 }

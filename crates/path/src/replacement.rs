@@ -67,13 +67,7 @@ impl Replacement {
     /// Gives the file the name, which nothing has.
     fn put(&self) -> Result<(), Error> {
         let (folder, name) = (self.place.folder().as_fd(), self.place.name());
-        let renamed = renameat_with(
-            folder,
-            self.new.name(),
-            folder,
-            name,
-            RenameFlags::NOREPLACE,
-        );
+        let renamed = renameat_with(folder, self.new.name(), folder, name, RenameFlags::NOREPLACE);
         match renamed {
             // The file system cannot. A link does not replace either.
             Err(Errno::INVAL | Errno::NOSYS) => {

@@ -28,19 +28,13 @@ impl TrustedUsers {
         let root = Path::new("/");
         let found = fs::metadata(root).map_err(|error| Error::os(root, "read", error))?;
         let is_outer = found.uid() == OVERFLOW && !maps_all_users();
-        Ok(TrustedUsers {
-            us,
-            outer_root: is_outer.then_some(OVERFLOW),
-        })
+        Ok(TrustedUsers { us, outer_root: is_outer.then_some(OVERFLOW) })
     }
 
     /// Returns root and this user, such as one that the process will run as.
     #[must_use]
     pub fn with_user(us: u32) -> TrustedUsers {
-        TrustedUsers {
-            us,
-            outer_root: None,
-        }
+        TrustedUsers { us, outer_root: None }
     }
 
     /// True if `user` is one of them.

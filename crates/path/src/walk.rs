@@ -93,10 +93,7 @@ pub(crate) fn look(folder: &Folder, name: &OsStr) -> Result<Option<Found>, Error
 impl Found {
     pub(crate) fn of(descriptor: OwnedFd) -> io::Result<Found> {
         let file = File::from(descriptor);
-        Ok(Found {
-            metadata: file.metadata()?,
-            descriptor: file.into(),
-        })
+        Ok(Found { metadata: file.metadata()?, descriptor: file.into() })
     }
 }
 

@@ -27,9 +27,7 @@ impl Admitted {
 impl<K> Shared<K> {
     /// Counts a job that is submitted, unless too many wait.
     pub(crate) fn admit(&self) -> bool {
-        let Admitted {
-            submitted, bound, ..
-        } = &self.admitted;
+        let Admitted { submitted, bound, .. } = &self.admitted;
         let mut so_far = submitted.load(Ordering::Relaxed);
         loop {
             if so_far >= bound.load(Ordering::Relaxed) {

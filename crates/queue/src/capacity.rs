@@ -41,10 +41,7 @@ mod tests {
             assert!((0..1024).rev().all(|len| !capacity.is_unused(len, 1024)));
         }
         let shrinks_at = (0..2048).position(|_| capacity.is_unused(100, 1024));
-        assert!(
-            shrinks_at.is_some_and(|removals| removals > 512),
-            "{shrinks_at:?}"
-        );
+        assert!(shrinks_at.is_some_and(|removals| removals > 512), "{shrinks_at:?}");
     }
 
     #[test]

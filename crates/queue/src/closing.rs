@@ -83,10 +83,7 @@ impl<K> Shared<K> {
                     empty.push(lane.id);
                 }
             }
-            let removed: Vec<_> = empty
-                .iter()
-                .map(|id| self.remove(&mut shard, *id))
-                .collect();
+            let removed: Vec<_> = empty.iter().map(|id| self.remove(&mut shard, *id)).collect();
             drop(shard);
             self.note_removed(delayed.len());
             for job in delayed {
@@ -113,10 +110,8 @@ impl<K> Shared<K> {
             lanes.extend(lock(shard).drain());
         }
         let turns = std::mem::take(&mut lock(&self.ready).turns);
-        let mut turns: Vec<(LaneId, Arc<dyn Job>)> = turns
-            .into_iter()
-            .map(|turn| (turn.lane, turn.job))
-            .collect();
+        let mut turns: Vec<(LaneId, Arc<dyn Job>)> =
+            turns.into_iter().map(|turn| (turn.lane, turn.job)).collect();
         turns.sort_unstable_by_key(|(lane, _)| *lane);
         let mut unrun = Vec::new();
         let mut count = 0;
@@ -125,10 +120,8 @@ impl<K> Shared<K> {
             let current = current.ok().map(|at| Arc::clone(&turns[at].1));
             let (key, behind) = lane.into_jobs();
             let jobs = current.into_iter().chain(behind);
-            let jobs: Vec<_> = jobs
-                .filter(|job| job.is_waiting())
-                .map(|job| UnrunJob(Some(job)))
-                .collect();
+            let jobs: Vec<_> =
+                jobs.filter(|job| job.is_waiting()).map(|job| UnrunJob(Some(job))).collect();
             count += jobs.len();
             match jobs.is_empty() {
                 true => discard(key),
@@ -136,9 +129,6 @@ impl<K> Shared<K> {
             }
         }
         self.note_removed(count);
-        Unfinished {
-            unrun,
-            running: self.running(),
-        }
+        Unfinished { unrun, running: self.running() }
     }
 }

@@ -14,12 +14,7 @@ pub struct Config {
 impl Config {
     /// Returns the settings of a queue with `workers` threads: so many jobs run at a time.
     pub fn new(workers: NonZeroUsize) -> Self {
-        Config {
-            workers,
-            limit: 1 << 20,
-            lane_limit: 1 << 16,
-            name: "queue".to_owned(),
-        }
+        Config { workers, limit: 1 << 20, lane_limit: 1 << 16, name: "queue".to_owned() }
     }
 
     /// Sets how many jobs of all keys may wait at a time, delayed ones with them; 1,048,576 by

@@ -48,10 +48,7 @@ impl Error {
     }
 
     pub(crate) fn os(cause: std::io::Error) -> Self {
-        Error {
-            kind: ErrorKind::Os,
-            cause: Some(Arc::new(cause)),
-        }
+        Error { kind: ErrorKind::Os, cause: Some(Arc::new(cause)) }
     }
 }
 

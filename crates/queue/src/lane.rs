@@ -69,14 +69,7 @@ pub(crate) enum Found {
 
 impl<K> Lane<K> {
     pub(crate) fn new(key: K, id: LaneId) -> Self {
-        Lane {
-            key,
-            id,
-            current: None,
-            waiting: VecDeque::new(),
-            cancelled: 0,
-            extras: None,
-        }
+        Lane { key, id, current: None, waiting: VecDeque::new(), cancelled: 0, extras: None }
     }
 
     /// Returns how many jobs wait behind the one whose turn it is.
@@ -92,9 +85,7 @@ impl<K> Lane<K> {
 
     /// True if the lane keeps delayed jobs, cancelled ones with them.
     pub(crate) fn has_delayed(&self) -> bool {
-        self.extras
-            .as_ref()
-            .is_some_and(|it| !it.delayed.is_empty())
+        self.extras.as_ref().is_some_and(|it| !it.delayed.is_empty())
     }
 
     /// True if the lane has no job.
@@ -179,9 +170,7 @@ impl<K> Lane<K> {
     /// Cancels the delayed jobs, and takes those out that were not cancelled before.
     pub(crate) fn cancel_delayed(&mut self) -> Vec<Arc<dyn Job>> {
         let extras = self.extras.as_mut();
-        let delayed = extras
-            .map(|it| mem::take(&mut it.delayed))
-            .unwrap_or_default();
+        let delayed = extras.map(|it| mem::take(&mut it.delayed)).unwrap_or_default();
         let all = delayed.len();
         let jobs: Vec<_> = delayed.into_values().filter(|it| it.cancel()).collect();
         self.cancelled -= all - jobs.len();
@@ -205,11 +194,7 @@ impl<K> Lane<K> {
         };
         match found.delayed {
             Some(at) if at.0 > due => match delayed.remove(&at) {
-                Some(job) => Found::Later(Waiting {
-                    job,
-                    number: at.1,
-                    since: at.0,
-                }),
+                Some(job) => Found::Later(Waiting { job, number: at.1, since: at.0 }),
                 None => Found::InTime,
             },
             _ => Found::InTime,

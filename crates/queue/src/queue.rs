@@ -42,11 +42,7 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
     /// [`Os`](ErrorKind::Os) if a thread cannot be started.
     pub fn new(config: Config) -> Result<Self, Error> {
         let workers = config.workers.get();
-        let queue = Queue {
-            owner: Arc::new(Owner {
-                shared: Arc::new(Shared::new(config)),
-            }),
-        };
+        let queue = Queue { owner: Arc::new(Owner { shared: Arc::new(Shared::new(config)) }) };
         // Where one fails, dropping the queue ends the others.
         for number in 0..workers {
             worker::start(&queue.owner.shared, number).map_err(Error::os)?;
@@ -108,9 +104,7 @@ impl<K: Hash + Eq + Send + 'static> Queue<K> {
         T: Send + 'static,
     {
         let tag = Some(tag);
-        self.owner
-            .shared
-            .submit(key, Terms { delay: None, tag }, job)
+        self.owner.shared.submit(key, Terms { delay: None, tag }, job)
     }
 
     /// As [`submit_once`](Self::submit_once), with a delay: of the two times the earlier one holds.
@@ -195,16 +189,12 @@ impl<K> Queue<K> {
 
 impl<K> Clone for Queue<K> {
     fn clone(&self) -> Self {
-        Queue {
-            owner: Arc::clone(&self.owner),
-        }
+        Queue { owner: Arc::clone(&self.owner) }
     }
 }
 
 impl<K> fmt::Debug for Queue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
-            .field("config", &self.owner.shared.config)
-            .finish_non_exhaustive()
+        f.debug_struct("Queue").field("config", &self.owner.shared.config).finish_non_exhaustive()
     }
 }

@@ -92,11 +92,7 @@ impl<K> Shared<K> {
 
 /// Returns the turn of a lane.
 pub(crate) fn turn(lane: LaneId, next: Waiting) -> Turn {
-    Turn {
-        lane,
-        job: next.job,
-        since: next.since,
-    }
+    Turn { lane, job: next.job, since: next.since }
 }
 
 impl<K> Shared<K> {

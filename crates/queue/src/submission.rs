@@ -52,10 +52,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         drop((key, last));
         let reject: fn(F) -> Rejected<F> = match added {
             Added::Queued(lane, number) => {
-                let place = Place {
-                    queue: self.id,
-                    lane,
-                };
+                let place = Place { queue: self.id, lane };
                 let queue: Weak<Self> = Arc::downgrade(self);
                 return Ok(Some(Ticket::new(task, place, number, queue)));
             }
@@ -101,11 +98,7 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         let (at, added, job) = match found {
             Found::InTime => return (Added::Coalesced, released, key),
             Found::Later(found) => {
-                let timer = Timer {
-                    due: found.since,
-                    lane: id,
-                    number: found.number,
-                };
+                let timer = Timer { due: found.since, lane: id, number: found.number };
                 lock(&self.ready).timers.remove(&timer);
                 (found.number, Added::Coalesced, found.job)
             }
@@ -130,20 +123,12 @@ impl<K: Hash + Eq + Send + 'static> Shared<K> {
         let wake = match delayed {
             Some(_) => {
                 lane.delay(due, at, job);
-                let timer = Timer {
-                    due,
-                    lane: id,
-                    number: at,
-                };
+                let timer = Timer { due, lane: id, number: at };
                 lock(&self.ready).add_timer(timer)
             }
             None => {
                 let since = now;
-                let waiting = Waiting {
-                    job,
-                    number: at,
-                    since,
-                };
+                let waiting = Waiting { job, number: at, since };
                 let next = lane.push(waiting);
                 self.make_ready(id, next)
             }

@@ -84,11 +84,7 @@ enum Stage<F, T> {
 impl<F, T> Task<F, T> {
     pub(crate) fn new(job: F) -> Self {
         Task {
-            locked: Mutex::new(Locked {
-                stage: Stage::Waiting(job),
-                waiting: 0,
-                waker: None,
-            }),
+            locked: Mutex::new(Locked { stage: Stage::Waiting(job), waiting: 0, waker: None }),
             ended: Condvar::new(),
             has_ended: AtomicBool::new(false),
         }

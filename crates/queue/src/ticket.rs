@@ -59,13 +59,7 @@ impl<T> Ticket<T> {
         number: u64,
         queue: Weak<dyn Cancel>,
     ) -> Self {
-        Ticket {
-            task,
-            place,
-            number,
-            queue,
-            was_polled: false,
-        }
+        Ticket { task, place, number, queue, was_polled: false }
     }
 
     /// Waits until the job has ended, and returns its outcome. An outcome is returned once.
@@ -125,8 +119,6 @@ impl<T> Drop for Ticket<T> {
 
 impl<T> fmt::Debug for Ticket<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket")
-            .field("has_ended", &self.task.has_ended())
-            .finish_non_exhaustive()
+        f.debug_struct("Ticket").field("has_ended", &self.task.has_ended()).finish_non_exhaustive()
     }
 }

@@ -17,9 +17,7 @@ pub(crate) fn start<K: Send + 'static>(shared: &Arc<Shared<K>>, number: usize) -
     let name = format!("{}-{number}", shared.config.name);
     lock(&shared.ready).workers += 1;
     let worker = Arc::clone(shared);
-    let started = Builder::new()
-        .name(name)
-        .spawn(move || run(&worker, number));
+    let started = Builder::new().name(name).spawn(move || run(&worker, number));
     if let Err(error) = started {
         lock(&shared.ready).workers -= 1;
         return Err(error);

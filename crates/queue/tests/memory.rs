@@ -78,14 +78,8 @@ fn jobs_that_are_cancelled_leave_nothing_behind() {
         for key in [1, 0] {
             let waiting = queue.submit(key, || ()).unwrap();
             let delayed = queue.submit_after(key, NEVER, || ()).unwrap();
-            let tagged = queue
-                .submit_once_after(key, "tag", NEVER, || ())
-                .unwrap()
-                .unwrap();
-            assert!(
-                tagged.cancel() && delayed.cancel() && waiting.cancel(),
-                "{round}"
-            );
+            let tagged = queue.submit_once_after(key, "tag", NEVER, || ()).unwrap().unwrap();
+            assert!(tagged.cancel() && delayed.cancel() && waiting.cancel(), "{round}");
         }
     }
     let left = ALLOCATED.load(Ordering::Relaxed) - before;

@@ -108,10 +108,8 @@ mod tests {
             let answers = [class.is_done(), class.is_permanent(), class.is_retryable()];
             assert_eq!(answers.iter().filter(|&&it| it).count(), 1, "{class}");
         }
-        let permanent: Vec<_> = ErrorClass::ALL
-            .into_iter()
-            .filter(|it| it.is_permanent())
-            .collect();
+        let permanent: Vec<_> =
+            ErrorClass::ALL.into_iter().filter(|it| it.is_permanent()).collect();
         assert_eq!(
             permanent,
             [

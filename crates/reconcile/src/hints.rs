@@ -90,9 +90,7 @@ mod tests {
             }
         });
         let elsewhere = hints.clone();
-        std::thread::spawn(move || elsewhere.request_pass())
-            .join()
-            .unwrap();
+        std::thread::spawn(move || elsewhere.request_pass()).join().unwrap();
         hints.request_pass();
         assert_eq!(count.load(Ordering::SeqCst), 2);
     }

@@ -29,10 +29,7 @@ impl LedgerScope {
     /// Makes a scope from two names. `trueup_rtnl::ledger_scope` reads both for a network
     /// namespace.
     pub fn new(namespace: impl Into<String>, boot: impl Into<String>) -> LedgerScope {
-        LedgerScope {
-            namespace: namespace.into(),
-            boot: boot.into(),
-        }
+        LedgerScope { namespace: namespace.into(), boot: boot.into() }
     }
 
     /// Makes the scope of what holds in all boots, such as what is owed to services of the host.
@@ -200,9 +197,7 @@ mod tests {
         assert!(ledger.owned().unwrap().is_empty());
         assert_eq!(ledger.open_intents().unwrap(), one(b"k", intended));
         // The outcome differs from the intent.
-        ledger
-            .commit_outcomes(one(b"k", Claim::Ours(b"2".to_vec())))
-            .unwrap();
+        ledger.commit_outcomes(one(b"k", Claim::Ours(b"2".to_vec()))).unwrap();
         assert!(ledger.open_intents().unwrap().is_empty());
         assert_eq!(ledger.owned().unwrap()[&b"k"[..]], b"2");
         ledger.commit_outcomes(one(b"k", Claim::NotOurs)).unwrap();

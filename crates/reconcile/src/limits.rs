@@ -53,30 +53,21 @@ impl<'a> PassLimits<'a> {
     /// which gave a report.
     #[must_use]
     pub fn with_same_desired(self) -> Self {
-        PassLimits {
-            same_desired: true,
-            ..self
-        }
+        PassLimits { same_desired: true, ..self }
     }
 
     /// Limits the number of ops; with 0 the pass only observes. The remaining ops are pending, and
     /// the report [is truncated](crate::Report::is_truncated).
     #[must_use]
     pub fn with_ops(self, ops: u64) -> Self {
-        PassLimits {
-            ops: Some(ops),
-            ..self
-        }
+        PassLimits { ops: Some(ops), ..self }
     }
 
     /// Sets a function that is called between two steps of the pass. Once it returns false the pass
     /// begins no further step: the remaining ops are pending.
     #[must_use]
     pub fn with_should_continue(self, should_continue: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        PassLimits {
-            should_continue: Some(should_continue),
-            ..self
-        }
+        PassLimits { should_continue: Some(should_continue), ..self }
     }
 
     /// Names the objects whose op failed before and is due again. A [dirty](Extent::Dirty) pass
@@ -91,10 +82,7 @@ impl<'a> PassLimits<'a> {
     /// because it failed before.
     #[must_use]
     pub fn with_backoff(self, backoff: &'a (dyn Fn(OpKey) -> Option<Duration> + Sync)) -> Self {
-        PassLimits {
-            backoff: Some(backoff),
-            ..self
-        }
+        PassLimits { backoff: Some(backoff), ..self }
     }
 
     /// Returns how much the pass observes.
@@ -116,8 +104,7 @@ impl<'a> PassLimits<'a> {
     /// Returns true if the next step may begin: false once the deadline has passed, or the driver
     /// is to pause or stop.
     pub fn should_continue(&self) -> bool {
-        self.should_continue
-            .is_none_or(|should_continue| should_continue())
+        self.should_continue.is_none_or(|should_continue| should_continue())
     }
 
     /// Returns for how long the op on an object is not to be tried, or `None` if it may be tried.

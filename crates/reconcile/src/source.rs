@@ -254,9 +254,7 @@ mod tests {
             let last = ledger.owned()?.get(&b"at"[..]).map_or(0, |at| at[0]);
             let at = *desired.min(&(last + 1));
             ledger.commit_outcomes(BTreeMap::from([(b"at".to_vec(), Claim::Ours(vec![at]))]))?;
-            Ok(Counted {
-                converged: at == *desired,
-            })
+            Ok(Counted { converged: at == *desired })
         }
     }
 

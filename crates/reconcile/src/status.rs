@@ -61,11 +61,7 @@ impl Status {
 
     /// Makes the status of an object of a kind.
     pub fn new(kind: &'static str, object: impl Into<String>, condition: Condition) -> Status {
-        Status {
-            kind,
-            object: object.into(),
-            condition,
-        }
+        Status { kind, object: object.into(), condition }
     }
 }
 
@@ -89,9 +85,7 @@ impl fmt::Display for Condition {
             Condition::Pending { why } => write!(f, "pending: {why}"),
             Condition::Conflict { foreign } => write!(f, "conflict: foreign {foreign}"),
             Condition::Contended { why } => write!(f, "contended: {why}"),
-            Condition::StoredOtherwise {
-                stored: Some(stored),
-            } => {
+            Condition::StoredOtherwise { stored: Some(stored) } => {
                 write!(f, "stored otherwise, as {stored}")
             }
             Condition::StoredOtherwise { stored: None } => f.write_str("not stored"),

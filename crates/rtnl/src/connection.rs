@@ -35,10 +35,7 @@ impl Connection {
     }
 
     fn over(observer: Observer) -> Connection {
-        Connection {
-            observer,
-            markers: None,
-        }
+        Connection { observer, markers: None }
     }
 
     /// Finds out what this kernel stores a protocol on. It is asked once, and only about what
@@ -46,10 +43,7 @@ impl Connection {
     pub(crate) fn markers(&mut self, kinds: Kinds) -> Result<Option<Markers>, Error> {
         // With a link go addresses, and with these neighbours: not all of them are foreign.
         let has_addresses = kinds.contains(Kind::Link) || kinds.contains(Kind::Address);
-        let mut asked = kinds
-            .without(Kind::Link)
-            .without(Kind::Route)
-            .without(Kind::Nexthop);
+        let mut asked = kinds.without(Kind::Link).without(Kind::Route).without(Kind::Nexthop);
         if has_addresses {
             asked = asked.with(Kind::Address).with(Kind::Neighbour);
         }

@@ -57,8 +57,7 @@ impl DirtyPart {
             Location::Link | Location::Nexthops | Location::Device(None) => {}
             Location::Device(Some(name)) => {
                 let named = names.iter().filter(|(_, known)| **known == name);
-                self.devices
-                    .extend(named.map(|(index, name)| (*index, *name)));
+                self.devices.extend(named.map(|(index, name)| (*index, *name)));
             }
             Location::Rules(family) => drop(self.rules.insert(family)),
             Location::Route(key) => self.add_table(key.dst.family(), key.table),
@@ -94,20 +93,12 @@ impl DirtyPart {
     /// Returns what of a dirty set is not in this part.
     pub(crate) fn outside(&self, mut dirty: DirtySet) -> DirtySet {
         dirty.links = false;
-        dirty
-            .addresses
-            .retain(|index| !self.devices.contains_key(index));
-        dirty
-            .neighbours
-            .retain(|index| !self.devices.contains_key(index));
+        dirty.addresses.retain(|index| !self.devices.contains_key(index));
+        dirty.neighbours.retain(|index| !self.devices.contains_key(index));
         dirty.rules.retain(|family| !self.rules.contains(family));
         dirty.routes.retain(|family| !self.routes.contains(family));
-        dirty
-            .tables
-            .retain(|(family, table)| !self.contains_table(*family, *table));
-        dirty
-            .deleted_routes
-            .retain(|key| !self.contains(Location::Route(*key)));
+        dirty.tables.retain(|(family, table)| !self.contains_table(*family, *table));
+        dirty.deleted_routes.retain(|key| !self.contains(Location::Route(*key)));
         for routes in [&mut dirty.shared_routes, &mut dirty.freed_routes] {
             routes.retain(|key| !self.contains(Location::Route(*key)));
         }
@@ -132,13 +123,11 @@ impl DirtyPart {
         adopt.extend(links.copied());
         if !self.devices.is_empty() {
             let addresses = &desired.addresses;
-            narrowed.addresses = keep(desired, Kind::Address, addresses, &mut adopt, |address| {
-                on(&address.dev)
-            });
+            narrowed.addresses =
+                keep(desired, Kind::Address, addresses, &mut adopt, |address| on(&address.dev));
             let neighbours = &desired.neighbours;
-            narrowed.neighbours = keep(desired, Kind::Neighbour, neighbours, &mut adopt, |entry| {
-                on(&entry.dev)
-            });
+            narrowed.neighbours =
+                keep(desired, Kind::Neighbour, neighbours, &mut adopt, |entry| on(&entry.dev));
         }
         if !self.rules.is_empty() {
             narrowed.rules = keep(desired, Kind::Rule, &desired.rules, &mut adopt, |rule| {
@@ -196,20 +185,13 @@ mod tests {
         let nexthop = Object::from(Nexthop::new(7, NexthopTarget::Blackhole(Family::Inet)));
         let exceeds = |action, object: &Object| {
             let mut plan = Plan::default();
-            plan.ops
-                .push(Op::new(action, object.clone(), Reason::Missing));
+            plan.ops.push(Op::new(action, object.clone(), Reason::Missing));
             exceeds_part(&plan)
         };
         let each = [Action::Create, Action::Update, Action::Delete];
         assert_eq!(each.map(|action| exceeds(action, &link)), [true; 3]);
-        assert_eq!(
-            each.map(|action| exceeds(action, &address)),
-            [false, true, true]
-        );
+        assert_eq!(each.map(|action| exceeds(action, &address)), [false, true, true]);
         // Its routes go with it.
-        assert_eq!(
-            each.map(|action| exceeds(action, &nexthop)),
-            [false, false, true]
-        );
+        assert_eq!(each.map(|action| exceeds(action, &nexthop)), [false, false, true]);
     }
 }

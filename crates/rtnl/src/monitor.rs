@@ -43,10 +43,7 @@ impl Watch {
             unread: DirtySet::default(),
             undelivered: Drained::Nothing,
         }));
-        let handle = MonitorHandle {
-            state: Arc::downgrade(&state),
-            namespace,
-        };
+        let handle = MonitorHandle { state: Arc::downgrade(&state), namespace };
         Ok((Watch { descriptor, state }, handle))
     }
 }

@@ -80,10 +80,9 @@ impl fmt::Display for ReservedProtocol {
         let ReservedProtocol(number) = self;
         write!(f, "protocol {number} cannot mark what is ours: ")?;
         match Protocols::registered_name(*number) {
-            Some(name) => write!(
-                f,
-                "it is registered as `{name}`, whose objects would count as ours"
-            )?,
+            Some(name) => {
+                write!(f, "it is registered as `{name}`, whose objects would count as ours")?
+            }
             None => f.write_str(
                 "0 to 4 and 9 are the kernel's own, and what `ip` and hand-made routes bear",
             )?,
@@ -153,19 +152,13 @@ impl Options {
     /// to look after what bears it.
     #[must_use]
     pub fn with_adopt_protocols(self, adopt_protocols: Protocols) -> Options {
-        Options {
-            adopt_protocols,
-            ..self
-        }
+        Options { adopt_protocols, ..self }
     }
 
     /// What is done about foreign objects on desired keys.
     #[must_use]
     pub fn with_on_conflict(self, on_conflict: OnConflict) -> Options {
-        Options {
-            on_conflict,
-            ..self
-        }
+        Options { on_conflict, ..self }
     }
 
     /// How long an object is left alone that bears our marker and that this source has not seen
@@ -204,19 +197,13 @@ impl Options {
     #[must_use]
     pub fn with_max_deletes(self, max_deletes: impl Into<Option<MaxDeletes>>) -> Options {
         let max_deletes = max_deletes.into();
-        Options {
-            max_deletes,
-            ..self
-        }
+        Options { max_deletes, ..self }
     }
 
     /// What releases held deletes in a running loop.
     #[must_use]
     pub fn with_allow_deletes(self, allow_deletes: AllowDeletes) -> Options {
-        Options {
-            allow_deletes: Some(allow_deletes),
-            ..self
-        }
+        Options { allow_deletes: Some(allow_deletes), ..self }
     }
 
     /// The marker.
@@ -283,10 +270,7 @@ impl Options {
 
 impl Default for Contention {
     fn default() -> Contention {
-        Contention {
-            times: 3,
-            window: Duration::from_secs(60),
-        }
+        Contention { times: 3, window: Duration::from_secs(60) }
     }
 }
 

@@ -41,11 +41,7 @@ impl Planned {
         };
         before.retain_routes(is_same);
         before.routes.extend(there);
-        Planned {
-            plan: left,
-            observed: before,
-            doubts: Vec::new(),
-        }
+        Planned { plan: left, observed: before, doubts: Vec::new() }
     }
 
     /// Returns true if the kernel is as desired, and known to be.

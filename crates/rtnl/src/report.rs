@@ -148,11 +148,9 @@ impl Report {
             let applied = done.outcome.is_applied();
             let rule = match (&op.hold, op.reason) {
                 (Some(Hold::Grace(left)), _) => OwnershipRule::Grace { left: *left },
-                (Some(Hold::Contention { times, by, left }), _) => OwnershipRule::Contention {
-                    times: *times,
-                    by: *by,
-                    left: *left,
-                },
+                (Some(Hold::Contention { times, by, left }), _) => {
+                    OwnershipRule::Contention { times: *times, by: *by, left: *left }
+                }
                 (_, Reason::Orphan) if applied => OwnershipRule::Orphan,
                 (_, Reason::Overridden) if applied => OwnershipRule::Overridden,
                 (_, Reason::Restored) if applied && op.action != Action::Delete => {
@@ -161,17 +159,9 @@ impl Report {
                 _ => return None,
             };
             let object = &op.object;
-            Some(Finding {
-                rule,
-                object,
-                devices,
-            })
+            Some(Finding { rule, object, devices })
         });
-        let of = |rule, object| Finding {
-            rule,
-            object,
-            devices: &self.devices,
-        };
+        let of = |rule, object| Finding { rule, object, devices: &self.devices };
         let overwritten = self.overwritten.iter();
         let overwritten = overwritten.map(move |object| {
             let by = object.protocol();
@@ -217,8 +207,7 @@ impl trueup_reconcile::Report for Report {
     }
 
     fn is_truncated(&self) -> bool {
-        self.pending()
-            .any(|(_, why)| matches!(why, Pending::Held(Hold::Cut)))
+        self.pending().any(|(_, why)| matches!(why, Pending::Held(Hold::Cut)))
     }
 
     /// Returns true if all was read after the last change. If not, an op that is not in the report

@@ -20,12 +20,7 @@ impl Round {
     pub(crate) fn ops(&self) -> impl Iterator<Item = OpOutcome<'_>> {
         let Round { plan, outcomes } = self;
         let ops = plan.ops.iter().zip(&outcomes.outcomes);
-        ops.map(move |(op, outcome)| OpOutcome {
-            op,
-            outcome,
-            devices: &plan.devices,
-            plan,
-        })
+        ops.map(move |(op, outcome)| OpOutcome { op, outcome, devices: &plan.devices, plan })
     }
 
     /// Returns true if the kernel refused a create because something was on the key already.
@@ -73,9 +68,7 @@ impl Round {
         let Round { plan, outcomes } = self;
         let outcomes = &mut outcomes.outcomes;
         let all = plan.ops.iter().zip(outcomes.iter());
-        let kept: Vec<bool> = all
-            .map(|(op, outcome)| keep(op, &plan.devices, outcome))
-            .collect();
+        let kept: Vec<bool> = all.map(|(op, outcome)| keep(op, &plan.devices, outcome)).collect();
         if kept.iter().all(|kept| *kept) {
             return;
         }
@@ -130,14 +123,7 @@ mod tests {
             Outcome::Failed(Box::new(failure))
         };
         let needs = |at| Outcome::Pending(Pending::Needs(at));
-        let all = [
-            refused(),
-            needs(0),
-            Outcome::Applied,
-            refused(),
-            needs(3),
-            needs(0),
-        ];
+        let all = [refused(), needs(0), Outcome::Applied, refused(), needs(3), needs(0)];
         let left = [1, 3, 4].map(|at: usize| {
             let object = &plan.ops[at].object;
             let why = "it is left".to_owned();
@@ -146,9 +132,7 @@ mod tests {
         });
         let priorities = |round: &Round| -> Vec<_> {
             let objects = round.plan.ops.iter().map(|op| &op.object);
-            objects
-                .map(|object| object.spec(&round.plan.devices))
-                .collect()
+            objects.map(|object| object.spec(&round.plan.devices)).collect()
         };
         let mut outcomes = Outcomes::default();
         outcomes.outcomes = all.to_vec();

@@ -97,14 +97,7 @@ impl Rtnl {
         options: &Options,
         query: &Query,
     ) -> Result<Explanation, Error> {
-        self.why_within(
-            scope,
-            desired,
-            ledger,
-            options,
-            query,
-            &PassLimits::default(),
-        )
+        self.why_within(scope, desired, ledger, options, query, &PassLimits::default())
     }
 
     /// As [`why`](Self::why), of a pass within a driver's limits: of these the backoff counts. It
@@ -294,9 +287,7 @@ impl Source for Rtnl {
             Some(_) => Observer::open(scope)?,
             None => Observer::open_lazily(scope)?,
         };
-        Ok(Observation::Observed(
-            observer.snapshot(&ReadScope::whole())?,
-        ))
+        Ok(Observation::Observed(observer.snapshot(&ReadScope::whole())?))
     }
 
     fn subscribe(&mut self, scope: &Namespace, _hints: Hints) -> Subscribed<Watch, Error> {

@@ -44,10 +44,7 @@ pub(crate) fn undone(
         let done = tried.get(&object_id(&op.object, &plan.devices));
         let condition = done.and_then(OpOutcome::condition);
         let is_put_off = done.is_some_and(|done| {
-            matches!(
-                done.outcome,
-                Outcome::Pending(Pending::Held(Hold::Backoff(_)))
-            )
+            matches!(done.outcome, Outcome::Pending(Pending::Held(Hold::Backoff(_))))
         });
         let condition = condition.unwrap_or_else(|| Condition::Pending {
             why: "it has come up since the pass began".to_owned(),
@@ -71,15 +68,8 @@ pub(crate) fn undone(
     }
     for conflict in &plan.conflicts {
         let foreign = conflict.foreign_text(&plan.devices);
-        let undone = Undone::new(
-            &conflict.desired,
-            &plan.devices,
-            Condition::Conflict { foreign },
-        );
-        let undone = Undone {
-            is_declined: is_offered(&conflict.desired),
-            ..undone
-        };
+        let undone = Undone::new(&conflict.desired, &plan.devices, Condition::Conflict { foreign });
+        let undone = Undone { is_declined: is_offered(&conflict.desired), ..undone };
         all.insert(object_id(&conflict.desired, &plan.devices), undone);
     }
     all
@@ -121,9 +111,7 @@ impl OpOutcome<'_> {
             Outcome::Applied => return None,
             Outcome::Failed(failure) => {
                 return Some(match failure.forms() {
-                    Some(forms) => Condition::StoredOtherwise {
-                        stored: forms.stored.clone(),
-                    },
+                    Some(forms) => Condition::StoredOtherwise { stored: forms.stored.clone() },
                     None => Condition::Failed {
                         class: failure.class(),
                         errno: failure.errno(),

@@ -116,12 +116,10 @@ impl Subscription<Error> for Changes {
 
     fn drain(&mut self) -> Result<Drained, Error> {
         let (mut of_links, mut of_values) = (false, false);
-        let received = self
-            .network
-            .receive(Duration::ZERO, |message| match message.header.kind {
-                RTM_NEWNETCONF | RTM_DELNETCONF => of_values = true,
-                _ => of_links = true,
-            });
+        let received = self.network.receive(Duration::ZERO, |message| match message.header.kind {
+            RTM_NEWNETCONF | RTM_DELNETCONF => of_values = true,
+            _ => of_links = true,
+        });
         let (is_written, are_lost) = self.drain_files()?;
         match received {
             Err(error) if error.is_loss() => return Ok(Drained::Lost),
@@ -138,9 +136,7 @@ impl Subscription<Error> for Changes {
 
 impl fmt::Debug for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Changes")
-            .field("network", &self.network)
-            .finish_non_exhaustive()
+        f.debug_struct("Changes").field("network", &self.network).finish_non_exhaustive()
     }
 }
 
@@ -161,10 +157,7 @@ struct Allowance {
 
 impl Allowance {
     fn new() -> Allowance {
-        Allowance {
-            left: AT_ONCE,
-            since: Instant::now(),
-        }
+        Allowance { left: AT_ONCE, since: Instant::now() }
     }
 
     fn take(&mut self, now: Instant) -> bool {
@@ -193,10 +186,6 @@ mod tests {
         assert_eq!(taken(begun + EVERY - Duration::from_millis(1)), 0);
         assert_eq!(taken(begun + EVERY), 1);
         assert_eq!(taken(begun + 3 * EVERY), 2);
-        assert_eq!(
-            taken(begun + 1_000 * EVERY),
-            AT_ONCE as usize,
-            "and no more"
-        );
+        assert_eq!(taken(begun + 1_000 * EVERY), AT_ONCE as usize, "and no more");
     }
 }

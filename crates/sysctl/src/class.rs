@@ -65,9 +65,6 @@ mod tests {
         }
         let strange = io::Error::other("of no known kind");
         assert_eq!(classify(&strange), ErrorClass::Unknown);
-        assert_eq!(
-            classify(&io::ErrorKind::WriteZero.into()),
-            ErrorClass::Unknown
-        );
+        assert_eq!(classify(&io::ErrorKind::WriteZero.into()), ErrorClass::Unknown);
     }
 }

@@ -54,10 +54,8 @@ impl Desired {
     /// ```
     pub fn split(self, devices: impl IntoIterator<Item = impl Into<String>>) -> (Desired, Desired) {
         let devices: BTreeSet<String> = devices.into_iter().map(Into::into).collect();
-        let mut parts = [Part::Of(devices.clone()), Part::AllBut(devices)].map(|part| Desired {
-            values: BTreeMap::new(),
-            part,
-        });
+        let mut parts = [Part::Of(devices.clone()), Part::AllBut(devices)]
+            .map(|part| Desired { values: BTreeMap::new(), part });
         for (key, value) in self.values {
             let at = usize::from(!parts[0].covers(&key));
             parts[at].values.insert(key, value);
@@ -185,12 +183,7 @@ mod tests {
         let error = Desired::parse([(names[0], "1"), (names[1], "0")]).unwrap_err();
         let error = error.to_string();
         assert!(names.iter().all(|name| error.contains(name)), "{error}");
-        assert_eq!(
-            Desired::parse([(names[0], "1"), (names[1], "0x1")])
-                .unwrap()
-                .len(),
-            2
-        );
+        assert_eq!(Desired::parse([(names[0], "1"), (names[1], "0x1")]).unwrap().len(), 2);
     }
 
     #[test]
@@ -204,10 +197,7 @@ mod tests {
     #[test]
     fn a_value_that_is_none_is_told_with_its_key() {
         let error = Desired::parse([("net.ipv4.ip_forward", "1\n2")]).unwrap_err();
-        assert!(
-            error.to_string().starts_with("net.ipv4.ip_forward: "),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("net.ipv4.ip_forward: "), "{error}");
         assert_eq!(error.kind(), crate::ErrorKind::Value);
     }
 }

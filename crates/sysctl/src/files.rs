@@ -53,17 +53,11 @@ const BUFFER: usize = 4096;
 /// The largest buffer: larger than 32768 ports with their commas.
 const MAX_BUFFER: usize = 1 << 20;
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "files of the kernel's below /proc/sys"
-)]
+#[expect(clippy::disallowed_methods, reason = "files of the kernel's below /proc/sys")]
 impl Files for ProcSys {
     fn read(&self, key: &Key) -> io::Result<Vec<u8>> {
         let path = key.file();
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(&path);
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
         let order = "can only be written: it is an order and has no value to keep";
         let file = opened.map_err(|error| explain_mode(error, &path, 0o444, order))?;
         let mut bytes = vec![0; BUFFER];
@@ -84,10 +78,7 @@ impl Files for ProcSys {
 
     fn write(&self, key: &Key, bytes: &[u8]) -> io::Result<usize> {
         let path = key.file();
-        let opened = OpenOptions::new()
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(&path);
+        let opened = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
         let read_only =
             "it is read-only in this namespace, whatever the privilege (its mode has no write bit)";
         let file = opened.map_err(|error| explain_mode(error, &path, 0o222, read_only))?;

@@ -67,9 +67,7 @@ impl Key {
 
     /// Returns the last part.
     pub(crate) fn name(&self) -> &str {
-        self.0
-            .rsplit_once('/')
-            .map_or(self.path(), |(_, name)| name)
+        self.0.rsplit_once('/').map_or(self.path(), |(_, name)| name)
     }
 
     /// Returns the rank in the order of writing: a value that the kernel copies to other keys is
@@ -179,11 +177,7 @@ mod tests {
     fn each_spelling_of_a_key_is_that_key() {
         for (shown, path, others) in [
             ("net.ipv4.ip_forward", "net/ipv4/ip_forward", vec![]),
-            (
-                "net.ipv4.conf.eth0/100.rp_filter",
-                "net/ipv4/conf/eth0.100/rp_filter",
-                vec![],
-            ),
+            ("net.ipv4.conf.eth0/100.rp_filter", "net/ipv4/conf/eth0.100/rp_filter", vec![]),
             // A part may begin or end with a dot.
             ("net.x./a/.y", "net/x/.a./y", vec![]),
         ] {
@@ -248,15 +242,8 @@ mod tests {
             "net.ipv6.conf.default.forwarding",
             "net.ipv4.conf.eth0.forwarding",
         ];
-        assert!(
-            order
-                .map(|text| key(text).rank())
-                .is_sorted_by(|a, b| a < b)
-        );
-        for forwarding in [
-            "net.ipv4.conf.all.forwarding",
-            "net.ipv6.conf.all.forwarding",
-        ] {
+        assert!(order.map(|text| key(text).rank()).is_sorted_by(|a, b| a < b));
+        for forwarding in ["net.ipv4.conf.all.forwarding", "net.ipv6.conf.all.forwarding"] {
             assert_eq!(key(forwarding).rank(), 0);
         }
         // No devices of these names, and no copies.

@@ -76,10 +76,7 @@ impl<'a> EnteredNamespace<'a> {
         &self,
         keys: impl Iterator<Item = &'k Key> + Send,
     ) -> Result<BTreeMap<Key, ReadValue>, Error> {
-        self.run(|files| {
-            keys.map(|key| (key.clone(), read_key(files, key)))
-                .collect()
-        })
+        self.run(|files| keys.map(|key| (key.clone(), read_key(files, key))).collect())
     }
 }
 
@@ -107,10 +104,7 @@ impl NamespaceInfo {
             }
             false => None,
         };
-        Ok(NamespaceInfo {
-            cookie: socket.netns_cookie().ok(),
-            file: file.map(OwnedFd::from),
-        })
+        Ok(NamespaceInfo { cookie: socket.netns_cookie().ok(), file: file.map(OwnedFd::from) })
     }
 }
 
@@ -131,11 +125,7 @@ pub(crate) fn read_key(files: &dyn Files, key: &Key) -> ReadValue {
                 _ if error.kind() == std::io::ErrorKind::InvalidInput => error.to_string(),
                 _ => format!("cannot be read: {error}"),
             };
-            return Err(Failure {
-                class: classify(&error),
-                errno: error.raw_os_error(),
-                message,
-            });
+            return Err(Failure { class: classify(&error), errno: error.raw_os_error(), message });
         }
     };
     match std::str::from_utf8(&bytes) {

@@ -23,10 +23,7 @@ impl Options {
     /// the last pass.
     #[must_use]
     pub fn with_shown(self, keys: impl IntoIterator<Item = Key>) -> Options {
-        Options {
-            shown: keys.into_iter().collect(),
-            ..self
-        }
+        Options { shown: keys.into_iter().collect(), ..self }
     }
 
     /// True if keys that are no longer declared are reverted.

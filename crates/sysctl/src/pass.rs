@@ -42,12 +42,8 @@ impl Pass<'_> {
     /// Runs the pass.
     pub(crate) fn run(mut self) -> Result<Report, Error> {
         let LedgerRecords { owned, open } = LedgerRecords::read(self.ledger, self.desired)?;
-        let keys: BTreeSet<&Key> = self
-            .desired
-            .keys()
-            .chain(owned.keys())
-            .chain(open.keys())
-            .collect();
+        let keys: BTreeSet<&Key> =
+            self.desired.keys().chain(owned.keys()).chain(open.keys()).collect();
         let values = self.namespace.read(keys.into_iter())?;
         let mut state = PassState {
             owned,
@@ -205,10 +201,7 @@ impl Pass<'_> {
     fn begin(&mut self, steps: &[Step]) -> Result<(), LedgerError> {
         let mut intents = BTreeMap::new();
         for step in steps {
-            let claim = step
-                .record
-                .as_ref()
-                .map_or(Ok(Claim::NotOurs), Record::claim)?;
+            let claim = step.record.as_ref().map_or(Ok(Claim::NotOurs), Record::claim)?;
             intents.insert(ledger_key(&step.key), claim);
         }
         self.ledger.begin(intents)
@@ -249,26 +242,12 @@ impl Pass<'_> {
 
 impl PassState {
     pub(crate) fn add_op(&mut self, step: Step, outcome: Outcome) {
-        let Step {
-            key,
-            action,
-            from,
-            to,
-            reason,
-            record: _,
-        } = step;
+        let Step { key, action, from, to, reason, record: _ } = step;
         let ranked = (key.rank(), key.clone());
         // An op that is due again is reported once, with the value found first.
         let before = self.ops.remove(&ranked);
         let (from, reason) = before.map_or((from, reason), |op| (op.from, op.reason));
-        let op = SysctlOp {
-            key,
-            action,
-            from,
-            to,
-            reason,
-            outcome,
-        };
+        let op = SysctlOp { key, action, from, to, reason, outcome };
         self.ops.insert(ranked, op);
     }
 }

@@ -16,14 +16,10 @@ impl Pass<'_> {
     /// ops that may not be tried now are added to the report. `has_written` is true if an earlier
     /// round of this pass has changed a value.
     pub(crate) fn plan(&mut self, has_written: bool, state: &mut PassState) -> Vec<Step> {
-        state
-            .ops
-            .retain(|_, op| !matches!(op.outcome, Outcome::Pending(_)));
+        state.ops.retain(|_, op| !matches!(op.outcome, Outcome::Pending(_)));
         let keys = self.desired.keys().chain(state.owned.keys());
-        let keys: BTreeSet<_> = keys
-            .chain(&state.open)
-            .map(|key| (key.rank(), key.clone()))
-            .collect();
+        let keys: BTreeSet<_> =
+            keys.chain(&state.open).map(|key| (key.rank(), key.clone())).collect();
         let mut steps = Vec::new();
         let mut released = BTreeMap::new();
         for ranked in keys {
@@ -62,26 +58,11 @@ impl Pass<'_> {
         let (action, to, reason) = match self.desired.get(key) {
             Some(value) => {
                 let wanted = value.as_str();
-                (
-                    Action::Set,
-                    wanted.to_owned(),
-                    reason_to_set(record, wanted),
-                )
+                (Action::Set, wanted.to_owned(), reason_to_set(record, wanted))
             }
-            None => (
-                Action::Revert,
-                original.unwrap_or_default(),
-                Reason::Released,
-            ),
+            None => (Action::Revert, original.unwrap_or_default(), Reason::Released),
         };
-        Step {
-            key: key.clone(),
-            action,
-            from: None,
-            to,
-            reason,
-            record: None,
-        }
+        Step { key: key.clone(), action, from: None, to, reason, record: None }
     }
 
     /// Returns the write for a key that is ours and no longer declared, if it needs one.
@@ -108,11 +89,7 @@ impl Pass<'_> {
                 Some(original) if is_same_value(&key, &found, original) => {}
                 _ if !is_same_value(&key, &found, record.applied()) => {
                     let applied = record.applied().to_owned();
-                    state.findings.push(Finding::Left {
-                        key,
-                        applied,
-                        found,
-                    });
+                    state.findings.push(Finding::Left { key, applied, found });
                 }
                 None => state.findings.push(Finding::Irreversible { key }),
                 Some(original) if original.len() > MAX_LEN => {

@@ -35,18 +35,13 @@ impl Record {
     pub(crate) fn is_stored_differently(&self, key: &Key, wanted: &str, now: &str) -> bool {
         self.accepted
             && self.wanted == wanted
-            && self
-                .found
-                .as_deref()
-                .is_some_and(|found| is_same_value(key, found, now))
+            && self.found.as_deref().is_some_and(|found| is_same_value(key, found, now))
             && !is_same_value(key, wanted, now)
     }
 
     /// Encodes the record for the ledger.
     pub(crate) fn claim(&self) -> Result<Claim, LedgerError> {
-        serde_json::to_vec(self)
-            .map(Claim::Ours)
-            .map_err(LedgerError::new)
+        serde_json::to_vec(self).map(Claim::Ours).map_err(LedgerError::new)
     }
 }
 

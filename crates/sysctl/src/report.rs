@@ -205,12 +205,10 @@ impl SysctlOp {
                 errno: failure.errno,
                 message: failure.message.clone(),
             },
-            Outcome::Pending(Pending::Held(_)) => Condition::Pending {
-                why: "failed before".to_owned(),
-            },
-            Outcome::Pending(pending) => Condition::Pending {
-                why: pending.to_string(),
-            },
+            Outcome::Pending(Pending::Held(_)) => {
+                Condition::Pending { why: "failed before".to_owned() }
+            }
+            Outcome::Pending(pending) => Condition::Pending { why: pending.to_string() },
         };
         Some(Status::new("sysctl", self.command(), condition))
     }
@@ -284,11 +282,7 @@ impl fmt::Display for Pending {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Finding::Left {
-                key,
-                applied,
-                found,
-            } => write!(
+            Finding::Left { key, applied, found } => write!(
                 f,
                 "{key} was set to {applied} and is {found} now: another writer has changed it, and it stays"
             ),

@@ -179,9 +179,8 @@ impl Source for Sysctl {
         let mut cookie = self.cookie;
         let namespace = EnteredNamespace::enter(scope, &*self.files, &mut cookie)?;
         let values = namespace.read(self.last.union(options.shown()))?;
-        let shown = values
-            .into_iter()
-            .map(|(key, value)| (key, value.map(Option::unwrap_or_default)));
+        let shown =
+            values.into_iter().map(|(key, value)| (key, value.map(Option::unwrap_or_default)));
         Ok(Observation::Observed(shown.collect()))
     }
 }

@@ -107,9 +107,8 @@ fn canonical(key: &Key, text: &str) -> String {
         }
         _ => {
             let words = text.split_ascii_whitespace();
-            let words: Vec<_> = words
-                .map(|word| number(word).unwrap_or_else(|| word.to_owned()))
-                .collect();
+            let words: Vec<_> =
+                words.map(|word| number(word).unwrap_or_else(|| word.to_owned())).collect();
             words.join(" ")
         }
     }
@@ -122,9 +121,7 @@ fn number(word: &str) -> Option<String> {
         Some(digits) => ("-", digits),
         None => ("", word),
     };
-    let hex = digits
-        .strip_prefix("0x")
-        .or_else(|| digits.strip_prefix("0X"));
+    let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
     let (digits, radix) = match (hex, digits.strip_prefix('0')) {
         (Some(hex), _) => (hex, 16),
         (None, Some(octal)) if !octal.is_empty() => (octal, 8),
@@ -190,28 +187,16 @@ mod tests {
     fn texts_that_are_one_value() {
         for (key, one, other) in [
             ("net.ipv4.ip_forward", "1", "1\n"),
-            (
-                "net.ipv4.ip_local_port_range",
-                "32768 60999",
-                "32768\t60999\n",
-            ),
+            ("net.ipv4.ip_local_port_range", "32768 60999", "32768\t60999\n"),
             ("net.ipv4.icmp_ratemask", "0xff", "255"),
             ("net.ipv4.icmp_ratemask", "0XFF", "255"),
             ("net.ipv4.tcp_fin_timeout", "074", "60"),
             ("net.ipv4.conf.lo.forwarding", "-0", "0"),
             ("net.ipv4.conf.lo.forwarding", "00", "0"),
             ("net.ipv4.ip_local_reserved_ports", "1,2,3", "1-3\n"),
-            (
-                "net.ipv4.ip_local_reserved_ports",
-                "8, 5-6,7,65535",
-                "5-8,65535",
-            ),
+            ("net.ipv4.ip_local_reserved_ports", "8, 5-6,7,65535", "5-8,65535"),
             ("net.ipv4.ip_local_reserved_ports", "", "\n"),
-            (
-                "net.ipv4.tcp_allowed_congestion_control",
-                "cubic reno",
-                "reno cubic\n",
-            ),
+            ("net.ipv4.tcp_allowed_congestion_control", "cubic reno", "reno cubic\n"),
             (
                 "net.ipv6.conf.eth0.stable_secret",
                 "2001:db8::1",

@@ -83,10 +83,7 @@ pub(crate) fn evaluate(
             };
         }
         Err(failure) => {
-            let unknown = Failure {
-                class: ErrorClass::Unknown,
-                ..failure
-            };
+            let unknown = Failure { class: ErrorClass::Unknown, ..failure };
             return (Outcome::Failed(error.unwrap_or(unknown)), None);
         }
     };
@@ -104,11 +101,7 @@ pub(crate) fn evaluate(
     let claim = match &step.record {
         _ if !was_accepted && is_now(step.from.as_deref()) => before,
         // Ours with the value found, so that it can be reverted.
-        Some(record) => Some(Record {
-            found: now,
-            accepted: was_accepted,
-            ..record.clone()
-        }),
+        Some(record) => Some(Record { found: now, accepted: was_accepted, ..record.clone() }),
         None => None,
     };
     (outcome, Some(claim))

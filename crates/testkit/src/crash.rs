@@ -95,10 +95,7 @@ impl Points {
     /// Returns a namespace with a point before and after every message sent to it. A batch is sent
     /// message by message, so that there are points in its middle too.
     pub fn namespace(&self, inner: Namespace) -> Namespace {
-        Namespace::through(Arc::new(Deadly {
-            inner,
-            points: self.clone(),
-        }))
+        Namespace::through(Arc::new(Deadly { inner, points: self.clone() }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Passed> {
@@ -179,11 +176,7 @@ pub fn in_parallel<T: Sync>(runs: &[T], at_once: usize, run: impl Fn(&T) + Sync)
     let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.sort();
     let (count, all) = (failed.len(), runs.len());
-    assert!(
-        failed.is_empty(),
-        "{count} of {all} failed:\n{}",
-        failed.join("\n")
-    );
+    assert!(failed.is_empty(), "{count} of {all} failed:\n{}", failed.join("\n"));
 }
 
 fn die(point: Option<&String>) -> ! {
@@ -296,10 +289,7 @@ mod tests {
         assert_eq!(done.into_inner(), 5);
         let message = panic_text(&*panic);
         assert!(message.starts_with("2 of 5 failed:"), "{message}");
-        assert!(
-            message.contains("run 1") && message.contains("run 4"),
-            "{message}"
-        );
+        assert!(message.contains("run 1") && message.contains("run 4"), "{message}");
     }
 
     #[test]
@@ -346,10 +336,7 @@ mod tests {
         batch(&points);
         let points = points.passed();
         assert_eq!(points.len(), 4);
-        let runs = points
-            .iter()
-            .map(|point| (point, 1))
-            .chain([(&points[3], 2)]);
+        let runs = points.iter().map(|point| (point, 1)).chain([(&points[3], 2)]);
         for (point, nth) in runs {
             let output = Command::new(env::current_exe().unwrap())
                 .args(["crash::tests::child", "--exact", "--nocapture"])

@@ -39,11 +39,7 @@ pub fn enter() -> Result<(), Forbidden> {
             write("/proc/self/gid_map", &format!("0 {} 1", gid.as_raw()))?;
         }
         Err(error) if uid.is_root() => unshare(scope).map_err(|alone| {
-            Forbidden::new(
-                "unshare",
-                &alone,
-                &format!("with a user namespace: {error}"),
-            )
+            Forbidden::new("unshare", &alone, &format!("with a user namespace: {error}"))
         })?,
         Err(error) => return Err(Forbidden::new("unshare", &error, "")),
     }
@@ -74,11 +70,9 @@ pub fn fresh_netns() {
 /// As [`fresh_netns`], or when `/proc/sys/net` cannot be written.
 pub fn quiet_netns() {
     fresh_netns();
-    for (setting, value) in [
-        ("disable_ipv6", "0"),
-        ("accept_dad", "0"),
-        ("router_solicitations", "0"),
-    ] {
+    for (setting, value) in
+        [("disable_ipv6", "0"), ("accept_dad", "0"), ("router_solicitations", "0")]
+    {
         for scope in ["all", "default"] {
             let path = format!("/proc/sys/net/ipv6/conf/{scope}/{setting}");
             // A writer spins for as long as others have the kernel's lock
@@ -128,11 +122,7 @@ pub struct Forbidden(String);
 
 impl Forbidden {
     fn new(step: &str, error: &io::Error, more: &str) -> Self {
-        let more = if more.is_empty() {
-            String::new()
-        } else {
-            format!(" ({more})")
-        };
+        let more = if more.is_empty() { String::new() } else { format!(" ({more})") };
         Self(format!(
             "cannot enter a namespace: {step}: {error}{more}\n{}",
             remedy(error, |path| fs::read_to_string(path).ok())
@@ -155,16 +145,8 @@ const SETTINGS: [(&str, &str, &str); 3] = [
         "1",
         "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
     ),
-    (
-        "kernel.unprivileged_userns_clone",
-        "0",
-        "sudo sysctl kernel.unprivileged_userns_clone=1",
-    ),
-    (
-        "user.max_user_namespaces",
-        "0",
-        "sudo sysctl user.max_user_namespaces=10000",
-    ),
+    ("kernel.unprivileged_userns_clone", "0", "sudo sysctl kernel.unprivileged_userns_clone=1"),
+    ("user.max_user_namespaces", "0", "sudo sysctl user.max_user_namespaces=10000"),
 ];
 
 fn remedy(error: &io::Error, read: impl Fn(&str) -> Option<String>) -> String {

@@ -19,9 +19,7 @@ pub type Fields = BTreeMap<&'static str, String>;
 /// Returns the names of the interfaces in the calling thread's namespace.
 pub fn names() -> Names {
     let links = raw_dump(Kind::Link, 0);
-    let named = links
-        .iter()
-        .map(|row| (row.device(), row.ifname().unwrap()));
+    let named = links.iter().map(|row| (row.device(), row.ifname().unwrap()));
     named.collect()
 }
 
@@ -92,11 +90,7 @@ fn named(names: &Names, index: u32) -> String {
 }
 
 fn nonzero(number: u32) -> String {
-    if number == 0 {
-        String::new()
-    } else {
-        number.to_string()
-    }
+    if number == 0 { String::new() } else { number.to_string() }
 }
 
 fn flag(set: bool) -> String {
@@ -148,14 +142,7 @@ fn address(row: &RawMessage, names: &Names, fields: &mut Fields) {
     let remote = attr(1).map(|a| ip(a)).unwrap_or_default();
     let local = attr(2).map(|a| ip(a)).unwrap_or_else(|| remote.clone());
     let dev = named(names, row.device());
-    fields.insert(
-        "peer",
-        if remote == local {
-            String::new()
-        } else {
-            remote
-        },
-    );
+    fields.insert("peer", if remote == local { String::new() } else { remote });
     fields.insert("address", format!("{local}/{}", row.header[1]));
     let label = attr(3).map(|label| text(label)).unwrap_or_default();
     fields.insert("label", if label == dev { String::new() } else { label });
@@ -240,9 +227,7 @@ fn route(row: &RawMessage, names: &Names, fields: &mut Fields) {
     fields.insert("scope", nonzero(scope.into()));
     fields.insert("src", attr(7).map(|a| ip(a)).unwrap_or_default());
     let metrics = attr(8).map(|metrics| nested(metrics)).unwrap_or_default();
-    let metrics = metrics
-        .iter()
-        .map(|(n, v)| format!("{n}={} ", u32_at(v, 0)));
+    let metrics = metrics.iter().map(|(n, v)| format!("{n}={} ", u32_at(v, 0)));
     fields.insert("metrics", metrics.collect());
     fields.insert("nhid", nonzero(row.attr_u32(30).unwrap_or(0)));
     if is_reject(kind) {
@@ -285,11 +270,7 @@ fn rule(row: &RawMessage, fields: &mut Fields) {
     let any = if family == 2 { "0.0.0.0" } else { "::" };
     let prefix = |n, len: u8| {
         let address = attr(n).map_or(any.to_owned(), |a| ip(a));
-        if len == 0 {
-            String::new()
-        } else {
-            format!("{address}/{len}")
-        }
+        if len == 0 { String::new() } else { format!("{address}/{len}") }
     };
     fields.insert("family", family.to_string());
     fields.insert("to", prefix(1, dst_len));

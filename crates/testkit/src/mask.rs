@@ -35,10 +35,7 @@ const BEYOND: u16 = 0x2000;
 /// # Ok::<(), trueup_netlink::Error>(())
 /// ```
 pub fn mask(inner: Namespace, hidden: &[Kind]) -> Namespace {
-    Namespace::through(Arc::new(Mask {
-        inner,
-        hidden: hidden.into(),
-    }))
+    Namespace::through(Arc::new(Mask { inner, hidden: hidden.into() }))
 }
 
 #[derive(Debug)]
@@ -73,9 +70,8 @@ impl Masked {
         let mut at = HEADER + kind.header_len();
         let end = message.len().min(u32_at(message, 0) as usize);
         let mut found = Vec::new();
-        while let Some((number, payload)) = message
-            .get(at..end)
-            .and_then(|rest| attributes(rest).next())
+        while let Some((number, payload)) =
+            message.get(at..end).and_then(|rest| attributes(rest).next())
         {
             let next = (at + (4 + payload.len()).next_multiple_of(4)).min(end);
             if number == marker {
@@ -142,22 +138,14 @@ mod tests {
     use crate::model::Kernel;
 
     fn masked(hidden: &[Kind]) -> Masked {
-        Masked {
-            hidden: hidden.into(),
-        }
+        Masked { hidden: hidden.into() }
     }
 
     fn address(attrs: &[(u16, &[u8])]) -> Vec<u8> {
         let attrs = attrs.iter().map(|(n, p)| (*n, p.to_vec())).collect();
         let header = vec![2, 24, 0, 0, 1, 0, 0, 0];
         let (kind, action) = (Kind::Address, Action::New);
-        RawMessage {
-            kind,
-            action,
-            header,
-            attrs,
-        }
-        .encode(0, 1, 0)
+        RawMessage { kind, action, header, attrs }.encode(0, 1, 0)
     }
 
     #[test]

@@ -34,21 +34,13 @@ pub enum Action {
 
 impl Kind {
     /// Every kind, in the order in which objects depend on each other.
-    pub const ALL: [Self; 6] = [
-        Self::Link,
-        Self::Address,
-        Self::Neighbour,
-        Self::Nexthop,
-        Self::Route,
-        Self::Rule,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Link, Self::Address, Self::Neighbour, Self::Nexthop, Self::Route, Self::Rule];
 
     /// The kind and action of a message type, `None` for types that are neither `RTM_NEW*` nor
     /// `RTM_DEL*` of a known kind.
     pub fn of(message_type: u16) -> Option<(Self, Action)> {
-        let kind = Self::ALL
-            .into_iter()
-            .find(|kind| kind.new_type() == message_type & !3)?;
+        let kind = Self::ALL.into_iter().find(|kind| kind.new_type() == message_type & !3)?;
         match message_type & 3 {
             0 => Some((kind, Action::New)),
             1 => Some((kind, Action::Del)),
@@ -124,12 +116,7 @@ impl RawMessage {
         for (number, payload) in attributes(rest) {
             attrs.entry(number).or_default().extend_from_slice(payload);
         }
-        Some(Self {
-            kind,
-            action,
-            header: header.to_vec(),
-            attrs,
-        })
+        Some(Self { kind, action, header: header.to_vec(), attrs })
     }
 
     /// The message as bytes, in its netlink header.
@@ -185,10 +172,9 @@ impl RawMessage {
     /// 252 above 255.
     pub fn table(&self) -> Option<u32> {
         match self.kind {
-            Kind::Route | Kind::Rule => Some(
-                self.attr_u32(RTA_TABLE)
-                    .unwrap_or_else(|| self.header[4].into()),
-            ),
+            Kind::Route | Kind::Rule => {
+                Some(self.attr_u32(RTA_TABLE).unwrap_or_else(|| self.header[4].into()))
+            }
             _ => None,
         }
     }
@@ -202,9 +188,7 @@ impl RawMessage {
     /// A link's name, from `IFLA_IFNAME`, without its final NUL. A name need not be UTF-8: other
     /// bytes are replaced.
     pub fn ifname(&self) -> Option<String> {
-        let name = (self.kind == Kind::Link)
-            .then(|| self.attrs.get(&IFLA_IFNAME))
-            .flatten()?;
+        let name = (self.kind == Kind::Link).then(|| self.attrs.get(&IFLA_IFNAME)).flatten()?;
         let name = name.strip_suffix(&[0]).unwrap_or(name);
         Some(String::from_utf8_lossy(name).into_owned())
     }

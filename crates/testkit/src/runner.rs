@@ -110,9 +110,7 @@ pub fn tests_at_once() -> usize {
 /// The version of the running kernel, such as (6, 18).
 pub fn running_version() -> (u32, u32) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|n| n.parse().unwrap_or(0));
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
@@ -171,10 +169,7 @@ mod tests {
     #[test]
     fn skipping_is_asked_for_and_never_done_by_ci() {
         let env = |set: &[(&str, &str)]| {
-            let set: Vec<_> = set
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect();
+            let set: Vec<_> = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
             may_skip(move |name| set.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()))
         };
         assert!(!env(&[]));

@@ -57,9 +57,8 @@ impl Snapshot {
         let meant = Instant::now() + Duration::from_secs(2);
         wait_until("the namespace holds still", || {
             let links = raw_dump(Kind::Link, 0);
-            let mut unannounced = links
-                .iter()
-                .filter(|link| is_up(link) && !is_state_announced(link));
+            let mut unannounced =
+                links.iter().filter(|link| is_up(link) && !is_state_announced(link));
             let all_announced = unannounced.next().is_none_or(|link| {
                 // A request for the link makes the kernel update it.
                 ip(&["link", "show", "dev", &link.ifname().unwrap_or_default()]);
@@ -93,9 +92,7 @@ impl Snapshot {
 
     /// The routes with this protocol, which is 116 for trueup's own.
     pub fn routes_with_protocol(&self, protocol: u8) -> Vec<&RawMessage> {
-        self.of(Kind::Route)
-            .filter(|row| row.protocol() == Some(protocol))
-            .collect()
+        self.of(Kind::Route).filter(|row| row.protocol() == Some(protocol)).collect()
     }
 
     /// The device of that name, as it was then.
@@ -123,10 +120,7 @@ impl Snapshot {
     /// name none.
     #[must_use]
     pub fn without_devices(self, names: &[&str]) -> Self {
-        let gone: Vec<_> = names
-            .iter()
-            .filter_map(|name| self.index_of(name))
-            .collect();
+        let gone: Vec<_> = names.iter().filter_map(|name| self.index_of(name)).collect();
         self.only(|row| !gone.contains(&row.device()))
     }
 
@@ -184,16 +178,10 @@ impl Snapshot {
 fn changed(old: &RawMessage, new: &RawMessage) -> String {
     let only = |link: &RawMessage, other: &RawMessage| {
         let mut link = link.clone();
-        link.attrs
-            .retain(|number, payload| other.attrs.get(number) != Some(payload));
+        link.attrs.retain(|number, payload| other.attrs.get(number) != Some(payload));
         link
     };
-    format!(
-        "{}: {} -> {}",
-        old.ifname().unwrap_or_default(),
-        only(old, new),
-        only(new, old)
-    )
+    format!("{}: {} -> {}", old.ifname().unwrap_or_default(), only(old, new), only(new, old))
 }
 
 #[cfg(test)]
@@ -204,9 +192,7 @@ mod tests {
     fn a_difference_is_reported_row_by_row_and_counts_repeats() {
         let rule =
             |table: u8| RawMessage::parse(32, &[2, 0, 0, 0, table, 0, 0, 1, 0, 0, 0, 0]).unwrap();
-        let snapshot = |tables: &[u8]| Snapshot {
-            rows: tables.iter().map(|t| rule(*t)).collect(),
-        };
+        let snapshot = |tables: &[u8]| Snapshot { rows: tables.iter().map(|t| rule(*t)).collect() };
         let marks = |a: &[u8], b: &[u8]| -> String {
             let diff = snapshot(a).diff(&snapshot(b));
             diff.lines().map(|line| &line[..1]).collect()

@@ -213,18 +213,11 @@ mod tests {
             let bytes = [preferred, valid, time, time].map(u32::to_ne_bytes);
             let mut header = [10, 64, 0x40, 0, 2, 0, 0, 0];
             header[2] |= 0x80;
-            message(
-                Kind::Address,
-                &header,
-                &[(IFA_CACHEINFO, bytes.as_flattened())],
-            )
+            message(Kind::Address, &header, &[(IFA_CACHEINFO, bytes.as_flattened())])
         };
         assert_eq!(stable(&cache(100, 200, 5)), stable(&cache(99, 199, 6)));
         assert_ne!(stable(&cache(100, 200, 5)), stable(&cache(0, 200, 5)));
-        assert_ne!(
-            stable(&cache(100, u32::MAX, 5)),
-            stable(&cache(100, 200, 5))
-        );
+        assert_ne!(stable(&cache(100, u32::MAX, 5)), stable(&cache(100, 200, 5)));
         assert_eq!(stable(&cache(1, 1, 1)).unwrap().header[2], 0x80);
     }
 
@@ -234,11 +227,7 @@ mod tests {
             let mut header = [10, 0, 0, 0, 2, 0, 0, 0, 0, 0, flags, 1];
             header[8..10].copy_from_slice(&state.to_ne_bytes());
             let lladdr: &[(u16, &[u8])] = &[(NDA_DST, dst), (NDA_LLADDR, &[2, 0, 0, 0, 0, 1])];
-            stable(&message(
-                Kind::Neighbour,
-                &header,
-                &lladdr[..1 + usize::from(answered)],
-            ))
+            stable(&message(Kind::Neighbour, &header, &lladdr[..1 + usize::from(answered)]))
         };
         let (host, group) = ([10, 0, 0, 9], [224, 0, 0, 1]);
         assert_eq!(row(0x01, 0, &host, false), None, "incomplete");

@@ -67,10 +67,7 @@ pub fn ip_force<S: AsRef<str>>(lines: &[S]) -> String {
     let ends = |line: &S| line.as_ref().starts_with("neighbour");
     let mut messages = String::new();
     for lines in lines.chunk_by(|one, next| program(one) == program(next) && !ends(one)) {
-        let input: String = lines
-            .iter()
-            .flat_map(|line| [line.as_ref(), "\n"])
-            .collect();
+        let input: String = lines.iter().flat_map(|line| [line.as_ref(), "\n"]).collect();
         let output = run_program(program(&lines[0]), &["-force", "-batch", "-"], &input);
         messages += &String::from_utf8_lossy(&output.stderr);
     }
@@ -104,9 +101,7 @@ pub fn ip_json<T: DeserializeOwned>(args: &[&str]) -> T {
 #[track_caller]
 pub fn index_of(name: &str) -> u32 {
     let index = ip_json::<Value>(&["link", "show", "dev", name])[0]["ifindex"].as_u64();
-    index
-        .and_then(|index| u32::try_from(index).ok())
-        .expect("a link has an index")
+    index.and_then(|index| u32::try_from(index).ok()).expect("a link has an index")
 }
 
 /// A pair of virtual Ethernet links, both up.
@@ -122,15 +117,8 @@ pub fn veth_pair(one: &str, other: &str) {
 /// A bridge that is up, with these links as its ports.
 #[track_caller]
 pub fn bridge(name: &str, ports: &[&str]) {
-    ip_batch([
-        format!("link add name {name} type bridge"),
-        format!("link set dev {name} up"),
-    ]);
-    ip_batch(
-        ports
-            .iter()
-            .map(|port| format!("link set dev {port} master {name}")),
-    );
+    ip_batch([format!("link add name {name} type bridge"), format!("link set dev {name} up")]);
+    ip_batch(ports.iter().map(|port| format!("link set dev {port} master {name}")));
 }
 
 /// `n` veth pairs, up, for routes to go through: pair `i` is `up<i>` with `10.200.<i>.1/24` and

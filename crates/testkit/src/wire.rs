@@ -78,12 +78,7 @@ fn dump_once(kind: Kind, header: &[u8]) -> io::Result<Option<Vec<RawMessage>>> {
     send_one(&socket, kind.new_type() + 2, NLM_F_DUMP, header)?;
     loop {
         for message in receive(&socket, &mut buffer, RecvFlags::empty())? {
-            let Received {
-                message_type,
-                flags,
-                body,
-                ..
-            } = message?;
+            let Received { message_type, flags, body, .. } = message?;
             interrupted |= flags & NLM_F_DUMP_INTR != 0;
             match message_type {
                 // A dump's own failure comes in front of its end.
@@ -189,9 +184,7 @@ pub(crate) fn receive<'a>(
     flags: RecvFlags,
 ) -> io::Result<impl Iterator<Item = io::Result<Received<'a>>> + use<'a>> {
     let (_, len) = recv(socket, &mut *buffer, flags | RecvFlags::TRUNC)?;
-    let mut rest = buffer
-        .get(..len)
-        .ok_or_else(|| invalid("a datagram larger than the buffer"))?;
+    let mut rest = buffer.get(..len).ok_or_else(|| invalid("a datagram larger than the buffer"))?;
     Ok(std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;

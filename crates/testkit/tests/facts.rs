@@ -82,21 +82,13 @@ fn an_overrun_of_announcements_is_reported_once() {
             Err(error) => panic!("{error}"),
         }
     }
-    assert!(
-        received > 100,
-        "earlier announcements are still there: {received}"
-    );
+    assert!(received > 100, "earlier announcements are still there: {received}");
     assert_eq!(overruns, 1);
 }
 
 // fact 31
 fn a_receive_buffer_is_clamped_without_a_word() {
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        None,
-    );
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None);
     let socket = socket.unwrap();
     const ASKED: usize = 1 << 29;
     // Beyond `net.core.rmem_max` by force: not in a user namespace, however much its root one is.
@@ -156,12 +148,7 @@ fn a_socket_stays_where_it_was_made() {
 
 // fact 54
 fn a_cookie_is_never_used_again() {
-    let cookie = || {
-        Socket::open(&Namespace::current())
-            .unwrap()
-            .netns_cookie()
-            .unwrap()
-    };
+    let cookie = || Socket::open(&Namespace::current()).unwrap().netns_cookie().unwrap();
     let mut cookies = vec![cookie()];
     for _ in 0..20 {
         // The one before has no process left, and ends.

@@ -86,13 +86,11 @@ fn net_admin_can_be_given_up() {
 
 fn raw_dump_agrees_with_iproute2() {
     uplinks(1);
-    ip_batch((0..300).map(|i| {
-        format!(
-            "route add 172.16.{}.{}/32 via 10.200.0.2 metric {i}",
-            i / 256,
-            i % 256
-        )
-    }));
+    ip_batch(
+        (0..300).map(|i| {
+            format!("route add 172.16.{}.{}/32 via 10.200.0.2 metric {i}", i / 256, i % 256)
+        }),
+    );
     ip_batch([
         "route add blackhole 172.20.0.0/16 table 1000000 protocol bird",
         "route add 172.21.0.0/16 via inet6 fd00:200::2 dev up0",
@@ -100,10 +98,7 @@ fn raw_dump_agrees_with_iproute2() {
     let raw: BTreeSet<_> = raw_dump(Kind::Route, 2)
         .iter()
         .map(|row| {
-            let dst = row
-                .attrs
-                .get(&1)
-                .map_or([0; 4], |dst| dst[..].try_into().unwrap());
+            let dst = row.attrs.get(&1).map_or([0; 4], |dst| dst[..].try_into().unwrap());
             (
                 Ipv4Addr::from(dst),
                 row.header[1],
@@ -121,17 +116,9 @@ fn raw_dump_agrees_with_iproute2() {
             let dst = row["dst"].as_str().unwrap();
             let (address, len) = dst.split_once('/').unwrap_or((dst, "32"));
             let number = |key: &str| row[key].as_u64().map(|n| u32::try_from(n).unwrap());
-            let table = row["table"]
-                .as_str()
-                .map_or(254, |table| table.parse().unwrap());
+            let table = row["table"].as_str().map_or(254, |table| table.parse().unwrap());
             let device = row["dev"].as_str().map_or(0, index_of);
-            (
-                address.parse().unwrap(),
-                len.parse().unwrap(),
-                table,
-                number("metric"),
-                device,
-            )
+            (address.parse().unwrap(), len.parse().unwrap(), table, number("metric"), device)
         })
         .collect();
     // With -N, tables are printed as numbers; metric 0 is not reported by either.
@@ -179,47 +166,17 @@ fn status_is_not_configuration() {
 
 fn snapshots_tell_what_changed() {
     uplinks(1);
-    ip(&[
-        "route",
-        "add",
-        "172.16.0.0/12",
-        "via",
-        "10.200.0.2",
-        "proto",
-        "116",
-    ]);
+    ip(&["route", "add", "172.16.0.0/12", "via", "10.200.0.2", "proto", "116"]);
     let before = Snapshot::settled();
     assert_eq!(before.routes_with_protocol(116).len(), 1);
-    ip(&[
-        "route",
-        "replace",
-        "172.16.0.0/12",
-        "via",
-        "10.200.0.3",
-        "proto",
-        "bird",
-    ]);
+    ip(&["route", "replace", "172.16.0.0/12", "via", "10.200.0.3", "proto", "bird"]);
     let after = Snapshot::take();
     let diff = before.diff(&after);
     assert_eq!(diff.lines().count(), 2, "{diff}");
-    assert!(
-        diff.contains("- route") && diff.contains("GATEWAY=10.200.0.2"),
-        "{diff}"
-    );
-    assert!(
-        diff.contains("+ route") && diff.contains("GATEWAY=10.200.0.3"),
-        "{diff}"
-    );
+    assert!(diff.contains("- route") && diff.contains("GATEWAY=10.200.0.2"), "{diff}");
+    assert!(diff.contains("+ route") && diff.contains("GATEWAY=10.200.0.3"), "{diff}");
     assert!(after.routes_with_protocol(116).is_empty());
-    ip(&[
-        "route",
-        "replace",
-        "172.16.0.0/12",
-        "via",
-        "10.200.0.2",
-        "proto",
-        "116",
-    ]);
+    ip(&["route", "replace", "172.16.0.0/12", "via", "10.200.0.2", "proto", "116"]);
     before.assert_same(&Snapshot::take());
     ip(&["link", "set", "up0", "alias", "changed"]);
     assert!(before.diff(&Snapshot::take()).contains("alias=changed"));
@@ -265,10 +222,7 @@ fn carrier_is_no_change() {
 /// look like a change.
 fn the_segments_of_a_bridges_ports_are_no_change() {
     uplinks(1);
-    ip_batch([
-        "link add br0 address 02:00:00:00:00:0b type bridge",
-        "link set br0 up",
-    ]);
+    ip_batch(["link add br0 address 02:00:00:00:00:0b type bridge", "link set br0 up"]);
     let bridge = index_of("br0");
     let links =
         |snapshot: Snapshot| snapshot.only(|row| row.kind == Kind::Link && row.device() == bridge);
@@ -283,14 +237,7 @@ fn the_segments_of_a_bridges_ports_are_no_change() {
 fn equal_writes_are_seen_where_announced() {
     uplinks(1);
     let six = ["-6", "route", "replace", "fd01::/64", "via", "fd00:200::2"];
-    let address = [
-        "address",
-        "replace",
-        "fd00:200::9/64",
-        "dev",
-        "up0",
-        "nodad",
-    ];
+    let address = ["address", "replace", "fd00:200::9/64", "dev", "up0", "nodad"];
     ip(&six);
     ip(&address);
     let mut changes = Changes::watch();
@@ -311,12 +258,7 @@ fn uplinks_carry_routes() {
     let snapshot = Snapshot::settled().without_devices(&["up0"]);
     assert!(snapshot.index_of("up0").is_none());
     assert!(snapshot.of(Kind::Route).any(|row| row.device() == index));
-    assert!(
-        snapshot
-            .without_protocol(3)
-            .of(Kind::Route)
-            .all(|row| row.protocol() == Some(2))
-    );
+    assert!(snapshot.without_protocol(3).of(Kind::Route).all(|row| row.protocol() == Some(2)));
 }
 
 /// The example of the README.

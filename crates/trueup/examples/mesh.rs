@@ -59,11 +59,8 @@ fn run(store: Arc<dyn Store>, host: &str) -> Result<(), Error> {
 
     // Routes are not managed before it is known which there have to be.
     let (space, desired) = (Namespace::named(name)?, Desired::default());
-    let (ledger, options, config) = (
-        MemoryLedger::default(),
-        Options::default(),
-        Config::default(),
-    );
+    let (ledger, options, config) =
+        (MemoryLedger::default(), Options::default(), Config::default());
     let agent = Loop::new(Rtnl::new(), space, desired, ledger, options, config);
     let agent = agent.spawn(name)?;
     let mut is_known = false;

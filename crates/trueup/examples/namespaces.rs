@@ -66,10 +66,7 @@ fn namespace(
     let spec =
         |kind: &str| VertexSpec::new(&format!("{kind}.{name}")).with_retry(0, Duration::ZERO);
     let after = spec("network").after(&format!("sysctl.{name}"));
-    Ok([
-        (spec("sysctl"), Box::new(settings)),
-        (after, Box::new(network)),
-    ])
+    Ok([(spec("sysctl"), Box::new(settings)), (after, Box::new(network))])
 }
 
 fn file_vertex(declared: &trueup_file::ManagedFile) -> Declared {

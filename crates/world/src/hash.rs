@@ -21,10 +21,7 @@ impl Hash {
 
     /// Returns its first 8 bytes as a number.
     pub(crate) fn number(self) -> u64 {
-        self.0
-            .iter()
-            .take(8)
-            .fold(0, |number, byte| number << 8 | u64::from(*byte))
+        self.0.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 }
 
@@ -60,11 +57,7 @@ impl FromStr for Hash {
     fn from_str(text: &str) -> Result<Hash, Error> {
         let parse = || {
             let mut hash = [0; 32];
-            if text.len() != 64
-                || !text
-                    .bytes()
-                    .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
-            {
+            if text.len() != 64 || !text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f')) {
                 return None;
             }
             for (byte, at) in hash.iter_mut().zip(0..) {
@@ -90,17 +83,10 @@ mod tests {
         assert_eq!(hash.to_string(), text);
         assert_eq!(text.parse::<Hash>().unwrap(), hash);
         assert_eq!(hash.number(), 0xba7816bf8f01cfea);
-        for wrong in [
-            "",
-            "ba78",
-            &text.to_uppercase(),
-            &text.replace('b', "ü"),
-            &format!("+{}", &text[1..]),
-        ] {
-            assert_eq!(
-                wrong.parse::<Hash>().unwrap_err().kind(),
-                ErrorKind::Malformed
-            );
+        for wrong in
+            ["", "ba78", &text.to_uppercase(), &text.replace('b', "ü"), &format!("+{}", &text[1..])]
+        {
+            assert_eq!(wrong.parse::<Hash>().unwrap_err().kind(), ErrorKind::Malformed);
         }
     }
 }

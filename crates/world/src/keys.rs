@@ -127,11 +127,9 @@ impl Keys {
     pub(crate) fn parse_host(&self, key: &[u8]) -> Result<(String, String, Option<String>), Error> {
         let parse = || match self.parts(key, "hosts/")?[..] {
             [host, word] => Some((decode_text(host)?, decode_text(word)?, None)),
-            [host, word, name] => Some((
-                decode_text(host)?,
-                decode_text(word)?,
-                Some(decode_text(name)?),
-            )),
+            [host, word, name] => {
+                Some((decode_text(host)?, decode_text(word)?, Some(decode_text(name)?)))
+            }
             _ => None,
         };
         parse().ok_or_else(|| malformed(key, "a host's"))
@@ -253,14 +251,8 @@ mod tests {
         let keys = Keys::new("/w/").unwrap();
         let all = keys.resources_for(&Recipient::Any);
         assert_eq!(all, b"/w/resources/*/");
-        assert_eq!(
-            keys.resources_for(&Recipient::Host("*".into())),
-            b"/w/resources/%2A/"
-        );
-        assert_eq!(
-            keys.resources_for(&Recipient::Host("".into())),
-            b"/w/resources/%/"
-        );
+        assert_eq!(keys.resources_for(&Recipient::Host("*".into())), b"/w/resources/%2A/");
+        assert_eq!(keys.resources_for(&Recipient::Host("".into())), b"/w/resources/%/");
     }
 
     #[test]

@@ -20,10 +20,7 @@ pub struct ReadLimits {
 
 impl Default for ReadLimits {
     fn default() -> ReadLimits {
-        ReadLimits {
-            entries: 2_000_000,
-            bytes: 256 << 20,
-        }
+        ReadLimits { entries: 2_000_000, bytes: 256 << 20 }
     }
 }
 

@@ -15,16 +15,14 @@ impl World {
     pub fn members(&self) -> Result<BTreeMap<String, String>, Error> {
         let entries = self.store.read(&self.keys.hosts(), None)?.entries;
         let members =
-            entries
-                .iter()
-                .filter_map(|entry| match self.member(&entry.key, Some(entry)) {
-                    Decoded::Value(host, owner) => Some((host, owner)),
-                    // Its value is another host's fault, and it is alive.
-                    Decoded::Malformed(Some(host), _) if entry.lease.is_some() => {
-                        Some((host, String::new()))
-                    }
-                    _ => None,
-                });
+            entries.iter().filter_map(|entry| match self.member(&entry.key, Some(entry)) {
+                Decoded::Value(host, owner) => Some((host, owner)),
+                // Its value is another host's fault, and it is alive.
+                Decoded::Malformed(Some(host), _) if entry.lease.is_some() => {
+                    Some((host, String::new()))
+                }
+                _ => None,
+            });
         Ok(members.collect())
     }
 
@@ -35,9 +33,7 @@ impl World {
     /// When the operating system refuses a thread. All else is an event.
     pub fn watch_members(&self, config: WatchConfig) -> Result<Watch<String, String>, Error> {
         let world = self.clone();
-        Watch::new(self, [self.keys.hosts()], config, move |key, entry| {
-            world.member(key, entry)
-        })
+        Watch::new(self, [self.keys.hosts()], config, move |key, entry| world.member(key, entry))
     }
 
     fn member(&self, key: &[u8], entry: Option<&Entry>) -> Decoded<String, String> {
@@ -60,10 +56,7 @@ impl World {
     ///
     /// [`Malformed`](ErrorKind::Malformed) if it is no number; those of the store.
     pub fn ideal_size(&self) -> Result<Option<u64>, Error> {
-        self.entry(&self.keys.size())?
-            .as_ref()
-            .map(number)
-            .transpose()
+        self.entry(&self.keys.size())?.as_ref().map(number).transpose()
     }
 
     /// Sets how many hosts there should be; none deletes it. Only an operator may.

@@ -60,10 +60,6 @@ impl fmt::Display for Recipient {
 impl fmt::Display for ResourceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, name) = (&self.kind, self.name.escape_ascii());
-        write!(
-            f,
-            "{kind} {name} of {} for {}",
-            self.exporter, self.recipient
-        )
+        write!(f, "{kind} {name} of {} for {}", self.exporter, self.recipient)
     }
 }

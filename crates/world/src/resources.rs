@@ -47,10 +47,7 @@ impl Export {
     /// Makes it outlive its exporter.
     #[must_use]
     pub fn persist(self) -> Export {
-        Export {
-            persist: true,
-            ..self
-        }
+        Export { persist: true, ..self }
     }
 
     /// Returns its key, as the export of a host.
@@ -97,10 +94,7 @@ impl Filter {
     /// Returns the filter of a kind.
     pub fn kind(kind: impl Into<String>) -> Filter {
         let kind = Some(kind.into());
-        Filter {
-            kind,
-            ..Filter::default()
-        }
+        Filter { kind, ..Filter::default() }
     }
 
     /// True if it matches a resource.
@@ -135,10 +129,7 @@ impl World {
     /// Those of the store.
     pub fn collect(&self, filters: &[Filter]) -> Result<Collected, Error> {
         let (revision, entries) = self.read_all(&self.collected_prefixes())?;
-        let mut collected = Collected {
-            revision,
-            ..Collected::default()
-        };
+        let mut collected = Collected { revision, ..Collected::default() };
         let (mut alive, mut marked) = (BTreeMap::new(), BTreeMap::new());
         let hosts = self.keys.hosts();
         for entry in entries {
@@ -174,11 +165,7 @@ impl World {
     /// The prefixes of what this host can collect.
     pub(crate) fn collected_prefixes(&self) -> [Vec<u8>; 3] {
         let own = Recipient::Host(self.host().to_owned());
-        [
-            self.keys.resources_for(&Recipient::Any),
-            self.keys.resources_for(&own),
-            self.keys.hosts(),
-        ]
+        [self.keys.resources_for(&Recipient::Any), self.keys.resources_for(&own), self.keys.hosts()]
     }
 
     /// Returns what this host exports, as of one revision.

@@ -58,12 +58,8 @@ impl Choice {
         if takes_turns && self.offers == hash && self.hosts.len() == count {
             return self.clone();
         }
-        let mut next = Choice {
-            offers: hash,
-            ..self.clone()
-        };
-        next.hosts
-            .retain(|host| schedule.sticky && offers.contains(host));
+        let mut next = Choice { offers: hash, ..self.clone() };
+        next.hosts.retain(|host| schedule.sticky && offers.contains(host));
         while next.hosts.len() > schedule.count {
             next.hosts.pop_last();
         }
@@ -137,10 +133,7 @@ impl Session {
         let (lease, own) = (self.lease(), world.host().as_bytes().to_vec());
         let entry = world.entry(&leader)?;
         // A leader without a lease would lead for ever, whether it lives or not.
-        if entry
-            .as_ref()
-            .is_some_and(|it| it.value != own && it.lease.is_some())
-        {
+        if entry.as_ref().is_some_and(|it| it.value != own && it.lease.is_some()) {
             return Ok(None);
         }
         let key = world.keys.shared("choices", scheduler);
@@ -154,9 +147,7 @@ impl Session {
             writes: Vec::new(),
         };
         if entry.as_ref().is_none_or(|it| it.lease != Some(lease)) {
-            transaction
-                .writes
-                .push(write(&leader, Some(own), Some(lease)));
+            transaction.writes.push(write(&leader, Some(own), Some(lease)));
         }
         transaction.compares.push(fence(&leader, entry.as_ref()));
         let is_same = before.is_some() && next == choice;
@@ -206,13 +197,9 @@ impl World {
     ) -> Result<Watch<String, ()>, Error> {
         let (world, scheduler) = (self.clone(), scheduler.to_owned());
         let content = Content::ValueAndLease;
-        Watch::of_content(
-            self,
-            [self.keys.hosts()],
-            config,
-            content,
-            move |key, entry| world.offer(&scheduler, key, entry),
-        )
+        Watch::of_content(self, [self.keys.hosts()], config, content, move |key, entry| {
+            world.offer(&scheduler, key, entry)
+        })
     }
 
     /// Watches the offers to a scheduler, and who leads it, which is the id without a host.
@@ -300,10 +287,8 @@ mod tests {
     }
 
     fn schedules() -> impl proptest::strategy::Strategy<Value = Schedule> {
-        let strategies = prop_oneof![
-            Just(super::Strategy::RoundRobin),
-            Just(super::Strategy::Rendezvous)
-        ];
+        let strategies =
+            prop_oneof![Just(super::Strategy::RoundRobin), Just(super::Strategy::Rendezvous)];
         (strategies, 0_usize..5, any::<bool>()).prop_map(|(strategy, count, sticky)| Schedule {
             strategy,
             count,
@@ -348,11 +333,7 @@ mod tests {
 
     #[test]
     fn round_robin_takes_turns_when_the_offers_change() {
-        let schedule = Schedule {
-            strategy: super::Strategy::RoundRobin,
-            count: 1,
-            sticky: false,
-        };
+        let schedule = Schedule { strategy: super::Strategy::RoundRobin, count: 1, sticky: false };
         let mut choice = Choice::default();
         let mut chosen = Vec::new();
         for offered in ["abc", "abcd", "abc", "abc", "abcd", "abd", "abcd"] {

@@ -94,9 +94,7 @@ impl Transaction {
             Compare::Value(key, value) => key.len() + value.len(),
             other => other.key().len(),
         });
-        let bytes = compared
-            .chain(self.writes.iter().map(Write::size))
-            .sum::<usize>();
+        let bytes = compared.chain(self.writes.iter().map(Write::size)).sum::<usize>();
         if operations > limits.operations || bytes > limits.bytes {
             let message = format!(
                 "a transaction has {operations} operations and {bytes} bytes; the store takes {} \
@@ -108,10 +106,7 @@ impl Transaction {
         let mut keys: Vec<&[u8]> = self.writes.iter().map(Write::key).collect();
         keys.sort_unstable();
         if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = format!(
-                "{}: written twice in one transaction",
-                twice[0].escape_ascii()
-            );
+            let message = format!("{}: written twice in one transaction", twice[0].escape_ascii());
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         Ok(())

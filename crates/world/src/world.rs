@@ -45,11 +45,7 @@ impl World {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         check_part("a host's name", host.as_bytes())?;
-        Ok(World {
-            store,
-            keys: Keys::new(prefix)?,
-            host: host.into(),
-        })
+        Ok(World { store, keys: Keys::new(prefix)?, host: host.into() })
     }
 
     /// Returns the name of this host.

@@ -52,17 +52,10 @@ impl Stores {
     fn write(&self, value: Option<Vec<u8>>) {
         let key = KEY.to_vec();
         let write = match value {
-            Some(value) => Write::Put {
-                key,
-                value,
-                lease: None,
-            },
+            Some(value) => Write::Put { key, value, lease: None },
             None => Write::Delete(key),
         };
-        let transaction = Transaction {
-            compares: Vec::new(),
-            writes: vec![write],
-        };
+        let transaction = Transaction { compares: Vec::new(), writes: vec![write] };
         let committed = self.raw.commit(&transaction).unwrap();
         assert!(matches!(committed, Committed::Written(_)));
     }
@@ -137,9 +130,7 @@ fn a_follower_never_goes_back_to_an_older_list() {
         (follower.unwrap(), record)
     };
     let (follower, recorded) = follow(None);
-    wait_for(&follower, "missing", |it| {
-        matches!(it, Err(GrantsError::Missing))
-    });
+    wait_for(&follower, "missing", |it| matches!(it, Err(GrantsError::Missing)));
     let is = |serial| {
         move |it: &Result<Arc<Grants>, GrantsError>| {
             it.as_ref().is_ok_and(|it| it.serial() == serial)
@@ -156,9 +147,7 @@ fn a_follower_never_goes_back_to_an_older_list() {
     stores.write(Some(signed(1)));
     wait_for(&follower, "rolled back", is_rolled_back);
     stores.write(None);
-    wait_for(&follower, "missing", |it| {
-        matches!(it, Err(GrantsError::Missing))
-    });
+    wait_for(&follower, "missing", |it| matches!(it, Err(GrantsError::Missing)));
     let seen: Vec<_> = recorded.try_iter().collect();
     let serials: Vec<u64> = seen.iter().map(|it| it.serial()).collect();
     assert_eq!(serials, [1, 2]);

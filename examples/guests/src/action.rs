@@ -39,9 +39,7 @@ pub(crate) fn start(host: &Host, action: &Action, backup_speed: u64) -> Result<S
                 Ok(task(guest, &boot, Kind::Backup(disk, name)))
             }
             Verb::Destroy => {
-                let file = host
-                    .guest_folder(guest)
-                    .join(Backup::new(disk, name).file());
+                let file = host.guest_folder(guest).join(Backup::new(disk, name).file());
                 ignore_missing(fs::remove_file(file))?;
                 Ok(Started::Done)
             }
@@ -201,9 +199,7 @@ fn snapshot_action(
         (Verb::Destroy, None) if !snapshot::overlay_of(&file).exists() => {}
         (Verb::Create | Verb::Destroy, None) => return Err(Error::Gone),
         _ => {
-            return Err(refused(
-                "a snapshot is taken and committed, and not changed",
-            ));
+            return Err(refused("a snapshot is taken and committed, and not changed"));
         }
     }
     Ok(Started::Done)

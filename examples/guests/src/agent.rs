@@ -121,10 +121,7 @@ pub fn approve(state: &Path, hash: &str) -> Result<()> {
     let now = SystemTime::now();
     let terms = Terms::new(hash, journal, random()?, now, now + APPROVAL);
     let token = Approval::sign_with(&approver_key(state)?, terms);
-    write_file(
-        &state.join("tokens").join(hash.to_string()),
-        token.to_string().as_bytes(),
-    )?;
+    write_file(&state.join("tokens").join(hash.to_string()), token.to_string().as_bytes())?;
     Ok(())
 }
 
@@ -144,10 +141,7 @@ fn parse(bytes: &[u8]) -> std::result::Result<Objects, Error> {
 
 /// Describes a pass: a line for each action, and for each one that waits for an approval.
 fn status(report: &Report, handle: &EngineHandle<Guests>) -> String {
-    let mut text = format!(
-        "converged: {}\n",
-        if report.converged() { "yes" } else { "no" }
-    );
+    let mut text = format!("converged: {}\n", if report.converged() { "yes" } else { "no" });
     let mut line = |line: &dyn std::fmt::Display| {
         let _ = writeln!(text, "{line}");
     };
@@ -160,9 +154,7 @@ fn status(report: &Report, handle: &EngineHandle<Guests>) -> String {
     report.unread().iter().for_each(|unread| line(unread));
     report.ops().iter().for_each(|op| line(op));
     for key in report.undesired() {
-        line(&format!(
-            "{key}: not desired, and not made by this agent: it stays"
-        ));
+        line(&format!("{key}: not desired, and not made by this agent: it stays"));
     }
     for request in handle.approvals() {
         line(&format!("to approve: {} {}", request.hash, request.action));
@@ -203,21 +195,13 @@ fn approver_key(state: &Path) -> io::Result<[u8; 32]> {
     if !path.exists() {
         let new = new_name(&path);
         let mut options = fs::OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)?;
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&random::<32>()?)?;
         fs::rename(new, &path)?;
     }
     let bytes = fs::read(&path)?;
     bytes.try_into().map_err(|_| {
-        let message = format!(
-            "{}: a key has 32 bytes: remove it to make another",
-            path.display()
-        );
+        let message = format!("{}: a key has 32 bytes: remove it to make another", path.display());
         io::Error::new(io::ErrorKind::InvalidData, message)
     })
 }
@@ -250,16 +234,9 @@ mod tests {
         let state = std::env::temp_dir().join(format!("trueup-guests-{}", std::process::id()));
         fs::create_dir_all(&state).unwrap();
         fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
-        let options = Options {
-            interval: Duration::from_secs(1),
-            backup_speed: 0,
-            traces: None,
-        };
+        let options = Options { interval: Duration::from_secs(1), backup_speed: 0, traces: None };
         let hash = "0".repeat(64);
-        for refused in [
-            run(&state.join("guests.toml"), &state, &options),
-            approve(&state, &hash),
-        ] {
+        for refused in [run(&state.join("guests.toml"), &state, &options), approve(&state, &hash)] {
             let error = refused.unwrap_err().to_string();
             assert!(error.contains("use another folder"), "{error}");
         }

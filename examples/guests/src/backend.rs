@@ -28,11 +28,7 @@ impl Guests {
     /// Makes the backend. A backup copies at most `backup_speed` bytes a second; 0 for no bound.
     pub fn new(host: Host, backup_speed: u64) -> Guests {
         let events = Events::default();
-        Guests {
-            host,
-            events,
-            backup_speed,
-        }
+        Guests { host, events, backup_speed }
     }
 
     fn ask(&self, task: &TaskId<'_>) -> qmp::Result<Task> {
@@ -89,14 +85,11 @@ impl Guests {
         mut monitor: Option<Monitor>,
     ) -> qmp::Result<Task> {
         let folder = self.host.guest_folder(guest);
-        let job = monitor
-            .as_mut()
-            .map(|monitor| monitor.job(&backup.job()))
-            .transpose()?;
+        let job = monitor.as_mut().map(|monitor| monitor.job(&backup.job())).transpose()?;
         Ok(match (job, &mut monitor) {
-            (Some(Job::Running(done, all)), _) => Task::Running {
-                progress: Some(format!("{done} of {all} bytes")),
-            },
+            (Some(Job::Running(done, all)), _) => {
+                Task::Running { progress: Some(format!("{done} of {all} bytes")) }
+            }
             (Some(Job::Concluded(result)), Some(monitor)) => {
                 monitor.finish_backup(&folder, backup, result.is_ok())?;
                 result.map_or_else(Task::Failed, |()| Task::Succeeded)
@@ -139,17 +132,16 @@ impl Backend for Guests {
         };
         let is_benign = match action.verb {
             Verb::Create => true,
-            Verb::SetRunState => action
-                .all_changes()
-                .all(|change| change.new.expose() != "stopped"),
+            Verb::SetRunState => {
+                action.all_changes().all(|change| change.new.expose() != "stopped")
+            }
             Verb::Configure => action.changes.iter().all(|change| match &*change.field {
                 "memory" => is_stopped(),
                 "mac" => false,
                 "size" => {
                     let number = |text: &str| text.parse::<u64>().ok();
                     let old = change.old.as_ref().and_then(|old| number(old.expose()));
-                    old.zip(number(change.new.expose()))
-                        .is_some_and(|(old, new)| new >= old)
+                    old.zip(number(change.new.expose())).is_some_and(|(old, new)| new >= old)
                 }
                 _ => true,
             }),
@@ -191,16 +183,14 @@ impl Backend for Guests {
             }
         };
         let cancelled =
-            self.host
-                .monitor(id.guest)
-                .and_then(|mut monitor| match monitor.boot()? == id.boot {
-                    // Its image is whole, and its overlay may have gone.
-                    true if monitor.job(&job)? == Job::Pending => {
-                        Err(qmp::Error::Refused("it is being finalized".to_owned()))
-                    }
-                    true => monitor.cancel_job(&job),
-                    false => Ok(()),
-                });
+            self.host.monitor(id.guest).and_then(|mut monitor| match monitor.boot()? == id.boot {
+                // Its image is whole, and its overlay may have gone.
+                true if monitor.job(&job)? == Job::Pending => {
+                    Err(qmp::Error::Refused("it is being finalized".to_owned()))
+                }
+                true => monitor.cancel_job(&job),
+                false => Ok(()),
+            });
         cancelled.map_err(|error| unread(id.guest, &error))
     }
 

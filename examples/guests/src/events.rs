@@ -88,10 +88,7 @@ impl Stream {
         let mut socket = qmp::connect(socket, SocketFlags::NONBLOCK, Duration::from_secs(1))?;
         socket.write_all(BEGIN)?;
         epoll::add(epoll, &socket, EventData::new_u64(0), EventFlags::IN)?;
-        Ok(Stream {
-            socket,
-            line: Vec::new(),
-        })
+        Ok(Stream { socket, line: Vec::new() })
     }
 
     /// Reads all that has come. Returns whether an event that matters is among it.

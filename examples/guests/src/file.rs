@@ -139,18 +139,11 @@ mac = "52:54:00:AB:CD:EF"
     fn a_good_file_is_read_as_it_is_written() {
         let file = File::parse(GOOD).unwrap();
         let (name, web) = file.guests.first_key_value().unwrap();
-        assert_eq!(
-            (name.as_str(), web.state, web.memory.get()),
-            ("web", State::Running, 32 << 20)
-        );
+        assert_eq!((name.as_str(), web.state, web.memory.get()), ("web", State::Running, 32 << 20));
         assert_eq!(web.description, None);
         let root = &web.disks.first_key_value().unwrap().1;
         assert_eq!(
-            (
-                root.size.get(),
-                root.bps.map(Bound::get),
-                root.iops.map(Bound::get)
-            ),
+            (root.size.get(), root.bps.map(Bound::get), root.iops.map(Bound::get)),
             (16 << 20, Some(10_000_000), Some(100))
         );
         assert!(File::parse("").unwrap().guests.is_empty());
@@ -159,21 +152,11 @@ mac = "52:54:00:AB:CD:EF"
     #[test]
     fn an_error_names_the_line_the_key_and_the_remedy() {
         let wrong = [
-            (
-                "memory = \"32MiB\"",
-                "memry = \"32MiB\"",
-                4,
-                "expected one of `state`, `memory`",
-            ),
+            ("memory = \"32MiB\"", "memry = \"32MiB\"", 4, "expected one of `state`, `memory`"),
             ("\"32MiB\"", "\"32XiB\"", 4, "write bytes"),
             ("\"32MiB\"", "-1", 4, "write bytes"),
             ("\"32MiB\"", "\"9999999999TiB\"", 4, "write bytes"),
-            (
-                "\"running\"",
-                "\"runing\"",
-                3,
-                "expected one of `running`, `paused`, `stopped`",
-            ),
+            ("\"running\"", "\"runing\"", 3, "expected one of `running`, `paused`, `stopped`"),
             ("100", "1000000000000001", 9, "write 0 for no bound"),
             ("guests.web]", "guests.Web]", 2, "a letter first"),
             ("disks.root", "disks.a-name-of-16-byte", 6, "at most 15"),
@@ -200,12 +183,7 @@ mac = "52:54:00:AB:CD:EF"
     fn an_address_belongs_to_one_interface() {
         let second = "[guests.db]\nstate = \"stopped\"\nmemory = 1\n\
                       nics.x.mac = \"52-54-00-ab-cd-ef\"\n";
-        let error = File::parse(&format!("{GOOD}{second}"))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.starts_with("13: mac") && error.contains("db/x has this address"),
-            "{error}"
-        );
+        let error = File::parse(&format!("{GOOD}{second}")).unwrap_err().to_string();
+        assert!(error.starts_with("13: mac") && error.contains("db/x has this address"), "{error}");
     }
 }

@@ -54,19 +54,13 @@ impl Monitor {
         let sizes = self.node_sizes()?;
         let (mut disks, mut nics) = (BTreeMap::new(), BTreeMap::new());
         for disk in self.children(DEVICES, "disk-")? {
-            let limits = self
-                .property(&throttle(&disk), "limits")?
-                .unwrap_or_default();
+            let limits = self.property(&throttle(&disk), "limits")?.unwrap_or_default();
             let limit = |name: &str| limits[name].as_u64().unwrap_or(0);
             let (bps, iops) = (limit("bps-total"), limit("iops-total"));
             let bounds = Bounds { bps, iops };
             let size = sizes.get(&node_name(&disk)).copied().unwrap_or(0);
             let has_snapshot = self.has_snapshot(&disk)?;
-            let found = Disk {
-                size,
-                bounds,
-                has_snapshot,
-            };
+            let found = Disk { size, bounds, has_snapshot };
             disks.insert(disk, found);
         }
         for nic in self.children(DEVICES, "nic-")? {
@@ -78,9 +72,7 @@ impl Monitor {
         Ok(Guest {
             boot: self.boot()?,
             is_running: self.run::<qmp::query_status>(json!({}))?.running,
-            memory: self
-                .run::<qmp::query_memory_size_summary>(json!({}))?
-                .base_memory,
+            memory: self.run::<qmp::query_memory_size_summary>(json!({}))?.base_memory,
             description: description
                 .as_ref()
                 .and_then(Value::as_str)
@@ -207,10 +199,7 @@ impl Monitor {
     }
 
     fn has_device(&mut self, kind: &str, name: &str) -> Result<bool> {
-        Ok(self
-            .children(DEVICES, kind)?
-            .iter()
-            .any(|known| known == name))
+        Ok(self.children(DEVICES, kind)?.iter().any(|known| known == name))
     }
 
     fn device_del(&mut self, device: &str) -> Result<()> {
@@ -231,11 +220,7 @@ impl Monitor {
             }
         }
         self.remove_overlay(disk)?;
-        if self
-            .children(OBJECTS, "throttle-")?
-            .iter()
-            .any(|name| name == disk)
-        {
+        if self.children(OBJECTS, "throttle-")?.iter().any(|name| name == disk) {
             self.run::<qmp::object_del>(json!({ "id": format!("throttle-{disk}") }))?;
         }
         Ok(())

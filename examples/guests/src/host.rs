@@ -93,11 +93,7 @@ impl Host {
         }
         let traces = traces.map(Path::canonicalize).transpose()?;
         let silent = Mutex::default();
-        Ok(Host {
-            folder,
-            traces,
-            silent,
-        })
+        Ok(Host { folder, traces, silent })
     }
 
     /// Returns the names of all guests, running or not.
@@ -126,9 +122,7 @@ impl Host {
         let id = id.trim().parse().ok()?;
         // The file is left behind by a QEMU that was killed, and the number may be used again.
         let arguments = fs::read_to_string(format!("/proc/{id}/cmdline")).ok()?;
-        let is_ours = arguments
-            .split('\0')
-            .any(|argument| Path::new(argument) == file);
+        let is_ours = arguments.split('\0').any(|argument| Path::new(argument) == file);
         Pid::from_raw(id).filter(|_| is_ours)
     }
 
@@ -170,10 +164,7 @@ impl Host {
         let path = self.guest_folder(guest).join("parameters.json");
         let text = fs::read_to_string(&path)?;
         serde_json::from_str(&text).map_err(|error| {
-            let message = format!(
-                "{}: {error}: remove it to give up the guest",
-                path.display()
-            );
+            let message = format!("{}: {error}: remove it to give up the guest", path.display());
             io::Error::new(ErrorKind::InvalidData, message)
         })
     }

@@ -61,18 +61,9 @@ fn main() -> ExitCode {
 
 fn carry_out(command: Command) -> Result<()> {
     match command {
-        Command::Run {
-            file,
-            state,
-            interval,
-            backup_speed,
-            traces,
-        } => {
-            let options = Options {
-                interval: Duration::from_millis(interval),
-                backup_speed,
-                traces,
-            };
+        Command::Run { file, state, interval, backup_speed, traces } => {
+            let options =
+                Options { interval: Duration::from_millis(interval), backup_speed, traces };
             agent::run(&file, &state, &options)
         }
         Command::Status { state } => {

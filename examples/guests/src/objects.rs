@@ -47,10 +47,7 @@ pub fn desired(file: &File) -> Objects {
             }
             insert(Key::Disk(guest, disk.as_str()), object);
             for name in &declared.backups {
-                insert(
-                    Key::Backup(guest, disk.as_str(), name.as_str()),
-                    Object::new(),
-                );
+                insert(Key::Backup(guest, disk.as_str(), name.as_str()), Object::new());
             }
             if declared.snapshot {
                 insert(Key::Snapshot(guest, disk.as_str()), Object::new());
@@ -71,9 +68,7 @@ pub fn desired(file: &File) -> Objects {
 ///
 /// When it is not known which guests there are.
 pub(crate) fn observed(host: &Host, events: &Events) -> Result<Observed, Error> {
-    let guests = host
-        .guests()
-        .map_err(|error| unread("the guests", &error))?;
+    let guests = host.guests().map_err(|error| unread("the guests", &error))?;
     let mut observed = Observed::default();
     // Each may take as long as a conversation may, so they are asked in parallel.
     for guests in guests.chunks(PARALLEL) {
@@ -155,11 +150,7 @@ fn as_started(host: &Host, guest: &str) -> std::io::Result<Guest> {
             true => overlay::size_of(&over).ok()?,
             false => fs::metadata(file).ok()?.len(),
         };
-        let found = Disk {
-            size,
-            bounds,
-            has_snapshot,
-        };
+        let found = Disk { size, bounds, has_snapshot };
         Some((disk, found))
     };
     Ok(Guest {
@@ -172,9 +163,7 @@ fn as_started(host: &Host, guest: &str) -> std::io::Result<Guest> {
 }
 
 fn guest_object(state: State, memory: u64) -> Object {
-    Object::new()
-        .with("memory", memory.to_string())
-        .with_run_state(state.to_string())
+    Object::new().with("memory", memory.to_string()).with_run_state(state.to_string())
 }
 
 /// The error of a guest that does not answer.

@@ -55,10 +55,7 @@ impl Monitor {
     fn greet(socket: &Path, bound: Duration) -> io::Result<Monitor> {
         let until = Instant::now() + bound;
         let stream = connect(socket, SocketFlags::empty(), bound)?;
-        let writer = Bounded {
-            stream: stream.try_clone()?,
-            until,
-        };
+        let writer = Bounded { stream: stream.try_clone()?, until };
         let reader = BufReader::new(Bounded { stream, until });
         let mut monitor = Monitor(Qmp::new(Stream::new(reader, writer)));
         // Before it may come what was meant for the last client, and was not sent in time.

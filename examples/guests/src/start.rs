@@ -75,47 +75,26 @@ impl Host {
             .args(["-machine", "pc,accel=tcg", "-cpu", "qemu64,apic=off"])
             .args(["-m", &format!("size={}B", parameters.memory)])
             .args(["-no-user-config", "-nodefaults", "-display", "none"])
-            .args([
-                "-bios",
-                "../firmware",
-                "-qmp",
-                "unix:qmp,server=on,wait=off",
-            ])
+            .args(["-bios", "../firmware", "-qmp", "unix:qmp,server=on,wait=off"])
             .args(["-qmp", "unix:events,server=on,wait=off"])
             .args(devices::arguments(&parameters, file))
             .args(["-S", "-daemonize", "-pidfile"])
             .arg(folder.join("pid"));
         // With it errors go there, too.
-        let log = self
-            .traces
-            .as_ref()
-            .map(|traces| traces.join(format!("{guest}.{}", boot.trim())));
+        let log =
+            self.traces.as_ref().map(|traces| traces.join(format!("{guest}.{}", boot.trim())));
         if let Some(log) = &log {
-            command
-                .arg("-D")
-                .arg(log)
-                .args(["-trace", "handle_qmp_command"]);
-            command.args([
-                "-trace",
-                "monitor_qmp_respond",
-                "-trace",
-                "job_state_transition",
-            ]);
+            command.arg("-D").arg(log).args(["-trace", "handle_qmp_command"]);
+            command.args(["-trace", "monitor_qmp_respond", "-trace", "job_state_transition"]);
         }
         // The process inherits the lock, and QEMU lets go of it when it is ready.
         let lock = self.lock_start(guest)?;
         // A file, not a pipe: it cannot be full.
         let said = folder.join("start");
         let output = File::create(&said)?;
-        let child = command
-            .stdin(lock)
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn();
+        let child = command.stdin(lock).stdout(output.try_clone()?).stderr(output).spawn();
         let mut child = child.map_err(|error| {
-            Error::Refused(format!(
-                "{QEMU}: {error}: install Debian's package qemu-system-x86"
-            ))
+            Error::Refused(format!("{QEMU}: {error}: install Debian's package qemu-system-x86"))
         })?;
         let until = Instant::now() + START_BOUND;
         // The process that was started ends once its child, the daemon, is ready.
@@ -129,9 +108,6 @@ impl Host {
                 None => thread::sleep(Duration::from_millis(5)),
             }
         }
-        Err(Error::NoAnswer(format!(
-            "not ready within {} s",
-            START_BOUND.as_secs()
-        )))
+        Err(Error::NoAnswer(format!("not ready within {} s", START_BOUND.as_secs())))
     }
 }

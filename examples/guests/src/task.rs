@@ -77,13 +77,7 @@ mod tests {
             let id = TaskId { guest, boot, kind };
             assert_eq!(TaskId::parse(&id.to_string()), Some(id));
         }
-        for none in [
-            "",
-            "web",
-            "web:3f0c",
-            "web:3f0c:stop:soon",
-            "web:3f0c:pause:7",
-        ] {
+        for none in ["", "web", "web:3f0c", "web:3f0c:stop:soon", "web:3f0c:pause:7"] {
             assert_eq!(TaskId::parse(none), None);
         }
     }

@@ -10,77 +10,25 @@ use crate::tools::root;
 
 /// The pages, the beginnings of their blocks, and the tests that compare these.
 const COMPARED: [(&str, &str, &str); 15] = [
-    (
-        "README.md",
-        "trueup plan docs/",
-        "the_commands_of_the_readme_bring_the_example_up",
-    ),
-    (
-        "README.md",
-        "cargo xtask ",
-        "the_commands_are_in_the_usage_and_pages_name_no_other",
-    ),
-    (
-        "CONTRIBUTING.md",
-        "cargo xtask ",
-        "the_commands_are_in_the_usage_and_pages_name_no_other",
-    ),
-    (
-        "crates/cli/README.md",
-        "$ trueup ",
-        "every_command_of_the_page_does_as_it_says",
-    ),
-    (
-        "crates/cli/README.md",
-        "route 10.2.0.0/16",
-        "the_text_on_the_page_is_what_is_printed",
-    ),
-    (
-        "crates/cli/README.md",
-        "plan: ",
-        "the_json_of_the_commands_is_as_the_page_shows",
-    ),
-    (
-        "crates/cli/README.md",
-        "doctor: ",
-        "the_json_of_the_commands_is_as_the_page_shows",
-    ),
-    (
-        "crates/cli/README.md",
-        "report: ",
-        "the_events_of_watch_are_as_the_pages_show",
-    ),
-    (
-        "docs/graph.md",
-        "$ trueup graph ",
-        "the_page_on_the_graph_shows_it",
-    ),
+    ("README.md", "trueup plan docs/", "the_commands_of_the_readme_bring_the_example_up"),
+    ("README.md", "cargo xtask ", "the_commands_are_in_the_usage_and_pages_name_no_other"),
+    ("CONTRIBUTING.md", "cargo xtask ", "the_commands_are_in_the_usage_and_pages_name_no_other"),
+    ("crates/cli/README.md", "$ trueup ", "every_command_of_the_page_does_as_it_says"),
+    ("crates/cli/README.md", "route 10.2.0.0/16", "the_text_on_the_page_is_what_is_printed"),
+    ("crates/cli/README.md", "plan: ", "the_json_of_the_commands_is_as_the_page_shows"),
+    ("crates/cli/README.md", "doctor: ", "the_json_of_the_commands_is_as_the_page_shows"),
+    ("crates/cli/README.md", "report: ", "the_events_of_watch_are_as_the_pages_show"),
+    ("docs/graph.md", "$ trueup graph ", "the_page_on_the_graph_shows_it"),
     ("docs/graph.md", "digraph", "the_page_on_the_graph_shows_it"),
-    (
-        "docs/graph.md",
-        "f.toml:",
-        "the_blocks_of_output_are_what_is_printed",
-    ),
+    ("docs/graph.md", "f.toml:", "the_blocks_of_output_are_what_is_printed"),
     (
         "docs/kernels.md",
         "$ cargo xtask vm",
         "the_commands_are_in_the_usage_and_pages_name_no_other",
     ),
-    (
-        "docs/world.md",
-        "  10.20.1.0/24",
-        "the_blocks_of_output_are_what_is_printed",
-    ),
-    (
-        "docs/world.md",
-        "trueup: ",
-        "the_blocks_of_output_are_what_is_printed",
-    ),
-    (
-        "docs/world.md",
-        "world: ",
-        "the_events_of_watch_are_as_the_pages_show",
-    ),
+    ("docs/world.md", "  10.20.1.0/24", "the_blocks_of_output_are_what_is_printed"),
+    ("docs/world.md", "trueup: ", "the_blocks_of_output_are_what_is_printed"),
+    ("docs/world.md", "world: ", "the_events_of_watch_are_as_the_pages_show"),
 ];
 
 /// The same, with reasons.
@@ -88,34 +36,14 @@ const LEFT_OUT: [(&str, &str, &str); 11] = [
     ("README.md", " authored by name", "a drawing"),
     ("docs/architecture.md", " authored by name", "a drawing"),
     ("crates/cli/README.md", "# user=", "takes systemd"),
-    (
-        "docs/migration.md",
-        "   (echo",
-        "a host's own: the test of the page does the same",
-    ),
-    (
-        "docs/world.md",
-        "trueup world init",
-        "takes etcd; its options are those of the help",
-    ),
-    (
-        "docs/world.md",
-        "trueup world grants",
-        "takes etcd; its options are those of the help",
-    ),
+    ("docs/migration.md", "   (echo", "a host's own: the test of the page does the same"),
+    ("docs/world.md", "trueup world init", "takes etcd; its options are those of the help"),
+    ("docs/world.md", "trueup world grants", "takes etcd; its options are those of the help"),
     ("docs/world.md", "{ \"serial\"", "an operator's file"),
-    (
-        "docs/world.md",
-        "== The agent",
-        "what a run of the demo printed, with its times",
-    ),
+    ("docs/world.md", "== The agent", "what a run of the demo printed, with its times"),
     ("docs/world.md", "cargo run", "a measurement"),
     ("docs/world.md", "cargo build", "a measurement"),
-    (
-        "crates/file/README.md",
-        "{\n  \"protocol\"",
-        "a file: good.rs reads all of the page",
-    ),
+    ("crates/file/README.md", "{\n  \"protocol\"", "a file: good.rs reads all of the page"),
 ];
 
 #[test]
@@ -133,9 +61,7 @@ fn each_block_of_a_page_is_compared_or_says_why_not() {
         }
     }
     let pages = pages();
-    let untested = COMPARED
-        .iter()
-        .filter(|(.., test)| !sources.contains(&format!("fn {test}(")));
+    let untested = COMPARED.iter().filter(|(.., test)| !sources.contains(&format!("fn {test}(")));
     let untested =
         untested.map(|(page, begin, test)| format!("{page}: no test {test} for {begin:?}"));
     let unknown = pages.iter().flat_map(unknown);
@@ -155,10 +81,7 @@ fn unknown(page: &Page) -> Vec<String> {
         ["rust", "standalone_crate", "no_run", "compile_fail"]
             .iter()
             .any(|it| language.starts_with(it))
-            || language.is_empty()
-                && ["use ", "# use ", "#"]
-                    .iter()
-                    .any(|it| text.starts_with(it))
+            || language.is_empty() && ["use ", "# use ", "#"].iter().any(|it| text.starts_with(it))
     };
     let is_file = |language: &str| language == "toml";
     let is_known = |text: &str| {
@@ -170,12 +93,6 @@ fn unknown(page: &Page) -> Vec<String> {
         .filter(|it| !is_rust(it.language, it.text) && !is_file(it.language) && !is_known(it.text));
     let shown = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     unknown
-        .map(|it| {
-            format!(
-                "{}: compared by no test: {:?}",
-                page.at(it.line),
-                shown(it.text)
-            )
-        })
+        .map(|it| format!("{}: compared by no test: {:?}", page.at(it.line), shown(it.text)))
         .collect()
 }

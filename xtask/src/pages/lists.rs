@@ -16,12 +16,8 @@ fn source(path: &str) -> String {
 
 /// Returns the text between two others, of which the first occurs once.
 fn part<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
-    let (_, rest) = text
-        .split_once(begin)
-        .unwrap_or_else(|| panic!("no {begin:?}"));
-    rest.split_once(end)
-        .unwrap_or_else(|| panic!("no {end:?}"))
-        .0
+    let (_, rest) = text.split_once(begin).unwrap_or_else(|| panic!("no {begin:?}"));
+    rest.split_once(end).unwrap_or_else(|| panic!("no {end:?}")).0
 }
 
 /// Returns what stands in quotes after each of these words.
@@ -71,11 +67,7 @@ fn the_steps_of_prove_are_listed() {
     let unknown = rows.filter(|row| !steps.contains(&row.cells[0].as_str()));
     report(unknown.map(|row| format!("{}: no step {}", page.at(row.line), row.cells[0])));
     let usage = part(USAGE, "Steps:\n", "\n  bench");
-    assert_eq!(
-        words(usage),
-        BTreeSet::from_iter(steps),
-        "xtask/src/main.rs: USAGE"
-    );
+    assert_eq!(words(usage), BTreeSet::from_iter(steps), "xtask/src/main.rs: USAGE");
 }
 
 fn words(text: &str) -> BTreeSet<&str> {
@@ -91,11 +83,7 @@ fn the_groups_of_mutants_are_listed() {
     listed.assert_is(&groups, "xtask/src/mutants.rs");
     let usage = part(part(USAGE, "\n  mutants", "\n  fuzz"), "[--seed N] [", "]");
     let usage: BTreeSet<&str> = usage.split('|').collect();
-    assert_eq!(
-        usage,
-        BTreeSet::from_iter(groups),
-        "xtask/src/main.rs: USAGE"
-    );
+    assert_eq!(usage, BTreeSet::from_iter(groups), "xtask/src/main.rs: USAGE");
 }
 
 #[test]
@@ -123,17 +111,12 @@ fn the_commands_are_in_the_usage_and_pages_name_no_other() {
 fn the_topics_of_the_tests_are_listed() {
     let manifest: toml::Table = source("crates/e2e/Cargo.toml").parse().unwrap();
     let targets = manifest["test"].as_array().unwrap();
-    let topics: Vec<&str> = targets
-        .iter()
-        .map(|it| it["name"].as_str().unwrap())
-        .collect();
+    let topics: Vec<&str> = targets.iter().map(|it| it["name"].as_str().unwrap()).collect();
     let of = "crates/e2e/Cargo.toml";
     let page = Page::read("crates/e2e/README.md");
-    page.column("| topic | what it shows |", 0)
-        .assert_is(&topics, of);
+    page.column("| topic | what it shows |", 0).assert_is(&topics, of);
     let page = Page::read("docs/testing.md");
-    page.between("--test TOPIC`: ", " |\n")
-        .assert_is(&topics, of);
+    page.between("--test TOPIC`: ", " |\n").assert_is(&topics, of);
 }
 
 #[test]
@@ -146,10 +129,7 @@ fn the_modules_and_features_of_the_facade_are_listed() {
         .filter_map(|line| line.split_once(" as "))
         .collect();
     let listed = page.column("| module | use it to |", 0);
-    listed.assert_is(
-        modules.iter().map(|(_, module)| module),
-        "crates/trueup/src/lib.rs",
-    );
+    listed.assert_is(modules.iter().map(|(_, module)| module), "crates/trueup/src/lib.rs");
 
     // The front page says which libraries it lacks.
     let mut lacking = BTreeSet::new();
@@ -164,10 +144,7 @@ fn the_modules_and_features_of_the_facade_are_listed() {
     }
     let page = Page::read("README.md");
     let listed = page.between("have the libraries under one name, but for ", " |\n");
-    listed.assert_is(
-        &lacking,
-        "the workspace, and not in crates/trueup/src/lib.rs",
-    );
+    listed.assert_is(&lacking, "the workspace, and not in crates/trueup/src/lib.rs");
     let listed = page.column("| crate | use it to |", 0);
     let listed = listed.map(|name| name.starts_with("trueup").then(|| name.to_owned()));
     listed.assert_is(public.iter().map(|it| &it.name), "the workspace");
@@ -222,9 +199,7 @@ struct Daemon<'a> {
 }
 
 fn daemons(code: &str) -> Vec<Daemon<'_>> {
-    let all = part(code, "const DAEMONS:", "\n];")
-        .split("    Daemon {\n")
-        .skip(1);
+    let all = part(code, "const DAEMONS:", "\n];").split("    Daemon {\n").skip(1);
     let daemons = all.map(|text| Daemon {
         name: quoted_after(text, "name:")[0],
         processes: part(text, "processes: &[", "]")
@@ -232,10 +207,7 @@ fn daemons(code: &str) -> Vec<Daemon<'_>> {
             .map(|name| name.trim().trim_matches('"'))
             .collect(),
         // A backslash at the end of a line, and the space after it, are not in the text.
-        advice: part(text, "advice:", "\n    }")
-            .split("\\\n")
-            .map(str::trim_start)
-            .collect(),
+        advice: part(text, "advice:", "\n    }").split("\\\n").map(str::trim_start).collect(),
     });
     daemons.collect()
 }
@@ -264,50 +236,26 @@ fn the_daemons_of_the_doctor_are_listed_with_what_to_set() {
         };
         for name in names(&row.cells[2]) {
             if !daemon.advice.contains(name) {
-                wrong.push(format!(
-                    "{at}: {path} does not advise `{name}` for {}",
-                    daemon.name
-                ));
+                wrong.push(format!("{at}: {path} does not advise `{name}` for {}", daemon.name));
             }
         }
-        let numbers = row.cells[2]
-            .split(' ')
-            .filter(|it| it.parse::<u32>().is_ok());
+        let numbers = row.cells[2].split(' ').filter(|it| it.parse::<u32>().is_ok());
         for number in numbers.filter(|it| !daemon.advice.contains(*it)) {
-            wrong.push(format!(
-                "{at}: {path} does not advise {number} for {}",
-                daemon.name
-            ));
+            wrong.push(format!("{at}: {path} does not advise {number} for {}", daemon.name));
         }
     }
     let begin = rows[0].line - 2;
     for daemon in &daemons {
         let mut cells = rows.iter().flat_map(|row| row.cells[0].split(", "));
         if !cells.any(|cell| cell == daemon.name || daemon.processes.contains(&cell)) {
-            wrong.push(format!(
-                "{}: the table lacks {} of {path}",
-                page.at(begin),
-                daemon.name
-            ));
+            wrong.push(format!("{}: the table lacks {} of {path}", page.at(begin), daemon.name));
         }
     }
     let page = Page::read("crates/cli/README.md");
-    let line = 1 + page
-        .text
-        .lines()
-        .position(|it| it.starts_with("- the other daemons"))
-        .unwrap();
-    let listed = part(
-        &page.text,
-        "- the other daemons that work in the namespace (",
-        ")",
-    );
+    let line = 1 + page.text.lines().position(|it| it.starts_with("- the other daemons")).unwrap();
+    let listed = part(&page.text, "- the other daemons that work in the namespace (", ")");
     for daemon in daemons.iter().filter(|it| !listed.contains(it.name)) {
-        wrong.push(format!(
-            "{}: lacks {} of {path}",
-            page.at(line),
-            daemon.name
-        ));
+        wrong.push(format!("{}: lacks {} of {path}", page.at(line), daemon.name));
     }
     report(wrong.into_iter());
 }

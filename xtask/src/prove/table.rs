@@ -20,11 +20,7 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn new(step: &str, what: &str, result: &str, time: Duration) -> Row {
         // A row is one line.
-        let result = result
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .replace('|', "\\|");
+        let result = result.lines().next().unwrap_or_default().replace('|', "\\|");
         let minutes = time.as_secs().div_ceil(60);
         let commit = commit();
         Row {
@@ -36,10 +32,7 @@ impl Row {
     /// Reads a row of the page.
     fn read(line: &str) -> Option<Row> {
         let step = line.strip_prefix("| ")?.split_once(" |")?.0;
-        (step != "step").then(|| Row {
-            step: step.to_owned(),
-            line: format!("{line}\n"),
-        })
+        (step != "step").then(|| Row { step: step.to_owned(), line: format!("{line}\n") })
     }
 }
 
@@ -52,9 +45,8 @@ pub(super) fn write(rows: &[Row]) -> Result<()> {
 }
 
 fn rewritten(page: &str, rows: &[Row]) -> Result<String> {
-    let parts = page
-        .split_once(BEGIN)
-        .and_then(|(before, rest)| Some((before, rest.split_once(END)?)));
+    let parts =
+        page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)));
     let (before, (table, after)) =
         parts.ok_or_else(|| format!("{PAGE}: no marks for the table"))?;
     let mut all: Vec<_> = table.lines().filter_map(Row::read).collect();
@@ -62,10 +54,7 @@ fn rewritten(page: &str, rows: &[Row]) -> Result<String> {
         let line = row.line.clone();
         match all.iter_mut().find(|known| known.step == row.step) {
             Some(known) => known.line = line,
-            None => all.push(Row {
-                step: row.step.clone(),
-                line,
-            }),
+            None => all.push(Row { step: row.step.clone(), line }),
         }
     }
     let lines: String = all.iter().map(|row| &*row.line).collect();
@@ -78,11 +67,8 @@ fn commit() -> String {
     let name = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_default();
     // The page itself is rewritten by each step.
     let changed = git(&["status", "--porcelain", "--", ".", ":!docs/safety.md"]);
-    let more = if changed.is_ok_and(|changed| changed.trim().is_empty()) {
-        ""
-    } else {
-        ", changed"
-    };
+    let more =
+        if changed.is_ok_and(|changed| changed.trim().is_empty()) { "" } else { ", changed" };
     format!("{}{more}", name.trim())
 }
 
@@ -95,20 +81,11 @@ mod tests {
         let page = format!("a\n{BEGIN}{HEAD}| fuzz | x | ok | 60 min | abc |\n{END}\nb\n");
         let minute = Duration::from_secs(60);
         let row = |step, result| Row::new(step, "what", result, minute);
-        let page = rewritten(
-            &page,
-            &[row("plants", "ok: 29\nmore"), row("fuzz", "a | b")],
-        );
+        let page = rewritten(&page, &[row("plants", "ok: 29\nmore"), row("fuzz", "a | b")]);
         let page = page.unwrap();
         let lines: Vec<_> = page.lines().collect();
-        assert!(
-            lines[4].starts_with("| fuzz | what | a \\| b | 1 min | "),
-            "{page}"
-        );
-        assert!(
-            lines[5].starts_with("| plants | what | ok: 29 | 1 min | "),
-            "{page}"
-        );
+        assert!(lines[4].starts_with("| fuzz | what | a \\| b | 1 min | "), "{page}");
+        assert!(lines[5].starts_with("| plants | what | ok: 29 | 1 min | "), "{page}");
         assert_eq!(lines[6..], [END, "b"]);
         assert!(rewritten("no marks", &[]).is_err());
     }

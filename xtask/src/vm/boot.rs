@@ -17,10 +17,8 @@ const BOUND: Duration = Duration::from_secs(60 * 60);
 
 /// How long a guest may take to its first word: one that the processor runs as it should takes two
 /// seconds.
-const FIRST_WORD: [(Accel, Duration); 2] = [
-    (Accel::Kvm, Duration::from_secs(20)),
-    (Accel::Tcg, Duration::from_secs(3 * 60)),
-];
+const FIRST_WORD: [(Accel, Duration); 2] =
+    [(Accel::Kvm, Duration::from_secs(20)), (Accel::Tcg, Duration::from_secs(3 * 60))];
 
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +31,7 @@ pub(super) enum Accel {
 
 impl Accel {
     pub(super) fn named(name: &str) -> Option<Accel> {
-        [Accel::Kvm, Accel::Tcg]
-            .into_iter()
-            .find(|accel| accel.name() == name)
+        [Accel::Kvm, Accel::Tcg].into_iter().find(|accel| accel.name() == name)
     }
 
     /// Those that this machine and user have, the faster one first.
@@ -116,11 +112,7 @@ impl Machine {
         println!("$ {}", line(&qemu));
         let mut log = created(&self.log)?;
         let ended = follow(&mut qemu, ran, &mut log, accel.first_word());
-        let see = format!(
-            "(see {} and {})",
-            self.log.display(),
-            self.console.display()
-        );
+        let see = format!("(see {} and {})", self.log.display(), self.console.display());
         let console = fs::read(&self.console).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
         if let Some(panic) = console.lines().find(|line| line.contains("Kernel panic")) {
@@ -128,9 +120,7 @@ impl Machine {
         }
         ended.map_err(|error| format!("{error} {see}"))?;
         // What it takes may be any process, so that any test may fail of it.
-        let killed = console
-            .lines()
-            .filter(|line| line.contains("Out of memory"));
+        let killed = console.lines().filter(|line| line.contains("Out of memory"));
         killed.for_each(|line| ran.broken(line.trim_end()));
         if ran.programs.len() < programs.tests.len() || !ran.is_done() {
             return Err(format!("the machine went away {} {see}", ran.place()));
@@ -142,10 +132,7 @@ impl Machine {
 /// Runs the programs on the kernel that is here, one after the other, as a guest would.
 pub(super) fn here(programs: &Programs, log: &Path) -> Result<Ran> {
     let mut ran = Ran::default();
-    let _ = ran.take(&format!(
-        "@vm kernel {}",
-        output(Command::new("uname").arg("-r"))?.trim()
-    ));
+    let _ = ran.take(&format!("@vm kernel {}", output(Command::new("uname").arg("-r"))?.trim()));
     let mut log = created(log)?;
     for program in &programs.tests {
         let _ = ran.take(&format!("@vm start {}", program.name));
@@ -185,10 +172,7 @@ fn follow(command: &mut Command, ran: &mut Ran, log: &mut File, first: Duration)
             Err(RecvTimeoutError::Timeout) => {
                 stop(&mut child);
                 let place = ran.place();
-                return Err(format!(
-                    "hung: not done after {} s, {place}",
-                    bound.as_secs()
-                ));
+                return Err(format!("hung: not done after {} s, {place}", bound.as_secs()));
             }
         }
     }
@@ -216,13 +200,8 @@ fn stop(child: &mut Child) {
 fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
-        for line in BufReader::new(from)
-            .split(b'\n')
-            .map_while(|line| line.ok())
-        {
-            let line = String::from_utf8_lossy(&line)
-                .trim_end_matches('\r')
-                .to_owned();
+        for line in BufReader::new(from).split(b'\n').map_while(|line| line.ok()) {
+            let line = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
             if sender.send(line).is_err() {
                 break;
             }

@@ -20,10 +20,7 @@ pub(super) struct Archive<W> {
 
 impl<W: Write> Archive<W> {
     pub(super) fn new(out: W) -> Archive<W> {
-        Archive {
-            out,
-            paths: BTreeSet::new(),
-        }
+        Archive { out, paths: BTreeSet::new() }
     }
 
     pub(super) fn directory(&mut self, path: &Path) -> io::Result<()> {
@@ -116,11 +113,7 @@ mod tests {
         };
         assert_eq!(
             names,
-            [
-                entry("a", "40755", ""),
-                entry("a/b", "100755", "12345"),
-                entry("a/c", "120777", "b"),
-            ]
+            [entry("a", "40755", ""), entry("a/b", "100755", "12345"), entry("a/c", "120777", "b"),]
         );
     }
 }

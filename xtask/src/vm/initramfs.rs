@@ -46,11 +46,7 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
         for module in &modules {
             archive.file(
                 module,
-                &fs::read(
-                    package
-                        .root
-                        .join(module.strip_prefix("/").unwrap_or(module)),
-                )?,
+                &fs::read(package.root.join(module.strip_prefix("/").unwrap_or(module)))?,
             )?;
         }
         Ok(())
@@ -125,10 +121,7 @@ echo \"@vm kernel $(uname -r)\"
     for program in &programs.tests {
         let filter = &programs.filter;
         let (dir, path) = (program.dir.display(), program.path.display());
-        script.push_str(&format!(
-            "run '{}' '{dir}' '{path}' '{filter}'\n",
-            program.name
-        ));
+        script.push_str(&format!("run '{}' '{dir}' '{path}' '{filter}'\n", program.name));
     }
     script.push_str("echo '@vm done'\npoweroff -f\n");
     script
@@ -137,12 +130,7 @@ echo \"@vm kernel $(uname -r)\"
 /// The modules by their paths in the guest, in the order in which they can be loaded.
 pub(super) fn modules(package: &Package) -> Result<Vec<PathBuf>> {
     let base = &package.root;
-    output(
-        Command::new(find("depmod")?)
-            .arg("--basedir")
-            .arg(base)
-            .arg(&package.release),
-    )?;
+    output(Command::new(find("depmod")?).arg("--basedir").arg(base).arg(&package.release))?;
     let mut seen = BTreeSet::new();
     let mut modules = Vec::new();
     for name in MODULES {
@@ -205,12 +193,7 @@ fn copy_all(archive: &mut Archive<impl io::Write>, path: &Path) -> Result<()> {
     }
     let entries = fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
     for entry in entries {
-        copy_all(
-            archive,
-            &entry
-                .map_err(|error| format!("{}: {error}", path.display()))?
-                .path(),
-        )?;
+        copy_all(archive, &entry.map_err(|error| format!("{}: {error}", path.display()))?.path())?;
     }
     Ok(())
 }

@@ -38,18 +38,11 @@ pub(super) fn unpacked(series: &str, dir: &Path) -> Result<Package> {
     }
     let release = name.trim_start_matches("linux-image-").to_owned();
     let image = root.join("boot").join(format!("vmlinuz-{release}"));
-    Ok(Package {
-        root,
-        release,
-        image,
-    })
+    Ok(Package { root, release, image })
 }
 
 fn newest(series: &str) -> Result<Option<String>> {
-    let pattern = format!(
-        r"^linux-image-{}\.[0-9].*-cloud-amd64$",
-        series.replace('.', r"\.")
-    );
+    let pattern = format!(r"^linux-image-{}\.[0-9].*-cloud-amd64$", series.replace('.', r"\."));
     let listed = output(Command::new("apt-cache").args(["search", "--names-only", &pattern]))?;
     let names = listed.lines().filter_map(|line| line.split(' ').next());
     Ok(names.max_by_key(|name| numbers(name)).map(str::to_owned))
@@ -90,11 +83,7 @@ fn fetch(name: &str, dir: &Path, root: &Path) -> Result<()> {
     let deb = files
         .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
         .ok_or_else(|| format!("{}: no package", line(&download())))?;
-    output(
-        Command::new("dpkg-deb")
-            .arg("-x")
-            .args([&deb, &parts.join("root")]),
-    )?;
+    output(Command::new("dpkg-deb").arg("-x").args([&deb, &parts.join("root")]))?;
     fs::rename(parts.join("root"), root).map_err(named(root))?;
     fs::remove_dir_all(&parts).map_err(named(&parts))
 }
@@ -106,10 +95,8 @@ mod tests {
     #[test]
     fn versions_are_compared_as_numbers() {
         let newest = |names: [&'static str; 2]| names.into_iter().max_by_key(|name| numbers(name));
-        let (nine, ten) = (
-            "linux-image-6.12.9+deb12-cloud-amd64",
-            "linux-image-6.12.10+deb12-cloud-amd64",
-        );
+        let (nine, ten) =
+            ("linux-image-6.12.9+deb12-cloud-amd64", "linux-image-6.12.10+deb12-cloud-amd64");
         assert_eq!(newest([nine, ten]), Some(ten));
         assert_eq!(newest([ten, nine]), Some(ten));
     }

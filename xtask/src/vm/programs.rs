@@ -28,30 +28,18 @@ impl Programs {
 
     /// Picks those that need a kernel, or `only` the one of a name.
     pub(super) fn of(built: &[Program], only: Option<&str>) -> Result<Programs> {
-        let wanted: Vec<_> = targets(only)?
-            .iter()
-            .map(|(package, target)| name_of(package, target))
-            .collect();
+        let wanted: Vec<_> =
+            targets(only)?.iter().map(|(package, target)| name_of(package, target)).collect();
         let is_wanted = |program: &&Program| program.is_test && wanted.contains(&program.name);
         let tests: Vec<_> = built.iter().filter(is_wanted).cloned().collect();
         // A test starts programs of its own package only, and a guest has no room for all others.
         let is_started = |program: &&Program| {
             !program.is_test && tests.iter().any(|test| test.dir == program.dir)
         };
-        let others = built
-            .iter()
-            .filter(is_started)
-            .map(|program| program.path.clone());
-        let mut programs = Programs {
-            others: others.collect(),
-            tests,
-            filter: String::new(),
-        };
+        let others = built.iter().filter(is_started).map(|program| program.path.clone());
+        let mut programs = Programs { others: others.collect(), tests, filter: String::new() };
         programs.tests.sort_by(|a, b| a.name.cmp(&b.name));
-        match wanted
-            .iter()
-            .find(|name| programs.tests.iter().all(|test| test.name != **name))
-        {
+        match wanted.iter().find(|name| programs.tests.iter().all(|test| test.name != **name)) {
             Some(name) => Err(format!("{name} was not built")),
             None => Ok(programs),
         }
@@ -75,10 +63,7 @@ fn targets(only: Option<&str>) -> Result<Vec<(String, String)>> {
         fs::read_dir(&crates).map_err(|error| format!("{}: {error}", crates.display()))?;
     let mut targets = Vec::new();
     for entry in entries {
-        let path = entry
-            .map_err(|error| error.to_string())?
-            .path()
-            .join("Cargo.toml");
+        let path = entry.map_err(|error| error.to_string())?.path().join("Cargo.toml");
         let Ok(text) = fs::read_to_string(&path) else {
             continue;
         };
@@ -92,9 +77,7 @@ fn targets(only: Option<&str>) -> Result<Vec<(String, String)>> {
         let tests = manifest.get("test").and_then(toml::Value::as_array);
         for test in tests.into_iter().flatten() {
             let own_main = test.get("harness").and_then(toml::Value::as_bool) == Some(false);
-            let needs = test
-                .get("required-features")
-                .and_then(toml::Value::as_array);
+            let needs = test.get("required-features").and_then(toml::Value::as_array);
             let on_etcd = needs.is_some_and(|it| it.iter().any(|it| it.as_str() == Some("etcd")));
             if let (true, false, Some(name)) = (own_main, on_etcd, test["name"].as_str()) {
                 targets.push((package.to_owned(), name.to_owned()));
@@ -129,10 +112,7 @@ mod tests {
         let targets = targets(None).unwrap();
         let has =
             |package: &str, name: &str| targets.contains(&(package.to_owned(), name.to_owned()));
-        assert!(
-            has("trueup-rtnl", "kernel") && has("trueup-e2e", "scale"),
-            "{targets:?}"
-        );
+        assert!(has("trueup-rtnl", "kernel") && has("trueup-e2e", "scale"), "{targets:?}");
         assert!(!has("trueup-file", "good"), "{targets:?}");
         for left_out in ["crash", "simulate", "daemons"] {
             assert!(!has("trueup-e2e", left_out), "{targets:?}");

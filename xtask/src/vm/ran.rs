@@ -44,26 +44,19 @@ impl Ran {
         if let Some(words) = line.strip_prefix("@vm ") {
             return self.event(words);
         }
-        if let Some((question, answer)) = line
-            .strip_prefix(SUPPORT)
-            .and_then(|rest| rest.split_once(" = "))
+        if let Some((question, answer)) =
+            line.strip_prefix(SUPPORT).and_then(|rest| rest.split_once(" = "))
         {
             self.support.push((question.to_owned(), answer.to_owned()));
         }
-        let program = self
-            .programs
-            .last_mut()
-            .filter(|program| program.code.is_none())?;
+        let program = self.programs.last_mut().filter(|program| program.code.is_none())?;
         program.lines.push(line.to_owned());
         if let Some(rest) = line.strip_prefix(NOT_APPLICABLE) {
             let number = rest.split(' ').next().and_then(|word| word.parse().ok());
             program.not_applicable += number.unwrap_or(0);
             return Some(format!("{}: {line}", program.name));
         }
-        let numbers = line
-            .strip_prefix("test result: ")
-            .and_then(|rest| rest.split_once(". "))?
-            .1;
+        let numbers = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))?.1;
         for part in numbers.split("; ") {
             if let Some((number, word)) = part.split_once(' ')
                 && let Ok(number) = number.parse::<u64>()
@@ -84,10 +77,9 @@ impl Ran {
     fn event(&mut self, words: &str) -> Option<String> {
         match words.split_once(' ').unwrap_or((words, "")) {
             ("kernel", release) => self.release = release.to_owned(),
-            ("start", name) => self.programs.push(Outcome {
-                name: name.to_owned(),
-                ..Outcome::default()
-            }),
+            ("start", name) => {
+                self.programs.push(Outcome { name: name.to_owned(), ..Outcome::default() })
+            }
             ("end", rest) => {
                 let code = rest.rsplit(' ').next().unwrap_or_default();
                 let program = self.programs.last_mut()?;
@@ -128,12 +120,7 @@ impl Ran {
     /// What keeps this from having gone well, one at a time.
     pub(super) fn failures(&self) -> impl Iterator<Item = String> {
         let programs = self.programs.iter().filter_map(|program| {
-            let Outcome {
-                name,
-                failed,
-                ignored,
-                ..
-            } = program;
+            let Outcome { name, failed, ignored, .. } = program;
             match program.code.as_deref() {
                 None => Some(format!("{name} did not end")),
                 Some("0") if !program.summed => Some(format!("{name} printed no result")),
@@ -141,9 +128,7 @@ impl Ran {
                 Some("0") => Some(format!("{name}: {ignored} tests ignored")),
                 Some(code) => {
                     let why = why(&program.lines.join("\n"));
-                    Some(format!(
-                        "{name}: {failed} tests failed (exit code {code}){why}"
-                    ))
+                    Some(format!("{name}: {failed} tests failed (exit code {code}){why}"))
                 }
             }
         });
@@ -176,11 +161,8 @@ impl Ran {
                 })
             })
             .collect();
-        let support: Vec<_> = self
-            .support
-            .iter()
-            .map(|(question, answer)| json!([question, answer]))
-            .collect();
+        let support: Vec<_> =
+            self.support.iter().map(|(question, answer)| json!([question, answer])).collect();
         let whole = json!({ "release": self.release, "programs": programs, "support": support });
         format!("{whole:#}\n")
     }
@@ -236,16 +218,10 @@ test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out
     fn a_whole_run_has_no_failures() {
         let ran = ran(GOOD);
         assert_eq!(ran.failures().count(), 0);
-        assert_eq!(
-            ran.summary(),
-            "3 passed, 0 failed, 0 skipped; 2 not applicable"
-        );
+        assert_eq!(ran.summary(), "3 passed, 0 failed, 0 skipped; 2 not applicable");
         let again = Ran::from_json(&ran.to_json()).unwrap();
         assert_eq!(again.to_json(), ran.to_json());
-        assert_eq!(
-            again.support,
-            [("a marker on addresses".to_owned(), "kept".to_owned())]
-        );
+        assert_eq!(again.support, [("a marker on addresses".to_owned(), "kept".to_owned())]);
     }
 
     #[test]

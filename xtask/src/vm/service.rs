@@ -17,15 +17,8 @@ use crate::programs::Program;
 use crate::tools::{Result, apt_get, output, root};
 
 /// The packages, with all that they depend on.
-const PACKAGES: [&str; 7] = [
-    "systemd",
-    "dash",
-    "libnss-systemd",
-    "coreutils",
-    "sed",
-    "grep",
-    "iproute2",
-];
+const PACKAGES: [&str; 7] =
+    ["systemd", "dash", "libnss-systemd", "coreutils", "sed", "grep", "iproute2"];
 
 /// The folders that Debian has moved below `/usr`.
 const MERGED: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
@@ -40,49 +33,28 @@ const KERNEL: &str = "6.1";
 const FILES: [(&str, u32, &str); 9] = [
     ("/init", 0o755, include_str!("service/init.sh")),
     ("/usr/bin/check", 0o755, include_str!("service/check.sh")),
-    (
-        "/etc/systemd/system/check.service",
-        0o644,
-        include_str!("service/check.service"),
-    ),
+    ("/etc/systemd/system/check.service", 0o644, include_str!("service/check.service")),
     (
         "/etc/systemd/system/trueup.service",
         0o644,
         include_str!("../../../docs/examples/trueup.service"),
     ),
-    (
-        "/etc/trueup/net.toml",
-        0o644,
-        include_str!("service/net.toml"),
-    ),
+    ("/etc/trueup/net.toml", 0o644, include_str!("service/net.toml")),
     (
         "/etc/passwd",
         0o644,
         "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
     ),
     ("/etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n"),
-    (
-        "/etc/nsswitch.conf",
-        0o644,
-        "passwd: files systemd\ngroup: files systemd\n",
-    ),
+    ("/etc/nsswitch.conf", 0o644, "passwd: files systemd\ngroup: files systemd\n"),
     ("/etc/machine-id", 0o644, ""),
 ];
 
 /// Links to units that are started.
 const LINKS: [(&str, &str); 3] = [
-    (
-        "/etc/systemd/system/default.target",
-        "/lib/systemd/system/multi-user.target",
-    ),
-    (
-        "/etc/systemd/system/multi-user.target.wants/trueup.service",
-        "../trueup.service",
-    ),
-    (
-        "/etc/systemd/system/multi-user.target.wants/check.service",
-        "../check.service",
-    ),
+    ("/etc/systemd/system/default.target", "/lib/systemd/system/multi-user.target"),
+    ("/etc/systemd/system/multi-user.target.wants/trueup.service", "../trueup.service"),
+    ("/etc/systemd/system/multi-user.target.wants/check.service", "../check.service"),
 ];
 
 /// Runs it. Returns what came of it, in one line.
@@ -143,9 +115,8 @@ fn userland(dir: &Path) -> Result<PathBuf> {
     let mut depends = Command::new("apt-cache");
     depends.args(["depends", "--recurse", "--important"]);
     let listed = output(depends.args(PACKAGES))?;
-    let packages = listed
-        .lines()
-        .filter(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric()));
+    let packages =
+        listed.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric()));
     let mut download = apt_get(&["download", "--quiet"]);
     output(download.args(packages).current_dir(&parts))?;
     for entry in fs::read_dir(&parts).map_err(named)? {
@@ -175,9 +146,7 @@ fn write(
         let folder = Path::new("/usr").join(merged);
         archive.directory(&folder).map_err(named)?;
         let link = Path::new("/").join(merged);
-        archive
-            .link(&link, &format!("usr/{merged}"))
-            .map_err(named)?;
+        archive.link(&link, &format!("usr/{merged}")).map_err(named)?;
     }
     let mut list = String::new();
     for module in modules {
@@ -191,17 +160,11 @@ fn write(
         let put = archive.file_with_mode(Path::new(path), mode, content.as_bytes());
         put.map_err(named)?;
     }
-    archive
-        .file(Path::new("/modules"), list.as_bytes())
-        .map_err(named)?;
+    archive.file(Path::new("/modules"), list.as_bytes()).map_err(named)?;
     for (link, to) in LINKS {
         archive.link(Path::new(link), to).map_err(named)?;
     }
-    copy_program(
-        &mut archive,
-        &crate::tools::find("busybox")?,
-        Path::new("/usr/bin/busybox"),
-    )?;
+    copy_program(&mut archive, &crate::tools::find("busybox")?, Path::new("/usr/bin/busybox"))?;
     copy_tree(&mut archive, userland, userland).map_err(named)?;
     copy_program(&mut archive, program, Path::new("/usr/bin/trueup"))?;
     archive.finish().map_err(named)
@@ -219,10 +182,7 @@ fn copy_tree(archive: &mut Archive<impl Write>, base: &Path, folder: &Path) -> s
             false => Path::new("/").join(inside),
         };
         let found = fs::symlink_metadata(&path)?;
-        if UNREAD
-            .iter()
-            .any(|it| inside == Path::new("usr/share").join(it))
-        {
+        if UNREAD.iter().any(|it| inside == Path::new("usr/share").join(it)) {
             continue;
         } else if found.is_symlink() {
             let to = fs::read_link(&path)?;

@@ -24,36 +24,20 @@ pub(super) fn write(dir: &Path, page: &Path) -> Result<()> {
     }
     let named = |error: std::io::Error| format!("{}: {error}", page.display());
     let text = fs::read_to_string(page).map_err(named)?;
-    let parts = text
-        .split_once(BEGIN)
-        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let parts =
+        text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
     let (before, after) =
         parts.ok_or_else(|| format!("{}: no marks for the tables", page.display()))?;
-    fs::write(
-        page,
-        format!("{before}{BEGIN}\n{}\n{END}{after}", tables(&columns)),
-    )
-    .map_err(named)
+    fs::write(page, format!("{before}{BEGIN}\n{}\n{END}{after}", tables(&columns))).map_err(named)
 }
 
 fn tables(columns: &[Ran]) -> String {
-    let programs = |of: &Ran| {
-        of.programs
-            .iter()
-            .map(|program| program.name.clone())
-            .collect::<Vec<_>>()
-    };
-    let questions = |of: &Ran| {
-        of.support
-            .iter()
-            .map(|(question, _)| question.clone())
-            .collect::<Vec<_>>()
-    };
+    let programs =
+        |of: &Ran| of.programs.iter().map(|program| program.name.clone()).collect::<Vec<_>>();
+    let questions =
+        |of: &Ran| of.support.iter().map(|(question, _)| question.clone()).collect::<Vec<_>>();
     let tests = table("tests", columns, programs, |ran, name| {
-        ran.programs
-            .iter()
-            .find(|program| program.name == name)
-            .map(counts)
+        ran.programs.iter().find(|program| program.name == name).map(counts)
     });
     let support = table("the kernel", columns, questions, |ran, question| {
         let answer = ran.support.iter().find(|(asked, _)| asked == question);
@@ -85,11 +69,7 @@ fn table(
     for name in rows {
         let _ = write!(text, "| {name} |");
         for ran in columns {
-            let _ = write!(
-                text,
-                " {} |",
-                cell(ran, &name).unwrap_or_else(|| "-".to_owned())
-            );
+            let _ = write!(text, " {} |", cell(ran, &name).unwrap_or_else(|| "-".to_owned()));
         }
         text.push('\n');
     }
@@ -98,10 +78,7 @@ fn table(
 
 fn counts(program: &Outcome) -> String {
     let mut text = format!("{} passed", program.passed);
-    for (count, word) in [
-        (program.failed, "failed"),
-        (program.not_applicable, "not applicable"),
-    ] {
+    for (count, word) in [(program.failed, "failed"), (program.not_applicable, "not applicable")] {
         if count > 0 {
             let _ = write!(text, ", {count} {word}");
         }

@@ -33,15 +33,10 @@ impl Walk {
             let mut own: Vec<_> = parents(at).collect();
             own.sort_unstable();
             own.dedup();
-            own.iter()
-                .for_each(|&parent| children[parent].push(at as u32));
+            own.iter().for_each(|&parent| children[parent].push(at as u32));
             AtomicU32::new(own.len() as u32)
         });
-        Walk {
-            waits: waits.collect(),
-            children,
-            runs: AtomicUsize::new(0),
-        }
+        Walk { waits: waits.collect(), children, runs: AtomicUsize::new(0) }
     }
 
     fn roots(&self) -> impl Iterator<Item = u32> {

@@ -39,11 +39,7 @@ pub(crate) fn apply(
     let state = target.claim(common, &declared.options)?;
     declared.note_cautions();
     let desired = match &declared.file.settings.world {
-        Some(named) => {
-            declared
-                .collect(&target, common, recorder(&state, named))?
-                .0
-        }
+        Some(named) => declared.collect(&target, common, recorder(&state, named))?.0,
         None => declared.desired(),
     };
     if !declared.exports().is_empty() {
@@ -80,10 +76,7 @@ pub(crate) fn apply(
     let changes = changed.iter();
     let changes = changes.filter(|name| output::is_of_file_or_command(name));
     let changes = changes.map(|name| output::change_line(&declared.file, name));
-    let ran = GraphReport {
-        changes: changes.collect(),
-        snapshot: has_graph.then_some(snapshot),
-    };
+    let ran = GraphReport { changes: changes.collect(), snapshot: has_graph.then_some(snapshot) };
     let report = match passed.take() {
         Some(Ok(report)) => report,
         Some(Err(error)) => return failed(declared.explain(error), &ran),
@@ -91,9 +84,7 @@ pub(crate) fn apply(
     };
     let is_converged = report.converged() && ran.verdict().is_none();
     let reported = output::report(common.format, &report, &ran);
-    report
-        .devices()
-        .for_each(|it| declared.note_missing(it, &target.namespace));
+    report.devices().for_each(|it| declared.note_missing(it, &target.namespace));
     if let Err(error) = &reported {
         output::print_error(&unreported(error, output::verdict(&report)));
     }
@@ -131,8 +122,6 @@ fn failed(error: Error, ran: &GraphReport) -> Result<ExitCode> {
 
 /// Returns how the pass ended whose report could not be written.
 fn unreported(error: &Error, verdict: Option<String>) -> Error {
-    let verdict = verdict.map_or("converged".to_owned(), |why| {
-        format!("not converged: {why}")
-    });
+    let verdict = verdict.map_or("converged".to_owned(), |why| format!("not converged: {why}"));
     anyhow!("the pass ran ({verdict}), but its report is incomplete: {error:#}")
 }

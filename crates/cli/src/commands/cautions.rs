@@ -54,9 +54,7 @@ mod tests {
 
     #[test]
     fn a_collection_from_any_host_is_warned_of_at_its_place() {
-        let [warning] = &cautions(ANY)[..] else {
-            panic!("{:?}", cautions(ANY))
-        };
+        let [warning] = &cautions(ANY)[..] else { panic!("{:?}", cautions(ANY)) };
         for words in [
             "f.toml:4:1: warning: ",
             "each prefix within 10.20.0.0/16",
@@ -66,10 +64,7 @@ mod tests {
             assert!(warning.contains(words), "no {words:?} in {warning}");
         }
         assert_eq!(cautions(&format!("{ANY}from = \"any\"\n")).len(), 1);
-        assert_eq!(
-            cautions(&format!("{ANY}from = \"b\"\n")),
-            Vec::<String>::new()
-        );
+        assert_eq!(cautions(&format!("{ANY}from = \"b\"\n")), Vec::<String>::new());
         let key = format!("grants_key = \"{}\"\n{ANY}", "01".repeat(32));
         assert_eq!(cautions(&key), Vec::<String>::new());
         assert_eq!(cautions(""), Vec::<String>::new());

@@ -188,13 +188,7 @@ mod tests {
             read_ours(&path).unwrap();
         }
         assert!(is_descriptor(Path::new("/dev/stdin")));
-        for other in [
-            "dev/stdin",
-            "/dev/fd",
-            "/dev/fd/",
-            "/dev/fd/3/4",
-            "/proc/self/fd/x",
-        ] {
+        for other in ["dev/stdin", "/dev/fd", "/dev/fd/", "/dev/fd/3/4", "/proc/self/fd/x"] {
             assert!(!is_descriptor(Path::new(other)), "{other}");
         }
     }

@@ -103,17 +103,11 @@ impl Findings {
         let mut socket = Socket::open(&target.namespace)?;
         let mut problems: Vec<_> = untrusted
             .into_iter()
-            .map(|why| Problem {
-                problem: format!("the file {why}"),
-                remedy: None,
-            })
+            .map(|why| Problem { problem: format!("the file {why}"), remedy: None })
             .collect();
         let privileged = privileged(&mut socket, &mut problems)?;
-        let boot_id = or_problem(
-            boot_id().map_err(Into::into),
-            &mut problems,
-            "mount proc on /proc",
-        );
+        let boot_id =
+            or_problem(boot_id().map_err(Into::into), &mut problems, "mount proc on /proc");
         let sysctls_writable = sysctls(declared, &mut problems);
         programs(declared, &mut problems);
         let given = common.state.as_deref();
@@ -151,10 +145,12 @@ impl Findings {
             crate::output::note(replaced);
         }
         let overlaps = known.map(|(place, boot_id)| place.overlaps(options.domain(), boot_id));
-        problems.extend(overlaps.into_iter().flatten().map(|overlap| Problem {
-            problem: overlap.to_string(),
-            remedy: None,
-        }));
+        problems.extend(
+            overlaps
+                .into_iter()
+                .flatten()
+                .map(|overlap| Problem { problem: overlap.to_string(), remedy: None }),
+        );
         Ok(Findings {
             ready: problems.is_empty(),
             // Without /proc, which is a problem by now.
@@ -188,10 +184,7 @@ fn or_problem<T>(result: Result<T>, problems: &mut Vec<Problem>, remedy: &str) -
         .ok()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a file of the kernel's below /proc"
-)]
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel's below /proc")]
 fn read(path: &str) -> Result<String> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     Ok(text.trim().to_owned())
@@ -214,10 +207,7 @@ fn sysctls(declared: Option<&Declared>, problems: &mut Vec<Problem>) -> bool {
     };
     let settings = declared.and_then(|declared| declared.file.sysctl.as_ref());
     if settings.is_some_and(|settings| !settings.is_empty()) {
-        problems.push(Problem {
-            problem,
-            remedy: Some(remedy.to_owned()),
-        });
+        problems.push(Problem { problem, remedy: Some(remedy.to_owned()) });
     }
     false
 }
@@ -226,13 +216,8 @@ fn sysctls(declared: Option<&Declared>, problems: &mut Vec<Problem>) -> bool {
 fn programs(declared: Option<&Declared>, problems: &mut Vec<Problem>) {
     let execs = declared.and_then(|declared| declared.file.execs.as_ref());
     problems.extend(execs.into_iter().flatten().filter_map(|exec| {
-        let failure = graph::exec(exec, &Namespace::current())
-            .check_programs()
-            .err()?;
-        Some(Problem {
-            problem: format!("exec.{}: {failure}", exec.name),
-            remedy: None,
-        })
+        let failure = graph::exec(exec, &Namespace::current()).check_programs().err()?;
+        Some(Problem { problem: format!("exec.{}: {failure}", exec.name), remedy: None })
     }));
 }
 

@@ -21,10 +21,7 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
     if common.format == Format::Ip {
         bail!("`graph` prints no commands: --format is text, json, dot or svg here");
     }
-    let snapshot = check(
-        common,
-        &Declared::read(file, common.writers(), Duration::ZERO)?,
-    )?;
+    let snapshot = check(common, &Declared::read(file, common.writers(), Duration::ZERO)?)?;
     output::print(|out| match common.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &Record::of(&snapshot))?;
@@ -40,12 +37,10 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
         }
     })?;
     let states = snapshot.vertices.iter().map(VertexState::of);
-    Ok(
-        match states.into_iter().all(|it| it == VertexState::InPlace) {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::from(plan::PENDING),
-        },
-    )
+    Ok(match states.into_iter().all(|it| it == VertexState::InPlace) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(plan::PENDING),
+    })
 }
 
 fn check(common: &Common, declared: &Declared) -> Result<Snapshot> {
@@ -95,18 +90,13 @@ pub(super) fn why(
     let declared = Declared::read(file, common.writers(), Duration::ZERO)?;
     let mut files = declared.file.files.iter().flatten();
     let vertex = match sort {
-        FILE => files
-            .find(|it| it.name == name || it.path == Path::new(name))
-            .map(file_name),
+        FILE => files.find(|it| it.name == name || it.path == Path::new(name)).map(file_name),
         _ => Some(format!("{sort}.{name}")),
     };
     let snapshot = check(common, &declared)?;
     let at = vertex.and_then(|it| snapshot.vertices.iter().position(|at| at.name == it));
     let Some(at) = at else {
-        bail!(
-            "{sort} {name}: {} declares none of that name",
-            file.display()
-        );
+        bail!("{sort} {name}: {} declares none of that name", file.display());
     };
     let parents = snapshot.edges.iter().filter(|(_, child, _)| *child == at);
     output::print(|out| match common.format {

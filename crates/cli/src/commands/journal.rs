@@ -56,14 +56,7 @@ pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
     if common.format == Format::Ip {
         bail!("`journal` prints no commands: --format is text or json here");
     }
-    if matches!(
-        task,
-        Task::Repair {
-            accept_loss: true,
-            ..
-        }
-    ) && files.files.is_empty()
-    {
+    if matches!(task, Task::Repair { accept_loss: true, .. }) && files.files.is_empty() {
         bail!(
             "--accept-loss gives records up, and so wants the journals to be named: \
              `trueup journal repair FILE --accept-loss`"
@@ -129,10 +122,7 @@ fn is_unlisted(directory: &Path, error: &Error) -> bool {
     error.is_some_and(is_permission) && fs::metadata(directory.join(".")).is_ok()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "names alone, of a state directory of ours"
-)]
+#[expect(clippy::disallowed_methods, reason = "names alone, of a state directory of ours")]
 fn journals(directory: &Path) -> Result<Vec<PathBuf>> {
     state::existing(directory)?;
     let entries = match fs::read_dir(directory) {
@@ -142,10 +132,7 @@ fn journals(directory: &Path) -> Result<Vec<PathBuf>> {
             .with_context(|| format!("cannot read the state directory {}", directory.display()))?,
     };
     let mut files: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
-    files.retain(|path| {
-        path.extension()
-            .is_some_and(|found| found == state::EXTENSION)
-    });
+    files.retain(|path| path.extension().is_some_and(|found| found == state::EXTENSION));
     files.sort();
     Ok(files)
 }
@@ -194,20 +181,12 @@ fn check(format: Format, file: &Path) -> Result<u8> {
     output::print(|out| match format {
         Format::Json => line(
             out,
-            &CheckRecord {
-                file: LossyPath(file),
-                whole: records.is_some(),
-                records,
-                problem,
-            },
+            &CheckRecord { file: LossyPath(file), whole: records.is_some(), records, problem },
         ),
         _ => match (records, problem) {
-            (Some(records), _) => writeln!(
-                out,
-                "{}: whole, {}",
-                file.display(),
-                record_counts(&records)
-            ),
+            (Some(records), _) => {
+                writeln!(out, "{}: whole, {}", file.display(), record_counts(&records))
+            }
             (None, problem) => {
                 let problem = problem.unwrap_or_default();
                 writeln!(out, "{}: {problem}", file.display())

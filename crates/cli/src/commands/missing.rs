@@ -79,9 +79,7 @@ impl Declared {
     /// Notes them, of all devices that are missing.
     pub(super) fn note_missing(&self, devices: &Devices, namespace: &Namespace) {
         let missing = devices.missing().map(|(_, name)| *name).collect();
-        self.missing(&missing, devices, namespace)
-            .iter()
-            .for_each(output::note);
+        self.missing(&missing, devices, namespace).iter().for_each(output::note);
     }
 }
 

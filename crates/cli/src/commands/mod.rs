@@ -65,11 +65,7 @@ impl Declared {
     fn new(name: String, file: File, grace: Duration) -> Result<Declared> {
         let options = options::options(&file.settings, grace)
             .map_err(|reserved| file::Error::at(&name, None, reserved.to_string()))?;
-        Ok(Declared {
-            name,
-            file,
-            options,
-        })
+        Ok(Declared { name, file, options })
     }
 
     /// Returns the desired state of the namespace.
@@ -167,9 +163,7 @@ impl Declared {
         let state = state.context(state::NO_STATE_DIRECTORY)?;
         let world = crate::world::open(named, state.directory(), crate::world::Use::Read)?;
         let granted = read_grants(&world, named, &state, |_| Ok(()))?;
-        let mut resources = world
-            .collect(&[Filter::kind(Kind::Route.name())])?
-            .resources;
+        let mut resources = world.collect(&[Filter::kind(Kind::Route.name())])?.resources;
         // Also those to a host by name.
         resources.extend(world.exports()?);
         let protected = self.protected(&target.namespace, named)?;
@@ -180,9 +174,7 @@ impl Declared {
     /// Returns the number of objects of each kind that the file manages.
     fn managed(&self) -> Vec<(&'static str, usize)> {
         let managed = self.file.desired.managed();
-        let kinds = Kind::DECLARED
-            .into_iter()
-            .filter(|kind| managed.contains(*kind));
+        let kinds = Kind::DECLARED.into_iter().filter(|kind| managed.contains(*kind));
         let counts = kinds.map(|kind| (kind.name(), self.file.locations.count(kind)));
         let sysctls = self.file.sysctl.as_ref();
         let sysctls = sysctls.map(|sysctls| ("sysctl", sysctls.len()));

@@ -42,9 +42,7 @@ pub(crate) fn observe(common: &Common, is_portable: bool) -> Result<ExitCode> {
     let mut shown = AuthoredState::of(&snapshot.observed, unstored);
     let unsaid = unsaid::of_links(&mut socket);
     if let Err(error) = &unsaid {
-        output::note(format_args!(
-            "the state is incomplete: of the links: {error}"
-        ));
+        output::note(format_args!("the state is incomplete: of the links: {error}"));
     }
     let is_whole = snapshot.incomplete.is_empty() && unsaid.is_ok();
     shown.left_out.extend(unsaid.into_iter().flatten());
@@ -245,9 +243,8 @@ impl<'a> Extractor<'a> {
     }
 
     fn one<T: Authorable>(&self, object: &T) -> Result<T::Authored, String> {
-        let authored = object
-            .authored(&self.names)
-            .ok_or("it is on a device of another namespace")?;
+        let authored =
+            object.authored(&self.names).ok_or("it is on a device of another namespace")?;
         let desired = T::alone(authored).with_nexthops(self.names.shape);
         let links = object
             .devices(&self.names)
@@ -260,10 +257,10 @@ impl<'a> Extractor<'a> {
             Ok(plan) if plan.is_empty() => {
                 T::back(desired).ok_or_else(|| "it is missing in the plan".to_owned())
             }
-            Ok(_) if is_written_out(&object.clone().into(), &self.names.shape) => Err(
-                "it has next hops of its own, and other routes of ours use nexthop objects"
-                    .to_owned(),
-            ),
+            Ok(_) if is_written_out(&object.clone().into(), &self.names.shape) => {
+                Err("it has next hops of its own, and other routes of ours use nexthop objects"
+                    .to_owned())
+            }
             Ok(_) => Err("it has attributes that a file has no keys for".to_owned()),
         }
     }

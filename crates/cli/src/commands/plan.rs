@@ -121,9 +121,7 @@ pub(super) fn find_state_file(
     let found = target.state(common, options)?;
     if found.is_none() {
         let none = state::NO_STATE_DIRECTORY;
-        output::note(format_args!(
-            "{none}. The output is that of an empty ledger"
-        ));
+        output::note(format_args!("{none}. The output is that of an empty ledger"));
     }
     Ok(found)
 }

@@ -100,10 +100,7 @@ impl FromStr for Limit {
             number.map_err(|_| "write a number from 1, such as 100, or two, 100:500".to_owned())
         };
         let (rate, burst) = text.split_once(':').unwrap_or((text, text));
-        Ok(Limit {
-            rate: number(rate)?,
-            burst: number(burst)?,
-        })
+        Ok(Limit { rate: number(rate)?, burst: number(burst)? })
     }
 }
 
@@ -116,9 +113,8 @@ fn debounce(text: &str) -> Result<Duration, String> {
 }
 
 fn seconds(text: &str, least: f64) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| "write a number of seconds, such as 5 or 0.5".to_owned())?;
+    let seconds: f64 =
+        text.parse().map_err(|_| "write a number of seconds, such as 5 or 0.5".to_owned())?;
     if !(least..=1e9).contains(&seconds) {
         return Err(format!("write {least} to 1000000000 seconds"));
     }
@@ -172,28 +168,18 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     reporter.set_managed(&declared.managed());
     declared.cautions().iter().for_each(|it| reporter.note(it));
     let joined = match &declared.file.settings.world {
-        Some(named) => Some(Joined::open(
-            named,
-            &declared,
-            &target,
-            &state,
-            &reporter,
-            {
-                let (shared, loops) = (Arc::clone(&shared), loops.clone());
-                Box::new(move |error| {
-                    let failure = anyhow!("{error}").context("the store is another one now");
-                    shared.lock().failure.get_or_insert(failure);
-                    loops.stop();
-                })
-            },
-        )?),
+        Some(named) => Some(Joined::open(named, &declared, &target, &state, &reporter, {
+            let (shared, loops) = (Arc::clone(&shared), loops.clone());
+            Box::new(move |error| {
+                let failure = anyhow!("{error}").context("the store is another one now");
+                shared.lock().failure.get_or_insert(failure);
+                loops.stop();
+            })
+        })?),
         None => None,
     };
     let (desired, exporting) = match joined {
-        Some(Joined {
-            collecting,
-            exporting,
-        }) => {
+        Some(Joined { collecting, exporting }) => {
             let (collecting, desired) = collecting.of(&declared)?;
             reporter.world(|world| world.collection = collecting.status());
             exporting.declare(declared.exports());
@@ -251,12 +237,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let _server = asked.metrics.as_ref().map(serve).transpose()?;
     let screen = screen(common.format, &reporter, &loops)?;
     let waker = screen.as_ref().map(Screen::waker);
-    signals.spawn(
-        loops.clone(),
-        reporter.clone(),
-        reload_request.clone(),
-        waker,
-    )?;
+    signals.spawn(loops.clone(), reporter.clone(), reload_request.clone(), waker)?;
     let options = declared.options.clone();
     let running = {
         // What is reported meanwhile is about this file.
@@ -449,23 +430,11 @@ mod tests {
 
     #[test]
     fn a_limit_is_a_rate_and_what_may_come_at_once() {
-        let limit = |text: &str| {
-            text.parse()
-                .map(|Limit { rate, burst }| (rate.get(), burst.get()))
-        };
+        let limit =
+            |text: &str| text.parse().map(|Limit { rate, burst }| (rate.get(), burst.get()));
         assert_eq!(limit("100"), Ok((100, 100)));
         assert_eq!(limit("100:500"), Ok((100, 500)));
-        for wrong in [
-            "",
-            "0",
-            "-1",
-            "1:",
-            ":1",
-            "1:2:3",
-            "many",
-            "1:0",
-            "4294967296",
-        ] {
+        for wrong in ["", "0", "-1", "1:", ":1", "1:2:3", "many", "1:0", "4294967296"] {
             assert!(limit(wrong).is_err(), "{wrong}");
         }
     }

@@ -69,10 +69,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         (None, None) => Options::default(),
     };
     let target = Target::open(common)?;
-    let all = host::Options {
-        network: options.clone(),
-        ..host::Options::default()
-    };
+    let all = host::Options { network: options.clone(), ..host::Options::default() };
     let state = plan::find_state_file(&target, common, &all)?;
     let ledger = plan::ledger(state.as_ref(), LedgerOf::Network)?;
     let (desired, accepted) = match &declared {
@@ -141,9 +138,7 @@ fn contests(declared: &Declared, target: &Target, common: &Common, dst: Prefix) 
             return Vec::new();
         }
     };
-    let concerned = contests
-        .iter()
-        .filter(|it| it.dst == dst || it.other.0 == dst);
+    let concerned = contests.iter().filter(|it| it.dst == dst || it.other.0 == dst);
     let concerned = concerned.map(ToString::to_string);
     let of_dst = format!("{dst}, ");
     let ungranted = ungranted.into_iter().filter(|it| it.starts_with(&of_dst));
@@ -176,13 +171,8 @@ fn query(words: &[String], family: Option<Family>, tables: &TableNames) -> Resul
 }
 
 fn parsed(words: &[String], family: Option<Family>, tables: &TableNames) -> Result<Query> {
-    let (kind, words) = words
-        .split_first()
-        .map_or(("", words), |(kind, words)| (kind, words));
-    let words = |usage| Words {
-        rest: words.iter(),
-        usage,
-    };
+    let (kind, words) = words.split_first().map_or(("", words), |(kind, words)| (kind, words));
+    let words = |usage| Words { rest: words.iter(), usage };
     Ok(match kind {
         "link" => {
             let mut words = words(LINK);
@@ -310,12 +300,7 @@ mod tests {
     #[test]
     fn the_words_are_those_of_ip() {
         let route = |text, family| match asked(text, family).unwrap() {
-            Query::Route {
-                dst,
-                table,
-                metric,
-                tos,
-            } => (dst.to_string(), table, metric, tos),
+            Query::Route { dst, table, metric, tos } => (dst.to_string(), table, metric, tos),
             other => panic!("{other:?}"),
         };
         let whole = route("route 10.2.0.0/16 tos 0x10 table main metric 7", None);
@@ -332,14 +317,8 @@ mod tests {
                 dev: Some("br0".parse().unwrap()),
             }
         );
-        assert_eq!(
-            asked("rule pref 7", None).unwrap(),
-            asked("rule 7", None).unwrap()
-        );
-        assert_eq!(
-            asked("link dev br0", None).unwrap(),
-            asked("link br0", None).unwrap()
-        );
+        assert_eq!(asked("rule pref 7", None).unwrap(), asked("rule 7", None).unwrap());
+        assert_eq!(asked("link dev br0", None).unwrap(), asked("link br0", None).unwrap());
     }
 
     #[test]
@@ -349,14 +328,8 @@ mod tests {
             ("tunnel x", "`tunnel` is no kind of object"),
             ("link", "write `link NAME`"),
             ("link a b", "`b` is not known here"),
-            (
-                "rule x",
-                "`x` is no number that fits there: write `rule PRIORITY`",
-            ),
-            (
-                "neighbour v0",
-                "invalid IP address syntax: write `neighbour ADDRESS [dev NAME]`",
-            ),
+            ("rule x", "`x` is no number that fits there: write `rule PRIORITY`"),
+            ("neighbour v0", "invalid IP address syntax: write `neighbour ADDRESS [dev NAME]`"),
             ("link a/b", "`a/b`"),
             ("route 10.2.0.1/16", "write 10.2.0.0/16"),
             ("route 10.2.0.0/16 table", "a word is missing"),

@@ -26,11 +26,7 @@ pub(super) fn derived(declared: &File, has: &Has) -> Vec<Derived> {
     let mut found = Vec::new();
     let mut add = |vertex: String, after: String, is_needed| {
         if order.add(&vertex, &after) {
-            found.push(Derived {
-                vertex,
-                after,
-                is_needed,
-            });
+            found.push(Derived { vertex, after, is_needed });
         }
     };
     let by_path = files(declared).iter().map(|file| (&*file.path, file));
@@ -73,10 +69,7 @@ impl Declared {
         if self.leads(after, vertex) {
             return false;
         }
-        self.0
-            .entry(vertex.to_owned())
-            .or_default()
-            .insert(after.to_owned())
+        self.0.entry(vertex.to_owned()).or_default().insert(after.to_owned())
     }
 
     /// True if one is the other, or runs after it, over any number of others.
@@ -106,10 +99,7 @@ mod tests {
     /// What each runs after, by the name of the section; `!` if it is needed.
     fn found(text: &str) -> Vec<String> {
         let file = File::parse("f.toml", text.as_bytes(), &TableNames::default()).unwrap();
-        let has = Has {
-            of_settings: Vec::new(),
-            world: false,
-        };
+        let has = Has { of_settings: Vec::new(), world: false };
         let shown = |it: &Derived| {
             let mark = if it.is_needed { "!" } else { "" };
             format!("{} {}{mark}", it.vertex, it.after).replace("file:/srv/", "")
@@ -128,12 +118,8 @@ mod tests {
              [[exec]]\nname = \"use\"\ncommand = [\"/bin/cat\", \"/srv/app/a/conf\"]\n\
              on = [\"exec.make\"]\n",
         );
-        let expected = [
-            "exec.make run!",
-            "exec.make check!",
-            "exec.use app/a/conf!",
-            "app/a/conf exec.make",
-        ];
+        let expected =
+            ["exec.make run!", "exec.make check!", "exec.use app/a/conf!", "app/a/conf exec.make"];
         assert_eq!(found, expected);
     }
 

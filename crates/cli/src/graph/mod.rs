@@ -225,10 +225,7 @@ fn file_vertex(declared: &ManagedFile, run: &Runs) -> Declared {
     };
     let user = declared.owner.map(|owner| owner.user);
     let group = declared.owner.and_then(|owner| owner.group);
-    let vertex = vertex
-        .with_mode(declared.mode)
-        .with_owner(user, group)
-        .with_places(&run.places);
+    let vertex = vertex.with_mode(declared.mode).with_owner(user, group).with_places(&run.places);
     let (every, burst) = FILE_RATE;
     let spec = VertexSpec::new(&file_name(declared)).with_rate(every, burst);
     // Not all that changes it is announced.
@@ -326,13 +323,9 @@ fn section_of_network<'a>(reference: &'a NodeRef, has: &Has) -> Option<&'a str> 
 
 /// Has a vertex tried again without end.
 fn retried(spec: VertexSpec) -> VertexSpec {
-    let permanent = ErrorClass::ALL
-        .into_iter()
-        .filter(|class| class.is_permanent());
+    let permanent = ErrorClass::ALL.into_iter().filter(|class| class.is_permanent());
     let spec = spec.with_retry(u32::MAX, RETRY);
-    permanent.fold(spec, |spec, class| {
-        spec.with_class_retry(class, u32::MAX, SLOW_RETRY)
-    })
+    permanent.fold(spec, |spec, class| spec.with_class_retry(class, u32::MAX, SLOW_RETRY))
 }
 
 /// Sets what all files and commands have: the revision, and that they are tried again without end.
@@ -363,7 +356,5 @@ fn names(reference: &NodeRef, all: &file::File, has: &Has) -> Vec<String> {
 }
 
 fn split(command: &[String]) -> (&str, &[String]) {
-    command
-        .split_first()
-        .map_or(("", &[]), |(program, arguments)| (program, arguments))
+    command.split_first().map_or(("", &[]), |(program, arguments)| (program, arguments))
 }

@@ -63,16 +63,8 @@ impl Vertex for Once {
         if !apply {
             limits = limits.with_ops(0);
         }
-        let Once {
-            scope,
-            desired,
-            ledger,
-            options,
-            ..
-        } = self;
-        let result = self
-            .host
-            .reconcile_within(scope, desired, &mut **ledger, options, &limits);
+        let Once { scope, desired, ledger, options, .. } = self;
+        let result = self.host.reconcile_within(scope, desired, &mut **ledger, options, &limits);
         let verdict = verdict(&result, apply);
         if verdict != Ok(Verdict::WouldChange) {
             if let Ok(report) = &result {

@@ -17,11 +17,7 @@ pub(crate) struct Reported {
 
 impl Reported {
     pub(crate) fn new(name: &str, vertex: Box<dyn Vertex>, report: OnResult) -> Reported {
-        Reported {
-            name: name.to_owned(),
-            vertex,
-            report,
-        }
+        Reported { name: name.to_owned(), vertex, report }
     }
 
     fn reported(&self, context: &RunContext, result: &Result<Verdict, Failure>) {

@@ -139,11 +139,7 @@ impl RunningGraph {
         declare: impl Fn(Part, Revision),
         leave: impl Fn(Part),
     ) -> Result<()> {
-        let Inner {
-            driver,
-            sources,
-            around,
-        } = &*self.0;
+        let Inner { driver, sources, around } = &*self.0;
         let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut next, mut declaring) = (Sources::new(), Vec::new());
         for (part, desired) in parts {
@@ -158,10 +154,7 @@ impl RunningGraph {
         let stays = |part| next.iter().any(|(it, _)| *it == part);
         let left = sources.iter().filter(|(part, _)| !stays(*part));
         let left: Sources = left.map(|(part, source)| (*part, source.clone())).collect();
-        let by = Network {
-            changes: around.changes.clone(),
-            owed: None,
-        };
+        let by = Network { changes: around.changes.clone(), owed: None };
         let vertices = reported(declared, &next, &by, around);
         Graph::new(vertices.iter().map(|(spec, _)| spec.clone()))?;
         let held = (sources.len() > 1 || next.len() > 1).then(|| Held::new(driver));

@@ -69,12 +69,7 @@ impl Section {
             None => changes.of(name),
         };
         let is_owed = owed.as_ref().is_some_and(|owed| owed.has(name));
-        Section {
-            name: name.to_owned(),
-            changes: changes.clone(),
-            seen,
-            is_owed,
-        }
+        Section { name: name.to_owned(), changes: changes.clone(), seen, is_owed }
     }
 }
 
@@ -108,10 +103,7 @@ impl Network {
     ///
     /// When the ledger cannot be read.
     pub(crate) fn at_start(changes: &Changes, ledger: &dyn Ledger) -> Result<Network, LedgerError> {
-        Ok(Network {
-            changes: changes.clone(),
-            owed: Some(Owed::read(ledger)?),
-        })
+        Ok(Network { changes: changes.clone(), owed: Some(Owed::read(ledger)?) })
     }
 }
 

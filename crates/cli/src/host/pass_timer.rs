@@ -17,10 +17,7 @@ pub(crate) struct PassTimer {
 impl PassTimer {
     /// Creates the timer; no pass runs.
     pub(crate) fn new() -> PassTimer {
-        PassTimer {
-            start: Instant::now(),
-            began: Default::default(),
-        }
+        PassTimer { start: Instant::now(), began: Default::default() }
     }
 
     /// Starts a pass.

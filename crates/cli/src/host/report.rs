@@ -26,24 +26,15 @@ pub(crate) struct Report {
 
 impl Report {
     pub(super) fn of_settings(report: sysctl::Report) -> Report {
-        Report {
-            settings: vec![report],
-            ..Report::default()
-        }
+        Report { settings: vec![report], ..Report::default() }
     }
 
     pub(super) fn of_settings_error(error: sysctl::Error) -> Report {
-        Report {
-            settings_error: Some(error),
-            ..Report::default()
-        }
+        Report { settings_error: Some(error), ..Report::default() }
     }
 
     pub(super) fn of_network(report: rtnl::Report) -> Report {
-        Report {
-            network: vec![report],
-            ..Report::default()
-        }
+        Report { network: vec![report], ..Report::default() }
     }
 
     /// Takes in what follows it.
@@ -141,15 +132,9 @@ impl Report {
     pub(crate) fn findings(&self) -> impl Iterator<Item = Finding<'_>> {
         let (earlier, last) = self.network.split_at(self.network.len().saturating_sub(1));
         let still = |finding: &Finding<'_>| {
-            !matches!(
-                finding.rule,
-                OwnershipRule::Grace { .. } | OwnershipRule::Contention { .. }
-            )
+            !matches!(finding.rule, OwnershipRule::Grace { .. } | OwnershipRule::Contention { .. })
         };
-        let earlier = earlier
-            .iter()
-            .flat_map(rtnl::Report::findings)
-            .filter(still);
+        let earlier = earlier.iter().flat_map(rtnl::Report::findings).filter(still);
         earlier.chain(last.iter().flat_map(rtnl::Report::findings))
     }
 
@@ -167,11 +152,7 @@ impl Report {
             settings_error.map(|why| format!("the sysctls could not be handled: {why}"));
         let aborted = self.aborted.iter();
         let aborted = aborted.map(|why| format!("the pass ended early: {why}"));
-        doubts
-            .chain(unended)
-            .chain(settings_error)
-            .chain(aborted)
-            .collect()
+        doubts.chain(unended).chain(settings_error).chain(aborted).collect()
     }
 
     /// Returns the devices that the last pass over the network knew.

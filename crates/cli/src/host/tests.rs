@@ -103,10 +103,7 @@ fn a_run_that_breaks_off_after_a_change_is_a_report() {
     let [error] = &errors[..] else {
         panic!("{errors:?}");
     };
-    assert!(
-        error.starts_with("the pass ended early: ") && error.contains("it is gone"),
-        "{error}"
-    );
+    assert!(error.starts_with("the pass ended early: ") && error.contains("it is gone"), "{error}");
 }
 
 #[test]

@@ -55,32 +55,18 @@ impl Collected {
 
     /// True if it is to this destination, or to a part of that.
     pub(crate) fn concerns(&self, dst: Prefix) -> bool {
-        self.dst == Some(dst)
-            || self
-                .part_of
-                .as_ref()
-                .is_some_and(|(outer, _)| *outer == dst)
+        self.dst == Some(dst) || self.part_of.as_ref().is_some_and(|(outer, _)| *outer == dst)
     }
 }
 
 impl fmt::Display for Collected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Collected {
-            exporter,
-            name,
-            revision,
-            dst,
-            refused,
-            part_of,
-        } = self;
+        let Collected { exporter, name, revision, dst, refused, part_of } = self;
         match dst {
             Some(dst) => write!(f, "{dst}")?,
             None => write!(f, "no valid destination")?,
         }
-        write!(
-            f,
-            " exported by host {exporter} as `{name}`, revision {revision}: "
-        )?;
+        write!(f, " exported by host {exporter} as `{name}`, revision {revision}: ")?;
         match (refused, part_of) {
             (Some(why), _) => write!(f, "refused, as {why}"),
             (None, None) => write!(f, "collected"),

@@ -14,23 +14,16 @@ use crate::host::Report;
 /// Returns a line for each applied op and each change of ownership.
 pub(crate) fn changes(report: &Report) -> impl Iterator<Item = String> {
     let set = report.set().map(setting::text);
-    let applied = report
-        .applied()
-        .map(|done| done.op.text(done.devices).to_string());
+    let applied = report.applied().map(|done| done.op.text(done.devices).to_string());
     let ownership_changes = ownership_changes(report).map(|finding| finding_text(&finding));
-    let left = report
-        .settings_findings()
-        .map(|finding| format!("* sysctl {finding}"));
+    let left = report.settings_findings().map(|finding| format!("* sysctl {finding}"));
     set.chain(applied).chain(left).chain(ownership_changes)
 }
 
 /// Returns the findings without an op: the owner of an object has changed, and the object has not.
 pub(super) fn ownership_changes(report: &Report) -> impl Iterator<Item = Finding<'_>> {
     let still = |finding: &Finding<'_>| {
-        matches!(
-            finding.rule,
-            OwnershipRule::Adopted | OwnershipRule::Overwritten { .. }
-        )
+        matches!(finding.rule, OwnershipRule::Adopted | OwnershipRule::Overwritten { .. })
     };
     report.findings().filter(still)
 }
@@ -74,9 +67,7 @@ pub(super) fn conflicts(report: &Report) -> impl Iterator<Item = ConflictRecord>
 }
 
 pub(super) fn conflict_text(conflict: ConflictRecord) -> String {
-    let ConflictRecord {
-        kind, desired, why, ..
-    } = conflict;
+    let ConflictRecord { kind, desired, why, .. } = conflict;
     format!("! {kind} {desired}   (conflict: foreign {why})")
 }
 

@@ -64,10 +64,7 @@ fn text(out: &mut dyn Write, planned: &Planned, beside: &[String]) -> io::Result
     let mut counts = counts(plan, planned);
     if !beside.is_empty() {
         let many = "files and commands to run";
-        counts = format!(
-            "{counts}, {}",
-            count(beside.len(), "file or command to run", many)
-        );
+        counts = format!("{counts}, {}", count(beside.len(), "file or command to run", many));
     }
     writeln!(out, "{counts}")
 }
@@ -118,20 +115,11 @@ struct AdoptedRecord {
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let network = &self.0.network;
-        let Plan {
-            conflicts,
-            adopted,
-            notices,
-            devices,
-            ..
-        } = &network.plan;
+        let Plan { conflicts, adopted, notices, devices, .. } = &network.plan;
         let len = 5 + usize::from(self.1.is_some());
         let mut out = serializer.serialize_struct("Plan", len)?;
         let ops = || {
-            let settings = self
-                .0
-                .settings()
-                .map(|done| Op::Setting(Setting::planned(done)));
+            let settings = self.0.settings().map(|done| Op::Setting(Setting::planned(done)));
             let ops = network.plan.ops.iter();
             settings.chain(ops.map(|op| Op::Network(OpRecord::new(op, devices))))
         };
@@ -140,10 +128,9 @@ impl Serialize for Record<'_> {
         let conflicts = || conflicts.iter().map(conflict);
         out.serialize_field("conflicts", &List(conflicts))?;
         let adopted = || {
-            adopted.iter().map(|object| AdoptedRecord {
-                kind: object.kind(),
-                object: object.spec(devices),
-            })
+            adopted
+                .iter()
+                .map(|object| AdoptedRecord { kind: object.kind(), object: object.spec(devices) })
         };
         out.serialize_field("adopted", &List(adopted))?;
         let notices = || notices.iter().map(|notice| notice.text(devices));

@@ -84,9 +84,7 @@ fn text_of_the_rest(out: &mut dyn Write, report: &Report, graph: &GraphReport) -
 
 /// Returns what the author of the declaration should know of.
 pub(crate) fn notices(report: &Report) -> impl Iterator<Item = String> {
-    report
-        .notices()
-        .map(|(notice, devices)| notice.text(devices))
+    report.notices().map(|(notice, devices)| notice.text(devices))
 }
 
 /// Writes the applied ops as commands, and all else as comments; `ip` has no command for sysctls.
@@ -289,9 +287,7 @@ impl Serialize for Record<'_> {
 
 impl Serialize for News<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let News {
-            report, changes, ..
-        } = *self;
+        let News { report, changes, .. } = *self;
         let mut out = serializer.serialize_struct("News", 8)?;
         out.serialize_field("converged", &self.is_converged)?;
         out.serialize_field("applied", &List(|| applied(report)))?;
@@ -307,8 +303,5 @@ impl Serialize for News<'_> {
 
 /// Returns false for what lasts, and has a status.
 fn is_change(finding: &Finding<'_>) -> bool {
-    !matches!(
-        finding.rule,
-        OwnershipRule::Grace { .. } | OwnershipRule::Contention { .. }
-    )
+    !matches!(finding.rule, OwnershipRule::Grace { .. } | OwnershipRule::Contention { .. })
 }

@@ -38,31 +38,19 @@ impl Setting {
     }
 
     pub(super) fn failed(done: &SysctlOp, why: &Failure) -> Setting {
-        let failure = FailureRecord {
-            errno: why.errno,
-            message: why.message.clone(),
-            class: why.class,
-        };
-        Setting {
-            failure: Some(failure),
-            ..Setting::new(done)
-        }
+        let failure =
+            FailureRecord { errno: why.errno, message: why.message.clone(), class: why.class };
+        Setting { failure: Some(failure), ..Setting::new(done) }
     }
 
     pub(super) fn pending(done: &SysctlOp, why: &Pending) -> Setting {
-        Setting {
-            reason: why.to_string(),
-            ..Setting::new(done)
-        }
+        Setting { reason: why.to_string(), ..Setting::new(done) }
     }
 
     /// Returns the record of an op of a plan. An op that is not possible yet says why.
     pub(super) fn planned(done: &SysctlOp) -> Setting {
         match &done.outcome {
-            Outcome::Failed(why) => Setting {
-                reason: why.message.clone(),
-                ..Setting::new(done)
-            },
+            Outcome::Failed(why) => Setting { reason: why.message.clone(), ..Setting::new(done) },
             _ => Setting::new(done),
         }
     }
@@ -84,29 +72,15 @@ impl Found {
             Finding::Irreversible { key } => ("irreversible", key.to_string()),
             _ => ("other", String::new()),
         };
-        Found {
-            rule,
-            kind: KIND,
-            object: key,
-            detail: finding.to_string(),
-        }
+        Found { rule, kind: KIND, object: key, detail: finding.to_string() }
     }
 }
 
 /// Returns the line of an op, with the reason.
 pub(super) fn text(done: &SysctlOp) -> String {
-    let SysctlOp {
-        key,
-        to,
-        from,
-        reason,
-        ..
-    } = done;
+    let SysctlOp { key, to, from, reason, .. } = done;
     let was = from.as_ref().map(|from| format!(", was {from}"));
-    format!(
-        "~ sysctl {key} = {to}   ({reason}{})",
-        was.unwrap_or_default()
-    )
+    format!("~ sysctl {key} = {to}   ({reason}{})", was.unwrap_or_default())
 }
 
 /// Returns the line of an op that was not applied, with the reason.

@@ -39,22 +39,13 @@ impl StatusCounts {
 
     /// Returns the words for each count that is not 0.
     pub(super) fn words(self) -> Vec<String> {
-        let StatusCounts {
-            failed,
-            pending,
-            conflict,
-            contended,
-            stored_otherwise,
-        } = self;
+        let StatusCounts { failed, pending, conflict, contended, stored_otherwise } = self;
         let all = [
             (failed, format!("{failed} failed")),
             (pending, format!("{pending} pending")),
             (conflict, count(conflict, "conflict", "conflicts")),
             (contended, format!("{contended} contended")),
-            (
-                stored_otherwise,
-                format!("{stored_otherwise} stored otherwise"),
-            ),
+            (stored_otherwise, format!("{stored_otherwise} stored otherwise")),
         ];
         let some = all.into_iter().filter(|(number, _)| *number > 0);
         some.map(|(_, words)| words).collect()
@@ -76,15 +67,8 @@ pub(crate) struct StatusEntry {
 impl From<ObjectStatus> for StatusEntry {
     fn from(of: ObjectStatus) -> StatusEntry {
         let (now, wall) = (Instant::now(), SystemTime::now());
-        let next_try = of
-            .next_try
-            .map(|at| wall + at.saturating_duration_since(now));
-        StatusEntry {
-            status: of.status,
-            since: of.since,
-            tries: of.tries,
-            next_try,
-        }
+        let next_try = of.next_try.map(|at| wall + at.saturating_duration_since(now));
+        StatusEntry { status: of.status, since: of.since, tries: of.tries, next_try }
     }
 }
 
@@ -107,20 +91,12 @@ impl StatusChanges {
         };
         changed.sort_by(|one, other| order(&one.status, &other.status));
         cleared.sort_by(|one, other| order(one, other));
-        StatusChanges {
-            changed,
-            cleared,
-            is_snapshot: false,
-        }
+        StatusChanges { changed, cleared, is_snapshot: false }
     }
 
     /// Returns every status, in place of changes that are not known.
     pub(crate) fn snapshot(all: Vec<StatusEntry>) -> Self {
-        StatusChanges {
-            changed: all,
-            cleared: Vec::new(),
-            is_snapshot: true,
-        }
+        StatusChanges { changed: all, cleared: Vec::new(), is_snapshot: true }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -143,12 +119,7 @@ impl StatusChanges {
             writeln!(out, "{}", status_text(&entry.status))?;
         }
         for status in &self.cleared {
-            let Status {
-                kind,
-                object,
-                condition,
-                ..
-            } = &**status;
+            let Status { kind, object, condition, .. } = &**status;
             writeln!(out, "= {kind} {object}   (no longer {condition})")?;
         }
         Ok(())
@@ -177,12 +148,7 @@ impl StatusChanges {
 
 /// Returns the line of a status.
 pub(crate) fn status_text(status: &Status) -> String {
-    let Status {
-        kind,
-        object,
-        condition,
-        ..
-    } = status;
+    let Status { kind, object, condition, .. } = status;
     format!("! {kind} {object}   ({condition})")
 }
 
@@ -216,41 +182,25 @@ pub(crate) fn seconds(time: SystemTime) -> f64 {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Cause<'a> {
-    Failed {
-        class: ErrorClass,
-        errno: Option<i32>,
-        message: &'a str,
-    },
-    Reason {
-        reason: &'a str,
-    },
-    Conflict {
-        foreign: &'a str,
-    },
-    StoredOtherwise {
-        stored: Option<&'a str>,
-    },
+    Failed { class: ErrorClass, errno: Option<i32>, message: &'a str },
+    Reason { reason: &'a str },
+    Conflict { foreign: &'a str },
+    StoredOtherwise { stored: Option<&'a str> },
 }
 
 impl StatusRecord<'_> {
     fn new(status: &Status) -> StatusRecord<'_> {
         let cause = match &status.condition {
-            Condition::Failed {
-                class,
-                errno,
-                message,
-            } => Cause::Failed {
-                class: *class,
-                errno: *errno,
-                message,
-            },
+            Condition::Failed { class, errno, message } => {
+                Cause::Failed { class: *class, errno: *errno, message }
+            }
             Condition::Pending { why } | Condition::Contended { why } => {
                 Cause::Reason { reason: why }
             }
             Condition::Conflict { foreign } => Cause::Conflict { foreign },
-            Condition::StoredOtherwise { stored } => Cause::StoredOtherwise {
-                stored: stored.as_deref(),
-            },
+            Condition::StoredOtherwise { stored } => {
+                Cause::StoredOtherwise { stored: stored.as_deref() }
+            }
             // There are no others yet.
             _ => Cause::Reason { reason: "" },
         };
@@ -314,10 +264,8 @@ mod tests {
              ! route 10.2.0.0/16   (failed: Network is unreachable (ENETUNREACH) (dependency))\n\
              = route 10.3.0.0/16   (no longer pending: the pass ended before its turn)\n"
         );
-        let hostile = entry(
-            "10.4.0.0/16 dev x\x1b[2J",
-            Condition::StoredOtherwise { stored: None },
-        );
+        let hostile =
+            entry("10.4.0.0/16 dev x\x1b[2J", Condition::StoredOtherwise { stored: None });
         let hostile = text(&StatusChanges::new(vec![hostile], Vec::new()));
         assert!(hostile.contains("x\\x1b[2J   (not stored)"), "{hostile}");
         assert!(text(&StatusChanges::snapshot(Vec::new())).starts_with("! too many"));

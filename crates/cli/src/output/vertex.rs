@@ -91,11 +91,7 @@ pub(crate) fn vertex_line(vertex: &Explanation) -> String {
     }
     let message = vertex.message.iter().map(|it| format!(": {it}"));
     let name = &vertex.name;
-    format!(
-        "{name}   {}{}",
-        parts.join("; "),
-        message.collect::<String>()
-    )
+    format!("{name}   {}{}", parts.join("; "), message.collect::<String>())
 }
 
 /// Returns a line for each vertex of `snapshot` that is not in place, but those that have a report.

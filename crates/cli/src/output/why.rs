@@ -42,25 +42,15 @@ pub(crate) fn why(
     context: &WhyContext<'_>,
     explanation: &Explanation,
 ) -> Result<()> {
-    let Explanation {
-        objects, devices, ..
-    } = explanation;
+    let Explanation { objects, devices, .. } = explanation;
     print(|out| match format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &Records::new(explanation, context))?;
             writeln!(out)
         }
         Format::Text if objects.is_empty() => {
-            let declared = if context.has_file {
-                ", not declared"
-            } else {
-                ""
-            };
-            writeln!(
-                out,
-                "{}: not in the kernel{declared}, and not in the ledger",
-                context.asked
-            )?;
+            let declared = if context.has_file { ", not declared" } else { "" };
+            writeln!(out, "{}: not in the kernel{declared}, and not in the ledger", context.asked)?;
             exported(out, context)
         }
         _ => {
@@ -88,34 +78,20 @@ fn text(
     context: &WhyContext<'_>,
     devices: &Devices,
 ) -> io::Result<()> {
-    let Explained {
-        key,
-        present,
-        entry,
-        desired,
-        next,
-        ..
-    } = explained;
+    let Explained { key, present, entry, desired, next, .. } = explained;
     writeln!(out, "{}", title(key, devices))?;
     if present.is_empty() {
         writeln!(out, "  in the kernel: nothing")?;
     }
     for Present { object, whose, .. } in present {
         writeln!(out, "  in the kernel: {}", object.spec(devices))?;
-        writeln!(
-            out,
-            "    {}",
-            whose_words(*whose, object, explained, context)
-        )?;
+        writeln!(out, "    {}", whose_words(*whose, object, explained, context))?;
     }
     match entry {
         Some(entry) => {
             writeln!(out, "  in the ledger: {}", origin_words(entry, devices))?;
             if entry.is_open {
-                writeln!(
-                    out,
-                    "    the outcome of an earlier pass's intent is not known"
-                )?;
+                writeln!(out, "    the outcome of an earlier pass's intent is not known")?;
             }
         }
         None => writeln!(out, "  in the ledger: nothing")?,
@@ -146,10 +122,9 @@ fn step_words(step: &Step, context: &WhyContext<'_>, devices: &Devices) -> Strin
             });
             format!("{held}{}{waits}", op.text(devices))
         }
-        Step::Conflict(conflict) => format!(
-            "conflict: {}; it stays, as it is not ours",
-            conflict.foreign_text(devices)
-        ),
+        Step::Conflict(conflict) => {
+            format!("conflict: {}; it stays, as it is not ours", conflict.foreign_text(devices))
+        }
         Step::Adopt => "it is adopted: ours from then on, and left as it is".to_owned(),
         Step::Nothing(nothing) => format!("nothing: {}", nothing_words(*nothing, context.kind)),
         _ => String::new(),

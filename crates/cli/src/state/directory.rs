@@ -43,9 +43,7 @@ fn runtime_directory() -> Result<Option<PathBuf>, String> {
 fn owned_by(directory: PathBuf, us: u32) -> Result<PathBuf, String> {
     let shown = directory.display();
     if directory.is_relative() {
-        return Err(format!(
-            "${RUNTIME} is ignored: {shown} is no absolute path"
-        ));
+        return Err(format!("${RUNTIME} is ignored: {shown} is no absolute path"));
     }
     match fs::metadata(&directory) {
         Ok(found) if found.uid() == us => Ok(directory),
@@ -117,10 +115,7 @@ pub(crate) struct NoStateDirectory;
 
 impl fmt::Display for NoStateDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "no state directory: neither /run/trueup nor ${RUNTIME}/trueup can be written"
-        )?;
+        write!(f, "no state directory: neither /run/trueup nor ${RUNTIME}/trueup can be written")?;
         if let Some(ignored) = ignored_runtime_directory() {
             write!(f, "; {ignored}")?;
         }
@@ -165,19 +160,14 @@ mod tests {
 
     fn find(directory: &Path) -> Result<Option<StateFile>> {
         let (marker, domain) = (116, None);
-        let key = NamespaceKey {
-            cookie: 7,
-            name: None,
-        };
+        let key = NamespaceKey { cookie: 7, name: None };
         StateFile::find(Some(directory), &key, &Agent { marker, domain })
     }
 
     /// The text of the error of a reader, and of a writer.
     fn refusals(directory: &Path) -> [String; 2] {
-        let errors = [
-            find(directory).map(drop).unwrap_err(),
-            make(directory).map(drop).unwrap_err(),
-        ];
+        let errors =
+            [find(directory).map(drop).unwrap_err(), make(directory).map(drop).unwrap_err()];
         errors.map(|error| {
             assert!(is_unsafe(&error), "{error:#}");
             format!("{error:#}")

@@ -26,9 +26,7 @@ pub(crate) struct Overlap {
 
 impl fmt::Display for Overlap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kinds = Kind::ALL
-            .into_iter()
-            .filter(|kind| self.kinds.contains(*kind));
+        let kinds = Kind::ALL.into_iter().filter(|kind| self.kinds.contains(*kind));
         let kinds: Vec<String> = kinds.map(plural).collect();
         write!(
             f,
@@ -107,10 +105,7 @@ impl StateFile {
             let is_apart = other.agent.marker != self.agent.marker
                 && !(domain.is_limited() && theirs.is_limited());
             let kinds = domain.overlap(&theirs);
-            (!is_apart && kinds != Kinds::NONE).then(|| Overlap {
-                journal: other.file(),
-                kinds,
-            })
+            (!is_apart && kinds != Kinds::NONE).then(|| Overlap { journal: other.file(), kinds })
         };
         others.into_iter().filter_map(overlap).collect()
     }
@@ -129,9 +124,7 @@ impl StateFile {
         boot_id: &str,
     ) -> Result<Option<ReplacedDomain>> {
         let was = self.domain_in(journal, boot_id)?;
-        Ok(was.filter(|was| was != domain).map(|_| ReplacedDomain {
-            journal: self.file(),
-        }))
+        Ok(was.filter(|was| was != domain).map(|_| ReplacedDomain { journal: self.file() }))
     }
 
     /// Returns the domain of the journal's file; `None` if it owns nothing in this boot.

@@ -47,20 +47,12 @@ impl StateFile {
             Err(error) => return Err(error.into()),
         };
         let text = read(&path, &file, MAX_COOKIE)?;
-        let cookie = str::from_utf8(&text)
-            .ok()
-            .and_then(|text| text.trim().parse().ok());
+        let cookie = str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
         let cookie =
             cookie.with_context(|| format!("{}: is no cookie: remove it", path.display()))?;
-        let namespace = NamespaceKey {
-            cookie,
-            name: self.namespace.name.clone(),
-        };
+        let namespace = NamespaceKey { cookie, name: self.namespace.name.clone() };
         let is_other = cookie != self.namespace.cookie;
-        Ok(is_other.then(|| StateFile {
-            namespace,
-            ..self.clone()
-        }))
+        Ok(is_other.then(|| StateFile { namespace, ..self.clone() }))
     }
 
     /// Writes that this journal has the records of the namespace.

@@ -105,12 +105,7 @@ impl SharedLedger {
     /// Locks and opens the journal of `place`, for the ledger of a source.
     pub(super) fn open(of: LedgerOf, place: StateFile, boot_id: String) -> Result<SharedLedger> {
         let opened = Opened::new(&place, &boot_id)?;
-        Ok(SharedLedger {
-            of,
-            place,
-            boot_id,
-            opened: Arc::new(Mutex::new(Some(opened))),
-        })
+        Ok(SharedLedger { of, place, boot_id, opened: Arc::new(Mutex::new(Some(opened))) })
     }
 
     /// Returns the ledger of a source in the same journal.

@@ -241,8 +241,7 @@ impl Collection {
             Sentence::Withdraw(keys) => {
                 let why = "the store was lost right after it came: refused until it changes, or \
                            the store does not answer without it either";
-                keys.iter()
-                    .for_each(|key| self.acceptance.withhold(key, why));
+                keys.iter().for_each(|key| self.acceptance.withhold(key, why));
             }
             Sentence::Confirm => self.acceptance.end_withholding(true),
             Sentence::Release => self.acceptance.end_withholding(false),
@@ -288,12 +287,8 @@ impl Collection {
 
     /// Returns how many of those routes are retained.
     pub(crate) fn retained(&self, declared: &File, retained: &Retained) -> usize {
-        let others = retained
-            .keys()
-            .filter(|key| !self.acceptance.routes().contains_key(key));
-        others
-            .filter(|key| self.route(declared, retained, key).is_some())
-            .count()
+        let others = retained.keys().filter(|key| !self.acceptance.routes().contains_key(key));
+        others.filter(|key| self.route(declared, retained, key).is_some()).count()
     }
 
     /// Returns all routes to have beside those of the file.

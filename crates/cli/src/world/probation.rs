@@ -46,16 +46,13 @@ impl Probation {
 
     /// Decides about the routes that came.
     pub(crate) fn decide(&mut self, is_cut_off: bool, now: Instant) -> Option<Sentence> {
-        self.came
-            .retain(|_, at| now.saturating_duration_since(*at) < SUSPECTED);
+        self.came.retain(|_, at| now.saturating_duration_since(*at) < SUSPECTED);
         match &mut self.outage {
             None if is_cut_off => {
                 let suspected: BTreeSet<RouteKey> =
                     std::mem::take(&mut self.came).into_keys().collect();
                 let is_any = !suspected.is_empty();
-                self.outage = Some(Outage {
-                    withdrawn: is_any.then_some(now),
-                });
+                self.outage = Some(Outage { withdrawn: is_any.then_some(now) });
                 is_any.then_some(Sentence::Withdraw(suspected))
             }
             None => None,

@@ -46,12 +46,7 @@ impl WithRemedy {
                     .to_owned()
             }
         };
-        WithRemedy {
-            etcd,
-            authority,
-            certificate,
-            on_replaced,
-        }
+        WithRemedy { etcd, authority, certificate, on_replaced }
     }
 
     fn remedy(&self, error: Error) -> Error {

@@ -230,9 +230,8 @@ fn member(url: &str) -> Option<(String, u16)> {
 
 /// Resolves names. One that has no address now has none.
 fn resolve(members: &[(String, u16)]) -> BTreeSet<IpAddr> {
-    let addresses = members
-        .iter()
-        .filter_map(|(host, port)| (host.as_str(), *port).to_socket_addrs().ok());
+    let addresses =
+        members.iter().filter_map(|(host, port)| (host.as_str(), *port).to_socket_addrs().ok());
     addresses.flatten().map(|it| it.ip()).collect()
 }
 

@@ -111,11 +111,6 @@ impl Approvals {
 
 impl ApprovalRequest {
     pub(super) fn new(hash: ActionHash, journal: JournalId, action: Action) -> ApprovalRequest {
-        ApprovalRequest {
-            hash,
-            journal,
-            action,
-            refused: None,
-        }
+        ApprovalRequest { hash, journal, action, refused: None }
     }
 }

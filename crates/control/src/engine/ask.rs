@@ -21,9 +21,7 @@ impl<B: Backend> Shared<B> {
             let state = self.state();
             let flights = state.flights.iter();
             let is_busy = |flight: &Flight| flight.is_asked || flight.phase == Phase::Starting;
-            flights
-                .map(|(key, flight)| (key.clone(), is_busy(flight)))
-                .collect()
+            flights.map(|(key, flight)| (key.clone(), is_busy(flight))).collect()
         };
         let (mut lanes, mut busy) = (BTreeMap::<String, Vec<String>>::new(), BTreeSet::new());
         for (key, is_busy) in flights {
@@ -141,11 +139,7 @@ impl<B: Backend> Shared<B> {
             // It counts as running: that it cannot be asked says nothing about it.
             Err(error) => Some(clipped(error.to_string())),
         };
-        Phase::Running {
-            task,
-            progress,
-            since,
-        }
+        Phase::Running { task, progress, since }
     }
 
     fn ask_request(&self, record: &Record, execution: &mut Execution, why: String) -> Phase {

@@ -32,11 +32,7 @@ pub(crate) enum Phase {
     /// The backend was asked to start it, and has not answered yet.
     Starting,
     /// A task does it.
-    Running {
-        task: String,
-        progress: Option<String>,
-        since: SystemTime,
-    },
+    Running { task: String, progress: Option<String>, since: SystemTime },
     /// The backend has said what became of it, and its object is to be read.
     Answered(Answer),
     /// An engine of this process that was dropped waits for the backend's answer. What becomes of
@@ -107,11 +103,7 @@ impl Phase {
     pub(crate) fn of_record(operation: Operation, started: SystemTime) -> Phase {
         match (operation.state, operation.task) {
             (OperationState::InDoubt(why), _) => Phase::InDoubt { why },
-            (_, Some(task)) => Phase::Running {
-                task,
-                progress: None,
-                since: started,
-            },
+            (_, Some(task)) => Phase::Running { task, progress: None, since: started },
             _ => Phase::Lost {
                 why: "the agent ended before the backend's answer was recorded".to_owned(),
             },
@@ -133,12 +125,7 @@ impl fmt::Display for Answer {
 impl Flight {
     /// Makes one that no thread executes yet.
     pub(crate) fn new(record: Option<Record>, phase: Phase) -> Flight {
-        Flight {
-            record,
-            execution: None,
-            phase,
-            is_asked: false,
-        }
+        Flight { record, execution: None, phase, is_asked: false }
     }
 
     /// Returns true if a job asked for it. An operation whose record cannot be read counts as one:

@@ -207,10 +207,7 @@ impl<B: Backend> EngineHandle<B> {
         let journal = self.0.journal_id()?;
         let now = self.0.approval_time()?;
         let checked = self.0.config.gate.check(token, journal, now);
-        if checked
-            .as_ref()
-            .is_err_and(|error| error.kind() == ErrorKind::Expired)
-        {
+        if checked.as_ref().is_err_and(|error| error.kind() == ErrorKind::Expired) {
             self.0.note_time()?;
         }
         let approval = checked?;

@@ -79,11 +79,7 @@ impl<B: Backend> Shared<B> {
                 (found, Some(request))
             }
         };
-        let job_start = JobStart {
-            job,
-            key: &key,
-            request: &submitted,
-        };
+        let job_start = JobStart { job, key: &key, request: &submitted };
         let outcome = self.start(action, approval.as_ref(), Some(job_start));
         if let Some(request) = &request {
             let refused = match &outcome {
@@ -153,15 +149,11 @@ impl<B: Backend> Shared<B> {
         }
         let state = self.state();
         Ok(Some(match state.flights.get(key).map(|it| &it.phase) {
-            Some(Phase::Running { task, progress, .. }) => JobState::Running {
-                task: Some(task.clone()),
-                progress: progress.clone(),
-            },
+            Some(Phase::Running { task, progress, .. }) => {
+                JobState::Running { task: Some(task.clone()), progress: progress.clone() }
+            }
             Some(Phase::InDoubt { why }) => JobState::InDoubt(why.clone()),
-            Some(_) => JobState::Running {
-                task: None,
-                progress: None,
-            },
+            Some(_) => JobState::Running { task: None, progress: None },
             None => JobState::InDoubt("its end was not recorded".to_owned()),
         }))
     }
@@ -183,10 +175,7 @@ impl<B: Backend> Shared<B> {
                 Outcome::Failed(why) | Outcome::Compensated(why) => JobState::Failed(why),
                 _ => JobState::InDoubt("its outcome is of a later version".to_owned()),
             }),
-            Some(_) => Some(JobState::Running {
-                task: None,
-                progress: None,
-            }),
+            Some(_) => Some(JobState::Running { task: None, progress: None }),
             None => None,
         })
     }

@@ -84,8 +84,7 @@ impl<B: Backend, P: Provider> Engine<B, P> {
         let answer = guarded("the provider", || self.provider.desired());
         let answer = answer.and_then(|answer| answer);
         let config = &self.shared.config;
-        self.last_known
-            .update(answer, config.now(), config.max_staleness);
+        self.last_known.update(answer, config.now(), config.max_staleness);
     }
 }
 
@@ -195,8 +194,6 @@ impl<B: Backend, P> Drop for Engine<B, P> {
 
 impl<B: Backend, P> fmt::Debug for Engine<B, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine")
-            .field("config", &self.shared.config)
-            .finish_non_exhaustive()
+        f.debug_struct("Engine").field("config", &self.shared.config).finish_non_exhaustive()
     }
 }

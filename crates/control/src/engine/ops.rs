@@ -27,10 +27,7 @@ impl Ops {
         failed_before: Option<Failure>,
     ) {
         let op = ControlOp::new(action, Outcome::Pending(pending));
-        self.ops.push(ControlOp {
-            failed_before,
-            ..op
-        });
+        self.ops.push(ControlOp { failed_before, ..op });
     }
 
     pub(super) fn fail(&mut self, action: Action, class: ErrorClass, message: String) {
@@ -63,19 +60,15 @@ impl Ops {
 pub(super) fn pending(flight: &Flight, now: SystemTime, task_limit: Duration) -> Pending {
     match &flight.phase {
         Phase::Starting => Pending::Starting,
-        Phase::Running {
-            task,
-            progress,
-            since,
-        } => Pending::Running {
+        Phase::Running { task, progress, since } => Pending::Running {
             task: task.clone(),
             progress: progress.clone(),
             since: *since,
             is_overdue: now.duration_since(*since).unwrap_or_default() > task_limit,
         },
-        Phase::Answered(answer) => Pending::Lost {
-            why: format!("{answer}, and its object is not read yet"),
-        },
+        Phase::Answered(answer) => {
+            Pending::Lost { why: format!("{answer}, and its object is not read yet") }
+        }
         Phase::Elsewhere => Pending::Starting,
         Phase::Lost { why } => Pending::Lost { why: why.clone() },
         Phase::InDoubt { why } => Pending::InDoubt { why: why.clone() },

@@ -36,12 +36,7 @@ impl<B: Backend> Shared<B> {
             let (record, answer) = (flight.record.clone()?, answer.clone());
             let execution = flight.execution.take()?;
             let key = key.clone();
-            Some(Answered {
-                key,
-                record,
-                execution,
-                answer,
-            })
+            Some(Answered { key, record, execution, answer })
         });
         taken.collect()
     }
@@ -80,9 +75,7 @@ impl<B: Backend> Shared<B> {
         let shown = effect(&record.action, observed.get(key), &self.config.normalisers);
         let end = match &answered.answer {
             Answer::Succeeded if matches!(shown, Effect::NotYet | Effect::Mixed) => {
-                End::StoredOtherwise {
-                    is_again: record.is_again,
-                }
+                End::StoredOtherwise { is_again: record.is_again }
             }
             Answer::Succeeded => End::Succeeded,
             // A task that says that it failed, and whose whole effect is there, took effect.
@@ -107,12 +100,7 @@ impl<B: Backend> Shared<B> {
                 End::Never
             }
         };
-        let Answered {
-            key,
-            record,
-            execution,
-            ..
-        } = answered;
+        let Answered { key, record, execution, .. } = answered;
         let ended = self.record_end(&key, &record, execution, &end, now);
         let mut state = self.state();
         match ended {
@@ -128,11 +116,7 @@ impl<B: Backend> Shared<B> {
         }
         drop(state);
         trace::ended(&record, &end);
-        Some(Ended {
-            action: record.action,
-            is_job: record.is_job,
-            end,
-        })
+        Some(Ended { action: record.action, is_job: record.is_job, end })
     }
 
     fn record_end(
@@ -149,10 +133,9 @@ impl<B: Backend> Shared<B> {
             End::StoredOtherwise { is_again } => {
                 let backoff = match is_again {
                     true => self.next_backoff(key, ErrorClass::StoredOtherwise, now)?,
-                    false => Backoff {
-                        tries: 1,
-                        next: now + self.config.delay(ErrorClass::Unknown, 1),
-                    },
+                    false => {
+                        Backoff { tries: 1, next: now + self.config.delay(ErrorClass::Unknown, 1) }
+                    }
                 };
                 execution.succeeded(b"", now).map_err(Error::journal)?;
                 if is_retried {
@@ -168,9 +151,7 @@ impl<B: Backend> Shared<B> {
             }
             End::Never => {
                 let why = "the request never arrived";
-                execution
-                    .not_executed(why, None, now)
-                    .map_err(Error::journal)
+                execution.not_executed(why, None, now).map_err(Error::journal)
             }
         }
     }

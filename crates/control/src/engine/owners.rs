@@ -26,12 +26,7 @@ impl<B: Backend> Pass<'_, B> {
         };
         let unread: BTreeSet<Vec<u8>> = owned.keys().filter(is_unread).cloned().collect();
         let state = self.shared.state();
-        for bytes in self
-            .ledger
-            .open_intents()
-            .map_err(ledger_error)?
-            .into_keys()
-        {
+        for bytes in self.ledger.open_intents().map_err(ledger_error)?.into_keys() {
             let Ok(key) = str::from_utf8(&bytes) else {
                 continue;
             };
@@ -65,14 +60,10 @@ impl<B: Backend> Pass<'_, B> {
         }
         drop(state);
         if !outcomes.is_empty() {
-            self.ledger
-                .commit_outcomes(outcomes)
-                .map_err(ledger_error)?;
+            self.ledger.commit_outcomes(outcomes).map_err(ledger_error)?;
         }
         let owned = self.ledger.owned().map_err(ledger_error)?.into_keys();
-        Ok(owned
-            .filter_map(|key| String::from_utf8(key).ok())
-            .collect())
+        Ok(owned.filter_map(|key| String::from_utf8(key).ok()).collect())
     }
 
     /// Records which objects are ours, or not any more, after actions that create or destroy.

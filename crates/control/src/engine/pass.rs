@@ -98,13 +98,7 @@ impl<B: Backend> Pass<'_, B> {
     /// Makes the plan. What was not read is neither missing nor different: it has no part in it.
     fn plan(&self, desired: &Objects, observed: &Observed, owned: &BTreeSet<String>) -> Plan {
         let config = &self.shared.config;
-        let mut plan = plan(
-            desired,
-            &observed.objects,
-            owned,
-            &config.normalisers,
-            config.policy,
-        );
+        let mut plan = plan(desired, &observed.objects, owned, &config.normalisers, config.policy);
         if !observed.unread.is_empty() {
             let is_read = |key: &str| self.shared.unread(observed, key).is_none();
             plan.actions.retain(|action| is_read(&action.key));
@@ -130,10 +124,7 @@ impl<B: Backend> Pass<'_, B> {
         let unread = keys.filter_map(|key| {
             let (name, why) = self.shared.unread(observed, key)?;
             let since = Utc(self.unread_since(name));
-            Some((
-                key.clone(),
-                format!("it could not be read since {since}: {why}"),
-            ))
+            Some((key.clone(), format!("it could not be read since {since}: {why}")))
         });
         unread.collect()
     }

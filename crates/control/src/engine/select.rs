@@ -48,12 +48,8 @@ impl<B: Backend> Pass<'_, B> {
                 None => None,
             };
             let pend = |action, pending| ops.pend_retry(action, pending, failed_before);
-            let pending = if ready
-                .last()
-                .is_some_and(|(first, _)| first.key == action.key)
-                || waiting
-                    .last()
-                    .is_some_and(|it: &ApprovalRequest| it.action.key == action.key)
+            let pending = if ready.last().is_some_and(|(first, _)| first.key == action.key)
+                || waiting.last().is_some_and(|it: &ApprovalRequest| it.action.key == action.key)
             {
                 Pending::After
             } else {

@@ -130,10 +130,9 @@ impl<B: Backend> Shared<B> {
         let record = Record::decode(&found.what).ok().filter(|it| !it.is_job);
         Ok(record.and_then(|record| match found.state {
             OperationState::Failed(why) => Some(Failure::parse(&why)),
-            OperationState::Succeeded => End::StoredOtherwise {
-                is_again: record.is_again,
+            OperationState::Succeeded => {
+                End::StoredOtherwise { is_again: record.is_again }.failure()
             }
-            .failure(),
             _ => None,
         }))
     }
@@ -164,10 +163,7 @@ impl<B: Backend> Shared<B> {
         let nonces = self.journal.nonces();
         let recorded = nonces.latest_time().map_err(Error::journal)?;
         let recorded = recorded.unwrap_or(SystemTime::UNIX_EPOCH);
-        if now
-            .duration_since(recorded)
-            .is_ok_and(|since| since >= TIME_STEP)
-        {
+        if now.duration_since(recorded).is_ok_and(|since| since >= TIME_STEP) {
             nonces.note_time(now).map_err(Error::journal)?;
         }
         let latest = millis(now.max(recorded));

@@ -98,12 +98,10 @@ impl<B: Backend> Shared<B> {
             }
         };
         trace::started(&record);
-        let started = guarded("the backend", || {
-            self.backend.start(&record.action, &record.request)
-        });
-        let started = started.unwrap_or_else(|error| Started::Indeterminate {
-            message: error.to_string(),
-        });
+        let started =
+            guarded("the backend", || self.backend.start(&record.action, &record.request));
+        let started =
+            started.unwrap_or_else(|error| Started::Indeterminate { message: error.to_string() });
         self.record_answer(&record, execution, started)
     }
 
@@ -153,19 +151,15 @@ impl<B: Backend> Shared<B> {
             // No task id means done.
             Started::Done => Phase::Answered(Answer::Succeeded),
             Started::Task(task) if task.is_empty() => Phase::Answered(Answer::Succeeded),
-            Started::Task(task) if !is_task_id(&task) => Phase::Lost {
-                why: "the id of its task is too long to be recorded".to_owned(),
-            },
+            Started::Task(task) if !is_task_id(&task) => {
+                Phase::Lost { why: "the id of its task is too long to be recorded".to_owned() }
+            }
             Started::Task(task) => {
                 // If it cannot be recorded, the request is looked for after a restart.
                 if let Err(error) = execution.running(&task) {
                     trace::journal_failed(&error);
                 }
-                Phase::Running {
-                    task,
-                    progress: None,
-                    since: now,
-                }
+                Phase::Running { task, progress: None, since: now }
             }
             Started::Refused { class, message } => {
                 let message = clipped(message);
@@ -176,9 +170,7 @@ impl<B: Backend> Shared<B> {
                 }
                 return self.land(key, StartOutcome::Refused(class, message));
             }
-            Started::Indeterminate { message } => Phase::Lost {
-                why: clipped(message),
-            },
+            Started::Indeterminate { message } => Phase::Lost { why: clipped(message) },
         };
         if let Some(flight) = self.state().flights.get_mut(key) {
             flight.execution = Some(execution);

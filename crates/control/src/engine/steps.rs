@@ -49,10 +49,7 @@ const UNDO: &[u8] = b"undo ";
 impl Step {
     /// Makes a step that stays if a later one fails.
     pub fn new(action: Action) -> Step {
-        Step {
-            action,
-            compensation: None,
-        }
+        Step { action, compensation: None }
     }
 
     /// Sets the action that undoes it.
@@ -81,22 +78,20 @@ impl<B: Backend> EngineHandle<B> {
         let key = self.0.name(idempotency_key);
         let operations = &self.0.operations;
         let start = Start::new(&name, &what).key(key.as_bytes());
-        let execution = match operations
-            .begin(start)
-            .map_err(|error| of_key(idempotency_key, error))?
-        {
-            Begun::Execute(execution) => execution,
-            Begun::Repeated(_) => match self.0.key_state(idempotency_key)? {
-                Some(KeyState::Ended { outcome, .. }) => return outcome_of(outcome),
-                Some(KeyState::InDoubt { operation }) if operation == name => {
-                    operations.resume(&name).map_err(Error::journal)?
-                }
-                Some(KeyState::InProgress { operation }) if operation == name => {
-                    return Ok(StepsState::InProgress);
-                }
-                _ => return Err(other_action(idempotency_key)),
-            },
-        };
+        let execution =
+            match operations.begin(start).map_err(|error| of_key(idempotency_key, error))? {
+                Begun::Execute(execution) => execution,
+                Begun::Repeated(_) => match self.0.key_state(idempotency_key)? {
+                    Some(KeyState::Ended { outcome, .. }) => return outcome_of(outcome),
+                    Some(KeyState::InDoubt { operation }) if operation == name => {
+                        operations.resume(&name).map_err(Error::journal)?
+                    }
+                    Some(KeyState::InProgress { operation }) if operation == name => {
+                        return Ok(StepsState::InProgress);
+                    }
+                    _ => return Err(other_action(idempotency_key)),
+                },
+            };
         self.run_steps(idempotency_key, steps, execution)
     }
 
@@ -179,11 +174,7 @@ impl<B: Backend> EngineHandle<B> {
 
 impl StepsState {
     fn pending(step: usize, is_compensation: bool, state: JobState) -> StepsState {
-        StepsState::Pending {
-            step,
-            is_compensation,
-            state,
-        }
+        StepsState::Pending { step, is_compensation, state }
     }
 
     /// Returns true if the answer stays.

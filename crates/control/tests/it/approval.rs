@@ -76,10 +76,7 @@ fn a_destructive_action_waits_and_a_token_lets_it_pass_once() {
     };
     assert_eq!(report.requeue_after(), None);
     let approvals = it.handle().approvals();
-    assert_eq!(
-        (approvals[0].hash, &approvals[0].action),
-        (hash, &report.ops()[0].action)
-    );
+    assert_eq!((approvals[0].hash, &approvals[0].action), (hash, &report.ops()[0].action));
     let right = token(&sim, &SECRET, hash, 7, 60);
     it.handle().approve(&right).unwrap();
     assert!(pass(&mut it, &mut ledger).converged());
@@ -97,9 +94,7 @@ fn a_destructive_action_waits_and_a_token_lets_it_pass_once() {
     }
     assert_eq!(sim.world().starts, 1);
     pass(&mut it, &mut ledger);
-    it.handle()
-        .approve(&token(&sim, &SECRET, hash, 8, 60))
-        .unwrap();
+    it.handle().approve(&token(&sim, &SECRET, hash, 8, 60)).unwrap();
     assert!(pass(&mut it, &mut ledger).converged());
 }
 
@@ -110,9 +105,7 @@ fn an_action_that_was_refused_can_be_approved_before_it_is_tried_again() {
     let mut approve = |it: &mut Engine<Sim, Fixed>, nonce| {
         pass(it, &mut ledger);
         let hash = it.handle().approvals()[0].hash;
-        it.handle()
-            .approve(&token(&sim, &SECRET, hash, nonce, 60))
-            .unwrap();
+        it.handle().approve(&token(&sim, &SECRET, hash, nonce, 60)).unwrap();
         pass(it, &mut ledger)
     };
     let report = approve(&mut it, 1);
@@ -134,20 +127,14 @@ fn an_approved_state_that_has_changed_is_not_approved() {
     it.handle().approve(&right).unwrap();
     sim.world().objects = objects([("a", "3")]);
     assert!(!pass(&mut it, &mut ledger).converged());
-    assert_eq!(
-        it.handle().approve(&right).unwrap_err().kind(),
-        ErrorKind::NotWaiting
-    );
+    assert_eq!(it.handle().approve(&right).unwrap_err().kind(), ErrorKind::NotWaiting);
     // Back in the approved state the token is good: it was not spent.
     sim.world().objects = objects([("a", "1")]);
     pass(&mut it, &mut ledger);
     it.handle().approve(&right).unwrap();
     sim.advance(60);
     assert!(!pass(&mut it, &mut ledger).converged());
-    assert_eq!(
-        it.handle().approve(&right).unwrap_err().kind(),
-        ErrorKind::Expired
-    );
+    assert_eq!(it.handle().approve(&right).unwrap_err().kind(), ErrorKind::Expired);
     assert_eq!(sim.world().starts, 0);
 }
 
@@ -163,10 +150,7 @@ fn a_token_that_is_spent_meanwhile_is_refused_at_the_start() {
     let right = token(&sim, &SECRET, request.hash, 7, 60);
     handle.approve(&right).unwrap();
     let expires = sim.now() + Duration::from_secs(60);
-    journal
-        .nonces()
-        .spend(&[7; 16], expires, sim.now())
-        .unwrap();
+    journal.nonces().spend(&[7; 16], expires, sim.now()).unwrap();
     let again = request_of(submit("k"));
     assert_eq!(again.refused.as_deref(), Some("the token was used before"));
     assert_eq!(sim.world().starts, 0);
@@ -191,10 +175,7 @@ fn no_gate_lets_nothing_destructive_pass() {
     let sim = destructive([("a", "1")]);
     let (mut it, mut ledger) = (sim.engine(fixed([("a", "2")])), MemoryLedger::default());
     let right = pass_and_token(&sim, &mut it, &mut ledger);
-    assert_eq!(
-        it.handle().approve(&right).unwrap_err().kind(),
-        ErrorKind::Signature
-    );
+    assert_eq!(it.handle().approve(&right).unwrap_err().kind(), ErrorKind::Signature);
 }
 
 #[test]
@@ -229,13 +210,7 @@ fn a_thousand_wrong_tokens_pass_nothing_and_spend_nothing() {
                 token(&sim, &SECRET, hash, 7, 60)
             }
             5 => match round % 2 {
-                0 => token(
-                    &sim,
-                    &SECRET,
-                    foreign.hash(&request.action, Some(&state)),
-                    7,
-                    60,
-                ),
+                0 => token(&sim, &SECRET, foreign.hash(&request.action, Some(&state)), 7, 60),
                 _ => token(&sim, &SECRET, request.hash, 7, 0),
             },
             _ => token(&sim, &[2 + number(200) as u8; 32], request.hash, 7, 60),
@@ -263,9 +238,7 @@ fn a_destructive_job_waits_for_its_approval() {
     let submit = |key: &str| handle.submit_job(key, snapshot("a", "k")).unwrap();
     let request = request_of(submit("k"));
     assert_eq!(handle.approvals(), [(*request).clone()]);
-    handle
-        .approve(&token(&sim, &SECRET, request.hash, 7, 60))
-        .unwrap();
+    handle.approve(&token(&sim, &SECRET, request.hash, 7, 60)).unwrap();
     assert_eq!(submit("k"), JobState::Succeeded);
     assert!(handle.approvals().is_empty());
     // Another key is another execution, and the token is used.

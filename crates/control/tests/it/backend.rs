@@ -34,9 +34,7 @@ impl Backend for Sim {
     }
 
     fn start(&self, action: &Action, request: &str) -> Started {
-        let lost = || Started::Indeterminate {
-            message: "596: no answer in time".into(),
-        };
+        let lost = || Started::Indeterminate { message: "596: no answer in time".into() };
         self.wait_for(|world| &mut world.start_waits);
         if self.reach("start").is_err() {
             return lost();
@@ -66,20 +64,13 @@ impl Backend for Sim {
                     ends: world.now + seconds,
                     action: action.clone(),
                     request: request.into(),
-                    state: Task::Running {
-                        progress: Some("10 %".into()),
-                    },
+                    state: Task::Running { progress: Some("10 %".into()) },
                 };
                 world.tasks.insert(id.clone(), task);
-                world
-                    .requests
-                    .insert(request.into(), Found::Task(id.clone()));
+                world.requests.insert(request.into(), Found::Task(id.clone()));
                 Started::Task(id)
             }
-            Mode::Refuses(class) => Started::Refused {
-                class,
-                message: "refused".into(),
-            },
+            Mode::Refuses(class) => Started::Refused { class, message: "refused".into() },
             Mode::StoresOtherwise => {
                 let mut other = action.clone();
                 for change in &mut other.changes {

@@ -130,9 +130,7 @@ fn world(script: Script, mode: Mode, says: Says) -> Sim {
     let object = || Object::new().with("memory", "1").with("label", "none");
     let mut world = sim.world();
     world.objects.insert("a".to_owned(), object());
-    world
-        .objects
-        .insert("b".to_owned(), object().with_run_state("stopped"));
+    world.objects.insert("b".to_owned(), object().with_run_state("stopped"));
     world.mode = mode;
     world.says = says;
     world.class = match script {
@@ -184,20 +182,14 @@ fn at_every_step(
         // which neither the backend nor the object says anything.
         let in_flight = sim.journal().operations().in_flight().unwrap();
         assert!(in_flight.unreadable.is_empty());
-        let is_lost = in_flight
-            .operations
-            .iter()
-            .any(|operation| operation.task.is_none());
+        let is_lost = in_flight.operations.iter().any(|operation| operation.task.is_none());
         let shows = says == Says::Truth || !matches!(script, Script::Job | Script::Approved);
         let what =
             format!("{script:?} {first:?} {mode:?} {says:?} {stop:?}, at step {at} of {steps}");
 
         let after = run(&sim, script, 100);
         if let Some(JobState::InDoubt(_)) = after.job {
-            assert!(
-                is_lost && !shows,
-                "{what}: in doubt, and the truth can be known"
-            );
+            assert!(is_lost && !shows, "{what}: in doubt, and the truth can be known");
             doubts += 1;
             let happened = sim.world().effects.get("k").copied().unwrap_or(0);
             let verdict = match happened {
@@ -232,9 +224,7 @@ fn at_every_step(
         // What it created is known as its own.
         if script == Script::Desired {
             let journal = sim.journal();
-            let ledger = journal
-                .ledger("control", &LedgerScope::new("host", "boot"))
-                .unwrap();
+            let ledger = journal.ledger("control", &LedgerScope::new("host", "boot")).unwrap();
             let owned = trueup_reconcile::Ledger::owned(&ledger).unwrap();
             assert_eq!(owned.keys().collect::<Vec<_>>(), [b"new"], "{what}");
         }
@@ -282,12 +272,7 @@ fn what_is_lost_takes_effect_once_whenever_the_agent_stops() {
     for stop in [Stop::Power, Stop::KillThenUnread] {
         for first in [Mode::LosesAnswer, Mode::LosesRequest, Mode::Panics] {
             let modes = (Some(first), Mode::Done);
-            for script in [
-                Script::Job,
-                Script::Approved,
-                Script::Visible,
-                Script::Desired,
-            ] {
+            for script in [Script::Job, Script::Approved, Script::Visible, Script::Desired] {
                 let (steps, doubts) = at_every_step(script, modes, Says::Truth, stop);
                 println!("{stop:?}: {script:?} {first:?}: {steps} steps");
                 assert!(steps > 8);

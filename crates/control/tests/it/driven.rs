@@ -17,9 +17,7 @@ fn a_loop_drives_an_engine_and_tells_what_became_of_objects() {
     let engine = Engine::new(sim.clone(), desired.clone(), &sim.journal(), config).unwrap();
     let config = Config::default().with_debounce(Duration::from_millis(1));
     let ledger = MemoryLedger::default();
-    let running = Loop::new(engine, (), (), ledger, (), config)
-        .spawn("control")
-        .unwrap();
+    let running = Loop::new(engine, (), (), ledger, (), config).spawn("control").unwrap();
     let handle = running.handle();
     let wait = Duration::from_secs(60);
     let report = handle.force(wait).unwrap();
@@ -64,16 +62,7 @@ fn an_api_that_is_not_reached_is_an_exception_and_an_event() {
     let error = handle.force(wait).unwrap_err();
     assert!(handle.status(OpKey::SCOPE).is_some(), "{error}");
     let event = events.next_timeout(wait).unwrap();
-    assert!(
-        matches!(
-            event,
-            Event::Changed {
-                key: OpKey::SCOPE,
-                ..
-            }
-        ),
-        "{event:?}"
-    );
+    assert!(matches!(event, Event::Changed { key: OpKey::SCOPE, .. }), "{event:?}");
     let revision = handle.set_desired(()).unwrap();
     let waited = handle.wait_tried(revision, wait).unwrap_err();
     assert_eq!(waited.kind(), ErrorKind::PassFailed);

@@ -28,17 +28,11 @@ fn an_engine_creates_configures_and_destroys_what_is_its_own() {
     let desired = fixed([("new", "1"), ("old", "2")]);
     let (mut engine, mut ledger) = (sim.engine(desired.clone()), MemoryLedger::default());
     let report = pass(&mut engine, &mut ledger);
-    let expected = [
-        "new: create (memory: 1): applied",
-        "old: configure (memory: 1 -> 2): applied",
-    ];
+    let expected = ["new: create (memory: 1): applied", "old: configure (memory: 1 -> 2): applied"];
     assert_eq!(texts(&report), expected);
     assert!(report.converged());
     assert_eq!(report.undesired(), ["foreign"]);
-    assert_eq!(
-        sim.world().objects,
-        objects([("foreign", "1"), ("new", "1"), ("old", "2")])
-    );
+    assert_eq!(sim.world().objects, objects([("foreign", "1"), ("new", "1"), ("old", "2")]));
 
     // A second pass does nothing, to the backend and to the disk.
     sim.world().steps.clear();
@@ -51,10 +45,7 @@ fn an_engine_creates_configures_and_destroys_what_is_its_own() {
     let report = pass(&mut engine, &mut ledger);
     assert_eq!(texts(&report), ["new: destroy: applied"]);
     assert!(report.converged());
-    assert_eq!(
-        sim.world().objects,
-        objects([("foreign", "1"), ("old", "2")])
-    );
+    assert_eq!(sim.world().objects, objects([("foreign", "1"), ("old", "2")]));
     assert!(ledger.owned().unwrap().is_empty());
     assert!(ledger.open_intents().unwrap().is_empty());
 }
@@ -67,15 +58,8 @@ fn a_pass_does_not_wait_for_a_task_and_a_key_has_one_at_a_time() {
     let desired = fixed([("a", "2"), ("b", "1")]);
     let (mut engine, mut ledger) = (sim.engine(desired.clone()), MemoryLedger::default());
     let report = pass(&mut engine, &mut ledger);
-    let [op] = report.ops() else {
-        panic!("{report:?}")
-    };
-    let Outcome::Pending(Pending::Running {
-        progress,
-        is_overdue,
-        ..
-    }) = &op.outcome
-    else {
+    let [op] = report.ops() else { panic!("{report:?}") };
+    let Outcome::Pending(Pending::Running { progress, is_overdue, .. }) = &op.outcome else {
         panic!("{op}")
     };
     assert_eq!((progress.as_deref(), *is_overdue), (Some("10 %"), false));
@@ -105,27 +89,15 @@ fn a_task_that_never_ends_is_reported_and_left_to_cancel() {
     let report = pass(&mut engine, &mut ledger);
     let op = &report.ops()[0];
     let overdue = |op: &trueup_control::ControlOp| {
-        matches!(
-            op.outcome,
-            Outcome::Pending(Pending::Running {
-                is_overdue: true,
-                ..
-            })
-        )
+        matches!(op.outcome, Outcome::Pending(Pending::Running { is_overdue: true, .. }))
     };
     assert!(overdue(op), "{op}");
     assert_eq!(sim.world().starts, 1);
     let handle = engine.handle();
-    assert_eq!(
-        handle.cancel("b").unwrap_err().kind(),
-        ErrorKind::NoOperation
-    );
+    assert_eq!(handle.cancel("b").unwrap_err().kind(), ErrorKind::NoOperation);
     handle.cancel("a").unwrap();
     let report = pass(&mut engine, &mut ledger);
-    assert_eq!(
-        texts(&report),
-        ["a: create (memory: 2): failed, cancelled (unknown)"]
-    );
+    assert_eq!(texts(&report), ["a: create (memory: 2): failed, cancelled (unknown)"]);
     assert!(ledger.open_intents().unwrap().is_empty());
 }
 
@@ -140,10 +112,7 @@ fn secrets_are_in_no_report_and_not_on_the_disk() {
     assert_eq!(report.ops().len(), 1);
     let mut said = format!("{report:?} {}", report.ops()[0]);
     report.statuses(&mut |_, status| said += &format!("{status:?}"));
-    assert!(
-        said.contains("<secret>") && !said.contains("hunter2"),
-        "{said}"
-    );
+    assert!(said.contains("<secret>") && !said.contains("hunter2"), "{said}");
     let mut exported = Vec::new();
     drop(engine);
     sim.journal().export(&mut exported).unwrap();
@@ -162,13 +131,8 @@ fn a_driver_s_limits_are_kept() {
     let (mut engine, mut ledger) = (sim.engine(desired), MemoryLedger::default());
     for (ops, starts, truncated) in [(0, 0, true), (2, 2, true), (9, 3, false), (9, 3, false)] {
         let limits = PassLimits::default().with_ops(ops);
-        let report = engine
-            .reconcile_within(&(), &(), &mut ledger, &(), &limits)
-            .unwrap();
-        assert_eq!(
-            (sim.world().starts, report.is_truncated()),
-            (starts, truncated)
-        );
+        let report = engine.reconcile_within(&(), &(), &mut ledger, &(), &limits).unwrap();
+        assert_eq!((sim.world().starts, report.is_truncated()), (starts, truncated));
         assert_eq!(report.converged(), !truncated);
     }
     assert_eq!(sim.world().class, Class::Benign);

@@ -35,9 +35,7 @@ fn a_file_is_desired_state_only_while_it_can_be_read() {
     fs::write(directory.join("new"), text).unwrap();
     fs::rename(directory.join("new"), &path).unwrap();
     assert_eq!(watch.drain().unwrap(), Drained::Hint);
-    let Desired::Known(found) = file.desired().unwrap() else {
-        panic!("unknown")
-    };
+    let Desired::Known(found) = file.desired().unwrap() else { panic!("unknown") };
     let object = Object::new().with("memory", "1").with("password", "x");
     assert_eq!(found["vm7"], object.with_run_state("running"));
     assert!(found["vm7"].fields["password"].is_secret());

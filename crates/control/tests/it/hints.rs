@@ -85,10 +85,7 @@ fn subscribe<P: Provider>(
 
 fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
     let mut descriptors = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut descriptors, Some(&now)).unwrap() > 0
 }
 
@@ -140,10 +137,7 @@ fn a_backend_alone_hints_and_one_that_fails_is_subscribed_to_again() {
 
 #[test]
 fn lost_events_of_one_part_count_more_than_a_hint_of_the_other() {
-    for parts in [
-        [Drained::Lost, Drained::Hint],
-        [Drained::Hint, Drained::Lost],
-    ] {
+    for parts in [[Drained::Lost, Drained::Hint], [Drained::Hint, Drained::Lost]] {
         let [provider, backend] = parts.map(|drained| {
             let readable = eventfd(1, EventfdFlags::NONBLOCK).unwrap();
             Counter(Arc::new(readable), drained)

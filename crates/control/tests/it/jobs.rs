@@ -37,17 +37,11 @@ fn sixty_four_threads_with_one_key_execute_once() {
                     })
                 })
                 .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect()
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         let (done, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
         let counts = (done.len(), refused.len());
-        assert!(
-            [(48, 16), (16, 48)].contains(&counts),
-            "{counts:?} {refused:?}"
-        );
+        assert!([(48, 16), (16, 48)].contains(&counts), "{counts:?} {refused:?}");
         for answer in done {
             assert_eq!(answer.unwrap(), JobState::Succeeded);
         }
@@ -65,10 +59,7 @@ fn the_first_outcome_is_the_answer_also_of_a_failure_and_after_a_restart() {
     sim.world().mode = Mode::TaskFails(10);
     let (mut engine, mut ledger) = (sim.engine(fixed([])), MemoryLedger::default());
     let submit = |engine: &Engine<Sim, _>| engine.handle().submit_job("k", snapshot("a", "k"));
-    assert!(matches!(
-        submit(&engine).unwrap(),
-        JobState::Running { task: Some(_), .. }
-    ));
+    assert!(matches!(submit(&engine).unwrap(), JobState::Running { task: Some(_), .. }));
     assert!(!pass(&mut engine, &mut ledger).converged());
     sim.advance(10);
     pass(&mut engine, &mut ledger);
@@ -80,10 +71,7 @@ fn the_first_outcome_is_the_answer_also_of_a_failure_and_after_a_restart() {
     assert_eq!(submit(&engine).unwrap(), failed);
     assert_eq!(sim.world().starts, 1);
     assert_eq!(engine.handle().job("another").unwrap(), None);
-    let error = engine
-        .handle()
-        .submit_job("", snapshot("a", "k"))
-        .unwrap_err();
+    let error = engine.handle().submit_job("", snapshot("a", "k")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
@@ -124,15 +112,10 @@ impl Backend for Lines {
 
     fn start(&self, _: &Action, request: &str) -> Started {
         use std::io::Write as _;
-        let file = fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(&self.0);
+        let file = fs::OpenOptions::new().append(true).create(true).open(&self.0);
         let line = file.and_then(|mut file| writeln!(file, "{request}"));
         line.map_or_else(
-            |error| Started::Indeterminate {
-                message: error.to_string(),
-            },
+            |error| Started::Indeterminate { message: error.to_string() },
             |()| Started::Done,
         )
     }
@@ -166,22 +149,13 @@ fn eight_processes_with_one_key_execute_once() {
     let children: Vec<_> = (0..8)
         .map(|_| {
             let mut command = Command::new(&program);
-            command
-                .args(["--exact", "jobs::one_process"])
-                .env(DIRECTORY, &directory);
-            command
-                .stdout(std::process::Stdio::piped())
-                .spawn()
-                .unwrap()
+            command.args(["--exact", "jobs::one_process"]).env(DIRECTORY, &directory);
+            command.stdout(std::process::Stdio::piped()).spawn().unwrap()
         })
         .collect();
     for child in children {
         let output = child.wait_with_output().unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stdout)
-        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
     let lines = fs::read_to_string(directory.join("lines")).unwrap();
     assert_eq!(lines.lines().count(), 1, "{lines}");

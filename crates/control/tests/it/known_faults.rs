@@ -26,10 +26,7 @@ fn kube_rs_1322_a_panic_concerns_one_call_and_no_later_one() {
     assert!(pass(&mut engine, &mut ledger).converged());
     let job = engine.handle().submit_job("k", snapshot("b", "k")).unwrap();
     assert_eq!(job, JobState::Succeeded);
-    assert_eq!(
-        sim.world().effects.values().copied().collect::<Vec<_>>(),
-        [1, 1]
-    );
+    assert_eq!(sim.world().effects.values().copied().collect::<Vec<_>>(), [1, 1]);
 }
 
 /// sidekiq-unique-jobs#293: a crash left a uniqueness lock behind, and the job never ran again.
@@ -71,12 +68,7 @@ fn proxmox_596_a_lost_answer_is_no_failure() {
         let (mut engine, mut ledger) = (sim.engine(fixed([("a", "2")])), MemoryLedger::default());
         let report = pass(&mut engine, &mut ledger);
         assert!(!report.converged());
-        assert!(
-            report
-                .ops()
-                .iter()
-                .all(|op| !matches!(op.outcome, Outcome::Failed(_)))
-        );
+        assert!(report.ops().iter().all(|op| !matches!(op.outcome, Outcome::Failed(_))));
         sim.world().mode = Mode::Done;
         if says == Says::Nothing {
             sim.advance(59);
@@ -99,12 +91,7 @@ fn dbos_py_716_a_record_that_cannot_be_read_stops_no_other() {
     drop(engine);
     let journal = sim.journal();
     for name in ["control/a", "control/z", "another engine/m"] {
-        drop(
-            journal
-                .operations()
-                .begin(Start::new(name, b"no record"))
-                .unwrap(),
-        );
+        drop(journal.operations().begin(Start::new(name, b"no record")).unwrap());
     }
     drop(journal);
     sim.advance(10);
@@ -114,22 +101,14 @@ fn dbos_py_716_a_record_that_cannot_be_read_stops_no_other() {
     let in_doubt = |op: &&trueup_control::ControlOp| {
         matches!(op.outcome, Outcome::Pending(Pending::InDoubt { .. }))
     };
-    let keys: Vec<_> = report
-        .ops()
-        .iter()
-        .filter(in_doubt)
-        .map(|op| &op.action.key)
-        .collect();
+    let keys: Vec<_> = report.ops().iter().filter(in_doubt).map(|op| &op.action.key).collect();
     assert_eq!(keys, ["a", "z"]);
     assert!(sim.world().objects.contains_key("m"));
     sim.advance(10);
     pass(&mut engine, &mut ledger);
     assert!(sim.world().objects.contains_key("n"));
     for key in ["a", "z"] {
-        engine
-            .handle()
-            .resolve(key, Verdict::NeverHappened)
-            .unwrap();
+        engine.handle().resolve(key, Verdict::NeverHappened).unwrap();
     }
     pass(&mut engine, &mut ledger);
     sim.advance(10);

@@ -88,21 +88,12 @@ fn whatever_a_backend_answers_once_it_answers_well_all_is_done() {
         observed: Observed::default(),
         panics: "",
     };
-    let started = |started| Case {
-        started,
-        ..case.clone()
-    };
+    let started = |started| Case { started, ..case.clone() };
     let refused = |class, message| Started::Refused { class, message };
     let lost = || Started::Indeterminate { message: long() };
-    let task = |task| Case {
-        started: Started::Task("7".to_owned()),
-        task,
-        ..case.clone()
-    };
+    let task = |task| Case { started: Started::Task("7".to_owned()), task, ..case.clone() };
     let found = |found| Case {
-        started: Started::Indeterminate {
-            message: "no answer".to_owned(),
-        },
+        started: Started::Indeterminate { message: "no answer".to_owned() },
         task: Task::Running { progress: None },
         found,
         ..case.clone()
@@ -113,13 +104,10 @@ fn whatever_a_backend_answers_once_it_answers_well_all_is_done() {
         panics,
         ..case.clone()
     };
-    let unread = |key: &str| Case {
-        observed: Observed::default().with_unread(key, long()),
-        ..case.clone()
-    };
-    let mut cases: Vec<_> = ErrorClass::ALL
-        .map(|class| started(refused(class, "no".to_owned())))
-        .into();
+    let unread =
+        |key: &str| Case { observed: Observed::default().with_unread(key, long()), ..case.clone() };
+    let mut cases: Vec<_> =
+        ErrorClass::ALL.map(|class| started(refused(class, "no".to_owned()))).into();
     cases.extend([
         started(refused(ErrorClass::Busy, long())),
         // It did nothing.
@@ -128,9 +116,7 @@ fn whatever_a_backend_answers_once_it_answers_well_all_is_done() {
         started(Started::Task(String::new())),
         started(Started::Task("\0\n".to_owned())),
         started(Started::Task("7".repeat(1 << 20))),
-        task(Task::Running {
-            progress: Some(long()),
-        }),
+        task(Task::Running { progress: Some(long()) }),
         task(Task::Failed(long())),
         task(Task::Unknown),
         found(Found::Done),
@@ -157,9 +143,8 @@ fn run(what: &str, odd: Case, restarts: bool) {
         odd: Some(odd),
     })));
     let clock = backend.clone();
-    let config = Config::default()
-        .with_policy(Policy::ignore().with_create())
-        .with_clock(move || {
+    let config =
+        Config::default().with_policy(Policy::ignore().with_create()).with_clock(move || {
             SystemTime::UNIX_EPOCH + Duration::from_secs(clock.0.lock().unwrap().now)
         });
     let desired = fixed([("a", "2"), ("b", "1")]);

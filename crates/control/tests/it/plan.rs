@@ -161,25 +161,13 @@ fn a_secret_is_compared_where_it_can_be_observed_and_never_shown() {
             "hunter2" => "fingerprint".to_owned(),
             other => other.to_owned(),
         });
-        plan(
-            &desired,
-            &observed,
-            &BTreeSet::new(),
-            &normalisers,
-            Policy::ignore(),
-        )
+        plan(&desired, &observed, &BTreeSet::new(), &normalisers, Policy::ignore())
     };
     assert!(with(Object::new()).is_in_place());
     assert!(with(Object::new().with("password", "fingerprint")).is_in_place());
     let found = with(Object::new().with("password", "other"));
     assert_eq!(found.actions[0].verb, Verb::Configure);
-    assert_eq!(
-        found.actions[0].new_value("password").unwrap().expose(),
-        "hunter2"
-    );
+    assert_eq!(found.actions[0].new_value("password").unwrap().expose(), "hunter2");
     assert!(!format!("{found:?} {} {desired:?}", found.actions[0]).contains("hunter2"));
-    assert_eq!(
-        found.actions[0].to_string(),
-        "vm7: configure (password: other -> <secret>)"
-    );
+    assert_eq!(found.actions[0].to_string(), "vm7: configure (password: other -> <secret>)");
 }

@@ -25,12 +25,7 @@ fn an_unknown_desired_state_writes_nothing_for_an_hour() {
         sim.advance(5);
     }
     assert_eq!(sim.world().starts, 0);
-    let steps = sim
-        .world()
-        .steps
-        .iter()
-        .filter(|step| **step != "observe")
-        .count();
+    let steps = sim.world().steps.iter().filter(|step| **step != "observe").count();
     assert_eq!(steps, 0);
 
     // From unknown to known, to unknown, and to known and empty.

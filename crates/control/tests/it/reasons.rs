@@ -20,10 +20,7 @@ fn changed(report: &trueup_control::Report) -> Vec<Option<String>> {
 fn a_failure_keeps_its_reason_during_its_backoff_and_after_a_restart() {
     for (mode, reason) in [
         (Mode::TaskFails(1), "no space (unknown)"),
-        (
-            Mode::Refuses(ErrorClass::Permission),
-            "refused (permission)",
-        ),
+        (Mode::Refuses(ErrorClass::Permission), "refused (permission)"),
         (
             Mode::StoresOtherwise,
             "it was done, and the object reads back otherwise: it is tried once more (unknown)",
@@ -36,13 +33,8 @@ fn a_failure_keeps_its_reason_during_its_backoff_and_after_a_restart() {
         sim.advance(1);
         pass(&mut engine, &mut ledger);
         let report = pass(&mut engine, &mut ledger);
-        let [text] = &texts(&report)[..] else {
-            panic!("{report:?}")
-        };
-        assert!(
-            text.contains("it failed before, and is tried at 1970-01-12 "),
-            "{text}"
-        );
+        let [text] = &texts(&report)[..] else { panic!("{report:?}") };
+        assert!(text.contains("it failed before, and is tried at 1970-01-12 "), "{text}");
         assert!(text.ends_with(&format!(" UTC: {reason}")), "{text}");
         assert!(changed(&report).is_empty(), "it has been said: {report:?}");
         drop(engine);
@@ -71,9 +63,7 @@ fn an_exception_of_a_loop_names_the_failure_while_it_is_put_off() {
     for _ in 0..3 {
         handle.force(wait).unwrap();
         let exceptions = handle.exceptions();
-        let [exception] = &exceptions[..] else {
-            panic!("{exceptions:?}")
-        };
+        let [exception] = &exceptions[..] else { panic!("{exceptions:?}") };
         let Condition::Failed { class, message, .. } = &exception.status.condition else {
             panic!("{exception:?}")
         };

@@ -42,10 +42,7 @@ fn in_doubt_is_left_alone_until_the_operator_decides() {
         sim.world().mode = Mode::LosesRequest;
         let (mut engine, mut ledger) = (sim.engine(fixed([])), MemoryLedger::default());
         let handle = engine.handle();
-        let lost = JobState::Running {
-            task: None,
-            progress: None,
-        };
+        let lost = JobState::Running { task: None, progress: None };
         assert_eq!(handle.submit_job("k", snapshot("a", "k")).unwrap(), lost);
         assert_eq!(
             handle.resolve("a", Verdict::Happened).unwrap_err().kind(),
@@ -53,38 +50,23 @@ fn in_doubt_is_left_alone_until_the_operator_decides() {
         );
         sim.advance(60);
         let report = pass(&mut engine, &mut ledger);
-        assert!(matches!(
-            report.ops()[0].outcome,
-            Outcome::Pending(Pending::InDoubt { .. })
-        ));
-        assert!(matches!(
-            handle.job("k").unwrap(),
-            Some(JobState::InDoubt(_))
-        ));
+        assert!(matches!(report.ops()[0].outcome, Outcome::Pending(Pending::InDoubt { .. })));
+        assert!(matches!(handle.job("k").unwrap(), Some(JobState::InDoubt(_))));
         assert!(matches!(
             handle.submit_job("k", snapshot("a", "k")).unwrap(),
             JobState::InDoubt(_)
         ));
-        assert_eq!(
-            handle.submit_job("k2", snapshot("a", "k2")).unwrap(),
-            JobState::Waiting
-        );
+        assert_eq!(handle.submit_job("k2", snapshot("a", "k2")).unwrap(), JobState::Waiting);
 
         // The doubt survives a restart.
         drop((engine, handle));
         let mut engine = sim.engine(fixed([]));
         assert!(!pass(&mut engine, &mut ledger).converged());
         let handle = engine.handle();
-        assert!(matches!(
-            handle.job("k").unwrap(),
-            Some(JobState::InDoubt(_))
-        ));
+        assert!(matches!(handle.job("k").unwrap(), Some(JobState::InDoubt(_))));
         sim.world().mode = Mode::Done;
         handle.resolve("a", verdict).unwrap();
-        assert_eq!(
-            handle.submit_job("k", snapshot("a", "k")).unwrap(),
-            JobState::Succeeded
-        );
+        assert_eq!(handle.submit_job("k", snapshot("a", "k")).unwrap(), JobState::Succeeded);
         assert_eq!(sim.world().starts, starts);
         assert!(pass(&mut engine, &mut ledger).converged());
     }

@@ -50,10 +50,7 @@ fn a_token_that_has_expired_does_not_pass_once_the_clock_was_set_back() {
     sim.world().now = start + 30;
     assert_eq!(refused(&it, &late), ErrorKind::Expired);
     let seen = Duration::from_secs(start + 61);
-    assert_eq!(
-        it.handle().approval_time().unwrap(),
-        std::time::UNIX_EPOCH + seen
-    );
+    assert_eq!(it.handle().approval_time().unwrap(), std::time::UNIX_EPOCH + seen);
     drop(it);
     // After a restart, too.
     let mut it = engine(&sim, fixed([("a", "2")]));

@@ -56,10 +56,7 @@ fn world(mode: Mode, fails: Option<&'static str>) -> Sim {
 #[test]
 fn steps_are_done_once_or_undone_whenever_the_power_fails() {
     let once = |labels: &[&str]| -> BTreeMap<String, u32> {
-        labels
-            .iter()
-            .map(|label| ((*label).to_owned(), 1))
-            .collect()
+        labels.iter().map(|label| ((*label).to_owned(), 1)).collect()
     };
     let cases = [
         (None, once(&["one", "two", "three"])),
@@ -149,11 +146,7 @@ fn a_job_that_is_being_undone_never_goes_forward_again() {
         let state = run(&sim).unwrap();
         let world = sim.world();
         let is_done = world.effects.contains_key("three");
-        assert_ne!(
-            is_done,
-            world.effects.contains_key("undo one"),
-            "at step {at}"
-        );
+        assert_ne!(is_done, world.effects.contains_key("undo one"), "at step {at}");
         assert_eq!(is_done, state == StepsState::Succeeded, "at step {at}");
         *ends.entry(is_done).or_insert(0) += 1;
     }
@@ -167,23 +160,11 @@ fn a_step_that_cannot_be_undone_is_said_and_other_steps_need_another_key() {
     let handle = engine.handle();
     let submit = || handle.submit_steps("k", &steps()).unwrap();
     for _ in 0..3 {
-        let StepsState::Pending {
-            is_compensation, ..
-        } = submit()
-        else {
-            panic!()
-        };
+        let StepsState::Pending { is_compensation, .. } = submit() else { panic!() };
         assert!(!is_compensation);
         sim.advance(10);
     }
-    assert!(matches!(
-        submit(),
-        StepsState::Pending {
-            step: 0,
-            is_compensation: true,
-            ..
-        }
-    ));
+    assert!(matches!(submit(), StepsState::Pending { step: 0, is_compensation: true, .. }));
     assert_eq!(handle.unfinished_steps().unwrap(), ["k"]);
     sim.world().mode = Mode::TaskFails(10);
     sim.advance(10);

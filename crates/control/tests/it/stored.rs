@@ -14,9 +14,7 @@ fn world() -> (Sim, Fixed) {
 }
 
 fn class(report: &Report) -> ErrorClass {
-    let Outcome::Failed(failure) = &report.ops()[0].outcome else {
-        panic!("{report:?}")
-    };
+    let Outcome::Failed(failure) = &report.ops()[0].outcome else { panic!("{report:?}") };
     failure.class
 }
 

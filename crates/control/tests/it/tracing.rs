@@ -62,10 +62,7 @@ fn starts_and_ends_are_events_and_secrets_are_not_in_them() {
         let lines = LINES.lock().unwrap().clone();
         let of_it: Vec<_> = lines.lines().filter(|line| line.contains(&key)).collect();
         assert_eq!(of_it.len(), 2, "{lines}");
-        assert!(
-            of_it[0].contains("started") && of_it[0].contains("<secret>"),
-            "{lines}"
-        );
+        assert!(of_it[0].contains("started") && of_it[0].contains("<secret>"), "{lines}");
         assert!(of_it[1].contains(end), "{lines}");
         assert!(!lines.contains("hunter2"));
     }

@@ -10,9 +10,7 @@ use crate::engine::{pass, texts};
 use crate::world::{Mode, Says, Sim, fixed, objects, snapshot};
 
 fn unread(sim: &Sim, key: &str) {
-    sim.world()
-        .unread
-        .insert(key.to_owned(), "no answer within 5 s".to_owned());
+    sim.world().unread.insert(key.to_owned(), "no answer within 5 s".to_owned());
 }
 
 fn read_again(sim: &Sim) {
@@ -36,10 +34,7 @@ fn nothing_is_done_to_what_is_not_read_and_everything_else_goes_on() {
     let (mut engine, mut ledger) = (sim.engine(desired), MemoryLedger::default());
     let since = Utc(sim.now());
     let report = pass(&mut engine, &mut ledger);
-    let expected = [
-        "b: configure (memory: 1 -> 2): applied",
-        "d: create (memory: 1): applied",
-    ];
+    let expected = ["b: configure (memory: 1 -> 2): applied", "d: create (memory: 1): applied"];
     assert_eq!(texts(&report), expected);
     assert!(!report.converged() && report.missing().is_empty());
     let said = format!("a: not read since {since}: no answer within 5 s");
@@ -47,10 +42,7 @@ fn nothing_is_done_to_what_is_not_read_and_everything_else_goes_on() {
     let status =
         format!("object a: pending: it could not be read since {since}: no answer within 5 s");
     assert_eq!(statuses(&report), [status]);
-    assert_eq!(
-        report.requeue_after(),
-        Some(std::time::Duration::from_secs(2))
-    );
+    assert_eq!(report.requeue_after(), Some(std::time::Duration::from_secs(2)));
 
     // The time is that of the first pass, and the status is said once.
     sim.advance(100);
@@ -118,12 +110,7 @@ fn what_a_backend_did_not_say_it_is_asked_again() {
 fn an_unread_lane_stands_for_all_of_its_objects() {
     let sim = Sim::new();
     unread(&sim, "vm1");
-    let desired = fixed([
-        ("vm1", "1"),
-        ("vm1/disk", "1"),
-        ("vm10", "1"),
-        ("vm2/disk", "1"),
-    ]);
+    let desired = fixed([("vm1", "1"), ("vm1/disk", "1"), ("vm10", "1"), ("vm2/disk", "1")]);
     let (mut engine, mut ledger) = (sim.engine(desired), MemoryLedger::default());
     let report = pass(&mut engine, &mut ledger);
     let created: Vec<_> = report.ops().iter().map(|op| &op.action.key).collect();
@@ -149,18 +136,14 @@ fn what_is_neither_desired_nor_ours_does_not_hold_up_convergence() {
     assert!(!report.converged() && report.ops().is_empty() && report.undesired().is_empty());
     assert_eq!(ledger.owned().unwrap().len(), 1);
     read_again(&sim);
-    assert_eq!(
-        texts(&pass(&mut engine, &mut ledger)),
-        ["a: destroy: applied"]
-    );
+    assert_eq!(texts(&pass(&mut engine, &mut ledger)), ["a: destroy: applied"]);
 }
 
 #[test]
 fn an_operation_is_not_ended_while_its_object_is_not_read() {
-    for (mode, ends) in [
-        (Mode::Task(10), "applied"),
-        (Mode::TaskFails(10), "failed, no space (unknown)"),
-    ] {
+    for (mode, ends) in
+        [(Mode::Task(10), "applied"), (Mode::TaskFails(10), "failed, no space (unknown)")]
+    {
         let sim = Sim::new();
         sim.world().objects = objects([("a", "1")]);
         sim.world().mode = mode;
@@ -171,16 +154,9 @@ fn an_operation_is_not_ended_while_its_object_is_not_read() {
         for _ in 0..3 {
             let report = pass(&mut engine, &mut ledger);
             let outcome = &report.ops()[0].outcome;
-            assert!(
-                matches!(outcome, Outcome::Pending(Pending::Lost { .. })),
-                "{outcome:?}"
-            );
+            assert!(matches!(outcome, Outcome::Pending(Pending::Lost { .. })), "{outcome:?}");
             // The status is that of the operation.
-            assert!(
-                statuses(&report)
-                    .iter()
-                    .all(|it| !it.contains("could not be read"))
-            );
+            assert!(statuses(&report).iter().all(|it| !it.contains("could not be read")));
         }
         // It is the same after a restart.
         drop(engine);
@@ -244,10 +220,7 @@ fn a_doubt_is_not_resolved_by_an_object_that_is_not_read() {
     assert!(state(engine.handle().job("k").unwrap()));
     unread(&sim, "a");
     sim.world().says = Says::Truth;
-    let running = JobState::Running {
-        task: None,
-        progress: None,
-    };
+    let running = JobState::Running { task: None, progress: None };
     assert_eq!(engine.handle().job("k").unwrap(), Some(running));
     read_again(&sim);
     assert_eq!(engine.handle().job("k").unwrap(), Some(JobState::Succeeded));

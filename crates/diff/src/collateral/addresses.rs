@@ -130,9 +130,8 @@ impl CollateralIndex<'_> {
             return held;
         }
         let primaries = deleted.iter().enumerate().filter(|(_, it)| !it.secondary);
-        let primaries: BTreeMap<(Dev, Prefix), usize> = primaries
-            .map(|(at, it)| ((it.dev, it.subnet()), at))
-            .collect();
+        let primaries: BTreeMap<(Dev, Prefix), usize> =
+            primaries.map(|(at, it)| ((it.dev, it.subnet()), at)).collect();
         let goes_with = |it: &Address| match it.secondary {
             true => primaries.get(&(it.dev, it.subnet())).copied(),
             false => None,
@@ -150,9 +149,8 @@ impl CollateralIndex<'_> {
         let sources: Vec<(&Address, Going)> = own.chain(following).collect();
         // What goes with a secondary alone goes with its primary.
         let deletes = sources[..deleted.len()].iter().copied();
-        let going: Vec<(&Address, Going)> = deletes
-            .filter(|(_, going)| going.primary.is_none())
-            .collect();
+        let going: Vec<(&Address, Going)> =
+            deletes.filter(|(_, going)| going.primary.is_none()).collect();
         for (address, Going { own, .. }) in &going {
             let subnet = (address.dev, address.subnet());
             if address.family() == Family::Inet

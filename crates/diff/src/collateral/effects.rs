@@ -150,10 +150,7 @@ impl<'a> Effects<'a> {
             (Action::Update, _) => {
                 if let Some(Some(master)) = link.master {
                     let mtu = link.mtu.or(self.new_mtus.get(&link.name).copied());
-                    let link = Link {
-                        mtu,
-                        ..(**link).clone()
-                    };
+                    let link = Link { mtu, ..(**link).clone() };
                     self.join(None, master, &link, &mut hit);
                 }
             }
@@ -385,10 +382,7 @@ impl<'a> Effects<'a> {
 
     fn is_bridge(&self, index: u32) -> bool {
         let link = self.links.get(&index);
-        matches!(
-            link.and_then(|link| link.kind.as_ref()),
-            Some(LinkKind::Bridge(_))
-        )
+        matches!(link.and_then(|link| link.kind.as_ref()), Some(LinkKind::Bridge(_)))
     }
 
     /// Returns true if a device that becomes a port or is one no longer goes down for that.

@@ -92,9 +92,7 @@ impl<'a> CollateralIndex<'a> {
         let by_routes = || observed.routes.iter().filter_map(Route::nexthop_id);
         let carriers = Carriers {
             addresses: addresses.map(|it| (it.address.ip(), it.dev)).collect(),
-            nexthops: nexthops()
-                .filter_map(|it| Some((it.id, it.dev()?)))
-                .collect(),
+            nexthops: nexthops().filter_map(|it| Some((it.id, it.dev()?))).collect(),
             used_nexthops: are_known.then(|| members().chain(by_routes()).collect()),
         };
         let is_restored = |key: &ObjectKey| restored_keys.contains(key);
@@ -133,9 +131,7 @@ impl<'a> CollateralIndex<'a> {
     /// Adds what was on keys before we overrode it, if it can be restored: it needs its devices,
     /// and a route the addresses that make its gateways reachable.
     fn add_overridden(&mut self, observed: &Observed, carriers: &Carriers, proof: Proof<'_>) {
-        let Owned {
-            former, returning, ..
-        } = proof.owned;
+        let Owned { former, returning, .. } = proof.owned;
         if former.is_empty() && returning.is_empty() {
             return;
         }
@@ -159,11 +155,7 @@ impl<'a> CollateralIndex<'a> {
 
     fn add<K: Collateral>(&mut self, object: &K, carriers: &Carriers) {
         let losses = object.losses();
-        for index in object
-            .carriers(carriers)
-            .into_iter()
-            .filter_map(Dev::as_index)
-        {
+        for index in object.carriers(carriers).into_iter().filter_map(Dev::as_index) {
             for loss in losses {
                 let hold = || Hold::from(object.clone().into());
                 self.on_link.entry((index, *loss)).or_insert_with(hold);
@@ -196,9 +188,7 @@ impl<'a> CollateralIndex<'a> {
             let losses = self.losses(*index, *effect).into_iter().flatten();
             losses.filter_map(|loss| self.along.get(&(*index, loss)))
         });
-        lost.flatten()
-            .filter(|object| seen.insert(object.key()))
-            .collect()
+        lost.flatten().filter(|object| seen.insert(object.key())).collect()
     }
 
     /// Why an op on a link is to be held: what is lost with it, beside what goes with the ops that
@@ -296,10 +286,7 @@ pub(crate) fn on_nexthops(
             *count.entry(id).or_default() -= 1;
         }
     }
-    let routes = observed
-        .routes
-        .iter()
-        .filter(|route| counts(route.protocol));
+    let routes = observed.routes.iter().filter(|route| counts(route.protocol));
     for id in routes.filter_map(Route::nexthop_id) {
         if deleted.contains(&id) {
             *count.entry(id).or_default() += 1;
@@ -321,9 +308,9 @@ pub(crate) fn on_nexthops(
             _ => None,
         })
         .collect();
-    for group in in_order(&observed.nexthops, |group| {
-        counts(group.protocol) && !changed.contains(&group.id)
-    }) {
+    for group in
+        in_order(&observed.nexthops, |group| counts(group.protocol) && !changed.contains(&group.id))
+    {
         for id in group.members().filter(|id| deleted.contains(id)) {
             left.entry(id).or_insert(group.clone().into());
         }
@@ -363,21 +350,9 @@ fn on_subnet(
     let ports: BTreeMap<Dev, u32> = ports.collect();
     let mut first = BTreeMap::new();
     let of_v6 = |route: &Route| route.family() == Family::Inet6;
-    let theirs = in_order(&observed.routes, |route| {
-        of_v6(route) && !proof.is_ours(route)
-    });
-    for route in theirs
-        .into_iter()
-        .chain(restored.iter().copied().filter(|route| of_v6(route)))
-    {
-        let [
-            NextHop {
-                via: None,
-                dev: Some(dev),
-                ..
-            },
-        ] = route.nexthops.as_slice()
-        else {
+    let theirs = in_order(&observed.routes, |route| of_v6(route) && !proof.is_ours(route));
+    for route in theirs.into_iter().chain(restored.iter().copied().filter(|route| of_v6(route))) {
+        let [NextHop { via: None, dev: Some(dev), .. }] = route.nexthops.as_slice() else {
             continue;
         };
         let table = ports.get(dev).copied().unwrap_or(table::MAIN);
@@ -416,20 +391,12 @@ mod tests {
 
     fn address(text: &str, protocol: u8, secondary: bool) -> Address {
         let address = Address::new(Dev::index(DEV), text.parse().unwrap());
-        Address {
-            protocol,
-            secondary,
-            ..address
-        }
+        Address { protocol, secondary, ..address }
     }
 
     fn route(dst: &str, via: &str, protocol: u8) -> Route {
         let hop = NextHop::via(via.parse().unwrap()).with_dev(Dev::index(DEV));
-        Route {
-            protocol,
-            ..Route::new(dst.parse().unwrap(), NextHops::One(hop))
-        }
-        .canonical()
+        Route { protocol, ..Route::new(dst.parse().unwrap(), NextHops::One(hop)) }.canonical()
     }
 
     fn held(observed: &Observed, deleted: &[&Address], kept: &[&Address]) -> Vec<usize> {
@@ -452,10 +419,8 @@ mod tests {
     fn a_first_address_is_held_by_a_foreign_one_that_follows_it() {
         let ours = address("10.0.0.1/24", 116, false);
         let follower = address("10.0.0.2/24", 0, true);
-        let observed = Observed {
-            addresses: vec![ours.clone(), follower.clone()],
-            ..Observed::default()
-        };
+        let observed =
+            Observed { addresses: vec![ours.clone(), follower.clone()], ..Observed::default() };
         assert_eq!(held(&observed, &[&ours], &[&follower]), [0]);
         let second = address("10.0.0.1/24", 116, true);
         assert_eq!(held(&observed, &[&second], &[&follower]), [0usize; 0]);
@@ -465,10 +430,8 @@ mod tests {
     fn an_address_of_ours_that_follows_the_deleted_one_keeps_nothing() {
         let first = address("10.0.0.1/24", 116, false);
         let second = address("10.0.0.2/24", 116, true);
-        let observed = Observed {
-            routes: vec![route("10.9.0.0/16", "10.0.0.9", 4)],
-            ..Observed::default()
-        };
+        let observed =
+            Observed { routes: vec![route("10.9.0.0/16", "10.0.0.9", 4)], ..Observed::default() };
         assert_eq!(held(&observed, &[&first], &[&second]), [0]);
         let apart = address("10.0.0.2/25", 116, false);
         assert_eq!(held(&observed, &[&first], &[&apart]), [0usize; 0]);
@@ -488,10 +451,7 @@ mod tests {
     fn an_address_is_held_by_a_foreign_route_through_its_subnet() {
         let ours = address("10.0.0.1/24", 116, false);
         let other = address("192.0.2.1/24", 0, false);
-        let with = |route| Observed {
-            routes: vec![route],
-            ..Observed::default()
-        };
+        let with = |route| Observed { routes: vec![route], ..Observed::default() };
         let through = with(route("10.9.0.0/16", "10.0.0.9", 4));
         assert_eq!(held(&through, &[&ours], &[&other]), [0]);
         assert_eq!(
@@ -504,11 +464,7 @@ mod tests {
         assert_eq!(held(&through, &[&ours, &narrow], &[&other]), [0, 1]);
         let elsewhere = with(route("10.9.0.0/16", "192.0.2.9", 4));
         assert_eq!(held(&elsewhere, &[&ours], &[&other]), [0usize; 0]);
-        assert_eq!(
-            held(&elsewhere, &[&ours], &[]),
-            [0],
-            "the last address takes all"
-        );
+        assert_eq!(held(&elsewhere, &[&ours], &[]), [0], "the last address takes all");
         let derived = with(route("10.9.0.0/16", "10.0.0.9", 2));
         assert_eq!(held(&derived, &[&ours], &[&other]), [0usize; 0]);
     }

@@ -34,14 +34,7 @@ setters! { impl ForwardingEntry {
 impl ForwardingEntry {
     /// Makes an entry that a device has itself.
     pub fn new(dev: Dev, lladdr: LinkAddr, state: NeighbourState) -> ForwardingEntry {
-        ForwardingEntry {
-            dev,
-            lladdr,
-            master: None,
-            dst: None,
-            state,
-            ext_learn: false,
-        }
+        ForwardingEntry { dev, lladdr, master: None, dst: None, state, ext_learn: false }
     }
 
     /// The ways in which the entry is lost. One that is neither permanent nor static goes as soon
@@ -62,9 +55,7 @@ impl ForwardingEntry {
         match (&dev.kind, self.master) {
             (_, Some(_)) => {
                 let own = [Some(dev), master].into_iter().flatten();
-                let is_own = own
-                    .into_iter()
-                    .any(|link| link.address == Some(self.lladdr));
+                let is_own = own.into_iter().any(|link| link.address == Some(self.lladdr));
                 fixed && !(self.state == NeighbourState::Permanent && is_own)
             }
             (Some(LinkKind::Vxlan(vxlan)), None) => {

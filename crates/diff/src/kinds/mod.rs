@@ -97,20 +97,14 @@ pub trait Item {
 /// Calls `differ` where a mutable field is not as desired.
 pub(crate) fn in_place(same: bool, field: &'static str, differ: &mut dyn FnMut(Difference)) {
     if !same {
-        differ(Difference {
-            field,
-            in_place: true,
-        });
+        differ(Difference { field, in_place: true });
     }
 }
 
 /// Calls `differ` where a field that only recreation can change is not as desired.
 pub(crate) fn recreate(same: bool, field: &'static str, differ: &mut dyn FnMut(Difference)) {
     if !same {
-        differ(Difference {
-            field,
-            in_place: false,
-        });
+        differ(Difference { field, in_place: false });
     }
 }
 

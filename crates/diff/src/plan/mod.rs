@@ -41,11 +41,7 @@ pub struct Conflict {
 impl Conflict {
     /// Makes a conflict.
     pub fn new(desired: impl Into<Object>, foreign: impl Into<Object>) -> Conflict {
-        Conflict {
-            desired: desired.into(),
-            foreign: foreign.into(),
-            is_in_front: false,
-        }
+        Conflict { desired: desired.into(), foreign: foreign.into(), is_in_front: false }
     }
 }
 
@@ -84,12 +80,8 @@ impl Plan {
 
     /// The ops, all before it, without whose success the op at a position cannot succeed.
     pub fn needs(&self, position: usize) -> impl Iterator<Item = usize> + '_ {
-        let start = self
-            .needs
-            .partition_point(|(op, _)| (*op as usize) < position);
-        let own = self.needs[start..]
-            .iter()
-            .take_while(move |(op, _)| *op as usize == position);
+        let start = self.needs.partition_point(|(op, _)| (*op as usize) < position);
+        let own = self.needs[start..].iter().take_while(move |(op, _)| *op as usize == position);
         own.map(|(_, need)| *need as usize)
     }
 
@@ -130,10 +122,7 @@ impl Plan {
     /// then.
     #[must_use]
     pub fn append_then_delete(self) -> Plan {
-        Plan {
-            append_then_delete: true,
-            ..self
-        }
+        Plan { append_then_delete: true, ..self }
     }
 
     /// Whether an op adds a route beside the one that it was.
@@ -156,10 +145,7 @@ impl Plan {
             }
         }
         let moved = |op: u32| place.get(op as usize).copied().flatten();
-        let needs = self
-            .needs
-            .into_iter()
-            .filter_map(|(op, need)| moved(op).zip(moved(need)));
+        let needs = self.needs.into_iter().filter_map(|(op, need)| moved(op).zip(moved(need)));
         Plan {
             needs: needs.collect(),
             ops,
@@ -211,10 +197,7 @@ pub fn plan_with(
 ) -> Result<Plan, DesiredError> {
     let resolved = resolve_all_but_routes(desired, routes, devices, policy)?;
     let all = routes.map(|(routes, all)| (routes, all.for_routes(routes, &resolved.devices)));
-    let routes = all.as_ref().map(|(routes, all)| ListedRoutes {
-        routes,
-        resolved: all,
-    });
+    let routes = all.as_ref().map(|(routes, all)| ListedRoutes { routes, resolved: all });
     let observed = &*observed.canonical(&resolved.devices);
     let findings = build::find(&resolved, routes, observed, owned)?;
     order::arrange(findings, &resolved, observed)

@@ -51,11 +51,7 @@ impl Notice {
     /// The notice in a line, with what can be done. `devices` are those of the plan.
     pub fn text(&self, devices: &Devices) -> String {
         match self {
-            Notice::PortWithAddress {
-                port,
-                master,
-                address,
-            } => format!(
+            Notice::PortWithAddress { port, master, address } => format!(
                 "link {port}: a port of {master}, and has the address {}, for which it receives \
                  nothing as a port; declare the address on {master}, and remove it here: \
                  addresses = \"only\" does",
@@ -79,10 +75,7 @@ impl Notice {
             }
             Notice::GoesAlong { object, .. } => {
                 let kind = with_object!(&**object, _it: K => K::NAME);
-                format!(
-                    "{kind} {}: another writer's, goes along",
-                    object.spec(devices)
-                )
+                format!("{kind} {}: another writer's, goes along", object.spec(devices))
             }
         }
     }
@@ -114,9 +107,7 @@ fn of_addresses(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Ve
     let anothers = anothers.filter(|address| declared.contains(&address.key()));
     let mut anothers: Vec<&Address> = anothers.collect();
     anothers.sort_by_key(|address| address.key());
-    let notice = |address: &Address| Notice::AnothersAddress {
-        address: Box::new(address.clone()),
-    };
+    let notice = |address: &Address| Notice::AnothersAddress { address: Box::new(address.clone()) };
     anothers.into_iter().map(notice).collect()
 }
 
@@ -124,9 +115,8 @@ fn of_links(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<No
     let links = desired.links.as_deref().unwrap_or_default();
     let filters = |kind: &Option<LinkKind>| matches!(kind, Some(LinkKind::Bridge(bridge)) if bridge.vlan_filtering == Some(true));
     let bridges = links.iter().filter(|link| filters(&link.kind));
-    let mut notices: Vec<Notice> = bridges
-        .map(|link| Notice::UndeclaredVlans { bridge: link.name })
-        .collect();
+    let mut notices: Vec<Notice> =
+        bridges.map(|link| Notice::UndeclaredVlans { bridge: link.name }).collect();
     let mut ports: BTreeMap<Dev, (IfName, IfName)> = BTreeMap::new();
     for link in links {
         if let Some(master) = link.master.flatten()
@@ -140,12 +130,7 @@ fn of_links(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<No
     if ports.is_empty() {
         return notices;
     }
-    let declared: BTreeSet<_> = desired
-        .addresses
-        .iter()
-        .flatten()
-        .map(Address::key)
-        .collect();
+    let declared: BTreeSet<_> = desired.addresses.iter().flatten().map(Address::key).collect();
     let mut addresses: Vec<&Address> = observed
         .addresses
         .iter()
@@ -157,11 +142,7 @@ fn of_links(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<No
     notices.extend(addresses.into_iter().filter_map(|address| {
         let (port, master) = *ports.get(&address.dev)?;
         let address = Box::new(address.clone());
-        Some(Notice::PortWithAddress {
-            port,
-            master,
-            address,
-        })
+        Some(Notice::PortWithAddress { port, master, address })
     }));
     notices
 }
@@ -171,12 +152,7 @@ fn takes_packets(master: Dev, desired: &Resolved, observed: &Observed) -> bool {
     let name = desired.devices.name(master);
     let mut declared = desired.links.iter().flatten();
     let declared = declared.find(|link| Some(&link.name) == name);
-    let there = || {
-        observed
-            .links
-            .iter()
-            .find(|link| master.as_index() == Some(link.index))
-    };
+    let there = || observed.links.iter().find(|link| master.as_index() == Some(link.index));
     let kind = declared.and_then(|link| link.kind.as_ref());
     let kind = kind.or_else(|| there()?.kind.as_ref());
     !matches!(kind, Some(LinkKind::Vrf { .. }) | None)

@@ -44,24 +44,14 @@ pub(crate) fn arrange(
     desired: &Resolved,
     observed: &Observed,
 ) -> Result<Plan, DesiredError> {
-    let Findings {
-        mut ops,
-        conflicts,
-        shared,
-        adopted,
-        notices,
-        ..
-    } = found;
+    let Findings { mut ops, conflicts, shared, adopted, notices, .. } = found;
     let depth = depths(desired, observed)?;
     // A plan may be of a million routes: what it cannot have is not looked for in it.
     let free = needs::are_free(&ops);
     let (cleared, raising) = if free {
         Default::default()
     } else {
-        (
-            clearing::cleared(&ops, observed),
-            Raising::of(&ops, desired),
-        )
+        (clearing::cleared(&ops, observed), Raising::of(&ops, desired))
     };
     arranging::arrange(&mut ops, |op| {
         let anew = matches!(op.reason, Reason::Recreated | Reason::Restored);
@@ -76,18 +66,10 @@ pub(crate) fn arrange(
         let middle = 1 << (STAGE_BITS - 1);
         ((stage as u64) << STAGE_BITS) + rank.saturating_add(middle) as u64
     });
-    let needs = if free {
-        Vec::new()
-    } else {
-        needs::needs(&ops, desired, observed)
-    };
+    let needs = if free { Vec::new() } else { needs::needs(&ops, desired, observed) };
     let deletes_links = |op: &Op| op.action == Action::Delete && op.object.kind() == Kind::Link;
     let groups = match !free && ops.iter().any(deletes_links) {
-        true => observed
-            .links
-            .iter()
-            .filter_map(|link| link.group)
-            .collect(),
+        true => observed.links.iter().filter_map(|link| link.group).collect(),
         false => Default::default(),
     };
     Ok(Plan {

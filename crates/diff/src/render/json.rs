@@ -106,13 +106,12 @@ struct Adopted<'a>(&'a Plan);
 
 impl Serialize for Adopted<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Plan {
-            adopted, devices, ..
-        } = self.0;
-        serializer.collect_seq(adopted.iter().map(|object| AdoptedRecord {
-            kind: object.kind(),
-            object: object.spec(devices),
-        }))
+        let Plan { adopted, devices, .. } = self.0;
+        serializer.collect_seq(
+            adopted
+                .iter()
+                .map(|object| AdoptedRecord { kind: object.kind(), object: object.spec(devices) }),
+        )
     }
 }
 

@@ -27,10 +27,7 @@ impl fmt::Display for SnapshotHash {
 /// It does not depend on the order of the objects, and leaves out what changes without anyone
 /// changing it: what remains of a finite lifetime, and undeclared neighbours.
 pub fn snapshot_hash(observed: &Observed) -> SnapshotHash {
-    let mut sum = one(
-        "",
-        Kind::DECLARED.map(|kind| observed.complete.contains(kind)),
-    );
+    let mut sum = one("", Kind::DECLARED.map(|kind| observed.complete.contains(kind)));
     each_kind!(K => {
         sum = sum.wrapping_add(all::<K, _>(OfKind::<K>::of_kind(observed)));
     });
@@ -120,10 +117,7 @@ mod tests {
             addresses: vec![Address::new(Dev::index(2), "10.0.0.1/24".parse().unwrap())],
             ..Observed::default()
         };
-        observed.addresses[0].lifetimes = Lifetimes {
-            valid: 600,
-            preferred: 0,
-        };
+        observed.addresses[0].lifetimes = Lifetimes { valid: 600, preferred: 0 };
         let first = hash(&observed);
         assert_eq!(first.len(), 16);
         assert_ne!(first, hash(&Observed::default()));
@@ -138,10 +132,7 @@ mod tests {
         assert_ne!(first, hash(&twice));
         observed.addresses[0].lifetimes.valid = FOREVER;
         assert_ne!(first, hash(&observed));
-        let complete = Observed {
-            complete: crate::Kinds::ALL,
-            ..Observed::default()
-        };
+        let complete = Observed { complete: crate::Kinds::ALL, ..Observed::default() };
         assert_ne!(hash(&complete), hash(&Observed::default()));
     }
 
@@ -149,10 +140,7 @@ mod tests {
     #[test]
     fn the_hash_is_the_same_everywhere() {
         let observed = Observed {
-            routes: vec![Route::of_type(
-                RouteType::Throw,
-                "2001:db8::/32".parse().unwrap(),
-            )],
+            routes: vec![Route::of_type(RouteType::Throw, "2001:db8::/32".parse().unwrap())],
             ..Observed::default()
         };
         assert_eq!(hash(&observed), "dda96c9d106e86b6");

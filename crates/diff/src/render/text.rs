@@ -60,10 +60,7 @@ fn notices(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result {
 fn adopted(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result {
     for object in &plan.adopted {
         let (kind, spec) = (ip_object(object), Spec(object, &plan.devices));
-        writeln!(
-            f,
-            "{mark} {kind} {spec}   (adopted: ours from now on, as it is)"
-        )?;
+        writeln!(f, "{mark} {kind} {spec}   (adopted: ours from now on, as it is)")?;
     }
     Ok(())
 }

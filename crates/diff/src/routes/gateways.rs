@@ -61,8 +61,7 @@ impl<D> Routes<D> {
     pub fn open_gateways(&self) -> BTreeSet<Gateway> {
         let open = |value: &Value<D>| -> Vec<Gateway> {
             let hops = value.nexthops.as_slice().iter();
-            hops.filter_map(|hop| Gateway::of_open(value.table, hop))
-                .collect()
+            hops.filter_map(|hop| Gateway::of_open(value.table, hop)).collect()
         };
         self.values.iter().flatten().flat_map(open).collect()
     }
@@ -120,13 +119,7 @@ impl Gateways {
             .filter_map(|address| Some((address, usable(&address.dev)?)))
             .flat_map(|(address, dev)| address.on_link().map(move |prefix| (prefix, dev)))
             .collect();
-        let lasting = Lasting {
-            desired,
-            observed,
-            devices,
-            down: &down,
-            proof,
-        };
+        let lasting = Lasting { desired, observed, devices, down: &down, proof };
         let find = |(gateway, now): (&Gateway, &Option<Route>)| {
             let leads_now = |route: &Route| Some((route.dst.len(), gateway.direct_device(route)?));
             let lasting = now.as_ref().filter(|route| lasting.has(route));

@@ -47,16 +47,11 @@ impl NexthopTable {
         }
         let mut singles: [Wanted; 2] = Default::default();
         for value in sets.values().flatten() {
-            let hops = values[*value]
-                .iter()
-                .flat_map(|route| route.nexthops.as_slice());
+            let hops = values[*value].iter().flat_map(|route| route.nexthops.as_slice());
             for (position, hop) in hops.enumerate() {
                 let of_family = usize::from(family_of(hop) == Family::Inet6);
                 let uses = singles[of_family].entry(target_of(hop)).or_default();
-                uses.push(Use {
-                    value: *value,
-                    position,
-                });
+                uses.push(Use { value: *value, position });
             }
         }
         let mut allocator = IdAllocator {
@@ -98,10 +93,7 @@ impl NexthopTable {
         for (set, values) in sets.iter().filter(|(set, _)| set.len() > 1) {
             let four = set.iter().any(|(hop, _)| family_of(hop) == Family::Inet);
             if let Some(target) = group_of(set) {
-                let uses = values.iter().map(|value| Use {
-                    value: *value,
-                    position: 0,
-                });
+                let uses = values.iter().map(|value| Use { value: *value, position: 0 });
                 groups[usize::from(!four)].insert(target, uses.collect());
             }
         }
@@ -120,12 +112,7 @@ impl NexthopTable {
         };
         let of_sets = sets.into_keys().filter_map(of_set).collect();
         all_ids.extend(ids);
-        let object = |(target, id)| Nexthop {
-            id,
-            target,
-            protocol: marker,
-            unmodelled: false,
-        };
+        let object = |(target, id)| Nexthop { id, target, protocol: marker, unmodelled: false };
         let mut all: Vec<Nexthop> = all_ids.into_iter().map(object).collect();
         all.sort_unstable_by_key(|nexthop| nexthop.id);
         NexthopTable { of_sets, all }
@@ -150,10 +137,7 @@ impl NexthopTable {
             .iter()
             .map(|(set, id)| (set.clone(), *id))
             .partition(|(_, id)| among.contains(id));
-        let table = |of_sets| NexthopTable {
-            of_sets,
-            all: Vec::new(),
-        };
+        let table = |of_sets| NexthopTable { of_sets, all: Vec::new() };
         (table(others), table(of_ids))
     }
 }
@@ -264,19 +248,11 @@ impl<F: Fn() -> Vec<Option<RouteKey>>> IdAllocator<'_, F> {
 
     /// Returns the id that a target's first use stands for.
     fn own_id(&self, (key, position): &(RouteKey, usize)) -> u32 {
-        let RouteKey {
-            table,
-            dst,
-            metric,
-            tos,
-            ..
-        } = key;
+        let RouteKey { table, dst, metric, tos, .. } = key;
         // FNV-1a: the same in every version and on every machine.
         let hash = format!("{table} {dst} {metric} {tos} {position}")
             .bytes()
-            .fold(0x811c_9dc5_u32, |hash, byte| {
-                (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-            });
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         let ids = Nexthop::ids(self.marker);
         ids.start() + (hash >> 24 ^ hash) % (ids.end() - ids.start() + 1)
     }

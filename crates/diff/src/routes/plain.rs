@@ -106,13 +106,9 @@ impl PlainRoute {
         let nexthops = match (self.object, self.via, dev) {
             (Some(id), ..) => NextHops::Object(id, dev.into_iter().collect()),
             (None, None, None) => NextHops::None,
-            (None, via, dev) => NextHops::One(NextHop {
-                via,
-                dev,
-                found: false,
-                weight: 1,
-                onlink: self.onlink,
-            }),
+            (None, via, dev) => {
+                NextHops::One(NextHop { via, dev, found: false, weight: 1, onlink: self.onlink })
+            }
         };
         Route {
             table: self.table,

@@ -245,13 +245,7 @@ impl ResolvedRoutes {
                 Some(Some(object)) => pointing_at(*object),
                 _ => value.nexthops.clone(),
             };
-            let RouteKey {
-                table,
-                dst,
-                metric,
-                tos,
-                from,
-            } = key.unpack();
+            let RouteKey { table, dst, metric, tos, from } = key.unpack();
             list.push(Route {
                 table,
                 dst,
@@ -348,10 +342,7 @@ mod tests {
         assert!(!resolved.covers(&part));
         let gone = listed(&resolved, &part);
         assert_eq!(gone.len(), 2);
-        assert_eq!(
-            gone[1].nexthops,
-            route("10.2.0.0/16", Dev::index(4)).nexthops
-        );
+        assert_eq!(gone[1].nexthops, route("10.2.0.0/16", Dev::index(4)).nexthops);
     }
 
     #[test]
@@ -367,10 +358,7 @@ mod tests {
         for route in &whole {
             assert!(matches!(route.nexthops, NextHops::Object(..)));
             // Neither of these is a part: their values are at positions of their own.
-            assert_eq!(
-                listed(&resolved, &all.at([route.key()])),
-                std::slice::from_ref(route)
-            );
+            assert_eq!(listed(&resolved, &all.at([route.key()])), std::slice::from_ref(route));
         }
     }
 }

@@ -96,10 +96,7 @@ impl Tracker {
         };
         let resolve = |route: Route<D>| {
             let route = route.try_map_dev(|name| name.find(devices)).ok()?;
-            Some(Route {
-                protocol: marker,
-                ..route.canonical()
-            })
+            Some(Route { protocol: marker, ..route.canonical() })
         };
         for change in changes {
             let followed = match change {

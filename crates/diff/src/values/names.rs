@@ -125,10 +125,7 @@ impl LinkAddr {
         }
         let mut bytes = [0; 32];
         bytes[..address.len()].copy_from_slice(address);
-        Ok(LinkAddr {
-            bytes,
-            len: address.len() as u8,
-        })
+        Ok(LinkAddr { bytes, len: address.len() as u8 })
     }
 
     /// The bytes.
@@ -193,10 +190,7 @@ impl Short {
         }
         let mut bytes = [0; 15];
         bytes[..text.len()].copy_from_slice(text);
-        Some(Short {
-            bytes,
-            len: text.len() as u8,
-        })
+        Some(Short { bytes, len: text.len() as u8 })
     }
 
     fn as_bytes(&self) -> &[u8] {
@@ -213,32 +207,15 @@ mod tests {
         for good in ["lo", "eth0.100", "fifteen-bytes-x", "ä"] {
             assert_eq!(good.parse::<IfName>().unwrap().to_string(), good);
         }
-        for bad in [
-            "",
-            ".",
-            "..",
-            "a b",
-            "a/b",
-            "a:b",
-            "sixteen-bytes-xx",
-            "a\u{b}",
-        ] {
+        for bad in ["", ".", "..", "a b", "a/b", "a:b", "sixteen-bytes-xx", "a\u{b}"] {
             assert!(bad.parse::<IfName>().is_err(), "{bad:?}");
         }
-        assert!(
-            IfName::from_bytes(&[0xff, 0xfe])
-                .unwrap()
-                .as_str()
-                .is_none()
-        );
+        assert!(IfName::from_bytes(&[0xff, 0xfe]).unwrap().as_str().is_none());
     }
 
     #[test]
     fn hardware_addresses_parse_as_hex_bytes() {
-        assert_eq!(
-            "2:0:0:0:0:9".parse::<LinkAddr>().unwrap().to_string(),
-            "02:00:00:00:00:09"
-        );
+        assert_eq!("2:0:0:0:0:9".parse::<LinkAddr>().unwrap().to_string(), "02:00:00:00:00:09");
         for bad in ["", "02:", "02:zz", "002:00", "+2:00"] {
             assert!(bad.parse::<LinkAddr>().is_err(), "{bad:?}");
         }

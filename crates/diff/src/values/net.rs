@@ -120,10 +120,8 @@ impl Prefix {
     ///
     /// When the length is out of range or host bits are set.
     pub fn new(address: IpAddr, len: u8) -> Result<Prefix, ParseError> {
-        let network = IpNetwork::new(address, len).map_err(|_| ParseError::PrefixLength {
-            family: Family::of(address),
-            len,
-        })?;
+        let network = IpNetwork::new(address, len)
+            .map_err(|_| ParseError::PrefixLength { family: Family::of(address), len })?;
         Prefix::try_from(network)
     }
 
@@ -158,10 +156,7 @@ impl Prefix {
     }
 
     /// The number of leading bits that count.
-    #[expect(
-        clippy::len_without_is_empty,
-        reason = "a prefix length, not a count of items"
-    )]
+    #[expect(clippy::len_without_is_empty, reason = "a prefix length, not a count of items")]
     pub fn len(self) -> u8 {
         self.0.prefix()
     }
@@ -199,10 +194,7 @@ impl TryFrom<IpNetwork> for Prefix {
         if masked.ip() == network.ip() {
             Ok(Prefix(masked))
         } else {
-            Err(ParseError::HostBits {
-                given: network,
-                masked,
-            })
+            Err(ParseError::HostBits { given: network, masked })
         }
     }
 }
@@ -218,9 +210,7 @@ impl FromStr for Prefix {
 
     /// Reads `ADDRESS/LENGTH`, or a bare address as its host prefix, as iproute2 does.
     fn from_str(text: &str) -> Result<Prefix, ParseError> {
-        let network: IpNetwork = text
-            .parse()
-            .map_err(|_| ParseError::Prefix(text.to_owned()))?;
+        let network: IpNetwork = text.parse().map_err(|_| ParseError::Prefix(text.to_owned()))?;
         Prefix::try_from(network)
     }
 }

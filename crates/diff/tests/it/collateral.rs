@@ -12,17 +12,11 @@ fn name(text: &str) -> IfName {
 }
 
 fn observed(links: impl Into<Vec<Link>>) -> Observed {
-    Observed::default()
-        .with_links(links.into())
-        .with_complete(Kinds::ALL)
+    Observed::default().with_links(links.into()).with_complete(Kinds::ALL)
 }
 
 fn up(link: &str, index: u32, kind: LinkKind) -> Link {
-    Link::new(name(link), kind)
-        .with_index(index)
-        .with_up(true)
-        .with_mtu(1500)
-        .with_master(None)
+    Link::new(name(link), kind).with_index(index).with_up(true).with_mtu(1500).with_master(None)
 }
 
 /// A foreign route on a device.
@@ -97,19 +91,13 @@ fn a_port_of_a_master_that_is_created_or_recreated_keeps_what_is_foreign() {
 fn a_new_port_with_a_small_mtu_costs_its_bridge_no_foreign_address() {
     let br0 = up("br0", 3, LinkKind::Bridge(BridgeAttrs::default()));
     let address = Address::new(Dev::index(3), "2001:db8::1/64".parse().unwrap());
-    let there = observed([
-        br0.clone(),
-        up("eth0", 2, LinkKind::Other("".into())).with_mtu(1000),
-    ])
-    .with_addresses([address]);
+    let there = observed([br0.clone(), up("eth0", 2, LinkKind::Other("".into())).with_mtu(1000)])
+        .with_addresses([address]);
     let owned = Owned::default().with_links([3]);
     let bridge = || Link::new(name("br0"), LinkKind::Bridge(BridgeAttrs::default()));
     let vlan = LinkKind::Vlan(trueup_diff::VlanAttrs::new(name("eth0"), 5));
     for (port, taken) in [
-        (
-            Link::new(name("p0"), LinkKind::Dummy).with_mtu(1000),
-            Some(Kind::Address),
-        ),
+        (Link::new(name("p0"), LinkKind::Dummy).with_mtu(1000), Some(Kind::Address)),
         (Link::new(name("p0"), vlan), Some(Kind::Address)),
         (Link::new(name("p0"), LinkKind::Dummy), None),
     ] {

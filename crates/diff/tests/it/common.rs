@@ -20,10 +20,7 @@ pub(crate) const MARKER: u8 = 116;
 
 /// As many cases as proptest takes by default, or `PROPTEST_CASES`; what fails is kept in no file.
 pub(crate) fn no_file() -> ProptestConfig {
-    ProptestConfig {
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
 }
 
 /// `lo` and `eth0` are there from the start and another writer's; the rest comes and goes.
@@ -42,12 +39,7 @@ fn own() -> impl Strategy<Value = IfName> {
 }
 
 fn hop() -> impl Strategy<Value = NextHop<IfName>> {
-    let via = select(vec![
-        None,
-        Some("10.1.0.9"),
-        Some("10.1.0.8"),
-        Some("2001:db8::9"),
-    ]);
+    let via = select(vec![None, Some("10.1.0.9"), Some("10.1.0.8"), Some("2001:db8::9")]);
     (via, prop::option::of(dev()), 1..3_u16).prop_map(|(via, dev, weight)| {
         NextHop::default()
             .with_via(via.map(|via| via.parse().unwrap()))
@@ -61,15 +53,8 @@ pub(crate) fn route() -> impl Strategy<Value = Route<IfName>> {
     let dst = select(vec!["0.0.0.0/0", "10.2.0.0/16", "::/0", "2001:db8::/32"]);
     let hops = prop::collection::vec(hop(), 0..3);
     let kind = select(vec![Unicast, Unicast, Unicast, Blackhole, Throw, Local]);
-    let numbers = (
-        select(vec![0, 1024]),
-        select(vec![254, 1_000_000]),
-        select(vec![0, 16]),
-    );
-    let rest = (
-        select(vec![0, 1400, 100_000]),
-        prop::option::of(select(vec!["10.1.0.1", "::1"])),
-    );
+    let numbers = (select(vec![0, 1024]), select(vec![254, 1_000_000]), select(vec![0, 16]));
+    let rest = (select(vec![0, 1400, 100_000]), prop::option::of(select(vec!["10.1.0.1", "::1"])));
     (dst, hops, kind, numbers, rest).prop_map(
         |(dst, hops, kind, (metric, table, tos), (mtu, src))| {
             let mut route = Route::new(dst.parse().unwrap(), NextHops::Many(hops))
@@ -85,13 +70,8 @@ pub(crate) fn route() -> impl Strategy<Value = Route<IfName>> {
 }
 
 pub(crate) fn address() -> impl Strategy<Value = Address<IfName>> {
-    let addresses = [
-        "10.1.0.1/24",
-        "10.1.0.1/16",
-        "10.1.0.2/24",
-        "2001:db8::1/64",
-        "2001:db8::1/128",
-    ];
+    let addresses =
+        ["10.1.0.1/24", "10.1.0.1/16", "10.1.0.2/24", "2001:db8::1/64", "2001:db8::1/128"];
     let peer = prop::option::weighted(0.3, select(vec!["10.1.0.7", "10.1.0.1", "2001:db8::7"]));
     let label = prop::option::weighted(0.3, select(vec!["eth0", "x0-a"]));
     let rest = (select(vec![60, u32::MAX]), any::<bool>(), 0..2_u32);
@@ -100,15 +80,8 @@ pub(crate) fn address() -> impl Strategy<Value = Address<IfName>> {
             Address::new(dev, address.parse().unwrap())
                 .with_peer(peer.map(|peer| peer.parse().unwrap()))
                 .with_label(label.map(|label| label.parse().unwrap()))
-                .with_lifetimes(Lifetimes {
-                    valid: lifetime,
-                    preferred: lifetime,
-                })
-                .with_flags(if nodad {
-                    AddressFlags::NODAD
-                } else {
-                    AddressFlags::default()
-                })
+                .with_lifetimes(Lifetimes { valid: lifetime, preferred: lifetime })
+                .with_flags(if nodad { AddressFlags::NODAD } else { AddressFlags::default() })
                 .with_metric(metric)
         },
     )
@@ -155,28 +128,15 @@ fn link_kind() -> impl Strategy<Value = Option<LinkKind<IfName>>> {
     let vxlan = (1..3_u32, prop::option::of(dev()), prop::option::of(1..3_u8)).prop_map(
         |(id, link, ttl)| LinkKind::Vxlan(VxlanAttrs::new(id).with_link(link).with_ttl(ttl)),
     );
-    let some = prop_oneof![
-        Just(LinkKind::Ifb),
-        bridge,
-        veth,
-        vlan,
-        vxlan,
-        Just(LinkKind::Tap)
-    ];
+    let some = prop_oneof![Just(LinkKind::Ifb), bridge, veth, vlan, vxlan, Just(LinkKind::Tap)];
     prop::option::weighted(0.9, some)
 }
 
 pub(crate) fn link() -> impl Strategy<Value = Link<IfName>> {
-    let state = (
-        prop::option::of(any::<bool>()),
-        prop::option::of(select(vec![1400, 1500])),
-    );
+    let state = (prop::option::of(any::<bool>()), prop::option::of(select(vec![1400, 1500])));
     let master = prop::option::weighted(0.4, prop::option::of(dev()));
     (dev(), link_kind(), state, master).prop_map(|(name, kind, (up, mtu), master)| {
-        let mut link = Link::must_exist(name)
-            .with_kind(kind)
-            .with_up(up)
-            .with_mtu(mtu);
+        let mut link = Link::must_exist(name).with_kind(kind).with_up(up).with_mtu(mtu);
         link.master = master;
         link
     })
@@ -304,18 +264,14 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
             let plan = prune(&mut second, &twins);
             twins.carry_out(&plan);
             // Routes of one key can be there twice; the second comes from another writer.
-            world.observed.routes.extend(
-                twins
-                    .observed
-                    .routes
-                    .into_iter()
-                    .map(|route| route.with_protocol(4)),
-            );
+            world
+                .observed
+                .routes
+                .extend(twins.observed.routes.into_iter().map(|route| route.with_protocol(4)));
             world.estrange(&fates);
             if kinds % 4 == 0 {
-                let some = Kind::DECLARED
-                    .into_iter()
-                    .filter(|kind| kinds >> (2 + *kind as u8) & 1 == 0);
+                let some =
+                    Kind::DECLARED.into_iter().filter(|kind| kinds >> (2 + *kind as u8) & 1 == 0);
                 world.observed.complete = some.collect();
             }
             world.policy = world.policy.with_domain(domain);
@@ -350,13 +306,7 @@ impl World {
         let observed = Observed::default()
             .with_links([link(1, "lo"), link(2, "eth0")])
             .with_complete(Kinds::ALL);
-        World {
-            observed,
-            owned: Owned::default(),
-            policy,
-            first: Desired::default(),
-            next: 3,
-        }
+        World { observed, owned: Owned::default(), policy, first: Desired::default(), next: 3 }
     }
 
     pub(crate) fn plan(&self, desired: &Desired) -> Result<Plan, DesiredError> {
@@ -365,11 +315,7 @@ impl World {
 
     /// The protocol that the kernel stores where it is given one.
     fn stored(&self, kind: Kind, protocol: u8) -> u8 {
-        if self.policy.unstored.contains(kind) {
-            0
-        } else {
-            protocol
-        }
+        if self.policy.unstored.contains(kind) { 0 } else { protocol }
     }
 
     /// Lets things happen to what is ours: others rewrite it, the ledger forgets it or has it from
@@ -401,16 +347,8 @@ impl World {
         let owned = &mut self.owned;
         for address in &mut self.observed.addresses {
             let fate = fate();
-            rewrite(
-                address.key(),
-                &mut address.protocol,
-                &mut owned.addresses,
-                fate,
-            );
-            let brief = Lifetimes {
-                valid: 10,
-                preferred: 0,
-            };
+            rewrite(address.key(), &mut address.protocol, &mut owned.addresses, fate);
+            let brief = Lifetimes { valid: 10, preferred: 0 };
             match fate {
                 6 => (address.protocol, _) = (3, owned.addresses.remove(&address.key())),
                 7..=9 => {
@@ -421,9 +359,7 @@ impl World {
                     former.metric = if fate == 9 { 0 } else { former.metric };
                     former.lifetimes = brief;
                     let former = former.canonical(None).into();
-                    owned
-                        .former
-                        .insert(Object::from(address.clone()).key(), former);
+                    owned.former.insert(Object::from(address.clone()).key(), former);
                 }
                 10 => address.lifetimes = brief,
                 _ => {}
@@ -431,25 +367,15 @@ impl World {
         }
         for neighbour in &mut self.observed.neighbours {
             let fate = fate();
-            rewrite(
-                neighbour.key(),
-                &mut neighbour.protocol,
-                &mut owned.neighbours,
-                fate,
-            );
+            rewrite(neighbour.key(), &mut neighbour.protocol, &mut owned.neighbours, fate);
             match fate {
                 6 if !neighbour.proxy => {
                     (neighbour.protocol, neighbour.ext_learn) = (0, false);
                     neighbour.state = NeighbourState::Dynamic;
                 }
                 7..=9 => {
-                    let former = neighbour
-                        .clone()
-                        .with_protocol(4)
-                        .with_router(!neighbour.router);
-                    owned
-                        .former
-                        .insert(Object::from(neighbour.clone()).key(), former.into());
+                    let former = neighbour.clone().with_protocol(4).with_router(!neighbour.router);
+                    owned.former.insert(Object::from(neighbour.clone()).key(), former.into());
                 }
                 _ => {}
             }
@@ -470,18 +396,14 @@ impl World {
                         .with_kind(RouteType::Unicast)
                         .with_nexthops(NextHops::One(NextHop::dev(Dev::index(index))))
                         .with_unmodelled(route.dst.is_default());
-                    owned
-                        .former
-                        .insert(Object::from(route.clone()).key(), former.into());
+                    owned.former.insert(Object::from(route.clone()).key(), former.into());
                 }
                 _ => {}
             }
         }
         // The kernel refuses the same row twice.
         let mut rows = HashSet::new();
-        self.observed
-            .routes
-            .retain(|route| rows.insert(route.clone()));
+        self.observed.routes.retain(|route| rows.insert(route.clone()));
         let mut rules = Vec::new();
         for mut rule in std::mem::take(&mut self.observed.rules) {
             let by = |protocol| rule.clone().with_protocol(protocol);
@@ -535,10 +457,7 @@ impl World {
             let mut keys = BTreeSet::new();
             observed.rules.retain(|rule| keys.insert(rule.key()));
             let unmarked = |rule: Rule| rule.with_protocol(0);
-            owned.rules = std::mem::take(&mut owned.rules)
-                .into_iter()
-                .map(unmarked)
-                .collect();
+            owned.rules = std::mem::take(&mut owned.rules).into_iter().map(unmarked).collect();
         }
         for former in owned.former.values_mut() {
             match former {
@@ -612,9 +531,7 @@ impl World {
         let is_planned = |name: &IfName| named(name) || domain.created_interfaces;
         let dev = |dev: &Dev| match planned.iter().find(|(of, _)| of == dev) {
             Some((_, name)) => is_planned(name),
-            None => links
-                .iter()
-                .any(|link| Dev::index(link.index) == *dev && is_there(link)),
+            None => links.iter().any(|link| Dev::index(link.index) == *dev && is_there(link)),
         };
         let has_interfaces = domain.created_interfaces || !domain.interfaces.is_empty();
         let of_interface = |is_inside: bool| match has_interfaces {
@@ -624,9 +541,7 @@ impl World {
         match object {
             Object::Link(link) => of_interface(
                 links.iter().any(|it| it.name == link.name && is_there(it))
-                    || planned
-                        .iter()
-                        .any(|(_, name)| *name == link.name && is_planned(name)),
+                    || planned.iter().any(|(_, name)| *name == link.name && is_planned(name)),
             ),
             Object::Address(address) => of_interface(dev(&address.dev)),
             Object::Neighbour(neighbour) => of_interface(dev(&neighbour.dev)),
@@ -645,10 +560,7 @@ impl World {
             }
             Object::Rule(rule) => match domain.rule_priorities.is_empty() {
                 true => domain.ledger_only,
-                false => domain
-                    .rule_priorities
-                    .iter()
-                    .any(|it| it.contains(&rule.priority)),
+                false => domain.rule_priorities.iter().any(|it| it.contains(&rule.priority)),
             },
             Object::Nexthop(_) => domain.nexthop_objects,
             other => panic!("{other:?}"),
@@ -721,14 +633,7 @@ impl World {
 
     /// Every object, kind by kind.
     pub(crate) fn objects(&self) -> Vec<Object> {
-        let Observed {
-            links,
-            addresses,
-            neighbours,
-            routes,
-            rules,
-            ..
-        } = self.observed.clone();
+        let Observed { links, addresses, neighbours, routes, rules, .. } = self.observed.clone();
         let links = links.into_iter().map(Object::from);
         let addresses = addresses.into_iter().map(Object::from);
         let neighbours = neighbours.into_iter().map(Object::from);
@@ -746,9 +651,7 @@ impl World {
         let declared =
             |object: &Object| !matches!(object, Object::Neighbour(n) if !n.is_declared());
         let objects = self.objects().into_iter();
-        objects
-            .filter(|object| declared(object) && !self.is_ours(object))
-            .collect()
+        objects.filter(|object| declared(object) && !self.is_ours(object)).collect()
     }
 
     /// Carries out all that is not held and does not wait for what is, and records what became
@@ -791,18 +694,14 @@ impl World {
             })
         };
         let Object::Link(link) = &op.object else {
-            return devices(&op.object)
-                .iter()
-                .any(|dev| dev.is_planned() && !made(dev));
+            return devices(&op.object).iter().any(|dev| dev.is_planned() && !made(dev));
         };
         if link.parents().any(|dev| dev.is_planned() && !made(dev)) {
             return true;
         }
         let taken = |name: &IfName| self.observed.links.iter().any(|link| link.name == *name);
         let peer = match &link.kind {
-            Some(LinkKind::Veth(VethAttrs {
-                peer: Some(peer), ..
-            })) => taken(peer),
+            Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => taken(peer),
             _ => false,
         };
         op.action == Action::Create && peer
@@ -831,8 +730,7 @@ impl World {
                     NextHops::Many(hops) => hops,
                     _ => &mut [],
                 };
-                hops.iter_mut()
-                    .for_each(|hop| hop.dev = hop.dev.map(actual));
+                hops.iter_mut().for_each(|hop| hop.dev = hop.dev.map(actual));
                 Object::Route(route)
             }
             rule => rule,
@@ -843,20 +741,12 @@ impl World {
         };
         if !devices(&object).iter().all(there) {
             // What went with its device is gone, as it should be.
-            assert_eq!(
-                op.action,
-                Action::Delete,
-                "{object:?}: no such device\n{}",
-                plan.text()
-            );
+            assert_eq!(op.action, Action::Delete, "{object:?}: no such device\n{}", plan.text());
             return;
         }
         let was = match (op.action, op.was().as_deref()) {
             (Action::Create, _) => {
-                let same = self
-                    .objects()
-                    .into_iter()
-                    .find(|other| other.key() == object.key());
+                let same = self.objects().into_iter().find(|other| other.key() == object.key());
                 assert_eq!(same, None, "exists: {object:?}");
                 None
             }
@@ -878,17 +768,11 @@ impl World {
 
     fn link(&mut self, op: &Op, link: &Link, plan: &Plan, real: &mut BTreeMap<Dev, Dev>) {
         let find = |world: &World, name: IfName| {
-            world
-                .observed
-                .links
-                .iter()
-                .position(|link| link.name == name)
+            world.observed.links.iter().position(|link| link.name == name)
         };
         let mut link = link.clone();
         let actual = |dev: Dev, real: &BTreeMap<Dev, Dev>| real.get(&dev).copied().unwrap_or(dev);
-        link.master = link
-            .master
-            .map(|master| master.map(|dev| actual(dev, real)));
+        link.master = link.master.map(|master| master.map(|dev| actual(dev, real)));
         match &mut link.kind {
             Some(
                 LinkKind::Vlan(VlanAttrs { link, .. })
@@ -904,24 +788,15 @@ impl World {
         }
         for parent in link.parents().filter_map(|dev| dev.as_index()) {
             let there = |other: &Link| other.index == parent;
-            assert!(
-                self.observed.links.iter().any(there),
-                "{link:?}: no such device"
-            );
+            assert!(self.observed.links.iter().any(there), "{link:?}: no such device");
         }
         if op.action == Action::Create {
             assert_eq!(find(self, link.name), None, "exists: {link:?}");
             let kind = link.kind.clone().unwrap();
             let mut ends = vec![(link.name, kind.clone())];
-            if let LinkKind::Veth(VethAttrs {
-                peer: Some(peer), ..
-            }) = kind
-            {
+            if let LinkKind::Veth(VethAttrs { peer: Some(peer), .. }) = kind {
                 assert_eq!(find(self, peer), None, "exists: {peer:?}");
-                ends.push((
-                    peer,
-                    LinkKind::Veth(VethAttrs::default().with_peer(link.name)),
-                ));
+                ends.push((peer, LinkKind::Veth(VethAttrs::default().with_peer(link.name))));
             }
             for (name, kind) in ends {
                 let index = self.next;
@@ -964,12 +839,7 @@ impl World {
 
     /// Deletes a link with its other end and all that lives on either.
     fn unlink(&mut self, index: u32) {
-        let Some(at) = self
-            .observed
-            .links
-            .iter()
-            .position(|link| link.index == index)
-        else {
+        let Some(at) = self.observed.links.iter().position(|link| link.index == index) else {
             // It went with what it stood on, as it should.
             return;
         };
@@ -978,13 +848,8 @@ impl World {
         let observed = &mut self.observed;
         observed.addresses.retain(|address| address.dev != dev);
         observed.neighbours.retain(|neighbour| neighbour.dev != dev);
-        let through = |route: &Route| {
-            route
-                .nexthops
-                .as_slice()
-                .iter()
-                .any(|hop| hop.dev == Some(dev))
-        };
+        let through =
+            |route: &Route| route.nexthops.as_slice().iter().any(|hop| hop.dev == Some(dev));
         observed.routes.retain(|route| !through(route));
         for port in &mut observed.links {
             if port.master == Some(Some(dev)) {
@@ -1036,12 +901,9 @@ pub(crate) fn devices(object: &Object) -> Vec<Dev> {
     match object {
         Object::Address(address) => vec![address.dev],
         Object::Neighbour(neighbour) => vec![neighbour.dev],
-        Object::Route(route) => route
-            .nexthops
-            .as_slice()
-            .iter()
-            .filter_map(|hop| hop.dev)
-            .collect(),
+        Object::Route(route) => {
+            route.nexthops.as_slice().iter().filter_map(|hop| hop.dev).collect()
+        }
         Object::Link(_) | Object::Rule(_) | Object::Nexthop(_) => Vec::new(),
         other => panic!("{other:?}"),
     }

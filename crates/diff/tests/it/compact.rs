@@ -19,10 +19,7 @@ fn key(n: u32) -> RouteKey {
     let number = n / 4;
     let dst = match n % 2 {
         0 => Prefix::new(Ipv4Addr::from_bits(0x0a00_0000 + (number << 8)).into(), 24),
-        _ => Prefix::new(
-            Ipv6Addr::from_bits(0xfd << 120 | u128::from(number) << 64).into(),
-            64,
-        ),
+        _ => Prefix::new(Ipv6Addr::from_bits(0xfd << 120 | u128::from(number) << 64).into(), 64),
     };
     let mut key = RouteKey::new([254, 300_000][n as usize / 2 % 2], dst.unwrap());
     key.metric = [1024, 7][number as usize % 2];
@@ -96,15 +93,12 @@ fn planned(desired: &Desired, observed: &Observed, policy: &Policy) -> Plan {
 
 #[test]
 fn many_routes_in_compact_form_make_no_difference_to_a_plan() {
-    let eth0 = Link::new("eth0".parse().unwrap(), LinkKind::Other("".into()))
-        .with_index(2)
-        .with_up(true);
+    let eth0 =
+        Link::new("eth0".parse().unwrap(), LinkKind::Other("".into())).with_index(2).with_up(true);
     let mut routes: Vec<Route> = (0..MANY).flat_map(rows).collect();
     routes.sort_by_key(Item::key);
-    let listed = Observed::default()
-        .with_links([eth0])
-        .with_routes(routes)
-        .with_complete(Kinds::ALL);
+    let listed =
+        Observed::default().with_links([eth0]).with_routes(routes).with_complete(Kinds::ALL);
     // Every eleventh is not desired.
     let wanted = (0..MANY).filter(|n| n % 11 != 0).map(|n| {
         let key = key(n);
@@ -137,18 +131,13 @@ fn many_routes_in_compact_form_make_no_difference_to_a_plan() {
         // Each op names what was there, as it was.
         for op in plan.ops.iter().filter(|op| op.action == Action::Update) {
             let was = op.was().unwrap().into_owned();
-            let Object::Route(was) = was else {
-                panic!("{was:?}")
-            };
+            let Object::Route(was) = was else { panic!("{was:?}") };
             assert!(listed.routes.contains(&was), "{was:?}");
         }
 
         // A foreign route that comes to a key of ours meanwhile is seen there.
         let mut beside = compact.clone();
-        let on_all = listed
-            .routes
-            .iter()
-            .filter(|route| route.protocol == MARKER);
+        let on_all = listed.routes.iter().filter(|route| route.protocol == MARKER);
         let foreign: Vec<Route> = on_all
             .filter(|route| route.metric == 7)
             .map(|route| through(&route.key(), 5).with_protocol(OTHER))
@@ -156,10 +145,7 @@ fn many_routes_in_compact_form_make_no_difference_to_a_plan() {
         beside.routes.extend(foreign.clone());
         let mut expected = listed.clone();
         expected.routes.extend(foreign);
-        assert_eq!(
-            planned(&desired, &beside, &policy),
-            planned(&desired, &expected, &policy)
-        );
+        assert_eq!(planned(&desired, &beside, &policy), planned(&desired, &expected, &policy));
 
         let is_wanted = |route: &Route| route.metric == 7;
         compact.retain_routes(is_wanted);

@@ -24,19 +24,12 @@ fn seen(index: u32, text: &str) -> Link {
 
 /// `eth0` is 2, `veth1` is 3.
 fn observed() -> Observed {
-    Observed::default()
-        .with_links([seen(2, "eth0"), seen(3, "veth1")])
-        .with_complete(Kinds::ALL)
+    Observed::default().with_links([seen(2, "eth0"), seen(3, "veth1")]).with_complete(Kinds::ALL)
 }
 
 /// The links that the ledger has.
 fn owned(indexes: &[u32]) -> Owned {
-    Owned::default().with_links(
-        indexes
-            .iter()
-            .copied()
-            .collect::<std::collections::BTreeSet<_>>(),
-    )
+    Owned::default().with_links(indexes.iter().copied().collect::<std::collections::BTreeSet<_>>())
 }
 
 fn within(domain: Domain) -> Policy {
@@ -64,8 +57,7 @@ fn planned(desired: &Desired, observed: &Observed, policy: &Policy) -> Plan {
 /// What is carried out of a plan: each op in a word.
 fn done(plan: &Plan) -> Vec<String> {
     let due = plan.ops.iter().filter(|op| op.hold.is_none());
-    due.map(|op| format!("{:?} {}", op.action, op.object.spec(&plan.devices)))
-        .collect()
+    due.map(|op| format!("{:?} {}", op.action, op.object.spec(&plan.devices))).collect()
 }
 
 const NOTHING: [&str; 0] = [];
@@ -77,29 +69,18 @@ fn undeclared_objects_go_in_the_domain_alone() {
             address(Dev::index(2), "10.1.0.1/24"),
             address(Dev::index(3), "10.2.0.1/24"),
         ])
-        .with_routes([
-            route("10.8.0.0/16", Dev::index(2)),
-            route("10.9.0.0/16", Dev::index(3)),
-        ])
+        .with_routes([route("10.8.0.0/16", Dev::index(2)), route("10.9.0.0/16", Dev::index(3))])
         .with_rules([rule(77), rule(1077)]);
-    let nothing = Desired::default()
-        .with_addresses([])
-        .with_routes([])
-        .with_rules([]);
+    let nothing = Desired::default().with_addresses([]).with_routes([]).with_rules([]);
     let gone = |domain| done(&planned(&nothing, &there, &within(domain)));
     assert_eq!(gone(Domain::default()).len(), 6);
 
-    let of_veths = [
-        "Delete 10.9.0.0/16 dev veth1 proto 116 table 254",
-        "Delete 10.2.0.1/24 dev veth1",
-    ];
+    let of_veths =
+        ["Delete 10.9.0.0/16 dev veth1 proto 116 table 254", "Delete 10.2.0.1/24 dev veth1"];
     let veths = Domain::default().with_interfaces(["veth*".parse().unwrap()]);
     assert_eq!(gone(veths), of_veths);
     // The ledger has veth1 alone.
-    assert_eq!(
-        gone(Domain::default().with_created_interfaces(true)),
-        of_veths
-    );
+    assert_eq!(gone(Domain::default().with_created_interfaces(true)), of_veths);
 
     let rules = Domain::default().with_rule_priorities([1000..=1999]);
     assert_eq!(gone(rules), ["Delete inet pref 1077 protocol 116 table 5"]);
@@ -121,14 +102,8 @@ fn what_is_desired_outside_is_held() {
     ]);
     let veths = within(Domain::default().with_interfaces(["veth*".parse().unwrap()]));
     let plan = planned(&desired, &observed(), &veths);
-    assert_eq!(
-        done(&plan),
-        ["Create 10.9.0.0/16 dev veth1 proto 116 table 254"]
-    );
-    let held = plan
-        .ops
-        .iter()
-        .filter(|op| op.hold == Some(Hold::OutsideDomain));
+    assert_eq!(done(&plan), ["Create 10.9.0.0/16 dev veth1 proto 116 table 254"]);
+    let held = plan.ops.iter().filter(|op| op.hold == Some(Hold::OutsideDomain));
     assert_eq!(held.count(), 2);
 }
 
@@ -153,14 +128,8 @@ fn a_link_is_created_by_a_name_of_the_domain_and_then_ours() {
         done(&plan.unwrap())
     };
     let veths = creates(Domain::default().with_interfaces(["veth*".parse().unwrap()]));
-    assert!(
-        veths.len() == 2 && veths.iter().all(|line| line.contains("veth2")),
-        "{veths:?}"
-    );
-    assert_eq!(
-        creates(Domain::default().with_created_interfaces(true)).len(),
-        4
-    );
+    assert!(veths.len() == 2 && veths.iter().all(|line| line.contains("veth2")), "{veths:?}");
+    assert_eq!(creates(Domain::default().with_created_interfaces(true)).len(), 4);
 }
 
 #[test]
@@ -180,10 +149,7 @@ fn a_foreign_object_is_overridden_and_adopted_in_the_domain_alone() {
         planned(&desired(1400), &there, &policy)
     };
     assert!(
-        taken(&inside)
-            .ops
-            .iter()
-            .all(|op| op.reason == Reason::Overridden && op.hold.is_none())
+        taken(&inside).ops.iter().all(|op| op.reason == Reason::Overridden && op.hold.is_none())
     );
     assert_eq!(done(&taken(&outside)), NOTHING);
 
@@ -203,10 +169,7 @@ fn an_op_that_would_take_along_what_is_outside_is_held() {
     let by_ledger = within(Domain::default().with_ledger_only(true));
     let plan = planned(&desired, &there, &by_ledger);
     assert_eq!(done(&plan), NOTHING);
-    assert!(
-        matches!(plan.ops[0].hold, Some(Hold::Collateral(_))),
-        "{plan:?}"
-    );
+    assert!(matches!(plan.ops[0].hold, Some(Hold::Collateral(_))), "{plan:?}");
 }
 
 #[test]

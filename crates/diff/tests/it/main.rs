@@ -1,10 +1,6 @@
 //! The tests of the public API, in one program: each program more is one link more.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod collateral;
 mod common;

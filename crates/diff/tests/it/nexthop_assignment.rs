@@ -147,9 +147,7 @@ proptest! {
 #[test]
 fn replaced_next_hops_take_a_change_of_their_objects_alone() {
     let routes = [route(1, 0), route(2, 0), route(3, 7)];
-    let mut desired = Desired::default()
-        .with_routes(routes)
-        .with_nexthops(NexthopMode::Objects);
+    let mut desired = Desired::default().with_routes(routes).with_nexthops(NexthopMode::Objects);
     let (there, tracker) = settled(&desired, &observed(Vec::new(), Vec::new()));
     let before = desired.clone();
     let replace_nexthops = |desired: &mut Desired, from, to| {
@@ -158,9 +156,7 @@ fn replaced_next_hops_take_a_change_of_their_objects_alone() {
     };
     replace_nexthops(&mut desired, 0, 1);
     let plan = of_part(&tracker, &desired, &there).unwrap();
-    let [op] = &plan.ops[..] else {
-        panic!("{}", plan.text())
-    };
+    let [op] = &plan.ops[..] else { panic!("{}", plan.text()) };
     assert!(matches!(op.object, Object::Nexthop(_)), "{op:?}");
 
     // No object stands for this one; and with a source prefix a route has next hops of its own.
@@ -170,9 +166,7 @@ fn replaced_next_hops_take_a_change_of_their_objects_alone() {
     let six =
         |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()).with_dev(name()));
     let plain = Route::new("2001:db8:1::/48".parse().unwrap(), six("fe80::1"));
-    let from = plain
-        .clone()
-        .with_from(Some("2001:db8::/32".parse().unwrap()));
+    let from = plain.clone().with_from(Some("2001:db8::/32".parse().unwrap()));
     let mut odd = before;
     odd.routes.as_mut().unwrap().extend([plain, from]);
     let (there, tracker) = settled(&odd, &there);
@@ -186,16 +180,8 @@ fn replaced_next_hops_take_a_change_of_their_objects_alone() {
 
 #[test]
 fn a_route_that_gets_the_next_hops_of_others_is_planned_for_alone() {
-    let routes = [
-        route(1, 0),
-        route(2, 0),
-        route(3, 1),
-        route(4, 1),
-        route(5, 7),
-    ];
-    let desired = Desired::default()
-        .with_routes(routes)
-        .with_nexthops(NexthopMode::Objects);
+    let routes = [route(1, 0), route(2, 0), route(3, 1), route(4, 1), route(5, 7)];
+    let desired = Desired::default().with_routes(routes).with_nexthops(NexthopMode::Objects);
     let (there, tracker) = settled(&desired, &observed(Vec::new(), Vec::new()));
     let ops = |changed: &[Route<IfName>]| {
         let mut desired = desired.clone();

@@ -33,9 +33,7 @@ fn desired(routes: &[(&str, &[&str])]) -> Desired {
 fn empty() -> Observed {
     let mut eth0 = Link::new(name("eth0"), LinkKind::Other("".into()));
     (eth0.index, eth0.up) = (2, Some(true));
-    Observed::default()
-        .with_links([eth0])
-        .with_complete(Kinds::ALL)
+    Observed::default().with_links([eth0]).with_complete(Kinds::ALL)
 }
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
@@ -71,9 +69,7 @@ fn carried(observed: &Observed, plan: &Plan) -> Observed {
                     let there = after.nexthops.iter().any(|n| n.id == id);
                     assert!(there || op.action == Action::Delete, "{op:?}");
                 }
-                after
-                    .routes
-                    .retain(|r| (r.table, r.dst) != (route.table, route.dst));
+                after.routes.retain(|r| (r.table, r.dst) != (route.table, route.dst));
                 if op.action != Action::Delete {
                     after.routes.push(route.clone());
                 }
@@ -87,11 +83,7 @@ fn carried(observed: &Observed, plan: &Plan) -> Observed {
 /// Carries a plan out, after which there is nothing to do.
 fn settled(desired: &Desired, observed: &Observed) -> Observed {
     let after = carried(observed, &planned(desired, observed));
-    assert_eq!(
-        planned(desired, &after).ops,
-        [],
-        "a second pass does nothing"
-    );
+    assert_eq!(planned(desired, &after).ops, [], "a second pass does nothing");
     after
 }
 
@@ -116,15 +108,10 @@ fn routes_to_one_gateway_share_an_object_that_is_made_first() {
         assert!(plan.needs(route).eq([0]), "no route without its object");
     }
     let after = settled(&desired(&MANY), &empty());
-    let [object] = after.nexthops.as_slice() else {
-        panic!("{:?}", after.nexthops)
-    };
+    let [object] = after.nexthops.as_slice() else { panic!("{:?}", after.nexthops) };
     assert!(Nexthop::ids(MARKER).contains(&object.id) && object.protocol == MARKER);
     let hop = via("192.0.2.1", eth0());
-    assert_eq!(
-        object.target,
-        NexthopTarget::One(trueup_diff::Family::Inet, hop)
-    );
+    assert_eq!(object.target, NexthopTarget::One(trueup_diff::Family::Inet, hop));
 }
 
 #[test]
@@ -139,9 +126,8 @@ fn another_gateway_for_all_is_one_op() {
 #[test]
 fn when_all_gateways_change_each_object_follows_its_own_routes() {
     let all = |third: u8| {
-        let hops: Vec<[String; 2]> = (0..64)
-            .map(|n| [format!("10.{n}.0.0/16"), format!("192.0.{third}.{n}")])
-            .collect();
+        let hops: Vec<[String; 2]> =
+            (0..64).map(|n| [format!("10.{n}.0.0/16"), format!("192.0.{third}.{n}")]).collect();
         let route = |[dst, gateway]: &[String; 2]| {
             let hop = via(gateway, name("eth0"));
             Route::new(dst.parse().unwrap(), NextHops::One(hop))
@@ -173,26 +159,16 @@ fn a_second_gateway_makes_a_group_and_a_third_changes_it_in_place() {
     let two = settled(&with(&["192.0.2.1", "192.0.2.2"]), &one);
     let three = with(&["192.0.2.1", "192.0.2.2", "192.0.2.3"]);
     let plan = planned(&three, &two);
-    let wanted = [
-        (Action::Create, Kind::Nexthop),
-        (Action::Update, Kind::Nexthop),
-    ];
+    let wanted = [(Action::Create, Kind::Nexthop), (Action::Update, Kind::Nexthop)];
     assert_eq!(ops(&plan), wanted, "the routes stay as they are");
     settled(&three, &two);
     // One member that becomes another is one op too.
     let other = with(&["192.0.2.1", "192.0.2.9"]);
-    assert_eq!(
-        ops(&planned(&other, &two)),
-        [(Action::Update, Kind::Nexthop)]
-    );
+    assert_eq!(ops(&planned(&other, &two)), [(Action::Update, Kind::Nexthop)]);
     // And back to one: the group and the member that no route needs go last.
     let back = planned(&with(&["192.0.2.1"]), &two);
     assert_eq!(back.ops.len(), 5);
-    assert!(
-        ops(&back)[3..]
-            .iter()
-            .all(|op| *op == (Action::Delete, Kind::Nexthop))
-    );
+    assert!(ops(&back)[3..].iter().all(|op| *op == (Action::Delete, Kind::Nexthop)));
     settled(&with(&["192.0.2.1"]), &two);
 }
 
@@ -202,18 +178,12 @@ fn turned_off_the_routes_are_written_out_before_the_objects_go() {
     let off = desired(&MANY).with_nexthops(NexthopMode::Inline);
     let plan = planned(&off, &on);
     let update = (Action::Update, Kind::Route);
-    assert_eq!(
-        ops(&plan),
-        [update, update, update, (Action::Delete, Kind::Nexthop)]
-    );
+    assert_eq!(ops(&plan), [update, update, update, (Action::Delete, Kind::Nexthop)]);
     assert!(plan.needs(3).eq([0, 1, 2]), "it goes when all have left it");
     let written = settled(&off, &on);
     assert_eq!(written.nexthops, []);
     let plan = planned(&desired(&MANY), &written);
-    assert_eq!(
-        ops(&plan),
-        [(Action::Create, Kind::Nexthop), update, update, update]
-    );
+    assert_eq!(ops(&plan), [(Action::Create, Kind::Nexthop), update, update, update]);
     settled(&desired(&MANY), &written);
 }
 
@@ -224,13 +194,8 @@ fn a_number_of_another_writer_is_not_taken() {
     observed.nexthops = vec![ours[0].clone().with_protocol(4)];
     let plan = planned(&desired(&MANY), &observed);
     assert!(plan.conflicts.is_empty());
-    let Object::Nexthop(made) = &plan.ops[0].object else {
-        panic!("{:?}", plan.ops)
-    };
-    assert_eq!(
-        (plan.ops[0].action, made.id),
-        (Action::Create, ours[0].id + 1)
-    );
+    let Object::Nexthop(made) = &plan.ops[0].object else { panic!("{:?}", plan.ops) };
+    assert_eq!((plan.ops[0].action, made.id), (Action::Create, ours[0].id + 1));
     settled(&desired(&MANY), &observed);
 }
 
@@ -240,18 +205,12 @@ fn what_a_foreign_route_or_group_leads_to_stays() {
     let nothing = desired(&[]);
     let id = on.nexthops[0].id;
     let group = Nexthop::new(9, NexthopTarget::Group(vec![(id, 1)])).with_protocol(4);
-    let mut route = Route::new(
-        "10.9.0.0/24".parse().unwrap(),
-        NextHops::Object(id, vec![eth0()]),
-    );
+    let mut route = Route::new("10.9.0.0/24".parse().unwrap(), NextHops::Object(id, vec![eth0()]));
     route.protocol = 4;
     let held = |observed: &Observed| {
         let plan = planned(&nothing, observed);
         let last = plan.ops.last().unwrap();
-        assert_eq!(
-            (last.action, last.object.kind()),
-            (Action::Delete, Kind::Nexthop)
-        );
+        assert_eq!((last.action, last.object.kind()), (Action::Delete, Kind::Nexthop));
         matches!(last.hold, Some(Hold::Collateral(_)))
     };
     assert!(!held(&on));
@@ -272,19 +231,12 @@ fn what_no_object_can_stand_for_is_written_out() {
         NextHops::One(NextHop::dev(eth0())),
         NextHops::One(NextHop::via("192.0.2.1".parse().unwrap())),
         NextHops::Many(vec![via("192.0.2.1", eth0()), via("192.0.2.1", eth0())]),
-        NextHops::Many(vec![
-            via("192.0.2.1", eth0()).with_weight(256),
-            via("192.0.2.2", eth0()),
-        ]),
+        NextHops::Many(vec![via("192.0.2.1", eth0()).with_weight(256), via("192.0.2.2", eth0())]),
     ];
     let dst = |n: usize| format!("10.{n}.0.0/16").parse().unwrap();
-    let mut routes: Vec<_> = (0..4)
-        .map(|n| Route::new(dst(n), hops[n].clone()))
-        .collect();
-    let mut from = Route::new(
-        "2001:db8::/32".parse().unwrap(),
-        NextHops::One(via("fe80::1", eth0())),
-    );
+    let mut routes: Vec<_> = (0..4).map(|n| Route::new(dst(n), hops[n].clone())).collect();
+    let mut from =
+        Route::new("2001:db8::/32".parse().unwrap(), NextHops::One(via("fe80::1", eth0())));
     from.from = Some("2001:db8:1::/48".parse().unwrap());
     routes.push(from);
     routes.push(Route::of_type(trueup_diff::RouteType::Blackhole, dst(9)));
@@ -297,55 +249,23 @@ fn what_no_object_can_stand_for_is_written_out() {
 fn an_object_of_ipv6_is_no_successor_of_one_of_ipv4() {
     let before = settled(&desired(&MANY), &empty());
     // The IPv4 route may lead to either; that of IPv6 could not stay on what became IPv4.
-    let six = desired(&[
-        ("2001:db8::/32", &["fe80::1"]),
-        ("10.1.0.0/24", &["fe80::1"]),
-    ]);
+    let six = desired(&[("2001:db8::/32", &["fe80::1"]), ("10.1.0.0/24", &["fe80::1"])]);
     let plan = planned(&six, &before);
     let created = plan.ops.iter().filter(|op| op.action == Action::Create);
-    assert_eq!(
-        created
-            .filter(|op| op.object.kind() == Kind::Nexthop)
-            .count(),
-        1
-    );
+    assert_eq!(created.filter(|op| op.object.kind() == Kind::Nexthop).count(), 1);
     assert_eq!(settled(&six, &before).nexthops.len(), 1, "both share it");
 }
 
 #[test]
 fn the_commands_are_iproute2s() {
-    let plan = planned(
-        &desired(&[("10.1.0.0/24", &["192.0.2.1", "192.0.2.2"])]),
-        &empty(),
-    );
-    let commands: Vec<String> = plan
-        .ops
-        .iter()
-        .map(|op| op.command(&plan.devices))
-        .collect();
-    let [a, b, group, route] = commands.as_slice() else {
-        panic!("{commands:?}")
-    };
+    let plan = planned(&desired(&[("10.1.0.0/24", &["192.0.2.1", "192.0.2.2"])]), &empty());
+    let commands: Vec<String> = plan.ops.iter().map(|op| op.command(&plan.devices)).collect();
+    let [a, b, group, route] = commands.as_slice() else { panic!("{commands:?}") };
     let id = |command: &str| command.split(' ').nth(3).unwrap().parse::<u32>().unwrap();
     let gateways = [a, b].map(|command| command.split(' ').nth(5).unwrap());
     assert!(gateways.contains(&"192.0.2.1") && gateways.contains(&"192.0.2.2"));
-    assert!(
-        a.starts_with("nexthop add id ") && a.ends_with(" dev eth0 proto 116"),
-        "{a}"
-    );
+    assert!(a.starts_with("nexthop add id ") && a.ends_with(" dev eth0 proto 116"), "{a}");
     let (least, most) = (id(a).min(id(b)), id(a).max(id(b)));
-    assert_eq!(
-        *group,
-        format!(
-            "nexthop add id {} group {least},1/{most},1 proto 116",
-            id(group)
-        )
-    );
-    assert_eq!(
-        *route,
-        format!(
-            "route add 10.1.0.0/24 nhid {} proto 116 table 254",
-            id(group)
-        )
-    );
+    assert_eq!(*group, format!("nexthop add id {} group {least},1/{most},1 proto 116", id(group)));
+    assert_eq!(*route, format!("route add 10.1.0.0/24 nhid {} proto 116 table 254", id(group)));
 }

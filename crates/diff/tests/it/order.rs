@@ -41,9 +41,7 @@ fn address<D>(dev: D, text: &str) -> Address<D> {
 }
 
 fn route<D>(dst: &str, via: Option<&str>, dev: Option<D>) -> Route<D> {
-    let hop = NextHop::default()
-        .with_via(via.map(|via| via.parse().unwrap()))
-        .with_dev(dev);
+    let hop = NextHop::default().with_via(via.map(|via| via.parse().unwrap())).with_dev(dev);
     Route::new(dst.parse().unwrap(), NextHops::One(hop)).with_protocol(116)
 }
 
@@ -58,33 +56,23 @@ fn gateway(dev: Dev) -> Neighbour {
 fn observed(links: Vec<Link>) -> Observed {
     let eth0 = seen(2, "eth0", LinkKind::Other("".into()));
     let links: Vec<Link> = std::iter::once(eth0).chain(links).collect();
-    Observed::default()
-        .with_links(links)
-        .with_complete(Kinds::ALL)
+    Observed::default().with_links(links).with_complete(Kinds::ALL)
 }
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
-    let links: BTreeSet<u32> = observed
-        .links
-        .iter()
-        .map(|link| link.index)
-        .filter(|i| *i > 2)
-        .collect();
+    let links: BTreeSet<u32> =
+        observed.links.iter().map(|link| link.index).filter(|i| *i > 2).collect();
     plan(desired, observed, &Owned::default().with_links(links), 116).unwrap()
 }
 
 /// The lines of a plan without their reasons.
 fn lines(plan: &Plan) -> Vec<String> {
     let text = plan.text().to_string();
-    text.lines()
-        .map(|line| line.split("   (").next().unwrap().to_owned())
-        .collect()
+    text.lines().map(|line| line.split("   (").next().unwrap().to_owned()).collect()
 }
 
 fn needs(plan: &Plan) -> Vec<Vec<usize>> {
-    (0..plan.ops.len())
-        .map(|at| plan.needs(at).collect())
-        .collect()
+    (0..plan.ops.len()).map(|at| plan.needs(at).collect()).collect()
 }
 
 #[test]
@@ -125,19 +113,7 @@ fn what_is_built_rests_on_what_is_there() {
     let none = Vec::new();
     assert_eq!(
         needs(&plan),
-        [
-            &none[..],
-            &[0],
-            &[0, 1],
-            &[0],
-            &[0],
-            &[],
-            &[0],
-            &[4],
-            &[],
-            &[]
-        ]
-        .map(<[usize]>::to_vec)
+        [&none[..], &[0], &[0, 1], &[0], &[0], &[], &[0], &[4], &[], &[]].map(<[usize]>::to_vec)
     );
 }
 
@@ -145,12 +121,7 @@ fn what_is_built_rests_on_what_is_there() {
 fn the_longest_prefixes_come_first_and_go_last() {
     let eth0 = name("eth0");
     let via = |dst: &str| route(dst, Some("10.1.0.9"), Some(eth0));
-    let all = vec![
-        via("0.0.0.0/0"),
-        via("10.0.0.0/8"),
-        via("10.0.0.0/24"),
-        via("9.0.0.0/8"),
-    ];
+    let all = vec![via("0.0.0.0/0"), via("10.0.0.0/8"), via("10.0.0.0/24"), via("9.0.0.0/8")];
     let made = Desired::default().with_routes(all.clone());
     let order = |desired: &Desired, observed: &Observed| -> Vec<String> {
         let plan = planned(desired, observed);
@@ -161,25 +132,14 @@ fn the_longest_prefixes_come_first_and_go_last() {
         plan.ops.iter().map(dst).collect()
     };
     let built = order(&made, &observed(Vec::new()));
-    assert_eq!(
-        built,
-        ["10.0.0.0/24", "9.0.0.0/8", "10.0.0.0/8", "0.0.0.0/0"]
-    );
+    assert_eq!(built, ["10.0.0.0/24", "9.0.0.0/8", "10.0.0.0/8", "0.0.0.0/0"]);
     let there = observed(Vec::new()).with_routes(
         all.into_iter()
-            .map(|route| {
-                route
-                    .try_map_dev(|_| Ok::<_, ()>(Dev::index(2)))
-                    .unwrap()
-                    .canonical()
-            })
+            .map(|route| route.try_map_dev(|_| Ok::<_, ()>(Dev::index(2))).unwrap().canonical())
             .collect::<Vec<_>>(),
     );
     let none = Desired::default().with_routes([]);
-    assert_eq!(
-        order(&none, &there),
-        ["0.0.0.0/0", "9.0.0.0/8", "10.0.0.0/8", "10.0.0.0/24"]
-    );
+    assert_eq!(order(&none, &there), ["0.0.0.0/0", "9.0.0.0/8", "10.0.0.0/8", "10.0.0.0/24"]);
 }
 
 #[test]
@@ -216,9 +176,7 @@ fn what_is_taken_down_goes_the_other_way_after_what_is_built() {
 
 #[test]
 fn the_old_way_stays_until_the_new_one_is_made() {
-    let old = route("10.2.0.0/16", None, Some(Dev::index(2)))
-        .with_metric(5)
-        .canonical();
+    let old = route("10.2.0.0/16", None, Some(Dev::index(2))).with_metric(5).canonical();
     let observed = observed(Vec::new()).with_routes([old]);
     let desired = Desired::default()
         .with_routes([route("10.2.0.0/16", None, Some(name("eth0"))).with_metric(6)]);
@@ -312,14 +270,7 @@ fn a_pair_is_made_once() {
     let up = |text, peer| Link::new(name(text), veth(peer)).with_up(true);
     let links = [up("b", "a"), up("a", "b")];
     let plan = planned(&Desired::default().with_links(links), &observed(Vec::new()));
-    assert_eq!(
-        lines(&plan),
-        [
-            "+ link a type veth peer name b",
-            "~ link a up",
-            "~ link b up"
-        ]
-    );
+    assert_eq!(lines(&plan), ["+ link a type veth peer name b", "~ link a up", "~ link b up"]);
     assert_eq!(needs(&plan), [vec![], vec![0], vec![0]]);
 }
 
@@ -330,11 +281,7 @@ fn an_end_that_is_not_declared_comes_with_its_maker() {
     let plan = planned(&desired, &observed(Vec::new()));
     assert_eq!(
         lines(&plan),
-        [
-            "+ link b type veth peer name p",
-            "+ link a type ifb",
-            "~ link a master p"
-        ]
+        ["+ link b type veth peer name p", "+ link a type ifb", "~ link a master p"]
     );
     assert!(plan.needs(2).eq([0, 1]));
 }
@@ -346,10 +293,7 @@ fn what_needs_a_link_that_must_exist_waits() {
         .with_links([Link::must_exist(tun)])
         .with_addresses([address(tun, "10.1.0.1/24")]);
     let plan = planned(&desired, &observed(Vec::new()));
-    assert_eq!(
-        lines(&plan),
-        ["! + link tun9", "! + addr 10.1.0.1/24 dev tun9"]
-    );
+    assert_eq!(lines(&plan), ["! + link tun9", "! + addr 10.1.0.1/24 dev tun9"]);
     assert_eq!(plan.ops[1].hold, Some(Hold::NoDevice(tun)));
     assert_eq!(needs(&plan), [vec![], vec![0]]);
 }
@@ -368,16 +312,11 @@ fn what_is_left_of_a_plan_needs_nothing_that_is_not() {
 
 #[test]
 fn a_strangers_address_two_links_up_holds_the_delete() {
-    let observed = observed(vec![
-        seen(3, "a", LinkKind::Ifb),
-        seen(4, "a10", vlan(Dev::index(3), 10)),
-    ])
-    .with_addresses([address(Dev::index(4), "10.9.0.1/24").with_protocol(4)]);
+    let observed =
+        observed(vec![seen(3, "a", LinkKind::Ifb), seen(4, "a10", vlan(Dev::index(3), 10))])
+            .with_addresses([address(Dev::index(4), "10.9.0.1/24").with_protocol(4)]);
     let desired = Desired::default().with_links([]);
-    assert_eq!(
-        lines(&planned(&desired, &observed)),
-        ["! - link a10", "! - link a"]
-    );
+    assert_eq!(lines(&planned(&desired, &observed)), ["! - link a10", "! - link a"]);
 }
 
 #[test]
@@ -385,25 +324,14 @@ fn what_cannot_be_stacked_is_refused() {
     let error = |links| {
         let desired = Desired::default().with_links(links);
         let observed = observed(vec![seen(3, "old", LinkKind::Ifb)]);
-        plan(&desired, &observed, &Owned::default(), 116)
-            .unwrap_err()
-            .problem()
-            .clone()
+        plan(&desired, &observed, &Owned::default(), 116).unwrap_err().problem().clone()
     };
-    let circle = vec![
-        Link::new(name("a"), vlan(name("b"), 1)),
-        Link::new(name("b"), vlan(name("a"), 1)),
-    ];
+    let circle =
+        vec![Link::new(name("a"), vlan(name("b"), 1)), Link::new(name("b"), vlan(name("a"), 1))];
     assert_eq!(error(circle), Problem::Cycle(vec![1]));
-    let misfit = vec![
-        Link::new(name("a"), veth("b")),
-        Link::new(name("b"), LinkKind::Ifb),
-    ];
+    let misfit = vec![Link::new(name("a"), veth("b")), Link::new(name("b"), LinkKind::Ifb)];
     assert_eq!(error(misfit), Problem::Pair(1));
-    let rivals = vec![
-        Link::new(name("a"), veth("c")),
-        Link::new(name("b"), veth("c")),
-    ];
+    let rivals = vec![Link::new(name("a"), veth("c")), Link::new(name("b"), veth("c"))];
     assert_eq!(error(rivals), Problem::Pair(0));
 }
 
@@ -426,15 +354,10 @@ fn what_cannot_be_on_its_device_is_held_by_itself() {
             address(name("a"), "10.2.0.1/24"),
             address(name("eth"), "10.3.0.1/24"),
         ])
-        .with_neighbours([
-            entry(infiniband, "10.3.0.8"),
-            entry("02:00:00:00:00:09", "10.3.0.9"),
-        ]);
+        .with_neighbours([entry(infiniband, "10.3.0.8"), entry("02:00:00:00:00:09", "10.3.0.9")]);
     let planned = plan(&desired, &observed, &owned, 116).unwrap();
     let holds = planned.ops.iter();
-    let holds: Vec<_> = holds
-        .filter_map(|op| Some((op.object.kind(), op.hold.clone()?)))
-        .collect();
+    let holds: Vec<_> = holds.filter_map(|op| Some((op.object.kind(), op.hold.clone()?))).collect();
     assert_eq!(
         holds,
         [
@@ -463,11 +386,7 @@ fn what_is_set_up_waits_for_its_own_creation() {
     let plan = planned(&desired, &observed(Vec::new()));
     assert_eq!(
         lines(&plan),
-        [
-            "+ link x0 type ifb",
-            "+ link x3 link x0 type vlan protocol 802.1Q id 1",
-            "~ link x3 up",
-        ]
+        ["+ link x0 type ifb", "+ link x3 link x0 type vlan protocol 802.1Q id 1", "~ link x3 up",]
     );
     assert_eq!(needs(&plan), [vec![], vec![0], vec![1]]);
 }
@@ -483,20 +402,14 @@ fn nothing_is_deleted_for_what_cannot_be_created() {
 /// `a`, one end of a pair of which both come up, with addresses.
 fn ends_with(addresses: Vec<Address<IfName>>) -> Desired {
     let up = |text, peer| Link::new(name(text), veth(peer)).with_up(true);
-    Desired::default()
-        .with_links([up("a", "b"), up("b", "a")])
-        .with_addresses(addresses)
+    Desired::default().with_links([up("a", "b"), up("b", "a")]).with_addresses(addresses)
 }
 
 #[test]
 fn a_link_comes_up_after_its_ipv6_addresses_and_before_its_routes() {
     let a = name("a");
     let mut desired = ends_with(vec![address(a, "fd00::1/64"), address(a, "10.1.0.1/24")]);
-    desired.routes = Some(
-        [route("fd01::/64", Some("fd00::9"), Some(a))]
-            .into_iter()
-            .collect(),
-    );
+    desired.routes = Some([route("fd01::/64", Some("fd00::9"), Some(a))].into_iter().collect());
     let plan = planned(&desired, &observed(Vec::new()));
     assert_eq!(
         lines(&plan),
@@ -509,10 +422,7 @@ fn a_link_comes_up_after_its_ipv6_addresses_and_before_its_routes() {
             "+ route fd01::/64 via fd00::9 dev a proto 116 metric 1024 table 254",
         ]
     );
-    assert_eq!(
-        needs(&plan),
-        [vec![], vec![0], vec![0], vec![0], vec![0], vec![0, 3, 4]]
-    );
+    assert_eq!(needs(&plan), [vec![], vec![0], vec![0], vec![0], vec![0], vec![0, 3, 4]]);
     // One that is there and down is no other.
     let down = |index, text, peer| seen(index, text, veth(peer)).with_up(false);
     let there = observed(vec![down(3, "a", "b"), down(4, "b", "a")]);
@@ -526,10 +436,7 @@ fn a_link_comes_up_after_its_ipv6_addresses_and_before_its_routes() {
 fn a_link_comes_up_before_what_minds() {
     let a = name("a");
     let plain = || address(a, "fd00::1/64");
-    let ends = Lifetimes {
-        valid: 3600,
-        preferred: 3600,
-    };
+    let ends = Lifetimes { valid: 3600, preferred: 3600 };
     let mut over_vlan = ends_with(vec![plain()]);
     let links = over_vlan.links.as_mut().unwrap();
     links.push(Link::new(name("a10"), vlan(a, 10)));
@@ -560,8 +467,7 @@ fn a_link_comes_up_before_what_minds() {
 fn prefixes(count: u32) -> Vec<String> {
     let of = |len: u32| (0..count).map(move |at| (0x1400_0000 + (at << (32 - len)), len));
     let all = [20, 24, 32].into_iter().flat_map(of);
-    all.map(|(bits, len)| format!("{}/{len}", std::net::Ipv4Addr::from(bits)))
-        .collect()
+    all.map(|(bits, len)| format!("{}/{len}", std::net::Ipv4Addr::from(bits))).collect()
 }
 
 fn destinations(plan: &Plan) -> Vec<trueup_diff::Prefix> {

@@ -161,10 +161,7 @@ fn what_bears_another_protocol_than_was_recorded_is_another_s() {
     let owned = recorded(route("10.1.0.9", eth0(), MARKER));
     let rewritten = with_routes(vec![route("10.1.0.9", eth0(), OTHER)]);
     assert_eq!(lines(&none(), &rewritten, &owned, MARKER), NOTHING);
-    assert_eq!(
-        lines(&none(), &rewritten, &owned, by_ledger(Kind::Route)),
-        NOTHING
-    );
+    assert_eq!(lines(&none(), &rewritten, &owned, by_ledger(Kind::Route)), NOTHING);
 }
 
 #[test]
@@ -210,13 +207,7 @@ fn an_equal_foreign_object_is_adopted_only_where_that_is_asked_for() {
     desired.adopt = BTreeSet::from([(Kind::Route, 0), (Kind::Rule, 0)]);
     assert_eq!(adopted(&desired, MARKER.into()), []);
     assert_eq!(
-        planned(
-            &desired_route("10.1.0.8"),
-            &there,
-            &Owned::default(),
-            adopting()
-        )
-        .adopted,
+        planned(&desired_route("10.1.0.8"), &there, &Owned::default(), adopting()).adopted,
         [],
         "it differs"
     );
@@ -238,10 +229,8 @@ fn an_equal_foreign_object_is_adopted_only_where_that_is_asked_for() {
 fn a_link_is_adopted_if_we_could_have_made_it() {
     let there =
         observed().with_links([seen(3, "d0", LinkKind::Dummy), seen(4, "t0", LinkKind::Tap)]);
-    let desired = Desired::default().with_links([
-        Link::new(name("d0"), LinkKind::Dummy),
-        Link::new(name("t0"), LinkKind::Tap),
-    ]);
+    let desired = Desired::default()
+        .with_links([Link::new(name("d0"), LinkKind::Dummy), Link::new(name("t0"), LinkKind::Tap)]);
     let plan = planned(&desired, &there, &Owned::default(), adopting());
     assert!(plan.is_empty());
     assert_eq!(plan.adopted, [there.links[0].clone().into()]);
@@ -267,10 +256,7 @@ fn what_the_kernel_made_is_neither_adopted_nor_taken() {
     let plan = planned(&desired, &own, &Owned::default(), &policy);
     assert!(plan.is_empty() && plan.adopted.is_empty());
     desired.routes = desired_route("10.1.0.8").routes;
-    desired.addresses.as_mut().unwrap()[0].lifetimes = Lifetimes {
-        valid: 60,
-        preferred: 60,
-    };
+    desired.addresses.as_mut().unwrap()[0].lifetimes = Lifetimes { valid: 60, preferred: 60 };
     let plan = planned(&desired, &own, &Owned::default(), &policy);
     assert_eq!((plan.ops.len(), plan.conflicts.len()), (0, 2));
 }
@@ -317,23 +303,13 @@ fn a_rule_that_bears_our_marker_and_is_not_recorded_serves_by_ledger() {
     assert!(plan.is_empty() && plan.adopted.is_empty(), "{plan:?}");
     // Another agent with a ledger of its own may have made it: it is adopted where that is asked
     // for.
-    let asked = policy
-        .clone()
-        .with_adopt_protocols(Protocols::NONE.with(MARKER));
+    let asked = policy.clone().with_adopt_protocols(Protocols::NONE.with(MARKER));
     let plan = planned(&desired_rule(), &there, &Owned::default(), asked);
-    assert_eq!(
-        (plan.ops.len(), &*plan.adopted),
-        (0, &[rule(MARKER).into()][..])
-    );
+    assert_eq!((plan.ops.len(), &*plan.adopted), (0, &[rule(MARKER).into()][..]));
     assert_eq!(lines(&none(), &there, &Owned::default(), &policy), NOTHING);
     // Another of its key, which the kernel takes for the same, stands in the way.
     let not = rule(MARKER).with_not(true);
-    let plan = planned(
-        &desired_rule(),
-        &with_rules(vec![not]),
-        &Owned::default(),
-        policy,
-    );
+    let plan = planned(&desired_rule(), &with_rules(vec![not]), &Owned::default(), policy);
     assert_eq!((plan.ops.len(), plan.conflicts.len()), (0, 1));
 }
 
@@ -341,12 +317,7 @@ fn a_rule_that_bears_our_marker_and_is_not_recorded_serves_by_ledger() {
 fn where_rules_have_no_protocol_the_ledger_tells_ours() {
     let policy = unstored(Kind::Rule);
     let there = with_rules(vec![rule(0)]);
-    let made = lines(
-        &desired_rule(),
-        &with_rules(vec![]),
-        &Owned::default(),
-        &policy,
-    );
+    let made = lines(&desired_rule(), &with_rules(vec![]), &Owned::default(), &policy);
     assert_eq!(made, ["+ rule inet pref 77 protocol 0 table 5   (missing)"]);
     for owned in [Owned::default(), recorded(rule(0))] {
         assert_eq!(lines(&desired_rule(), &there, &owned, &policy), NOTHING);
@@ -366,10 +337,8 @@ fn a_foreign_object_is_taken_where_the_kernel_can_change_it_in_place() {
     assert_eq!((plan.ops.len(), plan.conflicts.len()), (0, 1));
     assert_eq!(
         lines(&desired, &there, &Owned::default(), taking()),
-        [
-            "~ route 10.2.0.0/16 via 10.1.0.9 dev eth0 proto 116 table 254   \
-             (overridden: nexthops: was via 10.1.0.8 dev eth0)"
-        ]
+        ["~ route 10.2.0.0/16 via 10.1.0.9 dev eth0 proto 116 table 254   \
+             (overridden: nexthops: was via 10.1.0.8 dev eth0)"]
     );
     let conflicts = |desired: &Desired, there: &Observed| {
         let plan = planned(desired, there, &Owned::default(), taking());
@@ -378,15 +347,9 @@ fn a_foreign_object_is_taken_where_the_kernel_can_change_it_in_place() {
     };
     let local = route("10.1.0.9", eth0(), OTHER).with_kind(RouteType::Local);
     assert_eq!(conflicts(&desired, &with_routes(vec![local])), 1);
-    let two = vec![
-        route("10.1.0.8", eth0(), OTHER),
-        route("10.1.0.7", eth0(), OTHER),
-    ];
+    let two = vec![route("10.1.0.8", eth0(), OTHER), route("10.1.0.7", eth0(), OTHER)];
     assert_eq!(conflicts(&desired, &with_routes(two)), 1);
-    let beside_ours = vec![
-        route("10.1.0.8", eth0(), OTHER),
-        route("10.1.0.7", eth0(), MARKER),
-    ];
+    let beside_ours = vec![route("10.1.0.8", eth0(), OTHER), route("10.1.0.7", eth0(), MARKER)];
     assert_eq!(conflicts(&desired, &with_routes(beside_ours)), 1);
     let labelled = observed()
         .with_addresses([address(eth0(), OTHER).with_label(Some("eth0-a".parse().unwrap()))]);
@@ -431,10 +394,8 @@ fn what_was_taken_is_given_back_with_the_protocol_that_it_bore() {
     let there = with_routes(vec![now.clone()]);
     assert_eq!(
         lines(&none(), &there, &owned, MARKER),
-        [
-            "~ route 10.2.0.0/16 via 10.1.0.8 dev eth0 proto 4 table 254   \
-             (restored: no longer desired)"
-        ]
+        ["~ route 10.2.0.0/16 via 10.1.0.8 dev eth0 proto 4 table 254   \
+             (restored: no longer desired)"]
     );
     // It is desired still, whatever else of ours is on the key.
     let twice = with_routes(vec![now, route("10.1.0.7", eth0(), MARKER)]);
@@ -485,14 +446,8 @@ fn what_cannot_be_given_back_is_deleted() {
     let plan = planned(&desired, &there, &owned, MARKER);
     let text = plan.text().to_string();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(
-        lines[0].contains("held: would take along route 10.2.0.0/16 via 10.1.0.8"),
-        "{text}"
-    );
-    assert!(
-        lines[1].ends_with("(restored: no longer desired)"),
-        "{text}"
-    );
+    assert!(lines[0].contains("held: would take along route 10.2.0.0/16 via 10.1.0.8"), "{text}");
+    assert!(lines[1].ends_with("(restored: no longer desired)"), "{text}");
 }
 
 #[test]
@@ -544,18 +499,10 @@ fn what_is_given_back_keeps_what_it_rests_on() {
     owned.links.insert(3);
     let plan = planned(&none(), &there, &owned, MARKER);
     let collateral = Some(Hold::Collateral(Box::new(former.into())));
-    let holds: Vec<_> = plan
-        .ops
-        .iter()
-        .map(|op| (op.object.kind(), op.hold.clone()))
-        .collect();
+    let holds: Vec<_> = plan.ops.iter().map(|op| (op.object.kind(), op.hold.clone())).collect();
     assert_eq!(
         holds,
-        [
-            (Kind::Route, None),
-            (Kind::Address, collateral.clone()),
-            (Kind::Link, collateral),
-        ]
+        [(Kind::Route, None), (Kind::Address, collateral.clone()), (Kind::Link, collateral),]
     );
 }
 
@@ -604,10 +551,7 @@ fn an_end_of_a_pair_that_is_not_ours_keeps_the_other() {
     let other = Object::from(there.links[1].clone());
     assert_eq!(plan.ops[0].hold, Some(Hold::Collateral(Box::new(other))));
     owned.links.insert(4);
-    assert_eq!(
-        lines(&none(), &there, &owned, MARKER),
-        ["- link v0   (ours, no longer desired)"]
-    );
+    assert_eq!(lines(&none(), &there, &owned, MARKER), ["- link v0   (ours, no longer desired)"]);
 }
 
 #[test]
@@ -636,12 +580,7 @@ fn objects_that_are_in_no_canonical_form_are_as_good_as_those_that_are() {
         let hop = NextHop::via(gateway.parse().unwrap()).with_dev(eth0());
         Route::new(dst.parse().unwrap(), NextHops::Many(vec![hop])).with_protocol(MARKER)
     };
-    let routes = || {
-        vec![
-            via("fd02::/64", "fd00:1::9"),
-            via("10.2.0.0/16", "10.1.0.9"),
-        ]
-    };
+    let routes = || vec![via("fd02::/64", "fd00:1::9"), via("10.2.0.0/16", "10.1.0.9")];
     let there = with_routes(routes());
     let mut desired = Resolved::new(MARKER, Devices::observed(&there.links));
     desired.routes = Some(routes().into_iter().map(Route::canonical).collect());

@@ -39,20 +39,14 @@ fn value(pair: &Pair) -> u8 {
 fn carried_out(diff: &trueup_diff::Diff<'_, Pair>, observed: &[Pair]) -> Vec<Pair> {
     let mut state = observed.to_vec();
     let mut take = |pair: &Pair| {
-        let at = state
-            .iter()
-            .position(|item| item == pair)
-            .expect("was observed");
+        let at = state.iter().position(|item| item == pair).expect("was observed");
         state.remove(at);
     };
     diff.delete.iter().for_each(|pair| take(pair));
     diff.update.iter().for_each(|(_, was)| take(was));
     state.extend(diff.update.iter().map(|(new, _)| **new));
     for new in &diff.create {
-        assert!(
-            state.iter().all(|item| item.0 != new.0),
-            "created over {new:?}"
-        );
+        assert!(state.iter().all(|item| item.0 != new.0), "created over {new:?}");
         state.push(**new);
     }
     state.sort_unstable();
@@ -183,13 +177,7 @@ fn thinned(mut world: World) -> World {
         let mut seen = BTreeSet::new();
         objects.retain(|object| seen.insert(object.key()));
     }
-    let Observed {
-        addresses,
-        neighbours,
-        routes,
-        rules,
-        ..
-    } = &mut world.observed;
+    let Observed { addresses, neighbours, routes, rules, .. } = &mut world.observed;
     thin(addresses);
     thin(neighbours);
     thin(routes);
@@ -202,14 +190,7 @@ fn resolved(world: &World, desired: &Desired) -> Resolved {
 }
 
 fn wanted(resolved: Resolved) -> Vec<Object> {
-    let Resolved {
-        links,
-        addresses,
-        neighbours,
-        routes,
-        rules,
-        ..
-    } = resolved;
+    let Resolved { links, addresses, neighbours, routes, rules, .. } = resolved;
     fn objects<T: Into<Object>>(list: Option<Vec<T>>) -> impl Iterator<Item = Object> {
         list.into_iter().flatten().map(Into::into)
     }
@@ -237,9 +218,7 @@ fn agrees(desired: &Object, observed: &Object) -> bool {
 }
 
 fn changes_in_place(desired: &Object, observed: &Object) -> bool {
-    differences(desired, observed)
-        .iter()
-        .all(|difference| difference.in_place)
+    differences(desired, observed).iter().all(|difference| difference.in_place)
 }
 
 /// Returns true if an object does for another: what is left open matches anything, and a rule serves
@@ -260,10 +239,8 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
     let mut after = world.clone();
     after.carry_out(plan);
     let there = after.objects();
-    let wanted: BTreeSet<ObjectKey> = wanted(resolved(world, desired))
-        .iter()
-        .map(Object::key)
-        .collect();
+    let wanted: BTreeSet<ObjectKey> =
+        wanted(resolved(world, desired)).iter().map(Object::key).collect();
     for object in world.foreign() {
         let may_change = plan.ops.iter().any(|op| {
             let link = object.kind() == Kind::Link && op.object.key() == object.key();
@@ -276,9 +253,7 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
             }
             _ => object.key() == other.key(),
         };
-        let stays = there
-            .iter()
-            .any(|other| *other == object || may_change && same(other));
+        let stays = there.iter().any(|other| *other == object || may_change && same(other));
         // What the kernel made for a device goes with it by right.
         let gone = |dev: &Dev| {
             let mut links = after.observed.links.iter();
@@ -307,28 +282,17 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
         }
         prop_assert_eq!(op.action, Action::Update, "{:?}", op);
         if op.reason == Reason::Overridden {
-            prop_assert!(
-                world.policy.take && wanted.contains(&target.key()),
-                "{op:?}"
-            );
+            prop_assert!(world.policy.take && wanted.contains(&target.key()), "{op:?}");
             prop_assert!(
                 target.kind() != Kind::Rule && !target.is_kernels_own(world.policy.unstored),
                 "{op:?}"
             );
             prop_assert!(changes_in_place(&op.object, target), "{op:?}");
-            let alone = world
-                .objects()
-                .iter()
-                .filter(|o| o.key() == target.key())
-                .count()
-                == 1;
+            let alone = world.objects().iter().filter(|o| o.key() == target.key()).count() == 1;
             prop_assert!(alone, "{op:?}");
         } else {
             let link = target.kind() == Kind::Link;
-            prop_assert!(
-                link && (is_set_up_only(&op.object) || world.is_taken(target)),
-                "{op:?}"
-            );
+            prop_assert!(link && (is_set_up_only(&op.object) || world.is_taken(target)), "{op:?}");
         }
     }
     Ok(())

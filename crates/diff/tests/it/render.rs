@@ -104,20 +104,11 @@ fn routes_of_every_type() {
         "route add throw 2001:db8::/32 proto 116 metric 1024 table 254"
     );
     let direct = Route::new(prefix("10.6.0.0/16"), NextHops::One(NextHop::dev(br0())));
-    assert_eq!(
-        added(direct.clone()),
-        "route add 10.6.0.0/16 dev br0 proto 116 table 254"
-    );
+    assert_eq!(added(direct.clone()), "route add 10.6.0.0/16 dev br0 proto 116 table 254");
     let global = direct.clone().with_scope(Scope::UNIVERSE);
-    assert_eq!(
-        added(global),
-        "route add 10.6.0.0/16 dev br0 proto 116 table 254 scope 0"
-    );
+    assert_eq!(added(global), "route add 10.6.0.0/16 dev br0 proto 116 table 254 scope 0");
     let local = direct.with_kind(RouteType::Local).with_table(1_000_000);
-    assert_eq!(
-        added(local),
-        "route add local 10.6.0.0/16 dev br0 proto 116 table 1000000"
-    );
+    assert_eq!(added(local), "route add local 10.6.0.0/16 dev br0 proto 116 table 1000000");
     let both = NextHops::Many(vec![NextHop::dev(br0()), NextHop::dev(Dev::index(3))]);
     assert_eq!(
         added(Route::new(prefix("10.6.0.0/16"), both)),
@@ -154,10 +145,7 @@ fn a_multipath_route_with_everything() {
              features ecn quickack 1 congctl cubic {hops}"
         )
     );
-    assert_eq!(
-        delete,
-        format!("route del 10.4.0.0/16 tos 0x10 proto 116 table 254 {hops}")
-    );
+    assert_eq!(delete, format!("route del 10.4.0.0/16 tos 0x10 proto 116 table 254 {hops}"));
 }
 
 #[test]
@@ -181,10 +169,7 @@ fn addresses() {
         .with_label(Some("br0-x".parse().unwrap()))
         .with_scope(Scope::SITE)
         .with_broadcast(Some("10.6.0.255".parse().unwrap()))
-        .with_lifetimes(Lifetimes {
-            valid: trueup_diff::FOREVER,
-            preferred: 300,
-        })
+        .with_lifetimes(Lifetimes { valid: trueup_diff::FOREVER, preferred: 300 })
         .with_flags(AddressFlags::NOPREFIXROUTE | AddressFlags::NODAD)
         .with_metric(7);
     assert_eq!(
@@ -223,11 +208,7 @@ fn neighbours() {
 fn rules() {
     let rule = |rule: Rule| {
         let [add, _, delete] = commands(rule.with_protocol(116));
-        assert_eq!(
-            add.replace(" add ", " del "),
-            delete,
-            "a rule is its own key"
-        );
+        assert_eq!(add.replace(" add ", " del "), delete, "a rule is its own key");
         add
     };
     let all = Rule::new(Family::Inet, 1002, RuleAction::Lookup(1_000_000))
@@ -236,10 +217,7 @@ fn rules() {
         .with_to(Some("10.2.0.0/16".parse().unwrap()))
         .with_iif(name("br0"))
         .with_oif(name("v0"))
-        .with_fwmark(FwMark {
-            mark: 7,
-            mask: 0xff,
-        })
+        .with_fwmark(FwMark { mark: 7, mask: 0xff })
         .with_tos(16)
         .with_ipproto(6)
         .with_sport(Some((10..=10).into()))
@@ -254,28 +232,14 @@ fn rules() {
          protocol 116 table 1000000"
     );
     let of = |family, action| rule(Rule::new(family, 5, action));
-    assert_eq!(
-        of(Family::Inet, RuleAction::Goto(9)),
-        "rule add pref 5 protocol 116 goto 9"
-    );
-    assert_eq!(
-        of(Family::Inet, RuleAction::Nop),
-        "rule add pref 5 protocol 116 nop"
-    );
-    assert_eq!(
-        of(Family::Inet6, RuleAction::Prohibit),
-        "-6 rule add pref 5 protocol 116 prohibit"
-    );
+    assert_eq!(of(Family::Inet, RuleAction::Goto(9)), "rule add pref 5 protocol 116 goto 9");
+    assert_eq!(of(Family::Inet, RuleAction::Nop), "rule add pref 5 protocol 116 nop");
+    assert_eq!(of(Family::Inet6, RuleAction::Prohibit), "-6 rule add pref 5 protocol 116 prohibit");
     let l3mdev = Rule::new(Family::Inet, 5, RuleAction::Lookup(0)).with_l3mdev(true);
     assert_eq!(rule(l3mdev), "rule add pref 5 protocol 116 l3mdev");
-    let mark = Rule::new(Family::Inet, 5, RuleAction::Blackhole).with_fwmark(FwMark {
-        mark: 7,
-        mask: u32::MAX,
-    });
-    assert_eq!(
-        rule(mark),
-        "rule add pref 5 fwmark 0x7 protocol 116 blackhole"
-    );
+    let mark = Rule::new(Family::Inet, 5, RuleAction::Blackhole)
+        .with_fwmark(FwMark { mark: 7, mask: u32::MAX });
+    assert_eq!(rule(mark), "rule add pref 5 fwmark 0x7 protocol 116 blackhole");
 }
 
 #[test]
@@ -288,10 +252,7 @@ fn a_new_link_is_created_and_then_set_up() {
         .with_master(br0());
     let [create, setup, delete] = commands(link);
     assert_eq!(create, "link add name br1 mtu 1400 type bridge stp_state 1");
-    assert_eq!(
-        setup,
-        "link set dev br1 mtu 1400 master br0 alias \"to the provider\" up"
-    );
+    assert_eq!(setup, "link set dev br1 mtu 1400 master br0 alias \"to the provider\" up");
     assert_eq!(delete, "link del dev br1");
 }
 
@@ -313,9 +274,7 @@ fn links_of_every_kind() {
     );
     assert!(added(LinkKind::Vxlan(vxlan("239.1.1.1"))).contains(" group 239.1.1.1 "));
     assert_eq!(
-        added(LinkKind::Vlan(
-            VlanAttrs::new(br0(), 10).with_protocol(VlanProtocol::Dot1Ad)
-        )),
+        added(LinkKind::Vlan(VlanAttrs::new(br0(), 10).with_protocol(VlanProtocol::Dot1Ad))),
         "link add name x link br0 type vlan protocol 802.1ad id 10"
     );
     assert_eq!(
@@ -330,15 +289,10 @@ fn links_of_every_kind() {
     );
     let mode = Some(trueup_diff::BondMode::Dot3Ad);
     assert_eq!(
-        added(LinkKind::Bond(
-            BondAttrs::default().with_mode(mode).with_miimon(100)
-        )),
+        added(LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(100))),
         "link add name x type bond mode 802.3ad miimon 100"
     );
-    assert_eq!(
-        added(LinkKind::Vrf { table: 100 }),
-        "link add name x type vrf table 100"
-    );
+    assert_eq!(added(LinkKind::Vrf { table: 100 }), "link add name x type vrf table 100");
     assert_eq!(added(LinkKind::Ifb), "link add name x type ifb");
     assert_eq!(added(LinkKind::Tap), "tuntap add dev x mode tap");
 }
@@ -353,26 +307,12 @@ fn an_update_of_a_link_names_what_changes_and_what_it_was() {
         .with_master(br0())
         .with_alias(b"x y".as_slice());
     let op = update(link, was);
-    assert_eq!(
-        op.command(&devices()),
-        "link set dev v0 master br0 alias \"x y\" up"
-    );
-    assert_eq!(
-        op.reason_text(&devices()),
-        "up: was down; master: was none; alias: was none"
-    );
+    assert_eq!(op.command(&devices()), "link set dev v0 master br0 alias \"x y\" up");
+    assert_eq!(op.reason_text(&devices()), "up: was down; master: was none; alias: was none");
     let was = links().remove(0);
-    let bridge = BridgeAttrs::default()
-        .with_stp(false)
-        .with_forward_delay(200);
-    let op = update(
-        Link::new(name("br0"), LinkKind::Bridge(bridge)).with_index(2),
-        was,
-    );
-    assert_eq!(
-        op.command(&devices()),
-        "link set dev br0 type bridge forward_delay 200"
-    );
+    let bridge = BridgeAttrs::default().with_stp(false).with_forward_delay(200);
+    let op = update(Link::new(name("br0"), LinkKind::Bridge(bridge)).with_index(2), was);
+    assert_eq!(op.command(&devices()), "link set dev br0 type bridge forward_delay 200");
     assert_eq!(op.reason_text(&devices()), "forward_delay: was 1500");
 }
 
@@ -396,24 +336,15 @@ fn reasons_name_each_field_with_its_former_value() {
     let address = Address::new(br0(), "2001:db8::1/64".parse().unwrap());
     let was = address
         .clone()
-        .with_lifetimes(Lifetimes {
-            valid: 60,
-            preferred: 0,
-        })
+        .with_lifetimes(Lifetimes { valid: 60, preferred: 0 })
         .with_flags(AddressFlags::NODAD);
     assert_eq!(
         reason(update(address, was)),
         "flags: was nodad; valid_lft: was 60; preferred_lft: was 0"
     );
-    let neighbour = Neighbour::new(
-        br0(),
-        "10.1.0.9".parse().unwrap(),
-        "02:00:00:00:00:09".parse().unwrap(),
-    );
-    let was = neighbour
-        .clone()
-        .with_lladdr(None)
-        .with_state(NeighbourState::Dynamic);
+    let neighbour =
+        Neighbour::new(br0(), "10.1.0.9".parse().unwrap(), "02:00:00:00:00:09".parse().unwrap());
+    let was = neighbour.clone().with_lladdr(None).with_state(NeighbourState::Dynamic);
     assert_eq!(
         reason(update(neighbour, was)),
         "lladdr: was none; state: was the kernel's own to move"
@@ -425,12 +356,9 @@ fn reasons_name_each_field_with_its_former_value() {
 /// Ops whose reasons tell whose the object is or was, each with what it is printed as.
 fn of_owners() -> Vec<(Op, &'static str)> {
     let route = |protocol, gateway: &str| {
-        Route::new(
-            prefix("10.2.0.0/16"),
-            NextHops::One(via(gateway).with_dev(br0())),
-        )
-        .canonical()
-        .with_protocol(protocol)
+        Route::new(prefix("10.2.0.0/16"), NextHops::One(via(gateway).with_dev(br0())))
+            .canonical()
+            .with_protocol(protocol)
     };
     let because = |reason, hold, mut op: Op| {
         op.reason = reason;
@@ -438,48 +366,25 @@ fn of_owners() -> Vec<(Op, &'static str)> {
     };
     let undesired =
         |reason, hold| because(reason, hold, op(Action::Delete, route(116, "10.1.0.9")));
-    let missing = |hold| {
-        because(
-            Reason::Missing,
-            hold,
-            op(Action::Create, route(116, "10.1.0.9")),
-        )
-    };
+    let missing = |hold| because(Reason::Missing, hold, op(Action::Create, route(116, "10.1.0.9")));
     let take = update(route(116, "10.1.0.9"), route(4, "10.1.0.8"));
     let back = update(route(4, "10.1.0.8"), route(116, "10.1.0.9"));
     let ms = Duration::from_millis;
     vec![
-        (
-            because(Reason::Overridden, None, take),
-            "overridden: nexthops: was via 10.1.0.8 dev br0",
-        ),
-        (
-            because(Reason::Restored, None, back),
-            "restored: no longer desired",
-        ),
-        (
-            undesired(Reason::Orphan, None),
-            "orphan: ours, and not declared",
-        ),
+        (because(Reason::Overridden, None, take), "overridden: nexthops: was via 10.1.0.8 dev br0"),
+        (because(Reason::Restored, None, back), "restored: no longer desired"),
+        (undesired(Reason::Orphan, None), "orphan: ours, and not declared"),
         (
             undesired(Reason::Orphan, Some(Hold::Grace(ms(9_001)))),
             "orphan: ours, and not declared; held: grace: bears our marker and was not seen \
              declared, left alone for 10 s",
         ),
         (
-            missing(Some(Hold::Contention {
-                times: 3,
-                by: Some(4),
-                left: ms(2_000),
-            })),
+            missing(Some(Hold::Contention { times: 3, by: Some(4), left: ms(2_000) })),
             "missing; held: contention: lost to another writer 3 times, by protocol 4; left alone for 2 s",
         ),
         (
-            missing(Some(Hold::Contention {
-                times: 5,
-                by: None,
-                left: ms(1),
-            })),
+            missing(Some(Hold::Contention { times: 5, by: None, left: ms(1) })),
             "missing; held: contention: lost to another writer 5 times; left alone for 1 s",
         ),
         (
@@ -533,9 +438,7 @@ fn the_json_of_an_op_tells_whose_its_object_is() {
             })
         );
     }
-    let commands = of_owners()
-        .into_iter()
-        .map(|(op, _)| op.command(&devices()));
+    let commands = of_owners().into_iter().map(|(op, _)| op.command(&devices()));
     assert_eq!(
         commands.take(3).collect::<Vec<_>>(),
         [
@@ -550,9 +453,7 @@ fn the_json_of_an_op_tells_whose_its_object_is() {
 fn mixed() -> (Observed, Plan) {
     let hop = |gateway: &str| NextHops::One(via(gateway).with_dev(br0()));
     let route = |dst: &str, gateway: &str, protocol| {
-        Route::new(prefix(dst), hop(gateway))
-            .canonical()
-            .with_protocol(protocol)
+        Route::new(prefix(dst), hop(gateway)).canonical().with_protocol(protocol)
     };
     let observed = Observed::default()
         .with_links(links())
@@ -625,10 +526,7 @@ fn what_ip_batch_cannot_be_given_is_a_comment_and_so_is_what_needs_it() {
             Address::new(odd, "10.1.0.1/24".parse().unwrap()),
             Address::new(name("b"), "10.2.0.1/24".parse().unwrap()),
         ])
-        .with_routes([
-            route("10.3.0.0/16", "10.1.0.9"),
-            route("10.4.0.0/16", "10.2.0.9"),
-        ]);
+        .with_routes([route("10.3.0.0/16", "10.1.0.9"), route("10.4.0.0/16", "10.2.0.9")]);
     let plan = plan(&desired, &Observed::default(), &Owned::default(), 116).unwrap();
     let batch = plan.batch().to_string();
     let (comments, commands): (Vec<&str>, Vec<&str>) =
@@ -659,10 +557,8 @@ fn what_ip_batch_cannot_be_given_is_a_comment_and_so_is_what_needs_it() {
 #[test]
 fn a_held_delete_names_the_bystander() {
     let foreign = Address::new(br0(), "10.9.0.1/24".parse().unwrap());
-    let observed = Observed::default()
-        .with_links(links())
-        .with_addresses([foreign])
-        .with_complete(Kinds::ALL);
+    let observed =
+        Observed::default().with_links(links()).with_addresses([foreign]).with_complete(Kinds::ALL);
     let desired = Desired::default().with_links([]);
     let owned = Owned::default().with_links(BTreeSet::from([2]));
     let plan = plan(&desired, &observed, &owned, 116).unwrap();
@@ -707,19 +603,13 @@ fn a_plan_as_json() {
     );
     assert_eq!(json["snapshot"], snapshot.to_string());
     let fields: Vec<&String> = json.as_object().unwrap().keys().collect();
-    assert_eq!(
-        fields,
-        ["adopted", "conflicts", "notices", "ops", "snapshot"]
-    );
+    assert_eq!(fields, ["adopted", "conflicts", "notices", "ops", "snapshot"]);
 }
 
 #[test]
 fn a_conflict_says_nothing_of_what_is_left_of_a_lifetime() {
     let address = |valid| {
-        let lifetimes = Lifetimes {
-            valid,
-            preferred: valid,
-        };
+        let lifetimes = Lifetimes { valid, preferred: valid };
         Address::new(Dev::index(2), "10.0.0.5/24".parse().unwrap()).with_lifetimes(lifetimes)
     };
     let text = |left| {

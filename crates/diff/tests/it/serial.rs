@@ -15,11 +15,8 @@ use trueup_diff::{
 
 fn name() -> impl Strategy<Value = IfName> {
     let any_bytes = prop::collection::vec(any::<u8>(), 1..=15);
-    prop_oneof![
-        "[a-z]{1,10}[0-9]{1,5}".prop_map(String::into_bytes),
-        any_bytes
-    ]
-    .prop_filter_map("no name", |bytes| IfName::from_bytes(&bytes).ok())
+    prop_oneof!["[a-z]{1,10}[0-9]{1,5}".prop_map(String::into_bytes), any_bytes]
+        .prop_filter_map("no name", |bytes| IfName::from_bytes(&bytes).ok())
 }
 
 fn label() -> impl Strategy<Value = Label> {
@@ -34,13 +31,11 @@ fn lladdr() -> impl Strategy<Value = LinkAddr> {
 
 fn dev() -> impl Strategy<Value = Dev> {
     let number = any::<u32>();
-    (number, any::<bool>()).prop_map(|(n, planned)| {
-        if planned {
-            Dev::planned(n)
-        } else {
-            Dev::index(n)
-        }
-    })
+    (number, any::<bool>()).prop_map(
+        |(n, planned)| {
+            if planned { Dev::planned(n) } else { Dev::index(n) }
+        },
+    )
 }
 
 fn network() -> impl Strategy<Value = IpNetwork> {
@@ -73,12 +68,8 @@ fn attributes() -> impl Strategy<Value = BridgeAttrs> {
 
 fn vxlan() -> impl Strategy<Value = VxlanAttrs> {
     let ends = (opt(any::<IpAddr>()), opt(any::<IpAddr>()), opt(dev()));
-    (
-        any::<u32>(),
-        ends,
-        any::<(Option<u16>, Option<bool>, Option<u8>)>(),
-    )
-        .prop_map(|(id, (local, remote, link), (port, learning, ttl))| {
+    (any::<u32>(), ends, any::<(Option<u16>, Option<bool>, Option<u8>)>()).prop_map(
+        |(id, (local, remote, link), (port, learning, ttl))| {
             VxlanAttrs::new(id)
                 .with_local(local)
                 .with_remote(remote)
@@ -86,7 +77,8 @@ fn vxlan() -> impl Strategy<Value = VxlanAttrs> {
                 .with_link(link)
                 .with_learning(learning)
                 .with_ttl(ttl)
-        })
+        },
+    )
 }
 
 fn link_kind() -> impl Strategy<Value = LinkKind> {
@@ -105,12 +97,7 @@ fn link_kind() -> impl Strategy<Value = LinkKind> {
             BondAttrs::default().with_mode(mode).with_miimon(miimon)
         )),
         any::<u32>().prop_map(|table| LinkKind::Vrf { table }),
-        select(vec![
-            LinkKind::Ifb,
-            LinkKind::Dummy,
-            LinkKind::Tun,
-            LinkKind::Tap
-        ]),
+        select(vec![LinkKind::Ifb, LinkKind::Dummy, LinkKind::Tun, LinkKind::Tap]),
         ".{0,8}".prop_map(|name| LinkKind::Other(name.into())),
     ]
 }
@@ -160,41 +147,30 @@ fn address() -> impl Strategy<Value = Address> {
 fn neighbour() -> impl Strategy<Value = Neighbour> {
     use NeighbourState::{Dynamic, NoArp, Permanent};
     let states = select(vec![Permanent, NoArp, Dynamic]);
-    (
-        dev(),
-        any::<IpAddr>(),
-        opt(lladdr()),
-        states,
-        any::<(bool, bool, bool, u8)>(),
+    (dev(), any::<IpAddr>(), opt(lladdr()), states, any::<(bool, bool, bool, u8)>()).prop_map(
+        |(dev, dst, lladdr, state, (router, ext_learn, proxy, protocol))| {
+            Neighbour::proxy(dev, dst)
+                .with_lladdr(lladdr)
+                .with_state(state)
+                .with_router(router)
+                .with_ext_learn(ext_learn)
+                .with_proxy(proxy)
+                .with_protocol(protocol)
+        },
     )
-        .prop_map(
-            |(dev, dst, lladdr, state, (router, ext_learn, proxy, protocol))| {
-                Neighbour::proxy(dev, dst)
-                    .with_lladdr(lladdr)
-                    .with_state(state)
-                    .with_router(router)
-                    .with_ext_learn(ext_learn)
-                    .with_proxy(proxy)
-                    .with_protocol(protocol)
-            },
-        )
 }
 
 fn nexthops() -> impl Strategy<Value = NextHops> {
     let hop = || {
-        (
-            opt(any::<IpAddr>()),
-            opt(dev()),
-            any::<u16>(),
-            any::<bool>(),
-        )
-            .prop_map(|(via, dev, weight, onlink)| {
+        (opt(any::<IpAddr>()), opt(dev()), any::<u16>(), any::<bool>()).prop_map(
+            |(via, dev, weight, onlink)| {
                 NextHop::default()
                     .with_via(via)
                     .with_dev(dev)
                     .with_weight(weight)
                     .with_onlink(onlink)
-            })
+            },
+        )
     };
     prop_oneof![
         Just(NextHops::None),
@@ -207,12 +183,8 @@ fn nexthops() -> impl Strategy<Value = NextHops> {
 
 fn metrics() -> impl Strategy<Value = Metrics> {
     let numbers = prop::collection::vec((select(&Metric::ALL[..]), any::<u32>()), 0..4);
-    (
-        numbers,
-        opt("[a-z]{0,6}"),
-        prop_oneof![Just(0), any::<u32>()],
-    )
-        .prop_map(|(numbers, congctl, lock)| {
+    (numbers, opt("[a-z]{0,6}"), prop_oneof![Just(0), any::<u32>()]).prop_map(
+        |(numbers, congctl, lock)| {
             let mut metrics = Metrics::default();
             for (metric, value) in numbers {
                 metrics.set(metric, value);
@@ -220,7 +192,8 @@ fn metrics() -> impl Strategy<Value = Metrics> {
             metrics.set_congctl(congctl);
             metrics.set_lock(lock);
             metrics
-        })
+        },
+    )
 }
 
 fn route_type() -> impl Strategy<Value = RouteType> {
@@ -245,30 +218,22 @@ fn route_type() -> impl Strategy<Value = RouteType> {
 fn route() -> impl Strategy<Value = Route> {
     let numbers = any::<(u32, u32, u8, u8, bool)>();
     let ends = (prefix(), opt(prefix()), opt(any::<IpAddr>()));
-    (
-        ends,
-        route_type(),
-        nexthops(),
-        metrics(),
-        any::<Option<u8>>(),
-        numbers,
+    (ends, route_type(), nexthops(), metrics(), any::<Option<u8>>(), numbers).prop_map(
+        |((dst, from, src), kind, nexthops, metrics, scope, numbers)| {
+            let (table, metric, tos, protocol, unmodelled) = numbers;
+            Route::new(dst, nexthops)
+                .with_table(table)
+                .with_metric(metric)
+                .with_tos(tos)
+                .with_from(from)
+                .with_kind(kind)
+                .with_src(src)
+                .with_scope(scope.map(Scope))
+                .with_metrics(metrics)
+                .with_protocol(protocol)
+                .with_unmodelled(unmodelled)
+        },
     )
-        .prop_map(
-            |((dst, from, src), kind, nexthops, metrics, scope, numbers)| {
-                let (table, metric, tos, protocol, unmodelled) = numbers;
-                Route::new(dst, nexthops)
-                    .with_table(table)
-                    .with_metric(metric)
-                    .with_tos(tos)
-                    .with_from(from)
-                    .with_kind(kind)
-                    .with_src(src)
-                    .with_scope(scope.map(Scope))
-                    .with_metrics(metrics)
-                    .with_protocol(protocol)
-                    .with_unmodelled(unmodelled)
-            },
-        )
 }
 
 fn action() -> impl Strategy<Value = RuleAction> {
@@ -281,50 +246,37 @@ fn action() -> impl Strategy<Value = RuleAction> {
 }
 
 fn rule() -> impl Strategy<Value = Rule> {
-    let place = (
-        select(vec![Family::Inet, Family::Inet6]),
-        any::<u32>(),
-        action(),
-    );
+    let place = (select(vec![Family::Inet, Family::Inet6]), any::<u32>(), action());
     let ends = (opt(network()), opt(network()), opt(name()), opt(name()));
     let port = || any::<Option<(u16, u16)>>();
     let ports = |range: Option<(u16, u16)>| range.map(|(start, end)| PortRange { start, end });
     let numbers = any::<(u8, u8, Option<u8>, Option<u32>, Option<u32>)>();
     let pairs = any::<(Option<(u32, u32)>, Option<(u32, u32)>)>();
-    (
-        place,
-        ends,
-        port(),
-        port(),
-        numbers,
-        pairs,
-        any::<[bool; 3]>(),
+    (place, ends, port(), port(), numbers, pairs, any::<[bool; 3]>()).prop_map(
+        move |(place, (from, to, iif, oif), sport, dport, numbers, pairs, switches)| {
+            let (family, priority, action) = place;
+            let (protocol, tos, ipproto, suppress_prefixlength, suppress_ifgroup) = numbers;
+            let (fwmark, uidrange) = pairs;
+            let [not, l3mdev, unmodelled] = switches;
+            Rule::new(family, priority, action)
+                .with_protocol(protocol)
+                .with_not(not)
+                .with_from(from)
+                .with_to(to)
+                .with_iif(iif)
+                .with_oif(oif)
+                .with_fwmark(fwmark.map(|(mark, mask)| FwMark { mark, mask }))
+                .with_tos(tos)
+                .with_ipproto(ipproto)
+                .with_sport(ports(sport))
+                .with_dport(ports(dport))
+                .with_uidrange(uidrange.map(|(start, end)| UidRange { start, end }))
+                .with_l3mdev(l3mdev)
+                .with_suppress_prefixlength(suppress_prefixlength)
+                .with_suppress_ifgroup(suppress_ifgroup)
+                .with_unmodelled(unmodelled)
+        },
     )
-        .prop_map(
-            move |(place, (from, to, iif, oif), sport, dport, numbers, pairs, switches)| {
-                let (family, priority, action) = place;
-                let (protocol, tos, ipproto, suppress_prefixlength, suppress_ifgroup) = numbers;
-                let (fwmark, uidrange) = pairs;
-                let [not, l3mdev, unmodelled] = switches;
-                Rule::new(family, priority, action)
-                    .with_protocol(protocol)
-                    .with_not(not)
-                    .with_from(from)
-                    .with_to(to)
-                    .with_iif(iif)
-                    .with_oif(oif)
-                    .with_fwmark(fwmark.map(|(mark, mask)| FwMark { mark, mask }))
-                    .with_tos(tos)
-                    .with_ipproto(ipproto)
-                    .with_sport(ports(sport))
-                    .with_dport(ports(dport))
-                    .with_uidrange(uidrange.map(|(start, end)| UidRange { start, end }))
-                    .with_l3mdev(l3mdev)
-                    .with_suppress_prefixlength(suppress_prefixlength)
-                    .with_suppress_ifgroup(suppress_ifgroup)
-                    .with_unmodelled(unmodelled)
-            },
-        )
 }
 
 /// Boxed, as the strategies by value are too large for the stack of a test.
@@ -376,10 +328,7 @@ fn the_form_is_the_words_of_the_model() {
     );
     route.metrics.set(Metric::Mtu, 1400);
     let written = r#"{"route":{"table":254,"dst":"10.2.0.0/16","metric":0,"tos":0,"from":null,"kind":"unicast","nexthops":{"one":{"via":"10.1.0.9","dev":7,"weight":1,"onlink":false}},"src":null,"scope":null,"metrics":{"numbers":[["mtu",1400]],"congctl":null,"lock":0},"protocol":0,"unmodelled":false}}"#;
-    assert_eq!(
-        serde_json::to_string(&Object::from(route)).unwrap(),
-        written
-    );
+    assert_eq!(serde_json::to_string(&Object::from(route)).unwrap(), written);
 
     let name = "v0".parse().unwrap();
     let mut link: Link = Link::new(name, LinkKind::Veth(VethAttrs::default()));
@@ -414,10 +363,7 @@ fn what_no_constructor_makes_is_refused() {
     refused::<Label>("\"sixteen-bytes-xx\"", "is not a label");
     refused::<Label>("[]", "is not a label");
     refused::<LinkAddr>("\"\"", "is not a hardware address");
-    refused::<LinkAddr>(
-        &format!("\"{}00\"", "00:".repeat(32)),
-        "is not a hardware address",
-    );
+    refused::<LinkAddr>(&format!("\"{}00\"", "00:".repeat(32)), "is not a hardware address");
     refused::<Prefix>("\"10.0.0.1/8\"", "has bits set behind its prefix length");
     refused::<Prefix>("\"10.0.0.0/33\"", "invalid");
     refused::<VlanProtocol>("\"802.1X\"", "expected 802.1Q or 802.1ad");

@@ -16,10 +16,7 @@ fn name() -> IfName {
 /// One of few routes of both families, by one of few gateways.
 fn route(place: u8, way: u8) -> Route<IfName> {
     let (dst, via) = match place % 3 {
-        0 => (
-            format!("2001:db8:{place}::/48"),
-            format!("fe80::{}", way + 1),
-        ),
+        0 => (format!("2001:db8:{place}::/48"), format!("fe80::{}", way + 1)),
         1 => (format!("10.{place}.0.0/16"), format!("10.0.0.{}", way + 1)),
         _ => (format!("10.0.{place}.0/24"), format!("10.0.0.{}", way + 1)),
     };
@@ -54,10 +51,8 @@ fn event() -> impl Strategy<Value = Event> {
 
 fn planned(routes: Routes, there: Vec<Route>) -> Plan {
     let link = Link::must_exist(name()).with_index(2).with_up(true);
-    let observed = Observed::default()
-        .with_links([link])
-        .with_routes(there)
-        .with_complete(Kinds::ALL);
+    let observed =
+        Observed::default().with_links([link]).with_routes(there).with_complete(Kinds::ALL);
     let desired = Desired::default().with_routes(routes);
     plan(&desired, &observed, &Owned::default(), MARKER).unwrap()
 }
@@ -118,22 +113,12 @@ fn what_changed_too_much_takes_a_look_at_all() {
     let via = |way: u8| route(1, way).nexthops;
     let mut rerouted = routes.clone();
     rerouted.replace_nexthops(&via(0), &via(1));
-    assert_eq!(
-        rerouted
-            .iter()
-            .map(|route| route.nexthops)
-            .collect::<Vec<_>>(),
-        [via(1), via(1)]
-    );
+    assert_eq!(rerouted.iter().map(|route| route.nexthops).collect::<Vec<_>>(), [via(1), via(1)]);
     assert!(!tracker.clone().follow(&rerouted, &devices, MARKER));
     for _ in 0..5_000 {
         routes.insert(route(1, 1));
     }
     assert!(!tracker.clone().follow(&routes, &devices, MARKER));
     // Nor is anything known of routes that are others altogether.
-    assert!(
-        !tracker
-            .clone()
-            .follow(&Routes::from([route(1, 0)]), &devices, MARKER)
-    );
+    assert!(!tracker.clone().follow(&Routes::from([route(1, 0)]), &devices, MARKER));
 }

@@ -28,11 +28,7 @@ pub fn up(links: &[Link<IfName>], dev: &str) -> bool {
 }
 
 pub fn ip(v6: bool, subnet: u8, host: u8) -> IpAddr {
-    let text = if v6 {
-        format!("fd00:{subnet}::{host}")
-    } else {
-        format!("10.0.{subnet}.{host}")
-    };
+    let text = if v6 { format!("fd00:{subnet}::{host}") } else { format!("10.0.{subnet}.{host}") };
     text.parse().unwrap()
 }
 
@@ -46,9 +42,7 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
     for link in declared {
         devices.insert(link.name.to_string());
         // Another writer's link of the name has no such peer, and no pass can give it one.
-        if let Some(LinkKind::Veth(VethAttrs {
-            peer: Some(peer), ..
-        })) = &link.kind
+        if let Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) = &link.kind
             && !present.contains(&link.name.to_string())
         {
             devices.insert(peer.to_string());
@@ -60,9 +54,9 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
                 || dev == "lo"
                 || declared.iter().any(|link| {
                     let is_peer = match &link.kind {
-                        Some(LinkKind::Veth(VethAttrs {
-                            peer: Some(peer), ..
-                        })) => peer.to_string() == *dev,
+                        Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => {
+                            peer.to_string() == *dev
+                        }
                         _ => false,
                     };
                     link.name == name(dev) || is_peer
@@ -72,16 +66,12 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
     }
     let addresses = spec.addresses.as_ref().map(|specs| {
         let mut seen = BTreeMap::new();
-        for spec in specs
-            .iter()
-            .filter(|spec| devices.contains(DEVICES[spec.dev]))
-        {
+        for spec in specs.iter().filter(|spec| devices.contains(DEVICES[spec.dev])) {
             let address = address(spec, clean);
             // The kernel's key; the subnet is the peer's where there is one.
             let subnet = address.family() == Family::Inet;
             let subnet = subnet.then(|| address.subnet());
-            seen.entry((address.dev, address.address.ip(), subnet))
-                .or_insert(address);
+            seen.entry((address.dev, address.address.ip(), subnet)).or_insert(address);
         }
         seen.into_values().collect::<Vec<_>>()
     });
@@ -104,21 +94,16 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
     });
     let neighbours = spec.neighbours.as_ref().map(|specs| {
         let mut seen = BTreeMap::new();
-        for spec in specs
-            .iter()
-            .filter(|spec| devices.contains(DEVICES[spec.dev]))
-        {
+        for spec in specs.iter().filter(|spec| devices.contains(DEVICES[spec.dev])) {
             let neighbour = neighbour(spec);
-            seen.entry((neighbour.dev, neighbour.dst, neighbour.proxy))
-                .or_insert(neighbour);
+            seen.entry((neighbour.dev, neighbour.dst, neighbour.proxy)).or_insert(neighbour);
         }
         seen.into_values().collect()
     });
     let rules = spec.rules.as_ref().map(|specs| {
         let rules = specs.iter().map(|spec| rule(spec, clean));
-        let rules: BTreeMap<_, _> = rules
-            .map(|rule| (rule.clone().canonical().key(), rule))
-            .collect();
+        let rules: BTreeMap<_, _> =
+            rules.map(|rule| (rule.clone().canonical().key(), rule)).collect();
         rules.into_values().collect()
     });
     let mut desired = Desired::default();

@@ -19,9 +19,7 @@ pub fn matches(expected: &Fields, row: &Fields, open: bool) -> bool {
             "valid" | "preferred" if open && number(value) == u32::MAX => return true,
             "flags" if open => return number(value) & !number(seen) == 0,
             "metrics" if open => {
-                return value
-                    .split_terminator(' ')
-                    .all(|it| seen.split(' ').any(|is| is == it));
+                return value.split_terminator(' ').all(|it| seen.split(' ').any(|is| is == it));
             }
             _ => {}
         }
@@ -108,23 +106,11 @@ pub fn address(address: &Address<IfName>) -> Fields {
         let label = address.label.as_ref().map(ToString::to_string);
         let own = address.dev.to_string();
         put(&mut fields, "label", label.filter(|label| *label != own));
-        put(
-            &mut fields,
-            "scope",
-            Some(address.scope.0).filter(|s| *s != 0),
-        );
+        put(&mut fields, "scope", Some(address.scope.0).filter(|s| *s != 0));
         put(&mut fields, "broadcast", address.broadcast);
     }
-    put(
-        &mut fields,
-        "flags",
-        Some(address.flags.bits()).filter(|f| *f != 0),
-    );
-    put(
-        &mut fields,
-        "metric",
-        Some(address.metric).filter(|m| *m != 0),
-    );
+    put(&mut fields, "flags", Some(address.flags.bits()).filter(|f| *f != 0));
+    put(&mut fields, "metric", Some(address.metric).filter(|m| *m != 0));
     let lifetime = |given| match given {
         0 | u32::MAX => given.to_string(),
         given => format!("left of {given}"),
@@ -170,32 +156,16 @@ pub fn route(route: &Route<IfName>) -> Fields {
     let kind = type_number(route.kind);
     let mut fields = Fields::new();
     fields.insert("dst", route.dst.to_string());
-    put(
-        &mut fields,
-        "from",
-        route.from.filter(|from| from.len() != 0),
-    );
+    put(&mut fields, "from", route.from.filter(|from| from.len() != 0));
     put(&mut fields, "tos", Some(route.tos).filter(|tos| *tos != 0));
     fields.insert("table", route.table.to_string());
     // IP6_RT_PRIO_USER
-    let metric = if v4 || route.metric != 0 {
-        route.metric
-    } else {
-        1024
-    };
+    let metric = if v4 || route.metric != 0 { route.metric } else { 1024 };
     put(&mut fields, "metric", Some(metric).filter(|m| *m != 0));
     fields.insert("type", kind.to_string());
     put(&mut fields, "src", route.src);
-    let metrics: String = route
-        .metrics
-        .iter()
-        .map(|(m, v)| format!("{}={v} ", m as u16))
-        .collect();
-    put(
-        &mut fields,
-        "metrics",
-        Some(metrics).filter(|m| !m.is_empty()),
-    );
+    let metrics: String = route.metrics.iter().map(|(m, v)| format!("{}={v} ", m as u16)).collect();
+    put(&mut fields, "metrics", Some(metrics).filter(|m| !m.is_empty()));
     let list: &[NextHop<IfName>] = match &route.nexthops {
         NextHops::None | NextHops::Object(..) => &[],
         NextHops::One(hop) => std::slice::from_ref(hop),
@@ -217,9 +187,7 @@ pub fn route(route: &Route<IfName>) -> Fields {
     }
     let alone = list.len() == 1;
     let leg = |hop: &NextHop<IfName>| -> Hop {
-        let via = hop
-            .via
-            .map_or("-".to_owned(), |via: IpAddr| via.to_string());
+        let via = hop.via.map_or("-".to_owned(), |via: IpAddr| via.to_string());
         let dev = hop.dev.map_or("*".to_owned(), |dev| dev.to_string());
         let weight = if alone { 1 } else { u32::from(hop.weight) };
         (via, dev, weight, hop.onlink)
@@ -260,25 +228,13 @@ pub fn rule(rule: &Rule) -> Fields {
     put(&mut fields, "tos", nonzero(rule.tos.into()));
     let mark = rule.fwmark.map(|fw| format!("{}/{:#x}", fw.mark, fw.mask));
     put(&mut fields, "fwmark", mark);
-    put(
-        &mut fields,
-        "ipproto",
-        nonzero(rule.ipproto.unwrap_or(0).into()),
-    );
+    put(&mut fields, "ipproto", nonzero(rule.ipproto.unwrap_or(0).into()));
     let ports = |p: Option<trueup_diff::PortRange>| p.map(|p| format!("{}-{}", p.start, p.end));
     put(&mut fields, "sport", ports(rule.sport));
     put(&mut fields, "dport", ports(rule.dport));
-    put(
-        &mut fields,
-        "uidrange",
-        rule.uidrange.map(|u| format!("{}-{}", u.start, u.end)),
-    );
+    put(&mut fields, "uidrange", rule.uidrange.map(|u| format!("{}-{}", u.start, u.end)));
     put(&mut fields, "l3mdev", nonzero(rule.l3mdev.into()));
-    put(
-        &mut fields,
-        "suppress_prefixlength",
-        rule.suppress_prefixlength,
-    );
+    put(&mut fields, "suppress_prefixlength", rule.suppress_prefixlength);
     put(&mut fields, "suppress_ifgroup", rule.suppress_ifgroup);
     fields
 }

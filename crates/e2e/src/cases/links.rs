@@ -47,11 +47,7 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
                     name("ext0")
                 })
                 .with_mode((spec.variant & 2 != 0).then_some(
-                    if spec.variant & 4 != 0 {
-                        MacvlanMode::Private
-                    } else {
-                        MacvlanMode::Bridge
-                    },
+                    if spec.variant & 4 != 0 { MacvlanMode::Private } else { MacvlanMode::Bridge },
                 )),
             ),
             "ifb0" => LinkKind::Ifb,

@@ -23,18 +23,9 @@ pub(crate) fn address(spec: &AddressSpec, clean: bool) -> Address<IfName> {
     let dev = DEVICES[spec.dev];
     let mut address = Address::new(name(dev), IpNetwork::new(ip, len).unwrap());
     address.lifetimes = match spec.life {
-        0 => Lifetimes {
-            valid: 4000,
-            preferred: 2000,
-        },
-        1 => Lifetimes {
-            valid: 100_000,
-            preferred: 0,
-        },
-        2 if spec.v6 => Lifetimes {
-            preferred: 3000,
-            ..Lifetimes::default()
-        },
+        0 => Lifetimes { valid: 4000, preferred: 2000 },
+        1 => Lifetimes { valid: 100_000, preferred: 0 },
+        2 if spec.v6 => Lifetimes { preferred: 3000, ..Lifetimes::default() },
         _ => Lifetimes::default(),
     };
     if spec.flags == 1 && (!clean || (spec.subnet == 3 && len % 24 != 16)) {
@@ -114,29 +105,16 @@ pub(crate) fn rule(spec: &RuleSpec, clean: bool) -> Rule {
     let prefix =
         |four: &str, six: &str| -> IpNetwork { if spec.v6 { six } else { four }.parse().unwrap() };
     rule.from = has(0).then(|| {
-        if other {
-            prefix("10.70.0.0/16", "fd70::/32")
-        } else {
-            prefix("0.0.0.0/0", "::/0")
-        }
+        if other { prefix("10.70.0.0/16", "fd70::/32") } else { prefix("0.0.0.0/0", "::/0") }
     });
     rule.to = has(1).then(|| prefix("10.71.0.0/16", "fd71::/32"));
     rule.iif = has(2).then(|| name(if other { "nodev" } else { "br0" }));
     rule.oif = has(3).then(|| name("ext0"));
-    rule.fwmark = has(4).then_some(FwMark {
-        mark: 7,
-        mask: if other { 0xff } else { u32::MAX },
-    });
+    rule.fwmark = has(4).then_some(FwMark { mark: 7, mask: if other { 0xff } else { u32::MAX } });
     rule.tos = if has(5) { 8 } else { 0 };
     rule.ipproto = (has(6) || has(7)).then_some(17);
-    rule.sport = has(6).then_some(PortRange {
-        start: 53,
-        end: if other { 60 } else { 53 },
-    });
-    rule.dport = has(7).then_some(PortRange {
-        start: 1000,
-        end: 2000,
-    });
+    rule.sport = has(6).then_some(PortRange { start: 53, end: if other { 60 } else { 53 } });
+    rule.dport = has(7).then_some(PortRange { start: 1000, end: 2000 });
     // In the test's user namespace there is no other user.
     rule.uidrange = has(8).then_some(UidRange { start: 0, end: 0 });
     rule.suppress_prefixlength = (has(9) && matches!(action, RuleAction::Lookup(_))).then_some(0);

@@ -22,19 +22,11 @@ pub fn lines(spec: &WriterSpec, clean: bool) -> Vec<String> {
                 address.dev = name("ext1");
                 address.label = None;
             }
-            let Address {
-                dev, address: net, ..
-            } = &address;
-            let peer = address
-                .peer
-                .map_or(String::new(), |peer| format!(" peer {peer}"));
+            let Address { dev, address: net, .. } = &address;
+            let peer = address.peer.map_or(String::new(), |peer| format!(" peer {peer}"));
             let mut line = format!(
                 "address add {}{peer}",
-                if peer.is_empty() {
-                    net.to_string()
-                } else {
-                    net.ip().to_string()
-                }
+                if peer.is_empty() { net.to_string() } else { net.ip().to_string() }
             );
             line += &format!(" dev {dev}");
             if let Some(label) = address.label {
@@ -62,13 +54,7 @@ pub fn lines(spec: &WriterSpec, clean: bool) -> Vec<String> {
         }
         WriterSpec::Route(spec, proto) => writer_route(spec, *proto, clean).into_iter().collect(),
         WriterSpec::Rule(spec, proto) => {
-            let rule = rule(
-                &RuleSpec {
-                    selectors: spec.selectors & 0x3,
-                    ..spec.clone()
-                },
-                clean,
-            );
+            let rule = rule(&RuleSpec { selectors: spec.selectors & 0x3, ..spec.clone() }, clean);
             let family = if spec.v6 { "-6" } else { "-4" };
             let from = rule.from.map_or("all".to_owned(), |from| from.to_string());
             let to = rule.to.map_or(String::new(), |to| format!(" to {to}"));
@@ -94,24 +80,15 @@ pub fn lines(spec: &WriterSpec, clean: bool) -> Vec<String> {
             }
             let dev = LINKS[*which];
             match variant {
-                0 => vec![
-                    format!("link add {dev} type bridge"),
-                    format!("link set {dev} up"),
-                ],
-                1 => vec![
-                    format!("link add {dev} type ifb"),
-                    format!("link set {dev} up"),
-                ],
+                0 => vec![format!("link add {dev} type bridge"), format!("link set {dev} up")],
+                1 => vec![format!("link add {dev} type ifb"), format!("link set {dev} up")],
                 2 => vec![
                     "link add f0 type veth peer name f1".to_owned(),
                     "link set f0 up".to_owned(),
                     "link set f0 master br0".to_owned(),
                 ],
                 3 => vec![format!("link add f2 link {dev} type macvlan mode bridge")],
-                4 => vec![
-                    "link add f3 type ifb".to_owned(),
-                    "link set f3 up".to_owned(),
-                ],
+                4 => vec!["link add f3 type ifb".to_owned(), "link set f3 up".to_owned()],
                 5 => vec!["link add vx0 type vxlan id 1 dstport 4789".to_owned()],
                 6 => vec![
                     format!("link delete {dev}"),
@@ -145,11 +122,8 @@ pub fn lines(spec: &WriterSpec, clean: bool) -> Vec<String> {
 }
 
 fn writer_route(spec: &RouteSpec, proto: u8, clean: bool) -> Option<String> {
-    let all: BTreeSet<String> = DEVICES
-        .iter()
-        .map(|dev| (*dev).to_owned())
-        .chain(["lo".to_owned()])
-        .collect();
+    let all: BTreeSet<String> =
+        DEVICES.iter().map(|dev| (*dev).to_owned()).chain(["lo".to_owned()]).collect();
     let route = route(spec, &all, &[], &[], false)?;
     let family = if spec.v6 { "-6" } else { "-4" };
     let word = route.kind.name()?;
@@ -162,10 +136,8 @@ fn writer_route(spec: &RouteSpec, proto: u8, clean: bool) -> Option<String> {
         };
     }
     let proto = PROTOCOLS[usize::from(proto)];
-    let mut line = format!(
-        "{family} route add {word} {dst} table {} protocol {proto}",
-        route.table
-    );
+    let mut line =
+        format!("{family} route add {word} {dst} table {} protocol {proto}", route.table);
     // What the kernel derives goes with links and addresses by right: these hang on the foreign
     // pair alone.
     if clean || matches!(proto, "kernel" | "ra") {
@@ -176,11 +148,7 @@ fn writer_route(spec: &RouteSpec, proto: u8, clean: bool) -> Option<String> {
         let hops = route.nexthops.as_slice();
         let one = |hop: &NextHop<IfName>| {
             let via = hop.via.map_or(String::new(), |via| {
-                let other = if via.is_ipv6() && !spec.v6 {
-                    "inet6 "
-                } else {
-                    ""
-                };
+                let other = if via.is_ipv6() && !spec.v6 { "inet6 " } else { "" };
                 format!(" via {other}{via}")
             });
             let dev = hop.dev.map_or(String::new(), |dev| format!(" dev {dev}"));

@@ -44,10 +44,8 @@ fn reaches(
         let is_up = up(links, &address.dev.to_string());
         here && route && lasts && is_up && address.subnet().contains(gateway)
     };
-    let foreign = IpNetwork::new(
-        ip(gateway.is_ipv6(), 3, 200),
-        if gateway.is_ipv6() { 64 } else { 24 },
-    );
+    let foreign =
+        IpNetwork::new(ip(gateway.is_ipv6(), 3, 200), if gateway.is_ipv6() { 64 } else { 24 });
     held.iter().any(serves)
         || (dev.is_none_or(|dev| dev == "ext0") && foreign.unwrap().contains(gateway))
 }
@@ -98,11 +96,7 @@ pub(crate) fn route(
         kind if kind.is_reject() => NextHops::None,
         _ => {
             let many = spec.hops.len() > 1;
-            let mut hops: Vec<_> = spec
-                .hops
-                .iter()
-                .map(|one| hop(one, spec.v6, many))
-                .collect();
+            let mut hops: Vec<_> = spec.hops.iter().map(|one| hop(one, spec.v6, many)).collect();
             hops.dedup_by_key(|hop| (hop.via, hop.dev));
             let possible = |hop: &NextHop<IfName>| {
                 let dev = hop.dev.map(|dev| dev.to_string());
@@ -143,9 +137,7 @@ pub(crate) fn route(
     route.tos = if spec.tos && !spec.v6 { 16 } else { 0 };
     route.from = (spec.from && spec.v6).then(|| "fd60::/48".parse().unwrap());
     if spec.metrics & 6 == 6 && kind == RouteType::Unicast {
-        route
-            .metrics
-            .set(Metric::Mtu, 1300 + u32::from(spec.metrics & 1));
+        route.metrics.set(Metric::Mtu, 1300 + u32::from(spec.metrics & 1));
         route.metrics.set(Metric::AdvMss, 1200);
     }
     if spec.src < 4 && kind == RouteType::Unicast {

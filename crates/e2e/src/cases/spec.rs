@@ -136,43 +136,31 @@ fn link() -> impl Strategy<Value = LinkSpec> {
         option::weighted(0.2, 0..3u8),
         0..8u8,
     )
-        .prop_map(
-            |(which, up, mtu, alias, master, group, mac, variant)| LinkSpec {
-                which,
-                up,
-                mtu,
-                alias,
-                master,
-                group,
-                mac,
-                variant,
-            },
-        )
+        .prop_map(|(which, up, mtu, alias, master, group, mac, variant)| LinkSpec {
+            which,
+            up,
+            mtu,
+            alias,
+            master,
+            group,
+            mac,
+            variant,
+        })
 }
 
 fn address() -> impl Strategy<Value = AddressSpec> {
-    (
-        0..DEVICES,
-        any::<bool>(),
-        0..4u8,
-        1..5u8,
-        0..8u8,
-        0..16u8,
-        0..8u8,
-        0..8u8,
+    (0..DEVICES, any::<bool>(), 0..4u8, 1..5u8, 0..8u8, 0..16u8, 0..8u8, 0..8u8).prop_map(
+        |(dev, v6, subnet, host, len, extra, life, flags)| AddressSpec {
+            dev,
+            v6,
+            subnet,
+            host,
+            len,
+            extra,
+            life,
+            flags,
+        },
     )
-        .prop_map(
-            |(dev, v6, subnet, host, len, extra, life, flags)| AddressSpec {
-                dev,
-                v6,
-                subnet,
-                host,
-                len,
-                extra,
-                life,
-                flags,
-            },
-        )
 }
 
 fn neighbour() -> impl Strategy<Value = NeighbourSpec> {
@@ -189,16 +177,8 @@ fn neighbour() -> impl Strategy<Value = NeighbourSpec> {
 }
 
 fn hop() -> impl Strategy<Value = HopSpec> {
-    (
-        0..8u8,
-        0..4u8,
-        0..3u8,
-        0..DEVICES,
-        any::<bool>(),
-        prop::bool::weighted(0.1),
-        0..3u8,
-    )
-        .prop_map(|(how, subnet, host, dev, named, onlink, weight)| HopSpec {
+    (0..8u8, 0..4u8, 0..3u8, 0..DEVICES, any::<bool>(), prop::bool::weighted(0.1), 0..3u8).prop_map(
+        |(how, subnet, host, dev, named, onlink, weight)| HopSpec {
             how,
             subnet,
             host,
@@ -206,7 +186,8 @@ fn hop() -> impl Strategy<Value = HopSpec> {
             named,
             onlink,
             weight,
-        })
+        },
+    )
 }
 
 fn route() -> impl Strategy<Value = RouteSpec> {
@@ -222,40 +203,32 @@ fn route() -> impl Strategy<Value = RouteSpec> {
         0..16u8,
         0..8u8,
     )
-        .prop_map(
-            |(v6, dst, table, metric, tos, from, kind, hops, src, metrics)| RouteSpec {
-                v6,
-                dst,
-                table,
-                metric,
-                tos,
-                from,
-                kind,
-                hops,
-                src,
-                metrics,
-            },
-        )
+        .prop_map(|(v6, dst, table, metric, tos, from, kind, hops, src, metrics)| RouteSpec {
+            v6,
+            dst,
+            table,
+            metric,
+            tos,
+            from,
+            kind,
+            hops,
+            src,
+            metrics,
+        })
 }
 
 fn rule() -> impl Strategy<Value = RuleSpec> {
     let bits = (any::<u16>(), any::<u16>()).prop_map(|(a, b)| a & b);
-    (
-        any::<bool>(),
-        0..4u8,
-        0..10u8,
-        prop::bool::weighted(0.2),
-        bits,
-        0..2u8,
-    )
-        .prop_map(|(v6, priority, action, not, selectors, value)| RuleSpec {
+    (any::<bool>(), 0..4u8, 0..10u8, prop::bool::weighted(0.2), bits, 0..2u8).prop_map(
+        |(v6, priority, action, not, selectors, value)| RuleSpec {
             v6,
             priority,
             action,
             not,
             selectors,
             value,
-        })
+        },
+    )
 }
 
 fn desired(clean: bool) -> impl Strategy<Value = DesiredSpec> {
@@ -271,15 +244,13 @@ fn desired(clean: bool) -> impl Strategy<Value = DesiredSpec> {
         option::weighted(managed, vec(route(), 0..10)),
         option::weighted(managed, vec(rule(), 0..6)),
     )
-        .prop_map(
-            move |(links, addresses, neighbours, routes, rules)| DesiredSpec {
-                links: all(links, clean),
-                addresses: all(addresses, clean),
-                neighbours: all(neighbours, clean),
-                routes: all(routes, clean),
-                rules: all(rules, clean),
-            },
-        )
+        .prop_map(move |(links, addresses, neighbours, routes, rules)| DesiredSpec {
+            links: all(links, clean),
+            addresses: all(addresses, clean),
+            neighbours: all(neighbours, clean),
+            routes: all(routes, clean),
+            rules: all(rules, clean),
+        })
 }
 
 fn other_writer() -> impl Strategy<Value = WriterSpec> {
@@ -296,15 +267,12 @@ fn other_writer() -> impl Strategy<Value = WriterSpec> {
 
 /// A case of up to four steps.
 pub fn case(clean: bool) -> impl Strategy<Value = Case> {
-    let step = (
-        vec(other_writer(), 0..5),
-        desired(clean),
-        prop::bool::weighted(0.05),
-    )
-        .prop_map(move |(other_writer, desired, forget)| Step {
+    let step = (vec(other_writer(), 0..5), desired(clean), prop::bool::weighted(0.05)).prop_map(
+        move |(other_writer, desired, forget)| Step {
             other_writer,
             desired,
             forget: forget && !clean,
-        });
+        },
+    );
     vec(step, 1..5).prop_map(move |steps| Case { clean, steps })
 }

@@ -90,9 +90,7 @@ impl Agents {
         let gone = |row: &&RawMessage| row.kind == Kind::Link && row.action == Action::Del;
         for link in announced.iter().filter(gone) {
             for agent in self.agents.values_mut() {
-                agent
-                    .made
-                    .retain(|row| row.kind != Kind::Link || row.device() != link.device());
+                agent.made.retain(|row| row.kind != Kind::Link || row.device() != link.device());
             }
         }
     }
@@ -113,9 +111,7 @@ fn options(settings: &Settings) -> Result<Options, ReservedProtocol> {
         .with_max_deletes(settings.max_deletes)
         .with_domain(settings.domain.clone());
     let each = settings.ownership.iter();
-    Ok(each.fold(options, |options, (kind, proof)| {
-        options.with_ownership(*kind, *proof)
-    }))
+    Ok(each.fold(options, |options, (kind, proof)| options.with_ownership(*kind, *proof)))
 }
 
 impl Agent {
@@ -236,9 +232,7 @@ impl Agent {
 
     /// Records the rows that exist after its pass and did not before.
     pub(super) fn record_made(&mut self, before: &[RawMessage], after: &[RawMessage]) {
-        let new = after
-            .iter()
-            .filter(|row| before.binary_search(row).is_err());
+        let new = after.iter().filter(|row| before.binary_search(row).is_err());
         self.made.extend(new.cloned());
     }
 
@@ -262,9 +256,7 @@ impl Agent {
 
     /// Returns true if it made the link.
     pub(super) fn has_link(&self, index: u32) -> bool {
-        self.made
-            .iter()
-            .any(|row| row.kind == Kind::Link && row.device() == index)
+        self.made.iter().any(|row| row.kind == Kind::Link && row.device() == index)
     }
 }
 
@@ -275,12 +267,7 @@ mod tests {
     fn link(index: u32, action: Action) -> RawMessage {
         let mut header = vec![0; Kind::Link.header_len()];
         header[4..8].copy_from_slice(&index.to_ne_bytes());
-        RawMessage {
-            kind: Kind::Link,
-            action,
-            header,
-            attrs: [(3, vec![b'v', 0])].into(),
-        }
+        RawMessage { kind: Kind::Link, action, header, attrs: [(3, vec![b'v', 0])].into() }
     }
 
     #[test]
@@ -307,30 +294,17 @@ mod tests {
         let mut agents = Agents::new(false).unwrap();
         let owned = |agents: &mut Agents| {
             let (agent, host) = agents.acting();
-            agent
-                .ledger(host, &namespace)
-                .unwrap()
-                .owned()
-                .unwrap()
-                .len()
+            agent.ledger(host, &namespace).unwrap().owned().unwrap().len()
         };
         let ours = BTreeMap::from([(b"k".to_vec(), Claim::Ours(Vec::new()))]);
         let (agent, host) = agents.acting();
-        agent
-            .ledger(host, &namespace)
-            .unwrap()
-            .commit_outcomes(ours.clone())
-            .unwrap();
+        agent.ledger(host, &namespace).unwrap().commit_outcomes(ours.clone()).unwrap();
         agents.restart();
         assert_eq!(owned(&mut agents), 1);
         let (agent, host) = agents.acting();
         agent.break_journal(host, &namespace).unwrap();
         let mut ledger = agent.ledger(host, &namespace).unwrap();
-        assert!(
-            ledger
-                .begin(BTreeMap::from([(b"l".to_vec(), Claim::NotOurs)]))
-                .is_err()
-        );
+        assert!(ledger.begin(BTreeMap::from([(b"l".to_vec(), Claim::NotOurs)])).is_err());
         drop(ledger);
         agents.reboot();
         assert_eq!(owned(&mut agents), 0);

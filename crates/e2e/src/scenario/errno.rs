@@ -31,8 +31,7 @@ const MORE: [(&str, i32); 3] = [("ENOBUFS", 105), ("ETIMEDOUT", 110), ("EHOSTUNR
 
 pub(super) fn number(name: &str) -> Option<i32> {
     let mut all = NAMES.iter().chain(&MORE);
-    all.find(|(known, _)| *known == name)
-        .map(|(_, number)| *number)
+    all.find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
 pub(super) fn name(number: i32) -> String {

@@ -28,11 +28,8 @@ impl Machine {
     /// Moves the calling thread to an empty namespace.
     pub(super) fn new() -> Machine {
         quiet_netns();
-        let mut machine = Machine {
-            changes: Changes::of_objects(),
-            names: Names::new(),
-            detects: false,
-        };
+        let mut machine =
+            Machine { changes: Changes::of_objects(), names: Names::new(), detects: false };
         machine.names();
         machine
     }

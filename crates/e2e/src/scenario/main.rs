@@ -59,10 +59,7 @@ pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCo
     let ended = Arc::<Ended>::default();
     let mut shown = Vec::new();
     for path in files {
-        let name = path
-            .strip_prefix(directory)
-            .unwrap_or(&path)
-            .with_extension("");
+        let name = path.strip_prefix(directory).unwrap_or(&path).with_extension("");
         let name = name.display().to_string();
         let file = path.display().to_string();
         let scenario = fs::read_to_string(&path)
@@ -71,9 +68,7 @@ pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCo
         let scenario = match scenario {
             Ok(scenario) => Arc::new(scenario),
             Err(error) => {
-                trials.push(Trial::test(format!("read::{name}"), move || {
-                    Err(error.into())
-                }));
+                trials.push(Trial::test(format!("read::{name}"), move || Err(error.into())));
                 continue;
             }
         };
@@ -121,10 +116,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
         let path = entry.path();
         if path.is_dir() {
             collect(&path, files);
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "scenario")
-        {
+        } else if path.extension().is_some_and(|extension| extension == "scenario") {
             files.push(path);
         }
     }

@@ -159,20 +159,14 @@ enum StepKind {
     /// A plan: the ops that a pass would have.
     Plan(Vec<Expected>),
     /// A pass, which must converge unless expectations are given.
-    Apply {
-        faults: Vec<FaultLine>,
-        expected: Option<Vec<Expected>>,
-    },
+    Apply { faults: Vec<FaultLine>, expected: Option<Vec<Expected>> },
     /// A pass that has no op and causes no announcement.
     Again(Vec<Expected>),
     /// The agent subscribes; the subscription lasts until its process ends.
     Listen,
     /// The agent drains its subscription and has one pass if something is dirty. Without
     /// expectations something must be dirty and the pass must converge.
-    Drain {
-        faults: Vec<FaultLine>,
-        expected: Option<Vec<Expected>>,
-    },
+    Drain { faults: Vec<FaultLine>, expected: Option<Vec<Expected>> },
     /// The agent drains and passes until nothing is dirty; the last pass must converge.
     Converge(Vec<FaultLine>),
     /// The kernel's late announcements cost a pass without an op; after that nothing is dirty.

@@ -19,12 +19,7 @@ pub(super) type Names = BTreeMap<u32, String>;
 /// A row as a phrase. With `details` also what is status, and what has a value by chance.
 pub(super) fn phrase(row: &RawMessage, names: &Names, details: bool) -> Phrase {
     let mut words = String::new();
-    let mut say = Say {
-        row,
-        names,
-        details,
-        out: &mut words,
-    };
+    let mut say = Say { row, names, details, out: &mut words };
     match row.kind {
         Kind::Link => say.link(),
         Kind::Address => say.address(),
@@ -49,11 +44,7 @@ pub(super) fn expected(kind: Kind, text: &str) -> Phrase {
 
 /// An announcement.
 pub(super) fn event(row: &RawMessage, names: &Names) -> String {
-    let gone = if row.action == Action::Del {
-        "deleted "
-    } else {
-        ""
-    };
+    let gone = if row.action == Action::Del { "deleted " } else { "" };
     format!("{gone}{} {}", row.kind.word(), phrase(row, names, false))
 }
 
@@ -102,17 +93,12 @@ pub(super) fn is_the_kernels_own(row: &RawMessage) -> bool {
         },
         Kind::Address => {
             row.device() == LOOPBACK
-                && row
-                    .attrs
-                    .get(&2)
-                    .is_some_and(|local| local == &[127, 0, 0, 1])
+                && row.attrs.get(&2).is_some_and(|local| local == &[127, 0, 0, 1])
         }
         Kind::Neighbour if row.family() == BRIDGE => {
             // The ports' own addresses, and those of multicast groups.
-            let multicast = row
-                .attrs
-                .get(&2)
-                .is_some_and(|lladdr| lladdr.first().is_some_and(|b| b & 1 != 0));
+            let multicast =
+                row.attrs.get(&2).is_some_and(|lladdr| lladdr.first().is_some_and(|b| b & 1 != 0));
             multicast || u16_at(head, 8) & 0x80 != 0 && head[10] & 0x02 == 0
         }
         Kind::Link => row.device() == LOOPBACK,
@@ -179,10 +165,7 @@ impl<'a> Say<'a> {
     }
 
     fn dev(&self, index: u32) -> String {
-        self.names
-            .get(&index)
-            .cloned()
-            .unwrap_or_else(|| format!("if{index}"))
+        self.names.get(&index).cloned().unwrap_or_else(|| format!("if{index}"))
     }
 
     /// The names of the bits that are set.

@@ -24,12 +24,7 @@ use trueup_testkit::Kind;
 pub(super) fn parse(text: &str) -> Result<Scenario, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = text.lines().enumerate();
-    let lines: Vec<_> = lines
-        .map(|(at, text)| Line {
-            number: at + 1,
-            text,
-        })
-        .collect();
+    let lines: Vec<_> = lines.map(|(at, text)| Line { number: at + 1, text }).collect();
     let mut scenario = Scenario {
         title: String::new(),
         facts: Vec::new(),
@@ -38,10 +33,7 @@ pub(super) fn parse(text: &str) -> Result<Scenario, Error> {
         needs: Vec::new(),
         steps: Vec::new(),
     };
-    let first = Line {
-        number: 1,
-        text: "",
-    };
+    let first = Line { number: 1, text: "" };
     let comment = lines.iter().take_while(|line| line.is_comment());
     let words = comment.map(|line| line.text.trim_start_matches([' ', '\t', '#']).trim());
     scenario.title = words.collect::<Vec<_>>().join(" ").trim().to_owned();
@@ -73,11 +65,7 @@ pub(super) fn parse(text: &str) -> Result<Scenario, Error> {
             continue;
         }
         let kind = step(*head, block)?;
-        scenario.steps.push(Step {
-            line: head.number,
-            only: only.take(),
-            kind,
-        });
+        scenario.steps.push(Step { line: head.number, only: only.take(), kind });
         rest = after;
     }
     if scenario.steps.is_empty() {
@@ -115,12 +103,7 @@ fn act(line: Line<'_>, start: usize, raw: bool) -> Result<WriterLine, Error> {
             )
         })?
     };
-    Ok(WriterLine {
-        line: line.number,
-        text: text.to_owned(),
-        tool,
-        errno,
-    })
+    Ok(WriterLine { line: line.number, text: text.to_owned(), tool, errno })
 }
 
 fn expected(line: Line<'_>) -> Result<Expected, Error> {
@@ -168,10 +151,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(scenario.title, "One thing, said in two lines.");
-        assert_eq!(
-            (&scenario.facts[..], &scenario.invariants[..]),
-            (&[15, 17][..], &[1][..])
-        );
+        assert_eq!((&scenario.facts[..], &scenario.invariants[..]), (&[15, 17][..], &[1][..]));
         let needs: Vec<_> = scenario.needs.iter().map(ToString::to_string).collect();
         assert_eq!(needs, ["vrf", "markers", "sysctl net.a.b", "kernel >= 6.8"]);
         let [setup, state, apply] = &scenario.steps[..] else {
@@ -199,41 +179,17 @@ mod tests {
             ("# t\n  link\n", "2:3", "keyword above it"),
             ("# t\nsetp\n", "2:1", "is no step"),
             ("# t\nsetup\n", "2:1", "indented lines below"),
-            (
-                "# t\nsetup\n  lnik add v0 type veth\n",
-                "3:3",
-                "write a line of ip",
-            ),
-            (
-                "# t\nsetup\n  route add 10.0.0.0/8 -> ENOPE\n",
-                "3:27",
-                "by its name",
-            ),
+            ("# t\nsetup\n  lnik add v0 type veth\n", "3:3", "write a line of ip"),
+            ("# t\nsetup\n  route add 10.0.0.0/8 -> ENOPE\n", "3:27", "by its name"),
             ("# t\nsend\n  route add 10.0.0.0/8\n", "3:9", "is no verb"),
             ("# t\nstate doors\n", "2:1", "write routes"),
             ("# t\napply\n  done\n", "3:3", "begins no expectation"),
-            (
-                "# t\napply\n  fault sometimes: interrupt\n",
-                "3:3",
-                "change N",
-            ),
-            (
-                "# t\napply\n  fault every change: explode\n",
-                "3:23",
-                "lose answer",
-            ),
+            ("# t\napply\n  fault sometimes: interrupt\n", "3:3", "change N"),
+            ("# t\napply\n  fault every change: explode\n", "3:23", "lose answer"),
             ("# t\nif kernel 6.1\nsilent\n", "2:4", "kernel >= 6.12"),
             ("# t\nsilent\n  now\n", "3:3", "takes no lines"),
-            (
-                "# t\ndrain\n  fault announcements: explode\n",
-                "3:24",
-                "invent MESSAGE",
-            ),
-            (
-                "# t\napply\n  fault announcements: lose\n",
-                "2:1",
-                "in `drain`",
-            ),
+            ("# t\ndrain\n  fault announcements: explode\n", "3:24", "invent MESSAGE"),
+            ("# t\napply\n  fault announcements: lose\n", "2:1", "in `drain`"),
             ("# t\nlisten now\n", "2:1", "stands alone"),
             ("# t\nrecreate now\n", "2:1", "recreate unnoticed"),
             ("# t\nreboot now\n", "2:1", "stands alone"),
@@ -277,15 +233,8 @@ mod tests {
         let mut texts = Vec::new();
         while let Some(path) = files.pop() {
             if path.is_dir() {
-                files.extend(
-                    std::fs::read_dir(path)
-                        .unwrap()
-                        .map(|entry| entry.unwrap().path()),
-                );
-            } else if path
-                .extension()
-                .is_some_and(|extension| extension == "scenario")
-            {
+                files.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            } else if path.extension().is_some_and(|extension| extension == "scenario") {
                 texts.push(std::fs::read_to_string(path).unwrap());
             }
         }
@@ -294,24 +243,11 @@ mod tests {
         let lines: Vec<_> = texts.iter().flat_map(|text| text.lines()).collect();
         for (at, text) in texts.iter().enumerate() {
             assert!(parse(text).is_ok(), "{text}");
-            for cut in (0..text.len())
-                .step_by(31)
-                .filter(|cut| text.is_char_boundary(*cut))
-            {
+            for cut in (0..text.len()).step_by(31).filter(|cut| text.is_char_boundary(*cut)) {
                 try_parse(&text[..cut]);
-                let odd = [
-                    "\u{e9}",
-                    "\"",
-                    ":",
-                    "->",
-                    "-> ",
-                    "'",
-                    "=",
-                    "\t",
-                    "4294967296",
-                    "/",
-                    "\u{0}",
-                ][cut % 11];
+                let odd =
+                    ["\u{e9}", "\"", ":", "->", "-> ", "'", "=", "\t", "4294967296", "/", "\u{0}"]
+                        [cut % 11];
                 try_parse(&format!("{}{odd}{}", &text[..cut], &text[cut..]));
                 let other = lines[(cut * 31 + at) % lines.len()];
                 try_parse(&format!("{}\n{other}{}", &text[..cut], &text[cut..]));

@@ -26,9 +26,7 @@ impl Agent {
             Ok(ledger) => ledger,
             Err(error) => return vec![line(format!("error {error}"))],
         };
-        let planned = self
-            .source
-            .plan(namespace, &self.desired, &ledger, &self.options);
+        let planned = self.source.plan(namespace, &self.desired, &ledger, &self.options);
         let planned = match planned {
             Ok(planned) => planned,
             Err(error) => return vec![line(format!("error {error}"))],
@@ -42,12 +40,7 @@ impl Agent {
         for conflict in &plan.conflicts {
             lines.push(line(conflict_line(conflict, &plan.devices)));
         }
-        lines.extend(
-            planned
-                .doubts
-                .iter()
-                .map(|doubt| line(format!("incomplete {doubt}"))),
-        );
+        lines.extend(planned.doubts.iter().map(|doubt| line(format!("incomplete {doubt}"))));
         if lines.is_empty() {
             lines.push(line("nothing".to_owned()));
         }
@@ -60,10 +53,8 @@ impl Agent {
     ///
     /// When the subscription has ended.
     pub(super) fn drain(&mut self) -> Result<Drained, String> {
-        let listener = self
-            .listener
-            .as_mut()
-            .ok_or("the agent is not subscribed: write `listen` first")?;
+        let listener =
+            self.listener.as_mut().ok_or("the agent is not subscribed: write `listen` first")?;
         listener.drain().map_err(|error| error.to_string())
     }
 
@@ -120,10 +111,7 @@ impl Agent {
             Err(error) => return (vec![line(format!("error {error}"))], 0, false),
         };
         for finding in report.findings() {
-            if matches!(
-                finding.rule,
-                OwnershipRule::Adopted | OwnershipRule::Overridden
-            ) {
+            if matches!(finding.rule, OwnershipRule::Adopted | OwnershipRule::Overridden) {
                 self.record_adopted(&finding.object.kind().to_string());
             }
         }
@@ -133,10 +121,7 @@ impl Agent {
                 self.record_adopted(&object.kind().to_string());
             }
         }
-        for done in report
-            .applied()
-            .filter(|done| done.op.reason == Reason::Excluded)
-        {
+        for done in report.applied().filter(|done| done.op.reason == Reason::Excluded) {
             self.record_adopted(&done.op.object.kind().to_string());
         }
         report.statuses(&mut |key, status| match status {
@@ -156,24 +141,16 @@ impl Agent {
 }
 
 fn status_line(status: &Status) -> Expected {
-    let Status {
-        kind,
-        object,
-        condition,
-        ..
-    } = status;
+    let Status { kind, object, condition, .. } = status;
     let (word, why) = match condition {
-        Condition::Failed {
-            errno: Some(code), ..
-        } => ("failed", errno::name(*code)),
+        Condition::Failed { errno: Some(code), .. } => ("failed", errno::name(*code)),
         Condition::Failed { class, message, .. } => ("failed", format!("{class} {message}")),
         Condition::Pending { why } => ("pending", why.clone()),
         Condition::Conflict { foreign } => ("conflict", foreign.clone()),
         Condition::Contended { why } => ("contended", why.clone()),
-        Condition::StoredOtherwise { stored } => (
-            "stored",
-            stored.clone().unwrap_or_else(|| "nothing".to_owned()),
-        ),
+        Condition::StoredOtherwise { stored } => {
+            ("stored", stored.clone().unwrap_or_else(|| "nothing".to_owned()))
+        }
         other => panic!("{other:?} has no word"),
     };
     let text = format!("{word} {kind} {object}: {why}");
@@ -182,10 +159,7 @@ fn status_line(status: &Status) -> Expected {
 
 fn conflict_line(conflict: &trueup_diff::Conflict, devices: &trueup_diff::Devices) -> String {
     let record = ConflictRecord::new(conflict, devices);
-    format!(
-        "conflict {} {}: {}",
-        record.kind, record.desired, record.foreign
-    )
+    format!("conflict {} {}: {}", record.kind, record.desired, record.foreign)
 }
 
 fn report_lines(report: &Report) -> Vec<Expected> {
@@ -217,13 +191,7 @@ fn report_lines(report: &Report) -> Vec<Expected> {
             }
         }));
     }
-    for Finding {
-        rule,
-        object,
-        devices,
-        ..
-    } in report.findings()
-    {
+    for Finding { rule, object, devices, .. } in report.findings() {
         let (verdict, details) = match rule {
             OwnershipRule::Adopted => ("adopted", String::new()),
             OwnershipRule::Overwritten { by } => ("overwritten", format!(": to protocol {by}")),
@@ -238,24 +206,8 @@ fn report_lines(report: &Report) -> Vec<Expected> {
     }
     let notices = report.notices();
     lines.extend(notices.map(|(it, devices)| line(format!("notice {}", it.text(devices)))));
-    lines.extend(
-        report
-            .doubts()
-            .iter()
-            .map(|doubt| line(format!("incomplete {doubt}"))),
-    );
-    lines.extend(
-        report
-            .trouble()
-            .map(|trouble| line(format!("trouble {trouble}"))),
-    );
-    lines.push(line(
-        if report.converged() {
-            "converged"
-        } else {
-            "not converged"
-        }
-        .to_owned(),
-    ));
+    lines.extend(report.doubts().iter().map(|doubt| line(format!("incomplete {doubt}"))));
+    lines.extend(report.trouble().map(|trouble| line(format!("trouble {trouble}"))));
+    lines.push(line(if report.converged() { "converged" } else { "not converged" }.to_owned()));
     lines
 }

@@ -44,12 +44,7 @@ impl RawRequest {
             let wanted = kind.header_len();
             return Err((at, format!("the header of this kind has {wanted} bytes")));
         }
-        let mut message = RawMessage {
-            kind,
-            action,
-            header,
-            attrs: [].into(),
-        };
+        let mut message = RawMessage { kind, action, header, attrs: [].into() };
         for (at, word) in words {
             let attribute = word
                 .split_once('=')
@@ -133,10 +128,7 @@ mod tests {
             ("address new 0218000000000000 x=00", 29, "NUMBER=BYTES"),
         ] {
             let problem = RawRequest::parse(text, |_| None).unwrap_err();
-            assert!(
-                problem.0 == at && problem.1.contains(message),
-                "{text}: {problem:?}"
-            );
+            assert!(problem.0 == at && problem.1.contains(message), "{text}: {problem:?}");
         }
     }
 }

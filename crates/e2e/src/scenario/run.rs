@@ -49,11 +49,7 @@ pub(super) fn run(file: &str, scenario: &Scenario, by_ledger: bool) -> Result<()
     };
     run.scenario(scenario).map_err(|differs| {
         let message = differs.message.trim_end();
-        format!(
-            "{file}:{}: {message}\n\n{}",
-            differs.line,
-            description(scenario)
-        )
+        format!("{file}:{}: {message}\n\n{}", differs.line, description(scenario))
     })
 }
 
@@ -61,23 +57,13 @@ pub(super) fn run(file: &str, scenario: &Scenario, by_ledger: bool) -> Result<()
 pub(super) fn description(scenario: &Scenario) -> String {
     let mut text = format!("{}\n", scenario.title);
     for number in &scenario.invariants {
-        let name = INVARIANTS
-            .get(usize::from(*number) - 1)
-            .copied()
-            .unwrap_or_default();
+        let name = INVARIANTS.get(usize::from(*number) - 1).copied().unwrap_or_default();
         let _infallible = writeln!(text, "invariant {number}: {name}");
     }
-    let numbers = |numbers: &[u32]| {
-        numbers
-            .iter()
-            .map(u32::to_string)
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    for (word, list) in [
-        ("facts", numbers(&scenario.facts)),
-        ("faults", scenario.faults.join(" ")),
-    ] {
+    let numbers =
+        |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+    for (word, list) in [("facts", numbers(&scenario.facts)), ("faults", scenario.faults.join(" "))]
+    {
         if !list.is_empty() {
             let _infallible = writeln!(text, "{word} {list}");
         }
@@ -137,10 +123,7 @@ impl Run<'_> {
             let done = self.step(&step.kind);
             done.map_err(|stop| match stop {
                 Stop::Trouble(trouble) => at(trouble),
-                Stop::Differs(message) => Differs {
-                    line: step.line,
-                    message,
-                },
+                Stop::Differs(message) => Differs { line: step.line, message },
             })?;
             if acts && !matches!(step.kind, StepKind::Again(_) | StepKind::Idle) {
                 self.announced = self.machine.announced();
@@ -160,20 +143,15 @@ impl Run<'_> {
             StepKind::Write(acts) => self.machine.act(acts)?,
             StepKind::Desired(text) => {
                 let (agent, host) = self.agents.acting();
-                agent
-                    .set_desired(host, self.file, text)
-                    .map_err(Stop::Differs)?;
+                agent.set_desired(host, self.file, text).map_err(Stop::Differs)?;
             }
             StepKind::Plan(expected) => {
                 let namespace = self.namespace();
                 let (agent, host) = self.agents.acting();
                 let got = agent.plan(host, &namespace);
                 let nothing = Expected::parse("nothing").map_err(Stop::Differs)?;
-                let expected = if expected.is_empty() {
-                    std::slice::from_ref(&nothing)
-                } else {
-                    expected
-                };
+                let expected =
+                    if expected.is_empty() { std::slice::from_ref(&nothing) } else { expected };
                 self.compare("the plan", expected, got)?;
             }
             StepKind::Apply { faults, expected } => {
@@ -210,9 +188,7 @@ impl Run<'_> {
             StepKind::JournalFails => {
                 let namespace = self.namespace();
                 let (agent, host) = self.agents.acting();
-                agent
-                    .break_journal(host, &namespace)
-                    .map_err(Stop::Differs)?;
+                agent.break_journal(host, &namespace).map_err(Stop::Differs)?;
             }
             StepKind::Mask(kinds) => {
                 self.masked.extend(kinds);
@@ -254,9 +230,7 @@ impl Run<'_> {
         pass: impl FnOnce(&mut Agent, &Host, &Namespace) -> (Vec<Expected>, usize),
     ) -> Result<Option<Vec<Expected>>, Stop> {
         self.before = self.machine.everything();
-        let writers = faults
-            .iter()
-            .any(|fault| matches!(fault.kind, FaultKind::Writer(_)));
+        let writers = faults.iter().any(|fault| matches!(fault.kind, FaultKind::Writer(_)));
         let namespace = self.namespace();
         for FaultLine { at, kind } in faults {
             let fault = self.fault(kind)?;
@@ -303,11 +277,8 @@ impl Run<'_> {
         let changes = self.machine.announced();
         assert_no_op(&got, ops, changes)?;
         let converged = Expected::parse("converged").map_err(Stop::Differs)?;
-        let expected = if expected.is_empty() {
-            std::slice::from_ref(&converged)
-        } else {
-            expected
-        };
+        let expected =
+            if expected.is_empty() { std::slice::from_ref(&converged) } else { expected };
         self.compare("the report of the second pass", expected, got)
     }
 
@@ -340,10 +311,7 @@ fn converged(got: &[Expected]) -> Result<(), Stop> {
         return Ok(());
     }
     let lines = got.iter().map(|line| format!("  {line}\n"));
-    Err(Stop::Differs(format!(
-        "the pass did not converge:\n{}",
-        lines.collect::<String>()
-    )))
+    Err(Stop::Differs(format!("the pass did not converge:\n{}", lines.collect::<String>())))
 }
 
 /// Fails unless a pass had no op and caused no announcement.

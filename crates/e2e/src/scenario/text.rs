@@ -104,10 +104,7 @@ pub(super) fn pair(word: &str, value: &str) -> (String, String) {
         other => other,
     };
     let named = |names: &[(&str, u32)]| {
-        let number = names
-            .iter()
-            .find(|(name, _)| *name == value)
-            .map(|(_, n)| *n);
+        let number = names.iter().find(|(name, _)| *name == value).map(|(_, n)| *n);
         let number = number.or_else(|| value.parse().ok());
         let name = number.and_then(|n| names.iter().find(|(_, number)| *number == n));
         name.map(|(name, _)| (*name).to_owned())
@@ -118,9 +115,7 @@ pub(super) fn pair(word: &str, value: &str) -> (String, String) {
         "scope" => named(SCOPES),
         "tos" => {
             let hex = value.trim_start_matches("0x");
-            u8::from_str_radix(hex, 16)
-                .ok()
-                .map(|tos| format!("{tos:#x}"))
+            u8::from_str_radix(hex, 16).ok().map(|tos| format!("{tos:#x}"))
         }
         _ => None,
     }
@@ -175,28 +170,16 @@ impl Phrase {
                 phrase.pairs.push((word.to_owned(), String::new()));
             } else if word == "via" {
                 let _family = words.next_if(|word| matches!(*word, "inet" | "inet6"));
-                phrase
-                    .pairs
-                    .push(pair(word, words.next().unwrap_or_default()));
+                phrase.pairs.push(pair(word, words.next().unwrap_or_default()));
             } else {
-                phrase
-                    .pairs
-                    .push(pair(word, words.next().unwrap_or_default()));
+                phrase.pairs.push(pair(word, words.next().unwrap_or_default()));
             }
         }
-        let rank = |word: &str| {
-            ORDER
-                .iter()
-                .position(|known| *known == word)
-                .unwrap_or(ORDER.len())
-        };
-        phrase
-            .pairs
-            .sort_by(|(a, _), (b, _)| (rank(a), a).cmp(&(rank(b), b)));
+        let rank =
+            |word: &str| ORDER.iter().position(|known| *known == word).unwrap_or(ORDER.len());
+        phrase.pairs.sort_by(|(a, _), (b, _)| (rank(a), a).cmp(&(rank(b), b)));
         // Their order means something.
-        phrase
-            .pairs
-            .extend(hops.into_iter().map(|hop| ("nexthop".to_owned(), hop)));
+        phrase.pairs.extend(hops.into_iter().map(|hop| ("nexthop".to_owned(), hop)));
         phrase
     }
 
@@ -264,11 +247,7 @@ impl fmt::Display for Phrase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.head.join(" "))?;
         for (at, (word, value)) in self.pairs.iter().enumerate() {
-            let space = if at == 0 && self.head.is_empty() {
-                ""
-            } else {
-                " "
-            };
+            let space = if at == 0 && self.head.is_empty() { "" } else { " " };
             write!(f, "{space}{word}")?;
             if !value.is_empty() {
                 write!(f, " {value}")?;
@@ -286,26 +265,11 @@ mod tests {
     #[test]
     fn order_names_and_what_goes_without_saying_do_not_matter() {
         let one = op("route add 10.2.0.0/16 via 10.1.0.9 dev v0 proto 116 metric 100 table 254");
-        assert_eq!(
-            one,
-            op("route add 10.2.0.0/16 metric 100 dev v0 via 10.1.0.9")
-        );
-        assert_ne!(
-            one,
-            op("route add 10.2.0.0/16 metric 101 dev v0 via 10.1.0.9")
-        );
-        assert_ne!(
-            one,
-            op("route del 10.2.0.0/16 metric 100 dev v0 via 10.1.0.9")
-        );
-        assert_eq!(
-            Phrase::new("10.0.0.1/32 dev v0"),
-            Phrase::new("10.0.0.1 dev v0")
-        );
-        assert_ne!(
-            Phrase::new("10.0.0.1/24 dev v0"),
-            Phrase::new("10.0.0.1 dev v0")
-        );
+        assert_eq!(one, op("route add 10.2.0.0/16 metric 100 dev v0 via 10.1.0.9"));
+        assert_ne!(one, op("route add 10.2.0.0/16 metric 101 dev v0 via 10.1.0.9"));
+        assert_ne!(one, op("route del 10.2.0.0/16 metric 100 dev v0 via 10.1.0.9"));
+        assert_eq!(Phrase::new("10.0.0.1/32 dev v0"), Phrase::new("10.0.0.1 dev v0"));
+        assert_ne!(Phrase::new("10.0.0.1/24 dev v0"), Phrase::new("10.0.0.1 dev v0"));
         assert_eq!(
             Phrase::new("::/0 via fd00::1 scope link"),
             Phrase::new("default scope 253 via fd00::1")
@@ -315,9 +279,6 @@ mod tests {
             Phrase::new(&format!("default nexthop via {one} nexthop via {other}"))
         };
         assert_ne!(legs("10.0.0.1", "10.0.0.2"), legs("10.0.0.2", "10.0.0.1"));
-        assert_eq!(
-            legs("10.0.0.1 weight 1", "10.0.0.2"),
-            legs("10.0.0.1", "10.0.0.2")
-        );
+        assert_eq!(legs("10.0.0.1 weight 1", "10.0.0.2"), legs("10.0.0.1", "10.0.0.2"));
     }
 }

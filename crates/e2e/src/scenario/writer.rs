@@ -73,10 +73,7 @@ impl WriterLine {
             },
         };
         let words = self.text.split(' ').map(word);
-        Ok(WriterLine {
-            text: words.collect::<Result<Vec<_>, _>>()?.join(" "),
-            ..self.clone()
-        })
+        Ok(WriterLine { text: words.collect::<Result<Vec<_>, _>>()?.join(" "), ..self.clone() })
     }
 
     /// Returns the raw message of a line.
@@ -132,10 +129,7 @@ impl WriterLine {
             Err(Ended::Errno(code)) => errno::name(code),
             Err(Ended::Text(text)) => text,
         };
-        Err(self.trouble(format!(
-            "`{}` ended in {got}, {expected} was expected",
-            self.text
-        )))
+        Err(self.trouble(format!("`{}` ended in {got}, {expected} was expected", self.text)))
     }
 
     /// The name and the value of a `sysctl` line.
@@ -145,18 +139,12 @@ impl WriterLine {
     }
 
     fn run(&self, tool: &str) -> Result<(), Ended> {
-        let words = self
-            .text
-            .split_whitespace()
-            .skip_while(|word| *word == tool);
+        let words = self.text.split_whitespace().skip_while(|word| *word == tool);
         run(tool, &words.collect::<Vec<_>>(), "").map_err(Ended::Text)
     }
 
     fn trouble(&self, message: String) -> Trouble {
-        Trouble {
-            line: Some(self.line),
-            message,
-        }
+        Trouble { line: Some(self.line), message }
     }
 }
 
@@ -187,14 +175,9 @@ pub(super) fn ip_batch(acts: &[WriterLine]) -> Result<(), Trouble> {
     let lines = lines.collect::<Vec<_>>().join("\n");
     run("ip", &["-batch", "-"], &lines).map_err(|message| {
         // `Command failed -:3`
-        let at = message
-            .rsplit_once("-:")
-            .and_then(|(_, n)| n.trim().parse::<usize>().ok());
+        let at = message.rsplit_once("-:").and_then(|(_, n)| n.trim().parse::<usize>().ok());
         let act = at.and_then(|n| acts.get(n - 1)).or(acts.first());
-        Trouble {
-            line: act.map(|act| act.line),
-            message,
-        }
+        Trouble { line: act.map(|act| act.line), message }
     })
 }
 

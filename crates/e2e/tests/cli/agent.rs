@@ -115,11 +115,7 @@ impl Agent {
     #[track_caller]
     pub(crate) fn assert_nothing_to_do(&self, text: &str) {
         let ran = self.plan(text);
-        assert_eq!(
-            (ran.code, ran.json()["ops"].to_string()),
-            (0, "[]".into()),
-            "{ran:?}"
-        );
+        assert_eq!((ran.code, ran.json()["ops"].to_string()), (0, "[]".into()), "{ran:?}");
     }
 }
 

@@ -52,10 +52,7 @@ pub(crate) fn a_second_container_leaves_the_first_and_each_goes_alone() {
     let with_both = Snapshot::settled();
     assert_eq!(routes(&with_both), 2);
     let without_b = with_both.clone().without_devices(&["up1"]);
-    with_a
-        .clone()
-        .without_devices(&["up1"])
-        .assert_same(&without_b);
+    with_a.clone().without_devices(&["up1"]).assert_same(&without_b);
     assert_no_changes(|| desk.run(&["ADD", "a", "up0", "10.88.0.2"]));
 
     desk.run(&["DEL", "a"]);
@@ -89,10 +86,7 @@ pub(crate) fn containers_at_the_same_time_each_get_theirs() {
     ]);
     let after = Snapshot::settled();
     assert_eq!(routes(&after), 4);
-    assert_eq!(
-        after.of(Kind::Address).count(),
-        before.of(Kind::Address).count() + 4
-    );
+    assert_eq!(after.of(Kind::Address).count(), before.of(Kind::Address).count() + 4);
     runs([&["DEL", "a"], &["DEL", "b"], &["DEL", "c"], &["DEL", "d"]]);
     before.assert_same(&Snapshot::settled());
 }

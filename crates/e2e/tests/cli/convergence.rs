@@ -11,22 +11,13 @@ const MARKER: u8 = 116;
 const EXAMPLE: &str = include_str!("../../../../docs/examples/edge.toml");
 
 fn marked(snapshot: &Snapshot, kind: Kind) -> usize {
-    snapshot
-        .of(kind)
-        .filter(|row| row.protocol() == Some(MARKER))
-        .count()
+    snapshot.of(kind).filter(|row| row.protocol() == Some(MARKER)).count()
 }
 
 fn ops(plan: &Value) -> Vec<String> {
     let ops = plan["ops"].as_array().unwrap();
     ops.iter()
-        .map(|op| {
-            format!(
-                "{} {}",
-                op["op"].as_str().unwrap(),
-                op["kind"].as_str().unwrap()
-            )
-        })
+        .map(|op| format!("{} {}", op["op"].as_str().unwrap(), op["kind"].as_str().unwrap()))
         .collect()
 }
 
@@ -34,9 +25,7 @@ fn ops(plan: &Value) -> Vec<String> {
 fn shown(args: &[&str]) -> Vec<String> {
     let words = [" onlink", " linkdown", " pref medium", " proto 116"];
     let line = |line: &str| {
-        let plain = words
-            .iter()
-            .fold(line.to_owned(), |line, word| line.replace(word, ""));
+        let plain = words.iter().fold(line.to_owned(), |line, word| line.replace(word, ""));
         plain.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let text = ip(args).replace("\n\t", " ");
@@ -98,10 +87,7 @@ pub(crate) fn from_nothing_to_the_example_in_one_apply() {
     );
     let addresses = ip_json::<Value>(&["address", "show", "dev", "wan0"]);
     assert_eq!(addresses[0]["ifalias"], "uplink to the provider");
-    assert_eq!(
-        ip_json::<Value>(&["link", "show", "dev", "guest0"])[0]["master"],
-        "br0"
-    );
+    assert_eq!(ip_json::<Value>(&["link", "show", "dev", "guest0"])[0]["master"], "br0");
 
     // Not one message that changes anything, nor an op that the kernel would not announce.
     let again = assert_no_changes(|| agent.apply(EXAMPLE));
@@ -140,10 +126,7 @@ pub(crate) fn a_changed_metric_leaves_one_route() {
         let agent = Agent::new();
         let with = |metric: u32| {
             let gateway = words.gateways[0];
-            route(
-                words.dst,
-                &format!("via = \"{gateway}\"\nmetric = {metric}"),
-            )
+            route(words.dst, &format!("via = \"{gateway}\"\nmetric = {metric}"))
         };
         agent.settle(&with(100));
         agent.settle(&with(50));

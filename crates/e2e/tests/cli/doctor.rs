@@ -26,10 +26,7 @@ fn assert_hindered(ran: &Ran, problem: &str, remedy: &str) {
         panic!("{ran:?}");
     };
     let has = |key: &str, words: &str| problem_found[key].as_str().unwrap().contains(words);
-    assert!(
-        has("problem", problem) && has("remedy", remedy),
-        "{problem_found}"
-    );
+    assert!(has("problem", problem) && has("remedy", remedy), "{problem_found}");
 }
 
 pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
@@ -45,11 +42,7 @@ pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
     let cookie = socket.netns_cookie().unwrap();
     let kept = markers(&mut socket, Kinds::ALL).unwrap();
     let proof = |marker| {
-        if marker == Marker::Kept {
-            "marker"
-        } else {
-            "ledger"
-        }
+        if marker == Marker::Kept { "marker" } else { "ledger" }
     };
     let mut found = ran.json();
     for proof in found["ownership"].as_array_mut().unwrap() {
@@ -115,10 +108,7 @@ pub(crate) fn the_doctor_takes_no_privilege_and_says_when_one_is_missing() {
         let poor = scope.spawn(|| {
             // What a thread gives up it does not get back.
             without_net_admin();
-            (
-                agent.run(&["doctor", "--format", "json"]),
-                agent.run(&["doctor"]),
-            )
+            (agent.run(&["doctor", "--format", "json"]), agent.run(&["doctor"]))
         });
         poor.join().unwrap()
     });
@@ -126,10 +116,7 @@ pub(crate) fn the_doctor_takes_no_privilege_and_says_when_one_is_missing() {
     assert_eq!(poor.0.json()["ownership"], rich["ownership"]);
     assert_eq!(poor.0.json()["privileged"], false);
     assert_eq!(poor.1.code, 2);
-    assert!(
-        poor.1.out.ends_with("\n1 problem would hinder an apply\n"),
-        "{poor:?}"
-    );
+    assert!(poor.1.out.ends_with("\n1 problem would hinder an apply\n"), "{poor:?}");
     assert!(poor.1.out.contains("\n  remedy: "), "{poor:?}");
 }
 
@@ -137,9 +124,7 @@ pub(crate) fn the_doctor_tells_who_holds_a_journal() {
     let agent = Agent::new();
     let file = agent.write("f.toml", "link = [{ name = \"ours\", kind = \"ifb\" }]");
     let mut holder = agent.spawn(&["watch", file.to_str().unwrap()]);
-    wait_until("it has made its link", || {
-        Snapshot::take().index_of("ours").is_some()
-    });
+    wait_until("it has made its link", || Snapshot::take().index_of("ours").is_some());
     // A pass may still be on its way to its end.
     let ran = agent.run(&["doctor", "--format", "json"]);
     assert_hindered(&ran, "`protocol = 116`", "different `protocol`");
@@ -148,33 +133,16 @@ pub(crate) fn the_doctor_tells_who_holds_a_journal() {
         (&journal["held"], &journal["holder"]["pid"]),
         (&json!(true), &json!(holder.0.id()))
     );
-    assert!(
-        journal["holder"]["command"]
-            .as_str()
-            .unwrap()
-            .contains(" watch "),
-        "{journal}"
-    );
+    assert!(journal["holder"]["command"].as_str().unwrap().contains(" watch "), "{journal}");
     let text = agent.run(&["doctor"]).out;
-    assert!(
-        text.contains(&format!("held by pid {} (", holder.0.id())),
-        "{text}"
-    );
+    assert!(text.contains(&format!("held by pid {} (", holder.0.id())), "{text}");
 
     // It was not disturbed, and with it its claim ends.
     holder.terminate(Signal::TERM);
     let ran = ask(&agent);
     let journal = &ran.json()["journals"][0];
-    assert_eq!(
-        (ran.code, &journal["present"], &journal["held"]),
-        (0, &json!(true), &json!(false))
-    );
-    assert!(
-        agent
-            .run(&["doctor"])
-            .out
-            .contains("(protocol 116): not held\n")
-    );
+    assert_eq!((ran.code, &journal["present"], &journal["held"]), (0, &json!(true), &json!(false)));
+    assert!(agent.run(&["doctor"]).out.contains("(protocol 116): not held\n"));
 }
 
 pub(crate) fn the_doctor_tells_what_is_wrong_with_the_state() {
@@ -201,10 +169,7 @@ pub(crate) fn the_doctor_tells_what_is_wrong_with_the_state() {
     assert_eq!(ask(&agent).code, 0);
 
     // A state directory that cannot be made, as a file is in the way.
-    for directory in [
-        agent.write("file", ""),
-        agent.directory().join("file/below"),
-    ] {
+    for directory in [agent.write("file", ""), agent.directory().join("file/below")] {
         let mut command = agent.command(&["doctor", "--format", "json"]);
         let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
         let mut other = std::process::Command::new(command.get_program());
@@ -225,9 +190,7 @@ pub(crate) fn the_doctor_looks_at_the_namespace_that_is_named() {
     assert_ne!(there.json()["cookie"], here["cookie"]);
     let nowhere = agent.run(&["doctor", "--netns", "no-such-namespace"]);
     nowhere.assert_refused(&["/run/netns/no-such-namespace"]);
-    agent
-        .run(&["doctor", "--format", "ip"])
-        .assert_refused(&["text or json"]);
+    agent.run(&["doctor", "--format", "ip"]).assert_refused(&["text or json"]);
 }
 
 /// Starts a process of that name, which ends with its input.
@@ -252,15 +215,9 @@ pub(crate) fn the_doctor_names_other_daemons_with_what_to_write() {
     assert_eq!(found["name"], "keepalived");
     assert_eq!(found["in_namespace"], true);
     let text = agent.run(&["doctor"]).out;
-    let words = format!(
-        "beside            keepalived (pid {}): an address",
-        running.id()
-    );
+    let words = format!("beside            keepalived (pid {}): an address", running.id());
     assert!(text.contains(&words), "{text}");
-    assert!(
-        text.contains("                  to prevent that: leave the addresses"),
-        "{text}"
-    );
+    assert!(text.contains("                  to prevent that: leave the addresses"), "{text}");
     // In another namespace it is not.
     let name = format!("beside{}", std::process::id());
     let _namespace = named_netns(&name);

@@ -32,9 +32,7 @@ fn damage(agent: &Agent, file: &Path) -> Vec<u8> {
 
 fn lines(ran: &Ran) -> Vec<Value> {
     let lines = ran.out.lines();
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 pub(crate) fn a_damaged_journal_stops_a_pass_until_it_is_repaired() {
@@ -77,32 +75,19 @@ pub(crate) fn a_damaged_journal_stops_a_pass_until_it_is_repaired() {
     let unnamed = agent.run(&["journal", "repair", "--accept-loss"]);
     unnamed.assert_refused(&["--accept-loss", "journal repair FILE"]);
     assert!(fs::read(&file).unwrap() == damaged, "left as it was");
-    let repair = [
-        "journal",
-        "repair",
-        shown,
-        "--accept-loss",
-        "--format",
-        "json",
-    ];
+    let repair = ["journal", "repair", shown, "--accept-loss", "--format", "json"];
     let repaired = agent.run(&repair);
     assert_eq!(repaired.code, 0, "{repaired:?}");
     let answer = repaired.json();
     let kept = format!("{shown}.damaged");
-    assert_eq!(
-        (&answer["file"], &answer["kept"]),
-        (&json!(shown), &json!(kept))
-    );
+    assert_eq!((&answer["file"], &answer["kept"]), (&json!(shown), &json!(kept)));
     assert_ne!(answer["lost"], "nothing");
     assert!(repaired.err.contains("by hand"), "{repaired:?}");
     assert!(fs::read(kept).unwrap() == damaged);
     assert_eq!(agent.run(&["journal", "check"]).code, 0);
     let again = agent.run(&["journal", "repair"]);
     assert_eq!(again.code, 0);
-    assert!(
-        again.out.contains("nothing to repair") && again.err.is_empty(),
-        "{again:?}"
-    );
+    assert!(again.out.contains("nothing to repair") && again.err.is_empty(), "{again:?}");
     assert_eq!(agent.apply("link = []").code, 0);
 }
 
@@ -179,27 +164,16 @@ pub(crate) fn a_journal_that_is_held_can_be_read_and_not_repaired() {
     assert_eq!(exported.code, 0, "{exported:?}");
     let answer = lines(&exported);
     assert_eq!(answer.len(), 1);
-    assert_eq!(
-        (&answer[0]["record"], &answer[0]["source"]),
-        (&json!("owned"), &json!("rtnl"))
-    );
+    assert_eq!((&answer[0]["record"], &answer[0]["source"]), (&json!("owned"), &json!("rtnl")));
     assert!(answer[0]["value"].as_str().unwrap().contains("ours"));
     let checked = agent.run(&["journal", "check"]);
-    assert!(
-        checked.out.contains("whole, 1 owned, 0 open intents"),
-        "{checked:?}"
-    );
+    assert!(checked.out.contains("whole, 1 owned, 0 open intents"), "{checked:?}");
 
     let pid = holder.0.id().to_string();
     let repaired = agent.run(&["journal", "repair"]);
     repaired.assert_refused(&[&format!("pid {pid}"), "watch", "stop"]);
     let second = assert_no_changes(|| agent.apply("link = []"));
-    second.assert_refused(&[
-        "another trueup",
-        &format!("pid {pid}"),
-        "held.toml",
-        "protocol",
-    ]);
+    second.assert_refused(&["another trueup", &format!("pid {pid}"), "held.toml", "protocol"]);
     holder.terminate(Signal::TERM);
     assert_eq!(agent.run(&["journal", "repair"]).code, 0);
     agent.settle("link = []");
@@ -228,17 +202,9 @@ pub(crate) fn without_journals_there_is_nothing_to_do_and_nothing_is_made() {
     // A whole one is reported although another cannot be read.
     agent.settle(OURS);
     let file = agent.state_file("journal");
-    let ran = agent.run(&[
-        "journal",
-        "check",
-        "missing.journal",
-        file.to_str().unwrap(),
-    ]);
+    let ran = agent.run(&["journal", "check", "missing.journal", file.to_str().unwrap()]);
     assert_eq!(ran.code, 1);
-    assert!(
-        ran.out.contains("1 owned") && ran.err.contains("missing"),
-        "{ran:?}"
-    );
+    assert!(ran.out.contains("1 owned") && ran.err.contains("missing"), "{ran:?}");
 }
 
 /// A pass that changes nothing leaves the file as it is, and does not make one. Nor does one that
@@ -248,22 +214,14 @@ pub(crate) fn a_pass_without_changes_writes_nothing() {
     agent.settle("link = []\nroute = [{ dst = \"10.9.0.0/16\", type = \"blackhole\" }]");
     let checked = agent.run(&["journal", "check"]);
     assert_eq!((checked.code, checked.out.as_str()), (0, ""), "{checked:?}");
-    assert!(
-        checked.err.contains("are ours without a journal"),
-        "{checked:?}"
-    );
+    assert!(checked.err.contains("are ours without a journal"), "{checked:?}");
     let entries = fs::read_dir(agent.state()).unwrap();
     let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.len() == 1 && names[0].to_str().unwrap().ends_with(".journal.lock"));
 
     agent.settle(OURS);
     let file = agent.state_file("journal");
-    let seen = || {
-        (
-            fs::read(&file).unwrap(),
-            fs::metadata(&file).unwrap().modified().unwrap(),
-        )
-    };
+    let seen = || (fs::read(&file).unwrap(), fs::metadata(&file).unwrap().modified().unwrap());
     let before = seen();
     agent.settle(OURS);
     agent.run(&["journal", "check"]);
@@ -282,9 +240,7 @@ pub(crate) fn nothing_is_made_that_could_not_be_remembered() {
                   dd if=/dev/zero of=state/fill bs=4k; \"$0\" --state state apply two.toml > output; \
                   exec \"$0\" --state state watch two.toml --interval 0.1 > seen";
     let mut shell = Command::new("unshare");
-    shell
-        .args(["--mount", "sh", "-c", script, TRUEUP])
-        .current_dir(agent.directory());
+    shell.args(["--mount", "sh", "-c", script, TRUEUP]).current_dir(agent.directory());
     let mut watch = Running::of(&mut shell);
     let read = |name| fs::read_to_string(agent.directory().join(name)).unwrap_or_default();
     let refused = |text: String| {
@@ -295,10 +251,7 @@ pub(crate) fn nothing_is_made_that_could_not_be_remembered() {
     let seen = Snapshot::take();
     assert!(seen.index_of("one").is_some() && seen.index_of("two").is_none());
     // What the file says no more is not counted on, though nothing can be recorded still.
-    agent.write(
-        "two.toml",
-        &format!("link = {}", two.replace("two", "three")),
-    );
+    agent.write("two.toml", &format!("link = {}", two.replace("two", "three")));
     wait_until("the third is refused", || read("seen").contains("three"));
     assert!(!read("seen").contains("2 pending"), "{}", read("seen"));
     agent.write("two.toml", &format!("link = {two}"));
@@ -306,8 +259,6 @@ pub(crate) fn nothing_is_made_that_could_not_be_remembered() {
     let directory = agent.state();
     let inside = format!("/proc/{}/root{}", watch.0.id(), directory.display());
     fs::remove_file(Path::new(&inside).join("fill")).unwrap();
-    wait_until("the second is made", || {
-        Snapshot::take().index_of("two").is_some()
-    });
+    wait_until("the second is made", || Snapshot::take().index_of("two").is_some());
     watch.terminate(Signal::TERM);
 }

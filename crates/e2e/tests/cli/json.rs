@@ -94,22 +94,8 @@ pub(crate) fn the_json_of_the_commands_is_as_the_page_shows() {
     let export = |dst: &str, via: &str| format!("{{\"dst\": \"{dst}\", \"via\": \"{via}\"}}");
     let first = export("10.20.1.0/24", "10.200.0.8");
     declare(&agent, "a", &[("pods", &first)]);
-    declare(
-        &agent,
-        "b",
-        &[
-            ("far", &export("10.20.9.0/24", "172.31.255.1")),
-            ("pods", &first),
-        ],
-    );
-    declare(
-        &agent,
-        "c",
-        &[
-            ("part", &export("10.20.1.128/25", "10.200.0.8")),
-            ("pods", &first),
-        ],
-    );
+    declare(&agent, "b", &[("far", &export("10.20.9.0/24", "172.31.255.1")), ("pods", &first)]);
+    declare(&agent, "c", &[("part", &export("10.20.1.128/25", "10.200.0.8")), ("pods", &first)]);
     run(&["apply", "f.toml"]);
     run(&["why", "route", "10.20.1.0/24", "--file", "f.toml"]);
 
@@ -153,41 +139,20 @@ pub(crate) fn the_events_of_watch_are_as_the_pages_show() {
         )
     };
     agent.write("f.toml", &with(""));
-    declare(
-        &agent,
-        "m",
-        &[("x", "{\"dst\": \"10.20.1.0/24\", \"via\": \"10.200.0.9\"}")],
-    );
+    declare(&agent, "m", &[("x", "{\"dst\": \"10.20.1.0/24\", \"via\": \"10.200.0.9\"}")]);
     // Its address cannot be bound.
     let folder_of_it = "unix:no-such-folder/metrics";
-    let args = [
-        "watch",
-        "f.toml",
-        "--format",
-        "json",
-        "--metrics",
-        folder_of_it,
-    ];
+    let args = ["watch", "f.toml", "--format", "json", "--metrics", folder_of_it];
     let mut child = agent.spawn(&[&args[..], &RARE[..]].concat());
     let (_said, printed) = (said(&mut child), printed(&mut child));
-    let has = |words: &str| {
-        printed
-            .lock()
-            .unwrap()
-            .lines()
-            .any(|line| line.contains(words))
-    };
-    wait_until("all is looked at", || {
-        has("\"event\":\"report\"") && has("\"contests\":[{")
-    });
+    let has = |words: &str| printed.lock().unwrap().lines().any(|line| line.contains(words));
+    wait_until("all is looked at", || has("\"event\":\"report\"") && has("\"contests\":[{"));
     let stays = via("10.98.0.0/16", "10.200.0.8");
     agent.write("f.toml", &with("[[route]]\ndst = \"10.99.0.0/33\"\n"));
     wait_until("it is refused", || has("\"state\":\"refused\""));
     agent.write("f.toml", &with(&stays));
     wait_until("it is good again", || has("\"state\":\"taken_up\""));
-    wait_until("its route is there", || {
-        !ip(&["route", "show", "10.98.0.0/16"]).is_empty()
-    });
+    wait_until("its route is there", || !ip(&["route", "show", "10.98.0.0/16"]).is_empty());
     ip(&["route", "delete", "10.95.0.0/16"]);
     ip(&["route", "delete", "10.98.0.0/16"]);
     wait_until("the problem is over", || has("\"cleared\":[{"));
@@ -210,7 +175,5 @@ pub(crate) fn the_events_of_watch_are_as_the_pages_show() {
             "\"message\": text",
         ],
     );
-    shown
-        .world
-        .assert_all_seen_of("world", &["\"cut_off_since\": number", "\"message\": text"]);
+    shown.world.assert_all_seen_of("world", &["\"cut_off_since\": number", "\"message\": text"]);
 }

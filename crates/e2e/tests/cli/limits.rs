@@ -90,9 +90,7 @@ pub(crate) fn changes_of_the_file_are_heard_of_once_they_can_be() {
     let mut child = Running::of(&mut shell);
     let said = said(&mut child);
     let has_said = |words: &str| said.lock().unwrap().contains(words);
-    wait_until("it is said", || {
-        has_said("cannot watch the file for changes")
-    });
+    wait_until("it is said", || has_said("cannot watch the file for changes"));
     agent.write("more", "");
     wait_until("its events are received again", || {
         has_said("the file is watched for changes again")
@@ -117,14 +115,8 @@ pub(crate) fn a_fifo_in_the_place_of_the_file_is_refused_and_watched_on() {
     let mut child = watch(&agent, &[]);
     let (said, _printed) = (said(&mut child), printed(&mut child));
     wait_until("the route is there", || ours() == 1);
-    fs::rename(
-        agent.directory().join("fifo"),
-        agent.directory().join("f.toml"),
-    )
-    .unwrap();
-    wait_until("it is refused", || {
-        said.lock().unwrap().contains("it is a FIFO")
-    });
+    fs::rename(agent.directory().join("fifo"), agent.directory().join("f.toml")).unwrap();
+    wait_until("it is refused", || said.lock().unwrap().contains("it is a FIFO"));
     assert_eq!(ours(), 1, "the last good file stays in force");
     let next = agent.write("next", "route = []\n");
     fs::rename(next, agent.directory().join("f.toml")).unwrap();
@@ -181,9 +173,7 @@ pub(crate) fn what_stays_unresolved_is_reported_when_it_begins_and_when_it_ends(
         let mut child = watch(&agent, &["--format", format]);
         let printed = printed(&mut child);
         let printed_so_far = || printed.lock().unwrap().clone();
-        wait_until("it begins", || {
-            ours() == PASSES && printed_so_far().contains("10.50.49.0/24")
-        });
+        wait_until("it begins", || ours() == PASSES && printed_so_far().contains("10.50.49.0/24"));
         let began = printed_so_far().len();
         for n in 0..PASSES {
             // Each once: who takes the same again and again has to wait.
@@ -217,9 +207,7 @@ pub(crate) fn what_stays_unresolved_is_reported_when_it_begins_and_when_it_ends(
             };
             assert_eq!(sum("statuses", "failed"), FAILING, "{out}");
             // Each names its first failure, and when it is tried again.
-            let all = reports
-                .iter()
-                .flat_map(|it| it["statuses"].as_array().unwrap());
+            let all = reports.iter().flat_map(|it| it["statuses"].as_array().unwrap());
             for status in all {
                 let number = |field: &str| status[field].as_f64().unwrap();
                 assert_eq!(number("tries"), 1.0, "{status}");
@@ -253,10 +241,7 @@ pub(crate) fn a_reader_that_goes_away_ends_watch() {
         // success.
         assert_eq!(child.ended(), 1, "{format}");
         let text = child.err();
-        assert!(
-            text.contains("the standard output has no reader any more"),
-            "{text}"
-        );
+        assert!(text.contains("the standard output has no reader any more"), "{text}");
         agent.apply("route = []");
     }
 }
@@ -274,16 +259,10 @@ pub(crate) fn the_limit_to_the_size_of_files_is_an_error_and_no_death() {
     agent.write("f.toml", "link = [{ name = \"ours\", kind = \"ifb\" }]");
     let script = "ulimit -f 4; exec \"$0\" apply f.toml --state state";
     let mut command = Command::new("sh");
-    command
-        .args(["-c", script, TRUEUP])
-        .current_dir(agent.directory());
+    command.args(["-c", script, TRUEUP]).current_dir(agent.directory());
     let mut child = Running::of(&mut command);
     let code = child.ended();
-    let ran = Ran {
-        code,
-        out: child.out(),
-        err: child.err(),
-    };
+    let ran = Ran { code, out: child.out(), err: child.err() };
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.out.contains("File too large"), "{ran:?}");
     // It could not be recorded, and so was not made.

@@ -64,12 +64,7 @@ impl Terminal {
     }
 
     fn resize(&self, rows: u16, columns: u16) {
-        let size = Winsize {
-            ws_row: rows,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.master, size).unwrap();
     }
 
@@ -87,19 +82,9 @@ impl Terminal {
         let Some((before, _)) = written.rsplit_once("\x1b[?2026l") else {
             return Vec::new();
         };
-        let frame = before
-            .rsplit_once("\x1b[?2026h\x1b[1;1H")
-            .expect("its beginning")
-            .1;
+        let frame = before.rsplit_once("\x1b[?2026h\x1b[1;1H").expect("its beginning").1;
         let mut frame = frame.to_owned();
-        for escape in [
-            "\x1b[K",
-            "\x1b[J",
-            "\x1b[0m",
-            "\x1b[1m",
-            "\x1b[38;5;1m",
-            "\x1b[38;5;2m",
-        ] {
+        for escape in ["\x1b[K", "\x1b[J", "\x1b[0m", "\x1b[1m", "\x1b[38;5;1m", "\x1b[38;5;2m"] {
             frame = frame.replace(escape, "");
         }
         // The terminal makes a carriage return of each line feed, too.
@@ -120,26 +105,16 @@ pub(crate) fn on_a_terminal_it_shows_how_things_stand() {
     let (terminal, mut child) = Terminal::running(&agent, &args, 24, 100);
     wait_until("it converges", || terminal.shows("converged for "));
     assert!(terminal.written().starts_with(ENTER));
-    assert!(
-        terminal.shows("trueup watch f.toml"),
-        "{:?}",
-        terminal.lines()
-    );
+    assert!(terminal.shows("trueup watch f.toml"), "{:?}", terminal.lines());
     assert!(terminal.shows("manages 1 route"), "{:?}", terminal.lines());
-    assert!(
-        terminal.shows("+ route 10.99.0.0/16"),
-        "{:?}",
-        terminal.lines()
-    );
+    assert!(terminal.shows("+ route 10.99.0.0/16"), "{:?}", terminal.lines());
 
     agent.write("f.toml", "[[route]]\n");
     wait_until("a broken file is reported", || {
         terminal.shows("the last good file stays in force: f.toml:1:1: ")
     });
     agent.write("f.toml", &via("10.98.0.0/16", "10.200.0.8"));
-    wait_until("and a good one", || {
-        terminal.shows("the file is good again")
-    });
+    wait_until("and a good one", || terminal.shows("the file is good again"));
     wait_until("what changed", || terminal.shows("- route 10.99.0.0/16"));
     agent.write("f.toml", &via("10.97.0.0/16", "172.31.255.1"));
     wait_until("what failed", || {
@@ -150,11 +125,7 @@ pub(crate) fn on_a_terminal_it_shows_how_things_stand() {
         !terminal.shows("could not be done") && terminal.shows("converged for ")
     });
     let refused = |line: &String| line.starts_with("the last good file stays in force");
-    assert!(
-        !terminal.lines().iter().any(refused),
-        "{:?}",
-        terminal.lines()
-    );
+    assert!(!terminal.lines().iter().any(refused), "{:?}", terminal.lines());
 
     // It fits whatever size there is, and is not drawn more often than anybody could see.
     terminal.resize(6, 30);
@@ -175,10 +146,9 @@ pub(crate) fn on_a_terminal_it_shows_how_things_stand() {
     child.terminate(Signal::TERM);
     let written = || terminal.written();
     let last = format!("{LEAVE}converged\r\n");
-    wait_until(
-        "the screen is given back, and what is said last stays",
-        || written().ends_with(&last),
-    );
+    wait_until("the screen is given back, and what is said last stays", || {
+        written().ends_with(&last)
+    });
 }
 
 pub(crate) fn names_and_aliases_cannot_reach_the_terminal() {
@@ -195,32 +165,16 @@ pub(crate) fn names_and_aliases_cannot_reach_the_terminal() {
     ip(&["route", "add", "10.99.0.0/16", "dev", hostile]);
     let args = ["watch", "f.toml", "--interval", "0.2"];
     let (terminal, mut child) = Terminal::running(&agent, &args, 24, 200);
-    wait_until("the conflict is shown", || {
-        terminal.shows("conflict: foreign")
-    });
-    wait_until("the link is there", || {
-        Snapshot::take().index_of("ours").is_some()
-    });
-    ip(&[
-        "link",
-        "set",
-        "ours",
-        "alias",
-        "\x1b]0;owned\x07\x1b[2J\u{9b}31m",
-    ]);
+    wait_until("the conflict is shown", || terminal.shows("conflict: foreign"));
+    wait_until("the link is there", || Snapshot::take().index_of("ours").is_some());
+    ip(&["link", "set", "ours", "alias", "\x1b]0;owned\x07\x1b[2J\u{9b}31m"]);
     wait_until("the alias is as it was", || {
         ip(&["link", "show", "ours"]).contains("alias plain") && terminal.shows("~ link ours")
     });
     child.terminate(Signal::INT);
-    wait_until("the screen is given back", || {
-        terminal.written().contains(LEAVE)
-    });
+    wait_until("the screen is given back", || terminal.written().contains(LEAVE));
     for harm in ["\x1b[2J", "\x1b]", "\x07", "\u{9b}"] {
-        assert!(
-            !terminal.written().contains(harm),
-            "{harm:?}: {:?}",
-            terminal.lines()
-        );
+        assert!(!terminal.written().contains(harm), "{harm:?}: {:?}", terminal.lines());
     }
 }
 
@@ -242,13 +196,7 @@ pub(crate) fn json_is_json_on_a_terminal_too() {
     agent.write("f.toml", "route = []");
     let args = ["watch", "f.toml", "--format", "json"];
     let (terminal, mut child) = Terminal::running(&agent, &args, 24, 80);
-    wait_until("a line is there", || {
-        terminal.written().contains("\"event\":\"report\"")
-    });
+    wait_until("a line is there", || terminal.written().contains("\"event\":\"report\""));
     child.terminate(Signal::TERM);
-    assert!(
-        !terminal.written().contains('\x1b'),
-        "{}",
-        terminal.written()
-    );
+    assert!(!terminal.written().contains('\x1b'), "{}", terminal.written());
 }

@@ -42,9 +42,7 @@ pub(crate) fn the_ledger_of_another_boot_is_none() {
         let script = "mount --bind boot_id /proc/sys/kernel/random/boot_id && \
                       exec \"$0\" --state state apply f.toml";
         let mut shell = Command::new("unshare");
-        shell
-            .args(["--mount", "sh", "-c", script, TRUEUP])
-            .current_dir(agent.directory());
+        shell.args(["--mount", "sh", "-c", script, TRUEUP]).current_dir(agent.directory());
         let ran = Ran::of(shell.output().unwrap());
         assert_eq!(ran.code, 0, "{ran:?}");
     };
@@ -97,9 +95,7 @@ pub(crate) fn markers_and_namespaces_have_ledgers_of_their_own() {
     agent.settle(&format!("protocol = 117\n{}", made("others")));
     let files = fs::read_dir(agent.state()).unwrap();
     let names: Vec<_> = files.map(|entry| entry.unwrap().file_name()).collect();
-    let journals = names
-        .iter()
-        .filter(|name| name.to_str().unwrap().ends_with(".journal"));
+    let journals = names.iter().filter(|name| name.to_str().unwrap().ends_with(".journal"));
     assert_eq!(journals.count(), 3, "{names:?}");
 }
 
@@ -116,10 +112,7 @@ pub(crate) fn state_is_kept_under_run_else_in_the_users_runtime_directory() {
         Ran::of(shell.output().unwrap())
     };
     let own = agent.directory().to_str().unwrap();
-    let ran = run(
-        "mount -t tmpfs none /run && \"$0\" apply f.toml && ls /run/trueup",
-        own,
-    );
+    let ran = run("mount -t tmpfs none /run && \"$0\" apply f.toml && ls /run/trueup", own);
     assert!(ran.code == 0 && ran.out.contains(".journal\n"), "{ran:?}");
     assert!(!agent.directory().join("trueup").exists());
 
@@ -127,12 +120,7 @@ pub(crate) fn state_is_kept_under_run_else_in_the_users_runtime_directory() {
     let read_only = "mount -t tmpfs -o ro none /run && exec \"$0\" apply f.toml";
     let ran = run(read_only, own);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(
-        fs::read_dir(agent.directory().join("trueup"))
-            .unwrap()
-            .count(),
-        2
-    );
+    assert_eq!(fs::read_dir(agent.directory().join("trueup")).unwrap().count(), 2);
 
     for nowhere in ["", "/nowhere"] {
         let ran = assert_no_changes(|| run(read_only, nowhere));
@@ -140,8 +128,5 @@ pub(crate) fn state_is_kept_under_run_else_in_the_users_runtime_directory() {
     }
     // A plan is of use without, if it says so.
     let ran = run(&read_only.replace("apply", "plan"), "");
-    assert!(
-        ran.code == 0 && ran.err.contains("that of an empty ledger"),
-        "{ran:?}"
-    );
+    assert!(ran.code == 0 && ran.err.contains("that of an empty ledger"), "{ran:?}");
 }

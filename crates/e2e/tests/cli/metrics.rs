@@ -24,9 +24,7 @@ pub(crate) fn ask(mut stream: impl std::io::Read + std::io::Write, request: &[u8
 
 fn tcp() -> TcpStream {
     let stream = TcpStream::connect(TCP).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream
 }
 
@@ -35,10 +33,7 @@ fn tcp() -> TcpStream {
 pub(crate) fn samples(answer: &str) -> BTreeMap<String, f64> {
     let (head, page) = answer.split_once("\r\n\r\n").expect("a head and a page");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
-    assert!(
-        head.contains("Content-Type: text/plain; version=0.0.4"),
-        "{head}"
-    );
+    assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
     let samples = page.lines().filter(|line| !line.starts_with('#'));
     let sample = |line: &str| {
         let (name, value) = line.rsplit_once(' ').unwrap();
@@ -83,17 +78,11 @@ pub(crate) fn metrics_count_what_was_done() {
     assert_eq!(samples(&ask(tcp(), GET))["trueup_desired_revision"], 1.0);
     agent.write("f.toml", &via("10.97.0.0/16", "172.31.255.1"));
     let failed = "trueup_unresolved{condition=\"failed\",kind=\"route\"}";
-    wait_until("one that fails is counted", || {
-        samples(&ask(tcp(), GET)).get(failed) == Some(&1.0)
-    });
+    wait_until("one that fails is counted", || samples(&ask(tcp(), GET)).get(failed) == Some(&1.0));
     agent.write("f.toml", &via("10.98.0.0/16", "10.200.0.8"));
-    wait_until("and then not any more", || {
-        samples(&ask(tcp(), GET)).get(failed) == Some(&0.0)
-    });
+    wait_until("and then not any more", || samples(&ask(tcp(), GET)).get(failed) == Some(&0.0));
     agent.write("f.toml", "[[route]]\n");
-    wait_until("the file is refused", || {
-        samples(&ask(tcp(), GET))["trueup_file_current"] == 0.0
-    });
+    wait_until("the file is refused", || samples(&ask(tcp(), GET))["trueup_file_current"] == 0.0);
     child.terminate(Signal::TERM);
 }
 
@@ -102,14 +91,7 @@ pub(crate) fn a_client_of_the_metrics_holds_up_no_pass() {
     let agent = Agent::new();
     agent.write("f.toml", &via("10.99.0.0/16", "10.200.0.8"));
     let path = agent.directory().join("metrics");
-    let args = [
-        "watch",
-        "f.toml",
-        "--interval",
-        "0.2",
-        "--metrics",
-        "unix:metrics",
-    ];
+    let args = ["watch", "f.toml", "--interval", "0.2", "--metrics", "unix:metrics"];
     let mut child = agent.spawn(&args);
     let ours = || Snapshot::take().routes_with_protocol(116).len();
     wait_until("the route is there", || ours() == 1);
@@ -123,10 +105,7 @@ pub(crate) fn a_client_of_the_metrics_holds_up_no_pass() {
         (&[b'x'; 20_000], "431"),
     ] {
         let answer = ask(connect(), request);
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{answer}"
-        );
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
     // Many who say nothing, and one who went away.
     let silent: Vec<UnixStream> = (0..50).map(|_| connect()).collect();
@@ -157,9 +136,7 @@ pub(crate) fn a_client_of_the_metrics_holds_up_no_pass() {
         said.contains("cannot listen for --metrics at unix:metrics")
             && said.contains("another process listens there")
     });
-    wait_until("its route is there", || {
-        Snapshot::take().routes_with_protocol(117).len() == 1
-    });
+    wait_until("its route is there", || Snapshot::take().routes_with_protocol(117).len() == 1);
     child.terminate(Signal::TERM);
     wait_until("it is served", || {
         UnixStream::connect(&path).is_ok_and(|stream| ask(stream, GET).starts_with("HTTP/1.1 200"))

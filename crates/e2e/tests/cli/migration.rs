@@ -13,9 +13,7 @@ fn wanted() -> String {
     let page = fs::read_to_string(page).unwrap();
     let (_, rest) = page.split_once("```toml\n").unwrap();
     let (file, _) = rest.split_once("```").unwrap();
-    let lines = file
-        .lines()
-        .map(|line| line.strip_prefix("   ").unwrap_or(line));
+    let lines = file.lines().map(|line| line.strip_prefix("   ").unwrap_or(line));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -63,15 +61,9 @@ pub(crate) fn a_host_that_is_not_taken_over_hears_what_it_keeps() {
     let without = wanted().replace("addresses = \"only\"\n", "");
     let planned = agent.plan(&without);
     let notice = "link eno1: a port of br0, and has the address 10.0.0.5/24";
-    assert!(
-        planned.json()["notices"].to_string().contains(notice),
-        "{planned:?}"
-    );
+    assert!(planned.json()["notices"].to_string().contains(notice), "{planned:?}");
     let applied = agent.apply(&without);
-    assert!(
-        applied.json()["notices"].to_string().contains(notice),
-        "{applied:?}"
-    );
+    assert!(applied.json()["notices"].to_string().contains(notice), "{applied:?}");
     let held = agent.apply(&wanted());
     assert_eq!(held.code, 2, "{held:?}");
     assert!(held.out.contains("another writer's"), "{held:?}");

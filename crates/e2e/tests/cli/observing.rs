@@ -61,11 +61,7 @@ fn rich_namespace() {
         "pref 100 from fd00:7::/64 lookup 7 protocol 116",
         "pref 200 uidrange 0-0 lookup 7 protocol 116",
     ] {
-        ip(&[
-            &["-6", "rule", "add"][..],
-            &rule.split(' ').collect::<Vec<_>>(),
-        ]
-        .concat());
+        ip(&[&["-6", "rule", "add"][..], &rule.split(' ').collect::<Vec<_>>()].concat());
     }
 }
 
@@ -96,13 +92,7 @@ pub(crate) fn a_plan_of_what_is_observed_is_empty() {
     ] {
         assert!(toml.out.contains(word), "{word}: {}", toml.out);
     }
-    for kernels in [
-        "127.0.0.1",
-        "ff00::/8",
-        "priority = 32766",
-        "\"fe80::",
-        "10.7.0.255/32",
-    ] {
+    for kernels in ["127.0.0.1", "ff00::/8", "priority = 32766", "\"fe80::", "10.7.0.255/32"] {
         assert!(!toml.out.contains(kernels), "{kernels}: {}", toml.out);
     }
     // What is left of a lifetime is a second less by now, perhaps.
@@ -119,11 +109,7 @@ pub(crate) fn a_plan_of_what_is_observed_is_empty() {
     let json = observed(&agent, "json");
     agent.write("f.json", &json.out);
     let plan = agent.run(&["plan", "f.json"]);
-    assert_eq!(
-        (plan.code, plan.out.as_str()),
-        (0, "nothing to do\n"),
-        "{plan:?}"
-    );
+    assert_eq!((plan.code, plan.out.as_str()), (0, "nothing to do\n"), "{plan:?}");
     // What is observed can be owned, and given up again.
     agent.settle(&toml.out);
 }
@@ -148,11 +134,7 @@ pub(crate) fn what_a_file_cannot_say_is_left_out_and_told() {
             let mut lines = text.lines().filter(|line| line.starts_with(mark));
             lines.any(|line| line.contains(word))
         };
-        assert!(
-            notes(&toml.err, "trueup: left out: "),
-            "{word}: {}",
-            toml.err
-        );
+        assert!(notes(&toml.err, "trueup: left out: "), "{word}: {}", toml.err);
         assert!(notes(&toml.out, "# not here: "), "{word}: {}", toml.out);
     }
     agent.assert_nothing_to_do(&toml.out);
@@ -161,12 +143,8 @@ pub(crate) fn what_a_file_cannot_say_is_left_out_and_told() {
 pub(crate) fn a_pair_that_ends_elsewhere_is_observed_as_it_is() {
     uplinks(1);
     let _other = trueup_testkit::named_netns("cli-far");
-    ip(&[
-        "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", "cli-far",
-    ]);
-    ip(&[
-        "link", "add", "mv", "link", "up0", "netns", "cli-far", "type", "macvlan",
-    ]);
+    ip(&["link", "add", "near", "type", "veth", "peer", "name", "far", "netns", "cli-far"]);
+    ip(&["link", "add", "mv", "link", "up0", "netns", "cli-far", "type", "macvlan"]);
     let agent = Agent::new();
     let near = observed(&agent, "text");
     agent.assert_nothing_to_do(&near.out);
@@ -292,9 +270,7 @@ fn aliases() -> BTreeMap<Vec<u8>, Vec<u8>> {
     };
     let links = raw_dump(Kind::Link, 0);
     let links = links.iter();
-    links
-        .map(|link| (text(link, IFLA_IFNAME), text(link, IFLA_IFALIAS)))
-        .collect()
+    links.map(|link| (text(link, IFLA_IFNAME), text(link, IFLA_IFALIAS))).collect()
 }
 
 pub(crate) fn what_ip_batch_cannot_be_given_is_a_comment_and_never_another_name() {
@@ -303,27 +279,16 @@ pub(crate) fn what_ip_batch_cannot_be_given_is_a_comment_and_never_another_name(
         let made = Command::new("ip").args(args).output().unwrap();
         assert!(made.status.success(), "{made:?}");
     };
-    let names: [&[u8]; 6] = [
-        b"x'y\"z",
-        b"back\\",
-        b"x\xff",
-        b"h#sh",
-        "\u{202e}0rb".as_bytes(),
-        b"x\x1b[2J",
-    ];
+    let names: [&[u8]; 6] =
+        [b"x'y\"z", b"back\\", b"x\xff", b"h#sh", "\u{202e}0rb".as_bytes(), b"x\x1b[2J"];
     for name in names {
         make(&[b"link", b"add", b"name", name, b"type", b"bridge"]);
         make(&[b"link", b"set", b"dev", name, b"up"]);
     }
     make(&[b"addr", b"add", b"10.7.0.1/24", b"dev", b"x\xff"]);
     make(&[b"addr", b"add", b"10.8.0.1/24", b"dev", b"back\\"]);
-    let said: [&[u8]; 5] = [
-        b" lead and trail ",
-        b"both\"'quotes",
-        b"it's",
-        b"end \\",
-        "\u{e4}".as_bytes(),
-    ];
+    let said: [&[u8]; 5] =
+        [b" lead and trail ", b"both\"'quotes", b"it's", b"end \\", "\u{e4}".as_bytes()];
     let unsaid: [&[u8]; 7] = [
         b"x#y",
         b"line\nlink del dev lo",
@@ -347,10 +312,7 @@ pub(crate) fn what_ip_batch_cannot_be_given_is_a_comment_and_never_another_name(
     for (name, alias) in &after {
         let shown = String::from_utf8_lossy(name);
         assert!(before.contains_key(name), "a link {shown} out of nothing");
-        assert!(
-            alias.is_empty() || *alias == before[name],
-            "{shown}: {alias:?}"
-        );
+        assert!(alias.is_empty() || *alias == before[name], "{shown}: {alias:?}");
     }
     for name in &names[..2] {
         assert!(after.contains_key(*name), "{name:?}: {commands}");
@@ -477,18 +439,13 @@ dev = "br0"
     let kept = |ran: &Ran| -> String {
         assert_eq!(ran.code, 0, "{ran:?}");
         let lines = ran.out.split_inclusive('\n');
-        lines
-            .filter(|line| !line.starts_with("# not here: "))
-            .collect()
+        lines.filter(|line| !line.starts_with("# not here: ")).collect()
     };
     let printed = portable(&agent);
     assert_eq!(kept(&printed), FILE);
     // Of what someone may have set it says that it is not here.
     for dev in ["br0", "va", "vb", "mv0", "vx0"] {
-        assert!(
-            printed.out.contains(&format!("# not here: link {dev}: ")),
-            "{printed:?}"
-        );
+        assert!(printed.out.contains(&format!("# not here: link {dev}: ")), "{printed:?}");
     }
     assert!(!printed.out.contains("link lo"), "{printed:?}");
 
@@ -548,18 +505,11 @@ pub(crate) fn the_options_of_a_bond_and_the_vlans_of_a_port_are_named() {
     ]);
     for vlan in ["10 dev vb untagged", "20 dev vb", "30 dev br0 self"] {
         let mut bridge = Command::new("bridge");
-        let ran = bridge
-            .args(["vlan", "add", "vid"])
-            .args(vlan.split(' '))
-            .status();
+        let ran = bridge.args(["vlan", "add", "vid"]).args(vlan.split(' ')).status();
         assert!(ran.unwrap().success(), "{vlan}");
     }
     let ran = observed(&Agent::new(), "text");
-    let named: Vec<_> = ran
-        .out
-        .lines()
-        .filter(|it| it.starts_with("# not here"))
-        .collect();
+    let named: Vec<_> = ran.out.lines().filter(|it| it.starts_with("# not here")).collect();
     let expected = [
         "# not here: link bond0: xmit_hash_policy 1, lacp_rate 1, for which a file has no keys",
         "# not here: link br0: vlan 30, for which a file has no keys",

@@ -25,9 +25,7 @@ fn help(command: &[&str]) -> String {
 
 /// Returns the lines of a section of a help.
 fn section<'a>(help: &'a str, title: &str) -> Vec<&'a str> {
-    let (_, rest) = help
-        .split_once(&format!("\n{title}:\n"))
-        .unwrap_or_default();
+    let (_, rest) = help.split_once(&format!("\n{title}:\n")).unwrap_or_default();
     let is_of_it = |line: &&str| line.is_empty() || line.starts_with(' ');
     rest.lines().take_while(is_of_it).collect()
 }
@@ -36,14 +34,9 @@ fn section<'a>(help: &'a str, title: &str) -> Vec<&'a str> {
 fn commands(of: &[&str]) -> Vec<String> {
     let help = help(of);
     let lines = section(&help, "Commands");
-    let own = lines
-        .iter()
-        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let own = lines.iter().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names = own.filter_map(|line| line.split_whitespace().next());
-    names
-        .filter(|name| *name != "help")
-        .map(str::to_owned)
-        .collect()
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
 /// Returns the options of a command by their names, but `--help` and `--version`.
@@ -102,18 +95,14 @@ pub(crate) fn the_options_of_the_page_are_those_of_the_help() {
     let paths = commands(&[]).into_iter().filter(|name| name != "world");
     let paths = paths.flat_map(|name| {
         let below = commands(&[&name]).into_iter();
-        let below = below
-            .map(|task| format!("{name} {task}"))
-            .collect::<Vec<_>>();
+        let below = below.map(|task| format!("{name} {task}")).collect::<Vec<_>>();
         if below.is_empty() { vec![name] } else { below }
     });
     let paths: Vec<String> = paths.collect();
     for path in &paths {
         let words: Vec<&str> = path.split(' ').collect();
         for (name, described) in options(&words) {
-            let entry = all
-                .entry(name)
-                .or_insert_with(|| (described, BTreeSet::new()));
+            let entry = all.entry(name).or_insert_with(|| (described, BTreeSet::new()));
             entry.1.insert(path.clone());
         }
     }
@@ -125,10 +114,7 @@ pub(crate) fn the_options_of_the_page_are_those_of_the_help() {
         };
         let is_of_all = of.len() == paths.len();
         let expected = [
-            (
-                "name",
-                names(&row.cells[0])[0] == format!("{name} {}", described.value).trim_end(),
-            ),
+            ("name", names(&row.cells[0])[0] == format!("{name} {}", described.value).trim_end()),
             (
                 "default",
                 described.default.as_ref().is_none_or(|default| {
@@ -137,10 +123,7 @@ pub(crate) fn the_options_of_the_page_are_those_of_the_help() {
             ),
             (
                 "command",
-                match row.cells[1]
-                    .strip_prefix('`')
-                    .and_then(|it| it.split_once("`:"))
-                {
+                match row.cells[1].strip_prefix('`').and_then(|it| it.split_once("`:")) {
                     Some((command, _)) => of.len() == 1 && of.contains(command),
                     None => is_of_all,
                 },
@@ -149,16 +132,11 @@ pub(crate) fn the_options_of_the_page_are_those_of_the_help() {
         let wrong = expected.iter().filter(|(_, fits)| !fits);
         wrong
             .map(|(what, _)| {
-                format!(
-                    "{}: {what} of {name}: {described:?}, of {of:?}",
-                    page.at(row.line)
-                )
+                format!("{}: {what} of {name}: {described:?}, of {of:?}", page.at(row.line))
             })
             .collect()
     });
-    let unknown = rows
-        .iter()
-        .filter(|row| !all.keys().any(|name| is_of(row, name)));
+    let unknown = rows.iter().filter(|row| !all.keys().any(|name| is_of(row, name)));
     let unknown =
         unknown.map(|row| format!("{}: no command has {}", page.at(row.line), row.cells[0]));
     report(wrong.chain(unknown));
@@ -181,16 +159,9 @@ pub(crate) fn the_page_of_the_world_names_each_task_and_option() {
             let head = format!("trueup world {task}");
             let section = page.text.lines().filter(|line| line.contains(&head));
             if !section.into_iter().any(|line| line.contains(words)) {
-                wrong.push(format!(
-                    "{}: nothing of trueup {}",
-                    page.at(heading),
-                    path.join(" ")
-                ));
+                wrong.push(format!("{}: nothing of trueup {}", page.at(heading), path.join(" ")));
             }
-            for name in options(&path)
-                .keys()
-                .filter(|name| !common.contains_key(*name))
-            {
+            for name in options(&path).keys().filter(|name| !common.contains_key(*name)) {
                 let is_named = page.text.split(name.as_str()).skip(1);
                 let mut is_named = is_named
                     .map(|rest| !rest.starts_with(|it: char| it.is_alphanumeric() || it == '-'));

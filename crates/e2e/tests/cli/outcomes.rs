@@ -75,11 +75,7 @@ pub(crate) fn a_path_of_bytes_that_are_no_text_does_not_break_json() {
     };
     assert_eq!(run(&["apply", "f.toml"]).code, 0);
     let found = run(&["doctor"]);
-    assert_eq!(
-        found.json()["state_directory"],
-        "st\u{fffd}ate",
-        "{found:?}"
-    );
+    assert_eq!(found.json()["state_directory"], "st\u{fffd}ate", "{found:?}");
     for task in ["check", "repair"] {
         let ran = run(&["journal", task]);
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -161,10 +157,7 @@ pub(crate) fn deletes_beyond_the_limit_are_held_until_they_are_allowed() {
     let planned = agent.plan(&rules(14));
     assert_eq!(planned.code, 2, "{planned:?}");
     let ran = assert_no_changes(|| agent.apply(&rules(14)));
-    assert_eq!(
-        (ran.code, ran.json()["converged"].as_bool()),
-        (2, Some(false))
-    );
+    assert_eq!((ran.code, ran.json()["converged"].as_bool()), (2, Some(false)));
     let said = "16 of its kind are to be deleted, and max_deletes allows 15";
     assert!(ran.out.contains(said), "{ran:?}");
     let ran = agent.run(&["apply", "f.toml", "--allow-deletes"]);
@@ -179,10 +172,7 @@ pub(crate) fn a_refused_route_is_named_with_its_own_place_though_others_are_in_s
     let route = |dst: &str| format!("[[route]]\ndst = \"{dst}\"\nvia = \"10.1.0.9\"\n");
     let text = route("10.7.0.0/16") + &route("10.8.0.0/16");
     agent.settle(&text);
-    agent.write(
-        "f.toml",
-        &(text + &route("10.9.0.0/16") + "dev = \"none\"\n"),
-    );
+    agent.write("f.toml", &(text + &route("10.9.0.0/16") + "dev = \"none\"\n"));
     let ran = assert_no_changes(|| agent.run(&["apply", "f.toml", "--strict"]));
     ran.assert_refused(&["f.toml:7:1: no interface `none`"]);
 }
@@ -216,13 +206,8 @@ pub(crate) fn a_misspelt_device_is_named_with_its_place_and_the_nearest_name() {
 pub(crate) fn an_alternative_name_is_answered_with_the_interfaces_own() {
     let agent = Agent::new();
     ip(&["link", "add", "uplink0", "up", "type", "ifb"]);
-    ip(&[
-        "link", "property", "add", "dev", "uplink0", "altname", "enp3s0",
-    ]);
-    agent.write(
-        "f.toml",
-        "[[address]]\ndev = \"enp3s0\"\naddress = \"10.1.0.1/24\"\n",
-    );
+    ip(&["link", "property", "add", "dev", "uplink0", "altname", "enp3s0"]);
+    agent.write("f.toml", "[[address]]\ndev = \"enp3s0\"\naddress = \"10.1.0.1/24\"\n");
     for command in ["plan", "apply"] {
         let ran = agent.run(&[command, "f.toml"]);
         let meant = "f.toml:1:1: no interface `enp3s0`: this address is pending; it is an alternative \
@@ -234,10 +219,7 @@ pub(crate) fn an_alternative_name_is_answered_with_the_interfaces_own() {
 pub(crate) fn what_cannot_be_read_is_not_taken_for_nothing() {
     let agent = Agent::new();
     for (link, hidden) in [("one", "/run/trueup"), ("two", "/run/trueup/*")] {
-        agent.write(
-            "f.toml",
-            &format!("link = [{{ name = \"{link}\", kind = \"ifb\" }}]"),
-        );
+        agent.write("f.toml", &format!("link = [{{ name = \"{link}\", kind = \"ifb\" }}]"));
         let commands = [
             "plan f.toml",
             &format!("why link {link}"),
@@ -284,16 +266,9 @@ pub(crate) fn a_directory_that_has_nothing_of_a_namespace_hides_nothing() {
 /// As root leaves it, who alone may list it.
 pub(crate) fn a_usual_directory_of_another_user_is_left_out_of_a_check() {
     let agent = Agent::new();
-    let ran = bound(
-        &agent,
-        "mkdir -m 311 /run/trueup; exec \"$0\" journal check",
-    );
+    let ran = bound(&agent, "mkdir -m 311 /run/trueup; exec \"$0\" journal check");
     assert_eq!((ran.code, ran.out.as_str()), (0, ""), "{ran:?}");
-    for words in [
-        "state directory /run/trueup",
-        "left out",
-        "there is no journal in",
-    ] {
+    for words in ["state directory /run/trueup", "left out", "there is no journal in"] {
         assert!(ran.err.contains(words), "{words}: {ran:?}");
     }
     assert!(!ran.err.contains("journal in /run/trueup"), "{ran:?}");
@@ -327,10 +302,7 @@ pub(crate) fn an_empty_boot_id_is_no_boot() {
     agent.write("empty", "");
     let run = |command: &str| {
         let id = "/proc/sys/kernel/random/boot_id";
-        shell(
-            &agent,
-            &format!("mount --bind empty {id}; exec \"$0\" {command} --state state"),
-        )
+        shell(&agent, &format!("mount --bind empty {id}; exec \"$0\" {command} --state state"))
     };
     for command in ["plan f.toml", "apply f.toml", "why link ours"] {
         let ran = assert_no_changes(|| run(command));
@@ -364,10 +336,7 @@ pub(crate) fn the_doctor_names_the_remedy_for_a_missing_proc() {
 pub(crate) fn a_sysctl_that_the_caller_may_not_read_is_not_a_pending_change() {
     let agent = Agent::new();
     let plan = |text: &str| {
-        agent.write(
-            "f.toml",
-            &format!("[sysctl]\n\"net.ipv4.tcp_fin_timeout\" = 60\n{text}"),
-        );
+        agent.write("f.toml", &format!("[sysctl]\n\"net.ipv4.tcp_fin_timeout\" = 60\n{text}"));
         // Its owner may not read it, though others may; nor write to the one that is there.
         let script = "rm -f key; echo 60 > key; chmod 044 key; \
                       mount --bind key /proc/sys/net/ipv4/tcp_fin_timeout; \
@@ -376,20 +345,9 @@ pub(crate) fn a_sysctl_that_the_caller_may_not_read_is_not_a_pending_change() {
     };
     let ran = plan("");
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(
-        ran.out.contains("cannot be read: Permission denied"),
-        "{ran:?}"
-    );
-    assert!(
-        ran.out
-            .ends_with("\nnot known whether there is anything to do\n"),
-        "{ran:?}"
-    );
-    assert!(
-        ran.err
-            .contains("cannot tell whether there is anything to do"),
-        "{ran:?}"
-    );
+    assert!(ran.out.contains("cannot be read: Permission denied"), "{ran:?}");
+    assert!(ran.out.ends_with("\nnot known whether there is anything to do\n"), "{ran:?}");
+    assert!(ran.err.contains("cannot tell whether there is anything to do"), "{ran:?}");
     // A namespace begins with the value of the first one.
     let other = match fs::read_to_string(FORWARD).unwrap().trim() {
         "0" => 1,
@@ -406,10 +364,7 @@ pub(crate) fn a_read_only_mount_of_proc_sys_is_named() {
     agent.write("other.toml", "protocol = 117\nroute = []\n");
     let run = |command: &str| {
         let mount = "mount --rbind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys";
-        shell(
-            &agent,
-            &format!("{mount}; exec \"$0\" {command} --state state"),
-        )
+        shell(&agent, &format!("{mount}; exec \"$0\" {command} --state state"))
     };
     let ran = run("doctor f.toml");
     assert_eq!(ran.code, 2, "{ran:?}");
@@ -422,15 +377,8 @@ pub(crate) fn a_read_only_mount_of_proc_sys_is_named() {
     for (command, protocol) in [("doctor", 116), ("doctor other.toml", 117)] {
         let ran = run(command);
         assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(
-            ran.out
-                .contains(&format!("(protocol {protocol}): not there yet\n"))
-        );
-        assert!(
-            ran.out
-                .ends_with("\nan apply could work, but for sysctls\n"),
-            "{ran:?}"
-        );
+        assert!(ran.out.contains(&format!("(protocol {protocol}): not there yet\n")));
+        assert!(ran.out.ends_with("\nan apply could work, but for sysctls\n"), "{ran:?}");
     }
     let ran = assert_no_changes(|| run("apply f.toml"));
     assert_eq!(ran.code, 2, "{ran:?}");

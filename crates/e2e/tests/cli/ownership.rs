@@ -23,31 +23,15 @@ fn busy_host() {
         "link set theirs alias somebody".to_owned(),
     ];
     for (at, protocol) in ["static", "kernel", "ra", "bird"].into_iter().enumerate() {
-        lines.push(format!(
-            "route add 10.{}.0.0/16 via 10.200.0.2 proto {protocol}",
-            30 + at
-        ));
-        lines.push(format!(
-            "route add fd00:{}::/64 via fd00:200::2 proto {protocol}",
-            30 + at
-        ));
+        lines.push(format!("route add 10.{}.0.0/16 via 10.200.0.2 proto {protocol}", 30 + at));
+        lines.push(format!("route add fd00:{}::/64 via fd00:200::2 proto {protocol}", 30 + at));
         lines.push(format!(
             "route add 10.40.0.0/16 via 10.200.1.2 metric {} proto {protocol} table 9",
             at + 1
         ));
     }
     ip_batch(lines);
-    ip(&[
-        "-6",
-        "rule",
-        "add",
-        "pref",
-        "1000",
-        "from",
-        "fd00:66::/64",
-        "lookup",
-        "66",
-    ]);
+    ip(&["-6", "rule", "add", "pref", "1000", "from", "fd00:66::/64", "lookup", "66"]);
 }
 
 pub(crate) fn foreign_state_is_bit_identical_through_all_of_our_life() {
@@ -90,27 +74,16 @@ pub(crate) fn foreign_state_is_bit_identical_through_all_of_our_life() {
         );
         for words in FAMILIES {
             text += &via(words.dst, words.gateways[gateway - 1]);
-            text += &route(
-                words.other,
-                &format!("type = \"blackhole\"\ntable = {table}"),
-            );
+            text += &route(words.other, &format!("type = \"blackhole\"\ntable = {table}"));
         }
         // Beside theirs, in their table.
-        text += &route(
-            "10.40.0.0/16",
-            "via = \"10.200.0.9\"\ntable = 9\nmetric = 9",
-        );
+        text += &route("10.40.0.0/16", "via = \"10.200.0.9\"\ntable = 9\nmetric = 9");
         text
     };
-    let theirs = || {
-        Snapshot::settled()
-            .without_protocol(116)
-            .without_devices(&["ours", "ours-p"])
-    };
-    for (gateway, mtu, lladdr, table) in [
-        (1, 1500, "02:00:00:00:00:01", 100),
-        (2, 1400, "02:00:00:00:00:02", 1_000_000),
-    ] {
+    let theirs = || Snapshot::settled().without_protocol(116).without_devices(&["ours", "ours-p"]);
+    for (gateway, mtu, lladdr, table) in
+        [(1, 1500, "02:00:00:00:00:01", 100), (2, 1400, "02:00:00:00:00:02", 1_000_000)]
+    {
         agent.settle(&file(gateway, mtu, lladdr, table));
         before.assert_same(&theirs());
         assert!(Snapshot::take().routes_with_protocol(116).len() == 5);
@@ -124,9 +97,7 @@ pub(crate) fn a_foreign_route_on_our_key_is_a_conflict() {
     for words in FAMILIES {
         let agent = Agent::new();
         let [theirs, ours] = words.gateways;
-        ip(&[
-            words.flag, "route", "add", words.dst, "via", theirs, "proto", "static",
-        ]);
+        ip(&[words.flag, "route", "add", words.dst, "via", theirs, "proto", "static"]);
         let before = Snapshot::settled();
         let text = via(words.dst, ours) + &via(words.other, ours);
         let plan = agent.plan(&text);
@@ -137,24 +108,15 @@ pub(crate) fn a_foreign_route_on_our_key_is_a_conflict() {
         assert_eq!(report["converged"], false);
         let conflict = &report["conflicts"][0];
         assert_eq!(conflict["kind"], "route");
-        assert!(
-            conflict["desired"].as_str().unwrap().contains(ours),
-            "{conflict}"
-        );
-        assert!(
-            conflict["foreign"].as_str().unwrap().contains(theirs),
-            "{conflict}"
-        );
+        assert!(conflict["desired"].as_str().unwrap().contains(ours), "{conflict}");
+        assert!(conflict["foreign"].as_str().unwrap().contains(theirs), "{conflict}");
         before.assert_same(&Snapshot::settled().without_protocol(116));
         let there = ip_json::<Value>(&[words.flag, "route", "show", words.other]);
         assert_eq!(there[0]["gateway"], ours);
 
         let text = agent.run(&["apply", "f.toml"]).out;
         let conflict = text.lines().next().unwrap();
-        assert!(
-            conflict.contains("(conflict: foreign ") && conflict.starts_with("! "),
-            "{text}"
-        );
+        assert!(conflict.contains("(conflict: foreign ") && conflict.starts_with("! "), "{text}");
         assert!(text.ends_with("not converged: 1 conflict\n"), "{text}");
         agent.settle("route = []");
         before.assert_same(&Snapshot::settled());
@@ -191,10 +153,7 @@ pub(crate) fn an_empty_section_removes_ours_and_an_absent_one_touches_nothing() 
         };
         let ours = |snapshot: &Snapshot| match kind {
             Kind::Link => usize::from(snapshot.index_of("ours").is_some()),
-            _ => snapshot
-                .of(kind)
-                .filter(|row| row.protocol() == Some(116))
-                .count(),
+            _ => snapshot.of(kind).filter(|row| row.protocol() == Some(116)).count(),
         };
         assert!(ours(&with_all) > 0, "{section}");
         assert_eq!(ours(&Snapshot::settled()), 0, "{section}");
@@ -206,9 +165,7 @@ pub(crate) fn an_empty_section_removes_ours_and_an_absent_one_touches_nothing() 
     let rules_only = Snapshot::settled().only(|row| row.kind != Kind::Rule);
     // The links' hardware addresses are new.
     let stable = |snapshot: Snapshot| {
-        snapshot
-            .only(|row| row.kind != Kind::Rule)
-            .without_devices(&["ours", "ours-p"])
+        snapshot.only(|row| row.kind != Kind::Rule).without_devices(&["ours", "ours-p"])
     };
     stable(with_all).assert_same(&stable(rules_only));
 }
@@ -223,41 +180,23 @@ pub(crate) fn one_impossible_gateway_among_a_hundred() {
         };
         let text: String = (0..100)
             .map(|n| {
-                let gateway = if n == 42 {
-                    words.nowhere
-                } else {
-                    words.gateways[0]
-                };
+                let gateway = if n == 42 { words.nowhere } else { words.gateways[0] };
                 via(&prefix(n), gateway)
             })
             .collect();
         let ran = agent.apply(&text);
         let report = ran.json();
-        assert_eq!(
-            (ran.code, counts(&report)),
-            (2, [99, 1, 0, 0]),
-            "{}",
-            ran.err
-        );
+        assert_eq!((ran.code, counts(&report)), (2, [99, 1, 0, 0]), "{}", ran.err);
         let failed = &report["failed"][0];
-        assert!(
-            failed["command"].as_str().unwrap().contains(&prefix(42)),
-            "{failed}"
-        );
+        assert!(failed["command"].as_str().unwrap().contains(&prefix(42)), "{failed}");
         let (errno, message) = match words.family {
             "inet" => (101, "Nexthop has invalid gateway"),
             _ => (113, "No route to host"),
         };
         assert_eq!(failed["errno"], errno, "{failed}");
-        assert!(
-            failed["message"].as_str().unwrap().contains(message),
-            "{failed}"
-        );
+        assert!(failed["message"].as_str().unwrap().contains(message), "{failed}");
         assert_eq!(failed["class"], "dependency");
-        assert_eq!(
-            (&failed["op"], &failed["kind"]),
-            (&"create".into(), &"route".into())
-        );
+        assert_eq!((&failed["op"], &failed["kind"]), (&"create".into(), &"route".into()));
         assert_eq!(Snapshot::take().routes_with_protocol(116).len(), 99);
 
         // The impossible one is there still; what is no longer wanted goes all the same.
@@ -266,10 +205,7 @@ pub(crate) fn one_impossible_gateway_among_a_hundred() {
         assert_eq!(Snapshot::take().routes_with_protocol(116).len(), 0);
 
         let text = agent.run(&["apply", "f.toml"]).out;
-        assert!(
-            text.contains("(failed: ") && text.contains(message),
-            "{text}"
-        );
+        assert!(text.contains("(failed: ") && text.contains(message), "{text}");
         assert!(text.ends_with("not converged: 1 failed\n"), "{text}");
     }
 }
@@ -288,20 +224,10 @@ pub(crate) fn what_waits_names_what_it_waits_for() {
     let [applied, failed, pending, conflicts] = counts(&report);
     assert_eq!((applied, failed, conflicts), (1, 1, 0), "{report}");
     assert!(pending >= 2, "{report}");
-    let address = report["pending"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|op| op["kind"] == "address")
-        .unwrap();
+    let address =
+        report["pending"].as_array().unwrap().iter().find(|op| op["kind"] == "address").unwrap();
     let reason = address["reason"].as_str().unwrap();
-    assert!(
-        reason.starts_with("waits for: link add name bad"),
-        "{address}"
-    );
+    assert!(reason.starts_with("waits for: link add name bad"), "{address}");
     let text = agent.run(&["apply", "f.toml"]).out;
-    assert!(
-        text.contains("(pending: waits for: link add name bad"),
-        "{text}"
-    );
+    assert!(text.contains("(pending: waits for: link add name bad"), "{text}");
 }

@@ -27,9 +27,7 @@ fn commands() -> Vec<(&'static str, i32)> {
         }
         if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
             let (command, comment) = command.split_once(" # ").unwrap_or((command, ""));
-            let code = comment
-                .strip_prefix("exits with ")
-                .map_or(0, |code| code.parse().unwrap());
+            let code = comment.strip_prefix("exits with ").map_or(0, |code| code.parse().unwrap());
             commands.push((command.trim(), code));
         }
     }
@@ -52,11 +50,7 @@ pub(crate) fn the_commands_of_the_readme_bring_the_example_up() {
     let commands: Vec<&str> = README
         .lines()
         .filter(|line| line.starts_with("trueup "))
-        .map(|line| {
-            line.split_once(" # ")
-                .map_or(line, |(command, _)| command)
-                .trim()
-        })
+        .map(|line| line.split_once(" # ").map_or(line, |(command, _)| command).trim())
         .collect();
     let [plan, ..] = commands[..] else {
         panic!("the README shows no commands");
@@ -78,16 +72,10 @@ fn run(agent: &Agent, commands: &[(&str, i32)]) {
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     for &(command, code) in commands {
         // Signals are for the program, not for the shell.
-        let command = if command.contains('|') {
-            command.to_owned()
-        } else {
-            format!("exec {command}")
-        };
+        let command =
+            if command.contains('|') { command.to_owned() } else { format!("exec {command}") };
         let mut shell = Command::new("sh");
-        shell
-            .args(["-c", &command])
-            .env("PATH", &path)
-            .current_dir(agent.directory());
+        shell.args(["-c", &command]).env("PATH", &path).current_dir(agent.directory());
         if command.starts_with("exec trueup watch") {
             let mut child = Running::of(&mut shell);
             let mut first = String::new();

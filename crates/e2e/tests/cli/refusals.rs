@@ -17,33 +17,13 @@ pub(crate) fn errors_in_the_file_change_nothing() {
     let agent = Agent::new();
     let cases = [
         // An unknown key.
-        (
-            "[[route]]\ndst = \"10.9.0.0/16\"\ngateway = \"10.200.0.8\"",
-            "f.toml:3:1: ",
-            "via",
-        ),
+        ("[[route]]\ndst = \"10.9.0.0/16\"\ngateway = \"10.200.0.8\"", "f.toml:3:1: ", "via"),
         // A bad prefix.
-        (
-            "[[route]]\ndst = \"10.9.0.0/33\"\nvia = \"10.200.0.8\"",
-            "f.toml:2:7: ",
-            "32",
-        ),
-        (
-            "[[route]]\ndst = \"fd00::/129\"\nvia = \"fd00:200::8\"",
-            "f.toml:2:7: ",
-            "128",
-        ),
+        ("[[route]]\ndst = \"10.9.0.0/33\"\nvia = \"10.200.0.8\"", "f.toml:2:7: ", "32"),
+        ("[[route]]\ndst = \"fd00::/129\"\nvia = \"fd00:200::8\"", "f.toml:2:7: ", "128"),
         // Host bits.
-        (
-            "[[route]]\ndst = \"10.9.0.1/16\"\nvia = \"10.200.0.8\"",
-            "f.toml:2:7: ",
-            "10.9.0.0/16",
-        ),
-        (
-            "[[route]]\ndst = \"fd00:9::1/64\"\nvia = \"fd00:200::8\"",
-            "f.toml:2:7: ",
-            "fd00:9::/64",
-        ),
+        ("[[route]]\ndst = \"10.9.0.1/16\"\nvia = \"10.200.0.8\"", "f.toml:2:7: ", "10.9.0.0/16"),
+        ("[[route]]\ndst = \"fd00:9::1/64\"\nvia = \"fd00:200::8\"", "f.toml:2:7: ", "fd00:9::/64"),
         // Two routes of one key.
         (
             "[[route]]\ndst = \"10.9.0.0/16\"\nvia = \"10.200.0.8\"\n[[route]]\ndst = \"10.9.0.0/16\"\nvia = \"10.200.0.9\"",
@@ -65,11 +45,7 @@ pub(crate) fn errors_in_the_file_change_nothing() {
             "does not fit that at 5:1",
         ),
         // A rule without priority.
-        (
-            "[[rule]]\nfrom = \"10.9.0.0/16\"\ntable = 7",
-            "f.toml:1:1: ",
-            "priority",
-        ),
+        ("[[rule]]\nfrom = \"10.9.0.0/16\"\ntable = 7", "f.toml:1:1: ", "priority"),
         // Markers that others use.
         ("protocol = 2\nroute = []", "f.toml:1:12: ", "116"),
         ("protocol = 4\nroute = []", "f.toml:1:12: ", "116"),
@@ -79,14 +55,7 @@ pub(crate) fn errors_in_the_file_change_nothing() {
     let good = via("10.97.0.0/16", "10.200.0.8");
     for (bad, place, remedy) in cases {
         // A section header begins in the first column of its line.
-        let text = format!(
-            "{bad}\n{}",
-            if bad.contains("route = []") {
-                ""
-            } else {
-                &good
-            }
-        );
+        let text = format!("{bad}\n{}", if bad.contains("route = []") { "" } else { &good });
         for command in ["plan", "apply"] {
             agent.write("f.toml", &text);
             let ran = assert_no_changes(|| agent.run(&[command, "f.toml"]));
@@ -127,12 +96,9 @@ pub(crate) fn a_namespace_that_does_not_exist_is_told_with_where_it_was_looked_f
         ("/nowhere/at/all", "/nowhere/at/all"),
         ("pid:4194305", "there is no process 4194305"),
     ] {
-        for args in [
-            &["plan", "f.toml"][..],
-            &["apply", "f.toml"],
-            &["watch", "f.toml"],
-            &["observe"],
-        ] {
+        for args in
+            [&["plan", "f.toml"][..], &["apply", "f.toml"], &["watch", "f.toml"], &["observe"]]
+        {
             let ran = agent.run(&[args, &["--netns", name]].concat());
             ran.assert_refused(&[place]);
             // Said once.
@@ -140,9 +106,7 @@ pub(crate) fn a_namespace_that_does_not_exist_is_told_with_where_it_was_looked_f
             assert!(said.matches("no such file").count() <= 1, "{said}");
         }
     }
-    agent
-        .run(&["observe", "--netns", "pid:x"])
-        .assert_refused(&["pid:N"]);
+    agent.run(&["observe", "--netns", "pid:x"]).assert_refused(&["pid:N"]);
 }
 
 pub(crate) fn a_namespace_by_name_path_or_pid_is_the_one_that_is_changed() {
@@ -151,10 +115,7 @@ pub(crate) fn a_namespace_by_name_path_or_pid_is_the_one_that_is_changed() {
     let blue = named_netns("cli-blue");
     let text = |n: u8| format!("[[route]]\ndst = \"10.{n}.0.0/16\"\ntype = \"blackhole\"\n");
     agent.write("f.toml", &text(1));
-    assert_eq!(
-        agent.run(&["apply", "f.toml", "--netns", "cli-blue"]).code,
-        0
-    );
+    assert_eq!(agent.run(&["apply", "f.toml", "--netns", "cli-blue"]).code, 0);
     agent.write("f.toml", &text(2));
     let path = "/run/netns/cli-blue";
     assert_eq!(agent.run(&["--netns", path, "apply", "f.toml"]).code, 0);
@@ -173,12 +134,9 @@ pub(crate) fn a_namespace_by_name_path_or_pid_is_the_one_that_is_changed() {
     // The id may have been used again, by a process of the host.
     let here = spawn();
     for name in [named(&here), format!("/proc/{}/ns/net", here.0.id())] {
-        for args in [
-            &["plan", "f.toml"][..],
-            &["apply", "f.toml"],
-            &["watch", "f.toml"],
-            &["observe"],
-        ] {
+        for args in
+            [&["plan", "f.toml"][..], &["apply", "f.toml"], &["watch", "f.toml"], &["observe"]]
+        {
             let ran = agent.run(&[args, &["--netns", &name]].concat());
             ran.assert_refused(&["our own network namespace", "leave the option out"]);
         }
@@ -220,9 +178,7 @@ pub(crate) fn a_second_writer_is_refused() {
     let text = "link = [{ name = \"ours\", kind = \"ifb\" }]";
     let file = agent.write("first.toml", text);
     let mut first = agent.spawn(&["watch", file.to_str().unwrap()]);
-    wait_until("the first has made its link", || {
-        Snapshot::take().index_of("ours").is_some()
-    });
+    wait_until("the first has made its link", || Snapshot::take().index_of("ours").is_some());
     let second = assert_no_changes(|| agent.apply("link = []"));
     second.assert_refused(&["another trueup", ".lock", "protocol"]);
     // It may read, and under another marker it has no rival.
@@ -247,12 +203,7 @@ pub(crate) fn usage_errors_exit_with_one_and_help_with_zero() {
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{args:?}: {ran:?}");
         assert!(!ran.err.is_empty());
     }
-    for args in [
-        &["--help"][..],
-        &["plan", "--help"],
-        &["--version"],
-        &["help", "watch"],
-    ] {
+    for args in [&["--help"][..], &["plan", "--help"], &["--version"], &["help", "watch"]] {
         let mut command = std::process::Command::new(TRUEUP);
         let ran = Ran::of(command.args(args).output().unwrap());
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{args:?}");
@@ -264,11 +215,7 @@ pub(crate) fn a_reader_that_goes_away_is_no_failure() {
     let agent = Agent::new();
     let text: String = (0..4000)
         .map(|n| {
-            format!(
-                "[[route]]\ndst = \"10.{}.{}.0/24\"\ntype = \"blackhole\"\n",
-                n / 250,
-                n % 250
-            )
+            format!("[[route]]\ndst = \"10.{}.{}.0/24\"\ntype = \"blackhole\"\n", n / 250, n % 250)
         })
         .collect();
     agent.write("f.toml", &text);
@@ -279,12 +226,8 @@ pub(crate) fn a_reader_that_goes_away_is_no_failure() {
         (&["apply", "f.toml"], 0),
         (&["observe"], 0),
     ] {
-        let mut child = agent
-            .command(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            agent.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let ran = Ran::of(child.wait_with_output().unwrap());
         assert_eq!((ran.code, ran.err.as_str()), (code, ""), "{args:?}");
@@ -304,12 +247,7 @@ pub(crate) fn a_file_may_come_through_a_pipe_and_as_json() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(text.as_bytes())
-            .unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let ran = Ran::of(child.wait_with_output().unwrap());
         assert_eq!(ran.code, code, "{ran:?}");
     }
@@ -318,15 +256,9 @@ pub(crate) fn a_file_may_come_through_a_pipe_and_as_json() {
 pub(crate) fn a_name_that_the_kernel_would_number_is_refused() {
     let agent = Agent::new();
     for (text, place) in [
-        (
-            "[[link]]\nname = \"br%d\"\nkind = \"bridge\"",
-            "f.toml:2:8: ",
-        ),
+        ("[[link]]\nname = \"br%d\"\nkind = \"bridge\"", "f.toml:2:8: "),
         ("[[link]]\nname = \"x%y\"", "f.toml:2:8: "),
-        (
-            "[[link]]\nname = \"v0\"\nkind = \"veth\"\npeer = \"v%d\"",
-            "f.toml:4:8: ",
-        ),
+        ("[[link]]\nname = \"v0\"\nkind = \"veth\"\npeer = \"v%d\"", "f.toml:4:8: "),
     ] {
         let ran = assert_no_changes(|| agent.apply(text));
         ran.assert_refused(&[place, "`%`"]);

@@ -29,10 +29,7 @@ pub(crate) fn a_changed_file_is_taken_up_and_a_broken_one_is_not() {
     // Broken in ways that a parser finds, and no check before the next start; and with a missing device.
     agent.write("f.toml", &one.replace("dst", "destination"));
     has_said("the last good file stays in force: f.toml:2:1: ");
-    agent.write(
-        "f.toml",
-        &(one.clone() + "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n"),
-    );
+    agent.write("f.toml", &(one.clone() + "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n"));
     has_said("f.toml:4:1: no interface `later`: this route is pending");
     agent.write("f.toml", &two);
     wait_until("the second one again", || ours() == 2);
@@ -44,21 +41,14 @@ pub(crate) fn a_changed_file_is_taken_up_and_a_broken_one_is_not() {
     wait_until("the last good file is in force", || ours() == 2);
 
     // What waits for a device is made when that comes.
-    agent.write(
-        "f.toml",
-        "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n",
-    );
+    agent.write("f.toml", "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n");
     has_said("f.toml:1:1: no interface `later`");
     ip(&["link", "add", "later", "up", "type", "ifb"]);
     wait_until("it is made", || ours() == 1);
 
     // Replaced by renaming, as editors do.
     agent.write("new.toml", &two);
-    fs::rename(
-        agent.directory().join("new.toml"),
-        agent.directory().join("f.toml"),
-    )
-    .unwrap();
+    fs::rename(agent.directory().join("new.toml"), agent.directory().join("f.toml")).unwrap();
     wait_until("the new one", || ours() == 2);
     child.terminate(Signal::TERM);
 }
@@ -89,10 +79,7 @@ pub(crate) fn a_file_behind_links_is_taken_up_when_they_lead_elsewhere() {
 pub(crate) fn where_changes_of_files_cannot_be_heard_of_they_are_found() {
     let agent = Agent::new();
     fs::create_dir(agent.state()).unwrap();
-    agent.write(
-        "f.toml",
-        "route = [{ dst = \"10.99.0.0/16\", type = \"blackhole\" }]",
-    );
+    agent.write("f.toml", "route = [{ dst = \"10.99.0.0/16\", type = \"blackhole\" }]");
     // Its own user namespace has a limit of its own, and its own network.
     let script = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$0\" watch f.toml --interval 3600 --state state";
     let mut command = Command::new("unshare");
@@ -103,19 +90,11 @@ pub(crate) fn where_changes_of_files_cannot_be_heard_of_they_are_found() {
     let mut child = Running::of(&mut command);
     let (said, printed) = (said(&mut child), printed(&mut child));
     wait_until("it is reported", || {
-        said.lock()
-            .unwrap()
-            .contains("cannot watch the file for changes")
+        said.lock().unwrap().contains("cannot watch the file for changes")
     });
-    agent.write(
-        "f.toml",
-        "route = [{ dst = \"10.98.0.0/16\", type = \"blackhole\" }]",
-    );
+    agent.write("f.toml", "route = [{ dst = \"10.98.0.0/16\", type = \"blackhole\" }]");
     wait_until("it is found", || {
-        printed
-            .lock()
-            .unwrap()
-            .contains("+ route blackhole 10.98.0.0/16")
+        printed.lock().unwrap().contains("+ route blackhole 10.98.0.0/16")
     });
     child.terminate(Signal::TERM);
 }

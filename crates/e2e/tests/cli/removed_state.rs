@@ -20,9 +20,7 @@ pub(crate) fn a_removed_state_directory_is_made_anew() {
     agent.write("f.toml", OURS);
     let mut child = agent.spawn(&["watch", "f.toml"]);
     let (said, printed) = (said(&mut child), printed(&mut child));
-    wait_until("it converges", || {
-        printed.lock().unwrap().contains("converged")
-    });
+    wait_until("it converges", || printed.lock().unwrap().contains("converged"));
     assert!(is_there());
     for times in 1..=2 {
         fs::remove_dir_all(agent.state()).unwrap();
@@ -44,9 +42,7 @@ pub(crate) fn an_agent_whose_state_another_one_has_taken_ends() {
         agent.write("f.toml", OURS);
         let mut first = agent.spawn(&["watch", "f.toml"]);
         let (said, first_printed) = (said(&mut first), printed(&mut first));
-        wait_until("it converges", || {
-            first_printed.lock().unwrap().contains("converged")
-        });
+        wait_until("it converges", || first_printed.lock().unwrap().contains("converged"));
         let pid = Pid::from_child(&first.0);
         kill_process(pid, Signal::STOP).unwrap();
         fs::remove_dir_all(agent.state()).unwrap();
@@ -55,9 +51,7 @@ pub(crate) fn an_agent_whose_state_another_one_has_taken_ends() {
         agent.write("g.toml", &OURS.replace("ours", &other));
         let mut second = agent.spawn(&["watch", "g.toml"]);
         let second_printed = printed(&mut second);
-        wait_until("it converges", || {
-            second_printed.lock().unwrap().contains("converged")
-        });
+        wait_until("it converges", || second_printed.lock().unwrap().contains("converged"));
         if !is_running {
             second.terminate(Signal::TERM);
         }
@@ -76,9 +70,7 @@ pub(crate) fn an_agent_that_cannot_make_its_state_anew_ends() {
     agent.write("f.toml", OURS);
     let mut child = agent.spawn(&["watch", "f.toml"]);
     let (said, printed) = (said(&mut child), printed(&mut child));
-    wait_until("it converges", || {
-        printed.lock().unwrap().contains("converged")
-    });
+    wait_until("it converges", || printed.lock().unwrap().contains("converged"));
     fs::set_permissions(agent.directory(), Permissions::from_mode(0o777)).unwrap();
     fs::remove_dir_all(agent.state()).unwrap();
     assert_eq!(child.ended(), 1);

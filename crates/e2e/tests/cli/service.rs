@@ -59,10 +59,7 @@ pub(crate) fn a_service_manager_is_told_of_the_start_of_reloads_and_of_the_end()
     let manager = Manager::new(UnixDatagram::bind(&path).unwrap());
     let mut child = Running::of(&mut watch(&agent, path.to_str().unwrap(), &[]));
     let messages = manager.hear_until("READY=1");
-    assert!(
-        messages.iter().all(|it| !it.starts_with("RELOADING")),
-        "{messages:?}"
-    );
+    assert!(messages.iter().all(|it| !it.starts_with("RELOADING")), "{messages:?}");
     assert_eq!(
         Snapshot::take().routes_with_protocol(116).len(),
         1,
@@ -70,14 +67,9 @@ pub(crate) fn a_service_manager_is_told_of_the_start_of_reloads_and_of_the_end()
     );
     assert_eq!(manager.hear(), "STATUS=converged");
 
-    agent.write(
-        "f.toml",
-        &(one.clone() + &via("10.98.0.0/16", "10.200.0.8")),
-    );
+    agent.write("f.toml", &(one.clone() + &via("10.98.0.0/16", "10.200.0.8")));
     let messages = manager.hear_until("RELOADING=1\n");
-    let [.., reloading] = &messages[..] else {
-        panic!("{messages:?}")
-    };
+    let [.., reloading] = &messages[..] else { panic!("{messages:?}") };
     let since = reloading.split_once("MONOTONIC_USEC=").unwrap().1;
     assert!(since.parse::<u64>().unwrap() > 0);
     manager.hear_until("READY=1");
@@ -85,10 +77,7 @@ pub(crate) fn a_service_manager_is_told_of_the_start_of_reloads_and_of_the_end()
     agent.write("f.toml", "[[route]]\n");
     manager.hear_until("RELOADING=1");
     let messages = manager.hear_until("READY=1").concat() + &manager.hear();
-    assert!(
-        messages.contains("the last good file is in force"),
-        "{messages}"
-    );
+    assert!(messages.contains("the last good file is in force"), "{messages}");
 
     // As `systemctl reload` does by ExecReload.
     agent.write("f.toml", &one);
@@ -167,10 +156,7 @@ pub(crate) fn cap_net_admin_is_all_that_it_takes() {
         ours() == 1 && Snapshot::take().index_of("ours").is_some() && forwards() == "1\n"
     });
     let status = fs::read_to_string(format!("/proc/{}/status", child.0.id())).unwrap();
-    assert!(
-        status.contains("CapEff:\t0000000000001000\n"),
-        "CAP_NET_ADMIN alone: {status}"
-    );
+    assert!(status.contains("CapEff:\t0000000000001000\n"), "CAP_NET_ADMIN alone: {status}");
     ip(&["route", "delete", "10.99.0.0/16"]);
     wait_until("it is there again", || ours() == 1);
     child.terminate(Signal::TERM);

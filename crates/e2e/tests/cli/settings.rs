@@ -27,20 +27,10 @@ pub(crate) fn a_setting_of_a_link_of_the_same_file_takes_one_apply() {
     let planned = agent.plan(BOTH);
     assert_eq!(planned.code, 2);
     let ops = planned.json()["ops"].clone();
-    let commands: Vec<&str> = ops
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|op| op["command"].as_str().unwrap())
-        .collect();
-    assert!(
-        commands.contains(&"sysctl -w net.ipv4.ip_forward=1"),
-        "{commands:?}"
-    );
-    assert!(
-        commands.contains(&"sysctl -w net.ipv4.conf.ours.rp_filter=2"),
-        "{commands:?}"
-    );
+    let commands: Vec<&str> =
+        ops.as_array().unwrap().iter().map(|op| op["command"].as_str().unwrap()).collect();
+    assert!(commands.contains(&"sysctl -w net.ipv4.ip_forward=1"), "{commands:?}");
+    assert!(commands.contains(&"sysctl -w net.ipv4.conf.ours.rp_filter=2"), "{commands:?}");
     assert_eq!(ops[0]["kind"], "sysctl");
 
     let report = agent.settle(BOTH);
@@ -48,12 +38,7 @@ pub(crate) fn a_setting_of_a_link_of_the_same_file_takes_one_apply() {
     assert_eq!(read(FORWARD), "1");
     assert_eq!(read(FILTER), "2");
     let applied = report["applied"].as_array().unwrap();
-    assert!(
-        applied
-            .iter()
-            .any(|op| op["kind"] == "sysctl" && op["op"] == "update"),
-        "{report:#}"
-    );
+    assert!(applied.iter().any(|op| op["kind"] == "sysctl" && op["op"] == "update"), "{report:#}");
 }
 
 pub(crate) fn a_setting_of_the_other_end_of_a_pair_takes_one_apply_too() {
@@ -99,53 +84,33 @@ pub(crate) fn settings_are_told_in_the_words_of_sysctl() {
     let text = agent.run(&["plan", "f.toml"]);
     assert_eq!(text.code, 2, "{text:?}");
     assert!(
-        text.out
-            .contains("~ sysctl net.ipv4.ip_forward = 1   (declared, was 0)"),
+        text.out.contains("~ sysctl net.ipv4.ip_forward = 1   (declared, was 0)"),
         "{}",
         text.out
     );
     assert!(
-        text.out
-            .contains("! sysctl -w net.ipv4.no_such_key=1   (there is no such value"),
+        text.out.contains("! sysctl -w net.ipv4.no_such_key=1   (there is no such value"),
         "{}",
         text.out
     );
     assert!(
-        text.out
-            .ends_with("0 to create, 2 to change, 0 to delete, 1 not possible as things are\n"),
+        text.out.ends_with("0 to create, 2 to change, 0 to delete, 1 not possible as things are\n"),
         "{}",
         text.out
     );
     // `ip -batch` has no word for them.
     let batch = agent.run(&["plan", "f.toml", "--format", "ip"]);
+    assert!(batch.out.lines().all(|line| line.starts_with("# sysctl -w ")), "{}", batch.out);
     assert!(
-        batch
-            .out
-            .lines()
-            .all(|line| line.starts_with("# sysctl -w ")),
-        "{}",
-        batch.out
-    );
-    assert!(
-        batch
-            .out
-            .contains("# sysctl -w 'net.ipv4.ip_local_port_range=20000 60000'\n"),
+        batch.out.contains("# sysctl -w 'net.ipv4.ip_local_port_range=20000 60000'\n"),
         "{}",
         batch.out
     );
 
     let applied = agent.run(&["apply", "f.toml"]);
     assert_eq!(applied.code, 2, "{applied:?}");
-    assert!(
-        applied.out.contains("(failed: there is no such value"),
-        "{}",
-        applied.out
-    );
-    assert!(
-        applied.out.ends_with("not converged: 1 failed\n"),
-        "{}",
-        applied.out
-    );
+    assert!(applied.out.contains("(failed: there is no such value"), "{}", applied.out);
+    assert!(applied.out.ends_with("not converged: 1 failed\n"), "{}", applied.out);
     assert_eq!(read(FORWARD), "1");
 }
 
@@ -216,9 +181,7 @@ pub(crate) fn a_setting_that_another_writer_changes_is_restored_by_its_event() {
     let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
     let printed = printed(&mut child);
     let path = |key: &str| format!("/proc/sys/{key}");
-    wait_until("it converges", || {
-        printed.lock().unwrap().contains("converged")
-    });
+    wait_until("it converges", || printed.lock().unwrap().contains("converged"));
     for _ in 0..3 {
         for (key, value, other) in KEYS {
             assert_eq!(read(&path(key)), value);

@@ -11,11 +11,7 @@ use crate::agent::Agent;
 
 /// By another name, under which the file says nothing of what its neighbours become.
 pub(crate) fn rename_loopback() {
-    ip_batch([
-        "link set lo down",
-        "link set lo name loop0",
-        "link set loop0 up",
-    ]);
+    ip_batch(["link set lo down", "link set lo name loop0", "link set loop0 up"]);
 }
 
 pub(crate) fn neighbour(lladdr: &str) -> String {
@@ -26,87 +22,31 @@ pub(crate) fn what_the_kernel_would_store_otherwise_is_refused_with_its_place() 
     veth_pair("v0", "v1");
     let agent = Agent::new();
     let cases = [
-        (
-            "address",
-            "dev = \"v0\"\naddress = \"10.3.0.1/24\"\nnodad = true",
-            "nodad",
-        ),
-        (
-            "address",
-            "dev = \"v0\"\naddress = \"10.3.0.1/24\"\nhome = true",
-            "home",
-        ),
-        (
-            "address",
-            "dev = \"v0\"\naddress = \"10.3.0.1/24\"\nmngtmpaddr = true",
-            "mngtmpaddr",
-        ),
-        (
-            "address",
-            "dev = \"v0\"\naddress = \"fd03::1/64\"\npeer = \"::\"",
-            "peer",
-        ),
-        (
-            "route",
-            "dst = \"10.5.0.0/16\"\ndev = \"v0\"\nvia = \"0.0.0.0\"",
-            "via",
-        ),
-        (
-            "route",
-            "dst = \"fd05::/64\"\ndev = \"v0\"\nvia = \"::\"",
-            "via",
-        ),
-        (
-            "route",
-            "dst = \"10.5.0.0/16\"\ndev = \"v0\"\nsrc = \"0.0.0.0\"",
-            "src",
-        ),
-        (
-            "route",
-            "dst = \"fd05::/64\"\ndev = \"v0\"\nsrc = \"::\"",
-            "src",
-        ),
-        (
-            "link",
-            "name = \"b0\"\nkind = \"bridge\"\nalias = \"a\\u0000b\"",
-            "NUL",
-        ),
-        (
-            "link",
-            "name = \"b0\"\nkind = \"bridge\"\naddress = \"02:00:00:00:00:09:01\"",
-            "6 bytes",
-        ),
+        ("address", "dev = \"v0\"\naddress = \"10.3.0.1/24\"\nnodad = true", "nodad"),
+        ("address", "dev = \"v0\"\naddress = \"10.3.0.1/24\"\nhome = true", "home"),
+        ("address", "dev = \"v0\"\naddress = \"10.3.0.1/24\"\nmngtmpaddr = true", "mngtmpaddr"),
+        ("address", "dev = \"v0\"\naddress = \"fd03::1/64\"\npeer = \"::\"", "peer"),
+        ("route", "dst = \"10.5.0.0/16\"\ndev = \"v0\"\nvia = \"0.0.0.0\"", "via"),
+        ("route", "dst = \"fd05::/64\"\ndev = \"v0\"\nvia = \"::\"", "via"),
+        ("route", "dst = \"10.5.0.0/16\"\ndev = \"v0\"\nsrc = \"0.0.0.0\"", "src"),
+        ("route", "dst = \"fd05::/64\"\ndev = \"v0\"\nsrc = \"::\"", "src"),
+        ("link", "name = \"b0\"\nkind = \"bridge\"\nalias = \"a\\u0000b\"", "NUL"),
+        ("link", "name = \"b0\"\nkind = \"bridge\"\naddress = \"02:00:00:00:00:09:01\"", "6 bytes"),
         (
             "link",
             "name = \"m0\"\nkind = \"macvlan\"\nlink = \"v0\"\nmode = \"passthru\"\n\
              address = \"02:00:00:00:00:09\"",
             "passthru",
         ),
-        (
-            "link",
-            "name = \"x0\"\nkind = \"vxlan\"\nid = 1\nremote = \"::\"",
-            "unspecified",
-        ),
-        (
-            "link",
-            "name = \"b0\"\nkind = \"bridge\"\nstp = true\nforward_delay = 0",
-            "200 to 3000",
-        ),
+        ("link", "name = \"x0\"\nkind = \"vxlan\"\nid = 1\nremote = \"::\"", "unspecified"),
+        ("link", "name = \"b0\"\nkind = \"bridge\"\nstp = true\nforward_delay = 0", "200 to 3000"),
         (
             "link",
             "name = \"b0\"\nkind = \"bridge\"\nstp = true\nforward_delay = 3002",
             "200 to 3000",
         ),
-        (
-            "link",
-            "name = \"b0\"\nkind = \"bridge\"\nforward_delay = 1501",
-            "ticks",
-        ),
-        (
-            "link",
-            "name = \"b0\"\nkind = \"bridge\"\nageing_time = 1",
-            "ticks",
-        ),
+        ("link", "name = \"b0\"\nkind = \"bridge\"\nforward_delay = 1501", "ticks"),
+        ("link", "name = \"b0\"\nkind = \"bridge\"\nageing_time = 1", "ticks"),
         (
             "neighbour",
             "dev = \"lo\"\ndst = \"10.1.0.9\"\nlladdr = \"02:00:00:00:00:09\"",
@@ -162,11 +102,7 @@ pub(crate) fn what_is_stored_otherwise_is_written_once_until_it_changes() {
         let report = report.unwrap();
         assert!(!report.converged());
         let classes = report.failed().map(|(_, why)| why.class());
-        assert_eq!(
-            classes.collect::<Vec<_>>(),
-            [ErrorClass::StoredOtherwise],
-            "{report:?}"
-        );
+        assert_eq!(classes.collect::<Vec<_>>(), [ErrorClass::StoredOtherwise], "{report:?}");
     };
     let written = |pass: &mut dyn FnMut()| {
         let mut changes = Changes::watch();
@@ -191,9 +127,7 @@ pub(crate) fn a_bridge_gives_up_its_spanning_tree_before_it_gets_a_delay_without
     agent.settle(&bridge("stp = true\nforward_delay = 200"));
     agent.settle(&bridge("stp = false\nforward_delay = 0"));
     agent.settle(&bridge("stp = true\nforward_delay = 3000"));
-    agent.settle(&bridge(
-        "stp = false\nforward_delay = 3002\nageing_time = 102",
-    ));
+    agent.settle(&bridge("stp = false\nforward_delay = 3002\nageing_time = 102"));
     agent.settle(&bridge("stp = true\nforward_delay = 1500"));
 }
 
@@ -223,11 +157,7 @@ pub(crate) fn a_nearest_value_is_not_in_place() {
         assert!(shown.contains(&format!("forward_delay {kept} ")), "{shown}");
         let ran = agent.apply(&bridge(delay));
         let failed = &ran.json()["failed"][0];
-        assert_eq!(
-            (ran.code, &failed["class"]),
-            (2, &"invalid".into()),
-            "{ran:?}"
-        );
+        assert_eq!((ran.code, &failed["class"]), (2, &"invalid".into()), "{ran:?}");
         ip(&["link", "set", "b0", "type", "bridge", "stp_state", "0"]);
     }
 }

@@ -91,16 +91,12 @@ pub(crate) fn a_port_that_another_user_has_keeps_nothing_from_starting() {
     let (said, _printed) = (said(&mut child), printed(&mut child));
     wait_until("the network comes first", || ours() == 1);
     wait_until("it is reported", || {
-        said.lock()
-            .unwrap()
-            .contains("cannot listen for --metrics at 127.0.0.1:9116")
+        said.lock().unwrap().contains("cannot listen for --metrics at 127.0.0.1:9116")
     });
     drop(rival);
     // Another test that is starting a process has a copy of the rival for a moment, so that a
     // connection made earlier can be the rival's, and is reset with it.
-    wait_until("it is served", || {
-        said.lock().unwrap().contains("the metrics are served")
-    });
+    wait_until("it is served", || said.lock().unwrap().contains("the metrics are served"));
     wait_until("it has converged", || {
         let stream = TcpStream::connect(TCP).unwrap();
         samples(&ask(stream, GET))["trueup_converged"] == 1.0

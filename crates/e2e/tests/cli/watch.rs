@@ -75,17 +75,12 @@ pub(crate) fn both_signals_end_it_well_and_its_links_are_remembered() {
         agent.write("f.toml", "link = [{ name = \"ours\", kind = \"ifb\" }]");
         let mut child = watch(&agent, &[]);
         let printed = printed(&mut child);
-        wait_until("the link is made", || {
-            printed.lock().unwrap().ends_with("\nconverged\n")
-        });
+        wait_until("the link is made", || printed.lock().unwrap().ends_with("\nconverged\n"));
         child.terminate(end);
         let text = printed.lock().unwrap();
         assert!(text.starts_with("+ link ours type ifb"), "{text}");
         // One pass changed something, and those after it did not.
-        assert!(
-            text.ends_with("\nconverged\n") && text.lines().count() == 2,
-            "{text}"
-        );
+        assert!(text.ends_with("\nconverged\n") && text.lines().count() == 2, "{text}");
         agent.settle("link = []");
         assert_eq!(Snapshot::take().index_of("ours"), None);
     }
@@ -95,10 +90,7 @@ pub(crate) fn a_deleted_route_is_restored() {
     uplinks(1);
     Snapshot::settled();
     let agent = Agent::new();
-    let text: String = FAMILIES
-        .iter()
-        .map(|words| via(words.dst, words.gateways[0]))
-        .collect();
+    let text: String = FAMILIES.iter().map(|words| via(words.dst, words.gateways[0])).collect();
     agent.write("f.toml", &text);
     let mut child = watch(&agent, &["--format", "json"]);
     let printed = printed(&mut child);
@@ -122,9 +114,7 @@ pub(crate) fn a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one(
     agent.write("f.toml", "link = [{ name = \"ours\", kind = \"ifb\" }]");
     let old = named_netns("cli-again");
     let mut child = watch(&agent, &["--netns", "cli-again"]);
-    wait_until("the link is made", || {
-        old.ip(&["-br", "link"]).contains("ours")
-    });
+    wait_until("the link is made", || old.ip(&["-br", "link"]).contains("ours"));
     drop(old);
     let new = named_netns("cli-again");
     // It ends by itself, whether it saw the name gone or another namespace under it.
@@ -155,9 +145,7 @@ pub(crate) fn a_missing_device_is_named_once_and_nothing_else_waits_for_it() {
     wait_until("both are there", || ours() == 2);
     assert_eq!(said.lock().unwrap().lines().count(), 1, "reported once");
     ip(&["link", "delete", "later"]);
-    wait_until("it is named again", || {
-        said.lock().unwrap().lines().count() == 2
-    });
+    wait_until("it is named again", || said.lock().unwrap().lines().count() == 2);
     ip(&["route", "delete", "10.8.0.0/16"]);
     wait_until("the other is restored again", || ours() == 1);
     child.terminate(Signal::TERM);
@@ -198,13 +186,7 @@ pub(crate) fn a_pass_that_cannot_run_is_reported_and_so_is_the_first_that_runs_a
         said.contains("the pass could not run: f.toml:1:1: is stacked on itself")
     });
     agent.write("f.toml", "link = []\n");
-    wait_until("it runs", || {
-        printed
-            .lock()
-            .unwrap()
-            .lines()
-            .any(|line| line == "converged")
-    });
+    wait_until("it runs", || printed.lock().unwrap().lines().any(|line| line == "converged"));
     child.terminate(Signal::TERM);
 }
 
@@ -212,10 +194,7 @@ pub(crate) fn a_pass_that_cannot_run_is_reported_and_so_is_the_first_that_runs_a
 pub(crate) fn what_is_on_a_renamed_link_stays_until_a_link_of_its_name_comes() {
     let agent = Agent::new();
     ip(&["link", "add", "later", "type", "ifb"]);
-    agent.write(
-        "f.toml",
-        "[[address]]\ndev = \"later\"\naddress = \"10.9.0.1/24\"\n",
-    );
+    agent.write("f.toml", "[[address]]\ndev = \"later\"\naddress = \"10.9.0.1/24\"\n");
     let mut child = watch(&agent, &[]);
     let (said, printed) = (said(&mut child), printed(&mut child));
     let converged = || {
@@ -224,9 +203,7 @@ pub(crate) fn what_is_on_a_renamed_link_stays_until_a_link_of_its_name_comes() {
     };
     wait_until("it converges", || converged() == 1);
     ip(&["link", "set", "later", "name", "other"]);
-    wait_until("the device is named", || {
-        said.lock().unwrap().contains("no interface `later`")
-    });
+    wait_until("the device is named", || said.lock().unwrap().contains("no interface `later`"));
     assert!(ip(&["address", "show", "dev", "other"]).contains("10.9.0.1/24"));
     ip(&["link", "set", "other", "name", "later"]);
     wait_until("it converges again", || converged() == 2);
@@ -258,26 +235,10 @@ pub(crate) fn what_another_writer_takes_is_restored_when_it_is_heard_of() {
     wait_until("all is there", || count("converged") == 1);
     let is_there = |args: &[&str], word: &str| ip(args).contains(word);
     for (take, show, word) in [
-        (
-            &["route", "delete", "10.99.0.0/16"][..],
-            &["route"][..],
-            "10.99.0.0/16",
-        ),
-        (
-            &["route", "delete", "fd00:99::/64"],
-            &["-6", "route"],
-            "fd00:99::/64",
-        ),
-        (
-            &["address", "delete", "10.201.0.1/24", "dev", "up0"],
-            &["address"],
-            "10.201.0.1/24",
-        ),
-        (
-            &["neigh", "delete", "10.200.0.8", "dev", "up0"],
-            &["neigh"],
-            "10.200.0.8",
-        ),
+        (&["route", "delete", "10.99.0.0/16"][..], &["route"][..], "10.99.0.0/16"),
+        (&["route", "delete", "fd00:99::/64"], &["-6", "route"], "fd00:99::/64"),
+        (&["address", "delete", "10.201.0.1/24", "dev", "up0"], &["address"], "10.201.0.1/24"),
+        (&["neigh", "delete", "10.200.0.8", "dev", "up0"], &["neigh"], "10.200.0.8"),
         (&["rule", "delete", "priority", "700"], &["rule"], "700:"),
     ] {
         let before = count("drift");
@@ -295,17 +256,10 @@ pub(crate) fn each_event_is_a_line_of_json() {
     let mut child = agent.spawn(&[&["watch", "f.toml", "--format", "json"], &RARE[..]].concat());
     let (said, printed) = (said(&mut child), printed(&mut child));
     wait_for_reports(&printed, 1);
-    agent.write(
-        "f.toml",
-        "\n[[route]]\ndst = \"10.99.0.0/33\"\nvia = \"10.200.0.8\"\n",
-    );
-    wait_until("it is refused", || {
-        said.lock().unwrap().contains("f.toml:3:7: ")
-    });
+    agent.write("f.toml", "\n[[route]]\ndst = \"10.99.0.0/33\"\nvia = \"10.200.0.8\"\n");
+    wait_until("it is refused", || said.lock().unwrap().contains("f.toml:3:7: "));
     agent.write("f.toml", &(good + &via("10.98.0.0/16", "10.200.0.8")));
-    wait_until("it is good again", || {
-        said.lock().unwrap().contains("the file is good again")
-    });
+    wait_until("it is good again", || said.lock().unwrap().contains("the file is good again"));
     wait_for_reports(&printed, 2);
     assert_eq!(ours(), 2);
     child.terminate(Signal::TERM);
@@ -313,31 +267,17 @@ pub(crate) fn each_event_is_a_line_of_json() {
         printed.lock().unwrap().contains("\"event\":\"stopping\"")
     });
     let events = events(&printed.lock().unwrap());
-    let of = |name: &str| {
-        events
-            .iter()
-            .filter(|event| event["event"] == name)
-            .collect::<Vec<_>>()
-    };
-    let [first, second] = of("report")[..] else {
-        panic!("{events:#?}")
-    };
+    let of = |name: &str| events.iter().filter(|event| event["event"] == name).collect::<Vec<_>>();
+    let [first, second] = of("report")[..] else { panic!("{events:#?}") };
     assert_eq!(first["applied"][0]["kind"], "route");
     assert_eq!(second["converged"], true);
     assert_eq!(of("converged")[0]["converged"], true);
-    let [refused, taken_up] = of("file")[..] else {
-        panic!("{events:#?}")
-    };
+    let [refused, taken_up] = of("file")[..] else { panic!("{events:#?}") };
     assert_eq!(
         (&refused["state"], &refused["line"], &refused["column"]),
         (&"refused".into(), &3.into(), &7.into())
     );
-    assert!(
-        refused["message"]
-            .as_str()
-            .unwrap()
-            .starts_with("f.toml:3:7: ")
-    );
+    assert!(refused["message"].as_str().unwrap().starts_with("f.toml:3:7: "));
     assert_eq!(taken_up["state"], "taken_up");
     assert_eq!(events.last().unwrap()["event"], "stopping");
 }
@@ -376,10 +316,7 @@ pub(crate) fn a_limit_to_changes_spreads_them() {
     let args = [&["watch", "f.toml", "--ops-limit", "20:20"], &RARE[..]].concat();
     let mut child = agent.spawn(&args);
     wait_until("all are there", || ours() == 60);
-    assert!(
-        began.elapsed().as_secs_f64() > 1.5,
-        "20 at once, and 20 a second"
-    );
+    assert!(began.elapsed().as_secs_f64() > 1.5, "20 at once, and 20 a second");
     child.terminate(Signal::TERM);
 }
 
@@ -387,11 +324,7 @@ pub(crate) fn a_signal_ends_it_in_the_middle_of_a_pass() {
     let agent = Agent::new();
     let text: String = (0..5_000)
         .map(|n| {
-            format!(
-                "[[route]]\ndst = \"10.{}.{}.0/24\"\ntype = \"blackhole\"\n",
-                n / 250,
-                n % 250
-            )
+            format!("[[route]]\ndst = \"10.{}.{}.0/24\"\ntype = \"blackhole\"\n", n / 250, n % 250)
         })
         .collect();
     agent.write("f.toml", &text);
@@ -405,12 +338,7 @@ pub(crate) fn a_signal_ends_it_in_the_middle_of_a_pass() {
 pub(crate) fn the_second_signal_ends_what_is_stuck() {
     let agent = Agent::new();
     let text: String = (0..4000)
-        .map(|n| {
-            route(
-                &format!("10.{}.{}.0/24", n / 250, n % 250),
-                "type = \"blackhole\"",
-            )
-        })
+        .map(|n| route(&format!("10.{}.{}.0/24", n / 250, n % 250), "type = \"blackhole\""))
         .collect();
     agent.write("f.toml", &text);
     let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
@@ -425,10 +353,7 @@ pub(crate) fn the_second_signal_ends_what_is_stuck() {
     let pid = Pid::from_child(&child.0);
     kill_process(pid, Signal::TERM).unwrap();
     thread::sleep(Duration::from_millis(200));
-    assert!(
-        child.0.try_wait().unwrap().is_none(),
-        "a pass is not over before it is reported"
-    );
+    assert!(child.0.try_wait().unwrap().is_none(), "a pass is not over before it is reported");
     // Two that come before the first is taken are one.
     wait_until("it ends", || {
         let ended = child.0.try_wait().unwrap();
@@ -438,11 +363,7 @@ pub(crate) fn the_second_signal_ends_what_is_stuck() {
         ended.is_some()
     });
     assert_eq!(child.ended(), 1);
-    assert!(
-        said.lock()
-            .unwrap()
-            .contains("ended in the middle of a pass")
-    );
+    assert!(said.lock().unwrap().contains("ended in the middle of a pass"));
 }
 
 pub(crate) fn who_takes_the_same_again_and_again_is_told_of() {

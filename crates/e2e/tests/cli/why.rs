@@ -55,13 +55,7 @@ const BY_LEDGER: &str = "ownership = { address = \"ledger\", neighbour = \"ledge
 
 /// An object of each kind, in a family, and how to ask for it.
 fn each_kind(words: Words) -> (String, [String; 5]) {
-    let Words {
-        family,
-        dst,
-        other,
-        gateways: [_, neighbour],
-        ..
-    } = words;
+    let Words { family, dst, other, gateways: [_, neighbour], .. } = words;
     let address = match family {
         "inet" => "10.66.0.1/24",
         _ => "fd00:66::1/64",
@@ -119,18 +113,10 @@ pub(crate) fn what_is_ours_is_told_with_its_proof_for_each_kind() {
                 assert_eq!(object["kernel"][0]["ours"], true);
                 let protocol = if link { Value::Null } else { json!(116) };
                 assert_eq!(object["kernel"][0]["protocol"], protocol);
-                let origin = if proof == "ledger" {
-                    json!("made")
-                } else {
-                    Value::Null
-                };
+                let origin = if proof == "ledger" { json!("made") } else { Value::Null };
                 assert_eq!(object["ledger"]["origin"], origin, "{object:#}");
                 let object = one(&agent, "route = []", asked);
-                let next = if asked.starts_with("route") {
-                    "delete"
-                } else {
-                    "unmanaged"
-                };
+                let next = if asked.starts_with("route") { "delete" } else { "unmanaged" };
                 // Without `[ownership]` the marker is the proof again.
                 assert_short(&object, if link { "ledger" } else { "marker" }, next);
                 assert_short(&one(&agent, &none, asked), proof, "delete");
@@ -152,23 +138,12 @@ pub(crate) fn a_foreign_object_is_shown_with_its_proof() {
     veth_pair("theirs", "theirs-p");
     for words in FAMILIES {
         let agent = Agent::new();
-        let Words {
-            flag,
-            dst,
-            other,
-            gateways: [one_hop, other_hop],
-            ..
-        } = words;
+        let Words { flag, dst, other, gateways: [one_hop, other_hop], .. } = words;
         ip_batch([format!("route add {dst} via {one_hop} proto static")]);
         let object = one(&agent, &via(dst, other_hop), &format!("route {dst}"));
         assert_short(&object, "protocol", "conflict");
         assert_eq!(object["kernel"][0]["protocol_name"], "static");
-        assert!(
-            object["next"][0]["reason"]
-                .as_str()
-                .unwrap()
-                .contains(one_hop)
-        );
+        assert!(object["next"][0]["reason"].as_str().unwrap().contains(one_hop));
         assert_eq!(object["declared"]["file"], "f.toml");
         assert_eq!(object["declared"]["line"], 1);
         let object = one(&agent, &via(dst, one_hop), &format!("route {dst}"));
@@ -196,34 +171,20 @@ pub(crate) fn a_foreign_object_is_shown_with_its_proof() {
         assert_short(&object, "passing", "foreign");
 
         // Of one priority there may be many, and of one family a part of them.
-        ip(&[
-            flag, "rule", "add", "pref", "700", "to", dst, "lookup", "9", "protocol", "bird",
-        ]);
-        ip(&[
-            flag, "rule", "add", "pref", "700", "to", other, "lookup", "9",
-        ]);
+        ip(&[flag, "rule", "add", "pref", "700", "to", dst, "lookup", "9", "protocol", "bird"]);
+        ip(&[flag, "rule", "add", "pref", "700", "to", other, "lookup", "9"]);
         let rules = all(&agent, NOTHING, &format!("rule 700 {flag}"));
         let proofs: Vec<_> = rules.iter().map(|rule| short(rule).0[0]).collect();
-        assert!(
-            rules.len() == 2 && proofs.contains(&"protocol"),
-            "{rules:#?}"
-        );
+        assert!(rules.len() == 2 && proofs.contains(&"protocol"), "{rules:#?}");
     }
     assert_eq!(all(&Agent::new(), NOTHING, "rule 700").len(), 4);
     let agent = Agent::new();
     assert_short(&one(&agent, NOTHING, "link theirs"), "unmarked", "foreign");
     assert_short(&one(&agent, NOTHING, "rule 0 -6"), "kernel", "foreign");
-    assert_short(
-        &one(&agent, NOTHING, "route 10.200.0.0/24 table main"),
-        "kernel",
-        "foreign",
-    );
+    assert_short(&one(&agent, NOTHING, "route 10.200.0.0/24 table main"), "kernel", "foreign");
     let made = one(&agent, NOTHING, "route fe80::/64");
     let proofs = short(&made).0;
-    assert!(
-        !proofs.is_empty() && proofs.iter().all(|proof| *proof == "kernel"),
-        "{made:#}"
-    );
+    assert!(!proofs.is_empty() && proofs.iter().all(|proof| *proof == "kernel"), "{made:#}");
     // The device need not be said.
     let addresses = all(&agent, NOTHING, "address 10.200.0.1");
     assert_eq!(addresses.len(), 1);
@@ -235,12 +196,7 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
     uplinks(1);
     for words in FAMILIES {
         let agent = Agent::new();
-        let Words {
-            dst,
-            other,
-            gateways: [one_hop, other_hop],
-            ..
-        } = words;
+        let Words { dst, other, gateways: [one_hop, other_hop], .. } = words;
         ip_batch([
             format!("route add {dst} via {one_hop} proto static"),
             format!("route add {other} via {one_hop} proto bird"),
@@ -260,40 +216,21 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
         assert_short(&object, "ledger", "as_declared");
         assert_eq!(object["kernel"][0]["protocol"], 4);
         assert_eq!(object["ledger"]["origin"], "adopted");
-        assert_short(
-            &one(&agent, "route = []", &format!("route {dst}")),
-            "ledger",
-            "delete",
-        );
+        assert_short(&one(&agent, "route = []", &format!("route {dst}")), "ledger", "delete");
         let object = one(&agent, &file, &format!("route {other}"));
         assert_short(&object, "marker", "as_declared");
         assert_eq!(object["ledger"]["origin"], "overridden");
         let former = object["ledger"]["former"].as_str().unwrap();
-        assert!(
-            former.contains(one_hop) && former.contains("proto 12"),
-            "{former}"
-        );
+        assert!(former.contains(one_hop) && former.contains("proto 12"), "{former}");
         let text = why(&agent, &format!("route {other} --file f.toml")).out;
-        assert!(
-            text.contains("in the ledger: overridden; restored"),
-            "{text}"
-        );
+        assert!(text.contains("in the ledger: overridden; restored"), "{text}");
         let object = one(&agent, "route = []", &format!("route {other}"));
         assert_short(&object, "marker", "update");
-        assert!(
-            object["next"][0]["reason"]
-                .as_str()
-                .unwrap()
-                .starts_with("restored")
-        );
+        assert!(object["next"][0]["reason"].as_str().unwrap().starts_with("restored"));
 
         // Another writer writes what was adopted.
         ip_batch([format!("route replace {dst} via {other_hop} proto zebra")]);
-        let object = one(
-            &agent,
-            &file.replace("take", "report"),
-            &format!("route {dst}"),
-        );
+        let object = one(&agent, &file.replace("take", "report"), &format!("route {dst}"));
         assert_short(&object, "rewritten", "conflict");
         let text = why(&agent, &format!("route {dst}")).out;
         let expected = "the ledger has it with protocol 4 (static), and another writer has changed it since, with protocol 11 (zebra)";
@@ -333,12 +270,7 @@ pub(crate) fn what_is_held_and_what_waits_is_told() {
     let object = one(&agent, "link = []", "link ours");
     assert_short(&object, "ledger", "delete");
     assert_eq!(object["next"][0]["held"], true);
-    assert!(
-        object["next"][0]["reason"]
-            .as_str()
-            .unwrap()
-            .contains("10.77.0.1")
-    );
+    assert!(object["next"][0]["reason"].as_str().unwrap().contains("10.77.0.1"));
     let text = why(&agent, "link ours --file f.toml").out;
     assert!(
         text.contains("\n  next pass: ! - link ours   (ours, no longer desired; held: "),
@@ -355,10 +287,7 @@ pub(crate) fn what_is_held_and_what_waits_is_told() {
     assert_eq!(next["op"], "create", "{ran:?}");
     assert!(next["waits_for"].as_str().unwrap().contains("p7"), "{next}");
     let text = why(&agent, "address 10.78.0.1 --file f.toml").out;
-    assert!(
-        text.contains("; waits for what is held: + link p7"),
-        "{text}"
-    );
+    assert!(text.contains("; waits for what is held: + link p7"), "{text}");
 }
 
 pub(crate) fn the_text_of_a_route_that_is_ours() {
@@ -378,30 +307,16 @@ pub(crate) fn the_text_of_a_route_that_is_ours() {
         format!("  declared: f.toml:1:1: {declared}\n  next pass: nothing: it is as declared\n");
     assert_eq!(asked.out, format!("{known}{more}"));
     let asked = why(&agent, words);
-    assert_eq!(
-        asked.out,
-        format!("{known}  next pass: name what is declared with --file FILE\n")
-    );
+    assert_eq!(asked.out, format!("{known}  next pass: name what is declared with --file FILE\n"));
     let asked = why(&agent, &format!("{words} --format json"));
     let object = &asked.json()["objects"][0];
-    assert_eq!(
-        (&object["declared"], &object["next"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!((&object["declared"], &object["next"]), (&Value::Null, &Value::Null));
     // Another's marker.
     let asked = why(&agent, &format!("{words} --protocol 117"));
-    assert!(
-        asked.out.contains("foreign: it bears protocol 116\n"),
-        "{asked:?}"
-    );
+    assert!(asked.out.contains("foreign: it bears protocol 116\n"), "{asked:?}");
     for other in ["metric 101", "tos 4", "table 7"] {
         let asked = why(&agent, &format!("route 10.2.0.0/16 {other}"));
-        assert!(
-            asked
-                .out
-                .contains("not in the kernel, and not in the ledger"),
-            "{asked:?}"
-        );
+        assert!(asked.out.contains("not in the kernel, and not in the ledger"), "{asked:?}");
     }
 }
 
@@ -423,12 +338,7 @@ pub(crate) fn a_question_changes_nothing_and_takes_no_privilege() {
         let poor = scope.spawn(|| {
             without_net_admin();
             let words = "--file f.toml";
-            let kinds = [
-                "route 10.97.0.0/16",
-                "neighbour 10.200.0.7",
-                "rule 9",
-                "link up0",
-            ];
+            let kinds = ["route 10.97.0.0/16", "neighbour 10.200.0.7", "rule 9", "link up0"];
             kinds.map(|asked| why(&agent, &format!("{asked} {words}")))
         });
         for ran in poor.join().unwrap() {
@@ -452,16 +362,10 @@ pub(crate) fn what_cannot_be_told_exits_with_one() {
         ("route 10.2.0.1/16", "write 10.2.0.0/16"),
         ("route default --format ip", "--format is text or json"),
         ("route default --protocol 4", "cannot mark what is ours"),
-        (
-            "route default --file f.toml --protocol 7",
-            "cannot be used with",
-        ),
+        ("route default --file f.toml --protocol 7", "cannot be used with"),
         ("route default --file none.toml", "no such file"),
         ("route default --file broken.toml", "broken.toml:1:1"),
-        (
-            "route default --netns no-such-namespace",
-            "no-such-namespace",
-        ),
+        ("route default --netns no-such-namespace", "no-such-namespace"),
         ("route default -4 -6", "cannot be used with"),
     ] {
         why(&agent, words).assert_refused(&[expected]);

@@ -51,14 +51,7 @@ pub(crate) fn what_the_embedded_store_has_is_collected() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(!agent.state().exists(), "a plan makes no store");
 
-    declare(
-        &agent,
-        "b",
-        &[
-            ("one", &data("10.20.1.0/24")),
-            ("two", &data("10.20.2.0/24")),
-        ],
-    );
+    declare(&agent, "b", &[("one", &data("10.20.1.0/24")), ("two", &data("10.20.2.0/24"))]);
     declare(&agent, "a", &[("own", &data("10.20.3.0/24"))]);
     assert_eq!(agent.plan(FILE).code, 2);
     agent.settle(FILE);
@@ -117,15 +110,9 @@ pub(crate) fn a_hostile_export_costs_only_itself() {
     assert_eq!(ours(), 2);
     let why = |dst: &str| agent.run(&["why", "route", dst, "--file", "f.toml"]);
     let says = |ran: &Ran, words: &str| assert!(ran.out.contains(words), "{words}: {ran:?}");
-    says(
-        &why("10.20.1.0/24"),
-        "exported by host b as `a route`, revision",
-    );
+    says(&why("10.20.1.0/24"), "exported by host b as `a route`, revision");
     says(&why("10.20.1.0/24"), ": collected");
-    says(
-        &why("default"),
-        "refused, as 0.0.0.0/0 is not within what is collected",
-    );
+    says(&why("default"), "refused, as 0.0.0.0/0 is not within what is collected");
     let own = why("10.20.9.0/24");
     says(&own, "refused, as this host declares 10.20.9.0/24 itself");
     says(&own, "via 10.200.0.9");
@@ -139,9 +126,7 @@ pub(crate) fn a_store_that_another_process_has_changes_nothing() {
     let held = store(&agent);
     assert_no_changes(|| {
         for command in ["plan", "apply", "watch"] {
-            agent
-                .run(&[command, "f.toml"])
-                .assert_refused(&["world.redb"]);
+            agent.run(&[command, "f.toml"]).assert_refused(&["world.redb"]);
         }
     });
     drop(held);
@@ -165,17 +150,11 @@ pub(crate) fn without_the_feature_endpoints_are_refused() {
 pub(crate) fn the_file_of_the_page_is_one() {
     let (_, rest) = PAGE.split_once("```toml\n").unwrap();
     let (text, _) = rest.split_once("```").unwrap();
-    let read = trueup_file::File::parse(
-        "world.md",
-        text.as_bytes(),
-        &trueup_file::TableNames::default(),
-    )
-    .unwrap();
+    let read =
+        trueup_file::File::parse("world.md", text.as_bytes(), &trueup_file::TableNames::default())
+            .unwrap();
     assert!(read.settings.world.is_some());
-    assert_eq!(
-        (read.exports.unwrap().len(), read.collects.unwrap().len()),
-        (1, 2)
-    );
+    assert_eq!((read.exports.unwrap().len(), read.collects.unwrap().len()), (1, 2));
 }
 
 /// Replaces each number of a revision.
@@ -194,17 +173,9 @@ pub(crate) fn the_blocks_of_output_are_what_is_printed() {
     agent.write("f.toml", FILE);
     let same = data("10.20.1.0/24");
     declare(&agent, "b", &[("pods", &same)]);
-    declare(
-        &agent,
-        "c",
-        &[("part", &data("10.20.1.128/25")), ("pods", &same)],
-    );
-    let why = agent
-        .run(&["why", "route", "10.20.1.0/24", "--file", "f.toml"])
-        .out;
-    let of_hosts = why
-        .lines()
-        .filter(|line| line.contains(" exported by host "));
+    declare(&agent, "c", &[("part", &data("10.20.1.128/25")), ("pods", &same)]);
+    let why = agent.run(&["why", "route", "10.20.1.0/24", "--file", "f.toml"]).out;
+    let of_hosts = why.lines().filter(|line| line.contains(" exported by host "));
     let of_hosts: Vec<&str> = of_hosts.collect();
     page.assert_shows(&of_hosts.join("\n"), without_revisions);
 
@@ -230,9 +201,6 @@ pub(crate) fn the_blocks_of_output_are_what_is_printed() {
     let exec = |name: &str, after: &str| {
         format!("[[exec]]\nname = \"{name}\"\ncommand = [\"/bin/true\"]\non = [\"exec.{after}\"]\n")
     };
-    agent.write(
-        "f.toml",
-        &("\n\n\n\n".to_owned() + &exec("a", "b") + &exec("b", "a")),
-    );
+    agent.write("f.toml", &("\n\n\n\n".to_owned() + &exec("a", "b") + &exec("b", "a")));
     page.assert_shows(&agent.run(&["plan", "f.toml"]).err, str::to_owned);
 }

@@ -38,9 +38,9 @@ impl Proof {
         let options = Options::default();
         match self {
             Proof::Markers | Proof::Masked => options,
-            Proof::Ledger => Kind::ALL.into_iter().fold(options, |options, kind| {
-                options.with_ownership(kind, Ownership::Ledger)
-            }),
+            Proof::Ledger => Kind::ALL
+                .into_iter()
+                .fold(options, |options, kind| options.with_ownership(kind, Ownership::Ledger)),
         }
     }
 
@@ -127,30 +127,15 @@ impl Agent {
     /// is nowhere.
     pub(crate) fn killed(&self, file: File, deadly: Option<(&str, usize)>) -> Died {
         let (point, nth) = deadly.unwrap_or_default();
-        let will = Will {
-            proof: self.proof,
-            path: self.path(),
-            file,
-            point: point.to_owned(),
-            nth,
-        };
-        let output = Command::new("/proc/self/exe")
-            .args(will.words())
-            .output()
-            .unwrap();
-        let mut points: Vec<String> = String::from_utf8(output.stdout)
-            .unwrap()
-            .lines()
-            .map(str::to_owned)
-            .collect();
+        let will =
+            Will { proof: self.proof, path: self.path(), file, point: point.to_owned(), nth };
+        let output = Command::new("/proc/self/exe").args(will.words()).output().unwrap();
+        let mut points: Vec<String> =
+            String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
         match (output.status.signal(), output.status.code()) {
             (Some(9), _) => Died::At(points.pop().expect("its last words")),
             (None, Some(0)) => Died::Not(points),
-            _ => panic!(
-                "{}: {}",
-                output.status,
-                String::from_utf8_lossy(&output.stderr)
-            ),
+            _ => panic!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)),
         }
     }
 }
@@ -206,10 +191,7 @@ impl Will {
             return None;
         };
         (first == AGENT).then(|| Will {
-            proof: Proof::ALL
-                .into_iter()
-                .find(|known| known.to_string() == *proof)
-                .unwrap(),
+            proof: Proof::ALL.into_iter().find(|known| known.to_string() == *proof).unwrap(),
             path: path.into(),
             file: File::named(file).unwrap(),
             point: point.clone(),
@@ -240,9 +222,7 @@ pub(crate) fn live(will: &Will) -> ExitCode {
 
 fn pass(namespace: &Namespace, journal: &Journal, file: File, proof: Proof) -> Report {
     let mut ledger = ledger(namespace, journal);
-    Rtnl::new()
-        .reconcile(namespace, file.desired(), &mut ledger, &proof.options())
-        .unwrap()
+    Rtnl::new().reconcile(namespace, file.desired(), &mut ledger, &proof.options()).unwrap()
 }
 
 fn ledger(namespace: &Namespace, journal: &Journal) -> JournalLedger {

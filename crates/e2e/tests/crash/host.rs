@@ -126,17 +126,11 @@ fn shown(option: &str, lists: &[&str]) -> Vec<Value> {
         .unwrap();
     let lines = lists.join("\n") + "\n";
     // Shorter than a pipe holds.
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(lines.as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&output.stdout)
-        .into_iter()
-        .collect();
+    let values: Result<Vec<Value>, _> =
+        serde_json::Deserializer::from_slice(&output.stdout).into_iter().collect();
     let values = values.unwrap();
     assert_eq!(values.len(), lists.len(), "{values:?}");
     values
@@ -150,11 +144,7 @@ fn still(mut value: Value) -> Value {
             fields.retain(|key, _| !MOVING.contains(&key.as_str()) && !key.ends_with("_timer"));
             for (key, field) in fields.iter_mut() {
                 let left = key.ends_with("_life_time") && field.as_u64() != Some(u32::MAX.into());
-                *field = if left {
-                    "some".into()
-                } else {
-                    still(field.take())
-                };
+                *field = if left { "some".into() } else { still(field.take()) };
             }
         }
         Value::Array(list) => {

@@ -7,11 +7,7 @@
 //! Two processes that pass all points have to list the same ones. Then one process dies at each, or
 //! at a sample of each class of points (`trueup_testkit::crash::select`).
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "test code, though without #[test]"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 
 mod agent;
 mod file;

@@ -137,11 +137,7 @@ fn all_runs(points: &[Vec<String>; 2]) -> Vec<Run> {
     for (index, points) in points.iter().enumerate() {
         for at in 0..points.len() {
             let files = [STORIES[index].file, File::Third, File::Nothing];
-            runs.extend(files.map(|after| Run {
-                story: index,
-                at,
-                after,
-            }));
+            runs.extend(files.map(|after| Run { story: index, at, after }));
         }
     }
     runs
@@ -280,10 +276,7 @@ fn restarted(known: &Known, host: &Host, file: File) {
     let again = host.agent.again(file);
     let Again { owned, open, .. } = &again;
     assert!(open.is_empty(), "not known to be done or not: {open:?}");
-    assert!(
-        owned.is_empty() || file != File::Nothing,
-        "ours, though gone: {owned:?}"
-    );
+    assert!(owned.is_empty() || file != File::Nothing, "ours, though gone: {owned:?}");
     assert!(again.report.converged(), "{}", describe(&again.report));
     assert_eq!(again.report.ops().count(), 0, "{}", describe(&again.report));
     let acts = ["create", "update", "delete"];
@@ -296,10 +289,5 @@ fn restarted(known: &Known, host: &Host, file: File) {
 #[track_caller]
 fn converge(host: &Host, file: File) {
     let report = host.agent.pass(file);
-    assert!(
-        report.converged(),
-        "{}:\n{}",
-        file.name(),
-        describe(&report)
-    );
+    assert!(report.converged(), "{}:\n{}", file.name(), describe(&report));
 }

@@ -150,11 +150,7 @@ impl Host {
 
     fn succeeds(&self, command: &str, file: &File) {
         let output = self.command(command, file).output().unwrap();
-        assert!(
-            output.status.success(),
-            "{command} {}: {output:?}",
-            file.name
-        );
+        assert!(output.status.success(), "{command} {}: {output:?}", file.name);
     }
 
     /// What has to be so after a pass of an agent that came after one that died.
@@ -166,10 +162,7 @@ impl Host {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|known| known == "journal") {
                 let mut lines = Vec::new();
-                Journal::open_read_only(&path)
-                    .unwrap()
-                    .export(&mut lines)
-                    .unwrap();
+                Journal::open_read_only(&path).unwrap().export(&mut lines).unwrap();
                 let lines = String::from_utf8(lines).unwrap();
                 assert!(!lines.contains("intent"), "{lines}");
                 assert!(lines.is_empty() || file.marked > 0, "{lines}");
@@ -216,18 +209,11 @@ fn whole(theirs: &Snapshot, before: Option<&File>, file: &File) -> Vec<String> {
     in_parallel(&[(); WHOLE], AT_ONCE, |()| {
         let host = Host::new(theirs);
         let points = match host.dies(before, file, None) {
-            Ended::Itself {
-                code: Some(0),
-                points,
-                ..
-            } => points,
+            Ended::Itself { code: Some(0), points, .. } => points,
             ended => panic!("{ended:?}"),
         };
         let mut shortest = shortest.lock().unwrap();
-        if shortest
-            .as_ref()
-            .is_none_or(|known| points.len() < known.len())
-        {
+        if shortest.as_ref().is_none_or(|known| points.len() < known.len()) {
             *shortest = Some(points);
         }
     });
@@ -244,25 +230,16 @@ fn killed_at_every_call(name: &str, before: Option<&File>, file: &File, counts: 
     let theirs = &theirs();
     let points = whole(theirs, before, file);
     for call in counts {
-        assert!(
-            points.contains(&format!("after {call}")),
-            "{call}: {points:?}"
-        );
+        assert!(points.contains(&format!("after {call}")), "{call}: {points:?}");
     }
     let after = [file, &THIRD, &NOTHING];
-    let runs: Vec<_> = (0..points.len())
-        .flat_map(|at| after.map(|after| (at, after)))
-        .collect();
+    let runs: Vec<_> = (0..points.len()).flat_map(|at| after.map(|after| (at, after))).collect();
     let called = |at: usize, after: &File| {
         let at = at + 1;
         format!("{name} killed at {at}, then {}", after.name)
     };
-    let runs = select(
-        runs,
-        PER_CLASS,
-        |(at, _)| points[*at].clone(),
-        |(at, after)| called(*at, after),
-    );
+    let runs =
+        select(runs, PER_CLASS, |(at, _)| points[*at].clone(), |(at, after)| called(*at, after));
     let elsewhere = AtomicUsize::new(0);
     in_parallel(&runs, AT_ONCE, |&(at, after)| {
         let there = (0..TRIES).any(|_| {

@@ -18,13 +18,9 @@ pub(crate) fn open(path: &Path, points: &Points) -> Journal {
             options.open(&new)
         });
         Journal::create_on(Watched::new(file.unwrap(), points)).unwrap();
-        points
-            .around("rename of the journal", || fs::rename(&new, path))
-            .unwrap();
+        points.around("rename of the journal", || fs::rename(&new, path)).unwrap();
         let directory = File::open(path.parent().unwrap()).unwrap();
-        points
-            .around("sync of the directory", || directory.sync_all())
-            .unwrap();
+        points.around("sync of the directory", || directory.sync_all()).unwrap();
     }
     let file = OpenOptions::new().read(true).write(true).open(path);
     Journal::open_on(Watched::new(file.unwrap(), points)).unwrap()
@@ -53,13 +49,11 @@ impl Storage for Watched {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.points
-            .around("write", || Storage::write(&self.file, offset, data))
+        self.points.around("write", || Storage::write(&self.file, offset, data))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.points
-            .around("change of length", || Storage::set_len(&self.file, len))
+        self.points.around("change of length", || Storage::set_len(&self.file, len))
     }
 
     fn sync(&self) -> io::Result<()> {

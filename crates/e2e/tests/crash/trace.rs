@@ -14,19 +14,12 @@ pub(crate) enum Ended {
     /// Killed, at this point.
     At(String),
     /// By itself: with this code, past these points, and with these words on standard error.
-    Itself {
-        code: Option<i32>,
-        points: Vec<String>,
-        words: String,
-    },
+    Itself { code: Option<i32>, points: Vec<String>, words: String },
 }
 
 /// Runs a program, and kills it when it comes to a point for the `nth` time, if it does.
 pub(crate) fn run(command: &mut Command, deadly: Option<(&str, usize)>) -> Ended {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = {
         let ask = || call(libc::PTRACE_TRACEME, 0, 0);
         #[allow(unsafe_code, reason = "code between fork(2) and execve(2)")]
@@ -77,11 +70,7 @@ pub(crate) fn run(command: &mut Command, deadly: Option<(&str, usize)>) -> Ended
     let mut words = String::new();
     let stderr = child.stderr.take().unwrap().read_to_string(&mut words);
     stderr.unwrap();
-    Ended::Itself {
-        code,
-        points,
-        words,
-    }
+    Ended::Itself { code, points, words }
 }
 
 const AT_A_CALL: c_int = libc::SIGTRAP | 0x80;
@@ -106,10 +95,7 @@ fn wait() -> (pid_t, c_int) {
         let thread =
             unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
         match thread {
-            -1 => assert_eq!(
-                io::Error::last_os_error().kind(),
-                io::ErrorKind::Interrupted
-            ),
+            -1 => assert_eq!(io::Error::last_os_error().kind(), io::ErrorKind::Interrupted),
             _ => return (thread, status),
         }
     }
@@ -135,12 +121,7 @@ fn info(thread: pid_t) -> [u64; 10] {
     let mut info = [0_u64; 10];
     // SAFETY: the kernel writes no more than the size that it is given.
     let length = unsafe {
-        libc::ptrace(
-            libc::PTRACE_GET_SYSCALL_INFO,
-            thread,
-            size_of_val(&info),
-            info.as_mut_ptr(),
-        )
+        libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size_of_val(&info), info.as_mut_ptr())
     };
     assert!(length > 0, "{}", io::Error::last_os_error());
     info

@@ -21,9 +21,7 @@ pub(crate) fn our_default_route_with_a_metric_stands_beside_theirs() {
     let host = Host::new();
     third_writer();
     let file = host.write("radvd.conf", CONFIG);
-    let router = [
-        "ip", "netns", "exec", "far", "radvd", "-n", "-m", "stderr", "-C", &file,
-    ];
+    let router = ["ip", "netns", "exec", "far", "radvd", "-n", "-m", "stderr", "-C", &file];
     let router = Daemon::start(&[&router[..], &["-p", "/run/radvd.pid"]].concat());
     wait_until("it is heard of", || defaults().contains("proto ra"));
     let mut beside = Beside::new(&ours).refreshed();
@@ -31,9 +29,6 @@ pub(crate) fn our_default_route_with_a_metric_stands_beside_theirs() {
         router.signal(Signal::HUP);
     });
     let defaults = defaults();
-    assert!(
-        defaults.contains("proto ra") && defaults.contains("metric 100"),
-        "{defaults}"
-    );
+    assert!(defaults.contains("proto ra") && defaults.contains("metric 100"), "{defaults}");
     beside.end();
 }

@@ -188,11 +188,7 @@ impl Beside {
     pub(crate) fn wait_for_ours(&self, when: &str) {
         let end = Instant::now() + Duration::from_secs(60);
         while !self.is_in_place() {
-            assert!(
-                Instant::now() < end,
-                "{when}: ours is missing:\n{}",
-                self.output()
-            );
+            assert!(Instant::now() < end, "{when}: ours is missing:\n{}", self.output());
         }
     }
 
@@ -209,17 +205,9 @@ impl Beside {
             self.written_in(3.0).is_empty()
         });
         let before = self.ops();
-        let written: Vec<_> = self
-            .written_in(QUIET)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let written: Vec<_> = self.written_in(QUIET).iter().map(ToString::to_string).collect();
         let text = written.join("\n");
-        assert!(
-            written.is_empty(),
-            "{when}: no peace:\n{text}\n{}",
-            self.output()
-        );
+        assert!(written.is_empty(), "{when}: no peace:\n{text}\n{}", self.output());
         assert_eq!(self.ops(), before, "{when}: ops\n{}", self.output());
     }
 
@@ -276,9 +264,7 @@ impl Beside {
     /// Returns true if `watch` has reported such an event.
     pub(crate) fn has_reported(&self, is: impl Fn(&Value) -> bool) -> bool {
         let printed = self.output();
-        let mut events = printed
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap());
+        let mut events = printed.lines().map(|line| serde_json::from_str(line).unwrap());
         events.any(|event| is(&event))
     }
 

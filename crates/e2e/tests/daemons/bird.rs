@@ -39,9 +39,7 @@ pub(crate) fn routes_of_both_stay() {
     beside.shows_peace(|| {
         host.write("bird.conf", &config("route 10.51.0.0/16 via 10.1.0.9;"));
         run(&["birdc", "-s", CONTROL, "configure"]);
-        wait_until("its new route is there", || {
-            has("10.51.0.0/16", "proto bird")
-        });
+        wait_until("its new route is there", || has("10.51.0.0/16", "proto bird"));
     });
     beside.is_named("BIRD", "another metric than 32");
     beside.end();

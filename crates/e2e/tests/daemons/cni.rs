@@ -25,12 +25,7 @@ fn plugin(command: &str, container: &NamedNetns) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    plugin
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(CONFIG.as_bytes())
-        .unwrap();
+    plugin.stdin.take().unwrap().write_all(CONFIG.as_bytes()).unwrap();
     let output = plugin.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{command} {name}: {said}");

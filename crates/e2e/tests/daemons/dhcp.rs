@@ -7,26 +7,11 @@ use crate::host::{Daemon, Host, run};
 
 /// Starts a server that gives the client one address.
 fn server(host: &Host, address: &str) -> Daemon {
-    host.far
-        .ip(&["address", "replace", "10.1.0.1/24", "dev", "d1"]);
+    host.far.ip(&["address", "replace", "10.1.0.1/24", "dev", "d1"]);
     let range = format!("--dhcp-range={address},{address},1h");
     let lease = "--leasefile-ro";
-    let words = [
-        "--conf-file=/dev/null",
-        "--port=0",
-        "--interface=d1",
-        &range,
-        lease,
-    ];
-    let daemon = [
-        "ip",
-        "netns",
-        "exec",
-        "far",
-        "dnsmasq",
-        "--no-daemon",
-        "--no-ping",
-    ];
+    let words = ["--conf-file=/dev/null", "--port=0", "--interface=d1", &range, lease];
+    let daemon = ["ip", "netns", "exec", "far", "dnsmasq", "--no-daemon", "--no-ping"];
     Daemon::start(&[&daemon[..], &words].concat())
 }
 

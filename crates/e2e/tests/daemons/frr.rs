@@ -18,9 +18,7 @@ fn start(host: &Host) -> [Daemon; 2] {
     let daemon = |name: &str| {
         let path = format!("/usr/lib/frr/{name}");
         let daemon = Daemon::start(&[&path, "-u", "root", "-g", "root", "--log", "stdout"]);
-        wait_until("it answers", || {
-            succeeds(&["vtysh", "-d", name, "-c", "show version"])
-        });
+        wait_until("it answers", || succeeds(&["vtysh", "-d", name, "-c", "show version"]));
         daemon
     };
     let daemons = ["zebra", "staticd"].map(daemon);
@@ -45,9 +43,7 @@ pub(crate) fn routes_of_both_stay() {
     beside.shows_peace(|| {
         configure(&format!("{ROUTE}ip route 10.51.0.0/16 10.1.0.9\n"));
         run(&["vtysh", "-b"]);
-        wait_until("its new route is there", || {
-            has("10.51.0.0/16", "metric 20")
-        });
+        wait_until("its new route is there", || has("10.51.0.0/16", "metric 20"));
     });
     beside.is_named("FRR", "4278190080");
     beside.end();
@@ -68,9 +64,7 @@ pub(crate) fn a_route_of_ours_to_its_prefix_makes_it_withdraw_its_own_unless_the
     for metric in [0, 30] {
         beside.declare(&ours(metric));
         beside.wait_for_ours("with a small metric");
-        wait_until("it withdraws its own", || {
-            !has("10.50.0.0/16", "proto static")
-        });
+        wait_until("it withdraws its own", || !has("10.50.0.0/16", "proto static"));
         beside.is_quiet("with a small metric");
     }
     // With the largest distance both are there.
@@ -91,23 +85,14 @@ pub(crate) fn its_nexthop_objects_hold_a_link_for_their_time() {
     let beside = Beside::new(OURS);
     beside.wait_for_ours("at first");
     let objects = || ip(&["nexthop", "show", "dev", "own0"]);
-    wait_until(
-        "it has one for our address, and one for our gateway",
-        || {
-            let objects = objects();
-            objects
-                .lines()
-                .filter(|line| line.contains("proto zebra"))
-                .count()
-                == 2
-        },
-    );
+    wait_until("it has one for our address, and one for our gateway", || {
+        let objects = objects();
+        objects.lines().filter(|line| line.contains("proto zebra")).count() == 2
+    });
     // The link would take along what is foreign on it.
     beside.declare("link = []\naddress = []\nroute = []\nrule = []\n");
     beside.has_status("pending", "own0");
     assert!(objects().contains("proto zebra"));
-    wait_until("the link goes once they are gone", || {
-        !ip(&["link"]).contains("own0")
-    });
+    wait_until("the link goes once they are gone", || !ip(&["link"]).contains("own0"));
     beside.end();
 }

@@ -56,17 +56,10 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start(words: &[&str]) -> Daemon {
-        let name = words
-            .iter()
-            .rev()
-            .find_map(|word| word.strip_prefix("/usr/lib/frr/"));
+        let name = words.iter().rev().find_map(|word| word.strip_prefix("/usr/lib/frr/"));
         let name = name.unwrap_or(words[0]).replace('/', "-");
         let log = PathBuf::from(format!("/run/{name}.log"));
-        let output = File::options()
-            .create(true)
-            .append(true)
-            .open(&log)
-            .unwrap();
+        let output = File::options().create(true).append(true).open(&log).unwrap();
         let child = command(&[&["setpriv", "--pdeathsig", "KILL"], words].concat())
             .stdout(output.try_clone().unwrap())
             .stderr(output)
@@ -103,11 +96,7 @@ impl Drop for Daemon {
 pub(crate) fn run(words: &[&str]) -> String {
     let output = command(words).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{words:?}: {}: {said}",
-        output.status
-    );
+    assert!(output.status.success(), "{words:?}: {}: {said}", output.status);
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -127,19 +116,14 @@ pub(crate) fn bus(host: &Host) -> Daemon {
     let config = host.write("dbus/bus.conf", ALL_MAY);
     let config = format!("--config-file={config}");
     let bus = Daemon::start(&["dbus-daemon", &config, "--nofork", "--nopidfile"]);
-    wait_until("the bus is there", || {
-        fs::exists("/run/dbus/system_bus_socket").unwrap()
-    });
+    wait_until("the bus is there", || fs::exists("/run/dbus/system_bus_socket").unwrap());
     bus
 }
 
 fn command(words: &[&str]) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(words[0]);
-    command
-        .args(&words[1..])
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
-        .stdin(Stdio::null());
+    command.args(&words[1..]).env("PATH", format!("{path}:/usr/sbin:/sbin")).stdin(Stdio::null());
     command
 }
 

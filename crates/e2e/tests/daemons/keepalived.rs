@@ -37,18 +37,7 @@ pub(crate) fn its_address_comes_and_goes_beside_ours() {
 
     let file = host.write("there.conf", &config("d1", 200));
     let pids = ["-p", "/run/there.pid", "-r", "/run/there.vrrp.pid"];
-    let there = [
-        "ip",
-        "netns",
-        "exec",
-        "far",
-        "keepalived",
-        "-n",
-        "-l",
-        "-D",
-        "-f",
-        &file,
-    ];
+    let there = ["ip", "netns", "exec", "far", "keepalived", "-n", "-l", "-D", "-f", &file];
     let there = Daemon::start(&[&there, &pids[..]].concat());
     wait_until("the other router takes the address", || !has_address());
     beside.wait_for_ours("while the other router has the address");

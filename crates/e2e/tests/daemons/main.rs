@@ -155,7 +155,5 @@ fn is_installed(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     // A path that is absolute replaces the folder.
-    folders
-        .map(|folder| folder.join(program))
-        .any(|path| Path::new(&path).is_file())
+    folders.map(|folder| folder.join(program)).any(|path| Path::new(&path).is_file())
 }

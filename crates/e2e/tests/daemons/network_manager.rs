@@ -24,10 +24,7 @@ fn start(host: &Host, unmanaged: &str) -> [Daemon; 2] {
              rc-manager=unmanaged\n[keyfile]\npath=/run/nm/connections\n{unmanaged}\n"
         ),
     );
-    let folders = [
-        "--config-dir=/run/nm/none",
-        "--system-config-dir=/run/nm/none",
-    ];
+    let folders = ["--config-dir=/run/nm/none", "--system-config-dir=/run/nm/none"];
     let config = format!("--config={config}");
     let daemon = [&["NetworkManager", "--no-daemon", &config], &folders[..]].concat();
     let manager = Daemon::start(&daemon);
@@ -42,9 +39,7 @@ fn has_address() -> bool {
 /// Waits until it says this of the device.
 fn wait_for_state(state: &str) {
     let line = format!("d0:ethernet:{state}:");
-    wait_until(&line, || {
-        run(&["nmcli", "--terse", "device"]).contains(&line)
-    });
+    wait_until(&line, || run(&["nmcli", "--terse", "device"]).contains(&line));
 }
 
 pub(crate) fn a_reapplied_device_loses_our_addresses_and_they_come_back() {

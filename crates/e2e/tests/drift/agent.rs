@@ -71,11 +71,7 @@ where
             .on_contention(move |_| contention.lock().unwrap().contentions += 1)
             .on_overrun(move |count| overrun.lock().unwrap().overruns.push(count));
         let running = it.spawn("agent").unwrap();
-        Agent {
-            running,
-            record,
-            gate,
-        }
+        Agent { running, record, gate }
     }
 
     pub(crate) fn handle(&self) -> &Handle<S> {
@@ -102,10 +98,7 @@ where
         if let Err(error) = handle.wait_converged(handle.stats().desired, BOUND) {
             let record = self.record();
             let last = &record.passes[record.passes.len().saturating_sub(5)..];
-            panic!(
-                "did not converge: {error}\n{:#?}\n{last:#?}",
-                handle.stats()
-            );
+            panic!("did not converge: {error}\n{:#?}\n{last:#?}", handle.stats());
         }
     }
 
@@ -114,10 +107,7 @@ where
     pub(crate) fn stop(self) {
         self.running.stop(BOUND).unwrap();
         let record = self.record.lock().unwrap();
-        assert!(
-            record.passes.iter().all(|pass| pass.error.is_none()),
-            "{record:?}"
-        );
+        assert!(record.passes.iter().all(|pass| pass.error.is_none()), "{record:?}");
     }
 
     /// The loop ends, or has ended, because what it looks at has; and says so.

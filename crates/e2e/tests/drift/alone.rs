@@ -19,10 +19,7 @@ pub(crate) fn main(works: &[(&str, fn())]) -> Option<ExitCode> {
 /// is one here.
 #[track_caller]
 pub(crate) fn run(work: &str) {
-    let output = Command::new(env::current_exe().unwrap())
-        .env(ALONE, work)
-        .output()
-        .unwrap();
+    let output = Command::new(env::current_exe().unwrap()).env(ALONE, work).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{message}", output.status);
     eprint!("{message}");

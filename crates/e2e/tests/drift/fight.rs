@@ -24,18 +24,9 @@ fn slack() -> Duration {
 pub(crate) fn a_writer_that_deletes_without_end_is_reported_and_answered_with_delays() {
     let lasts = Duration::from_secs(if is_long() { 60 } else { 8 });
     uplinks(1);
-    let desired = Desired::default().with_routes(
-        (0..20)
-            .flat_map(|at| [v4(at), v6(at)])
-            .map(wanted)
-            .collect::<Routes>(),
-    );
-    let agent = Agent::start(
-        Rtnl::new(),
-        Namespace::current(),
-        desired,
-        Config::default(),
-    );
+    let desired = Desired::default()
+        .with_routes((0..20).flat_map(|at| [v4(at), v6(at)]).map(wanted).collect::<Routes>());
+    let agent = Agent::start(Rtnl::new(), Namespace::current(), desired, Config::default());
     agent.converges();
 
     let fought = v6(3);
@@ -60,14 +51,8 @@ pub(crate) fn a_writer_that_deletes_without_end_is_reported_and_answered_with_de
     let during = &record.passes[begin.1..];
     let restored: usize = during.iter().map(|pass| pass.applied).sum();
     // He took it, so it was there: each time it was put back, but the last may be yet to come.
-    assert!(
-        taken - restored <= 1,
-        "taken {taken} times, restored {restored} times"
-    );
-    assert!(
-        restored >= 3,
-        "before it counts as a fight, and after: {restored}"
-    );
+    assert!(taken - restored <= 1, "taken {taken} times, restored {restored} times");
+    assert!(restored >= 3, "before it counts as a fight, and after: {restored}");
     // The first three at once, or nearly, then after 1 s, 2 s, 4 s and so on.
     let bound = 4 + (lasts.as_secs_f64() + 1.0).log2().ceil() as usize;
     assert!(restored <= bound, "{restored} times in {lasts:?}");
@@ -78,10 +63,7 @@ pub(crate) fn a_writer_that_deletes_without_end_is_reported_and_answered_with_de
     assert!(during.len() <= most, "{} passes: {during:#?}", during.len());
     assert!(record.contentions > 0, "it is reported");
     for (absent, held) in &absences {
-        assert!(
-            *absent <= *held + slack(),
-            "gone for {absent:?}, reported {held:?}"
-        );
+        assert!(*absent <= *held + slack(), "gone for {absent:?}, reported {held:?}");
     }
     eprintln!(
         "fight: taken {taken} times, restored {restored} times, {} passes, gone for {absences:.1?}",
@@ -94,13 +76,7 @@ pub(crate) fn a_writer_that_deletes_without_end_is_reported_and_answered_with_de
     let left = left.unwrap_or_default();
     let mut eye = OtherWriter::open();
     within(left + 2 * slack(), "it is back", || eye.sees_ours(fought));
-    until("nothing is amiss", || {
-        agent
-            .record()
-            .passes
-            .last()
-            .is_some_and(|pass| pass.converged)
-    });
+    until("nothing is amiss", || agent.record().passes.last().is_some_and(|pass| pass.converged));
     agent.stop();
 }
 

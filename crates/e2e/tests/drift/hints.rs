@@ -23,9 +23,7 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 
 pub(crate) fn however_hints_come_the_end_is_the_same() {
     let here = Namespace::current;
-    case("as they come", || {
-        Agent::start(Rtnl::new(), here(), desired(), config())
-    });
+    case("as they come", || Agent::start(Rtnl::new(), here(), desired(), config()));
     for fault in [Fault::Drop, Fault::Double, Fault::Reorder] {
         let through = move || layer::over(here(), fault);
         case(&format!("{fault:?}"), move || {
@@ -34,10 +32,7 @@ pub(crate) fn however_hints_come_the_end_is_the_same() {
     }
     for announced in [Drained::Nothing, Drained::Hint, Drained::Lost] {
         case(&format!("always {announced:?}"), move || {
-            let source = Inventor {
-                inner: Rtnl::new(),
-                announced,
-            };
+            let source = Inventor { inner: Rtnl::new(), announced };
             Agent::start(source, here(), desired(), config())
         });
     }
@@ -69,10 +64,7 @@ fn desired() -> Desired {
         trueup_diff::Route::new(dst.parse().unwrap(), trueup_diff::NextHops::One(hop))
     };
     let plain = (0..20).flat_map(|at| [v4(at), v6(at)]).map(wanted);
-    let behind = [
-        behind("10.88.0.0/16", "10.77.0.2"),
-        behind("fd88::/32", "fd77::2"),
-    ];
+    let behind = [behind("10.88.0.0/16", "10.77.0.2"), behind("fd88::/32", "fd77::2")];
     Desired::default()
         .with_addresses([address("10.77.0.1/24"), address("fd77::1/64")])
         .with_neighbours([neighbour("10.77.0.2"), neighbour("fd77::2")])
@@ -147,11 +139,7 @@ where
 fn rows() -> Vec<RawMessage> {
     let all = Snapshot::take();
     let kinds = [Kind::Address, Kind::Neighbour, Kind::Route, Kind::Rule];
-    kinds
-        .iter()
-        .flat_map(|kind| all.of(*kind))
-        .cloned()
-        .collect()
+    kinds.iter().flat_map(|kind| all.of(*kind)).cloned().collect()
 }
 
 /// Another writer takes away, replaces, and brings about what the kernel does not announce. He
@@ -159,18 +147,12 @@ fn rows() -> Vec<RawMessage> {
 fn invade() {
     let mut other_writer = OtherWriter::open();
     let pause = || thread::sleep(Duration::from_millis(30));
-    let ours: Vec<_> = (0..20)
-        .flat_map(|at| [route(v4(at), OURS), route(v6(at), OURS)])
-        .collect();
+    let ours: Vec<_> = (0..20).flat_map(|at| [route(v4(at), OURS), route(v6(at), OURS)]).collect();
     other_writer.tries(Do::Delete, &ours[..10]);
     pause();
     tries(["address del 10.77.0.1/24 dev man0"]);
     pause();
-    tries([
-        "link set man0 down",
-        "link set man0 up",
-        "rule del priority 700",
-    ]);
+    tries(["link set man0 down", "link set man0 up", "rule del priority 700"]);
     other_writer.tries(Do::Delete, &ours[20..30]);
     pause();
     tries([
@@ -247,8 +229,7 @@ impl Source for Inventor {
         options: &Options,
         limits: &PassLimits<'_>,
     ) -> Result<Report, Error> {
-        self.inner
-            .reconcile_within(scope, desired, ledger, options, limits)
+        self.inner.reconcile_within(scope, desired, ledger, options, limits)
     }
 
     fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<Invented, Error> {
@@ -259,11 +240,6 @@ impl Source for Inventor {
         };
         let (here, mut there) = UnixStream::pair().unwrap();
         there.write_all(b"!").unwrap();
-        Subscribed::Active(Invented {
-            inner,
-            announced: self.announced,
-            here,
-            _there: there,
-        })
+        Subscribed::Active(Invented { inner, announced: self.announced, here, _there: there })
     }
 }

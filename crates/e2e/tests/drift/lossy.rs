@@ -24,18 +24,11 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
     let his: Vec<Object> = (0..table / 2).map(|at| route(v6(4 * at), HIS)).collect();
     other_writer.create(&his);
     let ours = |at: u32| v6(4 * (at % (table / 2)) + 1);
-    let desired = Desired::default().with_routes(
-        (0..table / 2)
-            .map(|at| wanted(ours(at)))
-            .collect::<Routes>(),
-    );
+    let desired = Desired::default()
+        .with_routes((0..table / 2).map(|at| wanted(ours(at))).collect::<Routes>());
     let (mut source, mut ledger) = (Rtnl::new(), MemoryLedger::default());
     let (here, options) = (Namespace::current(), Options::default());
-    let mut pass = || {
-        source
-            .reconcile(&here, &desired, &mut ledger, &options)
-            .unwrap()
-    };
+    let mut pass = || source.reconcile(&here, &desired, &mut ledger, &options).unwrap();
     assert!(pass().converged(), "while no writer changes anything");
 
     let quiet = AtomicBool::new(false);
@@ -45,17 +38,13 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
         let _quiet = Quiet(&quiet);
         let writes = scope.spawn(|| {
             let mut writer = OtherWriter::open();
-            let churned: Vec<Object> = (0..2_000)
-                .map(|at| route(v6(4 * (at * 997 % (table / 2)) + 2), HIS))
-                .collect();
+            let churned: Vec<Object> =
+                (0..2_000).map(|at| route(v6(4 * (at * 997 % (table / 2)) + 2), HIS)).collect();
             let mut count = 0;
             while !quiet.load(Ordering::Relaxed) {
                 for some in churned.chunks(100) {
                     let both = [Do::Create, Do::Delete];
-                    writer.write(
-                        both.iter()
-                            .flat_map(|verb| some.iter().map(|it| (*verb, it))),
-                    );
+                    writer.write(both.iter().flat_map(|verb| some.iter().map(|it| (*verb, it))));
                     count += 2 * some.len();
                 }
             }
@@ -78,10 +67,7 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
             converged += usize::from(report.converged());
             if let Some(dst) = gone {
                 let there = other_writer.sees_ours(dst);
-                assert!(
-                    there || !report.converged(),
-                    "pass {number}: {dst} is missing"
-                );
+                assert!(there || !report.converged(), "pass {number}: {dst} is missing");
                 missed += usize::from(!there);
                 if !there {
                     other_writer.create([&route(dst, OURS)]);
@@ -103,10 +89,7 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
         );
     });
     let report = pass();
-    assert!(
-        report.converged() && report.ops().count() == 0,
-        "while no writer changes anything"
-    );
+    assert!(report.converged() && report.ops().count() == 0, "while no writer changes anything");
 }
 
 /// Ends the writer, also when the test fails.

@@ -5,11 +5,7 @@
 //! of a wait. With `TRUEUP_LONG=1` each test runs at its full length; without, all of them together
 //! take less than a minute.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "test code, though without #[test]"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 
 mod agent;
 mod alone;
@@ -53,10 +49,7 @@ fn main() -> ExitCode {
             "namespaces::what_is_of_one_never_lands_in_its_successor",
             namespaces::what_is_of_one_never_lands_in_its_successor,
         ),
-        (
-            "still::a_busy_namespace_costs_no_message",
-            still::a_busy_namespace_costs_no_message,
-        ),
+        ("still::a_busy_namespace_costs_no_message", still::a_busy_namespace_costs_no_message),
     ])
 }
 

@@ -63,11 +63,7 @@ pub(crate) fn run() {
         }
         if slot.is_there {
             let (found, own) = (found(at), wanted(at, slot.generation));
-            assert!(
-                found.is_subset(&own),
-                "{}: {found:?}, not of {own:?}",
-                name(at)
-            );
+            assert!(found.is_subset(&own), "{}: {found:?}, not of {own:?}", name(at));
         }
         nobody_is_elsewhere("agent");
     }
@@ -102,10 +98,7 @@ fn routes(at: u8, generation: u16) -> [Prefix; 3] {
 }
 
 fn wanted(at: u8, generation: u16) -> BTreeSet<Vec<u8>> {
-    routes(at, generation)
-        .iter()
-        .map(|dst| bytes(*dst))
-        .collect()
+    routes(at, generation).iter().map(|dst| bytes(*dst)).collect()
 }
 
 fn bytes(dst: Prefix) -> Vec<u8> {
@@ -132,12 +125,8 @@ fn create(at: u8, slot: &mut Slot) {
     slot.generation += 1;
     slot.is_there = true;
     let of_type = |dst: &Prefix| Route::of_type(RouteType::Blackhole, *dst);
-    let desired = Desired::default().with_routes(
-        routes(at, slot.generation)
-            .iter()
-            .map(of_type)
-            .collect::<Routes>(),
-    );
+    let desired = Desired::default()
+        .with_routes(routes(at, slot.generation).iter().map(of_type).collect::<Routes>());
     let config = Config::default()
         .with_interval(Duration::from_millis(150))
         .with_debounce(Duration::from_millis(10));
@@ -188,10 +177,7 @@ fn nobody_is_elsewhere(name: &str) {
     let here = fs::read_link("/proc/thread-self/ns/net").unwrap();
     let here = here.to_string_lossy();
     for (thread, net) in threads() {
-        assert!(
-            !thread.starts_with(name) || net == here,
-            "{thread} is in {net}"
-        );
+        assert!(!thread.starts_with(name) || net == here, "{thread} is in {net}");
     }
 }
 
@@ -200,10 +186,8 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, below: u32) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as u32 % below
     }
 }

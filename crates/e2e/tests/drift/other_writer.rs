@@ -58,10 +58,7 @@ pub(crate) struct OtherWriter {
 impl OtherWriter {
     /// In the namespace of the calling thread.
     pub(crate) fn open() -> OtherWriter {
-        OtherWriter {
-            socket: Socket::open(&Namespace::current()).unwrap(),
-            batch: Batch::new(),
-        }
+        OtherWriter { socket: Socket::open(&Namespace::current()).unwrap(), batch: Batch::new() }
     }
 
     /// All of them, one after the other; each has to succeed.
@@ -98,9 +95,7 @@ impl OtherWriter {
     }
 
     fn push(&mut self, verb: Do, object: &Object) -> Push {
-        self.batch
-            .push(|buffer| encode(buffer, verb, object))
-            .unwrap()
+        self.batch.push(|buffer| encode(buffer, verb, object)).unwrap()
     }
 
     #[track_caller]
@@ -132,9 +127,7 @@ impl OtherWriter {
             IpAddr::V6(address) => message.attr(RTA_DST, &address.octets()),
         }
         message.finish().unwrap();
-        let found = self
-            .socket
-            .query(&request, |reply| codec::route::decode(reply.body).unwrap());
+        let found = self.socket.query(&request, |reply| codec::route::decode(reply.body).unwrap());
         // Where there is none the kernel refuses.
         let found = found.ok().flatten();
         found.is_some_and(|route| route.dst == dst && route.protocol == OURS)

@@ -20,29 +20,18 @@ const A_SECOND: u32 = 1_000;
 
 pub(crate) fn a_busy_namespace_costs_no_message() {
     uplinks(1);
-    ip_batch([
-        "link add his0 type veth peer name his1",
-        "link set his0 up",
-        "link set his1 up",
-    ]);
+    ip_batch(["link add his0 type veth peer name his1", "link set his0 up", "link set his1 up"]);
     // What the links have to tell of themselves is reported.
     Snapshot::settled();
     let desired = Desired::default()
-        .with_routes(
-            (0..100)
-                .flat_map(|at| [v4(at), v6(at)])
-                .map(wanted)
-                .collect::<Routes>(),
-        )
+        .with_routes((0..100).flat_map(|at| [v4(at), v6(at)]).map(wanted).collect::<Routes>())
         .with_addresses([address("up0".parse().unwrap(), 200, Family::Inet)])
         .with_rules([Rule::new(Family::Inet, 700, RuleAction::Lookup(100))])
         .with_neighbours([neighbour("up0".parse().unwrap(), 200, Family::Inet6)]);
     // It sees all that is sent.
     let points = Points::counted();
     let through = points.namespace(Namespace::current());
-    let config = Config::default()
-        .with_interval(Duration::from_secs(1))
-        .with_interval_factor(0);
+    let config = Config::default().with_interval(Duration::from_secs(1)).with_interval_factor(0);
     let agent = Agent::start(Rtnl::new(), through, desired, config);
     agent.converges();
 
@@ -70,10 +59,7 @@ pub(crate) fn a_busy_namespace_costs_no_message() {
     let sent = changes(&points);
     let sent = &sent[before.1.len()..];
     assert!(sent.is_empty(), "{sent:?}");
-    assert_eq!(
-        after.ops, before.0.ops,
-        "no op, not even one that was not tried"
-    );
+    assert_eq!(after.ops, before.0.ops, "no op, not even one that was not tried");
     assert!(after.full_passes > before.0.full_passes, "it does look");
     assert_eq!(after.overruns, before.0.overruns);
     let hints = after.hints - before.0.hints;

@@ -62,12 +62,10 @@ pub(crate) fn burst() {
     let agent = Agent::start(Rtnl::new(), namespace, desired.clone(), config);
     agent.converges();
     // Under our marker: others he may write as many as he likes, they are not even announced.
-    let churned: Vec<Object> = (200..250)
-        .flat_map(|at| [route(v4(at), OURS), route(v6(at), OURS)])
-        .collect();
-    let mine: Vec<Object> = (0..40)
-        .flat_map(|at| [route(v4(at), OURS), route(v6(at), OURS)])
-        .collect();
+    let churned: Vec<Object> =
+        (200..250).flat_map(|at| [route(v4(at), OURS), route(v6(at), OURS)]).collect();
+    let mine: Vec<Object> =
+        (0..40).flat_map(|at| [route(v4(at), OURS), route(v6(at), OURS)]).collect();
 
     let before = agent.handle().stats();
     held(&agent, &mut other_writer, &churned, &mine);
@@ -78,10 +76,7 @@ pub(crate) fn burst() {
     // since, it is of that.
     let record = 1.max(before.overruns)..=before.overruns + 1;
     assert!(record.contains(&after.overruns), "reported once: {after:?}");
-    assert!(
-        after.full_passes > before.full_passes + 1,
-        "a whole pass follows: {after:?}"
-    );
+    assert!(after.full_passes > before.full_passes + 1, "a whole pass follows: {after:?}");
 
     // With nothing that holds the agent back: it may keep up.
     let begin = Instant::now();
@@ -92,11 +87,7 @@ pub(crate) fn burst() {
     let debounce = Config::default().debounce();
     let most = begin.elapsed().as_secs_f64() / debounce.as_secs_f64() + 2.0;
     let passes = agent.passes() - passes;
-    assert!(
-        passes as f64 <= most,
-        "{passes} passes in {:?}",
-        begin.elapsed()
-    );
+    assert!(passes as f64 <= most, "{passes} passes in {:?}", begin.elapsed());
 
     // A whole pass ends the last overrun.
     agent.handle().force(BOUND).unwrap();
@@ -114,10 +105,7 @@ pub(crate) fn burst() {
 
     let growth = peak() - memory;
     assert!(growth < GROWTH, "{growth} bytes more");
-    eprintln!(
-        "burst: {growth} bytes more, {passes} passes, {} overruns",
-        last.overruns
-    );
+    eprintln!("burst: {growth} bytes more, {passes} passes, {} overruns", last.overruns);
     agent.stop();
 }
 
@@ -153,9 +141,7 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
     let desired =
         Desired::default().with_routes((0..200).map(|at| wanted(v6(ours(at)))).collect::<Routes>());
     let interval = Duration::from_millis(500);
-    let config = Config::default()
-        .with_interval(interval)
-        .with_interval_factor(0);
+    let config = Config::default().with_interval(interval).with_interval_factor(0);
     let agent = Agent::start(Rtnl::new(), Namespace::current(), desired, config);
     agent.converges();
 
@@ -165,29 +151,21 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
         let _quiet = Quiet(&quiet);
         let writes = scope.spawn(|| {
             let mut writer = OtherWriter::open();
-            let churned: Vec<Object> = (0..1_000)
-                .map(|at| route(v6(4 * (at * 997 % TABLE) + 2), HIS))
-                .collect();
+            let churned: Vec<Object> =
+                (0..1_000).map(|at| route(v6(4 * (at * 997 % TABLE) + 2), HIS)).collect();
             let mut count = 0;
             while !quiet.load(Ordering::Relaxed) {
                 // At most one batch at a time, and nothing left behind.
                 for some in churned.chunks(100) {
                     let both = [Do::Create, Do::Delete];
-                    writer.write(
-                        both.iter()
-                            .flat_map(|verb| some.iter().map(|it| (*verb, it))),
-                    );
+                    writer.write(both.iter().flat_map(|verb| some.iter().map(|it| (*verb, it))));
                     count += 2 * some.len();
                 }
             }
             count
         });
         let begin = (Instant::now(), agent.handle().stats(), agent.passes());
-        let any_suspect = || {
-            agent.record().passes[begin.2..]
-                .iter()
-                .any(|pass| pass.suspect)
-        };
+        let any_suspect = || agent.record().passes[begin.2..].iter().any(|pass| pass.suspect);
         let mut done = 0;
         // How many are suspect depends on how fast the writer is.
         while done < rounds || !any_suspect() && begin.0.elapsed() < BOUND {
@@ -228,13 +206,7 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
         );
     });
     // What was announced last need not be over.
-    until("converged at last", || {
-        agent
-            .record()
-            .passes
-            .last()
-            .is_some_and(|pass| pass.converged)
-    });
+    until("converged at last", || agent.record().passes.last().is_some_and(|pass| pass.converged));
     agent.stop();
 }
 

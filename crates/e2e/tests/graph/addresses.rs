@@ -71,10 +71,7 @@ fn plan(
     apply: bool,
     is_reversed: bool,
 ) -> Result<Vec<Result<Verdict, Failure>>, Failure> {
-    let Some(OneAddress {
-        namespace, counts, ..
-    }) = addresses.first()
-    else {
+    let Some(OneAddress { namespace, counts, .. }) = addresses.first() else {
         return Ok(Vec::new());
     };
     let mut socket = Socket::open(namespace).map_err(failure)?;

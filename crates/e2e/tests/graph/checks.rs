@@ -66,9 +66,7 @@ pub(crate) fn a_check_runs_as_often_as_it_says_and_after_a_signal() {
         wait_for_runs(&printed, name, 1);
         remove(&agent, name);
     }
-    wait_until("two are made", || {
-        is_there(&agent, "often") && is_there(&agent, "both")
-    });
+    wait_until("two are made", || is_there(&agent, "often") && is_there(&agent, "both"));
     assert!(!is_there(&agent, "rare") && !is_there(&agent, "changed"));
     kill_process(Pid::from_child(&child.0), Signal::HUP).unwrap();
     wait_until("the next one is made", || is_there(&agent, "rare"));
@@ -82,16 +80,8 @@ pub(crate) fn nothing_is_said_to_be_converged_before_each_command_has_run() {
     let waits = |name: &str, file: &str| {
         let path = agent.directory().join(file);
         let until = format!("while ! test -e {}; do sleep 0.02; done", path.display());
-        exec(
-            &agent,
-            name,
-            &until,
-            "check = [\"/usr/bin/true\"]\nevery = 3600\n",
-        )
-        .replace(
-            "/usr/bin/true\"]",
-            &format!("/usr/bin/test\", \"-e\", {path:?}]"),
-        )
+        exec(&agent, name, &until, "check = [\"/usr/bin/true\"]\nevery = 3600\n")
+            .replace("/usr/bin/true\"]", &format!("/usr/bin/test\", \"-e\", {path:?}]"))
     };
     let route = "[[route]]\ndst = \"10.9.0.0/16\"\ntype = \"blackhole\"\n";
     agent.write("f.toml", &(waits("first", "go") + route));
@@ -111,19 +101,11 @@ pub(crate) fn nothing_is_said_to_be_converged_before_each_command_has_run() {
     agent.write("f.toml", &text);
     let later = || all().split_off(before);
     let is_report = |it: &Value| it["event"] == "report" && it["verdict"] != "converged";
-    wait_until("the new network was looked at", || {
-        later().iter().any(is_report)
-    });
-    assert!(
-        !later().iter().any(|it| it["converged"] == true),
-        "{:?}",
-        later()
-    );
+    wait_until("the new network was looked at", || later().iter().any(is_report));
+    assert!(!later().iter().any(|it| it["converged"] == true), "{:?}", later());
     agent.write("on", "");
     wait_until("all is as declared", || {
-        later()
-            .iter()
-            .any(|it| it["event"] == "converged" && it["converged"] == true)
+        later().iter().any(|it| it["event"] == "converged" && it["converged"] == true)
     });
     child.terminate(Signal::TERM);
 }

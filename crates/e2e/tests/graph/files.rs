@@ -35,9 +35,7 @@ pub(crate) fn a_file_without_a_folder_has_failed_until_the_folder_is_there() {
     let printed = printed(&mut child);
     for path in ["sub/conf", "copy"] {
         let failed = format!("! {}   (failed", vertex(&agent, path));
-        wait_until("it has failed", || {
-            printed.lock().unwrap().contains(&failed)
-        });
+        wait_until("it has failed", || printed.lock().unwrap().contains(&failed));
     }
     wait_until("that is why it is not converged", || {
         let why = format!("not converged: {}", vertex(&agent, "copy"));
@@ -49,9 +47,7 @@ pub(crate) fn a_file_without_a_folder_has_failed_until_the_folder_is_there() {
     wait_until("both are written", || {
         read(&agent, "sub/conf") == "a" && read(&agent, "copy") == "b"
     });
-    wait_until("it converges", || {
-        printed.lock().unwrap().ends_with("\nconverged\n")
-    });
+    wait_until("it converges", || printed.lock().unwrap().ends_with("\nconverged\n"));
     // The folder goes, and another one comes in its place.
     fs::rename(&sub, agent.directory().join("away")).unwrap();
     fs::create_dir(&sub).unwrap();
@@ -69,9 +65,7 @@ pub(crate) fn all_files_share_one_inotify_instance() {
     let text: String = names().map(|name| file(&agent, &name, "a")).collect();
     agent.write("f.toml", &text);
     let mut child = watching(&agent);
-    wait_until("all are written", || {
-        names().all(|name| read(&agent, &name) == "a")
-    });
+    wait_until("all are written", || names().all(|name| read(&agent, &name) == "a"));
     let descriptors = fs::read_dir(format!("/proc/{}/fd", child.0.id())).unwrap();
     let targets = descriptors.filter_map(|it| fs::read_link(it.unwrap().path()).ok());
     let instances = targets.filter(|to| to == Path::new("anon_inode:inotify"));
@@ -88,10 +82,7 @@ pub(crate) fn all_files_share_one_inotify_instance() {
 pub(crate) fn a_section_that_is_renamed_keeps_its_file() {
     let agent = Agent::new();
     let conf = |name: &str, content: &str| {
-        agent.write(
-            "f.toml",
-            &at(&agent, name, "conf", &format!("content = {content:?}")),
-        );
+        agent.write("f.toml", &at(&agent, name, "conf", &format!("content = {content:?}")));
         let ran = agent.run(&["apply", "f.toml"]);
         assert_eq!(ran.code, 0, "{ran:?}");
         read(&agent, "conf")
@@ -101,9 +92,7 @@ pub(crate) fn a_section_that_is_renamed_keeps_its_file() {
     assert_eq!(conf("three", "b"), "b");
     let mut child = watching(&agent);
     let printed = printed(&mut child);
-    wait_until("it converges", || {
-        printed.lock().unwrap().contains("converged")
-    });
+    wait_until("it converges", || printed.lock().unwrap().contains("converged"));
     agent.write("f.toml", &at(&agent, "four", "conf", "content = \"c\""));
     wait_until("it has the new content", || read(&agent, "conf") == "c");
     child.terminate(Signal::TERM);
@@ -145,14 +134,10 @@ pub(crate) fn what_no_announcement_tells_of_is_found_at_the_interval() {
     exchange("v2", "vol/..data");
     wait_until("the new source is copied", || read(&agent, "copy") == "two");
     exchange("etc2", "etc");
-    wait_until("the file is in the other folder", || {
-        read(&agent, "etc2/conf") == "a"
-    });
+    wait_until("the file is in the other folder", || read(&agent, "etc2/conf") == "a");
     fs::rename(dir.join("deep"), dir.join("former")).unwrap();
     fs::create_dir_all(dir.join("deep/a/b")).unwrap();
-    wait_until("the file is in the new folder", || {
-        read(&agent, "deep/a/b/conf") == "a"
-    });
+    wait_until("the file is in the new folder", || read(&agent, "deep/a/b/conf") == "a");
     fs::create_dir(dir.join("beside")).unwrap();
     fs::hard_link(dir.join("hard"), dir.join("beside/other")).unwrap();
     fs::write(dir.join("beside/other"), "b").unwrap();
@@ -169,9 +154,7 @@ pub(crate) fn what_failed_for_good_is_looked_at_again_after_a_signal() {
     agent.write("f.toml", &text);
     let mut child = watching(&agent);
     let printed = printed(&mut child);
-    wait_until("it is not executable", || {
-        printed.lock().unwrap().contains("make it executable")
-    });
+    wait_until("it is not executable", || printed.lock().unwrap().contains("make it executable"));
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     kill_process(Pid::from_child(&child.0), Signal::HUP).unwrap();
     wait_until("it runs", || agent.directory().join("done").exists());
@@ -184,12 +167,7 @@ pub(crate) fn a_daemon_that_a_command_has_started_can_write_to_its_standard_erro
         "( while ! test -e go; do sleep 0.05; done; echo hello >&2 && touch alive ) & true";
     let text = file(&agent, "conf", "a")
         + &exec(&agent, "daemon", script, "on = [\"file.conf\"]")
-        + &exec(
-            &agent,
-            "bad",
-            "echo why >&2; exit 3",
-            "on = [\"file.conf\"]",
-        );
+        + &exec(&agent, "bad", "echo why >&2; exit 3", "on = [\"file.conf\"]");
     agent.write("f.toml", &text);
     let ran = agent.run(&["apply", "f.toml"]);
     assert!(
@@ -235,10 +213,7 @@ pub(crate) fn a_first_apply_has_what_files_and_commands_need_of_each_other() {
         agent.write("f.toml", &text);
         let ran = agent.run(&["apply", "f.toml"]);
         assert_eq!(ran.code, 0, "{ran:?}");
-        assert_eq!(
-            ["app/a/conf", "app/copy"].map(|it| read(&agent, it)),
-            ["a", "b"]
-        );
+        assert_eq!(["app/a/conf", "app/copy"].map(|it| read(&agent, it)), ["a", "b"]);
         assert_eq!(agent.run(&["apply", "f.toml"]).out, "converged\n");
     }
 }
@@ -270,33 +245,19 @@ pub(crate) fn files_and_commands_outlive_a_namespace_with_a_name() {
     let apply = || agent.run(&["apply", "f.toml", "--netns", &name]);
     let namespace = named_netns(&name);
     let ran = apply();
-    assert_eq!(
-        (ran.code, read(&agent, "conf").as_str()),
-        (2, "a"),
-        "{ran:?}"
-    );
+    assert_eq!((ran.code, read(&agent, "conf").as_str()), (2, "a"), "{ran:?}");
     drop(namespace);
     let namespace = named_netns(&name);
     let graph = agent.run(&["graph", "f.toml", "--netns", &name]);
-    assert!(
-        graph.out.contains("exec.reload   would change; 1 refresh"),
-        "{graph:?}"
-    );
+    assert!(graph.out.contains("exec.reload   would change; 1 refresh"), "{graph:?}");
     agent.write("go", "");
     let ran = apply();
-    assert_eq!(
-        (ran.code, read(&agent, "log").as_str()),
-        (0, "run\n"),
-        "{ran:?}"
-    );
+    assert_eq!((ran.code, read(&agent, "log").as_str()), (0, "run\n"), "{ran:?}");
     drop(namespace);
     let _namespace = named_netns(&name);
     agent.write("f.toml", "route = []\n");
     assert_eq!(apply().code, 0);
-    assert!(
-        !agent.directory().join("conf").exists(),
-        "it is still known as ours"
-    );
+    assert!(!agent.directory().join("conf").exists(), "it is still known as ours");
 }
 
 pub(crate) fn a_file_comes_after_what_it_names() {
@@ -316,25 +277,14 @@ pub(crate) fn a_file_comes_after_what_it_names() {
     for content in ["a", "b", "c"] {
         agent.write("f.toml", &declared(content));
         let ran = agent.run(&["apply", "f.toml"]);
-        assert_eq!(
-            (ran.code, read(&agent, "copy").as_str()),
-            (0, content),
-            "{ran:?}"
-        );
+        assert_eq!((ran.code, read(&agent, "copy").as_str()), (0, content), "{ran:?}");
     }
     // What fails holds it back.
     agent.write("fails", "");
     agent.write("f.toml", &declared("d"));
     let ran = agent.run(&["apply", "f.toml"]);
-    assert_eq!(
-        (ran.code, read(&agent, "copy").as_str()),
-        (2, "c"),
-        "{ran:?}"
-    );
-    assert!(
-        ran.out.contains("skipped because exec.make failed"),
-        "{ran:?}"
-    );
+    assert_eq!((ran.code, read(&agent, "copy").as_str()), (2, "c"), "{ran:?}");
+    assert!(ran.out.contains("skipped because exec.make failed"), "{ran:?}");
 
     let cycle = declared("a").replace("[\"file.conf\"]", "[\"file\"]");
     agent.write("f.toml", &cycle);
@@ -366,10 +316,7 @@ pub(crate) fn a_command_runs_in_the_namespace_that_it_names() {
         );
         exec(&agent, name, &format!("{script}{name}"), &more)
     };
-    agent.write(
-        "f.toml",
-        &(command("here", "") + &command("there", "netns = true")),
-    );
+    agent.write("f.toml", &(command("here", "") + &command("there", "netns = true")));
     let name = format!("named{}", std::process::id());
     let namespace = named_netns(&name);
     let there = ip(&["netns", "exec", &name, "readlink", "/proc/self/ns/net"]);
@@ -401,9 +348,7 @@ pub(crate) fn as_process_one_it_waits_for_what_ends() {
         let children = children.split_whitespace().map(str::to_owned);
         children.collect::<Vec<String>>()
     };
-    wait_until("the orphans have ended", || {
-        read(&agent, "orphans") == "\n\n"
-    });
+    wait_until("the orphans have ended", || read(&agent, "orphans") == "\n\n");
     let init = children(&unshare.to_string()).pop().unwrap();
     wait_until("only the agent is left", || children(&init).len() == 1);
     assert_ne!(read(&agent, "conf"), "");

@@ -93,15 +93,9 @@ pub(crate) fn addresses_of_a_group_are_one_plan_and_fail_one_by_one() {
     let driver = Driver::start(config, declared, Box::new(MemoryLedger::default())).unwrap();
     let names: Vec<_> = all.iter().map(|at| format!("address.{at}")).collect();
     let names: Vec<_> = names.iter().map(|it| &**it).collect();
-    wait_until("the addresses are there", || {
-        driver.are_converged(&names).unwrap()
-    });
+    wait_until("the addresses are there", || driver.are_converged(&names).unwrap());
     let explained = driver.explain("refused").unwrap();
-    assert_eq!(
-        explained.last,
-        Some(Err(ErrorClass::Unknown)),
-        "{explained}"
-    );
+    assert_eq!(explained.last, Some(Err(ErrorClass::Unknown)), "{explained}");
     assert_eq!(explained.group.as_deref(), Some("address"));
     assert_eq!(shown().split(' ').count(), 100);
     let counts = [&plan.counts.dumps, &plan.counts.batches].map(|it| it.load(Ordering::SeqCst));

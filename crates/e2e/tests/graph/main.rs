@@ -138,12 +138,7 @@ fn files_and_commands_come_after_the_network_and_a_second_apply_does_nothing() {
         + &route("10.99.0.0/16", "dev = \"ours\"")
         + &file(&agent, "conf", "declared\n")
         + "mode = \"0640\"\nowner = \"0:0\"\n"
-        + &exec(
-            &agent,
-            "look",
-            seen,
-            "after = [\"route\", \"sysctl\"]\non = [\"file.conf\"]",
-        );
+        + &exec(&agent, "look", seen, "after = [\"route\", \"sysctl\"]\non = [\"file.conf\"]");
     let planned = agent.plan(&text);
     assert_eq!(planned.code, 2, "{planned:?}");
     let vertices = planned.json()["vertices"].clone();
@@ -180,18 +175,8 @@ fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
     let agent = Agent::new();
     let text = route("10.99.0.0/16", "type = \"blackhole\"")
         + &file(&agent, "conf", "a")
-        + &exec(
-            &agent,
-            "reload",
-            "echo run >> log",
-            "on = [\"file.conf\", \"route\"]",
-        )
-        + &exec(
-            &agent,
-            "fix",
-            "true",
-            "check = [\"/no/such\"]\nafter = [\"exec.reload\"]",
-        )
+        + &exec(&agent, "reload", "echo run >> log", "on = [\"file.conf\", \"route\"]")
+        + &exec(&agent, "fix", "true", "check = [\"/no/such\"]\nafter = [\"exec.reload\"]")
         + &exec(&agent, "last", "true", "on = [\"exec.fix\"]");
     agent.write("f.toml", &text);
     let run = |format: &str| {
@@ -224,9 +209,7 @@ fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
         let stands = format!("{conf}   would change\n");
         assert!(why.code == 0 && why.out.starts_with(&stands), "{why:?}");
     }
-    agent
-        .run(&["why", "file", "none", "--file", "f.toml"])
-        .assert_refused(&["none of that name"]);
+    agent.run(&["why", "file", "none", "--file", "f.toml"]).assert_refused(&["none of that name"]);
     let json = run("json").json();
     assert_eq!(json["vertices"].as_array().unwrap().len(), 6);
     assert_eq!(json["edges"].as_array().unwrap().len(), 5);
@@ -234,34 +217,18 @@ fn the_graph_of_a_file_is_printed_with_states_in_each_form() {
     assert!(dot.starts_with("digraph {") && dot.contains("label=\"exec.reload\""));
     assert!(dot.contains("fillcolor=salmon") && dot.contains("fillcolor=lightblue"));
     let svg = run("svg").out;
-    assert!(
-        svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),
-        "{svg}"
-    );
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
     assert_eq!(svg.matches("<rect ").count(), 6);
     let refused = agent.run(&["plan", "f.toml", "--format", "svg"]);
     refused.assert_refused(&["only `graph` is printed so"]);
-    assert_eq!(
-        (lines(&agent, "log"), read(&agent, "conf")),
-        (0, String::new())
-    );
+    assert_eq!((lines(&agent, "log"), read(&agent, "conf")), (0, String::new()));
 }
 
 fn a_command_that_fails_is_exit_code_two_and_its_refresh_stays_pending() {
     let agent = Agent::new();
     let text = file(&agent, "conf", "a")
-        + &exec(
-            &agent,
-            "reload",
-            "test -e go && echo run >> log",
-            "on = [\"file.conf\"]",
-        )
-        + &exec(
-            &agent,
-            "after",
-            "echo run >> later",
-            "on = [\"exec.reload\"]",
-        );
+        + &exec(&agent, "reload", "test -e go && echo run >> log", "on = [\"file.conf\"]")
+        + &exec(&agent, "after", "echo run >> later", "on = [\"exec.reload\"]");
     for _ in 0..2 {
         let ran = agent.apply(&text);
         assert_eq!(ran.code, 2, "{ran:?}");
@@ -270,10 +237,7 @@ fn a_command_that_fails_is_exit_code_two_and_its_refresh_stays_pending() {
         let reload = report["vertices"].as_array().unwrap().iter();
         let mut reload = reload.filter(|it| it["vertex"] == "exec.reload");
         let reload = reload.next().unwrap();
-        assert_eq!(
-            (&reload["state"], &reload["refreshes"]),
-            (&"failed".into(), &1.into())
-        );
+        assert_eq!((&reload["state"], &reload["refreshes"]), (&"failed".into(), &1.into()));
     }
     let text_ran = agent.run(&["apply", "f.toml"]);
     for words in [
@@ -301,17 +265,9 @@ fn a_refresh_survives_a_kill_while_its_command_runs() {
     let mut command = agent.command(&["apply", "f.toml"]);
     let killed = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     assert_eq!(killed.unwrap().signal(), Some(9));
-    assert_eq!(
-        (read(&agent, "conf"), lines(&agent, "log")),
-        ("a".to_owned(), 0)
-    );
+    assert_eq!((read(&agent, "conf"), lines(&agent, "log")), ("a".to_owned(), 0));
     let graph = agent.run(&["graph", "f.toml"]);
-    assert!(
-        graph
-            .out
-            .contains("exec.reload   would change; 1 refresh pending\n"),
-        "{graph:?}"
-    );
+    assert!(graph.out.contains("exec.reload   would change; 1 refresh pending\n"), "{graph:?}");
     for _ in 0..2 {
         let ran = agent.run(&["apply", "f.toml"]);
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -327,13 +283,9 @@ fn what_cannot_be_refuses_the_file_before_anything_is_written() {
     let cycle = agent.apply(&(conf.clone() + &circle));
     cycle.assert_refused(&["f.toml:5:1: a cycle: exec.a runs after exec.b runs after exec.a"]);
     let unknown = conf.clone() + &exec(&agent, "a", "true", "on = [\"file.cnf\"]");
-    agent
-        .apply(&unknown)
-        .assert_refused(&["f.toml:5:1: ", "`conf`"]);
+    agent.apply(&unknown).assert_refused(&["f.toml:5:1: ", "`conf`"]);
     let owner = conf.clone() + "owner = \"no-such-user\"\n";
-    agent
-        .apply(&owner)
-        .assert_refused(&["f.toml:5:9: owner: there is no user `no-such-user`"]);
+    agent.apply(&owner).assert_refused(&["f.toml:5:9: owner: there is no user `no-such-user`"]);
     let no_device = conf + "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"none\"\n";
     agent.write("f.toml", &no_device);
     let strict = agent.run(&["apply", "f.toml", "--strict"]);
@@ -346,24 +298,14 @@ fn commands_of_one_semaphore_take_turns_and_one_that_lasts_too_long_is_killed() 
     // The directory is there once at a time, or one of them fails.
     let turn = "mkdir room && sleep 0.2 && rmdir room && echo run >> log";
     let more = "on = [\"file.conf\"]\nsemaphores = [\"room:1\"]";
-    let turns: String = ["a", "b", "c"]
-        .map(|name| exec(&agent, name, turn, more))
-        .concat();
+    let turns: String = ["a", "b", "c"].map(|name| exec(&agent, name, turn, more)).concat();
     let text = file(&agent, "conf", "a") + &turns;
     let ran = agent.apply(&text);
     assert_eq!((ran.code, lines(&agent, "log")), (0, 3), "{ran:?}");
-    let slow = exec(
-        &agent,
-        "slow",
-        "sleep 600",
-        "on = [\"file.other\"]\ntimeout = 0.2",
-    );
+    let slow = exec(&agent, "slow", "sleep 600", "on = [\"file.other\"]\ntimeout = 0.2");
     let ran = agent.apply(&(file(&agent, "other", "a") + &slow));
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(
-        ran.out.contains("killed, as it did not end in time"),
-        "{ran:?}"
-    );
+    assert!(ran.out.contains("killed, as it did not end in time"), "{ran:?}");
 }
 
 fn watch_keeps_files_and_reloads_what_depends_on_them() {
@@ -382,14 +324,9 @@ fn watch_keeps_files_and_reloads_what_depends_on_them() {
     has("a\na\n");
     agent.write("f.toml", &text("b\n"));
     has("a\na\nb\n");
-    agent.write(
-        "f.toml",
-        &(text("c\n") + &exec(&agent, "x", "true", "on = [\"exec.x\"]")),
-    );
+    agent.write("f.toml", &(text("c\n") + &exec(&agent, "x", "true", "on = [\"exec.x\"]")));
     wait_until("it is refused", || {
-        said.lock()
-            .unwrap()
-            .contains("the last good file stays in force: f.toml:9:1: a cycle")
+        said.lock().unwrap().contains("the last good file stays in force: f.toml:9:1: a cycle")
     });
     assert_eq!(read(&agent, "conf"), "b\n");
     assert_eq!(read(&agent, "log"), "a\na\nb\n");
@@ -402,12 +339,7 @@ fn a_command_is_refreshed_by_the_section_that_it_names_alone() {
         format!("rule = []\nsysctl = {{ \"net.ipv4.ip_forward\" = {forward} }}\n")
             + &route(dst, "type = \"blackhole\"")
             + &exec(&agent, "routes", "echo run >> routes", "on = [\"route\"]")
-            + &exec(
-                &agent,
-                "sysctls",
-                "echo run >> sysctls",
-                "on = [\"sysctl\"]",
-            )
+            + &exec(&agent, "sysctls", "echo run >> sysctls", "on = [\"sysctl\"]")
             + &exec(&agent, "rules", "echo run >> rules", "on = [\"rule\"]")
     };
     let applied = |text: &str| {
@@ -463,19 +395,12 @@ fn a_file_that_left_while_no_agent_ran_is_removed_unless_another_writer_changed_
     assert_eq!(planned.code, 2, "{planned:?}");
     let planned = agent.run(&["plan", "f.toml"]);
     assert!(
-        planned
-            .out
-            .contains(&format!("~ {}   would be removed\n", vertex(&agent, "one"))),
+        planned.out.contains(&format!("~ {}   would be removed\n", vertex(&agent, "one"))),
         "{planned:?}"
     );
     let applied = agent.run(&["apply", "f.toml"]);
     assert_eq!(applied.code, 0, "{applied:?}");
-    assert!(
-        applied
-            .out
-            .contains(&format!("- {}\n", vertex(&agent, "one"))),
-        "{applied:?}"
-    );
+    assert!(applied.out.contains(&format!("- {}\n", vertex(&agent, "one"))), "{applied:?}");
     assert_eq!((has("one"), has("two"), has("theirs")), (false, true, true));
     assert_eq!(read(&agent, "two"), "another writer");
     agent.assert_nothing_to_do(&blackhole);
@@ -633,27 +558,18 @@ fn watch_shows_how_files_and_commands_stand() {
     };
     wait_until("it fails", || state("exec.reload", "failed"));
     wait_until("the other one waits", || state("exec.later", "waiting"));
-    wait_until("the file is in place", || {
-        state(&vertex(&agent, "conf"), "in_place")
-    });
+    wait_until("the file is in place", || state(&vertex(&agent, "conf"), "in_place"));
     assert_eq!(page().unwrap()["trueup_converged"], 0.0);
     let has_line = |words: &[&str]| {
         let printed = printed.lock().unwrap();
         let mut lines = printed.lines();
         lines.any(|line| words.iter().all(|word| line.contains(word)))
     };
-    let failed = [
-        "\"event\":\"vertex\"",
-        "exec.reload",
-        "\"state\":\"failed\"",
-        "exit code 1",
-    ];
+    let failed = ["\"event\":\"vertex\"", "exec.reload", "\"state\":\"failed\"", "exit code 1"];
     wait_until("its failure is a line", || has_line(&failed));
     agent.write("go", "");
     wait_until("all are in place", || {
-        ["exec.reload", "exec.later"]
-            .iter()
-            .all(|name| state(name, "in_place"))
+        ["exec.reload", "exec.later"].iter().all(|name| state(name, "in_place"))
     });
     assert_eq!(page().unwrap()["trueup_converged"], 1.0);
     child.terminate(Signal::TERM);

@@ -50,11 +50,7 @@ impl Site {
                 namespace.ip(&line.split(' ').collect::<Vec<_>>());
             }
         }
-        Site {
-            agent: Agent::new(),
-            namespaces,
-            overwritten: AtomicUsize::new(0),
-        }
+        Site { agent: Agent::new(), namespaces, overwritten: AtomicUsize::new(0) }
     }
 
     /// Declares a version of the file, which has one of the routes in every second version only.
@@ -130,10 +126,7 @@ impl Site {
                 ])),
                 act => {
                     let words = HARM[act - 2].split(' ');
-                    run(&["-netns", namespace]
-                        .into_iter()
-                        .chain(words)
-                        .collect::<Vec<_>>());
+                    run(&["-netns", namespace].into_iter().chain(words).collect::<Vec<_>>());
                 }
             }
         }
@@ -148,28 +141,15 @@ impl Site {
             ("rule show pref 7777", "lookup 77"),
             ("address show dev ours", "10.66.0.1/24"),
             ("link show ours", ",UP"),
-            (
-                "route show 10.99.1.0/24",
-                "via 10.66.0.2 dev ours proto 116",
-            ),
+            ("route show 10.99.1.0/24", "via 10.66.0.2 dev ours proto 116"),
             ("rule show pref 6666", "lookup 66"),
         ] {
             assert!(shown(words).contains(part), "{words}: {}", shown(words));
         }
         let second = shown("route show 10.99.2.0/24");
-        assert_eq!(
-            second.contains("via 10.66.0.3"),
-            version.is_multiple_of(2),
-            "{second}"
-        );
+        assert_eq!(second.contains("via 10.66.0.3"), version.is_multiple_of(2), "{second}");
         let name = namespace.name();
-        let setting = ip(&[
-            "netns",
-            "exec",
-            name,
-            "cat",
-            "/proc/sys/net/ipv4/ip_forward",
-        ]);
+        let setting = ip(&["netns", "exec", name, "cat", "/proc/sys/net/ipv4/ip_forward"]);
         assert_eq!(setting, "1\n");
     }
 
@@ -179,13 +159,9 @@ impl Site {
         let log = self.read("log");
         let runs: Vec<usize> = log.lines().filter_map(|line| line.parse().ok()).collect();
         let mut counts = BTreeMap::<usize, usize>::new();
-        runs.iter()
-            .for_each(|run| *counts.entry(*run).or_default() += 1);
+        runs.iter().for_each(|run| *counts.entry(*run).or_default() += 1);
         for version in converged {
-            assert!(
-                counts.contains_key(version),
-                "no run for version {version}: {log}"
-            );
+            assert!(counts.contains_key(version), "no run for version {version}: {log}");
         }
         assert!(runs.is_sorted(), "{log}");
         let most = versions + kills + self.overwritten.load(Ordering::SeqCst);
@@ -206,10 +182,7 @@ impl Drop for Process {
 /// Runs `ip`; what is to be harmed may be gone.
 fn run(args: &[&str]) -> bool {
     let mut command = Command::new("ip");
-    command
-        .args(args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.args(args).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
@@ -219,9 +192,7 @@ pub(crate) fn an_agent_of_three_namespaces_is_killed_among_other_writers_and_con
         Some(_) => Duration::from_secs(300),
         None => Duration::from_secs(8),
     };
-    let seed = std::env::var("TRUEUP_SEED")
-        .ok()
-        .and_then(|it| it.parse().ok());
+    let seed = std::env::var("TRUEUP_SEED").ok().and_then(|it| it.parse().ok());
     let seed = seed.unwrap_or(17);
     let (site, end) = (Site::new(), Instant::now() + length);
     let (mut rng, is_over) = (Rng::with_seed(seed), AtomicBool::new(false));
@@ -248,20 +219,11 @@ pub(crate) fn an_agent_of_three_namespaces_is_killed_among_other_writers_and_con
     site.declare(version);
     let _process = site.start();
     for namespace in &site.namespaces {
-        run(&[
-            "-netns",
-            namespace.name(),
-            "route",
-            "delete",
-            "blackhole",
-            "10.99.1.0/24",
-        ]);
+        run(&["-netns", namespace.name(), "route", "delete", "blackhole", "10.99.1.0/24"]);
     }
     site.wait_converged();
     converged.push(version);
-    site.namespaces
-        .iter()
-        .for_each(|it| site.check(it, version));
+    site.namespaces.iter().for_each(|it| site.check(it, version));
     assert_eq!(site.read("conf"), format!("{version}\n"));
     site.check_log(&converged, version, kills);
     let seen = converged.len();

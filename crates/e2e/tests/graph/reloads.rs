@@ -52,16 +52,11 @@ pub(crate) fn a_setting_that_changes_those_of_links_has_them_looked_at() {
     let agent = Agent::new();
     let of = "/proc/sys/net/ipv4/conf/ours/forwarding";
     let text = LINK.to_owned()
-        + &sysctl(&[
-            ("net.ipv4.ip_forward", "1"),
-            ("net.ipv4.conf.ours.forwarding", "0"),
-        ]);
+        + &sysctl(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.ours.forwarding", "0")]);
     agent.write("f.toml", &text);
     let mut child = watching(&agent);
     let printed = printed(&mut child);
-    wait_until("it converges", || {
-        printed.lock().unwrap().ends_with("converged\n")
-    });
+    wait_until("it converges", || printed.lock().unwrap().ends_with("converged\n"));
     for round in 0..10 {
         fs::write(FORWARD, "0").unwrap();
         ip(&["link", "add", &format!("other{round}"), "type", "ifb"]);
@@ -115,9 +110,7 @@ pub(crate) fn a_file_that_lacks_descriptors_for_a_new_part_is_tried_again() {
     agent.write("f.toml", ROUTE);
     let mut child = agent.spawn(&["watch", "f.toml"]);
     let (said, printed) = (said(&mut child), printed(&mut child));
-    wait_until("it converges", || {
-        printed.lock().unwrap().ends_with("converged\n")
-    });
+    wait_until("it converges", || printed.lock().unwrap().ends_with("converged\n"));
     let open = fs::read_dir(format!("/proc/{}/fd", child.0.id())).unwrap();
     let less = Rlimit {
         // Enough to read the file.
@@ -126,10 +119,7 @@ pub(crate) fn a_file_that_lacks_descriptors_for_a_new_part_is_tried_again() {
     };
     let pid = Some(Pid::from_child(&child.0));
     let before = prlimit(pid, Resource::Nofile, less).unwrap();
-    agent.write(
-        "f.toml",
-        &(ROUTE.to_owned() + &sysctl(&[("net.ipv4.ip_forward", "1")])),
-    );
+    agent.write("f.toml", &(ROUTE.to_owned() + &sysctl(&[("net.ipv4.ip_forward", "1")])));
     wait_until("it is refused", || {
         let said = said.lock().unwrap();
         said.contains("stays in force") && said.contains("Too many open files")

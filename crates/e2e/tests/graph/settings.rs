@@ -17,16 +17,11 @@ pub(crate) const LINK: &str = "link = [{ name = \"ours\", kind = \"ifb\", up = t
 pub(crate) const ROUTE: &str = "[[route]]\ndst = \"10.99.0.0/16\"\ntype = \"blackhole\"\n";
 
 pub(crate) fn value(path: &str) -> String {
-    fs::read_to_string(path)
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
 pub(crate) fn sysctl(pairs: &[(&str, &str)]) -> String {
-    let lines = pairs
-        .iter()
-        .map(|(key, to)| format!("\"{key}\" = {to:?}\n"));
+    let lines = pairs.iter().map(|(key, to)| format!("\"{key}\" = {to:?}\n"));
     "[sysctl]\n".to_owned() + &lines.collect::<String>()
 }
 
@@ -84,10 +79,7 @@ pub(crate) fn a_refused_setting_holds_back_what_runs_after_settings_alone() {
         assert_eq!(state(name), expected, "{name}: {report:#}");
     }
     assert!(ip(&["route"]).contains("10.99.0.0/16"));
-    assert_eq!(
-        (lines(&agent, "by-route"), lines(&agent, "by-sysctl")),
-        (1, 0)
-    );
+    assert_eq!((lines(&agent, "by-route"), lines(&agent, "by-sysctl")), (1, 0));
     assert_eq!(value(FORWARD), "1");
     let right = text + &sysctl(&[("net.ipv4.ip_forward", "1")]);
     assert_eq!(agent.apply(&right).code, 0);
@@ -99,10 +91,7 @@ pub(crate) fn a_command_is_refreshed_by_settings_of_links_and_of_others() {
     let text = |filter: &str, forward: &str| {
         LINK.to_owned()
             + &exec(&agent, "log", "echo run >> log", "on = [\"sysctl\"]")
-            + &sysctl(&[
-                ("net.ipv4.conf.ours.rp_filter", filter),
-                ("net.ipv4.ip_forward", forward),
-            ])
+            + &sysctl(&[("net.ipv4.conf.ours.rp_filter", filter), ("net.ipv4.ip_forward", forward)])
     };
     for (filter, forward, count) in [("1", "0", 1), ("2", "0", 2), ("2", "1", 3), ("2", "1", 3)] {
         assert_eq!(agent.apply(&text(filter, forward)).code, 0);
@@ -117,10 +106,7 @@ pub(crate) fn a_command_is_refreshed_by_settings_of_links_and_of_others() {
 pub(crate) fn a_device_that_comes_has_its_settings_by_its_event() {
     let agent = Agent::new();
     let text = LINK.to_owned()
-        + &sysctl(&[
-            ("net.ipv4.conf.ours.rp_filter", "2"),
-            ("net.ipv4.conf.later.rp_filter", "2"),
-        ]);
+        + &sysctl(&[("net.ipv4.conf.ours.rp_filter", "2"), ("net.ipv4.conf.later.rp_filter", "2")]);
     agent.write("f.toml", &text);
     // Nothing is looked at by the timer.
     let mut child = agent.spawn(&["watch", "f.toml", "--interval", "100000"]);
@@ -132,14 +118,10 @@ pub(crate) fn a_device_that_comes_has_its_settings_by_its_event() {
     ip(&["link", "add", "later", "type", "ifb"]);
     let later = "/proc/sys/net/ipv4/conf/later/rp_filter";
     wait_until("it is set", || value(later) == "2");
-    wait_until("all is", || {
-        printed.lock().unwrap().ends_with("\nconverged\n")
-    });
+    wait_until("all is", || printed.lock().unwrap().ends_with("\nconverged\n"));
     for _ in 0..3 {
         ip(&["link", "delete", "ours"]);
-        wait_until("it is there again, with its setting", || {
-            value(FILTER) == "2"
-        });
+        wait_until("it is there again, with its setting", || value(FILTER) == "2");
     }
     child.terminate(Signal::TERM);
 }
@@ -164,15 +146,11 @@ pub(crate) fn a_reload_adds_and_removes_parts_and_reverts_no_setting_that_moves(
 
     write(ROUTE.to_owned() + &sysctl(&[filter, forward]));
     loaded(1);
-    wait_until("both are set", || {
-        (value(FILTER), value(FORWARD)) == ("2".into(), "1".into())
-    });
+    wait_until("both are set", || (value(FILTER), value(FORWARD)) == ("2".into(), "1".into()));
     // The link is declared from now on, and its setting is of another part.
     write(LINK.to_owned() + ROUTE + &sysctl(&[filter, forward]));
     loaded(2);
-    wait_until("the link is adopted or taken", || {
-        agent.run(&["plan", "f.toml"]).code == 0
-    });
+    wait_until("the link is adopted or taken", || agent.run(&["plan", "f.toml"]).code == 0);
     assert_eq!(value(FILTER), "2");
     // And back, without the link's setting: that is reverted by the part that has it by now.
     write(ROUTE.to_owned() + &sysctl(&[forward]));
@@ -185,24 +163,17 @@ pub(crate) fn a_reload_adds_and_removes_parts_and_reverts_no_setting_that_moves(
     fs::write(FORWARD, "0").unwrap();
     write(ROUTE.replace("10.99", "10.98"));
     loaded(5);
-    wait_until("the route moves", || {
-        ip(&["route"]).contains("10.98.0.0/16")
-    });
+    wait_until("the route moves", || ip(&["route"]).contains("10.98.0.0/16"));
     assert_eq!(value(FORWARD), "0");
     let printed = printed();
-    let reverts = printed
-        .lines()
-        .filter(|line| line.contains("no longer declared"));
+    let reverts = printed.lines().filter(|line| line.contains("no longer declared"));
     assert_eq!(reverts.count(), 1, "{printed}");
     child.terminate(Signal::TERM);
 }
 
 pub(crate) fn a_setting_that_is_not_managed_any_more_has_no_status() {
     let agent = Agent::new();
-    agent.write(
-        "f.toml",
-        &(ROUTE.to_owned() + &sysctl(&[("net.ipv4.no_such_key", "1")])),
-    );
+    agent.write("f.toml", &(ROUTE.to_owned() + &sysctl(&[("net.ipv4.no_such_key", "1")])));
     let args = [&["watch", "f.toml", "--format", "json"], &RARE[..]].concat();
     let mut child = agent.spawn(&args);
     let printed = printed(&mut child);
@@ -213,9 +184,7 @@ pub(crate) fn a_setting_that_is_not_managed_any_more_has_no_status() {
     wait_for("\"event\":\"converged\"");
     wait_until("it is converged", || {
         let printed = printed.lock().unwrap();
-        let last = printed
-            .lines()
-            .rfind(|line| line.contains("\"event\":\"converged\""));
+        let last = printed.lines().rfind(|line| line.contains("\"event\":\"converged\""));
         last.is_some_and(|line| line.contains("\"converged\":true"))
     });
     child.terminate(Signal::TERM);
@@ -259,16 +228,10 @@ pub(crate) fn killed_between_two_parts_it_ends_as_declared() {
         + &(0..200)
             .map(|n| format!("[[route]]\ndst = \"10.9.{n}.0/24\"\ntype = \"blackhole\"\n"))
             .collect::<String>()
-        + &sysctl(&[
-            ("net.ipv4.ip_forward", "1"),
-            ("net.ipv4.conf.ours.rp_filter", "2"),
-        ]);
+        + &sysctl(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.ours.rp_filter", "2")]);
     agent.write("f.toml", &text);
-    let seen: [fn() -> bool; 3] = [
-        || value(FORWARD) == "1",
-        || Path::new(FILTER).exists(),
-        || value(FILTER) == "2",
-    ];
+    let seen: [fn() -> bool; 3] =
+        [|| value(FORWARD) == "1", || Path::new(FILTER).exists(), || value(FILTER) == "2"];
     for is_done in seen {
         let mut child = watching(&agent);
         wait_until("a part is done", is_done);
@@ -284,12 +247,7 @@ pub(crate) fn killed_between_two_parts_it_ends_as_declared() {
 
 pub(crate) fn a_limit_to_changes_holds_for_all_parts_together() {
     let agent = Agent::new();
-    let keys = [
-        "tcp_fin_timeout",
-        "tcp_keepalive_time",
-        "tcp_keepalive_intvl",
-        "tcp_retries1",
-    ];
+    let keys = ["tcp_fin_timeout", "tcp_keepalive_time", "tcp_keepalive_intvl", "tcp_retries1"];
     let keys = keys.map(|key| format!("net.ipv4.{key}"));
     let pairs = keys.each_ref().map(|key| (&**key, "7"));
     let routes =
@@ -298,9 +256,7 @@ pub(crate) fn a_limit_to_changes_holds_for_all_parts_together() {
     let began = Instant::now();
     let mut child = agent.spawn(&[&["watch", "f.toml", "--ops-limit", "2:4"], &RARE[..]].concat());
     let printed = printed(&mut child);
-    wait_until("all are there", || {
-        printed.lock().unwrap().ends_with("converged\n")
-    });
+    wait_until("all are there", || printed.lock().unwrap().ends_with("converged\n"));
     // Four at once, and two a second.
     assert!(began.elapsed().as_secs_f64() > 1.5);
     let printed = printed.lock().unwrap();
@@ -310,16 +266,11 @@ pub(crate) fn a_limit_to_changes_holds_for_all_parts_together() {
 
 pub(crate) fn nothing_is_said_to_be_converged_before_each_part_was_looked_at() {
     let agent = Agent::new();
-    agent.write(
-        "f.toml",
-        &(ROUTE.to_owned() + &sysctl(&[("net.ipv4.ip_forward", "1")])),
-    );
+    agent.write("f.toml", &(ROUTE.to_owned() + &sysctl(&[("net.ipv4.ip_forward", "1")])));
     let args = [&["watch", "f.toml", "--format", "json"], &RARE[..]].concat();
     let mut child = agent.spawn(&args);
     let printed = printed(&mut child);
-    wait_until("it converges", || {
-        printed.lock().unwrap().contains("\"event\":\"converged\"")
-    });
+    wait_until("it converges", || printed.lock().unwrap().contains("\"event\":\"converged\""));
     child.terminate(Signal::TERM);
     let printed = printed.lock().unwrap();
     let before = printed.lines();

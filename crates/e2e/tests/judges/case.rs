@@ -49,9 +49,7 @@ impl Look {
             rule.header[8] &= 2;
         }
         let links = rows.iter().filter(|row| row.kind == Kind::Link);
-        let names = links
-            .map(|row| (row.device(), row.ifname().unwrap()))
-            .collect();
+        let names = links.map(|row| (row.device(), row.ifname().unwrap())).collect();
         Look { rows, names }
     }
 
@@ -90,10 +88,7 @@ impl Run {
             Kind::Link if self.our_links.contains(&row.device()) => return Whose::Ours,
             Kind::Link => row.device() == 1,
             Kind::Address => {
-                let link_local = row
-                    .attrs
-                    .get(&1)
-                    .is_some_and(|a| a.starts_with(&[0xfe, 0x80]));
+                let link_local = row.attrs.get(&1).is_some_and(|a| a.starts_with(&[0xfe, 0x80]));
                 link_local || matches!(row.protocol(), Some(1..=3))
             }
             Kind::Neighbour => {
@@ -172,10 +167,7 @@ impl Run {
             return Err(format!("still there: {}", after.line(row)));
         }
         if self.clean && self.last != MemoryLedger::default() {
-            return Err(format!(
-                "everything is gone, but not from the ledger: {:?}",
-                self.last
-            ));
+            return Err(format!("everything is gone, but not from the ledger: {:?}", self.last));
         }
         Ok(())
     }
@@ -190,10 +182,8 @@ impl Run {
         };
         for lines in lines.chunk_by(|one, next| family(one) == family(next)) {
             let family = family(&lines[0]);
-            let rest: Vec<_> = lines
-                .iter()
-                .map(|line| line.trim_start_matches(&format!("{family} ")))
-                .collect();
+            let rest: Vec<_> =
+                lines.iter().map(|line| line.trim_start_matches(&format!("{family} "))).collect();
             let options: &[&str] = &[family];
             self.batch(&options[..usize::from(family != "-0")], &rest);
         }
@@ -212,9 +202,7 @@ impl Run {
             self.say(format!("  ip {} {line}", options.concat()));
         }
         let mut stdin = child.stdin.take().unwrap();
-        stdin
-            .write_all(format!("{}\n", lines.join("\n")).as_bytes())
-            .unwrap();
+        stdin.write_all(format!("{}\n", lines.join("\n")).as_bytes()).unwrap();
         drop(stdin);
         let output = child.wait_with_output().unwrap();
         for line in String::from_utf8_lossy(&output.stderr).lines() {
@@ -247,24 +235,16 @@ impl Run {
         let report = self.reconcile(desired)?;
         let after = Look::take();
         // Every index that came into being in a pass is ours: indexes are not reused so soon.
-        self.our_links.extend(
-            after
-                .names
-                .keys()
-                .filter(|index| !before.names.contains_key(index)),
-        );
+        self.our_links.extend(after.names.keys().filter(|index| !before.names.contains_key(index)));
         self.tell(&report);
 
         let (all, applied) = (report.ops().count(), report.applied().count());
         let (failed, pending) = (report.failed().count(), report.pending().count());
         if applied + failed + pending != all {
-            return Err(format!(
-                "{applied} applied, {failed} failed, {pending} pending of {all}"
-            ));
+            return Err(format!("{applied} applied, {failed} failed, {pending} pending of {all}"));
         }
         self.foreign_rows_survive(&before, &after, &wanted)?;
-        self.our_links
-            .retain(|index| after.names.contains_key(index));
+        self.our_links.retain(|index| after.names.contains_key(index));
         if report.converged() {
             self.rows_are_as_desired(&after, &wanted)?;
             self.still(desired)?;
@@ -293,18 +273,12 @@ impl Run {
         }
         for conflict in report.conflicts() {
             let devices = report.devices();
-            let (desired, foreign) = (
-                conflict.desired.spec(devices),
-                conflict.foreign.spec(devices),
-            );
+            let (desired, foreign) =
+                (conflict.desired.spec(devices), conflict.foreign.spec(devices));
             self.say(format!("  conflict: {desired} with {foreign}"));
         }
         if !report.doubts().is_empty() || report.trouble().is_some() {
-            self.say(format!(
-                "  doubts {:?} {:?}",
-                report.doubts(),
-                report.trouble()
-            ));
+            self.say(format!("  doubts {:?} {:?}", report.doubts(), report.trouble()));
         }
     }
 
@@ -317,11 +291,7 @@ impl Run {
     ) -> Result<(), String> {
         let foreign = |look: &Look| -> BTreeMap<(String, Option<RawMessage>), usize> {
             let mut rows = BTreeMap::new();
-            for row in look
-                .rows
-                .iter()
-                .filter(|row| self.whose(row) == Whose::Foreign)
-            {
+            for row in look.rows.iter().filter(|row| self.whose(row) == Whose::Foreign) {
                 let key = if row.kind == Kind::Link {
                     (foreign_link(row, &look.names, wanted), None)
                 } else {
@@ -332,12 +302,8 @@ impl Run {
             rows
         };
         let (old, new) = (foreign(before), foreign(after));
-        let missing = old
-            .iter()
-            .filter(|(row, count)| new.get(row) != Some(count));
-        let added = new
-            .iter()
-            .filter(|(row, count)| old.get(row) != Some(count));
+        let missing = old.iter().filter(|(row, count)| new.get(row) != Some(count));
+        let added = new.iter().filter(|(row, count)| old.get(row) != Some(count));
         let mut text = String::new();
         for ((line, row), _) in missing {
             let _infallible = writeln!(
@@ -353,11 +319,7 @@ impl Run {
                 row.as_ref().map_or(String::new(), |r| r.to_string())
             );
         }
-        if text.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("what is not ours was touched:\n{text}"))
-        }
+        if text.is_empty() { Ok(()) } else { Err(format!("what is not ours was touched:\n{text}")) }
     }
 
     /// Of each managed kind, the rows of ours are the desired ones, nothing more, nothing less.
@@ -368,12 +330,7 @@ impl Run {
             let rows: Vec<_> = match kind {
                 // With lifetimes to the second.
                 Kind::Address => raw_dump(*kind, 0),
-                _ => after
-                    .rows
-                    .iter()
-                    .filter(|row| row.kind == *kind)
-                    .cloned()
-                    .collect(),
+                _ => after.rows.iter().filter(|row| row.kind == *kind).cloned().collect(),
             };
             let mut left: Vec<(bool, Fields)> = rows
                 .iter()
@@ -409,28 +366,16 @@ impl Run {
                 }
             }
         }
-        if wrong.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("converged, but the kernel\n{wrong}"))
-        }
+        if wrong.is_empty() { Ok(()) } else { Err(format!("converged, but the kernel\n{wrong}")) }
     }
 
     /// A second pass has nothing to do and sends nothing.
     fn still(&mut self, desired: &Desired) -> Result<(), String> {
         let planned = Rtnl::new()
-            .plan(
-                &Namespace::current(),
-                desired,
-                &self.last,
-                &Options::default(),
-            )
+            .plan(&Namespace::current(), desired, &self.last, &Options::default())
             .map_err(|error| format!("planning again: {error}"))?;
         if !planned.is_converged() {
-            return Err(format!(
-                "converged, but the next plan is {:?}",
-                planned.plan
-            ));
+            return Err(format!("converged, but the next plan is {:?}", planned.plan));
         }
         let mut changes = super::watches().then(Changes::watch);
         let remembered = self.last.clone();
@@ -440,10 +385,7 @@ impl Run {
             return Err("the second pass did something".to_owned());
         }
         if remembered != self.last {
-            return Err(format!(
-                "the second pass remembers {:?} for {remembered:?}",
-                self.last
-            ));
+            return Err(format!("the second pass remembers {:?} for {remembered:?}", self.last));
         }
         let announced = changes.as_mut().map(Changes::take).unwrap_or_default();
         match announced.first() {
@@ -457,9 +399,7 @@ type Wanted = Vec<(Kind, Option<Vec<Fields>>)>;
 
 fn expectations(desired: &Desired) -> Wanted {
     fn all<T>(items: &Option<Vec<T>>, fields: impl Fn(&T) -> Fields) -> Option<Vec<Fields>> {
-        items
-            .as_ref()
-            .map(|items| items.iter().map(fields).collect())
+        items.as_ref().map(|items| items.iter().map(fields).collect())
     }
     let routes = desired.routes.as_ref();
     let routes = routes.map(|routes| routes.iter().collect());

@@ -28,9 +28,8 @@ const NDA_CACHEINFO: u16 = 3;
 const OUR_INDEXES: u32 = 1 << 24;
 
 /// The links of ours, of which a case has some, and the first of a foreign pair and bridge.
-const DEVS: [&str; 13] = [
-    "v0", "v1", "p0", "p1", "br0", "i0", "mv0", "vx0", "vl0", "vr0", "bo0", "d0", "f0",
-];
+const DEVS: [&str; 13] =
+    ["v0", "v1", "p0", "p1", "br0", "i0", "mv0", "vx0", "vl0", "vr0", "bo0", "d0", "f0"];
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -46,16 +45,10 @@ pub(crate) fn nothing_of_another_writer_goes_unnamed() {
             vec((0..28_u8, 0..16_u8, 0..6_u8), 1..9),
             vec((0..14_u8, 0..16_u8), 1..5),
         );
-        case.prop_map(|(topology, foreign, changes)| Case {
-            topology,
-            foreign,
-            changes,
-        })
+        case.prop_map(|(topology, foreign, changes)| Case { topology, foreign, changes })
     };
-    let kinds: Vec<_> = ["vlan", "vrf", "bond", "dummy"]
-        .into_iter()
-        .filter(|kind| has(kind))
-        .collect();
+    let kinds: Vec<_> =
+        ["vlan", "vrf", "bond", "dummy"].into_iter().filter(|kind| has(kind)).collect();
     property::run("collateral", 40, case, |case: &Case| run(case, &kinds));
 }
 
@@ -68,10 +61,7 @@ fn has(kind: &str) -> bool {
         _ => "",
     };
     let (first, second) = match kind {
-        "vlan" => (
-            "link add x0 type veth peer name x1",
-            "link add x2 link x0 type vlan id 5",
-        ),
+        "vlan" => ("link add x0 type veth peer name x1", "link add x2 link x0 type vlan id 5"),
         _ => ("", ""),
     };
     let line = match second {
@@ -102,10 +92,7 @@ fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
         links.push(up(kind, "mv0"));
     }
     if bit(5) {
-        links.push(up(
-            LinkKind::Vxlan(VxlanAttrs::new(1).with_port(4789)),
-            "vx0",
-        ));
+        links.push(up(LinkKind::Vxlan(VxlanAttrs::new(1).with_port(4789)), "vx0"));
     }
     let mut master = BTreeMap::from([("v0", ["", "br0", "fb0", "br0"][usize::from(topology & 3)])]);
     if bit(2) {
@@ -131,9 +118,7 @@ fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
         links.push(up(LinkKind::Dummy, "d0"));
         if bit(11) && kinds.contains(&"bond") {
             let kind = LinkKind::Bond(
-                BondAttrs::default()
-                    .with_mode(BondMode::ActiveBackup)
-                    .with_miimon(100),
+                BondAttrs::default().with_mode(BondMode::ActiveBackup).with_miimon(100),
             );
             links.push(up(kind, "bo0"));
             master.insert("d0", "bo0");
@@ -173,10 +158,7 @@ fn foreign(&(what, dev, number): &(u8, u8, u8), kinds: &[&str]) -> Vec<String> {
         0 | 1 => format!("nexthop add id {one} dev {d} proto static"),
         2 => format!("nexthop add id {one} via 10.70.{at}.9 dev {d} onlink proto static"),
         3 => format!("nexthop add id {one} via fe80::9 dev {d} proto static"),
-        4 => format!(
-            "nexthop add id {} group {one}/{other} proto static",
-            20 + n % 3
-        ),
+        4 => format!("nexthop add id {} group {one}/{other} proto static", 20 + n % 3),
         5 => format!("nexthop add id {} group {other} proto static", 20 + n % 3),
         6 => format!("route add 10.60.{n}.0/24 nhid {id} proto static"),
         7 => format!("route add fd60:{n}::/48 nhid {id} proto static"),
@@ -190,11 +172,7 @@ fn foreign(&(what, dev, number): &(u8, u8, u8), kinds: &[&str]) -> Vec<String> {
         15 => format!("route add 10.64.{n}.0/24 dev {d} src 10.70.{at}.1 proto static"),
         16 => format!("route add 10.65.{n}.0/24 dev {d} table 50 proto static"),
         17 | 18 => {
-            let dst = if n % 2 == 0 {
-                format!("10.66.0.{n}")
-            } else {
-                format!("fd66::{n}")
-            };
+            let dst = if n % 2 == 0 { format!("10.66.0.{n}") } else { format!("fd66::{n}") };
             let nud = ["permanent", "noarp"][usize::from(what - 17)];
             format!("neighbour add {dst} lladdr 02:00:00:00:66:0{n} dev {d} nud {nud}")
         }
@@ -202,10 +180,7 @@ fn foreign(&(what, dev, number): &(u8, u8, u8), kinds: &[&str]) -> Vec<String> {
         20 => format!("neighbour add 10.68.0.{n} lladdr 02:00:00:00:68:0{n} dev {d} extern_learn"),
         21 => format!("fdb add 02:00:00:00:99:0{n} dev {d} master static"),
         22 => format!("fdb append 02:00:00:00:98:0{n} dev vx0 dst 10.9.9.{n}"),
-        23 => format!(
-            "rule add pref {} iif {d} goto 1000 proto static",
-            900 + u16::from(n)
-        ),
+        23 => format!("rule add pref {} iif {d} goto 1000 proto static", 900 + u16::from(n)),
         24 => {
             let dev = format!("fm{n}");
             return vec![
@@ -222,10 +197,7 @@ fn foreign(&(what, dev, number): &(u8, u8, u8), kinds: &[&str]) -> Vec<String> {
                 format!("address add fd69:{n}::1/64 dev {dev} nodad"),
             ];
         }
-        25 | 26 => format!(
-            "link add fx{n} type vxlan id {} dev {d} dstport 4790",
-            50 + n
-        ),
+        25 | 26 => format!("link add fx{n} type vxlan id {} dev {d} dstport 4790", 50 + n),
         _ => {
             let port = format!("fp{n}");
             let master = ["br0", "fb0", "vr0", "bo0"][usize::from(dev % 4)];
@@ -246,9 +218,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
     let d = name(DEVS[usize::from(dev) % DEVS.len()]);
     let there: Vec<IfName> = desired.iter().map(|link| link.name).collect();
     let masters = ["br0", "vr0", "bo0"].map(name).into_iter();
-    let mut masters: Vec<_> = masters
-        .filter(|it| there.contains(it) && *it != d)
-        .collect();
+    let mut masters: Vec<_> = masters.filter(|it| there.contains(it) && *it != d).collect();
     masters.push(name("fb0"));
     // Both ends of a pair in bridges can be a loop, whose frames take all processors.
     if d == name("v1") || d == name("p1") {
@@ -286,13 +256,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
             _ => {}
         },
         6 => link.master = Some(None),
-        7 => {
-            link.master = Some(
-                masters
-                    .get(usize::from(dev) % masters.len().max(1))
-                    .copied(),
-            )
-        }
+        7 => link.master = Some(masters.get(usize::from(dev) % masters.len().max(1)).copied()),
         8 => link.address = Some(format!("02:00:00:00:{dev:02x}:01").parse().unwrap()),
         9 => link.mtu = Some(if dev % 2 == 0 { 1400 } else { 1200 }),
         10 => with.retain(|dev| *dev != d),
@@ -318,10 +282,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
     // What refers to a link that is not there any more, or cannot be what it was.
     let bridges = |links: &[Link<IfName>], of: IfName| {
         let masters = |kind: &LinkKind<IfName>| {
-            matches!(
-                kind,
-                LinkKind::Bridge(_) | LinkKind::Vrf { .. } | LinkKind::Bond(_)
-            )
+            matches!(kind, LinkKind::Bridge(_) | LinkKind::Vrf { .. } | LinkKind::Bond(_))
         };
         let is = |link: &Link<IfName>| link.name == of && link.kind.as_ref().is_some_and(masters);
         of == name("fb0") || links.iter().any(is)
@@ -333,9 +294,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         {
             link.master = Some(None);
         }
-        if let Some(LinkKind::Veth(VethAttrs {
-            peer: Some(peer), ..
-        })) = &mut link.kind
+        if let Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) = &mut link.kind
             && *peer == name("v9")
             && link.name != name("v0")
         {
@@ -346,9 +305,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         Some(
             LinkKind::Macvlan(MacvlanAttrs { link, .. }) | LinkKind::Vlan(VlanAttrs { link, .. }),
         ) => !links.iter().any(|other| other.name == *link),
-        Some(LinkKind::Veth(VethAttrs {
-            peer: Some(peer), ..
-        })) => links.iter().any(|other| {
+        Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => links.iter().any(|other| {
             other.name == *peer
                 && match &other.kind {
                     Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer != Some(link.name),
@@ -357,11 +314,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         }),
         _ => false,
     };
-    let lost: Vec<IfName> = links
-        .iter()
-        .filter(|link| lost(link))
-        .map(|it| it.name)
-        .collect();
+    let lost: Vec<IfName> = links.iter().filter(|link| lost(link)).map(|it| it.name).collect();
     desired.retain(|link| !lost.contains(&link.name));
     with.retain(|dev| !lost.contains(dev));
 }
@@ -369,10 +322,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
 /// Returns the number of a nexthop object.
 fn nexthop_id(row: &RawMessage) -> Option<u32> {
     const NHA_ID: u16 = 1;
-    let bytes = row
-        .attrs
-        .get(&NHA_ID)
-        .filter(|_| row.kind == Kind::Nexthop)?;
+    let bytes = row.attrs.get(&NHA_ID).filter(|_| row.kind == Kind::Nexthop)?;
     Some(u32::from_ne_bytes(bytes[..].try_into().ok()?))
 }
 
@@ -417,12 +367,8 @@ struct Run {
 
 fn run(case: &Case, kinds: &[&str]) -> Result<(), String> {
     quiet_netns();
-    let mut run = Run {
-        ledger: MemoryLedger::default(),
-        journal: String::new(),
-    };
-    run.case(case, kinds)
-        .map_err(|wrong| format!("{wrong}\n\nwhat happened:\n{}", run.journal))
+    let mut run = Run { ledger: MemoryLedger::default(), journal: String::new() };
+    run.case(case, kinds).map_err(|wrong| format!("{wrong}\n\nwhat happened:\n{}", run.journal))
 }
 
 impl Run {
@@ -449,11 +395,7 @@ impl Run {
         let mut links = first(case.topology, kinds);
         let mut with: Vec<IfName> = links.iter().map(|link| link.name).collect();
         self.pass(&desired(links.clone(), &with))?;
-        let lines: Vec<_> = case
-            .foreign
-            .iter()
-            .flat_map(|it| foreign(it, kinds))
-            .collect();
+        let lines: Vec<_> = case.foreign.iter().flat_map(|it| foreign(it, kinds)).collect();
         self.types(&lines);
         for step in &case.changes {
             change(&mut links, &mut with, step);
@@ -482,9 +424,7 @@ impl Run {
             }
         };
         let flush = "nexthop flush protocol 4".to_owned();
-        let lines: Vec<_> = std::iter::once(flush)
-            .chain(typed.iter().filter_map(undo))
-            .collect();
+        let lines: Vec<_> = std::iter::once(flush).chain(typed.iter().filter_map(undo)).collect();
         self.types(&lines);
     }
 
@@ -519,9 +459,8 @@ impl Run {
             })
             .collect();
         let is_named = |row: &str| named.iter().any(|id| row.starts_with(id));
-        let lost = before
-            .iter()
-            .filter(|(row, count)| after.get(*row) < Some(count) && !is_named(row));
+        let lost =
+            before.iter().filter(|(row, count)| after.get(*row) < Some(count) && !is_named(row));
         let lost: String = lost.map(|(row, _)| format!("{row}\n")).collect();
         match lost.is_empty() {
             true => Ok(Some(report)),

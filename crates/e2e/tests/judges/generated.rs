@@ -30,15 +30,8 @@ const DEVICES: [&str; 4] = ["lo", "v0", "v1", "br0"];
 pub(crate) fn no_declaration_is_written_by_a_second_pass() {
     let counts = Counts::default();
     let case = || (arbitrary::desired(), any::<u64>());
-    property::run("generated", 60, case, |(desired, seed)| {
-        run(desired.clone(), *seed, &counts)
-    });
-    let Counts {
-        refused,
-        applied,
-        failed,
-        otherwise,
-    } = counts;
+    property::run("generated", 60, case, |(desired, seed)| run(desired.clone(), *seed, &counts));
+    let Counts { refused, applied, failed, otherwise } = counts;
     eprintln!(
         "generated: {} objects refused, {} ops applied, {} failed, {} stored otherwise",
         refused.into_inner(),
@@ -111,10 +104,7 @@ fn run(desired: Desired, seed: u64, counts: &Counts) -> Result<(), String> {
                     eprintln!("generated: {why}");
                 }
             }
-        } else if report
-            .applied()
-            .any(|done| !has_failed.remove(&command(&done)))
-        {
+        } else if report.applied().any(|done| !has_failed.remove(&command(&done))) {
             return Err(format!("{said}\npass {pass} wrote"));
         }
         has_failed.extend(report.failed().map(|(done, _)| command(&done)));
@@ -235,11 +225,7 @@ impl Draw {
             Family::Inet6 => {
                 let net = [0xfd00, 0xfd00, 0xfd01, 0xfe80, 0xff02, 0, 0x2001];
                 let net = self.of(&net);
-                let second = if net == 0xfd00 {
-                    self.of(&[0, 0, 1])
-                } else {
-                    0
-                };
+                let second = if net == 0xfd00 { self.of(&[0, 0, 1]) } else { 0 };
                 Ipv6Addr::new(net, second, 0, 0, 0, 0, 0, low.into()).into()
             }
         }

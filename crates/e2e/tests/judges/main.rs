@@ -3,11 +3,7 @@
 //! are held against what was authored, by an oracle that shares nothing with the codecs and the
 //! model.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "test code, though without #[test]"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 
 mod case;
 mod collateral;

@@ -35,12 +35,7 @@ pub(crate) fn whatever_moves_it_is_as_declared_in_the_end() {
         let step = (vec(0..ACTS, 0..3), any::<u32>());
         step.prop_map(|(acts, declared)| Step { acts, declared })
     };
-    property::run(
-        "moves",
-        40,
-        || vec(step(), 1..6),
-        |steps: &Vec<Step>| run(steps),
-    );
+    property::run("moves", 40, || vec(step(), 1..6), |steps: &Vec<Step>| run(steps));
 }
 
 fn run(steps: &[Step]) -> Result<(), String> {
@@ -79,10 +74,7 @@ fn act(place: &mut Place, what: u8) -> Vec<String> {
         }
         4 => {
             place.is_down = !place.is_down;
-            vec![format!(
-                "link set f0 {}",
-                ["up", "down"][usize::from(place.is_down)]
-            )]
+            vec![format!("link set f0 {}", ["up", "down"][usize::from(place.is_down)])]
         }
         _ => vec!["route flush table main".to_owned()],
     }
@@ -91,10 +83,7 @@ fn act(place: &mut Place, what: u8) -> Vec<String> {
 /// Takes an address from one device to another, or anew to the same.
 fn moved(subnet: &str, from: usize, to: usize) -> Vec<String> {
     let bare = subnet.trim_end_matches(" nodad");
-    vec![
-        format!("address del {bare} dev e{from}"),
-        format!("address add {subnet} dev e{to}"),
-    ]
+    vec![format!("address del {bare} dev e{from}"), format!("address add {subnet} dev e{to}")]
 }
 
 fn moves(run: &mut Run, steps: &[Step]) -> Result<(), String> {
@@ -109,11 +98,7 @@ fn moves(run: &mut Run, steps: &[Step]) -> Result<(), String> {
     let mut settings = Kept::default();
     let mut last = nothing();
     for step in steps {
-        let acts: Vec<String> = step
-            .acts
-            .iter()
-            .flat_map(|what| act(&mut place, *what))
-            .collect();
+        let acts: Vec<String> = step.acts.iter().flat_map(|what| act(&mut place, *what)).collect();
         run.other_writer(&acts);
         last = declared(step.declared);
         run.pass(&last)?;
@@ -203,15 +188,9 @@ fn declared(bits: u32) -> Desired {
     ];
     if is(10) {
         let hop = NextHop::dev(name("t0"));
-        routes.push(Route::new(
-            "10.6.0.0/16".parse().unwrap(),
-            NextHops::One(hop),
-        ));
+        routes.push(Route::new("10.6.0.0/16".parse().unwrap(), NextHops::One(hop)));
     }
-    nothing()
-        .with_links(links)
-        .with_addresses(addresses)
-        .with_routes(routes)
+    nothing().with_links(links).with_addresses(addresses).with_routes(routes)
 }
 
 /// The settings of links, and what is known of them.
@@ -233,9 +212,7 @@ impl Kept {
         let desired = Settings::parse(pairs).map_err(|error| error.to_string())?;
         let here = trueup::sysctl::Namespace::current();
         let options = trueup::sysctl::Options::default();
-        let report = self
-            .source
-            .reconcile(&here, &desired, &mut self.ledger, &options);
+        let report = self.source.reconcile(&here, &desired, &mut self.ledger, &options);
         let report = report.map_err(|error| format!("the settings: {error}"))?;
         for op in report.ops() {
             run.say(format!("  {op}"));

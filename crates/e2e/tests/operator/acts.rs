@@ -98,15 +98,9 @@ impl Site {
             1 if is_apart => ("is truncated", fs::File::create(path).map(drop)),
             0..=2 => ("is replaced", edits::rename_over(path, "harm\n")),
             3 => ("is removed", remove()),
-            4 => (
-                "has another mode",
-                fs::set_permissions(path, fs::Permissions::from_mode(0o600)),
-            ),
+            4 => ("has another mode", fs::set_permissions(path, fs::Permissions::from_mode(0o600))),
             5 => ("is a link", remove().and_then(|()| symlink("theirs", path))),
-            6 => (
-                "is another name of theirs",
-                remove().and_then(|()| fs::hard_link(theirs, path)),
-            ),
+            6 => ("is another name of theirs", remove().and_then(|()| fs::hard_link(theirs, path))),
             7 => ("is a folder", remove().and_then(|()| fs::create_dir(path))),
             _ => ("is mounted over", self.bind(path)),
         };
@@ -179,10 +173,7 @@ impl Site {
                 let ended = process.wait();
                 self.process = None;
                 // Unless it ended by itself right before.
-                assert!(
-                    matches!(ended, Ended::Signal(9) | Ended::Code(1)),
-                    "{ended:?}"
-                );
+                assert!(matches!(ended, Ended::Signal(9) | Ended::Code(1)), "{ended:?}");
                 "SIGKILL"
             }
             _ => {

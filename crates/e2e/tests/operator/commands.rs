@@ -8,11 +8,7 @@ use std::process::{Command, Stdio};
 /// succeeded.
 pub(crate) fn run(program: &str, args: &[&str]) -> bool {
     let mut command = Command::new(program);
-    command
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().unwrap().success()
 }
 
@@ -46,8 +42,6 @@ pub(crate) fn is_mounted(path: &Path) -> bool {
 /// The paths on which something is mounted, the newest last.
 pub(crate) fn mounts() -> impl DoubleEndedIterator<Item = PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let paths = mounts
-        .lines()
-        .filter_map(|line| Some(PathBuf::from(line.split(' ').nth(4)?)));
+    let paths = mounts.lines().filter_map(|line| Some(PathBuf::from(line.split(' ').nth(4)?)));
     paths.collect::<Vec<_>>().into_iter()
 }

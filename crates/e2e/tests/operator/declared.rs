@@ -61,10 +61,7 @@ impl Declared {
             address("10.66.0.1/24", "obr", ""),
             address("fd00:66::1/64", "obr", "nodad = true\n"),
             address("10.67.0.1/24", "oa", ""),
-            format!(
-                "[[route]]\ndst = \"10.99.1.0/24\"\nvia = \"10.66.0.{}\"\n",
-                self.gateway
-            ),
+            format!("[[route]]\ndst = \"10.99.1.0/24\"\nvia = \"10.66.0.{}\"\n", self.gateway),
             "[[route]]\ndst = \"fd00:99::/64\"\nvia = \"fd00:66::2\"\n".to_owned(),
             rule(6666, "to = \"10.66.0.0/16\"\ntable = 66\n"),
             file(
@@ -106,11 +103,7 @@ impl Declared {
         }
         if self.has_extra_file {
             let path = format!("{root}/files/plain/extra");
-            sections.push(file(
-                &format!("extra{name}"),
-                &path,
-                "content = \"extra\\n\"\n",
-            ));
+            sections.push(file(&format!("extra{name}"), &path, "content = \"extra\\n\"\n"));
         }
         Rng::with_seed(self.order).shuffle(&mut sections);
         let mut text = format!("# {word}\ngrace = 0.5\n");

@@ -138,23 +138,16 @@ pub(crate) fn spoil(path: &Path, rng: &mut Rng) -> (&'static str, io::Result<()>
     match rng.u8(0..8) {
         0 => ("is no TOML", fs::write(path, "[[route]\ndst = ")),
         1 => ("is empty", File::create(path).map(drop)),
-        2 => (
-            "has an unknown key",
-            fs::write(path, "[[route]]\ndest = 1\n"),
-        ),
+        2 => ("has an unknown key", fs::write(path, "[[route]]\ndest = 1\n")),
         3 => ("is gone", remove()),
         4 => ("is a folder", remove().and_then(|()| fs::create_dir(path))),
         5 => (
             "is a FIFO",
             remove().and_then(|()| Ok(mkfifoat(CWD, path, Mode::from_raw_mode(0o600))?)),
         ),
-        6 => (
-            "is a link to nothing",
-            remove().and_then(|()| symlink("nothing", path)),
-        ),
-        _ => (
-            "can be written by all",
-            fs::set_permissions(path, fs::Permissions::from_mode(0o666)),
-        ),
+        6 => ("is a link to nothing", remove().and_then(|()| symlink("nothing", path))),
+        _ => {
+            ("can be written by all", fs::set_permissions(path, fs::Permissions::from_mode(0o666)))
+        }
     }
 }

@@ -25,11 +25,7 @@ pub(crate) struct Folder {
 impl Folder {
     pub(crate) fn new(path: PathBuf, inner: &'static str) -> Folder {
         fs::create_dir(&path).unwrap();
-        let folder = Folder {
-            path,
-            inner,
-            lacks_theirs: false,
-        };
+        let folder = Folder { path, inner, lacks_theirs: false };
         folder.populate(&folder.path).unwrap();
         folder
     }
@@ -68,8 +64,7 @@ impl Folder {
             ),
             2 => (
                 "becomes a link to where it is now",
-                self.move_away()
-                    .and_then(|()| symlink(self.beside("away"), &self.path)),
+                self.move_away().and_then(|()| symlink(self.beside("away"), &self.path)),
             ),
             3 => ("is moved back", self.move_back()),
             // A mount over a link would be one over the folder that it leads to.

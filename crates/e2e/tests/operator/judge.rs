@@ -48,26 +48,20 @@ impl Differences {
     fn links(&mut self, declared: &Declared) {
         let rows: Vec<Value> = ip_json(&["link", "show"]);
         let link = |row: &Value| {
-            let is_up = row["flags"]
-                .as_array()
-                .is_some_and(|flags| flags.iter().any(|flag| flag == "UP"));
+            let is_up =
+                row["flags"].as_array().is_some_and(|flags| flags.iter().any(|flag| flag == "UP"));
             let kind = text(&row["linkinfo"], "info_kind");
             let master = text(row, "master");
             format!("{} {kind} up {is_up} master {master}", text(row, "ifname"))
         };
-        let ours = rows
-            .iter()
-            .filter(|row| OURS.contains(&text(row, "ifname")));
+        let ours = rows.iter().filter(|row| OURS.contains(&text(row, "ifname")));
         let mut expected = set([
             "obr bridge up true master -",
             "oa veth up true master -",
             "ob veth up true master obr",
         ]);
         if declared.has_second_pair {
-            expected.extend(set([
-                "oc veth up true master -",
-                "od veth up true master -",
-            ]));
+            expected.extend(set(["oc veth up true master -", "od veth up true master -"]));
         }
         self.compare("links", ours.map(link).collect(), expected);
     }
@@ -75,10 +69,7 @@ impl Differences {
     fn addresses(&mut self, declared: &Declared) {
         let rows: Vec<Value> = ip_json(&["address", "show"]);
         let mut is = Set::new();
-        for row in rows
-            .iter()
-            .filter(|row| OURS.contains(&text(row, "ifname")))
-        {
+        for row in rows.iter().filter(|row| OURS.contains(&text(row, "ifname"))) {
             for address in row["addr_info"].as_array().into_iter().flatten() {
                 let local = text(address, "local");
                 // The kernel's own.

@@ -56,9 +56,7 @@ impl Log {
     pub(crate) fn tail(&self, count: usize) -> String {
         let lines = self.0.lock().unwrap();
         let from = lines.len().saturating_sub(count);
-        let lines = lines[from..]
-            .iter()
-            .map(|(stream, line)| format!("  {stream:?} {line}\n"));
+        let lines = lines[from..].iter().map(|(stream, line)| format!("  {stream:?} {line}\n"));
         lines.collect()
     }
 
@@ -85,9 +83,7 @@ impl Log {
 impl Answered {
     /// How many more times a line may come at once.
     fn may_repeat(&self, line: &str) -> usize {
-        let is_change = ["+ ", "~ ", "- ", "* "]
-            .iter()
-            .any(|sign| line.starts_with(sign));
+        let is_change = ["+ ", "~ ", "- ", "* "].iter().any(|sign| line.starts_with(sign));
         if is_change {
             // Each is a change that was made.
             self.acts
@@ -102,11 +98,7 @@ impl Answered {
 }
 
 pub(crate) fn a_line_that_is_repeated_is_found() {
-    let answered = Answered {
-        acts: 1,
-        reads: 0,
-        removals: 1,
-    };
+    let answered = Answered { acts: 1, reads: 0, removals: 1 };
     let repeated = |text: &'static str| {
         let log = Log::default();
         log.follow(Stream::Err, text.as_bytes());

@@ -42,11 +42,8 @@ const HARM: [&str; 14] = [
     "route flush proto 116",
 ];
 
-const SETTINGS: [(&str, &str); 3] = [
-    ("ipv4/ip_forward", "0"),
-    ("ipv4/conf/all/rp_filter", "1"),
-    ("ipv4/conf/obr/proxy_arp", "1"),
-];
+const SETTINGS: [(&str, &str); 3] =
+    [("ipv4/ip_forward", "0"), ("ipv4/conf/all/rp_filter", "1"), ("ipv4/conf/obr/proxy_arp", "1")];
 
 /// Harms what is declared. Returns what was done.
 pub(crate) fn harm(rng: &mut Rng) -> &'static str {

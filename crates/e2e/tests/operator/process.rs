@@ -42,12 +42,7 @@ impl Process {
         let log = Log::default();
         log.follow(Stream::Out, child.stdout.take().unwrap());
         log.follow(Stream::Err, child.stderr.take().unwrap());
-        Process {
-            child,
-            log,
-            first: None,
-            memory: Vec::new(),
-        }
+        Process { child, log, first: None, memory: Vec::new() }
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -70,9 +65,7 @@ impl Process {
         let status = format!("/proc/{}/status", self.child.id());
         let catches = || {
             let status = fs::read_to_string(&status).ok()?;
-            let caught = status
-                .lines()
-                .find_map(|line| line.strip_prefix("SigCgt:"))?;
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
             let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
             let bits = [Signal::HUP, Signal::TERM].map(|signal| 1 << (signal.as_raw() - 1));
             Some(bits.iter().all(|bit| caught & bit != 0))
@@ -83,9 +76,7 @@ impl Process {
     }
 
     pub(crate) fn wait(&mut self) -> Ended {
-        wait_until("the agent ends", || {
-            self.child.try_wait().unwrap().is_some()
-        });
+        wait_until("the agent ends", || self.child.try_wait().unwrap().is_some());
         self.ended().unwrap()
     }
 
@@ -100,11 +91,7 @@ impl Process {
         let watches = watches
             .filter_map(|it| fs::read_to_string(it.ok()?.path()).ok())
             .map(|text| text.matches("inotify wd:").count());
-        Some(Usage {
-            descriptors: count("fd")?,
-            watches: watches.sum(),
-            threads: count("task")?,
-        })
+        Some(Usage { descriptors: count("fd")?, watches: watches.sum(), threads: count("task")? })
     }
 
     /// Names what there is more of than when the agent first had converged.
@@ -135,12 +122,7 @@ impl Process {
             part.sort_unstable();
             part[part.len() / 2]
         };
-        (third >= 5).then(|| {
-            (
-                median(&noted[..third]),
-                median(&noted[noted.len() - third..]),
-            )
-        })
+        (third >= 5).then(|| (median(&noted[..third]), median(&noted[noted.len() - third..])))
     }
 
     pub(crate) fn newest_memory(&self) -> u64 {

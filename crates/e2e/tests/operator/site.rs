@@ -94,9 +94,7 @@ impl Site {
         ];
         let plain = folder("files/plain", "");
         fs::write(root.join("clock"), "+0").unwrap();
-        network::FOREIGN
-            .iter()
-            .for_each(|words| assert!(ip(words), "{words}"));
+        network::FOREIGN.iter().for_each(|words| assert!(ip(words), "{words}"));
         // It shows in the rows of all links.
         network::set("ipv4/ip_forward", "1").unwrap();
         let clock = clock();
@@ -302,9 +300,7 @@ impl Site {
         let stays = |mount: &Path| {
             let mut folders = self.folders.iter().map(Folder::path);
             let [state, files] = self.disks();
-            [&self.root, &state, &files]
-                .iter()
-                .any(|disk| *disk == mount)
+            [&self.root, &state, &files].iter().any(|disk| *disk == mount)
                 || folders.any(|folder| folder == mount)
         };
         let mounts = mounts().rev().filter(|mount| mount.starts_with(&self.root));
@@ -492,12 +488,7 @@ impl Site {
         }
         process.signal(Signal::TERM);
         assert_eq!(process.wait(), Ended::Code(0));
-        let Sum {
-            bursts,
-            acts,
-            starts,
-            slowest,
-        } = self.sum;
+        let Sum { bursts, acts, starts, slowest } = self.sum;
         let memory = memory.map_or_else(String::new, |(early, late)| {
             format!("; memory {early} KiB early and {late} KiB late")
         });
@@ -525,10 +516,8 @@ fn without_ours(rows: Snapshot) -> Snapshot {
 /// processes that are killed, so that is a tmpfs of ours.
 fn clock() -> Option<String> {
     static SHARED_MEMORY: Once = Once::new();
-    let library = format!(
-        "/usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1",
-        std::env::consts::ARCH
-    );
+    let library =
+        format!("/usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1", std::env::consts::ARCH);
     Path::new(&library).exists().then(|| {
         SHARED_MEMORY.call_once(|| assert!(mount_tmpfs(Path::new("/dev/shm"), "16m")));
         library

@@ -74,9 +74,7 @@ impl Agent {
         let scope = ledger_scope_of(number, "boot");
         let ledger = journal.ledger("rtnl", &scope).unwrap();
         let clock = world.clone();
-        let mut options = Options::default()
-            .with_grace(setup.grace)
-            .with_domain(setup.domain());
+        let mut options = Options::default().with_grace(setup.grace).with_domain(setup.domain());
         if setup.by_ledger {
             for kind in Kind::ALL {
                 options = options.with_ownership(kind, Ownership::Ledger);
@@ -143,10 +141,7 @@ impl Agent {
                 routes.insert(route);
             }
         }
-        wanted
-            .adopted()
-            .difference(&routes.adopted().clone())
-            .for_each(|key| routes.adopt(*key));
+        wanted.adopted().difference(&routes.adopted().clone()).for_each(|key| routes.adopt(*key));
         self.desired.routes = Some(routes);
     }
 
@@ -165,11 +160,7 @@ impl Agent {
                 self.drain();
                 Stepped::On
             }
-            Some(Action::Pass {
-                extent,
-                ops,
-                revision,
-            }) => self.pass(extent, ops, revision),
+            Some(Action::Pass { extent, ops, revision }) => self.pass(extent, ops, revision),
             Some(Action::End) => Stepped::Ended,
             None => {
                 self.sleep();
@@ -184,10 +175,7 @@ impl Agent {
             return;
         }
         let now = self.world.now();
-        let wait = self
-            .state
-            .poll_timeout()
-            .map(|at| at.saturating_duration_since(now));
+        let wait = self.state.poll_timeout().map(|at| at.saturating_duration_since(now));
         let mut world = self.world.lock();
         match wait {
             Some(wait) if wait <= LONGEST_WAIT => world.pass_time(wait),
@@ -223,9 +211,7 @@ impl Agent {
         let drained = self.subscription.as_mut().map(Watch::drain);
         let now = self.world.now();
         match drained {
-            None => self
-                .state
-                .handle_drained(now, Some(trueup_reconcile::Drained::Nothing)),
+            None => self.state.handle_drained(now, Some(trueup_reconcile::Drained::Nothing)),
             Some(Ok(drained)) => self.state.handle_drained(now, Some(drained)),
             Some(Err(error)) => {
                 self.subscription = None;

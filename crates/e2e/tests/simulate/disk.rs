@@ -190,10 +190,7 @@ pub(crate) struct Disk {
 impl Disk {
     pub(crate) fn open(world: &World) -> Disk {
         let life = world.lock().disk.restart();
-        Disk {
-            world: world.clone(),
-            life,
-        }
+        Disk { world: world.clone(), life }
     }
 
     fn op(&self, work: impl FnOnce(&mut Platter) -> io::Result<()>) -> io::Result<()> {
@@ -272,10 +269,7 @@ impl Storage for Memory {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        apply(
-            &mut self.0.lock().unwrap(),
-            &Piece::Write(offset, data.to_vec()),
-        );
+        apply(&mut self.0.lock().unwrap(), &Piece::Write(offset, data.to_vec()));
         Ok(())
     }
 

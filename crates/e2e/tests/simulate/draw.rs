@@ -14,10 +14,7 @@ fn case(seed: u64, is_clean: bool) -> Case {
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    spec::case(is_clean)
-        .new_tree(&mut runner)
-        .unwrap()
-        .current()
+    spec::case(is_clean).new_tree(&mut runner).unwrap().current()
 }
 
 /// The links that no writer touches: all else stands on them.
@@ -36,13 +33,8 @@ pub(crate) fn desired(seed: u64, without: &[&str]) -> Desired {
 
 /// What another writer makes, where these links are there: it may be impossible.
 pub(crate) fn foreign(seed: u64, present: &BTreeSet<String>) -> Desired {
-    let mut desired = DesiredSpec {
-        links: None,
-        addresses: None,
-        neighbours: None,
-        routes: None,
-        rules: None,
-    };
+    let mut desired =
+        DesiredSpec { links: None, addresses: None, neighbours: None, routes: None, rules: None };
     let case = case(seed, false);
     for spec in case.steps.iter().flat_map(|step| &step.other_writer) {
         match spec.clone() {

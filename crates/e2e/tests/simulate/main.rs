@@ -6,11 +6,7 @@
 //! `TRUEUP_SEED` is the first seed (1 unless given), and `TRUEUP_STEPS` how many steps are made at
 //! least (10,000).
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "test code, though without #[test]"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 
 mod agent;
 mod disk;
@@ -41,10 +37,7 @@ fn main() -> ExitCode {
         PANICKED_AT.set(at);
     }));
     let trials = vec![
-        Trial::test(
-            "the_same_seed_is_the_same_run",
-            the_same_seed_is_the_same_run,
-        ),
+        Trial::test("the_same_seed_is_the_same_run", the_same_seed_is_the_same_run),
         Trial::test("every_invariant_holds_after_each_step", simulate),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -58,11 +51,7 @@ fn the_same_seed_is_the_same_run() -> Result<(), Failed> {
     for seed in 1..20 {
         let (one, other) = (run(&Script::draw(seed)), run(&Script::draw(seed)));
         if one.trace != other.trace {
-            let at = one
-                .log
-                .iter()
-                .zip(&other.log)
-                .position(|(one, other)| one != other);
+            let at = one.log.iter().zip(&other.log).position(|(one, other)| one != other);
             return Err(format!("seed {seed} differs at line {at:?}").into());
         }
     }
@@ -91,19 +80,11 @@ fn summary(counts: &Counts, began: Instant) -> String {
     let seconds = began.elapsed().as_secs_f64();
     let each = counts.steps as f64 / seconds;
     let list = |all: Vec<(String, u64)>| -> String {
-        let all = all
-            .into_iter()
-            .map(|(kind, count)| format!("\n  {count:>7} {kind}"));
+        let all = all.into_iter().map(|(kind, count)| format!("\n  {count:>7} {kind}"));
         all.collect()
     };
-    let faults = counts
-        .faults
-        .iter()
-        .map(|(kind, count)| ((*kind).to_owned(), *count));
-    let acts = counts
-        .acts
-        .iter()
-        .map(|(kind, count)| (kind.clone(), *count));
+    let faults = counts.faults.iter().map(|(kind, count)| ((*kind).to_owned(), *count));
+    let acts = counts.acts.iter().map(|(kind, count)| (kind.clone(), *count));
     format!(
         "{} steps in {seconds:.1} s, {each:.0} a second; {} runs, {} passes, {} converged\n\
          faults:{}\nother writers' acts:{}",
@@ -123,10 +104,7 @@ fn describe(script: &Script, done: &Done, steps: u64) -> String {
     };
     let seed = script.seed;
     if env::var_os("TRUEUP_SHRINK").is_some_and(|value| value == "0") {
-        return format!(
-            "{violation}\nafter {steps} steps, seed {seed}\n{}",
-            done.log.join("\n")
-        );
+        return format!("{violation}\nafter {steps} steps, seed {seed}\n{}", done.log.join("\n"));
     }
     let shrunk = shrink::shrink(script, violation.invariant);
     let shrunk_done = run(&shrunk);

@@ -43,27 +43,18 @@ fn write_turn(text: &mut String, script: &Script, turn: &Turn) {
             .with_grace(script.setup.grace)
             .with_domain(script.setup.domain());
         if script.setup.by_ledger {
-            for kind in trueup_diff::Kind::ALL
-                .into_iter()
-                .filter(|kind| kind.is_declared())
-            {
+            for kind in trueup_diff::Kind::ALL.into_iter().filter(|kind| kind.is_declared()) {
                 settings.ownership.insert(kind, Ownership::Ledger);
             }
         }
         *text += "desired\n";
         for line in trueup_file::to_toml(&settings, desired).lines() {
-            let line = if line.is_empty() {
-                String::new()
-            } else {
-                format!("    {line}")
-            };
+            let line = if line.is_empty() { String::new() } else { format!("    {line}") };
             _ = writeln!(text, "{line}");
         }
     }
     let acts = turn.acts.iter().flat_map(changes);
-    let lines: Vec<_> = acts
-        .map(|change| format!("    {}\n", line(change)))
-        .collect();
+    let lines: Vec<_> = acts.map(|change| format!("    {}\n", line(change))).collect();
     if !lines.is_empty() {
         *text += "writer\n";
         *text += &lines.concat();
@@ -117,9 +108,7 @@ fn plural(kind: trueup_testkit::Kind) -> String {
 fn faults(injection: &Injection) -> Vec<String> {
     let fault = match injection {
         Injection::Act(act) => {
-            let lines = changes(act)
-                .iter()
-                .map(|change| format!("writer {}", line(change)));
+            let lines = changes(act).iter().map(|change| format!("writer {}", line(change)));
             return lines.collect();
         }
         Injection::Fault(fault) => fault,

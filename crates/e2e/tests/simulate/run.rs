@@ -125,10 +125,7 @@ fn note(world: &World, fault: &Fault, request: &[u8]) -> bool {
     let has_key = |row: &&RawMessage| {
         let is_first = row.attrs.keys().next() == Some(&1);
         is_first
-            && matches!(
-                row.kind,
-                Kind::Address | Kind::Neighbour | Kind::Nexthop | Kind::Route
-            )
+            && matches!(row.kind, Kind::Address | Kind::Neighbour | Kind::Nexthop | Kind::Route)
     };
     let step = world.counts.steps;
     let is_lossy = match fault {
@@ -311,9 +308,7 @@ impl Run<'_> {
                     is_error: false,
                     ..
                 }) if converged || !must_converge => return,
-                Some(Stepped::Pass {
-                    is_refused: true, ..
-                }) => return,
+                Some(Stepped::Pass { is_refused: true, .. }) => return,
                 _ => {}
             }
             if self.world.lock().time > end {
@@ -321,11 +316,7 @@ impl Run<'_> {
                     let world = self.world.lock();
                     world.judge.ours(&world.rows)
                 };
-                let invariant = if must_converge && self.desired == nothing() {
-                    5
-                } else {
-                    8
-                };
+                let invariant = if must_converge && self.desired == nothing() { 5 } else { 8 };
                 let wrong = format!("{when}, and the agent does not come to rest; ours is\n{ours}");
                 self.world.lock().judge.fail(invariant, wrong);
             }

@@ -172,9 +172,7 @@ impl Turn {
         turn.event = match rng.u8(..24) {
             _ if is_first => None,
             0 | 1 => Some(Event::Restart),
-            2 => Some(Event::Recreate {
-                is_noticed: rng.bool(),
-            }),
+            2 => Some(Event::Recreate { is_noticed: rng.bool() }),
             3 => Some(Event::ClockStands),
             4 => Some(Event::Later(Duration::from_secs(rng.u64(1..100)))),
             _ => None,
@@ -283,9 +281,7 @@ fn lossy_dump(rng: &mut Rng) -> Vec<(At, Injection)> {
 /// Of what the agent has a record and does not find, because it is gone or a dump has lost it, it
 /// makes a second dump of both families. That may be spoilt while other objects are to go.
 fn second_dump(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
-    let kind = *rng
-        .choice(&[Kind::Route, Kind::Rule])
-        .unwrap_or(&Kind::Rule);
+    let kind = *rng.choice(&[Kind::Route, Kind::Rule]).unwrap_or(&Kind::Rule);
     let of_family = rng.u32(1..3);
     // The row that the first has lost is the one that the second cannot show.
     let row = rng.usize(1..5);
@@ -320,20 +316,14 @@ fn interrupted_nexthops(turn: &mut Turn, last: &mut Option<Desired>) {
         Some(route.with_table(254))
     };
     let both = [("10.60.0.0/24", "10.0.3.90"), ("10.60.1.0/24", "10.0.3.91")];
-    let both: Vec<_> = both
-        .into_iter()
-        .filter_map(|(dst, via)| route(dst, via))
-        .collect();
-    let was_there = both
-        .iter()
-        .map(|it| routes.remove(&it.canonical_key()).is_some());
+    let both: Vec<_> = both.into_iter().filter_map(|(dst, via)| route(dst, via)).collect();
+    let was_there = both.iter().map(|it| routes.remove(&it.canonical_key()).is_some());
     if was_there.fold(false, |any, one| any | one) {
         let at = At::EveryDump(Kind::Nexthop);
         turn.faults.push((at, Injection::Fault(Fault::Interrupt)));
     } else {
         last.nexthops = NexthopMode::Objects;
-        both.into_iter()
-            .for_each(|route| drop(routes.insert(route)));
+        both.into_iter().for_each(|route| drop(routes.insert(route)));
     }
     turn.desired = Some(last.clone());
 }
@@ -346,10 +336,7 @@ fn injection(rng: &mut Rng) -> (At, Injection) {
     let fault = match rng.u8(..32) {
         0..=7 => return (at_change, Injection::Act(Act::Drawn(rng.u64(..), None))),
         8..=13 => return (at_dump, Injection::Act(Act::Drawn(rng.u64(..), None))),
-        14 => (
-            at_change,
-            Fault::Refuse(*rng.choice(&[16, 12, 105]).unwrap_or(&16)),
-        ),
+        14 => (at_change, Fault::Refuse(*rng.choice(&[16, 12, 105]).unwrap_or(&16))),
         15 | 16 => (at_change, Fault::LoseAnswer),
         17 | 18 => (at_change, Fault::DieBefore),
         19 | 20 => (at_change, Fault::DieAfter),

@@ -10,11 +10,7 @@ use crate::script::{Injection, Script};
 const MOST_RUNS: usize = 600;
 
 pub(crate) fn shrink(script: &Script, invariant: u8) -> Script {
-    let mut shrinking = Shrinking {
-        best: script.clone(),
-        invariant,
-        runs: 0,
-    };
+    let mut shrinking = Shrinking { best: script.clone(), invariant, runs: 0 };
     shrinking.whole();
     shrinking.best
 }
@@ -51,12 +47,7 @@ impl Shrinking {
                 let first = if self.invariant == 8 { 2 } else { 0 };
                 for part in first..PARTS {
                     self.remove_each(
-                        |script| {
-                            script.turns[turn]
-                                .desired
-                                .as_ref()
-                                .map_or(0, |it| len(it, part))
-                        },
+                        |script| script.turns[turn].desired.as_ref().map_or(0, |it| len(it, part)),
                         |script, at| {
                             if let Some(desired) = &mut script.turns[turn].desired {
                                 remove(desired, part, at);
@@ -102,9 +93,7 @@ impl Shrinking {
         if self.runs > MOST_RUNS || script.turns.is_empty() {
             return false;
         }
-        let fails = run(&script)
-            .violation
-            .is_some_and(|it| it.invariant == self.invariant);
+        let fails = run(&script).violation.is_some_and(|it| it.invariant == self.invariant);
         if fails {
             self.best = script;
         }
@@ -124,9 +113,7 @@ fn size_of(script: &Script) -> usize {
     turns
         .map(|turn| {
             let desired = turn.desired.as_ref();
-            let objects: usize = (0..PARTS)
-                .map(|part| desired.map_or(0, |it| len(it, part)))
-                .sum();
+            let objects: usize = (0..PARTS).map(|part| desired.map_or(0, |it| len(it, part))).sum();
             let rest = usize::from(turn.event.is_some()) + usize::from(desired.is_some());
             1 + turn.acts.len() + turn.faults.len() + turn.disk.len() + objects + rest
         })
@@ -140,10 +127,7 @@ fn len(desired: &Desired, part: usize) -> usize {
         0 => desired.links.as_ref().map_or(0, Vec::len),
         1 => desired.addresses.as_ref().map_or(0, Vec::len),
         2 => desired.neighbours.as_ref().map_or(0, Vec::len),
-        3 => desired
-            .routes
-            .as_ref()
-            .map_or(0, |routes| routes.iter().count()),
+        3 => desired.routes.as_ref().map_or(0, |routes| routes.iter().count()),
         _ => desired.rules.as_ref().map_or(0, Vec::len),
     }
 }

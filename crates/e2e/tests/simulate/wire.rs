@@ -27,18 +27,12 @@ impl Wire {
         let mut transport = namespace.connect().unwrap();
         // Dumps are filtered as the agent's are.
         transport.prepare_requests().unwrap();
-        Wire {
-            transport,
-            buffer: Vec::with_capacity(1 << 18),
-        }
+        Wire { transport, buffer: Vec::with_capacity(1 << 18) }
     }
 
     /// All rows of the namespace, reduced to what is configured.
     pub(crate) fn read(&mut self) -> Rows {
-        let mut rows = Rows {
-            rows: Default::default(),
-            names: Default::default(),
-        };
+        let mut rows = Rows { rows: Default::default(), names: Default::default() };
         for kind in Kind::ALL {
             let families: &[u8] = match kind {
                 Kind::Link | Kind::Nexthop => &[0],
@@ -48,10 +42,7 @@ impl Wire {
                 Kind::Neighbour => &[0, NTF_PROXY],
                 _ => &[0],
             };
-            for (family, proxy) in families
-                .iter()
-                .flat_map(|f| proxies.iter().map(|p| (*f, *p)))
-            {
+            for (family, proxy) in families.iter().flat_map(|f| proxies.iter().map(|p| (*f, *p))) {
                 let mut header = vec![0; kind.header_len()];
                 header[0] = family;
                 if proxy != 0 {
@@ -74,18 +65,14 @@ impl Wire {
         let get = request(kind, header).encode(NLM_F_REQUEST | NLM_F_DUMP, 1, 0);
         let get = with_type(get, kind.new_type() + 2);
         let mut rows = Vec::new();
-        self.exchange(&get, |kind, body| {
-            rows.extend(RawMessage::parse(kind, body))
-        });
+        self.exchange(&get, |kind, body| rows.extend(RawMessage::parse(kind, body)));
         rows
     }
 
     /// The rows that a request for a dump gives; `None` if the kernel refuses it.
     pub(crate) fn rows(&mut self, request: &[u8]) -> Option<Vec<RawMessage>> {
         let mut rows = Vec::new();
-        let errno = self.exchange(request, |kind, body| {
-            rows.extend(RawMessage::parse(kind, body))
-        });
+        let errno = self.exchange(request, |kind, body| rows.extend(RawMessage::parse(kind, body)));
         (errno == 0).then_some(rows)
     }
 
@@ -102,8 +89,7 @@ impl Wire {
             Kind::Address => drop(row.attrs.remove(&6)),
             // Where its object leads is no part of the request.
             Kind::Route if row.attrs.contains_key(&30) => {
-                row.attrs
-                    .retain(|number, _| ![4, 5, 9, 18].contains(number));
+                row.attrs.retain(|number, _| ![4, 5, 9, 18].contains(number));
             }
             // By its number alone.
             Kind::Nexthop => {
@@ -128,9 +114,7 @@ impl Wire {
             for (kind, body) in messages(&self.buffer) {
                 match kind {
                     NLMSG_DONE | NLMSG_ERROR => {
-                        let errno = body
-                            .first_chunk::<4>()
-                            .map(|code| i32::from_ne_bytes(*code));
+                        let errno = body.first_chunk::<4>().map(|code| i32::from_ne_bytes(*code));
                         return -errno.unwrap_or(0);
                     }
                     _ => each(kind, body),
@@ -141,12 +125,7 @@ impl Wire {
 }
 
 fn request(kind: Kind, header: Vec<u8>) -> RawMessage {
-    RawMessage {
-        kind,
-        action: Action::New,
-        header,
-        attrs: Default::default(),
-    }
+    RawMessage { kind, action: Action::New, header, attrs: Default::default() }
 }
 
 fn with_type(mut message: Vec<u8>, kind: u16) -> Vec<u8> {
@@ -184,9 +163,7 @@ impl<'a> Request<'a> {
         let number = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let (message_type, flags) = (number(4), number(6));
         let kinds = Kind::ALL.into_iter();
-        let kind = kinds
-            .into_iter()
-            .find(|kind| kind.new_type() == message_type & !3);
+        let kind = kinds.into_iter().find(|kind| kind.new_type() == message_type & !3);
         let verb = message_type & 3;
         Request {
             bytes,

@@ -83,10 +83,7 @@ impl World {
             kernel,
             namespace: 1,
             wire,
-            rows: Rows {
-                rows: BTreeMap::new(),
-                names: BTreeMap::new(),
-            },
+            rows: Rows { rows: BTreeMap::new(), names: BTreeMap::new() },
             judge: Judge::new(setup),
             disk: Platter::formatted(),
             time: Duration::ZERO,

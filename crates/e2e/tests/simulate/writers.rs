@@ -86,10 +86,8 @@ pub(crate) fn act(world: &World, setup: &Setup, act: &Act, slot: (usize, usize))
 pub(crate) fn make_base(world: &World) {
     let namespace = world.lock().kernel.namespace();
     let mut base = Desired::default();
-    let link = Link::new(
-        name("ext0"),
-        LinkKind::Veth(VethAttrs::default().with_peer(name("ext1"))),
-    );
+    let link =
+        Link::new(name("ext0"), LinkKind::Veth(VethAttrs::default().with_peer(name("ext1"))));
     base.links = Some(vec![link]);
     run_base(&namespace, &base);
     let up = |text: &str| {
@@ -119,11 +117,7 @@ fn run_base(namespace: &Namespace, base: &Desired) {
             Object::Link(link) if link.kind.is_none() => sight.named_link(link.name),
             _ => None,
         };
-        let action = if update.is_some() {
-            Action::Update
-        } else {
-            Action::Create
-        };
+        let action = if update.is_some() { Action::Update } else { Action::Create };
         let mut change = sight.change(action, protocol(object, 4));
         change.op = change.op.with_was(update);
         let result = carry_out(namespace, &change);
@@ -142,17 +136,12 @@ impl Sight {
         let snapshot = Observer::open(namespace).and_then(|mut o| o.snapshot(&ReadScope::whole()));
         let observed = snapshot.unwrap().observed;
         let names = observed.links.iter().map(|link| (link.index, link.name));
-        Sight {
-            names: names.collect(),
-            observed,
-        }
+        Sight { names: names.collect(), observed }
     }
 
     fn index(&self, name: IfName) -> Option<Dev> {
         let mut names = self.names.iter();
-        names
-            .find(|(_, known)| **known == name)
-            .map(|(index, _)| Dev::index(*index))
+        names.find(|(_, known)| **known == name).map(|(index, _)| Dev::index(*index))
     }
 
     fn named_link(&self, name: IfName) -> Option<Object> {
@@ -181,14 +170,8 @@ impl Sight {
 
     fn change(&self, action: Action, object: Object) -> Change {
         let names = self.names.iter();
-        let names = names
-            .map(|(index, name)| (Dev::index(*index), *name))
-            .collect();
-        Change {
-            op: Op::new(action, object, Reason::Missing),
-            is_append: false,
-            names,
-        }
+        let names = names.map(|(index, name)| (Dev::index(*index), *name)).collect();
+        Change { op: Op::new(action, object, Reason::Missing), is_append: false, names }
     }
 
     /// The objects that may be touched: not what all else stands on, nor the kernel's own.
@@ -199,10 +182,7 @@ impl Sight {
         };
         let observed = &self.observed;
         let mut all: Vec<Object> = Vec::new();
-        let links = observed
-            .links
-            .iter()
-            .filter(|link| !is_base(Dev::index(link.index)));
+        let links = observed.links.iter().filter(|link| !is_base(Dev::index(link.index)));
         all.extend(links.map(|link| Object::Link(Box::new(link.clone()))));
         // What the kernel has made, nobody can tell from what another writer did.
         let is_local = |it: &trueup_diff::Address| it.address.to_string().starts_with("fe80");
@@ -249,10 +229,7 @@ impl Sight {
             12 => self.nexthop(rng, marker),
             5 | 6 => {
                 let picked = self.pick(rng);
-                picked
-                    .map(|object| self.change(Action::Delete, object))
-                    .into_iter()
-                    .collect()
+                picked.map(|object| self.change(Action::Delete, object)).into_iter().collect()
             }
             7 | 8 => {
                 let Some(was) = self.pick(rng) else {
@@ -264,9 +241,7 @@ impl Sight {
                     _ => Action::Update,
                 };
                 let mut change = self.change(action, object);
-                change.op = change
-                    .op
-                    .with_was((action == Action::Update).then_some(was));
+                change.op = change.op.with_was((action == Action::Update).then_some(was));
                 vec![change]
             }
             9 => {
@@ -313,11 +288,7 @@ impl Sight {
             return Vec::new();
         };
         let first = 10 + u32::from(rng.u8(..4));
-        let family = if rng.bool() {
-            Family::Inet
-        } else {
-            Family::Inet6
-        };
+        let family = if rng.bool() { Family::Inet } else { Family::Inet6 };
         let hop = NexthopTarget::One(family, NextHop::dev(Dev::index(*dev)));
         let mut objects: Vec<Object> = vec![Nexthop::new(first, hop).into()];
         let mut last = first;
@@ -336,9 +307,7 @@ impl Sight {
             objects.push(route.canonical().into());
         }
         let objects = objects.into_iter().map(|object| protocol(object, marker));
-        objects
-            .map(|object| self.change(Action::Create, object))
-            .collect()
+        objects.map(|object| self.change(Action::Create, object)).collect()
     }
 
     fn create(&self, rng: &mut Rng, marker: u8) -> Vec<Change> {
@@ -456,10 +425,7 @@ fn carry_out(namespace: &Namespace, change: &Change) -> String {
     let op = &change.op;
     let by_name = |name: &IfName| match op.action {
         Action::Create => None,
-        _ => names
-            .iter()
-            .find(|(_, known)| *known == name)
-            .map(|(dev, _)| *dev),
+        _ => names.iter().find(|(_, known)| *known == name).map(|(dev, _)| *dev),
     };
     let mut op = op.clone();
     // A link is deleted by its index.
@@ -469,11 +435,7 @@ fn carry_out(namespace: &Namespace, change: &Change) -> String {
             None => return "no such link".to_owned(),
         }
     }
-    let indexes = DeviceIndexes {
-        resolve: &resolve,
-        by_name: &by_name,
-        chosen: &|_| None,
-    };
+    let indexes = DeviceIndexes { resolve: &resolve, by_name: &by_name, chosen: &|_| None };
     let mut batch = Batch::new();
     let encoded = with_object!(&op.object, object: K => {
         let was = op.was();
@@ -491,10 +453,7 @@ fn carry_out(namespace: &Namespace, change: &Change) -> String {
         return error.to_string();
     }
     let sent = Socket::open(namespace).and_then(|mut socket| socket.send_batch(&mut batch));
-    let failed = sent
-        .unwrap()
-        .into_iter()
-        .find(|outcome| *outcome != Outcome::Done);
+    let failed = sent.unwrap().into_iter().find(|outcome| *outcome != Outcome::Done);
     match failed {
         None => "done".to_owned(),
         Some(Outcome::Failed(error)) => error.to_string(),

@@ -69,10 +69,7 @@ pub(crate) fn init_makes_users_who_do_what_is_theirs() {
     let expected = "role /trueup/hosts/a: was so already; user a: was there";
     assert!(again.contains(expected), "{again}");
     let doctor = a.run(&["world", "doctor", "f.toml"]);
-    assert!(
-        doctor.out.contains("user a: its password is right"),
-        "{doctor:?}"
-    );
+    assert!(doctor.out.contains("user a: its password is right"), "{doctor:?}");
     // etcd 3.4.23 asks nobody for a user there.
     assert_eq!(doctor.code, 2, "{doctor:?}");
     let exposed = "may list leases, list members; problem: anybody who reaches the port";
@@ -83,13 +80,8 @@ pub(crate) fn init_makes_users_who_do_what_is_theirs() {
     succeeds(init(&a, &passwords));
     assert!(!fs::exists(format!("{passwords}/b")).unwrap());
     fs::rename(format!("{passwords}/kept"), format!("{passwords}/b")).unwrap();
-    let mode = fs::metadata(format!("{passwords}/root"))
-        .unwrap()
-        .permissions();
-    assert_eq!(
-        std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777,
-        0o600
-    );
+    let mode = fs::metadata(format!("{passwords}/root")).unwrap().permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
 
     succeeds(a.run(&["world", "export", "f.toml", "route", "any", DATA]));
     succeeds(a.run(&["world", "export", "f.toml", "route", "b", DATA, "--to", "b"]));
@@ -98,8 +90,7 @@ pub(crate) fn init_makes_users_who_do_what_is_theirs() {
     // b's user, and a's name.
     let user = ["--user", "b", "--password-file", &format!("{passwords}/b")];
     let export = ["world", "export", "f.toml", "route", "any", "{}"];
-    a.run(&[&export[..], &user].concat())
-        .assert_refused(&["permission denied"]);
+    a.run(&[&export[..], &user].concat()).assert_refused(&["permission denied"]);
     a.run(&["world", "members", "f.toml", "--set-size", "2"])
         .assert_refused(&["permission denied"]);
     let user = ["--user", "o", "--password-file", &format!("{passwords}/o")];
@@ -113,47 +104,24 @@ pub(crate) fn init_makes_users_who_do_what_is_theirs() {
     let listed = succeeds(b.run(&["world", "ls", "f.toml", "--kind", "route"]));
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines.len(), 2, "{listed}");
-    assert!(
-        lines[0].starts_with("route any from a to any revision "),
-        "{listed}"
-    );
-    assert!(
-        lines[1].starts_with("route b from a to b revision "),
-        "{listed}"
-    );
+    assert!(lines[0].starts_with("route any from a to any revision "), "{listed}");
+    assert!(lines[1].starts_with("route b from a to b revision "), "{listed}");
     assert!(lines[1].ends_with(&format!("persists: {DATA}")), "{listed}");
-    assert_eq!(
-        succeeds(a.run(&["world", "ls", "f.toml"])).lines().count(),
-        1
-    );
-    let name = [
-        "world", "ls", "f.toml", "--name", "b", "--from", "a", "--format", "json",
-    ];
+    assert_eq!(succeeds(a.run(&["world", "ls", "f.toml"])).lines().count(), 1);
+    let name = ["world", "ls", "f.toml", "--name", "b", "--from", "a", "--format", "json"];
     let json: serde_json::Value = serde_json::from_str(&succeeds(b.run(&name))).unwrap();
-    assert_eq!(
-        (json["to"].as_str(), json["persists"].as_bool()),
-        (Some("b"), Some(true))
-    );
+    assert_eq!((json["to"].as_str(), json["persists"].as_bool()), (Some("b"), Some(true)));
 
     let collected = succeeds(b.run(&["world", "collect", "f.toml"]));
-    assert!(
-        collected.contains("10.20.9.0/24 exported by host a as `any`"),
-        "{collected}"
-    );
-    assert!(
-        collected.contains("by host a as `b`, revision"),
-        "{collected}"
-    );
+    assert!(collected.contains("10.20.9.0/24 exported by host a as `any`"), "{collected}");
+    assert!(collected.contains("by host a as `b`, revision"), "{collected}");
     assert!(collected.contains("refused, as"), "{collected}");
 
     succeeds(a.run(&["world", "rm", "f.toml", "route", "any"]));
     succeeds(a.run(&["world", "rm", "f.toml", "route", "b", "--to", "b"]));
     assert_eq!(succeeds(b.run(&["world", "ls", "f.toml"])), "");
     let missing = a.run(&["world", "rm", "f.toml", "route", "any"]);
-    assert!(
-        missing.err.contains("there is no route any of a for any"),
-        "{missing:?}"
-    );
+    assert!(missing.err.contains("there is no route any of a for any"), "{missing:?}");
 }
 
 pub(crate) fn deploys_are_read_as_they_were_added() {
@@ -170,11 +138,7 @@ pub(crate) fn deploys_are_read_as_they_were_added() {
     succeeds(host.run(&["world", "deploy", "add", "f.toml", "tree"]));
     let listed = succeeds(host.run(&["world", "deploy", "ls", "f.toml"]));
     assert_eq!(listed.lines().count(), 2, "{listed}");
-    let uri = listed
-        .split([' ', '\n'])
-        .nth(1)
-        .unwrap()
-        .trim_end_matches(':');
+    let uri = listed.split([' ', '\n']).nth(1).unwrap().trim_end_matches(':');
     let cat = |path: &str| host.run(&["world", "deploy", "cat", "f.toml", &format!("{uri}{path}")]);
     assert_eq!(succeeds(cat("two")), "2");
     assert_eq!(succeeds(cat("etc/one")).len(), 300_000);
@@ -193,11 +157,7 @@ pub(crate) fn prune_removes_what_no_deploy_refers_to_also_while_deploys_are_adde
     fs::create_dir_all(&tree).unwrap();
     let store = EtcdStore::open(cluster.config()).unwrap();
     let put = |key: String| Transaction {
-        writes: vec![Write::Put {
-            key: key.into_bytes(),
-            value: b"unused".to_vec(),
-            lease: None,
-        }],
+        writes: vec![Write::Put { key: key.into_bytes(), value: b"unused".to_vec(), lease: None }],
         ..Transaction::default()
     };
     for digit in ["1", "2"] {
@@ -256,11 +216,7 @@ pub(crate) fn the_doctor_says_that_etcd_is_full_and_how_to_make_room() {
     assert!(healthy.contains(" in use, quota "), "{healthy}");
     let store = EtcdStore::open(cluster.config()).unwrap();
     let fill = Transaction {
-        writes: vec![Write::Put {
-            key: b"/large".to_vec(),
-            value: vec![0; 500_000],
-            lease: None,
-        }],
+        writes: vec![Write::Put { key: b"/large".to_vec(), value: vec![0; 500_000], lease: None }],
         ..Transaction::default()
     };
     wait_until("etcd is full", || {
@@ -269,18 +225,11 @@ pub(crate) fn the_doctor_says_that_etcd_is_full_and_how_to_make_room() {
     });
     let full = doctor();
     assert_eq!(full.code, 2, "{full:?}");
-    for words in [
-        "NOSPACE",
-        "its database is full",
-        "etcdctl defrag",
-        "--quota-backend-bytes",
-    ] {
+    for words in ["NOSPACE", "its database is full", "etcdctl defrag", "--quota-backend-bytes"] {
         assert!(full.out.contains(words), "{words}: {full:?}");
     }
     // What it advises.
-    cluster
-        .compact(store.read(b"/", None).unwrap().revision)
-        .unwrap();
+    cluster.compact(store.read(b"/", None).unwrap().revision).unwrap();
     cluster.defragment(0).unwrap();
     cluster.disarm().unwrap();
     succeeds(doctor());
@@ -316,10 +265,7 @@ pub(crate) fn changes_are_printed_and_the_doctor_names_what_is_wrong() {
     twin.declare("");
     let wrong = doctor(&twin);
     assert_eq!(wrong.code, 2, "{wrong:?}");
-    assert!(
-        wrong.out.contains("problem: it is of another owner"),
-        "{wrong:?}"
-    );
+    assert!(wrong.out.contains("problem: it is of another owner"), "{wrong:?}");
     // A route to a part of another host's prefix.
     let part = r#"{"dst": "10.20.1.128/25", "via": "10.200.0.8"}"#;
     let third = Host::new("c", 4, &cluster);
@@ -332,8 +278,7 @@ pub(crate) fn changes_are_printed_and_the_doctor_names_what_is_wrong() {
     printed("route one from b to any revision ");
     wait_until("its exports are gone", || {
         let log = fs::read_to_string(&log).unwrap();
-        log.lines()
-            .any(|line| line.starts_with("route one") && line.ends_with(": deleted"))
+        log.lines().any(|line| line.starts_with("route one") && line.ends_with(": deleted"))
     });
 }
 
@@ -377,17 +322,13 @@ pub(crate) fn a_flood_of_exports_is_cut_and_others_are_collected() {
 pub(crate) fn what_cannot_be_asked_of_a_store_is_refused() {
     let host = Host::without_etcd("a");
     host.agent.write("none.toml", "route = []\n");
-    host.run(&["world", "ls", "none.toml"])
-        .assert_refused(&["no [world]"]);
-    host.agent
-        .write("f.toml", "[world]\nstore = \"embedded\"\nhost = \"a\"\n");
+    host.run(&["world", "ls", "none.toml"]).assert_refused(&["no [world]"]);
+    host.agent.write("f.toml", "[world]\nstore = \"embedded\"\nhost = \"a\"\n");
     let ls = ["world", "ls", "f.toml"];
-    host.run(&[&ls[..], &["--user", "a"]].concat())
-        .assert_refused(&["--password-file"]);
+    host.run(&[&ls[..], &["--user", "a"]].concat()).assert_refused(&["--password-file"]);
     host.run(&[&ls[..], &["--user", "a", "--password-file", "x"]].concat())
         .assert_refused(&["no users"]);
-    host.run(&[&ls[..], &["--format", "ip"]].concat())
-        .assert_refused(&["text or json"]);
+    host.run(&[&ls[..], &["--format", "ip"]].concat()).assert_refused(&["text or json"]);
     let init = ["world", "init", "f.toml", "--passwords", "p"];
     host.run(&init).assert_refused(&["no users"]);
     // Nothing is made by reading.
@@ -400,8 +341,7 @@ pub(crate) fn what_cannot_be_asked_of_a_store_is_refused() {
     host.run(&ls).assert_refused(&["127.0.0.1:1"]);
     let init = [&init[..], &["--host"]].concat();
     for (name, words) in [("../b", "names no file"), ("root", "etcd's own user")] {
-        host.run(&[&init[..], &[name]].concat())
-            .assert_refused(&[words]);
+        host.run(&[&init[..], &[name]].concat()).assert_refused(&[words]);
     }
     let grant = [&init[..], &["b", "--grant", "c:b"]].concat();
     host.run(&grant).assert_refused(&["needs --host c"]);
@@ -439,17 +379,13 @@ pub(crate) fn a_store_that_a_running_watch_has_is_named_with_the_remedy() {
 
 pub(crate) fn hostile_names_reach_no_terminal_and_a_store_only_if_it_can_hold_them() {
     let host = Host::without_etcd("a");
-    host.agent
-        .write("f.toml", "[world]\nstore = \"embedded\"\nhost = \"a\"\n");
+    host.agent.write("f.toml", "[world]\nstore = \"embedded\"\nhost = \"a\"\n");
     let export =
         |name: &str, data: &str| host.run(&["world", "export", "f.toml", "route", name, data]);
     for name in ["\u{1b}[2J\u{7}", "a\nb", "", "/../x", "é%2f"] {
         succeeds(export(name, r#"{ "a": "\u001b]0;x\u0007" }"#));
     }
-    for args in [
-        &["world", "ls", "f.toml"][..],
-        &["world", "collect", "f.toml"],
-    ] {
+    for args in [&["world", "ls", "f.toml"][..], &["world", "collect", "f.toml"]] {
         let shown = succeeds(host.run(args));
         let is_plain = |c: char| c == '\n' || !c.is_control();
         assert!(shown.chars().all(is_plain), "{shown:?}");
@@ -494,9 +430,7 @@ pub(crate) fn a_process_with_a_password_leaves_no_core_dump() {
     let limits = format!("/proc/{}/limits", watch.0.id());
     wait_until("core dumps are forbidden", || {
         let limits = fs::read_to_string(&limits).unwrap();
-        let line = limits
-            .lines()
-            .find(|line| line.starts_with("Max core file size"));
+        let line = limits.lines().find(|line| line.starts_with("Max core file size"));
         line.unwrap().split_whitespace().nth(4) == Some("0")
     });
     drop(watch);

@@ -35,9 +35,7 @@ fn is_in_state(host: &Host, vertex: &str, state: &str) -> bool {
 
 #[track_caller]
 fn wait_for_state(host: &Host, vertex: &str, state: &str) {
-    wait_until(&format!("{vertex} is {state}"), || {
-        is_in_state(host, vertex, state)
-    });
+    wait_until(&format!("{vertex} is {state}"), || is_in_state(host, vertex, state));
 }
 
 pub(crate) fn commands_run_after_what_is_collected_and_what_is_exported() {
@@ -52,17 +50,10 @@ pub(crate) fn commands_run_after_what_is_collected_and_what_is_exported() {
     assert!(shows(&graph.out, "exporter   would change"), "{graph:?}");
     assert!(shows(&graph.out, "  refreshed by exporter"), "{graph:?}");
     let planned = a.run(&["plan", "f.toml"]);
-    assert!(
-        !planned.out.contains("exporter"),
-        "apply exports nothing: {planned:?}"
-    );
+    assert!(!planned.out.contains("exporter"), "apply exports nothing: {planned:?}");
 
     let collected = exec(&b, "collected", "on = [\"collect\"]");
-    let known = exec(
-        &b,
-        "known",
-        "after = [\"collect\"]\ncheck = [\"/bin/false\"]",
-    );
+    let known = exec(&b, "known", "after = [\"collect\"]\ncheck = [\"/bin/false\"]");
     b.declare(&(b.collect(ALL) + &collected + &known));
     let mut on_b = b.watch();
     wait_for_state(&b, "collector", "in_place");
@@ -70,20 +61,12 @@ pub(crate) fn commands_run_after_what_is_collected_and_what_is_exported() {
     assert_eq!(runs(&b, "collected"), 0, "nothing was collected");
 
     let mut on_a = a.watch();
-    wait_until("the command after the exports has run", || {
-        runs(&a, "exported") == 1
-    });
+    wait_until("the command after the exports has run", || runs(&a, "exported") == 1);
     wait_for_state(&a, "exporter", "in_place");
     let graph = a.run(&["graph", "f.toml"]);
     assert!(shows(&graph.out, "exporter   in place"), "{graph:?}");
-    wait_until("the command after the collection has run", || {
-        runs(&b, "collected") == 1
-    });
-    assert!(
-        noted(&b, "collected").starts_with(ONE),
-        "{}",
-        noted(&b, "collected")
-    );
+    wait_until("the command after the collection has run", || runs(&b, "collected") == 1);
+    assert!(noted(&b, "collected").starts_with(ONE), "{}", noted(&b, "collected"));
 
     a.declare(&(export("pods", TWO) + &on_export));
     wait_until("both have run again", || {
@@ -100,15 +83,9 @@ pub(crate) fn without_the_store_the_network_is_made_and_exports_are_tried_again(
     let mut cluster = etcd();
     let a = Host::new("a", 1, &cluster);
     cluster.kill(0).unwrap();
-    let own = format!(
-        "[[route]]\ndst = \"10.30.0.0/16\"\nvia = \"10.200.0.8\"\ntable = {}\n",
-        a.table()
-    );
-    let after = exec(
-        &a,
-        "exported",
-        "after = [\"export\"]\ncheck = [\"/bin/false\"]",
-    );
+    let own =
+        format!("[[route]]\ndst = \"10.30.0.0/16\"\nvia = \"10.200.0.8\"\ntable = {}\n", a.table());
+    let after = exec(&a, "exported", "after = [\"export\"]\ncheck = [\"/bin/false\"]");
     a.declare(&(export("pods", ONE) + &own + &a.collect(ALL) + &after));
     let mut on_a = a.watch();
     a.wait_for_route("10.30.0.0/16", true);

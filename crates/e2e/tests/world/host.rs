@@ -80,14 +80,7 @@ impl Host {
 
     /// Writes the file.
     pub(crate) fn declare(&self, sections: &str) {
-        let Host {
-            name,
-            protocol,
-            endpoints,
-            settings,
-            top,
-            ..
-        } = self;
+        let Host { name, protocol, endpoints, settings, top, .. } = self;
         let text = format!(
             "protocol = {protocol}\n{top}\n[world]\nendpoints = {endpoints:?}\nhost = \"{name}\"\nttl = 5\n\
              {settings}\n{sections}"
@@ -102,14 +95,7 @@ impl Host {
     }
 
     pub(crate) fn watch(&self) -> Running {
-        let args = [
-            "watch",
-            "f.toml",
-            "--interval",
-            "0.5",
-            "--metrics",
-            "unix:metrics",
-        ];
+        let args = ["watch", "f.toml", "--interval", "0.5", "--metrics", "unix:metrics"];
         let mut command = self.agent.command(&args);
         let log = std::fs::File::create(self.agent.directory().join("log")).unwrap();
         command.stdout(log.try_clone().unwrap()).stderr(log);
@@ -146,19 +132,13 @@ impl Host {
 
     #[track_caller]
     pub(crate) fn wait_for_metric(&self, name: &str, is_right: impl Fn(f64) -> bool) {
-        wait_until(name, || {
-            self.metrics()
-                .get(name)
-                .is_some_and(|value| is_right(*value))
-        });
+        wait_until(name, || self.metrics().get(name).is_some_and(|value| is_right(*value)));
     }
 
     /// True if the host's table has a route to this prefix that bears its protocol.
     pub(crate) fn has_route(&self, dst: &str) -> bool {
         let routes = self.routes();
-        routes
-            .lines()
-            .any(|line| line.split(' ').next() == Some(dst))
+        routes.lines().any(|line| line.split(' ').next() == Some(dst))
     }
 
     /// The routes of the host's table that bear its protocol, a line each.
@@ -197,13 +177,7 @@ impl Pair {
         b.declare(&b.collect("10.20.0.0/16"));
         let (on_a, on_b) = (a.watch(), b.watch());
         b.wait_for_route(dst, true);
-        Pair {
-            cluster,
-            a,
-            b,
-            on_a,
-            on_b,
-        }
+        Pair { cluster, a, b, on_a, on_b }
     }
 
     /// Ends both, which have to end well.

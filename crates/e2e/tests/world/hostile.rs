@@ -32,14 +32,7 @@ pub(crate) fn what_covers_the_store_or_an_own_address_is_refused_and_withdrawn()
     let reason = format!("refused, as {MEMBER}/32 covers {MEMBER}, an address of the store");
     assert!(why.out.contains(&reason), "{why:?}");
 
-    ip(&[
-        "address",
-        "add",
-        "10.30.0.5/24",
-        "dev",
-        "up0",
-        "noprefixroute",
-    ]);
+    ip(&["address", "add", "10.30.0.5/24", "dev", "up0", "noprefixroute"]);
     b.wait_for_route(later, false);
     b.wait_for_metric("trueup_world_refused", |it| it == 2.0);
     ip(&["address", "del", "10.30.0.5/24", "dev", "up0"]);
@@ -69,9 +62,7 @@ pub(crate) fn what_the_kernel_refuses_keeps_no_collector_from_converging() {
     b.wait_for_route(ONE, true);
     b.wait_for_metric("trueup_world_collected", |it| it == 2.0);
     b.wait_for_metric("trueup_converged", |it| it == 1.0);
-    wait_until("it is said", || {
-        b.log().contains(&format!("route {nowhere}"))
-    });
+    wait_until("it is said", || b.log().contains(&format!("route {nowhere}")));
     assert!(!b.has_route(nowhere));
     // It is not given up.
     ip(&["route", "add", "192.0.2.0/24", "dev", "up0"]);
@@ -81,10 +72,7 @@ pub(crate) fn what_the_kernel_refuses_keeps_no_collector_from_converging() {
 }
 
 fn write(cluster: &Cluster, write: Write) {
-    let transaction = Transaction {
-        writes: vec![write],
-        ..Transaction::default()
-    };
+    let transaction = Transaction { writes: vec![write], ..Transaction::default() };
     let store = EtcdStore::open(cluster.config()).unwrap();
     store.commit(&transaction).unwrap();
 }
@@ -149,10 +137,7 @@ pub(crate) fn an_export_that_changes_all_the_time_costs_few_changes_of_routes() 
     b.wait_for_metric("trueup_world_damped", |it| it == 0.0);
     let all = changes.take();
     let routes = all.iter().filter(|it| it.kind == Kind::Route).count();
-    assert!(
-        routes < 60,
-        "{routes} changes of routes after {turns} exports"
-    );
+    assert!(routes < 60, "{routes} changes of routes after {turns} exports");
     on_a.terminate(Signal::TERM);
     on_b.terminate(Signal::TERM);
 }

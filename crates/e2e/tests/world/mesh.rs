@@ -46,9 +46,7 @@ fn routes(node: &Node) -> BTreeSet<String> {
 fn wait_for_routes(node: &Node, numbers: &[u8]) {
     let route = |number: &u8| format!("10.20.{number}.0/24 via 10.98.0.{number}");
     let routes_to: BTreeSet<_> = numbers.iter().map(route).collect();
-    wait_until(&format!("the routes are {routes_to:?}"), || {
-        routes(node) == routes_to
-    });
+    wait_until(&format!("the routes are {routes_to:?}"), || routes(node) == routes_to);
 }
 
 pub(crate) fn a_mesh_in_one_process() {

@@ -51,10 +51,7 @@ pub(crate) fn a_restart_while_etcd_is_stopped_deletes_nothing() {
     assert!(b.has_route(ONE));
     let metrics = b.metrics();
     assert_eq!(metrics["trueup_world_retained"], 1.0, "{metrics:?}");
-    assert_eq!(
-        metrics["trueup_converged"], 0.0,
-        "what is not known is not converged"
-    );
+    assert_eq!(metrics["trueup_converged"], 0.0, "what is not known is not converged");
     let said = "it is not known yet what to collect, and 1 route stays from before";
     wait_until("it says so", || b.log().contains(said));
 
@@ -115,11 +112,7 @@ pub(crate) fn a_lost_lease_exports_again_and_touches_no_route() {
     b.wait_for_route(ONE, true);
     a.wait_for_metric("trueup_world_lease_losses_total", |it| it >= 1.0);
     assert!(a.has_route("10.20.2.0/24"));
-    assert!(
-        a.log().contains("the lease of the exports had ended"),
-        "{}",
-        a.log()
-    );
+    assert!(a.log().contains("the lease of the exports had ended"), "{}", a.log());
     on_a.terminate(Signal::TERM);
     on_b.terminate(Signal::TERM);
 }
@@ -137,11 +130,7 @@ pub(crate) fn the_second_of_two_machines_with_one_name_exports_nothing() {
     wait_until("it says why", || second.log().contains("has its session"));
     passes(&first);
     assert!(exported().contains(ONE) && !exported().contains("10.20.2.0/24"));
-    assert!(
-        !first.log().contains("nothing is exported"),
-        "{}",
-        first.log()
-    );
+    assert!(!first.log().contains("nothing is exported"), "{}", first.log());
     on_second.terminate(Signal::TERM);
 }
 

@@ -75,13 +75,7 @@ pub(crate) fn overlapping_routes_have_a_winner_that_every_host_picks_alike() {
         host.wait_for_metric("trueup_world_refused", |it| it == 1.0);
     }
     wait_for_winner(collectors, OF_B);
-    for running in [
-        &mut on_a,
-        &mut on_b,
-        &mut on_early,
-        &mut on_middle,
-        &mut on_late,
-    ] {
+    for running in [&mut on_a, &mut on_b, &mut on_early, &mut on_middle, &mut on_late] {
         running.terminate(Signal::TERM);
     }
 }

@@ -23,20 +23,14 @@ fn wait_for_log(host: &Host, words: &str) {
 
 pub(crate) fn the_owner_of_a_prefix_is_told_who_took_it_while_it_was_away() {
     let cluster = etcd();
-    let (a, m, c) = (
-        Host::new("a", 1, &cluster),
-        Host::new("m", 2, &cluster),
-        Host::new("c", 3, &cluster),
-    );
+    let (a, m, c) =
+        (Host::new("a", 1, &cluster), Host::new("m", 2, &cluster), Host::new("c", 3, &cluster));
     a.declare(&export_via("pods", OF_A, A));
     m.declare(&export_via("x", OF_A, M));
     c.declare(&c.collect(ALL));
     // The collection from any host is warned of, once.
     let planned = c.run(&["plan", "f.toml"]);
-    assert!(
-        planned.err.contains("warning: [[collect]] from any host"),
-        "{planned:?}"
-    );
+    assert!(planned.err.contains("warning: [[collect]] from any host"), "{planned:?}");
     let mut on_c = c.watch();
     let mut on_m = m.watch();
     c.wait_for_route(OF_A, true);
@@ -66,12 +60,7 @@ pub(crate) fn the_owner_of_a_prefix_is_told_who_took_it_while_it_was_away() {
     m.declare(&export_via("x", "10.20.9.0/24", M));
     a.wait_for_metric("trueup_world_contested", |it| it == 0.0);
     wait_for_log(&a, "is no longer contested by host m");
-    assert_eq!(
-        c.log().matches("warning: [[collect]]").count(),
-        1,
-        "{}",
-        c.log()
-    );
+    assert_eq!(c.log().matches("warning: [[collect]]").count(), 1, "{}", c.log());
     for running in [&mut on_a, &mut on_m, &mut on_c] {
         running.terminate(Signal::TERM);
     }
@@ -81,28 +70,18 @@ pub(crate) fn the_owner_of_a_prefix_is_told_who_took_it_while_it_was_away() {
 fn write(cluster: &Cluster, value: Option<Vec<u8>>) {
     let key = b"/trueup/cluster/grants".to_vec();
     let write = match value {
-        Some(value) => Write::Put {
-            key,
-            value,
-            lease: None,
-        },
+        Some(value) => Write::Put { key, value, lease: None },
         None => Write::Delete(key),
     };
     let store = EtcdStore::open(cluster.config()).unwrap();
-    let transaction = Transaction {
-        compares: Vec::new(),
-        writes: vec![write],
-    };
+    let transaction = Transaction { compares: Vec::new(), writes: vec![write] };
     store.commit(&transaction).unwrap();
 }
 
 pub(crate) fn with_grants_a_hostile_export_is_refused_and_an_old_list_is_too() {
     let cluster = etcd();
-    let (a, m, mut c) = (
-        Host::new("a", 1, &cluster),
-        Host::new("m", 2, &cluster),
-        Host::new("c", 3, &cluster),
-    );
+    let (a, m, mut c) =
+        (Host::new("a", 1, &cluster), Host::new("m", 2, &cluster), Host::new("c", 3, &cluster));
     let key = c.run(&["world", "grants", "key", "key"]);
     assert_eq!(key.code, 0, "{key:?}");
     c.settings = format!("grants_key = \"{}\"", key.out.trim());
@@ -142,21 +121,12 @@ pub(crate) fn with_grants_a_hostile_export_is_refused_and_an_old_list_is_too() {
     let put = c.run(&["world", "grants", "put", "f.toml", "signed"]);
     assert_eq!(put.code, 0, "{put:?}");
     c.wait_for_route(OF_A, true);
-    assert!(
-        c.routes().contains(&format!("{OF_A} via {A} ")),
-        "{}",
-        c.routes()
-    );
+    assert!(c.routes().contains(&format!("{OF_A} via {A} ")), "{}", c.routes());
     c.wait_for_metric("trueup_world_refused", |it| it == 3.0);
     c.wait_for_metric("trueup_world_overlaps", |it| it == 0.0);
     c.wait_for_metric("trueup_converged", |it| it == 1.0);
     let collected = c.run(&["world", "collect", "f.toml"]);
-    assert!(
-        collected
-            .out
-            .contains("10.20.1.128/25 is not granted to host m"),
-        "{collected:?}"
-    );
+    assert!(collected.out.contains("10.20.1.128/25 is not granted to host m"), "{collected:?}");
     let shown = c.run(&["world", "grants", "show", "f.toml"]);
     assert_eq!(shown.out, "a: 10.20.1.0/24 (list 1)\n", "{shown:?}");
 
@@ -186,10 +156,7 @@ pub(crate) fn with_grants_a_hostile_export_is_refused_and_an_old_list_is_too() {
     assert!(c.has_route(OF_A), "not knowing deletes nothing");
     let doctor = c.run(&["world", "doctor", "f.toml"]);
     assert_eq!(doctor.code, 2, "{doctor:?}");
-    assert!(
-        doctor.out.contains("an older list was put back"),
-        "{doctor:?}"
-    );
+    assert!(doctor.out.contains("an older list was put back"), "{doctor:?}");
 
     // A secret key that others can read signs nothing.
     let key = c.agent.directory().join("key");

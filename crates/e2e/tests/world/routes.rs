@@ -35,10 +35,7 @@ pub(crate) fn a_route_of_one_host_is_in_the_kernel_of_another_and_goes_with_it()
     on_a.0.kill().unwrap();
     on_a.0.wait().unwrap();
     b.wait_for_route(ONE, false);
-    assert!(
-        a.has_route(TWO),
-        "what a dead agent made stays in its kernel"
-    );
+    assert!(a.has_route(TWO), "what a dead agent made stays in its kernel");
     let mut on_a = a.watch();
     b.wait_for_route(ONE, true);
     on_a.terminate(Signal::TERM);
@@ -95,36 +92,21 @@ pub(crate) fn what_is_not_within_is_refused_and_why_says_so() {
 
     let planned = b.run(&["plan", "f.toml"]);
     assert_eq!(planned.code, 2, "{planned:?}");
-    assert!(
-        planned.out.contains(ONE) && !planned.out.contains("default"),
-        "{planned:?}"
-    );
+    assert!(planned.out.contains(ONE) && !planned.out.contains("default"), "{planned:?}");
     let applied = b.run(&["apply", "f.toml"]);
     assert_eq!(applied.code, 0, "{applied:?}");
     assert!(b.has_route(ONE) && !b.has_route("default"));
     assert_eq!(b.run(&["plan", "f.toml"]).code, 0);
 
     let refused = b.run(&["why", "route", "default", "--file", "f.toml"]);
-    let (words, refusal) = (
-        "exported by host a as `all`, revision ",
-        "is not within what",
-    );
+    let (words, refusal) = ("exported by host a as `all`, revision ", "is not within what");
     assert_eq!(refused.code, 0, "{refused:?}");
-    assert!(
-        refused.out.contains(words) && refused.out.contains(refusal),
-        "{refused:?}"
-    );
+    assert!(refused.out.contains(words) && refused.out.contains(refusal), "{refused:?}");
     let taken = ["why", "route", ONE, "--file", "f.toml", "--format", "json"];
     let taken = b.run(&taken).json();
     let origin = &taken["collected"][0];
-    assert_eq!(
-        (&origin["exporter"], &origin["name"]),
-        (&"a".into(), &"pods".into())
-    );
-    assert!(
-        origin["revision"].as_u64() > Some(1) && origin["refused"].is_null(),
-        "{taken}"
-    );
+    assert_eq!((&origin["exporter"], &origin["name"]), (&"a".into(), &"pods".into()));
+    assert!(origin["revision"].as_u64() > Some(1) && origin["refused"].is_null(), "{taken}");
 
     let mut on_b = b.watch();
     b.wait_for_metric("trueup_world_refused", |it| it == 1.0);

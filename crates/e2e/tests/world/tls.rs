@@ -47,7 +47,6 @@ pub(crate) fn hosts_speak_tls_and_a_wrong_authority_is_named_with_its_file() {
 
     b.settings = settings(&cluster, right, false);
     b.declare(&b.collect("10.20.0.0/16"));
-    b.run(&["world", "ls", "f.toml"])
-        .assert_refused(&["cert_file", "key_file"]);
+    b.run(&["world", "ls", "f.toml"]).assert_refused(&["cert_file", "key_file"]);
     on_a.terminate(Signal::TERM);
 }

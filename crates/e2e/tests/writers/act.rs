@@ -70,12 +70,7 @@ impl Act {
             Act::Rewrite { anew, .. } | Act::Again { anew, .. } | Act::Squat { anew, .. } => {
                 anew.protocol %= 3
             }
-            Act::Beside { pick, .. } => {
-                self = Act::Delete {
-                    kind: 3,
-                    pick: *pick,
-                }
-            }
+            Act::Beside { pick, .. } => self = Act::Delete { kind: 3, pick: *pick },
             _ => {}
         }
         self

@@ -17,13 +17,7 @@ use crate::owners::OUR_INDEXES;
 /// None, `static`, `bird`, and ours.
 pub(crate) const PROTOCOLS: [u8; 4] = [0, 4, 12, OURS];
 
-const KINDS: [Kind; 5] = [
-    Kind::Link,
-    Kind::Address,
-    Kind::Neighbour,
-    Kind::Route,
-    Kind::Rule,
-];
+const KINDS: [Kind; 5] = [Kind::Link, Kind::Address, Kind::Neighbour, Kind::Route, Kind::Rule];
 
 const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_EXCL: u16 = 0x200;
@@ -114,19 +108,12 @@ impl Actor {
                     self.send(&written_anew(&row, *anew), NLM_F_CREATE | NLM_F_EXCL);
                 }
             }
-            Act::Beside {
-                pick,
-                first,
-                protocol,
-            } => {
+            Act::Beside { pick, first, protocol } => {
                 let all = self.rows(Kind::Route);
                 let v4: Vec<_> = all.into_iter().filter(|row| row.family() == 2).collect();
                 if let Some(row) = nth(v4, *pick) {
                     let change = u8::from(row.header[7] != 6);
-                    let anew = Anew {
-                        protocol: *protocol,
-                        change: 2 * change,
-                    };
+                    let anew = Anew { protocol: *protocol, change: 2 * change };
                     let append = if *first { 0 } else { NLM_F_APPEND };
                     self.send(&written_anew(&row, anew), NLM_F_CREATE | append);
                 }
@@ -150,9 +137,8 @@ impl Actor {
                 if let Some(link) = self.pick(Kind::Link, *pick) {
                     self.delete(&link);
                     let old = link.ifname().unwrap();
-                    let bridge = link.attrs[&IFLA_LINKINFO]
-                        .windows(6)
-                        .any(|word| word == b"bridge");
+                    let bridge =
+                        link.attrs[&IFLA_LINKINFO].windows(6).any(|word| word == b"bridge");
                     // Of the same name and kind it would be, by all that the kernel keeps, the same
                     // link.
                     let (name, bridge) = match (name, kind) {

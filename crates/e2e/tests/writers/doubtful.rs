@@ -29,10 +29,7 @@ pub(crate) fn what_was_not_announced_of_needed_no_look() {
         quiet_netns();
         let mut run = Run::start(case);
         run.turns(case).map_err(|wrong| {
-            format!(
-                "{wrong}\n\nwhat happened:\n{}",
-                run.other_writer.journal.join("\n")
-            )
+            format!("{wrong}\n\nwhat happened:\n{}", run.other_writer.journal.join("\n"))
         })
     });
 }
@@ -140,16 +137,11 @@ impl Run {
             }
             let devices = &planned.plan.devices;
             let ops = ops.map(|op| op.command(devices));
-            wrong = ops
-                .chain(planned.doubts.iter().map(|doubt| format!("{doubt:?}")))
-                .collect();
+            wrong = ops.chain(planned.doubts.iter().map(|doubt| format!("{doubt:?}"))).collect();
             // The kernel may be about to tell.
             thread::sleep(PATIENCE.1);
         }
-        Err(format!(
-            "nothing was announced, but there is to do:\n{}",
-            wrong.join("\n")
-        ))
+        Err(format!("nothing was announced, but there is to do:\n{}", wrong.join("\n")))
     }
 }
 

@@ -49,13 +49,7 @@ pub(crate) fn a_neighbour_without_a_protocol_is_given_back_without() {
     let desired = nothing().with_neighbours([Neighbour::new(name("up0"), dst, lladdr)]);
     let mut ours = taking();
     converge(&mut ours, &desired);
-    assert_eq!(
-        Snapshot::take()
-            .without_protocol(116)
-            .of(Kind::Neighbour)
-            .count(),
-        0
-    );
+    assert_eq!(Snapshot::take().without_protocol(116).of(Kind::Neighbour).count(), 0);
     let given = converge(&mut ours, &nothing());
     assert_eq!(given.findings().count(), 1);
     his.assert_same(&Snapshot::settled());

@@ -3,11 +3,7 @@
 //! op of ours changes what is his; once he is quiet we come to rest, and what he holds stands; and
 //! what is ours can be taken away.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "test code, though without #[test]"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 
 mod act;
 mod actor;

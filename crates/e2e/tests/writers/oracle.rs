@@ -33,11 +33,7 @@ pub(crate) fn as_desired(owners: &Owners, desired: &Desired) -> Result<(), Strin
             .collect();
         // Another writer's serves only where there is none of ours.
         rows.sort_by_key(|(ours, _)| !ours);
-        let lowers: Vec<_> = wanted
-            .iter()
-            .filter_map(|w| w.get("lower"))
-            .cloned()
-            .collect();
+        let lowers: Vec<_> = wanted.iter().filter_map(|w| w.get("lower")).cloned().collect();
         for expected in &wanted {
             let open = kind == Kind::Link;
             match rows.iter().position(|(_, row)| agrees(expected, row, open)) {
@@ -52,21 +48,14 @@ pub(crate) fn as_desired(owners: &Owners, desired: &Desired) -> Result<(), Strin
             }
         }
     }
-    if wrong.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("converged, but the kernel\n{wrong}"))
-    }
+    if wrong.is_empty() { Ok(()) } else { Err(format!("converged, but the kernel\n{wrong}")) }
 }
 
 /// As the oracle says, but for how much is left of a lifetime, which a snapshot does not tell.
 fn agrees(expected: &Fields, row: &Fields, open: bool) -> bool {
     let mut expected = expected.clone();
     for field in ["valid", "preferred"] {
-        if expected
-            .get(field)
-            .is_some_and(|value| value.starts_with("left of "))
-        {
+        if expected.get(field).is_some_and(|value| value.starts_with("left of ")) {
             expected.insert(field, "1".to_owned());
         }
     }

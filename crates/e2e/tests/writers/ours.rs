@@ -109,18 +109,12 @@ pub(crate) fn describe(report: &Report) -> Vec<String> {
             Outcome::Pending(Pending::Held(hold)) => format!(" HELD {hold:?}"),
             Outcome::Pending(pending) => format!(" PENDING {pending}"),
         };
-        let text = (
-            done.op.command(done.devices),
-            done.op.reason_text(done.devices),
-        );
+        let text = (done.op.command(done.devices), done.op.reason_text(done.devices));
         lines.push(format!("  {}   # {}{outcome}", text.0, text.1));
     }
     let devices = report.devices();
     for conflict in report.conflicts() {
-        let spec = (
-            conflict.desired.spec(devices),
-            conflict.foreign.spec(devices),
-        );
+        let spec = (conflict.desired.spec(devices), conflict.foreign.spec(devices));
         lines.push(format!("  conflict: {} with {}", spec.0, spec.1));
     }
     for finding in report.findings() {

@@ -47,11 +47,7 @@ pub(crate) struct Owners {
 
 impl Owners {
     pub(crate) fn new(by_marker: bool) -> Owners {
-        Owners {
-            by_marker,
-            ours: BTreeSet::new(),
-            open: BTreeSet::new(),
-        }
+        Owners { by_marker, ours: BTreeSet::new(), open: BTreeSet::new() }
     }
 
     /// As far as it is known from what is there: links of ours have indexes that no other links

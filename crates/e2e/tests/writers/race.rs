@@ -58,12 +58,7 @@ fn race(run: &mut Run, case: &Case) -> Result<(), String> {
     run.other_writer.hold(&ESTATE.map(str::to_owned));
     run.base = World::look();
     let wanted = case.desired.each_ref().map(desired);
-    let acts: Vec<Act> = case
-        .turns
-        .iter()
-        .flat_map(|turn| &turn.acts)
-        .cloned()
-        .collect();
+    let acts: Vec<Act> = case.turns.iter().flat_map(|turn| &turn.acts).cloned().collect();
     run.changes.take();
 
     // Odd while a pass runs.
@@ -100,11 +95,7 @@ fn race(run: &mut Run, case: &Case) -> Result<(), String> {
     if !missing.is_empty() {
         return Err(format!("his estate is not as it was:\n{missing}"));
     }
-    run.owners = Owners::found(
-        run.owners.by_marker,
-        &World::look(),
-        &run.other_writer.touched,
-    );
+    run.owners = Owners::found(run.owners.by_marker, &World::look(), &run.other_writer.touched);
     run.end(&wanted[1], case.stays)
 }
 
@@ -145,15 +136,7 @@ fn judge(
         his.insert(id.place(), 0);
     }
     let mut wrong = String::new();
-    for (
-        during,
-        Announcement {
-            port,
-            flags,
-            message,
-        },
-    ) in announced
-    {
+    for (during, Announcement { port, flags, message }) in announced {
         let id = Id::of(message);
         if matches!(message.kind, Kind::Link | Kind::Neighbour) || derived(message) {
             continue;
@@ -161,9 +144,7 @@ fn judge(
         let by_him = other_writer.ports.contains(port);
         // The kernel says of all others whose doing it was.
         let by_us = !by_him && *port != 0;
-        let before = his
-            .get(&id.place())
-            .is_some_and(|wrote| wrote < during.start());
+        let before = his.get(&id.place()).is_some_and(|wrote| wrote < during.start());
         let deleted = message.action == Action::Del;
         let guarded = matches!(message.kind, Kind::Route | Kind::Rule);
         let over = match message.kind {

@@ -64,10 +64,7 @@ impl Run {
 
     /// What is wrong, and how it came to that.
     pub(crate) fn describe(&self, wrong: &str) -> String {
-        format!(
-            "{wrong}\n\nwhat happened:\n{}",
-            self.other_writer.journal.join("\n")
-        )
+        format!("{wrong}\n\nwhat happened:\n{}", self.other_writer.journal.join("\n"))
     }
 
     /// The other writer acts, and no other process.
@@ -83,8 +80,7 @@ impl Run {
 
     fn invaded(&mut self, before: &World) {
         let after = World::look();
-        self.owners
-            .invaded(before, &after, &self.other_writer.renamed);
+        self.owners.invaded(before, &after, &self.other_writer.renamed);
         if let Some(taken) = &mut self.taken {
             taken.invaded(before, &after);
         }
@@ -98,8 +94,7 @@ impl Run {
             self.converges(wanted)?;
             self.say_desired(&nothing());
         } else {
-            self.other_writer
-                .say("everything of ours is to go, though he is there");
+            self.other_writer.say("everything of ours is to go, though he is there");
             let report = self.comes_to_rest(&nothing())?;
             self.what_is_left_has_a_reason(report)?;
             self.withdraw();
@@ -110,9 +105,7 @@ impl Run {
         if left.is_empty() && lost.is_empty() {
             Ok(())
         } else {
-            Err(format!(
-                "everything of both is gone, but left is\n{left}and lost is\n{lost}"
-            ))
+            Err(format!("everything of both is gone, but left is\n{left}and lost is\n{lost}"))
         }
     }
 

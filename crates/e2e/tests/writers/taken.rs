@@ -21,11 +21,7 @@ struct Former {
 
 impl Former {
     fn new(id: &Id, before: &World) -> Former {
-        Former {
-            id: id.clone(),
-            kept: before.kept_of(id),
-            touched: false,
-        }
+        Former { id: id.clone(), kept: before.kept_of(id), touched: false }
     }
 
     /// The devices that it is on, or leads out of.
@@ -74,11 +70,7 @@ impl Taken {
         let Some((name, _)) = &link else {
             return false;
         };
-        let mut names = desired
-            .links
-            .iter()
-            .flatten()
-            .map(|link| link.name.to_string());
+        let mut names = desired.links.iter().flatten().map(|link| link.name.to_string());
         let known = self.0.contains_key(&place);
         if link != after.link(id.device) || !(known || names.any(|other| other == *name)) {
             return false;
@@ -96,9 +88,7 @@ impl Taken {
     pub(crate) fn forget_stranded(&mut self, after: &World) {
         self.0.retain(|_, former| {
             let devices = former.devices();
-            devices
-                .iter()
-                .all(|device| after.names.contains_key(device))
+            devices.iter().all(|device| after.names.contains_key(device))
         });
     }
 

@@ -9,9 +9,7 @@ use crate::act::{self, Case};
 use crate::run::{Run, desired};
 
 pub(crate) fn whatever_he_does_between_our_passes_his_stays_and_ours_comes() {
-    property::run("turns", 20, act::case, |case| {
-        turns(case, OnConflict::Report)
-    });
+    property::run("turns", 20, act::case, |case| turns(case, OnConflict::Report));
 }
 
 /// What is desired takes the place of what is his there, nothing else does, and once it is no

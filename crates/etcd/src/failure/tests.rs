@@ -30,12 +30,7 @@ fn a_write_whose_answer_is_lost_is_indeterminate_and_a_read_is_unavailable() {
 #[test]
 fn what_etcd_refused_took_no_effect() {
     for (code, message, kind, then) in [
-        (
-            Code::Unavailable,
-            "etcdserver: no leader",
-            ErrorKind::Unavailable,
-            Then::Next,
-        ),
+        (Code::Unavailable, "etcdserver: no leader", ErrorKind::Unavailable, Then::Next),
         (
             Code::ResourceExhausted,
             "etcdserver: too many requests",
@@ -72,12 +67,7 @@ fn what_etcd_refused_took_no_effect() {
             ErrorKind::Unavailable,
             Then::AuthenticateAgain,
         ),
-        (
-            Code::PermissionDenied,
-            "etcdserver: permission denied",
-            ErrorKind::Denied,
-            Then::Fail,
-        ),
+        (Code::PermissionDenied, "etcdserver: permission denied", ErrorKind::Denied, Then::Fail),
         (
             Code::InvalidArgument,
             "etcdserver: duplicate key given in txn request",
@@ -96,10 +86,7 @@ fn what_etcd_refused_took_no_effect() {
 
 #[test]
 fn what_ends_a_connection_says_nothing_about_the_request() {
-    for reason in [
-        h2::Reason::ENHANCE_YOUR_CALM,
-        h2::Reason::INADEQUATE_SECURITY,
-    ] {
+    for reason in [h2::Reason::ENHANCE_YOUR_CALM, h2::Reason::INADEQUATE_SECURITY] {
         let status = Status::from_error(Box::new(h2::Error::from(reason)));
         let failure = Failure::from(ClientError::GRpcStatus(status));
         assert_eq!(failure.kind, ErrorKind::Unavailable, "{reason}");

@@ -43,9 +43,10 @@ impl Cluster {
     ///
     /// etcd's.
     pub fn defragment(&self, member: usize) -> io::Result<()> {
-        self.at(member, |client| async move {
-            client.maintenance_client().defragment().await.map(drop)
-        })
+        self.at(
+            member,
+            |client| async move { client.maintenance_client().defragment().await.map(drop) },
+        )
     }
 
     /// Ends the alarm of a full store.
@@ -56,15 +57,11 @@ impl Cluster {
     pub fn disarm(&self) -> io::Result<()> {
         self.at_any(|client| async move {
             let mut client = client.maintenance_client();
-            let list = client
-                .alarm(AlarmAction::Get, AlarmType::Nospace, None)
-                .await?;
+            let list = client.alarm(AlarmAction::Get, AlarmType::Nospace, None).await?;
             for alarm in list.alarms() {
                 let mut options = AlarmOptions::new();
                 options.with_member(alarm.member_id());
-                client
-                    .alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(options))
-                    .await?;
+                client.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(options)).await?;
             }
             Ok(())
         })

@@ -44,11 +44,7 @@ impl Authority {
         let certificate = params.self_signed(&key).map_err(io::Error::other)?;
         let file = folder.join(format!("{name}.pem"));
         fs::write(&file, certificate.pem())?;
-        Ok(Authority {
-            folder: folder.to_owned(),
-            file,
-            issuer: Issuer::new(params, key),
-        })
+        Ok(Authority { folder: folder.to_owned(), file, issuer: Issuer::new(params, key) })
     }
 
     /// Returns the file of its certificate.
@@ -73,19 +69,16 @@ impl Authority {
         let mut params = params(name, addresses)?;
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let certificate = params.signed_by(&key, &self.issuer);
         let certificate = certificate.map_err(io::Error::other)?;
         let files = self.files(name);
         // Moved there whole, as they may be in use.
-        for (file, text) in [
-            (&files.certificate, certificate.pem()),
-            (&files.key, key.serialize_pem()),
-        ] {
+        for (file, text) in
+            [(&files.certificate, certificate.pem()), (&files.key, key.serialize_pem())]
+        {
             let new = file.with_extension("new");
             write_secret(&new, &text)?;
             fs::rename(&new, file)?;
@@ -108,10 +101,7 @@ impl Certificates {
         // For clients behind a proxy on their own host.
         addresses.push(Ipv4Addr::LOCALHOST.into());
         let authority = Authority::new(folder, "ca")?;
-        let certificates = Certificates {
-            authority,
-            addresses,
-        };
+        let certificates = Certificates { authority, addresses };
         certificates.issue()?;
         Ok(certificates)
     }

@@ -84,10 +84,7 @@ impl Member {
         if !self.launcher.is_empty() {
             command.arg("etcd");
         }
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log_file())?;
+        let log = File::options().create(true).append(true).open(self.log_file())?;
         let (url, peer) = (self.url(), self.peer_url());
         let (cluster, state) = &self.cluster;
         command

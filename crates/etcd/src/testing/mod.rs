@@ -64,12 +64,7 @@ impl Cluster {
             false => None,
         };
         arguments.extend(certificates.iter().flat_map(Certificates::arguments));
-        let mut cluster = Cluster {
-            members: Vec::new(),
-            folder,
-            certificates,
-            root: None,
-        };
+        let mut cluster = Cluster { members: Vec::new(), folder, certificates, root: None };
         for (index, place) in options.places.iter().enumerate() {
             let name = format!("m{index}");
             let folder = cluster.folder.clone();

@@ -31,31 +31,21 @@ impl Place {
     /// ports are etcd's own, 2379 and 2380.
     pub fn in_namespace(name: &str, address: impl Into<IpAddr>) -> Place {
         let launcher = ["ip", "netns", "exec", name].map(str::to_owned);
-        Place {
-            address: address.into(),
-            ports: Some((2379, 2380)),
-            launcher: launcher.to_vec(),
-        }
+        Place { address: address.into(), ports: Some((2379, 2380)), launcher: launcher.to_vec() }
     }
 }
 
 impl ClusterOptions {
     /// Makes options for so many members on 127.0.0.1.
     pub fn local(members: usize) -> ClusterOptions {
-        let place = Place {
-            address: Ipv4Addr::LOCALHOST.into(),
-            ports: None,
-            launcher: Vec::new(),
-        };
+        let place =
+            Place { address: Ipv4Addr::LOCALHOST.into(), ports: None, launcher: Vec::new() };
         ClusterOptions::at(vec![place; members])
     }
 
     /// Makes options for one member at each place.
     pub fn at(places: Vec<Place>) -> ClusterOptions {
-        ClusterOptions {
-            places,
-            ..ClusterOptions::default()
-        }
+        ClusterOptions { places, ..ClusterOptions::default() }
     }
 
     /// Adds arguments of `etcd`.

@@ -90,10 +90,7 @@ impl Assembly {
                     self.held.0 += 1;
                     self.held.1 += size_of(&change);
                 }
-                revisions
-                    .entry(made_by)
-                    .or_insert_with(BTreeMap::new)
-                    .insert(key, change);
+                revisions.entry(made_by).or_insert_with(BTreeMap::new).insert(key, change);
             } else if made_by > self.begun && !self.recent.contains(&trace(made_by, &change)) {
                 return Err(self.late(made_by));
             }

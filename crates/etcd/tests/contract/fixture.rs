@@ -32,11 +32,7 @@ pub(crate) struct SharedCluster {
 impl Shared {
     pub(crate) fn start() -> Shared {
         bridge_at(BRIDGE, MEMBERS);
-        let place = || Place {
-            address: MEMBERS.into(),
-            ports: None,
-            launcher: Vec::new(),
-        };
+        let place = || Place { address: MEMBERS.into(), ports: None, launcher: Vec::new() };
         let start = |members| {
             let options = ClusterOptions::at((0..members).map(|_| place()).collect());
             let options = options.with_arguments(["--grpc-keepalive-min-time=500ms"]);
@@ -49,10 +45,7 @@ impl Shared {
         };
         let mut one = start(1);
         one.enable_access_control().unwrap();
-        Shared {
-            one: shared(one, true),
-            three: shared(start(3), false),
-        }
+        Shared { one: shared(one, true), three: shared(start(3), false) }
     }
 
     pub(crate) fn of(&self, members: usize) -> &SharedCluster {

@@ -52,9 +52,7 @@ fn run(
     };
     let cluster = shared.of(members);
     // Compaction and restarts concern all that happens on the cluster.
-    let alone = ["compact", "restart"]
-        .iter()
-        .any(|word| name.contains(word));
+    let alone = ["compact", "restart"].iter().any(|word| name.contains(word));
     let (_one, _many) = match alone {
         true => (Some(cluster.turn.write()), None),
         false => (None, Some(cluster.turn.read())),

@@ -32,10 +32,7 @@ fn access(read: &[&str], write: &[&str]) -> Access {
         let bytes = prefixes.iter().map(|prefix| prefix.as_bytes().to_vec());
         bytes.collect()
     };
-    Access {
-        read: prefixes(read),
-        write: prefixes(write),
-    }
+    Access { read: prefixes(read), write: prefixes(write) }
 }
 
 pub(crate) fn a_user_does_only_what_its_role_allows() {
@@ -68,9 +65,7 @@ pub(crate) fn a_user_does_only_what_its_role_allows() {
 
 pub(crate) fn a_token_that_expired_is_renewed() {
     let mut cluster = one_with(&["--auth-token-ttl=3"]);
-    cluster
-        .add_user("a", "secret", &access(&["/a"], &["/a"]))
-        .unwrap();
+    cluster.add_user("a", "secret", &access(&["/a"], &["/a"])).unwrap();
     cluster.enable_access_control().unwrap();
     let store = open(user(&cluster, "a", "secret"));
     let lease = store.grant(Duration::from_secs(60)).unwrap();
@@ -93,9 +88,7 @@ pub(crate) fn a_token_that_expired_is_renewed() {
 
 pub(crate) fn a_changed_password_is_read_again() {
     let mut cluster = one_with(&["--auth-token-ttl=3"]);
-    cluster
-        .add_user("a", "secret", &access(&["/a"], &["/a"]))
-        .unwrap();
+    cluster.add_user("a", "secret", &access(&["/a"], &["/a"])).unwrap();
     cluster.enable_access_control().unwrap();
     let store = open(user(&cluster, "a", "secret"));
     set(&store, "/a", "1");
@@ -131,17 +124,12 @@ pub(crate) fn a_password_is_not_sent_in_clear_unless_allowed() {
     let config = without.clone().with_user("a", &file);
     for error in [
         EtcdStore::open(config.clone()).map(drop).unwrap_err(),
-        Administrator::connect(config.clone())
-            .map(drop)
-            .unwrap_err(),
+        Administrator::connect(config.clone()).map(drop).unwrap_err(),
         // It sends the passwords of new users.
         Administrator::connect(without).map(drop).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(
-            error.to_string().contains("allow_clear_password"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("allow_clear_password"), "{error}");
     }
     let connected = thief.accept().unwrap_err();
     assert_eq!(connected.kind(), std::io::ErrorKind::WouldBlock);
@@ -197,9 +185,7 @@ pub(crate) fn replaced_certificates_are_read_again() {
     let mut watch = store.watch(b"/", Revision(2)).unwrap();
     // Another authority with all that it issued, at the names of the former ones.
     let authority = Authority::new(cluster.folder(), "ca").unwrap();
-    authority
-        .issue("server", &[options.places[0].address])
-        .unwrap();
+    authority.issue("server", &[options.places[0].address]).unwrap();
     authority.issue("client", &[]).unwrap();
     cluster.kill(0).unwrap();
     cluster.restart(0).unwrap();
@@ -256,16 +242,10 @@ pub(crate) fn another_authority_takes_over_while_both_are_trusted() {
         .collect();
     seen.push(expected[8].clone());
     // One may be written twice, as it is sent until it is known to be there.
-    assert!(
-        expected.iter().all(|change| seen.contains(change)),
-        "{seen:?}"
-    );
+    assert!(expected.iter().all(|change| seen.contains(change)), "{seen:?}");
     // What the former authority issued is nothing any more.
     let files = ["former.pem", "former.key"].map(|name| folder.join(name));
-    files
-        .iter()
-        .zip(&former)
-        .for_each(|(file, text)| write_secret(file, text).unwrap());
+    files.iter().zip(&former).for_each(|(file, text)| write_secret(file, text).unwrap());
     let config = cluster.config().with_cert_files(&files[0], &files[1]);
     assert_kind(open_with(config).read(b"/", None), ErrorKind::Unavailable);
 }

@@ -25,22 +25,14 @@ pub(crate) fn a_wall_clock_that_jumps_changes_nothing_for_a_host() {
 }
 
 fn start() {
-    let library = format!(
-        "/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1",
-        env::consts::ARCH
-    );
-    assert!(
-        Path::new(&library).exists(),
-        "{library}: install libfaketime"
-    );
+    let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", env::consts::ARCH);
+    assert!(Path::new(&library).exists(), "{library}: install libfaketime");
     let file = env::temp_dir().join(format!("trueup-clock-{}", std::process::id()));
     fs::write(&file, "+0").unwrap();
     let mut command = Command::new(env::current_exe().unwrap());
     command.arg("a_wall_clock_that_jumps").arg("--nocapture");
     command.env(FILE, &file).env("LD_PRELOAD", library);
-    command
-        .env("FAKETIME_NO_CACHE", "1")
-        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     let status = command.status();
     fs::remove_file(&file).unwrap();
     assert!(status.unwrap().success());
@@ -50,9 +42,7 @@ fn host(file: &Path) {
     let (cluster, ttl) = (one(), Duration::from_secs(60));
     let world = World::new(Arc::new(open(cluster.config())), "/t", "a").unwrap();
     let session = Session::begin(world.clone(), "a", ttl).unwrap();
-    let mut watch = world
-        .watch_resources(&[Filter::all()], WatchConfig::default())
-        .unwrap();
+    let mut watch = world.watch_resources(&[Filter::all()], WatchConfig::default()).unwrap();
     assert!(matches!(watch.next(SOON).unwrap(), Some(Event::Ready(_))));
     for off in ["+10d", "-300d", "+10y", "+0"] {
         let (before, begun) = (SystemTime::now(), Instant::now());
@@ -61,10 +51,7 @@ fn host(file: &Path) {
             Ok(forward) => forward,
             Err(back) => back.duration(),
         };
-        assert!(
-            jump > Duration::from_secs(100_000),
-            "the wall clock has not jumped: {jump:?}"
-        );
+        assert!(jump > Duration::from_secs(100_000), "the wall clock has not jumped: {jump:?}");
         assert!(begun.elapsed() < SOON, "the other clock has");
         match session.renew().unwrap() {
             Renewed::Alive(rest) => assert!(rest > ttl / 2 && rest <= ttl, "{rest:?}"),

@@ -25,15 +25,9 @@ pub(crate) fn a_member_whose_disk_is_full_loses_nothing() {
     let kept = cluster.folder().join("kept");
     fs::rename(&data, &kept).unwrap();
     fs::create_dir(&data).unwrap();
-    run(
-        "mount",
-        &["-t", "tmpfs", "-o", SIZE, "tmpfs", &data.to_string_lossy()],
-    );
+    run("mount", &["-t", "tmpfs", "-o", SIZE, "tmpfs", &data.to_string_lossy()]);
     let inside = kept.join("member");
-    run(
-        "cp",
-        &["-a", &inside.to_string_lossy(), &data.to_string_lossy()],
-    );
+    run("cp", &["-a", &inside.to_string_lossy(), &data.to_string_lossy()]);
     cluster.restart(member).unwrap();
     let alone = open_with(cluster.config_of(&[member]));
     wait_until("the member serves", || alone.read(b"/none", None).is_ok());
@@ -62,11 +56,7 @@ pub(crate) fn a_member_whose_disk_is_full_loses_nothing() {
     };
     let snapshot = read(&[member]);
     assert_eq!(snapshot, read(&[(member + 1) % 3]));
-    let keys: Vec<_> = snapshot
-        .entries
-        .iter()
-        .map(|entry| &entry.key[..])
-        .collect();
+    let keys: Vec<_> = snapshot.entries.iter().map(|entry| &entry.key[..]).collect();
     assert!(written.iter().all(|key| keys.contains(&key.as_bytes())));
     cluster.kill(member).unwrap();
     run("umount", &[&data.to_string_lossy()]);

@@ -34,11 +34,7 @@ pub(crate) fn open_with(config: Config) -> EtcdStore {
 pub(crate) fn put(key: &str, value: impl Into<Vec<u8>>, lease: Option<LeaseId>) -> Transaction {
     Transaction {
         compares: vec![],
-        writes: vec![Write::Put {
-            key: key.into(),
-            value: value.into(),
-            lease,
-        }],
+        writes: vec![Write::Put { key: key.into(), value: value.into(), lease }],
     }
 }
 

@@ -37,10 +37,7 @@ pub(crate) fn a_keep_alive_of_a_lost_lease_is_no_success() {
     // On the stream that was there, and on another one.
     assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
     assert_kind(store.renew(lease), ErrorKind::LeaseEnded);
-    assert_kind(
-        store.commit(&put("/a", "2", Some(lease))),
-        ErrorKind::LeaseEnded,
-    );
+    assert_kind(store.commit(&put("/a", "2", Some(lease))), ErrorKind::LeaseEnded);
     assert!(store.read(b"/", None).unwrap().entries.is_empty());
     store.revoke(lease).unwrap();
 }
@@ -65,10 +62,7 @@ pub(crate) fn a_time_to_live_is_rounded_up_and_never_down() {
         }
     };
     let granted = Duration::from_secs(2);
-    assert!(
-        rest <= granted && rest + renewed.elapsed() >= granted,
-        "{rest:?}"
-    );
+    assert!(rest <= granted && rest + renewed.elapsed() >= granted, "{rest:?}");
     let mut watch = store.watch(b"/", written).unwrap();
     assert_eq!(change(&mut watch), format!("{}: -/a", written.0 + 1));
     assert!(renewed.elapsed() >= granted);
@@ -95,10 +89,7 @@ pub(crate) fn a_watch_of_compacted_changes_ends() {
     set(&store, "/a", "5");
     assert_eq!(change(&mut early), "7: /a=5");
     let old = store.read(b"/", Some(Revision(5))).unwrap();
-    assert_eq!(
-        (old.revision, &*old.entries[0].value),
-        (Revision(5), &b"3"[..])
-    );
+    assert_eq!((old.revision, &*old.entries[0].value), (Revision(5), &b"3"[..]));
 }
 
 /// Without it a quiet watch would stay at a revision that is compacted later.
@@ -106,10 +97,7 @@ pub(crate) fn progress_is_reported_when_asked_for() {
     let cluster = one();
     let store = open(cluster.config());
     let mut watch = store.watch(b"/a", Revision(1)).unwrap();
-    assert_eq!(
-        watch.next(SOON).unwrap(),
-        Some(StoreEvent::Progress(Revision(1)))
-    );
+    assert_eq!(watch.next(SOON).unwrap(), Some(StoreEvent::Progress(Revision(1))));
     let newest = set(&store, "/b", "1");
     let begun = Instant::now();
     let progress = loop {
@@ -129,10 +117,7 @@ pub(crate) fn a_deletion_at_the_compacted_revision_is_not_missed() {
     let cluster = one();
     let store = open(cluster.config());
     let before = set(&store, "/a", "1");
-    let delete = Transaction {
-        compares: vec![],
-        writes: vec![Write::Delete(b"/a".to_vec())],
-    };
+    let delete = Transaction { compares: vec![], writes: vec![Write::Delete(b"/a".to_vec())] };
     let deleted = Revision(before.0 + 1);
     let written = Committed::Written(deleted);
     assert_eq!(store.commit(&delete).unwrap(), written);
@@ -151,10 +136,7 @@ pub(crate) fn a_write_whose_answer_is_lost_is_not_sent_again() {
     let begun = set_at_last(&store, "/a", "0");
     let member = used(&cluster, &store);
     cluster.pause(member).unwrap();
-    assert_kind(
-        store.commit(&put("/a", "1", None)),
-        ErrorKind::Indeterminate,
-    );
+    assert_kind(store.commit(&put("/a", "1", None)), ErrorKind::Indeterminate);
     cluster.resume(member).unwrap();
     // The next call goes to another member.
     assert_ne!(used(&cluster, &store), member);
@@ -164,9 +146,7 @@ pub(crate) fn a_write_whose_answer_is_lost_is_not_sent_again() {
     let patient = open(cluster.config());
     let now = patient.read(b"/", None).unwrap();
     let mut watch = watch_at_last(&patient, begun);
-    let seen: Vec<_> = (begun.0..now.revision.0)
-        .map(|_| change(&mut watch))
-        .collect();
+    let seen: Vec<_> = (begun.0..now.revision.0).map(|_| change(&mut watch)).collect();
     let writes = |what: &str| seen.iter().filter(|seen| seen.contains(what)).count();
     // The end may be written more than once, as it is sent until it is known to be there.
     assert!(writes("/a=1") <= 1 && writes("/b=end") >= 1, "{seen:?}");
@@ -209,9 +189,7 @@ pub(crate) fn a_session_exports_anew_after_a_store_was_restored() {
     let reader = world();
     let stored = || {
         let exports = reader.exports().ok()?;
-        let names = exports
-            .keys()
-            .map(|it| String::from_utf8_lossy(&it.name).into_owned());
+        let names = exports.keys().map(|it| String::from_utf8_lossy(&it.name).into_owned());
         Some(names.collect::<Vec<_>>())
     };
     cluster.kill(0).unwrap();
@@ -220,9 +198,7 @@ pub(crate) fn a_session_exports_anew_after_a_store_was_restored() {
     assert!(copied.unwrap().success());
     cluster.restart(0).unwrap();
     cluster.wait_for_leader().unwrap();
-    wait_until("b goes, and c comes", || {
-        session.declare(&[export("a"), export("c")]).is_ok()
-    });
+    wait_until("b goes, and c comes", || session.declare(&[export("a"), export("c")]).is_ok());
     session.renew().unwrap();
     cluster.kill(0).unwrap();
     fs::remove_dir_all(&data).unwrap();
@@ -232,18 +208,13 @@ pub(crate) fn a_session_exports_anew_after_a_store_was_restored() {
     session.renew().unwrap_err();
     cluster.restart(0).unwrap();
     cluster.wait_for_leader().unwrap();
-    wait_until("it is the older copy", || {
-        stored() == Some(vec!["a".into(), "b".into()])
-    });
+    wait_until("it is the older copy", || stored() == Some(vec!["a".into(), "b".into()]));
     let mut renewed = None;
     wait_until("it is renewed", || {
         renewed = session.renew().ok();
         renewed.is_some()
     });
-    assert!(
-        matches!(renewed, Some(Renewed::Restored { failed: 0, .. })),
-        "{renewed:?}"
-    );
+    assert!(matches!(renewed, Some(Renewed::Restored { failed: 0, .. })), "{renewed:?}");
     assert_eq!(stored(), Some(vec!["a".into(), "c".into()]));
     assert!(matches!(session.renew(), Ok(Renewed::Alive(_))));
 }
@@ -264,10 +235,7 @@ pub(crate) fn another_cluster_at_the_same_address_is_refused() {
     }
     assert_eq!(error.kind(), ErrorKind::Replaced);
     assert!(error.to_string().contains("cluster"), "{error}");
-    assert_kind(
-        store.watch(b"/", Revision(1)).map(drop),
-        ErrorKind::Replaced,
-    );
+    assert_kind(store.watch(b"/", Revision(1)).map(drop), ErrorKind::Replaced);
     let store = open(second.config());
     assert!(store.read(b"/", None).unwrap().entries.is_empty());
     // Without a member a call is refused, and does not use up its time.
@@ -287,15 +255,9 @@ pub(crate) fn a_member_whose_data_differs_is_named() {
     set(&store, "/a", "1");
     assert!(faults(&store).iter().all(Vec::is_empty));
     cluster.alarm(0).unwrap();
-    let delete = Transaction {
-        compares: vec![],
-        writes: vec![Write::Delete(b"/a".to_vec())],
-    };
+    let delete = Transaction { compares: vec![], writes: vec![Write::Delete(b"/a".to_vec())] };
     store.commit(&delete).unwrap();
-    assert_kind(
-        store.commit(&put("/a", "refused", None)),
-        ErrorKind::NoSpace,
-    );
+    assert_kind(store.commit(&put("/a", "refused", None)), ErrorKind::NoSpace);
     cluster.disarm().unwrap();
     // It is written ten times a second.
     thread::sleep(Duration::from_secs(1));

@@ -40,10 +40,7 @@ pub(crate) fn a_dead_host_s_keys_go_after_a_leader_change() {
         println!("leader killed after {killed:.1?}: keys gone after {gone:.1?}");
         // On a busy machine the lease may have ended before the leader did.
         if killed < ttl {
-            assert!(
-                gone >= killed + ttl,
-                "{gone:?}: the lease did not begin anew"
-            );
+            assert!(gone >= killed + ttl, "{gone:?}: the lease did not begin anew");
         }
         cluster.restart(leader).unwrap();
         cluster.wait_for_leader().unwrap();
@@ -75,9 +72,7 @@ pub(crate) fn no_export_of_the_living_goes_unreported_when_a_leader_stalls() {
     };
     let sessions = HOSTS.map(begin);
     let config = WatchConfig::default();
-    let mut watch = world("e")
-        .watch_resources(&[Filter::all()], config)
-        .unwrap();
+    let mut watch = world("e").watch_resources(&[Filter::all()], config).unwrap();
     let (mut there, mut gone) = (BTreeSet::new(), BTreeMap::new());
     let mut read = |time: Duration| {
         let end = Instant::now() + time;
@@ -108,10 +103,7 @@ pub(crate) fn no_export_of_the_living_goes_unreported_when_a_leader_stalls() {
     wait_until("all is there again", || {
         let (is_all, gone) = read(Duration::from_millis(100));
         let losses = |host: &str| {
-            let (session, _) = sessions
-                .iter()
-                .find(|it| it.0.world().host() == host)
-                .unwrap();
+            let (session, _) = sessions.iter().find(|it| it.0.world().host() == host).unwrap();
             session.status().losses
         };
         is_all && gone.iter().all(|(host, gone)| *gone <= losses(host))

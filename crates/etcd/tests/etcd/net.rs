@@ -17,9 +17,7 @@ pub(crate) fn cluster(
 ) -> (Net, Cluster) {
     bridge_at("net", Ipv4Addr::new(10, 99, 255, 254));
     let address = |member| Ipv4Addr::new(10, 99, 0, member + 1);
-    let members: Vec<_> = (0..members)
-        .map(|member| Node::new("net", address(member)))
-        .collect();
+    let members: Vec<_> = (0..members).map(|member| Node::new("net", address(member))).collect();
     let place =
         |(member, node): (u8, &Node)| Place::in_namespace(node.space.name(), address(member));
     let places = (0..).zip(&members).map(place).collect();

@@ -44,14 +44,8 @@ pub(crate) fn every_call_ends_in_time() {
     type Call<'a> = &'a dyn Fn() -> Result<(), Error>;
     let calls: [(Call<'_>, ErrorKind); 8] = [
         (&|| store.read(b"/", None).map(drop), ErrorKind::Unavailable),
-        (
-            &|| store.commit(&put("/a", "1", None)).map(drop),
-            ErrorKind::Indeterminate,
-        ),
-        (
-            &|| store.watch(b"/", Revision(1)).map(drop),
-            ErrorKind::Unavailable,
-        ),
+        (&|| store.commit(&put("/a", "1", None)).map(drop), ErrorKind::Indeterminate),
+        (&|| store.watch(b"/", Revision(1)).map(drop), ErrorKind::Unavailable),
         (&|| store.grant(SOON).map(drop), ErrorKind::Indeterminate),
         (&|| store.renew(lease).map(drop), ErrorKind::Unavailable),
         (&|| store.renew(lease).map(drop), ErrorKind::Unavailable),
@@ -116,12 +110,7 @@ pub(crate) fn without_a_leader_nothing_is_written_and_watches_end() {
     let members = store.members().unwrap();
     assert_eq!(members.len(), 3);
     assert_eq!(members[0].is_leader, Some(false));
-    assert!(
-        members[0]
-            .faults
-            .iter()
-            .any(|fault| fault.contains("no leader"))
-    );
+    assert!(members[0].faults.iter().any(|fault| fault.contains("no leader")));
     for member in [1, 2] {
         cluster.restart(member).unwrap();
     }
@@ -220,9 +209,7 @@ pub(crate) fn a_full_store_is_read_and_not_written() {
     let full = (0..u8::MAX).find_map(|value| {
         thread::sleep(Duration::from_millis(20));
         // A busy disk may take longer than etcd waits.
-        fill(value)
-            .err()
-            .filter(|error| error.kind() != ErrorKind::Indeterminate)
+        fill(value).err().filter(|error| error.kind() != ErrorKind::Indeterminate)
     });
     let full = full.unwrap();
     assert_eq!(full.kind(), ErrorKind::NoSpace);
@@ -235,10 +222,7 @@ pub(crate) fn a_full_store_is_read_and_not_written() {
     assert!(members[0].faults[0].contains("NOSPACE"), "{members:?}");
     // As an administrator does it.
     cluster.compact(snapshot.revision).unwrap();
-    let delete = Transaction {
-        compares: vec![],
-        writes: vec![Write::Delete(b"/a".to_vec())],
-    };
+    let delete = Transaction { compares: vec![], writes: vec![Write::Delete(b"/a".to_vec())] };
     let deleted = store.commit(&delete);
     assert!(deleted.is_ok(), "{deleted:?}");
     cluster.defragment(0).unwrap();

@@ -52,10 +52,7 @@ pub(crate) fn keep_alives_are_not_too_many_for_etcd() {
 pub(crate) fn a_watch_of_a_member_without_the_others_ends() {
     let (net, cluster) = cluster(3, |options| options);
     let used = (cluster.wait_for_leader().unwrap() + 1) % 3;
-    let (others, alone) = (
-        open_with(cluster.config()),
-        open_with(cluster.config_of(&[used])),
-    );
+    let (others, alone) = (open_with(cluster.config()), open_with(cluster.config_of(&[used])));
     let newest = set_at_last(&alone, "/a", "1");
     let mut watch = watch_at_last(&alone, newest);
     net.cut_peers(used);
@@ -102,8 +99,5 @@ pub(crate) fn compaction_while_cut_off_is_reported() {
     let now = other.read(b"/", None).unwrap();
     assert_eq!(now.entries.len(), 1);
     assert_eq!(&*now.entries[0].value, b"3");
-    assert_eq!(
-        other.renew(lease).unwrap_err().kind(),
-        ErrorKind::LeaseEnded
-    );
+    assert_eq!(other.renew(lease).unwrap_err().kind(), ErrorKind::LeaseEnded);
 }

@@ -56,13 +56,9 @@ pub(crate) fn a_host_does_nothing_in_the_name_of_another() {
     ] {
         assert_kind(raw.commit(&put(key, "b", None)), ErrorKind::Denied);
     }
-    for prefix in [
-        "/trueup/resources/c/",
-        "/trueup/resources/",
-        "/trueup/private/a/",
-        "/trueup/",
-        "",
-    ] {
+    for prefix in
+        ["/trueup/resources/c/", "/trueup/resources/", "/trueup/private/a/", "/trueup/", ""]
+    {
         assert_kind(raw.read(prefix.as_bytes(), None), ErrorKind::Denied);
         let watch = raw.watch(prefix.as_bytes(), Revision(1));
         assert_kind(watch.map(drop), ErrorKind::Denied);

@@ -14,11 +14,7 @@ use trueup_world::{
 use crate::help::{SOON, one, open, put, set};
 
 fn entry(key: String, value: Vec<u8>) -> Write {
-    Write::Put {
-        key: key.into(),
-        value,
-        lease: None,
-    }
+    Write::Put { key: key.into(), value, lease: None }
 }
 
 /// While a writer changes the first and the last key together.
@@ -29,19 +25,13 @@ pub(crate) fn a_large_range_is_read_in_pages_of_one_revision() {
     let keys: Vec<_> = (0..KEYS).map(|key| format!("/{key:06}")).collect();
     for keys in keys.chunks(128) {
         let writes = keys.iter().map(|key| entry(key.clone(), vec![0])).collect();
-        let transaction = Transaction {
-            compares: vec![],
-            writes,
-        };
+        let transaction = Transaction { compares: vec![], writes };
         store.commit(&transaction).unwrap();
     }
     let (first, last) = (&keys[0], &keys[KEYS - 1]);
     let both = |value| {
         let pair = [first, last].map(|key| entry(key.clone(), vec![value]));
-        let transaction = Transaction {
-            compares: vec![],
-            writes: pair.to_vec(),
-        };
+        let transaction = Transaction { compares: vec![], writes: pair.to_vec() };
         writer.commit(&transaction).unwrap();
     };
     both(0);
@@ -61,11 +51,7 @@ pub(crate) fn a_large_range_is_read_in_pages_of_one_revision() {
             let entries = &snapshot.entries;
             assert_eq!(entries.len(), KEYS);
             assert!(entries.is_sorted_by(|a, b| a.key < b.key));
-            assert!(
-                entries
-                    .iter()
-                    .all(|entry| entry.modified <= snapshot.revision)
-            );
+            assert!(entries.iter().all(|entry| entry.modified <= snapshot.revision));
             assert_eq!(entries[0].value, entries[KEYS - 1].value);
             assert_eq!(entries[0].modified, entries[KEYS - 1].modified);
             revisions.push(snapshot.revision);
@@ -84,9 +70,7 @@ pub(crate) fn large_values_are_read_in_smaller_pages() {
     let store = open(cluster.config());
     for key in 0..50 {
         let value = vec![key; 1_400_000];
-        store
-            .commit(&put(&format!("/{key:02}"), value, None))
-            .unwrap();
+        store.commit(&put(&format!("/{key:02}"), value, None)).unwrap();
     }
     let snapshot = store.read(b"/", None).unwrap();
     assert_eq!(snapshot.entries.len(), 50);
@@ -100,10 +84,7 @@ pub(crate) fn a_revision_larger_than_a_message_is_one_event() {
     let store = open(cluster.config());
     for round in 0..4 {
         let writes = (0..100).map(|key| entry(format!("/{key:02}"), vec![round; 14_000]));
-        let transaction = Transaction {
-            compares: vec![],
-            writes: writes.collect(),
-        };
+        let transaction = Transaction { compares: vec![], writes: writes.collect() };
         let written = Committed::Written(Revision(2 + u64::from(round)));
         assert_eq!(store.commit(&transaction).unwrap(), written);
     }
@@ -162,10 +143,7 @@ pub(crate) fn a_host_that_exports_without_end_costs_a_reader_what_it_stores() {
                 for some in numbers.chunks(128) {
                     let key = |number| format!("/t/resources/*/evil/route/{number}");
                     let writes = some.iter().map(|number| entry(key(number), vec![b'x'; 40]));
-                    let transaction = Transaction {
-                        compares: vec![],
-                        writes: writes.collect(),
-                    };
+                    let transaction = Transaction { compares: vec![], writes: writes.collect() };
                     store.commit(&transaction).unwrap();
                 }
             });
@@ -208,14 +186,6 @@ pub(crate) fn a_host_that_exports_without_end_costs_a_reader_what_it_stores() {
 /// The memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
-    line.split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse::<u64>()
-        .unwrap()
-        << 10
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }

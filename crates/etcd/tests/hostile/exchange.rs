@@ -52,10 +52,7 @@ fn cut_off(collector: &Collector) -> Option<Error> {
 fn assert_still_exported(collector: &Collector) {
     let held = held(collector).unwrap();
     let mut keys = held.resources.keys();
-    assert!(
-        keys.any(|key| key.exporter == "good"),
-        "what is known stays"
-    );
+    assert!(keys.any(|key| key.exporter == "good"), "what is known stays");
     assert!(held.resources.len() <= ENTRIES, "{}", held.resources.len());
     assert!(!held.is_withdrawn && !held.is_complete());
 }
@@ -108,10 +105,7 @@ pub(crate) fn a_list_that_grew_too_large_leaves_what_is_known() {
     thread::sleep(BACKOFF * 20);
     let lists = begun.elapsed().as_millis() as u64 / (BACKOFF.as_millis() as u64 * 6) + 2;
     let reads = member.reads() - before;
-    assert!(
-        reads <= lists * (ENTRIES as u64 / 1000 + 2),
-        "{reads} of {lists} lists"
-    );
+    assert!(reads <= lists * (ENTRIES as u64 / 1000 + 2), "{reads} of {lists} lists");
     assert_still_exported(&collector);
     // Once the flood is over the exchange goes on by itself.
     is_flooded.store(false, Ordering::SeqCst);

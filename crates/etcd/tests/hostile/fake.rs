@@ -60,21 +60,14 @@ struct Counts {
 
 impl Answers {
     pub(crate) fn to_reads(read: impl Fn(u64, &Read) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        Answers {
-            read: Box::new(read),
-            watch: Box::new(|_, _| None),
-            header: 0,
-        }
+        Answers { read: Box::new(read), watch: Box::new(|_, _| None), header: 0 }
     }
 
     pub(crate) fn and_watches(
         self,
         watch: impl Fn(&[u8], u64) -> Option<Vec<u8>> + Send + Sync + 'static,
     ) -> Self {
-        Answers {
-            watch: Box::new(watch),
-            ..self
-        }
+        Answers { watch: Box::new(watch), ..self }
     }
 }
 
@@ -86,9 +79,7 @@ impl Member {
         let counts = Arc::new(Counts::default());
         let member = Arc::clone(&counts);
         thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.unwrap();
             let answers = Arc::new(answers);
             LocalSet::new().block_on(&runtime, async move {
@@ -108,9 +99,7 @@ impl Member {
     /// The configuration of a client whose calls have time on a busy machine.
     pub(crate) fn config(&self) -> Config {
         let minute = Duration::from_secs(60);
-        Config::new([&*self.url])
-            .with_timeout(minute)
-            .with_connect_timeout(minute)
+        Config::new([&*self.url]).with_timeout(minute).with_connect_timeout(minute)
     }
 
     /// How many bytes of messages it has sent: the client took them.
@@ -128,9 +117,7 @@ impl Member {
 }
 
 async fn serve(connection: TcpStream, answers: Arc<Answers>, counts: Arc<Counts>) {
-    let Ok(mut connection) = h2::server::Builder::new()
-        .handshake::<_, Data>(connection)
-        .await
+    let Ok(mut connection) = h2::server::Builder::new().handshake::<_, Data>(connection).await
     else {
         return;
     };
@@ -149,21 +136,12 @@ async fn answer(
     answers: &Answers,
     counts: &Counts,
 ) -> Result<(), h2::Error> {
-    let method = request
-        .uri()
-        .path()
-        .rsplit('/')
-        .next()
-        .unwrap_or_default()
-        .to_owned();
+    let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
     let mut body = request.into_body();
     let asked = first_message(&mut body).await?;
     let mut head = Response::builder().header("content-type", "application/grpc");
     if answers.header > 0 {
-        head = head.header(
-            "large",
-            HeaderValue::from_bytes(&vec![b'x'; answers.header]).unwrap(),
-        );
+        head = head.header("large", HeaderValue::from_bytes(&vec![b'x'; answers.header]).unwrap());
     }
     let mut stream = response.send_response(head.body(()).unwrap(), false)?;
     let stream = &mut stream;

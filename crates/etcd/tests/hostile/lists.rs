@@ -32,34 +32,23 @@ pub(crate) fn pages_that_make_no_progress_end_with_an_error() {
     type Case = (&'static str, fn(u64) -> Vec<u8>);
     let cases: [Case; 6] = [
         ("the same key", |_| wire::page(&entries(7, 1, 5), true, 9)),
-        ("a key before", |it| {
-            wire::page(&entries(90 - it, 1, 5), true, 9)
-        }),
+        ("a key before", |it| wire::page(&entries(90 - it, 1, 5), true, 9)),
         ("more, and none", |_| wire::page(&[], true, 9)),
         ("another prefix", |_| {
             let other = wire::entry(b"/u/", b"x", 5);
             wire::page(&[other], true, 9)
         }),
-        ("an older revision", |it| {
-            wire::page(&entries(it, 1, 5), true, 90 - it)
-        }),
-        ("more than asked for", |_| {
-            wire::page(&entries(0, 1001, 5), false, 9)
-        }),
+        ("an older revision", |it| wire::page(&entries(it, 1, 5), true, 90 - it)),
+        ("more than asked for", |_| wire::page(&entries(0, 1001, 5), false, 9)),
     ];
     for (what, answer) in cases {
         let member = Member::start(Answers::to_reads(move |number, _| answer(number)));
         let error = open(&member).read(b"/t/", None).expect_err(what);
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{what}: {error}");
-        assert!(
-            error.to_string().contains("the answer to a read"),
-            "{what}: {error}"
-        );
+        assert!(error.to_string().contains("the answer to a read"), "{what}: {error}");
         assert!(member.reads() <= 2, "{what}: {}", member.reads());
     }
-    let member = Member::start(Answers::to_reads(|_, _| {
-        wire::page(&entries(7, 1, 5), false, 9)
-    }));
+    let member = Member::start(Answers::to_reads(|_, _| wire::page(&entries(7, 1, 5), false, 9)));
     let error = open(&member).read_key(b"/t/other").unwrap_err();
     assert!(error.to_string().contains("another key"), "{error}");
 }
@@ -75,10 +64,7 @@ pub(crate) fn an_answer_larger_than_a_message_is_not_taken() {
 }
 
 pub(crate) fn a_header_without_end_is_not_taken() {
-    let member = Member::start(Answers {
-        header: 8 << 20,
-        ..empty()
-    });
+    let member = Member::start(Answers { header: 8 << 20, ..empty() });
     let error = open(&member).read(b"/t/", None).unwrap_err();
     assert!(error.to_string().len() < 2000, "{error}");
     assert!(member.sent() < 1000, "{}", member.sent());

@@ -26,9 +26,7 @@ const BYTES: usize = 4 << 20;
 const SENT: u64 = 16 << 20;
 
 fn limits() -> ReadLimits {
-    ReadLimits::default()
-        .with_entries(ENTRIES)
-        .with_bytes(BYTES)
+    ReadLimits::default().with_entries(ENTRIES).with_bytes(BYTES)
 }
 
 fn open(member: &Member) -> EtcdStore {
@@ -39,9 +37,7 @@ fn open(member: &Member) -> EtcdStore {
 fn entries(first: u64, count: u64, revision: u64) -> Vec<Vec<u8>> {
     let key = |number: u64| format!("/t/{number:012}").into_bytes();
     let numbers = first..first + count;
-    numbers
-        .map(|it| wire::entry(&key(it), &[b'x'; 100], revision))
-        .collect()
+    numbers.map(|it| wire::entry(&key(it), &[b'x'; 100], revision)).collect()
 }
 
 /// Answers each read with no entries.

@@ -37,10 +37,7 @@ pub(crate) fn endless_parts_of_one_revision_end_with_an_error() {
 
 pub(crate) fn one_key_written_endlessly_by_one_revision_ends_with_an_error() {
     let member = Member::start(empty().and_watches(|_, _| {
-        Some(wire::events(
-            &vec![entries(7, 1, wire::NEWEST + 1).remove(0); 1000],
-            true,
-        ))
+        Some(wire::events(&vec![entries(7, 1, wire::NEWEST + 1).remove(0); 1000], true))
     }));
     let (_, error) = end(&mut watch(&member));
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
@@ -83,9 +80,5 @@ pub(crate) fn the_words_of_a_member_are_cut() {
             .and_watches(|_, number| (number == 0).then(|| wire::cancelled(&"ö".repeat(1 << 20)))),
     );
     let (_, error) = end(&mut watch(&member));
-    assert!(
-        error.to_string().len() < 2000,
-        "{}",
-        error.to_string().len()
-    );
+    assert!(error.to_string().len() < 2000, "{}", error.to_string().len());
 }

@@ -79,32 +79,19 @@ pub(crate) fn unframed(bytes: &[u8]) -> Option<&[u8]> {
 
 /// The header of an answer, as its first field.
 pub(crate) fn header(revision: u64) -> Vec<u8> {
-    bytes(
-        1,
-        &[number(1, 1), number(2, 1), number(3, revision)].concat(),
-    )
+    bytes(1, &[number(1, 1), number(2, 1), number(3, revision)].concat())
 }
 
 /// An entry: without a field, as it is put into an answer or an event.
 pub(crate) fn entry(key: &[u8], value: &[u8], revision: u64) -> Vec<u8> {
-    [
-        bytes(1, key),
-        number(2, revision),
-        number(3, revision),
-        bytes(5, value),
-    ]
-    .concat()
+    [bytes(1, key), number(2, revision), number(3, revision), bytes(5, value)].concat()
 }
 
 /// The answer to a read.
 pub(crate) fn page(entries: &[Vec<u8>], more: bool, revision: u64) -> Vec<u8> {
     let entries = entries.iter().map(|entry| bytes(2, entry));
     let parts = [header(revision), number(3, more.into())];
-    parts
-        .into_iter()
-        .chain(entries)
-        .collect::<Vec<_>>()
-        .concat()
+    parts.into_iter().chain(entries).collect::<Vec<_>>().concat()
 }
 
 /// A message of a watch, with puts.

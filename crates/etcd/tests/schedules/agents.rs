@@ -96,9 +96,7 @@ impl Agent {
         let said = Arc::clone(&losses);
         thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                let lost = line
-                    .strip_prefix("lost ")
-                    .map_or(0, |lost| lost.parse().unwrap());
+                let lost = line.strip_prefix("lost ").map_or(0, |lost| lost.parse().unwrap());
                 *said.lock().unwrap() = Some(lost);
             }
         });
@@ -190,9 +188,7 @@ impl Agents {
     pub(crate) fn check(&self, observer: &Observer) {
         let hosts: Vec<_> = self.running.keys().copied().collect();
         let all = exports(&hosts);
-        wait_until("all that lives is collected", || {
-            observer.collected().as_ref() == Some(&all)
-        });
+        wait_until("all that lives is collected", || observer.collected().as_ref() == Some(&all));
         for host in hosts {
             wait_until("each loss is reported", || {
                 let (losses, kills) = self.allowed(host);
@@ -209,8 +205,6 @@ impl Agents {
 
 /// What all agents export while they live, as [`Observer::collected`] shows it.
 fn exports(hosts: &[&str]) -> Vec<String> {
-    let exports = hosts
-        .iter()
-        .flat_map(|host| EXPORTS.map(|name| format!("{host} {name}")));
+    let exports = hosts.iter().flat_map(|host| EXPORTS.map(|name| format!("{host} {name}")));
     exports.collect()
 }

@@ -72,16 +72,13 @@ pub(crate) fn check(
     let has_gap = watchers.iter().any(|it| !it.gaps.is_empty());
     let is_gap = |at: Revision| {
         let within = |gap: &(Revision, Revision)| at > gap.0 && at <= gap.1;
-        watchers
-            .iter()
-            .all(|watcher| watcher.gaps.iter().any(within))
+        watchers.iter().all(|watcher| watcher.gaps.iter().any(within))
     };
     // What was acknowledged is there.
     for ((key, value), revision) in attempts() {
         let Some(at) = revision else { continue };
-        let seen = history
-            .get(at)
-            .and_then(|changes| changes.iter().find(|change| change.key() == key));
+        let seen =
+            history.get(at).and_then(|changes| changes.iter().find(|change| change.key() == key));
         let is_there = match (seen, value) {
             (Some(KeyChange::Put(entry)), Some(value)) => entry.value == *value,
             (Some(KeyChange::Deleted(_)), None) => true,
@@ -150,9 +147,7 @@ pub(crate) fn check(
         }
     }
     let entries = now.entries.iter();
-    let entries: BTreeMap<_, _> = entries
-        .map(|it| (it.key.clone(), it.value.clone()))
-        .collect();
+    let entries: BTreeMap<_, _> = entries.map(|it| (it.key.clone(), it.value.clone())).collect();
     for watcher in watchers {
         let keys: BTreeSet<_> = watcher.entries.keys().chain(entries.keys()).collect();
         for key in keys {

@@ -149,9 +149,7 @@ impl Scene<'_> {
         let took = self.observer.wait(host, false);
         agent.signal(Signal::CONT);
         self.observer.wait(host, true);
-        wait_until("the agent says that its lease ended", || {
-            agent.losses().unwrap() > losses
-        });
+        wait_until("the agent says that its lease ended", || agent.losses().unwrap() > losses);
         format!("agent {host} stopped: gone after {took:.1?}")
     }
 

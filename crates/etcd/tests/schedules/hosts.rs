@@ -54,12 +54,7 @@ pub(crate) fn write(
         }
         let value = format!("{writer}-{number}").into_bytes();
         let (name, value, lease, compares) = match rng.u8(0..10) {
-            0..5 => (
-                format!("{writer}/{}", rng.u8(0..4)),
-                Some(value),
-                None,
-                vec![],
-            ),
+            0..5 => (format!("{writer}/{}", rng.u8(0..4)), Some(value), None, vec![]),
             5..7 => (format!("{writer}/{}", rng.u8(0..4)), None, None, vec![]),
             7 => (format!("{writer}/leased"), Some(value), lease, vec![]),
             _ => {
@@ -76,11 +71,7 @@ pub(crate) fn write(
         };
         let key = format!("{prefix}{name}").into_bytes();
         let write = match value.clone() {
-            Some(value) => Write::Put {
-                key: key.clone(),
-                value,
-                lease,
-            },
+            Some(value) => Write::Put { key: key.clone(), value, lease },
             None => Write::Delete(key.clone()),
         };
         let writes = vec![write];
@@ -92,11 +83,7 @@ pub(crate) fn write(
                 written.attempts.push((attempt, None));
             }
             Err(error) => {
-                let kinds = [
-                    ErrorKind::Unavailable,
-                    ErrorKind::LeaseEnded,
-                    ErrorKind::NoSpace,
-                ];
+                let kinds = [ErrorKind::Unavailable, ErrorKind::LeaseEnded, ErrorKind::NoSpace];
                 assert!(kinds.contains(&error.kind()), "{error}");
                 written.refused.push(attempt);
             }

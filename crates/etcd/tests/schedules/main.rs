@@ -75,10 +75,7 @@ fn random_schedules_lose_and_invent_nothing() {
         let (figures, happened) = stage.run(case, &mut rng).unwrap_or_else(|error| {
             panic!("case {case} of seed {seed}: {error}");
         });
-        println!(
-            "case {case} of seed {seed}: {}: {figures}",
-            happened.join(", ")
-        );
+        println!("case {case} of seed {seed}: {}: {figures}", happened.join(", "));
         sum.add(&figures);
         faults += happened.len();
     }
@@ -93,10 +90,7 @@ impl Stage {
             options.with_tls().with_arguments(arguments)
         });
         let all = || vec![b"/".to_vec()];
-        let access = Access {
-            read: all(),
-            write: all(),
-        };
+        let access = Access { read: all(), write: all() };
         cluster.add_user("host", "secret", &access).unwrap();
         write_secret(&cluster.folder().join("host.password"), "secret").unwrap();
         cluster.enable_access_control().unwrap();
@@ -106,13 +100,7 @@ impl Stage {
             .collect();
         let proxies = [1, 3].map(|host| Proxies::start(&hosts[host], &members));
         let nodes = ["a", "b"].into_iter().zip([net.host(5), net.host(6)]);
-        Stage {
-            nodes: nodes.collect(),
-            proxies: proxies.into(),
-            net,
-            cluster,
-            hosts,
-        }
+        Stage { nodes: nodes.collect(), proxies: proxies.into(), net, cluster, hosts }
     }
 
     /// The endpoints as a host has them: itself, where it has a proxy.
@@ -198,10 +186,7 @@ impl Stage {
         });
         let [now, ..] = &members;
         if members.iter().any(|member| member != now) {
-            return Err(format!(
-                "{}: members disagree: {members:?}",
-                happened.join(", ")
-            ));
+            return Err(format!("{}: members disagree: {members:?}", happened.join(", ")));
         }
         let figures = check::check(&writers, &watchers, now);
         let losses = agents.losses();

@@ -36,13 +36,8 @@ impl Observer {
     pub(crate) fn start(store: Arc<dyn Store>, prefix: &str) -> Observer {
         let world = World::new(store, prefix, "observer").unwrap();
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let filter = Filter {
-            name: Some(EXPORTS[0].into()),
-            ..Filter::kind("test")
-        };
-        let mut watch = world
-            .watch_resources(&[filter], WatchConfig::default())
-            .unwrap();
+        let filter = Filter { name: Some(EXPORTS[0].into()), ..Filter::kind("test") };
+        let mut watch = world.watch_resources(&[filter], WatchConfig::default()).unwrap();
         let known = Arc::clone(&seen);
         thread::spawn(move || {
             loop {

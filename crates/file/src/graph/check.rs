@@ -15,10 +15,7 @@ use crate::suggest::unknown;
 pub(crate) fn check(file: &File) -> Vec<Diagnostic> {
     let execs = file.execs.as_deref().unwrap_or_default();
     let files = file.files.as_deref().unwrap_or_default();
-    let mut wrong = Wrong {
-        file,
-        diagnostics: Vec::new(),
-    };
+    let mut wrong = Wrong { file, diagnostics: Vec::new() };
     wrong.paths(files);
     wrong.semaphores(execs);
     wrong.references(files, execs);

@@ -152,10 +152,7 @@ fn timeout(value: &Value<'_>) -> Result<Duration> {
 }
 
 fn every(value: &Value<'_>) -> Result<Duration> {
-    above_zero(
-        value,
-        "no check runs all the time: write more than 0 seconds",
-    )
+    above_zero(value, "no check runs all the time: write more than 0 seconds")
 }
 
 fn above_zero(value: &Value<'_>, message: &'static str) -> Result<Duration> {
@@ -202,10 +199,9 @@ fn semaphore(value: &Value<'_>) -> Result<Semaphore> {
     let parts = text.split_once(':');
     let parts = parts.filter(|(_, count)| count.bytes().all(|digit| digit.is_ascii_digit()));
     match parts.map(|(id, count)| (id, count.parse())) {
-        Some((id, Ok(count @ 1..=MAX_COUNT))) if is_id(id) => Ok(Semaphore {
-            id: id.to_owned(),
-            count,
-        }),
+        Some((id, Ok(count @ 1..=MAX_COUNT))) if is_id(id) => {
+            Ok(Semaphore { id: id.to_owned(), count })
+        }
         _ => fault(
             value.at,
             format!(

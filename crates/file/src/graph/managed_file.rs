@@ -132,10 +132,7 @@ fn owner(value: &Value<'_>) -> Result<Owner> {
     let is_empty = |part: Option<&str>| part.is_some_and(str::is_empty);
     let Some(user) = user.filter(|_| more.is_none() && !is_empty(user) && !is_empty(group)) else {
         let message = "write USER or USER:GROUP, each a name or a number, such as \"root:root\"";
-        return fault(
-            value.at,
-            format!("`{}` is no owner: {message}", text.escape_debug()),
-        );
+        return fault(value.at, format!("`{}` is no owner: {message}", text.escape_debug()));
     };
     let user_id = |name: &str| Ok(User::from_name(name)?.map(|it| it.uid.as_raw()));
     let group_id = |name: &str| Ok(Group::from_name(name)?.map(|it| it.gid.as_raw()));
@@ -160,10 +157,7 @@ fn id(
         true => match text.parse() {
             // The last one means none to the kernel.
             Ok(number) if number < u32::MAX => return Ok(number),
-            _ => format!(
-                "{shown} is no number of a {kind}: write one up to {}",
-                u32::MAX - 1
-            ),
+            _ => format!("{shown} is no number of a {kind}: write one up to {}", u32::MAX - 1),
         },
         false => match look_up(text) {
             Ok(Some(number)) => return Ok(number),

@@ -23,10 +23,7 @@ const EXEC: &str = "exec";
 
 /// Returns the elements of each section.
 pub(crate) fn sections() -> Vec<Box<dyn Elements>> {
-    vec![
-        Box::new(List::<ManagedFile>::default()),
-        Box::new(List::<Exec>::default()),
-    ]
+    vec![Box::new(List::<ManagedFile>::default()), Box::new(List::<Exec>::default())]
 }
 
 /// Reads the absolute path of a file.

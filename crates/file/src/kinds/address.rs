@@ -47,10 +47,8 @@ impl FileObject for Address<IfName> {
         address.broadcast = match fields.read("broadcast", parse::address)? {
             Some(IpAddr::V4(broadcast)) => Some(broadcast),
             Some(IpAddr::V6(_)) => {
-                return fields.fault(
-                    "broadcast",
-                    "broadcast: only IPv4 has one: write an IPv4 address",
-                );
+                return fields
+                    .fault("broadcast", "broadcast: only IPv4 has one: write an IPv4 address");
             }
             None => None,
         };
@@ -73,10 +71,7 @@ impl FileObject for Address<IfName> {
             table.set("scope", parse::scope_node(self.scope));
         }
         let label = self.label.as_ref();
-        table.set_some(
-            "label",
-            label.map(|label| parse::bytes_node(label.as_bytes())),
-        );
+        table.set_some("label", label.map(|label| parse::bytes_node(label.as_bytes())));
         table.set_some("broadcast", self.broadcast.map(text));
         let Lifetimes { valid, preferred } = self.lifetimes;
         if valid != FOREVER {
@@ -143,16 +138,12 @@ fn peer(fields: &Fields<'_>, address: &Address<IfName>) -> Result<Option<IpAddr>
 
 /// Reads the lifetimes. By default an address is preferred as long as it is valid.
 fn lifetimes(fields: &Fields<'_>) -> Result<Lifetimes> {
-    let valid = fields
-        .read("valid_lft", parse::lifetime)?
-        .unwrap_or(FOREVER);
+    let valid = fields.read("valid_lft", parse::lifetime)?.unwrap_or(FOREVER);
     if valid == 0 {
         let message = "valid_lft: with 0 the kernel deletes the address: write 1 or more";
         return fields.fault("valid_lft", message);
     }
-    let preferred = fields
-        .read("preferred_lft", parse::lifetime)?
-        .unwrap_or(valid);
+    let preferred = fields.read("preferred_lft", parse::lifetime)?.unwrap_or(valid);
     if preferred > valid {
         let message = "preferred_lft is longer than valid_lft: write at most that";
         return fields.fault("preferred_lft", message);

@@ -13,17 +13,8 @@ use crate::section::Keyed;
 use crate::value::{Node, Result, Table, Value, fault, text};
 
 /// The keys that every link may have.
-const COMMON_KEYS: [&str; 9] = [
-    "name",
-    "kind",
-    "up",
-    "mtu",
-    "address",
-    "addresses",
-    "master",
-    "alias",
-    "group",
-];
+const COMMON_KEYS: [&str; 9] =
+    ["name", "kind", "up", "mtu", "address", "addresses", "master", "alias", "group"];
 
 const fn all_keys() -> [&'static str; COMMON_KEYS.len() + KEYS_OF_KINDS.len()] {
     let mut all = [""; COMMON_KEYS.len() + KEYS_OF_KINDS.len()];
@@ -89,9 +80,7 @@ impl FileObject for Link<IfName> {
     fn authored(&self) -> Self {
         // A link of a kind that a file cannot name must exist.
         let nameable = |kind: &LinkKind<IfName>| !matches!(kind, LinkKind::Other(_));
-        self.clone()
-            .with_index(0)
-            .with_kind(self.kind.clone().filter(nameable))
+        self.clone().with_index(0).with_kind(self.kind.clone().filter(nameable))
     }
 }
 

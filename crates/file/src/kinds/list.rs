@@ -18,11 +18,7 @@ pub(crate) struct Declared<T> {
 
 impl<T> Default for Declared<T> {
     fn default() -> Declared<T> {
-        Declared {
-            objects: Vec::new(),
-            locations: Vec::new(),
-            adopted: BTreeSet::new(),
-        }
+        Declared { objects: Vec::new(), locations: Vec::new(), adopted: BTreeSet::new() }
     }
 }
 

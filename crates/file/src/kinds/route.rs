@@ -77,16 +77,8 @@ impl FileObject for Route<IfName> {
         let nexthops = nexthops::read(fields, kind)?;
         let dst = destination(fields, nexthops.as_slice(), src, from)?;
         let route = Route::new(dst, nexthops)
-            .with_table(
-                fields
-                    .read("table", parse::table(fields.tables))?
-                    .unwrap_or(table::MAIN),
-            )
-            .with_metric(
-                fields
-                    .read("metric", parse::number(0..=u32::MAX))?
-                    .unwrap_or(0),
-            )
+            .with_table(fields.read("table", parse::table(fields.tables))?.unwrap_or(table::MAIN))
+            .with_metric(fields.read("metric", parse::number(0..=u32::MAX))?.unwrap_or(0))
             .with_tos(fields.read("tos", parse::bits(0..=255))?.unwrap_or(0))
             .with_from(from)
             .with_kind(kind)
@@ -143,14 +135,7 @@ impl Keyed for Route<IfName> {
     }
 
     fn describe(&self) -> String {
-        let RouteKey {
-            table,
-            dst,
-            metric,
-            tos,
-            from,
-            ..
-        } = self.canonical_key();
+        let RouteKey { table, dst, metric, tos, from, .. } = self.canonical_key();
         let mut text = format!("route to {dst} in table {table} with metric {metric}");
         if tos != 0 {
             text.push_str(&format!(", tos {tos}"));
@@ -171,11 +156,7 @@ impl DesiredList for Routes {
         declared: Declared<Route<IfName>>,
         _adopted: &mut Adopted,
     ) -> (Routes, Vec<Location>) {
-        let Declared {
-            objects,
-            locations,
-            adopted,
-        } = declared;
+        let Declared { objects, locations, adopted } = declared;
         let key = |position: &usize| objects[*position].canonical_key();
         let adopted: Vec<_> = adopted.iter().map(key).collect();
         let mut order: Vec<usize> = (0..objects.len()).collect();
@@ -223,10 +204,7 @@ fn destination(
     }
     let mut vias = hops.iter().filter_map(|hop| hop.via).map(Family::of);
     let via = vias.next().filter(|first| vias.all(|next| next == *first));
-    let family = family
-        .or(src.map(Family::of))
-        .or(from.map(Prefix::family))
-        .or(via);
+    let family = family.or(src.map(Family::of)).or(from.map(Prefix::family)).or(via);
     match family {
         Some(family) => Ok(Prefix::default_route(family)),
         None => fields.fault(
@@ -255,10 +233,7 @@ fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
         return Ok(());
     }
     if route.from.is_some_and(|from| from.family() != family) {
-        return fields.fault(
-            "from",
-            "from is inet, the route is inet6: write an IPv6 prefix",
-        );
+        return fields.fault("from", "from is inet, the route is inet6: write an IPv6 prefix");
     }
     if let Some(key) = ["tos", "scope"].into_iter().find(|key| fields.has(key)) {
         let message = format!("IPv6 routes have no {key}: leave `{key}` out");
@@ -271,10 +246,7 @@ fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
             _ => None,
         };
         let at = element.unwrap_or(fields.position("via"));
-        return fault(
-            at,
-            "an IPv6 route cannot have an IPv4 gateway: write an IPv6 address",
-        );
+        return fault(at, "an IPv6 route cannot have an IPv4 gateway: write an IPv6 address");
     }
     Ok(())
 }

@@ -67,11 +67,7 @@ impl FileObject for Rule {
             .with_ipproto(fields.read("ipproto", parse::ip_protocol)?)
             .with_sport(fields.read("sport", parse::span(PORTS))?.map(Into::into))
             .with_dport(fields.read("dport", parse::span(PORTS))?.map(Into::into))
-            .with_uidrange(
-                fields
-                    .read("uidrange", parse::span(0..=u32::MAX - 1))?
-                    .map(Into::into),
-            )
+            .with_uidrange(fields.read("uidrange", parse::span(0..=u32::MAX - 1))?.map(Into::into))
             .with_l3mdev(l3mdev)
             .with_suppress_prefixlength(
                 fields.read("suppress_prefixlength", parse::number(0..=128))?,
@@ -156,9 +152,7 @@ fn family(fields: &Fields<'_>, from: Option<IpNetwork>, to: Option<IpNetwork>) -
         ("from", from.map(of)),
         ("to", to.map(of)),
     ];
-    let mut given = given
-        .into_iter()
-        .filter_map(|(key, family)| Some((key, family?)));
+    let mut given = given.into_iter().filter_map(|(key, family)| Some((key, family?)));
     let Some((first, family)) = given.next() else {
         return Ok(Family::Inet);
     };
@@ -198,9 +192,7 @@ fn action(fields: &Fields<'_>, priority: u32, l3mdev: bool) -> Result<RuleAction
         return Ok(RuleAction::Goto(target));
     }
     let word = |value: &Value<'_>| parse::one_of(value, "action", &ACTIONS);
-    Ok(fields
-        .read("action", word)?
-        .unwrap_or(RuleAction::Lookup(0)))
+    Ok(fields.read("action", word)?.unwrap_or(RuleAction::Lookup(0)))
 }
 
 fn fwmark(fields: &Fields<'_>) -> Result<Option<FwMark>> {
@@ -208,9 +200,6 @@ fn fwmark(fields: &Fields<'_>) -> Result<Option<FwMark>> {
     let mask = fields.read("fwmask", parse::bits(0..=u32::MAX))?;
     match (mark, mask) {
         (None, Some(_)) => fields.fault("fwmask", "`fwmask` needs `fwmark`: write fwmark = 0"),
-        (mark, mask) => Ok(mark.map(|mark| FwMark {
-            mark,
-            mask: mask.unwrap_or(u32::MAX),
-        })),
+        (mark, mask) => Ok(mark.map(|mark| FwMark { mark, mask: mask.unwrap_or(u32::MAX) })),
     }
 }

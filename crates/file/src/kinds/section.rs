@@ -40,10 +40,7 @@ pub(crate) struct Objects<K, L: DesiredList> {
 
 impl<K, L: DesiredList> Default for Objects<K, L> {
     fn default() -> Objects<K, L> {
-        Objects {
-            kind: PhantomData,
-            declared: Declared::default(),
-        }
+        Objects { kind: PhantomData, declared: Declared::default() }
     }
 }
 

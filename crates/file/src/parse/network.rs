@@ -48,8 +48,7 @@ const IP_PROTOCOLS: [(&str, u8); 18] = [
 /// Reads a string that parses as `T`.
 fn parsed<T: FromStr<Err = ParseError>>(value: &Value<'_>, expected: &str) -> Result<T> {
     let text = text(value, expected)?;
-    text.parse()
-        .or_else(|error: ParseError| fault(value.at, error.to_string()))
+    text.parse().or_else(|error: ParseError| fault(value.at, error.to_string()))
 }
 
 /// Reads an IP address without a prefix length.
@@ -70,10 +69,7 @@ pub(crate) fn address(value: &Value<'_>) -> Result<IpAddr> {
 /// Reads an address with its prefix length, host bits included. Without a length it is that of one
 /// address.
 pub(crate) fn network(value: &Value<'_>) -> Result<IpNetwork> {
-    parse_network(
-        value,
-        "an address with its prefix length, such as \"10.0.0.1/24\"",
-    )
+    parse_network(value, "an address with its prefix length, such as \"10.0.0.1/24\"")
 }
 
 /// Reads a prefix, without bits behind its length.
@@ -101,12 +97,8 @@ fn parse_network(value: &Value<'_>, expected: &str) -> Result<IpNetwork> {
         }
         Some(_) => return fault(value.at, not()),
     };
-    IpNetwork::new(address, len).or_else(|_| {
-        fault(
-            value.at,
-            ParseError::PrefixLength { family, len }.to_string(),
-        )
-    })
+    IpNetwork::new(address, len)
+        .or_else(|_| fault(value.at, ParseError::PrefixLength { family, len }.to_string()))
 }
 
 /// Reads an interface name: a string, or a list of bytes if it is not UTF-8.
@@ -174,11 +166,7 @@ pub(crate) fn table<'t>(tables: &'t TableNames) -> impl Fn(&Value<'_>) -> Result
             None => {
                 let known: Vec<&str> = tables.names().collect();
                 let message = unknown("table", name, "", &known);
-                let number = if message.ends_with('?') {
-                    ""
-                } else {
-                    ", or a number"
-                };
+                let number = if message.ends_with('?') { "" } else { ", or a number" };
                 fault(value.at, message + number)
             }
         },

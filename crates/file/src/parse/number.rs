@@ -29,10 +29,7 @@ where
 {
     match T::try_from(number) {
         Ok(number) if range.contains(&number) => Ok(number),
-        _ => fault(
-            at,
-            format!("{number} is out of range: write a number {}", to(range)),
-        ),
+        _ => fault(at, format!("{number} is out of range: write a number {}", to(range))),
     }
 }
 
@@ -47,10 +44,7 @@ where
             let hex = text.strip_prefix("0x").filter(|hex| !hex.starts_with('+'));
             match hex.and_then(|hex| i64::from_str_radix(hex, 16).ok()) {
                 Some(number) => in_range(value.at, number, &range),
-                None => fault(
-                    value.at,
-                    format!("`{text}` is no number: write 16 or \"0x10\""),
-                ),
+                None => fault(value.at, format!("`{text}` is no number: write 16 or \"0x10\"")),
             }
         }
         _ => value.unexpected(format_args!("a number {} or \"0x...\"", to(&range))),

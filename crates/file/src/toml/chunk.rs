@@ -42,10 +42,7 @@ pub(super) fn parse<'a>(source: Source<'a>, tokens: &[Token]) -> Result<Chunk<'a
     toml_parser::parser::parse_document(tokens, &mut builder, &mut error);
     match error {
         Some(error) => Err(syntax(&error)),
-        None => Ok(Chunk {
-            header: builder.header,
-            pairs: builder.pairs,
-        }),
+        None => Ok(Chunk { header: builder.header, pairs: builder.pairs }),
     }
 }
 
@@ -61,10 +58,7 @@ fn syntax(error: &ParseError) -> Fault {
             _ => message.push_str("something else"),
         }
     }
-    Fault {
-        at: span.start(),
-        message,
-    }
+    Fault { at: span.start(), message }
 }
 
 /// Builds values from the events of the parser. It reports what the parser does not check: keys
@@ -106,8 +100,7 @@ impl<'a> Builder<'a> {
     fn is_sysctl(&self) -> bool {
         let header = self.header.as_ref().map(|header| &header.path);
         let path = header.or(self.keys.first());
-        path.and_then(|path| path.first())
-            .is_some_and(|first| first.name == SYSCTL)
+        path.and_then(|path| path.first()).is_some_and(|first| first.name == SYSCTL)
     }
 
     fn table(&self) -> Table<'a> {
@@ -134,11 +127,7 @@ impl<'a> Builder<'a> {
     }
 
     fn header(&mut self, span: Span, is_array: bool) {
-        self.header = Some(Header {
-            at: span.start(),
-            is_array,
-            path: Vec::new(),
-        });
+        self.header = Some(Header { at: span.start(), is_array, path: Vec::new() });
         self.in_header = true;
     }
 }

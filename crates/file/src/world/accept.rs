@@ -69,16 +69,8 @@ pub struct Overlap {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Origin {
-            exporter,
-            name,
-            created,
-        } = self;
-        write!(
-            f,
-            "`{}` of host {exporter}, revision {created}",
-            name.escape_debug()
-        )
+        let Origin { exporter, name, created } = self;
+        write!(f, "`{}` of host {exporter}, revision {created}", name.escape_debug())
     }
 }
 

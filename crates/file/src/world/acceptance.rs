@@ -64,10 +64,7 @@ impl Acceptance {
     /// Refuses what is not granted: it makes no route, and is in nobody's way.
     #[must_use]
     pub fn granting(self, grant: Grant) -> Acceptance {
-        Acceptance {
-            grant: Some(grant),
-            ..self
-        }
+        Acceptance { grant: Some(grant), ..self }
     }
 
     /// Adds a resource. What this host exported itself is left out.
@@ -224,11 +221,8 @@ impl Acceptance {
                 taken.insert((*position, *key), route.clone());
             }
         }
-        let refused = taken.is_empty().then(|| Refused {
-            origin: id.origin(),
-            dst: offer.dst,
-            reason,
-        });
+        let refused =
+            taken.is_empty().then(|| Refused { origin: id.origin(), dst: offer.dst, reason });
         match refused {
             Some(refused) => drop(self.refused.insert(Arc::clone(id), refused)),
             None => drop(self.refused.remove(id)),
@@ -304,10 +298,7 @@ impl Acceptance {
             return;
         }
         let share = shares.entry(id.exporter.clone()).or_default();
-        for (all, is_in) in [
-            (&mut share.taken, is_taken),
-            (&mut share.waiting, is_waiting),
-        ] {
+        for (all, is_in) in [(&mut share.taken, is_taken), (&mut share.waiting, is_waiting)] {
             match is_in {
                 true => all.insert(Arc::clone(id)),
                 false => all.remove(id),

@@ -79,12 +79,7 @@ impl Keyed for Collect {
     type Key = (Kind, Hosts, Vec<Prefix>, Option<u32>);
 
     fn key(&self) -> Self::Key {
-        (
-            self.kind,
-            self.from.clone(),
-            self.within.clone(),
-            self.table,
-        )
+        (self.kind, self.from.clone(), self.within.clone(), self.table)
     }
 
     fn describe(&self) -> String {

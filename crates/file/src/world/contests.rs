@@ -56,14 +56,7 @@ impl Contest {
 
 impl fmt::Display for Contest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Contest {
-            name,
-            dst,
-            created,
-            other: (theirs, origin),
-            count,
-            effect,
-        } = self;
+        let Contest { name, dst, created, other: (theirs, origin), count, effect } = self;
         let own = name.escape_debug();
         let revision = created.map_or_else(String::new, |it| format!(", revision {it}"));
         let more = match count.saturating_sub(1) {
@@ -138,20 +131,13 @@ impl Contests {
                 created: BTreeSet::new(),
             });
         }
-        Contests {
-            host: host.to_owned(),
-            own,
-            ..Contests::default()
-        }
+        Contests { host: host.to_owned(), own, ..Contests::default() }
     }
 
     /// Ignores what is not granted, which no host takes.
     #[must_use]
     pub fn granting(self, grant: Grant) -> Contests {
-        Contests {
-            grant: Some(grant),
-            ..self
-        }
+        Contests { grant: Some(grant), ..self }
     }
 
     /// Adds a resource, of this host or of another.
@@ -185,11 +171,7 @@ impl Contests {
         let Some(own) = self.own_around(dst) else {
             return;
         };
-        if self
-            .grant
-            .as_ref()
-            .is_some_and(|it| !it.allows(exporter, dst))
-        {
+        if self.grant.as_ref().is_some_and(|it| !it.allows(exporter, dst)) {
             return;
         }
         let key = (own, exporter.to_owned());
@@ -233,11 +215,7 @@ impl Contests {
                         return;
                     };
                     let (revision, name) = first.origin.clone();
-                    let origin = Origin {
-                        exporter: exporter.clone(),
-                        name,
-                        created: revision,
-                    };
+                    let origin = Origin { exporter: exporter.clone(), name, created: revision };
                     all.push(Contest {
                         name: own.name.clone(),
                         dst: *dst,
@@ -259,10 +237,7 @@ impl Contests {
 /// Of two with the same metric the first one wins. What is not in the store yet comes later.
 fn whole(own: &Own, theirs: &Theirs) -> ContestEffect {
     let (revision, _) = theirs.origin;
-    let is_first = own
-        .created
-        .first()
-        .is_none_or(|created| revision < *created);
+    let is_first = own.created.first().is_none_or(|created| revision < *created);
     match theirs.metric.cmp(&own.metric) {
         std::cmp::Ordering::Less => ContestEffect::Takes,
         std::cmp::Ordering::Equal if is_first => ContestEffect::Takes,

@@ -33,10 +33,7 @@ pub(crate) use store::{read, write};
 
 /// Returns the elements of each section.
 pub(crate) fn sections() -> Vec<Box<dyn Elements>> {
-    vec![
-        Box::new(List::<Export>::default()),
-        Box::new(List::<Collect>::default()),
-    ]
+    vec![Box::new(List::<Export>::default()), Box::new(List::<Collect>::default())]
 }
 
 /// The word for all hosts.

@@ -133,14 +133,7 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
     let path = |key| fields.read(key, |value| file_path(value));
     let store = store(&fields)?;
     if store == StoreAddress::Embedded {
-        let of_etcd = [
-            USER,
-            PASSWORD_FILE,
-            ALLOW_CLEAR_PASSWORD,
-            CA_FILE,
-            CERT_FILE,
-            KEY_FILE,
-        ];
+        let of_etcd = [USER, PASSWORD_FILE, ALLOW_CLEAR_PASSWORD, CA_FILE, CERT_FILE, KEY_FILE];
         if let Some(key) = of_etcd.into_iter().find(|key| fields.has(key)) {
             let message = format!("an embedded store has no `{key}`: leave it out");
             return fields.fault(key, message);
@@ -153,9 +146,7 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
     };
     both(USER, PASSWORD_FILE)?;
     both(CERT_FILE, KEY_FILE)?;
-    let allow_clear_password = fields
-        .read(ALLOW_CLEAR_PASSWORD, parse::flag)?
-        .unwrap_or(false);
+    let allow_clear_password = fields.read(ALLOW_CLEAR_PASSWORD, parse::flag)?.unwrap_or(false);
     if let StoreAddress::Etcd(urls) = &store {
         transport::check(&fields, urls, allow_clear_password)?;
     }
@@ -165,25 +156,15 @@ pub(crate) fn read(at: usize, table: &Table<'_>, tables: &TableNames) -> Result<
     Ok(World {
         store,
         host: fields.required(HOST, "host = \"a\"", host)?,
-        prefix: fields
-            .read(PREFIX, prefix)?
-            .unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
+        prefix: fields.read(PREFIX, prefix)?.unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
         ttl: Duration::from_secs(ttl.unwrap_or(DEFAULT_TTL).into()),
-        credentials: credentials.map(|(user, password_file)| Credentials {
-            user,
-            password_file,
-        }),
+        credentials: credentials.map(|(user, password_file)| Credentials { user, password_file }),
         allow_clear_password,
         ca_file: path(CA_FILE)?,
-        certificate: certificate.map(|(cert_file, key_file)| Certificate {
-            cert_file,
-            key_file,
-        }),
+        certificate: certificate.map(|(cert_file, key_file)| Certificate { cert_file, key_file }),
         partition: fields.read(PARTITION, partition)?.unwrap_or_default(),
         grace: fields.read(GRACE, time)?.unwrap_or_default(),
-        damping: fields
-            .read(DAMPING, time)?
-            .unwrap_or(Duration::from_secs(DEFAULT_DAMPING.into())),
+        damping: fields.read(DAMPING, time)?.unwrap_or(Duration::from_secs(DEFAULT_DAMPING.into())),
         grants_key: fields.read(GRANTS_KEY, grants_key::read)?,
     })
 }
@@ -207,21 +188,13 @@ pub(crate) fn write(world: &World) -> Table<'static> {
     if world.ttl != Duration::from_secs(DEFAULT_TTL.into()) {
         table.set(TTL, parse::seconds_node(world.ttl));
     }
-    if let Some(Credentials {
-        user,
-        password_file,
-    }) = &world.credentials
-    {
+    if let Some(Credentials { user, password_file }) = &world.credentials {
         table.set(USER, text(user));
         table.set(PASSWORD_FILE, path(password_file));
     }
     table.set_true(ALLOW_CLEAR_PASSWORD, world.allow_clear_password);
     table.set_some(CA_FILE, world.ca_file.as_ref().map(path));
-    if let Some(Certificate {
-        cert_file,
-        key_file,
-    }) = &world.certificate
-    {
+    if let Some(Certificate { cert_file, key_file }) = &world.certificate {
         table.set(CERT_FILE, path(cert_file));
         table.set(KEY_FILE, path(key_file));
     }
@@ -244,10 +217,7 @@ pub(crate) fn write(world: &World) -> Table<'static> {
 fn store(fields: &Fields<'_>) -> Result<StoreAddress> {
     let embedded = |value: &Value<'_>| parse::one_of(value, "store", &[(EMBEDDED, ())]);
     let example = "endpoints = [ \"http://10.0.0.1:2379\" ], or store = \"embedded\"";
-    match (
-        fields.read(ENDPOINTS, endpoints)?,
-        fields.read(STORE, embedded)?,
-    ) {
+    match (fields.read(ENDPOINTS, endpoints)?, fields.read(STORE, embedded)?) {
         (Some(urls), None) => Ok(StoreAddress::Etcd(urls)),
         (None, Some(())) => Ok(StoreAddress::Embedded),
         (Some(_), Some(())) => fields.fault(STORE, "`endpoints` is given: remove one of the two"),

@@ -13,15 +13,10 @@ pub(super) fn check(
 ) -> Result<()> {
     let is_https = |url: &String| url.starts_with("https://");
     let tls_key = [CA_FILE, CERT_FILE].into_iter().find(|key| fields.has(key));
-    match (
-        urls.iter().any(is_https),
-        urls.iter().all(is_https),
-        tls_key,
-    ) {
-        (true, false, _) => fields.fault(
-            ENDPOINTS,
-            "some are http, some https: write the same for all members",
-        ),
+    match (urls.iter().any(is_https), urls.iter().all(is_https), tls_key) {
+        (true, false, _) => {
+            fields.fault(ENDPOINTS, "some are http, some https: write the same for all members")
+        }
         (true, true, _) if !fields.has(CA_FILE) => fields.fault(
             ENDPOINTS,
             "https needs `ca_file`, the certificates that sign those of the members: write one \

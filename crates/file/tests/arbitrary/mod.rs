@@ -1,8 +1,5 @@
 //! Arbitrary objects: whatever a file can say, and some that it cannot.
-#![allow(
-    clippy::unwrap_used,
-    reason = "generators that do not give what they say fail the test"
-)]
+#![allow(clippy::unwrap_used, reason = "generators that do not give what they say fail the test")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -15,9 +12,7 @@ use trueup_diff::*;
 use trueup_file::{File, Settings, TableNames, World};
 
 pub(crate) fn name() -> impl Strategy<Value = IfName> {
-    let common = select(vec![
-        "eth0", "lo", "br-lan", "a.100", "ä", "a\"b\\", "\u{7f}", "# [[",
-    ]);
+    let common = select(vec!["eth0", "lo", "br-lan", "a.100", "ä", "a\"b\\", "\u{7f}", "# [["]);
     let name = prop_oneof![
         4 => common.prop_filter_map("name", |text| text.parse().ok()),
         1 => vec(any::<u8>(), 1..16).prop_filter_map("name", |bytes| IfName::from_bytes(&bytes).ok()),
@@ -201,12 +196,7 @@ pub(crate) fn address() -> BoxedStrategy<Address<IfName>> {
 }
 
 pub(crate) fn neighbour() -> BoxedStrategy<Neighbour<IfName>> {
-    let parts = (
-        name(),
-        prop_oneof![v4(), v6()],
-        of(lladdr()),
-        any::<[bool; 2]>(),
-    );
+    let parts = (name(), prop_oneof![v4(), v6()], of(lladdr()), any::<[bool; 2]>());
     parts
         .prop_map(|(dev, dst, lladdr, [router, ext_learn])| {
             match lladdr {
@@ -299,12 +289,7 @@ fn vxlan() -> BoxedStrategy<LinkKind<IfName>> {
 }
 
 fn link_kind() -> BoxedStrategy<LinkKind<IfName>> {
-    let flags = (
-        of(any::<bool>()),
-        of(any::<bool>()),
-        of(any::<u32>()),
-        of(any::<u32>()),
-    );
+    let flags = (of(any::<bool>()), of(any::<bool>()), of(any::<u32>()), of(any::<u32>()));
     let vlan = (name(), 0..=4094u16, select(VlanProtocol::ALL.to_vec()));
     prop_oneof![
         flags.prop_map(|(stp, vlan_filtering, forward_delay, ageing_time)| {
@@ -327,12 +312,7 @@ fn link_kind() -> BoxedStrategy<LinkKind<IfName>> {
             LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(miimon))
         }),
         (1..=u32::MAX).prop_map(|table| LinkKind::Vrf { table }),
-        select(vec![
-            LinkKind::Ifb,
-            LinkKind::Dummy,
-            LinkKind::Tun,
-            LinkKind::Tap
-        ]),
+        select(vec![LinkKind::Ifb, LinkKind::Dummy, LinkKind::Tun, LinkKind::Tap]),
     ]
     .boxed()
 }
@@ -344,10 +324,7 @@ pub(crate) fn link() -> BoxedStrategy<Link<IfName>> {
         of(1..1u32 << 31),
         of(lladdr()),
         of(of(name())),
-        of(prop_oneof![
-            vec(any::<u8>(), 0..256),
-            ".{0,60}".prop_map(String::into_bytes)
-        ]),
+        of(prop_oneof![vec(any::<u8>(), 0..256), ".{0,60}".prop_map(String::into_bytes)]),
         of(any::<u32>()),
     );
     parts
@@ -386,77 +363,55 @@ fn list<T: std::fmt::Debug>(
 
 /// A state with at least one kind managed.
 pub(crate) fn desired() -> BoxedStrategy<Desired> {
-    let parts = (
-        list(link()),
-        list(address()),
-        list(neighbour()),
-        list(route()),
-        list(rule()),
-    );
-    let adopt = vec(
-        (
-            select(Kind::DECLARED.to_vec()),
-            any::<prop::sample::Index>(),
-        ),
-        0..4,
-    );
+    let parts = (list(link()), list(address()), list(neighbour()), list(route()), list(rule()));
+    let adopt = vec((select(Kind::DECLARED.to_vec()), any::<prop::sample::Index>()), 0..4);
     let shape = select(vec![NexthopMode::Inline, NexthopMode::Objects]);
     (parts, adopt, shape)
-        .prop_map(
-            |((links, addresses, neighbours, routes, rules), adopt, nexthops)| {
-                let mut desired = Desired::default().with_nexthops(nexthops);
-                desired.links = apart(links, |i, link| link.name = numbered(i));
-                desired.addresses = apart(addresses, |i, address| {
-                    if i > 0 {
-                        address.dev = numbered(i);
-                    }
-                });
-                desired.neighbours = apart(neighbours, |i, neighbour| {
-                    if i > 0 {
-                        neighbour.dev = numbered(i);
-                    }
-                });
-                desired.routes = apart(routes, |i, route| {
-                    if i > 0 {
-                        route.table = 1_000_000 + i as u32;
-                    }
-                })
-                .map(Routes::from);
-                desired.rules =
-                    Some(apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default());
-                let counts = counts(&desired);
-                let there = |(kind, index): (Kind, prop::sample::Index)| {
-                    let mut declared = Kind::DECLARED.into_iter().zip(counts);
-                    let (_, count) = declared.find(|(declared, _)| *declared == kind)?;
-                    (count > 0).then(|| (kind, index.index(count)))
-                };
-                for (kind, at) in adopt.into_iter().filter_map(there) {
-                    match (kind, &mut desired.routes) {
-                        (Kind::Route, Some(routes)) => {
-                            let key = routes.keys().nth(at).unwrap();
-                            routes.adopt(key);
-                        }
-                        _ => _ = desired.adopt.insert((kind, at)),
-                    }
+        .prop_map(|((links, addresses, neighbours, routes, rules), adopt, nexthops)| {
+            let mut desired = Desired::default().with_nexthops(nexthops);
+            desired.links = apart(links, |i, link| link.name = numbered(i));
+            desired.addresses = apart(addresses, |i, address| {
+                if i > 0 {
+                    address.dev = numbered(i);
                 }
-                desired
-            },
-        )
+            });
+            desired.neighbours = apart(neighbours, |i, neighbour| {
+                if i > 0 {
+                    neighbour.dev = numbered(i);
+                }
+            });
+            desired.routes = apart(routes, |i, route| {
+                if i > 0 {
+                    route.table = 1_000_000 + i as u32;
+                }
+            })
+            .map(Routes::from);
+            desired.rules =
+                Some(apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default());
+            let counts = counts(&desired);
+            let there = |(kind, index): (Kind, prop::sample::Index)| {
+                let mut declared = Kind::DECLARED.into_iter().zip(counts);
+                let (_, count) = declared.find(|(declared, _)| *declared == kind)?;
+                (count > 0).then(|| (kind, index.index(count)))
+            };
+            for (kind, at) in adopt.into_iter().filter_map(there) {
+                match (kind, &mut desired.routes) {
+                    (Kind::Route, Some(routes)) => {
+                        let key = routes.keys().nth(at).unwrap();
+                        routes.adopt(key);
+                    }
+                    _ => _ = desired.adopt.insert((kind, at)),
+                }
+            }
+            desired
+        })
         .boxed()
 }
 
 /// The number of objects of each kind in [`Kind::DECLARED`].
 pub(crate) fn counts(desired: &Desired) -> [usize; 5] {
-    let Desired {
-        links,
-        addresses,
-        neighbours,
-        routes,
-        rules,
-        nexthops: _,
-        adopt: _,
-        ..
-    } = desired;
+    let Desired { links, addresses, neighbours, routes, rules, nexthops: _, adopt: _, .. } =
+        desired;
     [
         links.as_ref().map_or(0, Vec::len),
         addresses.as_ref().map_or(0, Vec::len),
@@ -526,13 +481,7 @@ fn world() -> impl Strategy<Value = World> {
         ),
     ];
     let partition = select(vec!["\"keep\"", "\"drop\"", "0.5", "7"]);
-    let parts = (
-        store,
-        "[a-z0-9._-]{1,9}",
-        "/[a-z]{1,9}",
-        1..=86_400u32,
-        partition,
-    );
+    let parts = (store, "[a-z0-9._-]{1,9}", "/[a-z]{1,9}", 1..=86_400u32, partition);
     parts.prop_filter_map("a world", |(store, host, prefix, ttl, partition)| {
         let text = format!(
             "route = []\n[world]\n{store}\nhost = \"{host}\"\nprefix = \"{prefix}\"\n\
@@ -557,26 +506,24 @@ fn domain() -> impl Strategy<Value = Domain> {
         vec(family().prop_flat_map(prefix), 0..3),
         vec(span(0), 0..3),
     );
-    (parts, flags, name).prop_map(
-        |((interfaces, tables, prefixes, priorities), flags, name)| {
-            // A file needs a name with `ledger_only`.
-            let has_name = name.is_some();
-            let domain = Domain::default()
-                .with_name(name)
-                .with_interfaces(interfaces)
-                .with_created_interfaces(flags.0)
-                .with_tables(tables)
-                .with_prefixes(prefixes)
-                .with_rule_priorities(priorities)
-                .with_nexthop_objects(flags.1)
-                .with_ledger_only(flags.2 && has_name);
-            // A name alone is no domain.
-            match domain.is_limited() {
-                true => domain,
-                false => Domain::default(),
-            }
-        },
-    )
+    (parts, flags, name).prop_map(|((interfaces, tables, prefixes, priorities), flags, name)| {
+        // A file needs a name with `ledger_only`.
+        let has_name = name.is_some();
+        let domain = Domain::default()
+            .with_name(name)
+            .with_interfaces(interfaces)
+            .with_created_interfaces(flags.0)
+            .with_tables(tables)
+            .with_prefixes(prefixes)
+            .with_rule_priorities(priorities)
+            .with_nexthop_objects(flags.1)
+            .with_ledger_only(flags.2 && has_name);
+        // A name alone is no domain.
+        match domain.is_limited() {
+            true => domain,
+            false => Domain::default(),
+        }
+    })
 }
 
 /// Sysctls: each the parts of its key, and a value as a file has it.

@@ -1,9 +1,6 @@
 //! What is accepted, kept from change to change, is what all resources together come to.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "test code, though in functions of its own"
-)]
+#![allow(clippy::unwrap_used, reason = "test code, though in functions of its own")]
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -43,13 +40,7 @@ fn exported() -> impl Strategy<Value = Exported> {
         let data = dst.map_or("?".to_owned(), |dst| {
             format!("{{ \"dst\": \"{dst}\", \"via\": \"10.0.0.{via}\" }}")
         });
-        Exported {
-            created,
-            exporter,
-            name,
-            data,
-            dst,
-        }
+        Exported { created, exporter, name, data, dst }
     })
 }
 
@@ -174,10 +165,7 @@ fn one_that_was_not_inserted_is_removed_without_effect() {
     };
     kept.remove(one.resource());
     kept.insert(one.resource());
-    let other = Exported {
-        created: 2,
-        ..one.clone()
-    };
+    let other = Exported { created: 2, ..one.clone() };
     kept.remove(other.resource());
     assert_eq!(kept.settle().len(), 2, "a table each");
     kept.remove(one.resource());

@@ -19,10 +19,7 @@ fn each_bad_file_has_the_error_that_it_names() {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        let expected: Vec<&str> = text
-            .lines()
-            .map_while(|line| line.strip_prefix("# "))
-            .collect();
+        let expected: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("# ")).collect();
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_eq!(errors(name, text.as_bytes()), expected, "{name}");
         seen += 1;
@@ -42,10 +39,7 @@ fn json_errors_have_line_and_column() {
             "f.json:1:1: the JSON ends too early: a part of it is missing, or a bracket or quote is \
              not closed",
         ),
-        (
-            "[]",
-            "f.json:1:1: invalid type: sequence, expected an object",
-        ),
+        ("[]", "f.json:1:1: invalid type: sequence, expected an object"),
         (
             "{\"route\": [{\"dst\":",
             "f.json:1:18: the JSON ends too early: a part of it is missing, or a bracket or quote is \
@@ -68,10 +62,7 @@ fn json_errors_have_line_and_column() {
              by hand bear 0 to 4 and 9: write a number from 5 to 255 that no other program here \
              uses; 100 to 185 are unassigned, 116 is the default",
         ),
-        (
-            "{ \"rule\": [],\n  \"rule\": [] }",
-            "f.json:2:3: `rule` is given twice",
-        ),
+        ("{ \"rule\": [],\n  \"rule\": [] }", "f.json:2:3: `rule` is given twice"),
         (
             "{ \"routes\": [] }",
             "f.json:1:3: unknown section `routes` of a file; did you mean `route`?",
@@ -108,10 +99,7 @@ fn json_errors_have_line_and_column() {
             "f.json:1:30: a second link a: the first is at 1:13; remove one, or give it another \
              name",
         ),
-        (
-            "{ \"link\": [ [[[[[[[[[1]]]]]]]]] ] }",
-            "f.json:1:21: nested more than 8 deep",
-        ),
+        ("{ \"link\": [ [[[[[[[[[1]]]]]]]]] ] }", "f.json:1:21: nested more than 8 deep"),
     ];
     for (text, expected) in cases {
         assert_eq!(error("f.json", text.as_bytes()), expected, "{text}");
@@ -141,26 +129,17 @@ fn a_file_that_cannot_be_read_says_why() {
     assert_eq!(missing.to_string(), "/nonexistent/edge.toml: no such file");
     assert!(missing.is_unreadable());
     let directory = read(Path::new("/"));
-    assert_eq!(
-        directory.to_string(),
-        "/: is a directory: name a file in it"
-    );
+    assert_eq!(directory.to_string(), "/: is a directory: name a file in it");
     // Its text has no end.
     let device = read(Path::new("/dev/zero")).to_string();
-    assert!(
-        device.starts_with("/dev/zero: it is a device, and not a regular file"),
-        "{device}"
-    );
+    assert!(device.starts_with("/dev/zero: it is a device, and not a regular file"), "{device}");
     // To open it would wait for its other end.
     let fifo = std::env::temp_dir().join(format!("trueup-bad-{}", std::process::id()));
     let made = std::process::Command::new("mkfifo").arg(&fifo).status();
     assert!(made.unwrap().success());
     let refused = read(&fifo).to_string();
     std::fs::remove_file(&fifo).unwrap();
-    assert!(
-        refused.contains("it is a FIFO, and not a regular file"),
-        "{refused}"
-    );
+    assert!(refused.contains("it is a FIFO, and not a regular file"), "{refused}");
 }
 
 #[test]
@@ -171,11 +150,7 @@ fn nesting_without_end_is_refused_and_does_not_overflow() {
         format!("[[route]]\n{}b = 1", "a.".repeat(1_000_000)),
         format!("[[{}b]]", "a.".repeat(1_000_000)),
         format!("{{\"route\": {}", "[".repeat(1_000_000)),
-        format!(
-            "{{\"route\": {}{}}}",
-            "[".repeat(100_000),
-            "]".repeat(100_000)
-        ),
+        format!("{{\"route\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000)),
     ] {
         assert!(error("f", text.as_bytes()).len() < 300);
     }
@@ -207,16 +182,9 @@ fn a_yaml_file_is_recognised() {
         ("f.yml", "{}", "f.yml:1:1"),
     ] {
         let error = error(name, text);
-        assert!(
-            error.starts_with(&format!("{place}: this is YAML: ")),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("{place}: this is YAML: ")), "{error}");
     }
-    for text in [
-        "route = []\n",
-        "{ \"route\": [] }",
-        "# a: b\n\n[sysctl]\n\"a:b\" = 1\n",
-    ] {
+    for text in ["route = []\n", "{ \"route\": [] }", "# a: b\n\n[sysctl]\n\"a:b\" = 1\n"] {
         let file = File::parse("f", text.as_bytes(), &TableNames::default());
         let error = file.map_or_else(|error| error.to_string(), |_| String::new());
         assert!(!error.contains("YAML"), "{error}");

@@ -1,10 +1,7 @@
 //! What an exporting host learns of other hosts that export its prefixes, and what a grant keeps
 //! out.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "test code, though in functions of its own"
-)]
+#![allow(clippy::unwrap_used, reason = "test code, though in functions of its own")]
 
 use proptest::prelude::*;
 use trueup_diff::Prefix;
@@ -37,12 +34,7 @@ type Exported = (&'static str, &'static str, u64, &'static str, u32);
 
 fn with(exported: &Exported, act: impl FnOnce(Resource<'_>)) {
     let (exporter, name, created, dst, metric) = *exported;
-    act(Resource {
-        exporter,
-        name,
-        created,
-        data: data(dst, metric).as_bytes(),
-    });
+    act(Resource { exporter, name, created, data: data(dst, metric).as_bytes() });
 }
 
 fn contests(sections: &str, exported: &[Exported]) -> Contests {
@@ -101,19 +93,13 @@ fn a_contest_names_the_taker_its_export_and_both_revisions() {
 #[test]
 fn many_exports_of_one_host_are_one_contest_and_go_with_the_last() {
     let own = export("pods", "10.20.0.0/16", 0) + &export("part", "10.20.1.0/24", 0);
-    let parts: Vec<(String, String)> = (0..200)
-        .map(|n| (format!("10.20.1.{n}/32"), format!("n{n}")))
-        .collect();
+    let parts: Vec<(String, String)> =
+        (0..200).map(|n| (format!("10.20.1.{n}/32"), format!("n{n}"))).collect();
     let mut found = contests(&own, &[]);
     let change = |found: &mut Contests, is_there: bool| {
         for (dst, name) in &parts {
             let data = data(dst, 0);
-            let resource = Resource {
-                exporter: "b",
-                name,
-                created: 3,
-                data: data.as_bytes(),
-            };
+            let resource = Resource { exporter: "b", name, created: 3, data: data.as_bytes() };
             match is_there {
                 true => found.insert(resource),
                 false => found.remove(resource),
@@ -168,9 +154,7 @@ fn accept(grant: Option<Grant>, exported: &[Exported]) -> Accepted {
 
 fn takers(accepted: &Accepted) -> Vec<(String, &str)> {
     let routes = accepted.routes.values();
-    routes
-        .map(|(route, origin)| (route.dst.to_string(), &*origin.exporter))
-        .collect()
+    routes.map(|(route, origin)| (route.dst.to_string(), &*origin.exporter)).collect()
 }
 
 #[test]
@@ -204,15 +188,11 @@ fn a_hostile_export_that_is_not_granted_is_refused_and_in_nobodys_way() {
 
 #[test]
 fn the_same_prefix_with_a_lower_metric_is_an_overlap() {
-    let both: [Exported; 2] = [
-        ("a", "pods", 1, "10.20.1.0/24", 10),
-        ("b", "x", 2, "10.20.1.0/24", 5),
-    ];
+    let both: [Exported; 2] =
+        [("a", "pods", 1, "10.20.1.0/24", 10), ("b", "x", 2, "10.20.1.0/24", 5)];
     let accepted = accept(None, &both);
     assert_eq!(accepted.routes.len(), 2);
-    let [overlap] = &accepted.overlaps[..] else {
-        panic!("{:?}", accepted.overlaps)
-    };
+    let [overlap] = &accepted.overlaps[..] else { panic!("{:?}", accepted.overlaps) };
     assert_eq!(overlap.inner.1.exporter, "b");
     assert_eq!(overlap.outer.1.exporter, "a");
     assert_eq!(

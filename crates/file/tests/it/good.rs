@@ -31,11 +31,7 @@ fn route(keys: &str) -> trueup_diff::Route<trueup_diff::IfName> {
 }
 
 fn rule(keys: &str) -> trueup_diff::Rule {
-    only(
-        read(&format!("[[rule]]\npriority = 5\n{keys}"))
-            .desired
-            .rules,
-    )
+    only(read(&format!("[[rule]]\npriority = 5\n{keys}")).desired.rules)
 }
 
 #[test]
@@ -82,13 +78,8 @@ fn what_holds_for_the_whole_file_becomes_settings() {
 #[test]
 fn a_grace_may_be_none_or_a_day() {
     let grace = |text: &str| read(&format!("grace = {text}\nroute = []")).settings.grace;
-    for (text, seconds) in [
-        ("0", 0),
-        ("0.0", 0),
-        ("86400", 86400),
-        ("8.64e4", 86400),
-        ("0x10", 16),
-    ] {
+    for (text, seconds) in [("0", 0), ("0.0", 0), ("86400", 86400), ("8.64e4", 86400), ("0x10", 16)]
+    {
         assert_eq!(grace(text), Some(Duration::from_secs(seconds)), "{text}");
     }
     assert_eq!(grace("1_0.5_0"), Some(Duration::from_millis(10_500)));
@@ -104,11 +95,7 @@ fn single_objects_are_adopted_by_their_place_in_their_list() {
     );
     assert_eq!(file.desired.adopt, BTreeSet::from([(Kind::Rule, 1)]));
     let routes = file.desired.routes.unwrap();
-    let adopted: Vec<_> = routes
-        .adopted()
-        .iter()
-        .map(|key| key.dst.to_string())
-        .collect();
+    let adopted: Vec<_> = routes.adopted().iter().map(|key| key.dst.to_string()).collect();
     assert_eq!((routes.len(), adopted), (2, vec!["10.0.0.0/8".to_owned()]));
     assert_eq!(file.settings.ownership.len(), 1);
     assert!(!file.settings.adopt);
@@ -134,20 +121,14 @@ fn places_are_those_of_the_objects_starts() {
 #[test]
 fn the_default_route_has_the_family_that_the_rest_tells() {
     let family = |keys: &str| route(&format!("dst = \"default\"\n{keys}")).dst;
-    let (v4, v6) = (
-        Prefix::default_route(Family::Inet),
-        Prefix::default_route(Family::Inet6),
-    );
+    let (v4, v6) = (Prefix::default_route(Family::Inet), Prefix::default_route(Family::Inet6));
     assert_eq!(family("via = \"10.0.0.1\""), v4);
     assert_eq!(family("via = \"fe80::1\"\ndev = \"a\""), v6);
     assert_eq!(family("via = \"fe80::1\"\nfamily = \"inet\""), v4);
     assert_eq!(family("via = \"fe80::1\"\nsrc = \"10.0.0.1\""), v4);
     assert_eq!(family("dev = \"a\"\nfrom = \"2001:db8::/32\""), v6);
     assert_eq!(family("type = \"blackhole\"\nfamily = \"inet6\""), v6);
-    assert_eq!(
-        family("nexthops = [ { via = \"10.0.0.1\" }, { via = \"10.0.0.2\" } ]"),
-        v4
-    );
+    assert_eq!(family("nexthops = [ { via = \"10.0.0.1\" }, { via = \"10.0.0.2\" } ]"), v4);
 }
 
 #[test]
@@ -164,37 +145,25 @@ fn nexthops_may_be_inline_or_sections_of_their_own() {
     let NextHops::Many(hops) = inline.nexthops else {
         panic!("{inline:?}");
     };
-    assert_eq!(
-        hops[0],
-        NextHop::via("10.0.0.1".parse().unwrap()).with_weight(2)
-    );
+    assert_eq!(hops[0], NextHop::via("10.0.0.1".parse().unwrap()).with_weight(2));
     assert!(hops[1].onlink && hops[1].dev == Some("a".parse().unwrap()));
 }
 
 #[test]
 fn a_route_is_of_table_main_and_unicast_unless_said_otherwise() {
     let plain = route("dst = \"10.0.0.1\"\ndev = \"a\"");
-    assert_eq!(
-        (plain.table, plain.kind, plain.metric),
-        (254, RouteType::Unicast, 0)
-    );
+    assert_eq!((plain.table, plain.kind, plain.metric), (254, RouteType::Unicast, 0));
     assert_eq!((plain.dst.len(), plain.scope), (32, None));
     let full = route(
         "dst = \"10.0.0.0/8\"\ndev = \"a\"\ntable = \"blue\"\ntos = \"0x10\"\nscope = \"link\"\n\
          mtu = \"lock 1400\"\nadvmss = 1360\ncongctl = \"cubic\"\nmetric = 0xff",
     );
-    assert_eq!(
-        (full.table, full.tos, full.scope),
-        (100, 16, Some(Scope::LINK))
-    );
+    assert_eq!((full.table, full.tos, full.scope), (100, 16, Some(Scope::LINK)));
     assert_eq!(full.metrics.value(Metric::Mtu), Some(1400));
     assert_eq!(full.metrics.value(Metric::AdvMss), Some(1360));
     assert_eq!((full.metrics.lock(), full.metric), (1 << 2, 255));
     assert_eq!(full.metrics.congctl(), Some("cubic"));
-    assert_eq!(
-        route("dst = \"10.0.0.0/8\"\ndev = \"a\"\nscope = 7").scope,
-        Some(Scope(7))
-    );
+    assert_eq!(route("dst = \"10.0.0.0/8\"\ndev = \"a\"\nscope = 7").scope, Some(Scope(7)));
 }
 
 #[test]
@@ -203,27 +172,15 @@ fn a_rule_without_a_mask_masks_nothing_and_l3mdev_needs_no_table() {
     let mark = |mark, mask| Some(FwMark { mark, mask });
     assert_eq!(marked.fwmark, mark(7, u32::MAX));
     assert_eq!(marked.action, RuleAction::Lookup(1_000_000));
-    assert_eq!(
-        rule("fwmark = 7\nfwmask = 255\ntable = 1").fwmark,
-        mark(7, 255)
-    );
+    assert_eq!(rule("fwmark = 7\nfwmask = 255\ntable = 1").fwmark, mark(7, 255));
     let vrf = rule("l3mdev = true\nfamily = \"inet6\"");
-    assert_eq!(
-        (vrf.action, vrf.family),
-        (RuleAction::Lookup(0), Family::Inet6)
-    );
+    assert_eq!((vrf.action, vrf.family), (RuleAction::Lookup(0), Family::Inet6));
     assert!(!rule("l3mdev = false\ntable = 3").l3mdev);
     let ports = rule("sport = 53\ndport = \"1000-2000\"\nipproto = \"udp\"\ngoto = 6");
     assert_eq!(ports.sport, Some((53..=53).into()));
     assert_eq!(ports.dport, Some((1000..=2000).into()));
-    assert_eq!(
-        (ports.ipproto, ports.action),
-        (Some(17), RuleAction::Goto(6))
-    );
-    assert_eq!(
-        rule("to = \"2001:db8::/32\"\ntable = 1").family,
-        Family::Inet6
-    );
+    assert_eq!((ports.ipproto, ports.action), (Some(17), RuleAction::Goto(6)));
+    assert_eq!(rule("to = \"2001:db8::/32\"\ntable = 1").family, Family::Inet6);
 }
 
 #[test]
@@ -237,10 +194,7 @@ fn an_address_is_preferred_as_long_as_it_is_valid() {
     assert_eq!(lifetimes(""), (u32::MAX, u32::MAX));
     assert_eq!(lifetimes("valid_lft = 600"), (600, 600));
     assert_eq!(lifetimes("preferred_lft = 0"), (u32::MAX, 0));
-    assert_eq!(
-        lifetimes("valid_lft = \"forever\"\npreferred_lft = 9"),
-        (u32::MAX, 9)
-    );
+    assert_eq!(lifetimes("valid_lft = \"forever\"\npreferred_lft = 9"), (u32::MAX, 9));
 }
 
 #[test]
@@ -309,11 +263,7 @@ fn a_sysctl_is_one_key_however_it_is_written() {
     }
     let file =
         read("route = []\n[sysctl]\n  net.ipv4.a = 1 # \u{e4}\nnet.core.b = 1\nnet.ipv4.c = 1");
-    let location = |name: &str| {
-        file.locations
-            .of_sysctl(&key(name))
-            .map(|p| (p.line, p.column))
-    };
+    let location = |name: &str| file.locations.of_sysctl(&key(name)).map(|p| (p.line, p.column));
     assert_eq!(location("net.ipv4.a"), Some((3, 3)));
     assert_eq!(location("net.core.b"), Some((4, 1)));
     assert_eq!(location("net.ipv4.c"), Some((5, 1)));
@@ -358,11 +308,8 @@ fn known(text: &str) -> BTreeSet<String> {
 fn the_reference_is_right_and_complete() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let blocks: Vec<&str> = text
-        .split("```toml\n")
-        .skip(1)
-        .map(|rest| rest.split("```").next().unwrap())
-        .collect();
+    let blocks: Vec<&str> =
+        text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(blocks.len() > 6, "{}", blocks.len());
     for block in &blocks {
         read(block);
@@ -386,8 +333,7 @@ fn the_reference_is_right_and_complete() {
         let section = section.split("\n## ").next().unwrap();
         let keys = known(&format!("[{header}]\nqqqqqqqq = 1"));
         assert_eq!(keys.len(), count, "{keys:?}");
-        keys.iter()
-            .for_each(|key| has_row_and_example(section, key));
+        keys.iter().for_each(|key| has_row_and_example(section, key));
     }
     for name in sections {
         let keys = known(&format!(
@@ -396,8 +342,7 @@ fn the_reference_is_right_and_complete() {
         assert!(keys.len() >= 3, "{keys:?}");
         let section = text.split(&format!("\n## `{name}`\n")).nth(1).unwrap();
         let section = section.split("\n## ").next().unwrap();
-        keys.iter()
-            .for_each(|key| has_row_and_example(section, key));
+        keys.iter().for_each(|key| has_row_and_example(section, key));
     }
 }
 

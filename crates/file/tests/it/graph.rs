@@ -49,17 +49,13 @@ fn all_keys_are_read() {
                          "environment": [ "http_proxy" ], "ambient": true, "netns": true } ] }"#,
     );
     assert_eq!((&toml.files, &toml.execs), (&json.files, &json.execs));
-    let [file] = &toml.files.unwrap()[..] else {
-        panic!()
-    };
+    let [file] = &toml.files.unwrap()[..] else { panic!() };
     assert_eq!((&*file.name, file.mode), ("resolv", 0o644));
     assert_eq!(file.path.to_str(), Some("/etc/resolv.conf"));
     assert_eq!(file.order.after, [NodeRef::Section("route".to_owned())]);
     let text = "nameserver 10.0.0.53\n".to_owned();
     assert_eq!(file.content, FileContent::Text(text));
-    let [exec] = &toml.execs.unwrap()[..] else {
-        panic!()
-    };
+    let [exec] = &toml.execs.unwrap()[..] else { panic!() };
     let resolv = NodeRef::File("resolv".to_owned());
     let Exec {
         name,
@@ -76,10 +72,7 @@ fn all_keys_are_read() {
     } = exec;
     assert_eq!(name, "reload-dns");
     assert_eq!(*command, ["/usr/bin/systemctl", "reload", "dns"]);
-    assert_eq!(
-        order.after,
-        [NodeRef::Section("route".to_owned()), resolv.clone()]
-    );
+    assert_eq!(order.after, [NodeRef::Section("route".to_owned()), resolv.clone()]);
     assert_eq!(order.on, [resolv]);
     let words = check.as_ref().unwrap();
     assert_eq!(*words, ["/usr/bin/test", "-e", "/run/dns.ok"]);
@@ -148,16 +141,7 @@ fn a_semaphore_twice_is_one() {
     };
     let file = exec("semaphores = [\"b:2\", \"a:1\", \"b:2\"]").unwrap();
     assert_eq!(file.execs.unwrap()[0].semaphores.len(), 2);
-    for wrong in [
-        "a",
-        "a:",
-        ":1",
-        "a:0",
-        "a:+1",
-        "a:1000001",
-        "a b:1",
-        "a:1:1",
-    ] {
+    for wrong in ["a", "a:", ":1", "a:0", "a:+1", "a:1000001", "a b:1", "a:1:1"] {
         let error = exec(&format!("semaphores = [{wrong:?}]")).unwrap_err();
         let expected = format!("f:5:15: semaphores: `{wrong}` is no semaphore: ");
         assert!(error.starts_with(&expected), "{error}");

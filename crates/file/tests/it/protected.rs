@@ -1,9 +1,6 @@
 //! Routes that would lead away what this host needs: its store, its own addresses, its gateways.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "test code, though in functions of its own"
-)]
+#![allow(clippy::unwrap_used, reason = "test code, though in functions of its own")]
 
 use proptest::prelude::*;
 use trueup_diff::{Prefix, RouteKey};
@@ -27,16 +24,8 @@ fn protected() -> Protected {
     Protected::default()
         .with_own("10.0.0.5".parse().unwrap(), prefix("10.0.0.0/24"))
         .with_other("10.0.0.1".parse().unwrap(), AddressUse::Store, none)
-        .with_other(
-            "172.16.9.1".parse().unwrap(),
-            AddressUse::Store,
-            [prefix("0.0.0.0/0")],
-        )
-        .with_other(
-            "10.0.0.254".parse().unwrap(),
-            AddressUse::Gateway,
-            [prefix("10.0.0.0/24")],
-        )
+        .with_other("172.16.9.1".parse().unwrap(), AddressUse::Store, [prefix("0.0.0.0/0")])
+        .with_other("10.0.0.254".parse().unwrap(), AddressUse::Gateway, [prefix("10.0.0.0/24")])
 }
 
 fn prefix(text: &str) -> Prefix {
@@ -52,12 +41,7 @@ fn insert(acceptance: &mut Acceptance, exporter: &str, created: u64, data: &str)
 }
 
 fn resource<'a>(exporter: &'a str, created: u64, data: &'a str) -> Resource<'a> {
-    Resource {
-        exporter,
-        name: "n",
-        created,
-        data: data.as_bytes(),
-    }
+    Resource { exporter, name: "n", created, data: data.as_bytes() }
 }
 
 /// The reasons of those that are refused.
@@ -70,56 +54,16 @@ fn reasons(acceptance: &mut Acceptance) -> Vec<String> {
 #[test]
 fn a_route_that_covers_what_this_host_needs_is_refused_and_the_rest_is_taken() {
     for (dst, via, reason) in [
-        (
-            "10.0.0.1/32",
-            "10.0.0.7",
-            "10.0.0.1/32 covers 10.0.0.1, an address of the store",
-        ),
-        (
-            "10.0.0.0/30",
-            "10.0.0.7",
-            "10.0.0.0/30 covers 10.0.0.1, an address of the store",
-        ),
-        (
-            "10.0.0.0/24",
-            "10.0.0.7",
-            "10.0.0.0/24 covers 10.0.0.5, an address of this host",
-        ),
-        (
-            "10.0.0.5/32",
-            "10.0.0.7",
-            "10.0.0.5/32 covers 10.0.0.5, an address of this host",
-        ),
-        (
-            "10.0.0.254/32",
-            "10.0.0.7",
-            "10.0.0.254/32 covers 10.0.0.254, a gateway in use",
-        ),
-        (
-            "10.0.0.9/32",
-            "10.0.0.9",
-            "covers 10.0.0.9, a gateway of collected routes",
-        ),
-        (
-            "172.16.9.1/32",
-            "10.0.0.7",
-            "172.16.9.1/32 covers 172.16.9.1, an address of the store",
-        ),
-        (
-            "172.16.0.0/12",
-            "10.0.0.7",
-            "172.16.0.0/12 covers 172.16.9.1, an address of the store",
-        ),
-        (
-            "0.0.0.0/0",
-            "10.0.0.7",
-            "0.0.0.0/0 covers 172.16.9.1, an address of the store",
-        ),
-        (
-            "10.20.1.0/24",
-            "10.0.0.5",
-            "its gateway 10.0.0.5 is an address of this host",
-        ),
+        ("10.0.0.1/32", "10.0.0.7", "10.0.0.1/32 covers 10.0.0.1, an address of the store"),
+        ("10.0.0.0/30", "10.0.0.7", "10.0.0.0/30 covers 10.0.0.1, an address of the store"),
+        ("10.0.0.0/24", "10.0.0.7", "10.0.0.0/24 covers 10.0.0.5, an address of this host"),
+        ("10.0.0.5/32", "10.0.0.7", "10.0.0.5/32 covers 10.0.0.5, an address of this host"),
+        ("10.0.0.254/32", "10.0.0.7", "10.0.0.254/32 covers 10.0.0.254, a gateway in use"),
+        ("10.0.0.9/32", "10.0.0.9", "covers 10.0.0.9, a gateway of collected routes"),
+        ("172.16.9.1/32", "10.0.0.7", "172.16.9.1/32 covers 172.16.9.1, an address of the store"),
+        ("172.16.0.0/12", "10.0.0.7", "172.16.0.0/12 covers 172.16.9.1, an address of the store"),
+        ("0.0.0.0/0", "10.0.0.7", "0.0.0.0/0 covers 172.16.9.1, an address of the store"),
+        ("10.20.1.0/24", "10.0.0.5", "its gateway 10.0.0.5 is an address of this host"),
     ] {
         let mut acceptance = Acceptance::new(&collects(""), "m");
         acceptance.protect(&protected());
@@ -127,11 +71,7 @@ fn a_route_that_covers_what_this_host_needs_is_refused_and_the_rest_is_taken() {
         insert(&mut acceptance, "a", 2, &data("10.20.9.0/24", "10.0.0.11"));
         let found = reasons(&mut acceptance).join(" ");
         assert!(found.contains(reason), "{dst}: {found:?}, not {reason:?}");
-        let taken: Vec<String> = acceptance
-            .routes()
-            .keys()
-            .map(|it| it.dst.to_string())
-            .collect();
+        let taken: Vec<String> = acceptance.routes().keys().map(|it| it.dst.to_string()).collect();
         assert_eq!(taken, ["10.20.9.0/24"], "beside {dst}");
     }
     // Shorter than what leads there without it.
@@ -152,10 +92,7 @@ fn a_default_route_is_taken_if_the_store_is_in_a_subnet_of_this_host() {
     insert(&mut acceptance, "b", 1, &data("0.0.0.0/0", "10.0.0.7"));
     acceptance.protect(&protected);
     // Nothing else is known to lead to the store.
-    assert_eq!(
-        reasons(&mut acceptance),
-        ["0.0.0.0/0 covers 10.0.0.1, an address of the store"]
-    );
+    assert_eq!(reasons(&mut acceptance), ["0.0.0.0/0 covers 10.0.0.1, an address of the store"]);
     let own = "10.0.0.5".parse().unwrap();
     acceptance.protect(&protected.with_own(own, prefix("10.0.0.0/24")));
     assert_eq!(reasons(&mut acceptance), [""; 0]);

@@ -46,34 +46,22 @@ fn all_keys_are_read() {
     assert_eq!(world.store, StoreAddress::Etcd(urls));
     assert_eq!((&*world.host, &*world.prefix), ("a", "/trueup"));
     assert_eq!(world.ttl, Duration::from_secs(5));
-    let credentials = Credentials {
-        user: "a".into(),
-        password_file: "/etc/trueup/world".into(),
-    };
+    let credentials = Credentials { user: "a".into(), password_file: "/etc/trueup/world".into() };
     assert_eq!(world.credentials, Some(credentials));
     assert!(world.allow_clear_password);
     assert_eq!(world.partition, Partition::Keep);
-    let [export] = &file.exports.unwrap()[..] else {
-        panic!()
-    };
+    let [export] = &file.exports.unwrap()[..] else { panic!() };
     assert_eq!((&*export.name, &export.to), ("pods", &Hosts::Any));
     let data = r#"{ "dst": "10.20.1.0/24", "via": "10.0.0.11" }"#;
     assert_eq!(export.data(), data);
-    let [collect] = &file.collects.unwrap()[..] else {
-        panic!()
-    };
+    let [collect] = &file.collects.unwrap()[..] else { panic!() };
     assert_eq!((&collect.from, collect.limit), (&Hosts::Any, 100));
     assert_eq!((collect.metric, collect.table), (Some(7), Some(100)));
 }
 
 #[test]
 fn what_is_left_out_has_its_default() {
-    let world = |keys: &str| {
-        read(&format!("export = []\n{keys}"))
-            .settings
-            .world
-            .unwrap()
-    };
+    let world = |keys: &str| read(&format!("export = []\n{keys}")).settings.world.unwrap();
     let embedded = world(EMBEDDED);
     assert_eq!(embedded.store, StoreAddress::Embedded);
     assert_eq!((&*embedded.prefix, embedded.ttl.as_secs()), ("/trueup", 5));
@@ -92,18 +80,11 @@ fn what_is_left_out_has_its_default() {
         let text = format!("{EMBEDDED}partition = {word}");
         assert_eq!(world(&text).partition, partition);
     }
-    let file = read(&format!(
-        "{EMBEDDED}[[collect]]\nkind = \"route\"\nwithin = [\"::/0\"]"
-    ));
-    let [collect] = &file.collects.unwrap()[..] else {
-        panic!()
-    };
+    let file = read(&format!("{EMBEDDED}[[collect]]\nkind = \"route\"\nwithin = [\"::/0\"]"));
+    let [collect] = &file.collects.unwrap()[..] else { panic!() };
     assert_eq!((&collect.from, collect.limit), (&Hosts::Any, 1_000));
     assert_eq!(file.exports, None, "unmanaged");
-    assert_eq!(
-        read(&format!("export = []\n{EMBEDDED}")).exports,
-        Some(Vec::new())
-    );
+    assert_eq!(read(&format!("export = []\n{EMBEDDED}")).exports, Some(Vec::new()));
 }
 
 fn collect(keys: &str) -> Vec<Collect> {
@@ -113,15 +94,12 @@ fn collect(keys: &str) -> Vec<Collect> {
 
 /// Each is of a host, of the revision by its place, and named by it.
 fn accepted(collects: &[Collect], exported: &[(&str, &str)]) -> Accepted {
-    let resources = exported
-        .iter()
-        .zip(1..)
-        .map(|((exporter, data), created)| Resource {
-            exporter,
-            name: "n",
-            created,
-            data: data.as_bytes(),
-        });
+    let resources = exported.iter().zip(1..).map(|((exporter, data), created)| Resource {
+        exporter,
+        name: "n",
+        created,
+        data: data.as_bytes(),
+    });
     accept(collects, "me", resources)
 }
 
@@ -153,21 +131,9 @@ fn what_is_no_route_or_not_within_is_refused_with_the_reason() {
     let long = format!("{{ \"dst\": \"{}\" }}", "1".repeat(5000));
     let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
     let cases = [
-        (
-            "a",
-            via("0.0.0.0/0", "10.0.0.1"),
-            "0.0.0.0/0 is not within what is collected",
-        ),
-        (
-            "a",
-            via("10.0.0.0/8", "10.0.0.1"),
-            "10.0.0.0/8 is not within what is collected",
-        ),
-        (
-            "b",
-            via("10.20.1.0/24", "10.0.0.1"),
-            "no collection takes from host b",
-        ),
+        ("a", via("0.0.0.0/0", "10.0.0.1"), "0.0.0.0/0 is not within what is collected"),
+        ("a", via("10.0.0.0/8", "10.0.0.1"), "10.0.0.0/8 is not within what is collected"),
+        ("b", via("10.20.1.0/24", "10.0.0.1"), "no collection takes from host b"),
         ("a", "\u{1b}[2J".to_owned(), "expected a value"),
         (
             "a",
@@ -196,10 +162,7 @@ fn what_is_no_route_or_not_within_is_refused_with_the_reason() {
         }
         assert!(accepted.routes.is_empty());
         let found = reasons(&accepted).join("");
-        assert!(
-            found.contains(reason) && !found.contains('\u{1b}'),
-            "{found}, not {reason}"
-        );
+        assert!(found.contains(reason) && !found.contains('\u{1b}'), "{found}, not {reason}");
     }
 }
 
@@ -210,21 +173,9 @@ fn a_gateway_or_a_destination_that_no_route_can_have_is_refused_with_the_reason(
     let collects = collect("within = [\"0.0.0.0/0\", \"::/0\"]");
     let (v4, v6) = ("10.20.1.0/24", "fd20::/64");
     for (dst, gateway, reason) in [
-        (
-            v4,
-            "127.0.0.1",
-            "127.0.0.1 is no gateway: it is a loopback address",
-        ),
-        (
-            v4,
-            "0.0.0.0",
-            "0.0.0.0 is no gateway: it is in 0.0.0.0/8, which stands for no host",
-        ),
-        (
-            v4,
-            "0.1.2.3",
-            "it is in 0.0.0.0/8, which stands for no host",
-        ),
+        (v4, "127.0.0.1", "127.0.0.1 is no gateway: it is a loopback address"),
+        (v4, "0.0.0.0", "0.0.0.0 is no gateway: it is in 0.0.0.0/8, which stands for no host"),
+        (v4, "0.1.2.3", "it is in 0.0.0.0/8, which stands for no host"),
         (v4, "224.0.0.1", "it is a multicast address"),
         (v4, "239.255.255.255", "it is a multicast address"),
         (v4, "240.0.0.1", "it is in 240.0.0.0/4, which is reserved"),
@@ -234,34 +185,14 @@ fn a_gateway_or_a_destination_that_no_route_can_have_is_refused_with_the_reason(
         (v6, "::", "it is the unspecified address"),
         (v6, "ff02::1", "it is a multicast address"),
         (v6, "::ffff:10.0.0.1", "it is an IPv4 address within IPv6"),
-        (
-            v6,
-            "fe80::1",
-            "the gateway fe80::1 is link-local, and needs the collection's `dev`",
-        ),
+        (v6, "fe80::1", "the gateway fe80::1 is link-local, and needs the collection's `dev`"),
         (v6, "10.0.0.1", "an IPv6 route cannot have an IPv4 gateway"),
-        (
-            "127.0.0.0/8",
-            "10.0.0.1",
-            "127.0.0.0/8 is no destination: it is a loopback address",
-        ),
+        ("127.0.0.0/8", "10.0.0.1", "127.0.0.0/8 is no destination: it is a loopback address"),
         ("127.0.0.53/32", "10.0.0.1", "it is a loopback address"),
-        (
-            "0.0.0.0/8",
-            "10.0.0.1",
-            "it is in 0.0.0.0/8, which stands for no host",
-        ),
+        ("0.0.0.0/8", "10.0.0.1", "it is in 0.0.0.0/8, which stands for no host"),
         ("224.0.0.0/4", "10.0.0.1", "it is a multicast address"),
-        (
-            "255.255.255.255/32",
-            "10.0.0.1",
-            "it is the broadcast address",
-        ),
-        (
-            "240.0.0.0/4",
-            "10.0.0.1",
-            "it is in 240.0.0.0/4, which is reserved",
-        ),
+        ("255.255.255.255/32", "10.0.0.1", "it is the broadcast address"),
+        ("240.0.0.0/4", "10.0.0.1", "it is in 240.0.0.0/4, which is reserved"),
         ("::1/128", "fd00::1", "it is a loopback address"),
         ("ff00::/8", "fd00::1", "it is a multicast address"),
         ("fe80::/64", "fd00::1", "it is link-local"),
@@ -283,22 +214,13 @@ fn a_gateway_or_a_destination_that_no_route_can_have_is_refused_with_the_reason(
         assert_eq!(reasons(&accepted), [""; 0], "{dst} via {gateway}");
     }
     let with_dev = collect("within = [\"fd00::/8\"]\ndev = \"eth0\"");
-    assert_eq!(
-        accepted(&with_dev, &[("a", &via(v6, "fe80::1"))])
-            .routes
-            .len(),
-        1
-    );
+    assert_eq!(accepted(&with_dev, &[("a", &via(v6, "fe80::1"))]).routes.len(), 1);
     let hops = format!(
         "{{ \"dst\": \"{v4}\", \"nexthops\": [ {{ \"via\": \"10.0.0.1\" }}, {{ \"via\": \
          \"127.0.0.1\" }} ] }}"
     );
     let one_of_two = accepted(&collects, &[("a", &hops)]);
-    assert!(
-        reasons(&one_of_two)
-            .join("")
-            .contains("127.0.0.1 is no gateway")
-    );
+    assert!(reasons(&one_of_two).join("").contains("127.0.0.1 is no gateway"));
 }
 
 /// Its own exports are refused when the file is read.
@@ -310,33 +232,20 @@ fn an_export_that_no_host_would_take_is_refused_with_its_place() {
     );
     let error = File::parse("f", text.as_bytes(), &TableNames::default()).unwrap_err();
     let error = error.to_string();
-    assert!(
-        error.contains("f:6:") && error.contains("127.0.0.1 is no gateway"),
-        "{error}"
-    );
+    assert!(error.contains("f:6:") && error.contains("127.0.0.1 is no gateway"), "{error}");
 }
 
 #[test]
 fn what_this_host_declares_itself_comes_first() {
     let collects = collect("within = [\"10.20.0.0/16\"]");
     let dst = "10.20.1.0/24";
-    let exported = [
-        ("a", &*via(dst, "10.0.0.11")),
-        ("b", &*via("10.20.2.0/24", "10.0.0.12")),
-    ];
+    let exported = [("a", &*via(dst, "10.0.0.11")), ("b", &*via("10.20.2.0/24", "10.0.0.12"))];
     let mut accepted = accepted(&collects, &exported);
     let own = read(&format!("[[route]]\ndst = \"{dst}\"\nvia = \"10.0.0.9\"\n"));
     accepted.yield_to(own.desired.routes.as_ref().unwrap());
-    assert_eq!(
-        reasons(&accepted),
-        ["this host declares 10.20.1.0/24 itself"]
-    );
+    assert_eq!(reasons(&accepted), ["this host declares 10.20.1.0/24 itself"]);
     assert_eq!(accepted.refused[0].dst, Some(dst.parse().unwrap()));
-    let left: Vec<String> = accepted
-        .routes
-        .keys()
-        .map(|key| key.dst.to_string())
-        .collect();
+    let left: Vec<String> = accepted.routes.keys().map(|key| key.dst.to_string()).collect();
     assert_eq!(left, ["10.20.2.0/24"]);
 }
 
@@ -346,11 +255,7 @@ fn an_exported_default_route_is_read_as_it_was_written() {
     let file = read(&format!("{EMBEDDED}{export}"));
     let data = file.exports.unwrap()[0].data();
     let collects = collect("within = [\"0.0.0.0/0\"]");
-    assert_eq!(
-        accepted(&collects, &[("a", &data)]).routes.len(),
-        1,
-        "{data}"
-    );
+    assert_eq!(accepted(&collects, &[("a", &data)]).routes.len(), 1, "{data}");
 }
 
 #[test]
@@ -365,16 +270,10 @@ fn one_host_fills_its_own_limit_alone() {
     let collects = collect("within = [\"10.20.0.0/16\"]\nlimit = 2");
     let of = |host: &'static str, n: u8| (host, via(&format!("10.20.{n}.0/24"), "10.0.0.1"));
     let exported = [of("a", 1), of("a", 2), of("a", 3), of("b", 4)];
-    let exported: Vec<_> = exported
-        .iter()
-        .map(|(host, data)| (*host, &**data))
-        .collect();
+    let exported: Vec<_> = exported.iter().map(|(host, data)| (*host, &**data)).collect();
     let accepted = accepted(&collects, &exported);
     assert_eq!(accepted.routes.len(), 3);
-    assert_eq!(
-        reasons(&accepted),
-        ["the limit of 2 from one host is reached"]
-    );
+    assert_eq!(reasons(&accepted), ["the limit of 2 from one host is reached"]);
 }
 
 /// flannel#805, flannel#2554.
@@ -388,20 +287,9 @@ fn of_two_for_the_same_route_the_first_wins_and_a_part_of_another_prefix_is_show
         ("c", via(part, "10.0.0.3")),
         ("b", via(part, "10.0.0.2").replace("128/25", "192/26")),
     ];
-    let exported: Vec<_> = exported
-        .iter()
-        .map(|(host, data)| (*host, &**data))
-        .collect();
+    let exported: Vec<_> = exported.iter().map(|(host, data)| (*host, &**data)).collect();
     let accepted = accepted(&collects, &exported);
-    let gateway = accepted
-        .routes
-        .values()
-        .next()
-        .unwrap()
-        .0
-        .nexthops
-        .as_slice()[0]
-        .via;
+    let gateway = accepted.routes.values().next().unwrap().0.nexthops.as_slice()[0].via;
     assert_eq!(gateway, Some("10.0.0.2".parse().unwrap()));
     let reason = "10.20.1.0/24 was exported first: `n` of host b, revision 1";
     assert_eq!(reasons(&accepted), [reason]);

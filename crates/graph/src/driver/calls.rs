@@ -32,8 +32,7 @@ impl Core {
         let rare = declared.rare();
         let deadline = rare.timeout.and_then(|it| now().checked_add(it));
         if let Some(deadline) = deadline {
-            self.deadlines
-                .insert(run, (declared.name.clone(), deadline));
+            self.deadlines.insert(run, (declared.name.clone(), deadline));
         }
         let is_interrupted = Arc::clone(&self.is_interrupted);
         let run_context = RunContext::new(context.refreshes, deadline, is_interrupted, &rare.sends);
@@ -41,14 +40,7 @@ impl Core {
             true => Vec::new(),
             false => self.incoming(vertex),
         };
-        Call {
-            run,
-            cell,
-            context,
-            run_context,
-            incoming,
-            has_records: declared.is_recorded(),
-        }
+        Call { run, cell, context, run_context, incoming, has_records: declared.is_recorded() }
     }
 }
 
@@ -200,6 +192,5 @@ pub(crate) fn check_apply(
         }
     }
     let each = vertices.iter_mut().zip(contexts);
-    each.map(|(vertex, context)| catch(|| vertex.check_apply(context, apply)))
-        .collect()
+    each.map(|(vertex, context)| catch(|| vertex.check_apply(context, apply))).collect()
 }

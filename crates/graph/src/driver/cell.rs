@@ -55,10 +55,7 @@ impl Cell {
             let seen = Mutex::default();
             Box::new(Rare { place, seen })
         };
-        Cell {
-            vertex: Mutex::new(vertex),
-            rare: is_rare.then(rare),
-        }
+        Cell { vertex: Mutex::new(vertex), rare: is_rare.then(rare) }
     }
 
     /// Returns its place, if the vertex may be watched.
@@ -75,9 +72,7 @@ impl Cell {
     /// no use.
     pub(super) fn set_place(&self, vertex: Option<u32>, is_reversal: bool) {
         if let Some(Place(numbered)) = self.place() {
-            numbered
-                .vertex
-                .store(vertex.unwrap_or(NONE), Ordering::SeqCst);
+            numbered.vertex.store(vertex.unwrap_or(NONE), Ordering::SeqCst);
             numbered.is_reversal.fetch_or(is_reversal, Ordering::SeqCst);
         }
     }

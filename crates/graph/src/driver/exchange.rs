@@ -42,10 +42,7 @@ pub(super) fn exchange(
 impl Core {
     /// Returns what a vertex receives. There is a value of each port, or it would not run.
     pub(super) fn incoming(&self, vertex: VertexId) -> Incoming {
-        let ports = self.state.graph().vertices[vertex.0 as usize]
-            .rare()
-            .receives
-            .iter();
+        let ports = self.state.graph().vertices[vertex.0 as usize].rare().receives.iter();
         let incoming = ports.map(|port| {
             let values = port.from.iter().filter_map(|it| self.values.get(it));
             (port.clone(), values.cloned().collect())

@@ -293,11 +293,7 @@ impl Driver {
             let next = core.state.converges_at().filter(|at| *at > now());
             core.waiting += 1;
             // The lock is that of the same driver.
-            core = wait_until(
-                &self.shared.changed,
-                core,
-                Some(next.map_or(end, |at| at.min(end))),
-            );
+            core = wait_until(&self.shared.changed, core, Some(next.map_or(end, |at| at.min(end))));
             core.waiting -= 1;
         }
         (core, true)

@@ -63,14 +63,7 @@ pub(super) fn restore(
             let spec = VertexSpec::new(&name);
             let restore = Arc::clone(restore);
             let name = name.clone();
-            (
-                spec,
-                Box::new(Unrestored {
-                    name,
-                    undo,
-                    restore,
-                }),
-            )
+            (spec, Box::new(Unrestored { name, undo, restore }))
         });
         restored.insert(name, declared);
     }

@@ -134,10 +134,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // A panic of a vertex, a value or the ledger ends neither the others' drop nor the caller.
         let mut core = lock(&self.core);
-        let (values, cells) = (
-            std::mem::take(&mut core.values),
-            std::mem::take(&mut core.cells),
-        );
+        let (values, cells) = (std::mem::take(&mut core.values), std::mem::take(&mut core.cells));
         drop(core);
         values.into_values().for_each(discard);
         cells.into_iter().for_each(discard);

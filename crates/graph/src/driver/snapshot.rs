@@ -101,9 +101,7 @@ pub(crate) fn of(
     });
     let place = |vertex: VertexId| places[vertex.0 as usize];
     Snapshot {
-        edges: edges
-            .map(|(parent, child, kind)| (place(parent), place(child), kind))
-            .collect(),
+        edges: edges.map(|(parent, child, kind)| (place(parent), place(child), kind)).collect(),
         vertices: order.iter().filter_map(|it| explain(*it)).collect(),
     }
 }

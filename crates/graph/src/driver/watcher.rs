@@ -26,10 +26,7 @@ impl Watcher {
             let message = format!("cannot create an event descriptor: {error}");
             Error::new(ErrorKind::Os, message)
         })?;
-        Ok(Watcher {
-            wakeup,
-            added: Mutex::new(Vec::new()),
-        })
+        Ok(Watcher { wakeup, added: Mutex::new(Vec::new()) })
     }
 
     /// Has the thread look at what has changed.
@@ -50,13 +47,11 @@ impl Watcher {
 pub(super) fn start(shared: &Arc<Shared>) -> Result<(), Error> {
     lock(&shared.core).threads += 1;
     let own = Arc::clone(shared);
-    let spawned = Builder::new()
-        .name("graph-watch".to_owned())
-        .spawn(move || {
-            run(&own);
-            lock(&own.core).threads -= 1;
-            own.changed.notify_all();
-        });
+    let spawned = Builder::new().name("graph-watch".to_owned()).spawn(move || {
+        run(&own);
+        lock(&own.core).threads -= 1;
+        own.changed.notify_all();
+    });
     spawned.map(drop).map_err(|error| {
         lock(&shared.core).threads -= 1;
         Error::new(ErrorKind::Os, format!("cannot start a thread: {error}"))
@@ -92,9 +87,7 @@ fn run(shared: &Shared) {
             .collect();
         // From the last one, as those that end are removed.
         let hinted = readable.into_iter().rev();
-        let hinted: Vec<Arc<Cell>> = hinted
-            .filter_map(|at| drain(shared, &mut all, at))
-            .collect();
+        let hinted: Vec<Arc<Cell>> = hinted.filter_map(|at| drain(shared, &mut all, at)).collect();
         shared.hint(hinted.iter().filter_map(|cell| cell.place()));
         hinted.into_iter().for_each(discard);
     }

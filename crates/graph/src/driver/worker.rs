@@ -133,11 +133,9 @@ impl Core {
                     let cell = Arc::clone(&self.cells[vertex.0 as usize]);
                     (vertex, Job::Watch(cell))
                 }
-                Action::Run {
-                    run,
-                    vertex,
-                    context,
-                } => (vertex, Job::Run(vec![self.begin(run, vertex, context)])),
+                Action::Run { run, vertex, context } => {
+                    (vertex, Job::Run(vec![self.begin(run, vertex, context)]))
+                }
                 Action::RunGroup { runs } => {
                     let vertex = runs[0].1;
                     let begin = |(run, vertex, context)| self.begin(run, vertex, context);

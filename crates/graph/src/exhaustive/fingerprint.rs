@@ -56,8 +56,7 @@ impl World<'_> {
         let mut hasher = Mixer(1, 2);
         let state = &self.state;
         let in_future = |at: Option<Instant>| {
-            at.filter(|at| *at > self.now)
-                .map(|at| at.duration_since(self.now).as_millis() as u64)
+            at.filter(|at| *at > self.now).map(|at| at.duration_since(self.now).as_millis() as u64)
         };
         for slot in &state.slots {
             let flags = [
@@ -78,21 +77,14 @@ impl World<'_> {
         for run in &state.runs {
             let is_waiting = state.waiting.contains(&run.id);
             let is_writing = state.writing.iter().any(|it| it.1.contains(&run.id));
-            let context = (
-                run.context.apply,
-                run.context.refreshes,
-                run.context.reverse,
-            );
+            let context = (run.context.apply, run.context.refreshes, run.context.reverse);
             (run.vertex, run.stage, context, run.stale).hash(&mut hasher);
             (is_waiting, is_writing, &run.semaphores, run.group).hash(&mut hasher);
             run.undo.hash(&mut hasher);
         }
         state.ready.len().hash(&mut hasher);
         state.ready.values().for_each(|it| it.hash(&mut hasher));
-        state
-            .groups
-            .iter()
-            .for_each(|it| it.hash_order(&mut hasher));
+        state.groups.iter().for_each(|it| it.hash_order(&mut hasher));
         state.semaphores.hash_order(&mut hasher);
         (&state.unsaved, in_future(state.persist_at)).hash(&mut hasher);
         (&self.journal, &self.writing, self.paused, self.budget).hash(&mut hasher);

@@ -26,10 +26,8 @@ pub(super) fn graphs(vertices: usize, kinds: &[Edge]) -> Vec<Vec<(usize, usize, 
 /// different semaphores, groups or records are not the same, nor is the first, which has drifted.
 pub(super) fn is_first_of_its_kind(shape: &Shape) -> bool {
     let sorted = |numbers: &[usize]| {
-        let renamed = shape
-            .edges
-            .iter()
-            .map(|(one, other, edge)| (numbers[*one], numbers[*other], *edge));
+        let renamed =
+            shape.edges.iter().map(|(one, other, edge)| (numbers[*one], numbers[*other], *edge));
         let mut renamed: Vec<_> = renamed.collect();
         renamed.sort_unstable();
         renamed

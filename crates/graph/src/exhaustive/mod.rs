@@ -47,11 +47,7 @@ fn explore(shape: &Shape) -> usize {
         };
         trail.push(event);
         // The last one needs no copy.
-        let next = if events.is_empty() {
-            world.take()
-        } else {
-            world.clone()
-        };
+        let next = if events.is_empty() { world.take() } else { world.clone() };
         let Some(mut next) = next else {
             continue;
         };
@@ -101,9 +97,8 @@ fn search_graphs(
     for vertices in 1..=most {
         let graphs = graphs(vertices, kinds).into_iter();
         for edges in graphs.filter(|it| is_tried(it) == kinds.contains(&Edge::Tried)) {
-            let mixes = semaphores
-                .iter()
-                .flat_map(|it| groups.iter().map(move |groups| (*it, *groups)));
+            let mixes =
+                semaphores.iter().flat_map(|it| groups.iter().map(move |groups| (*it, *groups)));
             let mixes = mixes.map(|(semaphores, groups)| Shape {
                 vertices,
                 edges: edges.clone(),
@@ -125,10 +120,7 @@ fn search_graphs(
         work();
     });
     let (states, graphs) = (states.into_inner(), shapes.len());
-    println!(
-        "{states} states of {graphs} graphs in {:.0?}",
-        begin.elapsed()
-    );
+    println!("{states} states of {graphs} graphs in {:.0?}", begin.elapsed());
     assert!(states > 4_000, "{states}");
 }
 
@@ -159,139 +151,83 @@ fn all_semaphores() -> Vec<Semaphores> {
     const SETS: Semaphores = [&[], &["a"], &["b"], &["a", "b"]];
     let numbers = 0..4usize.pow(4);
     let set = |number: usize, at: u32| SETS[number / 4usize.pow(at) % 4];
-    numbers
-        .map(|number| [0, 1, 2, 3].map(|at| set(number, at)))
-        .collect()
+    numbers.map(|number| [0, 1, 2, 3].map(|at| set(number, at))).collect()
 }
 
 /// Returns each way in which at least two of four vertices are of a group.
 fn all_groups() -> Vec<[bool; 4]> {
     let all = (0..16u32).filter(|it| it.count_ones() > 1);
-    all.map(|set| [0, 1, 2, 3].map(|at| set >> at & 1 == 1))
-        .collect()
+    all.map(|set| [0, 1, 2, 3].map(|at| set >> at & 1 == 1)).collect()
 }
 
 #[test]
 fn events_while_vertices_run() {
-    let budget = Budget {
-        events: 2,
-        ..NOTHING
-    };
+    let budget = Budget { events: 2, ..NOTHING };
     search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
 fn failures_and_a_kill() {
-    let budget = Budget {
-        failures: 1,
-        kills: 1,
-        ..NOTHING
-    };
+    let budget = Budget { failures: 1, kills: 1, ..NOTHING };
     search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
 fn events_and_failures_for_good() {
-    let budget = Budget {
-        events: 1,
-        failures: 2,
-        ..NOTHING
-    };
+    let budget = Budget { events: 1, failures: 2, ..NOTHING };
     search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
 fn events_a_pause_and_a_kill() {
-    let budget = Budget {
-        events: 1,
-        pauses: 1,
-        kills: 1,
-        ..NOTHING
-    };
+    let budget = Budget { events: 1, pauses: 1, kills: 1, ..NOTHING };
     search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
 fn semaphores_with_events_failures_and_pauses() {
-    let budget = Budget {
-        events: 1,
-        failures: 1,
-        pauses: 1,
-        ..NOTHING
-    };
+    let budget = Budget { events: 1, failures: 1, pauses: 1, ..NOTHING };
     search(most(), &SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
 fn every_mix_of_semaphores_with_an_event() {
-    let budget = Budget {
-        events: 1,
-        ..NOTHING
-    };
+    let budget = Budget { events: 1, ..NOTHING };
     search(most(), &all_semaphores(), &NO_GROUP, budget);
 }
 
 #[test]
 fn a_replacement_among_events_and_failures() {
-    let budget = Budget {
-        events: 1,
-        failures: 1,
-        replacements: 1,
-        ..NOTHING
-    };
+    let budget = Budget { events: 1, failures: 1, replacements: 1, ..NOTHING };
     search(most(), &SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
 fn replacements_and_a_pause() {
-    let budget = Budget {
-        pauses: 1,
-        replacements: 2,
-        ..NOTHING
-    };
+    let budget = Budget { pauses: 1, replacements: 2, ..NOTHING };
     search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
 fn a_replacement_and_a_kill() {
-    let budget = Budget {
-        kills: 1,
-        replacements: 1,
-        ..NOTHING
-    };
+    let budget = Budget { kills: 1, replacements: 1, ..NOTHING };
     search(most(), &NO_SEMAPHORES, &NO_GROUP, budget);
 }
 
 #[test]
 fn groups_with_semaphores_an_event_a_failure_and_a_pause() {
-    let budget = Budget {
-        events: 1,
-        failures: 1,
-        pauses: 1,
-        ..NOTHING
-    };
+    let budget = Budget { events: 1, failures: 1, pauses: 1, ..NOTHING };
     search(most(), &SEMAPHORES, &all_groups(), budget);
 }
 
 #[test]
 fn groups_with_a_replacement_and_a_failure() {
-    let budget = Budget {
-        failures: 1,
-        replacements: 1,
-        ..NOTHING
-    };
+    let budget = Budget { failures: 1, replacements: 1, ..NOTHING };
     search(most(), &SEMAPHORES, &all_groups(), budget);
 }
 
 #[test]
 fn one_of_everything() {
-    let budget = Budget {
-        events: 1,
-        failures: 1,
-        pauses: 1,
-        kills: 1,
-        replacements: 1,
-        ..NOTHING
-    };
+    let budget = Budget { events: 1, failures: 1, pauses: 1, kills: 1, replacements: 1, ..NOTHING };
     search(most() - 1, &NO_SEMAPHORES, &NO_GROUP, budget);
 }

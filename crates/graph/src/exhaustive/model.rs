@@ -69,9 +69,7 @@ struct Run {
 
 impl std::hash::Hash for Run {
     fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
-        let Context {
-            apply, refreshes, ..
-        } = self.context;
+        let Context { apply, refreshes, .. } = self.context;
         (apply, refreshes, self.phase, self.owed).hash(hasher);
         (self.thing, self.is_former).hash(hasher);
         (self.is_planned, self.drifted_before).hash(hasher);
@@ -96,10 +94,7 @@ impl<'a> Model<'a> {
             drifted: at == 0,
             ..Promise::default()
         };
-        Model {
-            shape,
-            vertices: std::array::from_fn(promise),
-        }
+        Model { shape, vertices: std::array::from_fn(promise) }
     }
 
     fn edges(&self) -> impl Iterator<Item = (usize, usize, Edge)> + Clone {
@@ -139,11 +134,8 @@ impl<'a> Model<'a> {
         let each = self.vertices.iter().enumerate();
         each.flat_map(|(at, it)| {
             let run = it.run.filter(|run| run.phase == Phase::Running);
-            let reversal = it.reversal.map(|_| Context {
-                apply: true,
-                refreshes: 0,
-                reverse: true,
-            });
+            let reversal =
+                it.reversal.map(|_| Context { apply: true, refreshes: 0, reverse: true });
             let run = run.map(|run| (at, false, run.context));
             run.into_iter().chain(reversal.map(|it| (at, true, it)))
         })
@@ -155,21 +147,11 @@ impl<'a> Model<'a> {
             return self.reverse(at, id);
         }
         let promise = &mut self.vertices[at];
-        assert!(
-            promise.present && promise.reversal.is_none(),
-            "{at} has left"
-        );
-        assert!(
-            !promise.refused,
-            "{at} is made before the old one is undone"
-        );
+        assert!(promise.present && promise.reversal.is_none(), "{at} has left");
+        assert!(!promise.refused, "{at} is made before the old one is undone");
         let (least, most) = promise.owed;
         let range = least..=most;
-        assert!(
-            range.contains(&context.refreshes),
-            "{at}: {} of {range:?}",
-            context.refreshes
-        );
+        assert!(range.contains(&context.refreshes), "{at}: {} of {range:?}", context.refreshes);
         if let Some(run) = &mut promise.run {
             assert!(
                 run.id == id && run.phase == Phase::Between && context.apply,
@@ -206,23 +188,17 @@ impl<'a> Model<'a> {
     fn note_targets(&mut self, at: usize) {
         self.note_needs(at);
         let children: Vec<_> = self.notified(at).collect();
-        children
-            .iter()
-            .for_each(|&it| self.vertices[at].targets[it] = true);
+        children.iter().for_each(|&it| self.vertices[at].targets[it] = true);
     }
 
     fn note_needs(&mut self, at: usize) {
         let ancestors = self.ancestors(at);
-        ancestors
-            .iter()
-            .for_each(|&it| self.vertices[at].needs[it] = true);
+        ancestors.iter().for_each(|&it| self.vertices[at].needs[it] = true);
     }
 
     /// Returns those that a vertex notifies by its edges.
     fn notified(&self, at: usize) -> impl Iterator<Item = usize> {
-        let edges = self
-            .edges()
-            .filter(move |it| it.0 == at && it.2 == Edge::Notify);
+        let edges = self.edges().filter(move |it| it.0 == at && it.2 == Edge::Notify);
         edges.map(|it| it.1)
     }
 }

@@ -111,17 +111,12 @@ impl Shape {
                 false => vertex,
             };
             let edges = self.edges.iter().filter(|it| it.1 == at && present[it.0]);
-            edges.fold(
-                vertex.sends::<u8>("out"),
-                |it, (parent, _, edge)| match edge {
-                    Edge::Notify => it.refreshed_by(NAMES[*parent]),
-                    Edge::Tried => it.after_tried(NAMES[*parent]),
-                    _ if self.budget.ports => {
-                        it.receives::<u8>(NAMES[*parent], NAMES[*parent], "out")
-                    }
-                    _ => it.after(NAMES[*parent]),
-                },
-            )
+            edges.fold(vertex.sends::<u8>("out"), |it, (parent, _, edge)| match edge {
+                Edge::Notify => it.refreshed_by(NAMES[*parent]),
+                Edge::Tried => it.after_tried(NAMES[*parent]),
+                _ if self.budget.ports => it.receives::<u8>(NAMES[*parent], NAMES[*parent], "out"),
+                _ => it.after(NAMES[*parent]),
+            })
         });
         Graph::new(vertices).unwrap()
     }
@@ -266,11 +261,7 @@ impl<'a> World<'a> {
             self.model.follow(&self.state);
             match action {
                 Action::Watch { vertex } => self.state.handle_ready(self.now, vertex),
-                Action::Run {
-                    run,
-                    vertex,
-                    context,
-                } => self.begin(run, vertex, context),
+                Action::Run { run, vertex, context } => self.begin(run, vertex, context),
                 Action::RunGroup { runs } => {
                     for (run, vertex, context) in runs {
                         self.begin(run, vertex, context);
@@ -298,9 +289,5 @@ impl<'a> World<'a> {
 }
 
 pub(super) fn verdict(changed: bool) -> Verdict {
-    if changed {
-        Verdict::Changed
-    } else {
-        Verdict::InPlace
-    }
+    if changed { Verdict::Changed } else { Verdict::InPlace }
 }

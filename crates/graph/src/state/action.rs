@@ -97,10 +97,6 @@ impl Action {
             return Some(Action::RunGroup { runs });
         }
         let (run, vertex, context) = runs.pop()?;
-        Some(Action::Run {
-            run,
-            vertex,
-            context,
-        })
+        Some(Action::Run { run, vertex, context })
     }
 }

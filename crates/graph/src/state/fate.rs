@@ -47,10 +47,8 @@ impl State {
         let own = graph.own;
         let mut builder = graph.to_builder();
         let vertices = 0..self.slots.len() as u32;
-        let fates: Vec<_> = vertices
-            .clone()
-            .map(|at| self.fate(at, &graph, refused, &mut builder))
-            .collect();
+        let fates: Vec<_> =
+            vertices.clone().map(|at| self.fate(at, &graph, refused, &mut builder)).collect();
         // A vertex that stays runs before what it needed is reversed.
         let mut leaving = Vec::new();
         for parent in vertices {
@@ -130,9 +128,7 @@ impl State {
     }
 
     fn is_reversing(&self, at: u32) -> bool {
-        self.runs
-            .iter()
-            .any(|run| run.vertex == at && run.context.reverse)
+        self.runs.iter().any(|run| run.vertex == at && run.context.reverse)
     }
 
     /// Returns the edge that an edge of the old graph calls for, for the sake of what leaves.
@@ -146,10 +142,7 @@ impl State {
             return one.number().zip(other.number()).filter(|_| is_open);
         }
         // One that waits for a former one of its name has not run: the children are of that.
-        let twin = self
-            .twins
-            .get(&parent)
-            .filter(|it| !self.is_reversing(**it));
+        let twin = self.twins.get(&parent).filter(|it| !self.is_reversing(**it));
         let former = twin.and_then(|it| fates[*it as usize].reversal());
         match one {
             Fate::Gone => Some((other.number()?, former?)),
@@ -168,9 +161,7 @@ impl State {
             let children = self.graph.children.of(parent).iter();
             children.map(move |child| (EdgeKind::child(*child), parent))
         });
-        let all = edges
-            .filter(|it| it.0 < own)
-            .chain(self.needed.iter().copied());
+        let all = edges.filter(|it| it.0 < own).chain(self.needed.iter().copied());
         all.filter_map(|(child, parent)| {
             let reversal = fates[child as usize].reversal()?;
             match fates[parent as usize] {

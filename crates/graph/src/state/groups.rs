@@ -82,10 +82,7 @@ impl State {
             ids.extend(with);
             ids.sort_unstable();
         }
-        let calls: Vec<Call> = ids
-            .into_iter()
-            .filter_map(|it| self.apply(now, it))
-            .collect();
+        let calls: Vec<Call> = ids.into_iter().filter_map(|it| self.apply(now, it)).collect();
         Action::of_runs(calls)
     }
 

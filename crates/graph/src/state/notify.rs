@@ -68,9 +68,8 @@ impl State {
     pub(crate) fn close_intents(&mut self) {
         let open = self.unknown.iter_mut();
         let open = open.filter(|(_, record)| !record.intent.is_empty());
-        let open: Vec<_> = open
-            .map(|(name, record)| (name.clone(), std::mem::take(&mut record.intent)))
-            .collect();
+        let open: Vec<_> =
+            open.map(|(name, record)| (name.clone(), std::mem::take(&mut record.intent))).collect();
         let mut changed = Vec::new();
         for (name, intent) in open {
             changed.push(name);
@@ -85,8 +84,7 @@ impl State {
             record.made = self.made.get(&name).cloned();
             self.unsaved.insert(name, record);
         }
-        self.unknown
-            .retain(|_, record| *record != Record::default());
+        self.unknown.retain(|_, record| *record != Record::default());
     }
 
     /// Adds edges that are new to the intents of what runs: it may yet change something.
@@ -137,9 +135,7 @@ impl State {
             return None;
         }
         let records = std::mem::take(&mut self.unsaved);
-        let list = records
-            .iter()
-            .map(|(name, record)| (name.clone(), record.clone()));
+        let list = records.iter().map(|(name, record)| (name.clone(), record.clone()));
         let list = list.collect();
         self.writing = Some((records, std::mem::take(&mut self.waiting)));
         Some(Action::Persist { records: list })

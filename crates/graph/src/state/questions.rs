@@ -60,9 +60,7 @@ impl State {
     pub fn is_vertex_converged(&self, now: Instant, vertex: VertexId) -> bool {
         let slot = self.slots.get(vertex.0 as usize);
         let since = slot.and_then(|it| it.settled_since);
-        since
-            .and_then(|it| self.after(it, self.config.quiet))
-            .is_some_and(|at| at <= now)
+        since.and_then(|it| self.after(it, self.config.quiet)).is_some_and(|at| at <= now)
     }
 
     /// Returns the graph that is running.

@@ -117,10 +117,7 @@ impl State {
             let is_watched = slot.watched;
             let waits_for_poll = !slot.is_unsettled() || slot.halted;
             self.slots[number as usize] = slot;
-            is_new
-                .get_mut(number as usize)
-                .into_iter()
-                .for_each(|it| *it = false);
+            is_new.get_mut(number as usize).into_iter().for_each(|it| *it = false);
             if !is_watched {
                 self.watch(number);
             }
@@ -135,11 +132,7 @@ impl State {
             self.watch(at);
             self.slots[at as usize].dirty = true;
         }
-        let lists = [
-            &mut replaced.kept,
-            &mut replaced.changed,
-            &mut replaced.removed,
-        ];
+        let lists = [&mut replaced.kept, &mut replaced.changed, &mut replaced.removed];
         lists.into_iter().for_each(|list| list.sort_unstable());
         replaced
     }

@@ -72,11 +72,7 @@ impl State {
         };
         self.last_run += 1;
         let id = RunId(self.last_run);
-        let context = Context {
-            apply,
-            refreshes,
-            reverse,
-        };
+        let context = Context { apply, refreshes, reverse };
         let group = self.take_worker(vertex);
         self.runs.push(Run {
             id,
@@ -141,12 +137,7 @@ impl State {
         index: usize,
         result: Result<Verdict, ErrorClass>,
     ) {
-        let Run {
-            vertex,
-            stage,
-            context,
-            ..
-        } = self.runs[index];
+        let Run { vertex, stage, context, .. } = self.runs[index];
         let slot = &mut self.slots[vertex as usize];
         let is_noop = self.graph.vertices[vertex as usize].noop && !context.apply;
         let verdict = match result {

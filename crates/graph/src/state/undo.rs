@@ -19,10 +19,7 @@ impl State {
     /// [with records](crate::VertexSpec::with_records). What a run is about to make is recorded
     /// before it applies.
     pub fn handle_record(&mut self, run: RunId, undo: Option<Arc<[u8]>>) {
-        if let Some(at) = self
-            .called(run)
-            .filter(|&at| !self.runs[at].context.reverse)
-        {
+        if let Some(at) = self.called(run).filter(|&at| !self.runs[at].context.reverse) {
             self.runs[at].undo = Some(undo);
         }
     }
@@ -37,8 +34,7 @@ impl State {
             !found.is_some_and(|it| is_kept(it) && !self.twins.contains_key(&it.0))
         });
         let made = vertices.filter_map(|it| self.made.get_key_value(&it.name));
-        made.map(|(name, made)| (name.clone(), made.undo.clone()))
-            .collect()
+        made.map(|(name, made)| (name.clone(), made.undo.clone())).collect()
     }
 }
 
@@ -96,10 +92,7 @@ impl State {
             Some(Some(undo)) => {
                 let undo = undo.clone();
                 let after = match run.stale || vertex as usize >= self.graph.own {
-                    true => made
-                        .iter()
-                        .flat_map(|it| it.after.iter().cloned())
-                        .collect(),
+                    true => made.iter().flat_map(|it| it.after.iter().cloned()).collect(),
                     false => self.nearest_recorded(vertex),
                 };
                 self.put_made(vertex, undo, after)
@@ -127,12 +120,7 @@ impl State {
         let (mut stack, mut seen) = (vec![vertex], BTreeSet::new());
         let mut names = BTreeSet::new();
         while let Some(at) = stack.pop() {
-            let parents = self
-                .graph
-                .parents
-                .of(at)
-                .iter()
-                .map(|it| EdgeKind::parent(*it));
+            let parents = self.graph.parents.of(at).iter().map(|it| EdgeKind::parent(*it));
             for parent in parents.filter(|&it| (it as usize) < self.graph.own) {
                 if !seen.insert(parent) {
                     continue;

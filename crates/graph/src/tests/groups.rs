@@ -19,10 +19,7 @@ fn those_of_a_group_that_may_run_begin_together_and_take_one_worker() {
     driver.end_all(&[]);
     assert!(driver.explain("b").contains("failed for good"));
     let is_settled = |name| driver.explain(name).contains("settled");
-    assert!(
-        is_settled("a") && is_settled("c"),
-        "each has its own result"
-    );
+    assert!(is_settled("a") && is_settled("c"), "each has its own result");
 }
 
 #[test]
@@ -81,10 +78,7 @@ fn salt_62408_only_what_a_changed_member_notifies_is_refreshed() {
     driver.end("a", Ok(Verdict::InPlace));
     driver.end("b", Ok(Verdict::WouldChange));
     driver.end("b", Ok(Verdict::Changed));
-    assert_eq!(
-        driver.journal.keys().map(|it| &**it).collect::<Vec<_>>(),
-        ["of b"]
-    );
+    assert_eq!(driver.journal.keys().map(|it| &**it).collect::<Vec<_>>(), ["of b"]);
     driver.end_all(&[]);
     assert_eq!(driver.refreshes("of a"), [0]);
 }
@@ -95,11 +89,7 @@ fn what_joins_or_leaves_a_group_leaves_the_others_undisturbed() {
     driver.end("a", Ok(Verdict::InPlace));
     driver.ran();
     let replaced = driver.replace(["b", "c", "d"].map(member));
-    let numbers = (
-        replaced.kept.len(),
-        replaced.added.len(),
-        replaced.removed.len(),
-    );
+    let numbers = (replaced.kept.len(), replaced.added.len(), replaced.removed.len());
     assert_eq!(numbers, (1, 2, 1));
     assert_eq!(driver.ran(), ["a"], "reversed alone, while b runs on");
     driver.end("b", Ok(Verdict::InPlace));
@@ -113,10 +103,7 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.0 >> 33) % end
     }
 }
@@ -156,11 +143,7 @@ fn run(seed: u64, is_grouped: bool, is_shuffled: bool) -> BTreeMap<String, (Stri
         let result = match (failing.contains(&name), acts, context.apply) {
             (true, ..) => Err(ErrorClass::Invalid),
             (_, false, _) => Ok(Verdict::InPlace),
-            (_, true, apply) => Ok(if apply {
-                Verdict::Changed
-            } else {
-                Verdict::WouldChange
-            }),
+            (_, true, apply) => Ok(if apply { Verdict::Changed } else { Verdict::WouldChange }),
         };
         driver.end(&name, result);
     }
@@ -168,10 +151,7 @@ fn run(seed: u64, is_grouped: bool, is_shuffled: bool) -> BTreeMap<String, (Stri
         let explained = driver.explain(&name);
         // But for the name of its group.
         let text = explained.split_once(": ").unwrap().1.to_owned();
-        let was_refreshed = driver
-            .ran
-            .iter()
-            .any(|it| it.0 == name && it.1.refreshes > 0);
+        let was_refreshed = driver.ran.iter().any(|it| it.0 == name && it.1.refreshes > 0);
         (name, (text, was_refreshed))
     });
     end.collect()

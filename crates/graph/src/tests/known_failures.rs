@@ -5,19 +5,13 @@ use super::*;
 fn file_and_service() -> [VertexSpec; 2] {
     [
         VertexSpec::new("file"),
-        VertexSpec::new("service")
-            .refreshed_by("file")
-            .with_retry(0, seconds(1)),
+        VertexSpec::new("service").refreshed_by("file").with_retry(0, seconds(1)),
     ]
 }
 
 #[test]
 fn ansible_10498_a_refresh_outlives_the_failure_of_another_vertex_and_the_exit() {
-    let vertices = || {
-        file_and_service()
-            .into_iter()
-            .chain([VertexSpec::new("other")])
-    };
+    let vertices = || file_and_service().into_iter().chain([VertexSpec::new("other")]);
     let mut driver = Driver::new(1, vertices());
     driver.end("file", Ok(Verdict::WouldChange));
     driver.end("file", Ok(Verdict::Changed));
@@ -93,32 +87,20 @@ fn systemd_39338_a_cycle_is_found_when_the_graph_is_built_and_named_without_the_
 fn terraform_36154_an_edge_that_turns_round_while_a_vertex_between_leaves_is_no_cycle() {
     let mut driver = Driver::new(
         1,
-        [
-            VertexSpec::new("a"),
-            VertexSpec::new("b").after("a"),
-            VertexSpec::new("c").after("b"),
-        ],
+        [VertexSpec::new("a"), VertexSpec::new("b").after("a"), VertexSpec::new("c").after("b")],
     );
     driver.end_all(&[]);
     driver.ran();
     driver.replace([VertexSpec::new("c"), VertexSpec::new("a").after("c")]);
     driver.end_all(&[]);
-    assert_eq!(
-        driver.ran(),
-        ["b"],
-        "c is in place, and the rest undisturbed"
-    );
+    assert_eq!(driver.ran(), ["b"], "c is in place, and the rest undisturbed");
 }
 
 #[test]
 fn terraform_2359_what_leaves_is_undone_children_first() {
-    let chain = ["a", "b", "c"]
-        .into_iter()
-        .zip([None, Some("a"), Some("b")]);
+    let chain = ["a", "b", "c"].into_iter().zip([None, Some("a"), Some("b")]);
     let chain = chain.map(|(name, parent)| {
-        parent
-            .iter()
-            .fold(VertexSpec::new(name), |it, parent| it.after(parent))
+        parent.iter().fold(VertexSpec::new(name), |it, parent| it.after(parent))
     });
     let mut driver = Driver::new(2, chain);
     driver.end_all(&[]);
@@ -143,9 +125,7 @@ fn salsa_976_a_run_that_ends_by_a_panic_gives_its_semaphores_back() {
 
 #[test]
 fn mgmt_one_semaphore_named_twice_by_a_vertex_is_no_deadlock() {
-    let twice = VertexSpec::new("a")
-        .with_semaphore("s", 1)
-        .with_semaphore("s", 1);
+    let twice = VertexSpec::new("a").with_semaphore("s", 1).with_semaphore("s", 1);
     let mut driver = Driver::new(2, [twice]);
     assert_eq!(driver.ran(), ["a"]);
 }
@@ -178,11 +158,7 @@ fn mgmt_a_rate_leaves_no_debt() {
     assert!(driver.ran().is_empty());
     driver.wait(seconds(1));
     driver.end_all(&[]);
-    assert_eq!(
-        driver.ran(),
-        ["a"],
-        "one token after one interval, whatever came"
-    );
+    assert_eq!(driver.ran(), ["a"], "one token after one interval, whatever came");
     driver.wait(seconds(1_000));
     for _ in 0..3 {
         driver.event("a");
@@ -196,9 +172,8 @@ fn opentofu_1559_building_takes_time_linear_in_vertices_and_edges() {
     // A star is where a quadratic step shows.
     let mut builder = Graph::builder();
     let hub = builder.vertex(VertexSpec::new("hub"));
-    let leaves: Vec<_> = (0..72_000)
-        .map(|at| builder.vertex(VertexSpec::new(&at.to_string())))
-        .collect();
+    let leaves: Vec<_> =
+        (0..72_000).map(|at| builder.vertex(VertexSpec::new(&at.to_string()))).collect();
     leaves.iter().for_each(|leaf| builder.edge(hub, *leaf));
     let begin = Instant::now();
     let graph = builder.build().unwrap();

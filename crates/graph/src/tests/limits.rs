@@ -28,23 +28,14 @@ fn noop_changes_nothing_notifies_nobody_and_keeps_a_refresh() {
     let vertices = |noop: bool| {
         let service = VertexSpec::new("service").refreshed_by("file");
         let service = if noop { service.with_noop() } else { service };
-        [
-            VertexSpec::new("file"),
-            service,
-            VertexSpec::new("after").refreshed_by("service"),
-        ]
+        [VertexSpec::new("file"), service, VertexSpec::new("after").refreshed_by("service")]
     };
     let mut driver = Driver::new(1, vertices(true));
     driver.end("file", Ok(Verdict::WouldChange));
     driver.end("file", Ok(Verdict::Changed));
     driver.end("service", Ok(Verdict::WouldChange));
     driver.end_all(&[]);
-    assert!(
-        driver
-            .ran
-            .iter()
-            .all(|it| it.0 == "file" || it.0 == "after" || !it.1.apply)
-    );
+    assert!(driver.ran.iter().all(|it| it.0 == "file" || it.0 == "after" || !it.1.apply));
     assert_eq!(driver.refreshes("after"), [0]);
     driver.replace(vertices(false));
     driver.end_all(&["service"]);
@@ -60,11 +51,7 @@ fn retries_are_counted_wait_and_end_and_a_permanent_error_is_not_repeated() {
         driver.wait(seconds(4));
         driver.wait(seconds(1));
     }
-    assert_eq!(
-        driver.ran().len(),
-        4,
-        "an event after the last one begins anew"
-    );
+    assert_eq!(driver.ran().len(), 4, "an event after the last one begins anew");
     driver.end("a", Err(ErrorClass::Permission));
     driver.wait(seconds(100));
     assert!(driver.ran().is_empty());
@@ -90,10 +77,7 @@ fn a_failure_holds_back_its_descendants_alone_and_they_say_why() {
     assert_eq!(driver.explain("a"), a);
     let c = "c: dirty (new); waits for b; skipped because a failed; has not run";
     assert_eq!(driver.explain("c"), c);
-    assert_eq!(
-        driver.explain("other"),
-        "other: settled; last run: in place"
-    );
+    assert_eq!(driver.explain("other"), "other: settled; last run: in place");
     driver.event("a");
     driver.end_all(&[]);
     assert_eq!(driver.ran(), ["a", "b", "c"]);
@@ -113,47 +97,27 @@ fn explanations_name_what_is_waited_for() {
     assert_eq!(driver.explain("a"), "a: running; has not run");
     let b = "b: dirty (new); waits for semaphore s, held by a; has not run";
     assert_eq!(driver.explain("b"), b);
-    assert_eq!(
-        driver.explain("c"),
-        "c: dirty (new); waits for a worker; has not run"
-    );
+    assert_eq!(driver.explain("c"), "c: dirty (new); waits for a worker; has not run");
     driver.end_all(&[]);
     driver.event("c");
-    assert_eq!(
-        driver.explain("d"),
-        "d: dirty because of c; waits for c; last run: in place"
-    );
+    assert_eq!(driver.explain("d"), "d: dirty because of c; waits for c; last run: in place");
     driver.end_all(&[]);
     let d = "d: dirty because of c; waits for 9s; last run: in place";
     assert_eq!(driver.explain("d"), d);
     driver.state.handle_pause(driver.now);
     driver.event("c");
-    assert_eq!(
-        driver.explain("c"),
-        "c: dirty (event); paused; last run: in place"
-    );
+    assert_eq!(driver.explain("c"), "c: dirty (event); paused; last run: in place");
 }
 
 #[test]
 fn nothing_runs_before_its_watch_is_ready() {
     let now = Instant::now();
-    let mut state = State::new(
-        config(1),
-        Graph::new([VertexSpec::new("a")]).unwrap(),
-        [],
-        now,
-    );
+    let mut state = State::new(config(1), Graph::new([VertexSpec::new("a")]).unwrap(), [], now);
     let vertex = VertexId(0);
     assert_eq!(state.poll_action(now), Some(Action::Watch { vertex }));
     state.handle_event(now, vertex);
     assert_eq!(state.poll_action(now), None);
-    assert!(
-        state
-            .explain(now, vertex)
-            .unwrap()
-            .waits
-            .contains(&Wait::Watch)
-    );
+    assert!(state.explain(now, vertex).unwrap().waits.contains(&Wait::Watch));
     state.handle_ready(now, vertex);
     assert!(matches!(state.poll_action(now), Some(Action::Run { .. })));
 }
@@ -186,16 +150,10 @@ fn equal_vertices_go_on_undisturbed_and_keep_their_retries() {
 
 #[test]
 fn a_journal_that_fails_holds_up_what_depends_on_it_and_is_tried_again() {
-    let mut driver = Driver::new(
-        1,
-        [VertexSpec::new("a"), VertexSpec::new("b").refreshed_by("a")],
-    );
+    let mut driver = Driver::new(1, [VertexSpec::new("a"), VertexSpec::new("b").refreshed_by("a")]);
     driver.is_journal_broken = true;
     driver.end("a", Ok(Verdict::WouldChange));
-    assert_eq!(
-        driver.explain("a"),
-        "a: running; waits for the journal; has not run"
-    );
+    assert_eq!(driver.explain("a"), "a: running; waits for the journal; has not run");
     assert_eq!(driver.state.poll_timeout(), Some(driver.now + seconds(1)));
     driver.ran();
     driver.is_journal_broken = false;
@@ -222,15 +180,9 @@ fn needs_become_edges_and_wrong_declarations_are_named() {
         message([a.clone(), b.clone().needs("dir:/ect")]),
         "vertex b: needs dir:/ect, which no vertex provides"
     );
+    assert_eq!(message([a.clone(), a.clone()]), "vertex a: declared twice; rename one");
     assert_eq!(
-        message([a.clone(), a.clone()]),
-        "vertex a: declared twice; rename one"
-    );
-    assert_eq!(
-        message([
-            a.clone().with_semaphore("s", 1),
-            b.clone().with_semaphore("s", 2)
-        ]),
+        message([a.clone().with_semaphore("s", 1), b.clone().with_semaphore("s", 2)]),
         "semaphore s: count 1 at a, 2 at b; use one count"
     );
     assert_eq!(
@@ -247,14 +199,11 @@ fn needs_become_edges_and_wrong_declarations_are_named() {
 fn a_vertex_costs_at_most_200_bytes_besides_its_own_with_ten_edges() {
     let count = 1_000;
     let mut builder = Graph::builder();
-    let vertices: Vec<_> = (0..count)
-        .map(|at| builder.vertex(VertexSpec::new(&at.to_string())))
-        .collect();
+    let vertices: Vec<_> =
+        (0..count).map(|at| builder.vertex(VertexSpec::new(&at.to_string()))).collect();
     for at in 0..count {
         let children = &vertices[(at + 1).min(count)..(at + 11).min(count)];
-        children
-            .iter()
-            .for_each(|child| builder.notify(vertices[at], *child));
+        children.iter().for_each(|child| builder.notify(vertices[at], *child));
     }
     let graph = builder.build().unwrap();
     let lists = graph.parents.bytes() + graph.children.bytes() + graph.holds.bytes();
@@ -273,11 +222,7 @@ fn a_class_of_errors_has_retries_and_a_delay_of_its_own() {
     driver.wait(seconds(6));
     assert_eq!(driver.ran(), ["a"]);
     driver.wait(seconds(1));
-    assert_eq!(
-        driver.ran(),
-        ["a"],
-        "also of a permanent class, if declared"
-    );
+    assert_eq!(driver.ran(), ["a"], "also of a permanent class, if declared");
     driver.end("a", Err(ErrorClass::Busy));
     driver.wait(seconds(1_000));
     assert!(driver.ran().is_empty(), "the second failure, and one retry");

@@ -76,11 +76,7 @@ impl Driver {
         while let Some(action) = self.state.poll_action(self.now) {
             match action {
                 Action::Watch { vertex } => self.state.handle_ready(self.now, vertex),
-                Action::Run {
-                    run,
-                    vertex,
-                    context,
-                } => self.begin([(run, vertex, context)]),
+                Action::Run { run, vertex, context } => self.begin([(run, vertex, context)]),
                 Action::RunGroup { runs } => {
                     self.begin(runs.clone());
                     let names = runs.iter().map(|it| it.1);
@@ -90,11 +86,9 @@ impl Driver {
                 Action::Persist { records } => {
                     if !self.is_journal_broken {
                         self.journal.extend(records);
-                        self.journal
-                            .retain(|_, record| *record != Record::default());
+                        self.journal.retain(|_, record| *record != Record::default());
                     }
-                    self.state
-                        .handle_persisted(self.now, !self.is_journal_broken);
+                    self.state.handle_persisted(self.now, !self.is_journal_broken);
                 }
             }
         }
@@ -111,9 +105,7 @@ impl Driver {
     /// Ends the run of a vertex.
     fn end(&mut self, name: &str, result: Result<Verdict, ErrorClass>) {
         let at = self.going.iter().position(|it| it.1 == name);
-        let (run, ..) = self
-            .going
-            .remove(at.unwrap_or_else(|| panic!("{name} does not run")));
+        let (run, ..) = self.going.remove(at.unwrap_or_else(|| panic!("{name} does not run")));
         let undo = self.undo.get(name).map(|it| Arc::from(it.as_bytes()));
         self.state.handle_record(run, undo);
         self.state.handle_done(self.now, run, result);

@@ -4,12 +4,7 @@ use super::*;
 
 #[test]
 fn a_vertex_that_leaves_while_it_changes_something_still_notifies() {
-    let pair = || {
-        [
-            VertexSpec::new("file"),
-            VertexSpec::new("service").refreshed_by("file"),
-        ]
-    };
+    let pair = || [VertexSpec::new("file"), VertexSpec::new("service").refreshed_by("file")];
     let alone = || [VertexSpec::new("service")];
     // It leaves while it runs, before a kill, and before its end.
     for is_killed in [false, true] {
@@ -22,23 +17,14 @@ fn a_vertex_that_leaves_while_it_changes_something_still_notifies() {
             driver.end_all(&["file"]);
         }
         driver.end_all(&[]);
-        assert_eq!(
-            driver.refreshes("service").last(),
-            Some(&1),
-            "killed: {is_killed}"
-        );
+        assert_eq!(driver.refreshes("service").last(), Some(&1), "killed: {is_killed}");
         assert!(driver.journal.is_empty(), "{:?}", driver.journal);
     }
 }
 
 #[test]
 fn an_edge_that_is_new_while_its_parent_runs_is_in_the_intent() {
-    let edge = || {
-        [
-            VertexSpec::new("file"),
-            VertexSpec::new("service").refreshed_by("file"),
-        ]
-    };
+    let edge = || [VertexSpec::new("file"), VertexSpec::new("service").refreshed_by("file")];
     let mut driver = Driver::new(2, [VertexSpec::new("file"), VertexSpec::new("service")]);
     driver.end("service", Ok(Verdict::InPlace));
     // It applies at once, as it notifies no other.
@@ -52,14 +38,8 @@ fn an_edge_that_is_new_while_its_parent_runs_is_in_the_intent() {
 #[test]
 fn a_refresh_survives_the_replacement_of_its_edge_and_its_vertices() {
     let vertices = |is_edge: bool, revision| {
-        let service = VertexSpec::new("service")
-            .with_revision(revision)
-            .with_retry(0, seconds(1));
-        let service = if is_edge {
-            service.refreshed_by("file")
-        } else {
-            service
-        };
+        let service = VertexSpec::new("service").with_revision(revision).with_retry(0, seconds(1));
+        let service = if is_edge { service.refreshed_by("file") } else { service };
         [VertexSpec::new("file").with_revision(revision), service]
     };
     let mut driver = Driver::new(1, vertices(true, 1));

@@ -38,10 +38,8 @@ fn failed_runs(driver: &mut Driver, class: ErrorClass, time: Duration) -> usize 
 #[test]
 fn a_poll_goes_on_after_every_failure_at_the_pace_of_the_retries_delay() {
     for class in ErrorClass::ALL.into_iter().filter(|it| !it.is_done()) {
-        let mut driver = Driver::new(
-            1,
-            [VertexSpec::new("a").unwatched().with_poll(seconds(1) / 10)],
-        );
+        let mut driver =
+            Driver::new(1, [VertexSpec::new("a").unwatched().with_poll(seconds(1) / 10)]);
         let runs = [(); 5].map(|()| failed_runs(&mut driver, class, seconds(2)));
         // The first one runs at the start, and each other one after the delay of a retry.
         assert_eq!(runs, [3, 2, 2, 2, 2], "{class}");
@@ -61,21 +59,14 @@ fn a_poll_that_failed_for_good_waits_for_its_interval_or_for_a_parent() {
     let vertices = || {
         [
             VertexSpec::new("parent"),
-            VertexSpec::new("a")
-                .unwatched()
-                .after("parent")
-                .with_poll(seconds(60)),
+            VertexSpec::new("a").unwatched().after("parent").with_poll(seconds(60)),
             VertexSpec::new("tried").after_tried("a"),
         ]
     };
     let mut driver = Driver::new(1, vertices());
     driver.end("parent", Ok(Verdict::InPlace));
     driver.end("a", Err(ErrorClass::Invalid));
-    assert_eq!(
-        driver.ran(),
-        ["parent", "a", "tried"],
-        "it does not hold it back"
-    );
+    assert_eq!(driver.ran(), ["parent", "a", "tried"], "it does not hold it back");
     driver.end("tried", Ok(Verdict::InPlace));
     driver.wait(seconds(59));
     driver.event("parent");

@@ -15,10 +15,7 @@ fn made(place: u64, after: &[&str]) -> Record {
         after: after.iter().map(|it| Arc::from(*it)).collect(),
         undo: b"thing"[..].into(),
     };
-    Record {
-        made: Some(made),
-        ..Record::default()
-    }
+    Record { made: Some(made), ..Record::default() }
 }
 
 fn journal(records: &[(&str, Record)]) -> BTreeMap<Arc<str>, Record> {
@@ -41,12 +38,8 @@ fn restored(
 #[test]
 fn what_was_made_last_is_undone_first_and_a_child_before_its_parents() {
     // c was made again later than its child d.
-    let records = [
-        ("a", made(1, &[])),
-        ("b", made(2, &[])),
-        ("c", made(4, &["a"])),
-        ("d", made(3, &["c"])),
-    ];
+    let records =
+        [("a", made(1, &[])), ("b", made(2, &[])), ("c", made(4, &["a"])), ("d", made(3, &["c"]))];
     let mut driver = restored([], journal(&records), &["a", "b", "c", "d"]);
     driver.end_all(&[]);
     assert!(driver.ran.iter().all(|it| it.1.reverse));
@@ -64,11 +57,7 @@ fn records_that_go_round_in_a_circle_are_undone_in_the_order_of_making() {
 
 #[test]
 fn what_fails_holds_back_what_it_was_made_after_and_nothing_else() {
-    let records = [
-        ("a", made(1, &[])),
-        ("b", made(2, &["a"])),
-        ("other", made(3, &[])),
-    ];
+    let records = [("a", made(1, &[])), ("b", made(2, &["a"])), ("other", made(3, &[]))];
     let mut driver = restored([], journal(&records), &["a", "b", "other"]);
     driver.end("other", Ok(Verdict::Changed));
     driver.end("b", Err(ErrorClass::Permission));
@@ -123,11 +112,7 @@ fn a_vertex_that_has_left_and_is_undone_names_no_ancestor_of_a_record_any_more()
 
 #[test]
 fn a_new_vertex_waits_for_an_old_one_that_cannot_be_undone_and_says_why() {
-    let vertex = |revision| {
-        [varying("a")
-            .with_revision(revision)
-            .with_retry(0, seconds(1))]
-    };
+    let vertex = |revision| [varying("a").with_revision(revision).with_retry(0, seconds(1))];
     let mut driver = Driver::new(1, vertex(0));
     driver.undo.insert("a", "old");
     driver.end_all(&["a"]);

@@ -28,11 +28,7 @@ fn a_child_waits_for_the_first_try_and_not_for_the_retries() {
     driver.wait(seconds(10));
     driver.end("a", BUSY);
     assert_eq!(driver.ran(), ["c", "a"]);
-    assert_eq!(
-        driver.explain("b"),
-        "b: settled; last run: in place",
-        "no ancestor holds it back"
-    );
+    assert_eq!(driver.explain("b"), "b: settled; last run: in place", "no ancestor holds it back");
     // Nor does its success.
     driver.event("a");
     driver.end_all(&[]);
@@ -94,18 +90,10 @@ fn a_parent_that_is_held_back_by_a_failure_lets_its_child_run() {
 
 #[test]
 fn a_failure_of_what_a_parent_only_runs_after_is_none_of_the_parent() {
-    let vertices = [
-        spec("a"),
-        spec("b").after_tried("a"),
-        spec("c").after_tried("b"),
-    ];
+    let vertices = [spec("a"), spec("b").after_tried("a"), spec("c").after_tried("b")];
     let mut driver = Driver::new(3, vertices);
     driver.end("a", BUSY);
-    assert_eq!(
-        driver.ran(),
-        ["a", "b"],
-        "the last one waits for the second"
-    );
+    assert_eq!(driver.ran(), ["a", "b"], "the last one waits for the second");
     driver.end("b", BUSY);
     assert_eq!(driver.ran(), ["c"]);
 }
@@ -114,9 +102,7 @@ fn a_failure_of_what_a_parent_only_runs_after_is_none_of_the_parent() {
 fn a_child_waits_for_a_parent_that_waits_for_its_turn() {
     let vertices = [
         spec("holder").with_semaphore("s", 1),
-        spec("limited")
-            .with_semaphore("s", 1)
-            .with_rate(seconds(60), 1),
+        spec("limited").with_semaphore("s", 1).with_rate(seconds(60), 1),
         spec("child").after_tried("limited"),
     ];
     let mut driver = Driver::new(3, vertices);
@@ -160,10 +146,7 @@ fn of_two_edges_the_one_that_holds_back_counts() {
         driver.end("a", Err(ErrorClass::Invalid));
         assert_eq!(driver.ran(), ["a"]);
         let explained = driver.explain("b");
-        assert!(
-            explained.contains("skipped because a failed"),
-            "{explained}"
-        );
+        assert!(explained.contains("skipped because a failed"), "{explained}");
     }
     let mut builder = Graph::builder();
     let (one, other) = (builder.vertex(spec("a")), builder.vertex(spec("b")));
@@ -244,11 +227,7 @@ fn a_noop_that_fails_holds_back_no_child() {
 
 #[test]
 fn a_child_that_checks_still_applies_while_its_parent_is_tried_again() {
-    let vertices = [
-        spec("a"),
-        spec("b").after_tried("a"),
-        spec("c").refreshed_by("b"),
-    ];
+    let vertices = [spec("a"), spec("b").after_tried("a"), spec("c").refreshed_by("b")];
     let mut driver = Driver::new(3, vertices);
     driver.end("a", BUSY);
     driver.wait(seconds(10));
@@ -264,17 +243,8 @@ fn a_child_that_checks_still_applies_while_its_parent_is_tried_again() {
 
 #[test]
 fn a_child_whose_intent_is_still_being_written_waits_while_its_parent_is_tried_again() {
-    let vertices = || {
-        [
-            spec("a"),
-            spec("b").after_tried("a"),
-            spec("c").refreshed_by("b"),
-        ]
-    };
-    let record = Record {
-        refreshes: 1,
-        ..Record::default()
-    };
+    let vertices = || [spec("a"), spec("b").after_tried("a"), spec("c").refreshed_by("b")];
+    let record = Record { refreshes: 1, ..Record::default() };
     let journal = BTreeMap::from([("b".into(), record)]);
     let mut driver = Driver::restarted(3, vertices(), journal);
     driver.is_journal_broken = true;

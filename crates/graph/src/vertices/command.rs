@@ -199,9 +199,7 @@ impl StandardError {
         let mut kept = Vec::new();
         let mut file = &self.0;
         let begin = SeekFrom::Start(self.len().saturating_sub(KEPT));
-        let read = file
-            .seek(begin)
-            .and_then(|_| file.take(KEPT).read_to_end(&mut kept));
+        let read = file.seek(begin).and_then(|_| file.take(KEPT).read_to_end(&mut kept));
         let text = read.map(|_| String::from_utf8_lossy(&kept));
         match text.as_deref().unwrap_or_default().trim() {
             "" => String::new(),
@@ -277,10 +275,7 @@ mod tests {
         // stands for another one that has its number now.
         waitid(WaitId::Pid(Pid::from_child(&child)), WaitIdOptions::EXITED).unwrap();
         kill(&mut child);
-        let second = Timespec {
-            tv_sec: 1,
-            tv_nsec: 0,
-        };
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
         let ended = poll(&mut [PollFd::new(&held, PollFlags::IN)], Some(&second));
         let _ = pidfd_send_signal(&held, Signal::KILL);
         assert_eq!(ended, Ok(0), "it was killed");

@@ -50,10 +50,7 @@ impl Created {
     /// True if the file is as the vertex created it.
     pub(super) fn is_unchanged(&self, content: &[u8]) -> bool {
         let content = hash(content);
-        self.planned
-            .iter()
-            .chain(&self.written)
-            .any(|it| *it == content)
+        self.planned.iter().chain(&self.written).any(|it| *it == content)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -78,10 +75,7 @@ impl Created {
         let (hashes, path) = rest.split_at_checked(32 * usize::from(count))?;
         let (written, _) = hashes.as_chunks();
         let path = Path::new(OsStr::from_bytes(path)).to_owned();
-        let created = Created {
-            written: written.to_vec(),
-            planned: None,
-        };
+        let created = Created { written: written.to_vec(), planned: None };
         Some((path, created))
     }
 }

@@ -81,19 +81,13 @@ impl Exec {
         program: impl AsRef<OsStr>,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Self {
-        Exec {
-            check: Some(Command::new(program, arguments)),
-            ..self
-        }
+        Exec { check: Some(Command::new(program, arguments)), ..self }
     }
 
     /// Sets that the command runs only if a refresh is pending.
     #[must_use]
     pub fn only_refreshed(self) -> Self {
-        Exec {
-            only_refreshed: true,
-            ..self
-        }
+        Exec { only_refreshed: true, ..self }
     }
 
     /// Sets for how long the command may run, and for how long the check.
@@ -106,25 +100,13 @@ impl Exec {
     #[must_use]
     pub fn with_environment(self, names: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         let names = names.into_iter().map(|it| it.as_ref().to_owned());
-        Exec {
-            inherited: Inherited {
-                variables: names.collect(),
-                ..self.inherited
-            },
-            ..self
-        }
+        Exec { inherited: Inherited { variables: names.collect(), ..self.inherited }, ..self }
     }
 
     /// Lets the command, and the check, have the ambient capabilities of this process.
     #[must_use]
     pub fn with_ambient_capabilities(self) -> Self {
-        Exec {
-            inherited: Inherited {
-                ambient: true,
-                ..self.inherited
-            },
-            ..self
-        }
+        Exec { inherited: Inherited { ambient: true, ..self.inherited }, ..self }
     }
 
     /// Sets how the command, and the check, are started: `spawn` may have that done on a thread that
@@ -135,10 +117,7 @@ impl Exec {
         spawn: impl Fn(&mut std::process::Command) -> io::Result<Child> + Send + Sync + 'static,
     ) -> Self {
         Exec {
-            inherited: Inherited {
-                spawner: Spawner(Some(Arc::new(spawn))),
-                ..self.inherited
-            },
+            inherited: Inherited { spawner: Spawner(Some(Arc::new(spawn))), ..self.inherited },
             ..self
         }
     }

@@ -84,10 +84,7 @@ impl File {
     /// regular file of at most 64 MiB. In a folder of another user it must be that user's own, and
     /// in one such as `/tmp` ours or root's.
     pub fn from_source(path: impl Into<PathBuf>, source: impl Into<PathBuf>) -> Self {
-        File {
-            content: Content::Source(source.into()),
-            ..File::new(path, Vec::new())
-        }
+        File { content: Content::Source(source.into()), ..File::new(path, Vec::new()) }
     }
 
     /// Makes a vertex to reverse: of what [`Vertex::record`] has returned, for
@@ -101,49 +98,33 @@ impl File {
             let message = "the record is not one of a file; restore it by another vertex";
             Failure::new(ErrorClass::Invalid, message)
         })?;
-        Ok(File {
-            created,
-            ..File::new(path, Vec::new())
-        })
+        Ok(File { created, ..File::new(path, Vec::new()) })
     }
 
     /// Sets the mode: the lowest 12 bits count.
     #[must_use]
     pub fn with_mode(self, mode: u32) -> Self {
-        File {
-            mode: Some(mode & 0o7777),
-            ..self
-        }
+        File { mode: Some(mode & 0o7777), ..self }
     }
 
     /// Sets the user and the group by number; `None` leaves one open.
     #[must_use]
     pub fn with_owner(self, user: Option<u32>, group: Option<u32>) -> Self {
-        File {
-            user,
-            group,
-            ..self
-        }
+        File { user, group, ..self }
     }
 
     /// Sets the users who are trusted with the folders and links on the paths. Unless set, these
     /// are root and the user that the process runs as.
     #[must_use]
     pub fn with_users(self, users: TrustedUsers) -> Self {
-        File {
-            users: Some(users),
-            ..self
-        }
+        File { users: Some(users), ..self }
     }
 
     /// Has the vertex fail where its path leads to the file of another one with the same `places`.
     /// Else each would replace what the other has written.
     #[must_use]
     pub fn with_places(self, places: &Places) -> Self {
-        File {
-            places: Some((places.clone(), Arc::default())),
-            ..self
-        }
+        File { places: Some((places.clone(), Arc::default())), ..self }
     }
 
     fn users(&self) -> Result<TrustedUsers, Failure> {
@@ -212,10 +193,7 @@ impl Vertex for File {
             // It is to be created after all, which is not recorded.
             return Ok(Verdict::WouldChange);
         }
-        let whose = Whose {
-            users: &users,
-            folder: place.folder().control(),
-        };
+        let whose = Whose { users: &users, folder: place.folder().control() };
         let attributes = self.attributes(&whose, found.as_ref().map(|(_, metadata)| metadata));
         match &found {
             Some((_, found)) if is_equal && attributes.are_of(found) => {

@@ -73,9 +73,7 @@ impl Inherited {
                 drop_ambient()?;
                 self.spawner.spawn(command)
             })?;
-            spawned
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            spawned.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 

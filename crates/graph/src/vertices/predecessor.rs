@@ -41,9 +41,7 @@ pub(super) fn wait(words: &[&OsStr], timeout: Duration, deadline: Instant) -> Re
                     let message = format!(
                         "{}: process {}, a run that an earlier agent has left, goes on; it is \
                          waited for",
-                        words
-                            .first()
-                            .map_or_else(Default::default, |it| it.to_string_lossy()),
+                        words.first().map_or_else(Default::default, |it| it.to_string_lossy()),
                         left.pid
                     );
                     return Err(Failure::new(ErrorClass::Busy, message));
@@ -87,10 +85,7 @@ impl Left {
         let is_alone = group == u64::from(pid.as_raw_pid().unsigned_abs());
         let is_ours = parent == u64::from(getpid().as_raw_pid().unsigned_abs());
         let started = started.saturating_mul(1_000) / clock_ticks_per_second().max(1);
-        (is_alone && !is_ours).then(|| Left {
-            pid,
-            started: Duration::from_millis(started),
-        })
+        (is_alone && !is_ours).then(|| Left { pid, started: Duration::from_millis(started) })
     }
 
     fn age(&self) -> Duration {
@@ -110,10 +105,7 @@ fn all(words: &[&OsStr], timeout: Duration) -> Vec<Left> {
     left.filter(|left| left.age() < timeout).collect()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a file of the kernel about a process"
-)]
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel about a process")]
 fn read(path: &std::path::Path) -> Option<Vec<u8>> {
     fs::read(path).ok()
 }

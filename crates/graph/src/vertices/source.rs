@@ -57,21 +57,14 @@ impl<S: Source> SourceVertex<S> {
     pub fn of_loop(passes: Loop<'static, S>) -> Result<Self, Failure> {
         let stepped = passes.stepped();
         let stepped = stepped.map_err(|error| Failure::new(ErrorClass::Busy, error))?;
-        Ok(SourceVertex {
-            stepped,
-            reversed: None,
-            is_reversing: false,
-        })
+        Ok(SourceVertex { stepped, reversed: None, is_reversing: false })
     }
 
     /// Sets the desired state once the vertex has left the graph: most often the empty one. Without
     /// it nothing is undone. A clone has none.
     #[must_use]
     pub fn with_reversed(self, desired: S::Desired) -> Self {
-        SourceVertex {
-            reversed: Some(desired),
-            ..self
-        }
+        SourceVertex { reversed: Some(desired), ..self }
     }
 
     /// Returns the controls of the loop.
@@ -157,12 +150,7 @@ fn verdict(report: &impl Report, has_passed: bool) -> Result<Verdict, (ErrorClas
         0 => ErrorClass::Conflict,
         _ => ErrorClass::Busy,
     });
-    let Ops {
-        applied,
-        pending,
-        failed,
-        ..
-    } = ops;
+    let Ops { applied, pending, failed, .. } = ops;
     let message =
         format!("not converged: {applied} ops applied, {failed} failed, {pending} pending");
     Err((class, message))
@@ -198,9 +186,7 @@ where
         // It subscribes before the first pass.
         match self.stepped.poll() {
             Step::Ended(result) => Err(ended(result)),
-            _ => Ok(Watch::Active(Box::new(LoopSubscription(
-                self.stepped.clone(),
-            )))),
+            _ => Ok(Watch::Active(Box::new(LoopSubscription(self.stepped.clone())))),
         }
     }
 
@@ -248,18 +234,12 @@ impl<S: Source> Subscription<Failure> for LoopSubscription<S> {
 
 impl<S: Source> Clone for SourceVertex<S> {
     fn clone(&self) -> Self {
-        SourceVertex {
-            stepped: self.stepped.clone(),
-            reversed: None,
-            is_reversing: false,
-        }
+        SourceVertex { stepped: self.stepped.clone(), reversed: None, is_reversing: false }
     }
 }
 
 impl<S: Source> std::fmt::Debug for SourceVertex<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SourceVertex")
-            .field("stepped", &self.stepped)
-            .finish_non_exhaustive()
+        f.debug_struct("SourceVertex").field("stepped", &self.stepped).finish_non_exhaustive()
     }
 }

@@ -79,10 +79,7 @@ impl FileWatch {
         state.end();
         state.hints = Some(hints);
         state.id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Box::new(Subscribed {
-            state: Arc::clone(&self.0),
-            id: state.id,
-        })
+        Box::new(Subscribed { state: Arc::clone(&self.0), id: state.id })
     }
 
     /// Watches these files, and no others, if the watch has begun. A file whose folder cannot be
@@ -107,11 +104,8 @@ impl FileWatch {
             let Ok(place) = users.place(path) else {
                 continue;
             };
-            let watched = Watched {
-                id: state.id,
-                name: place.name().to_owned(),
-                hints: hints.clone(),
-            };
+            let watched =
+                Watched { id: state.id, name: place.name().to_owned(), hints: hints.clone() };
             match folders.add(&place.folder().path_by_descriptor(), watched) {
                 Ok(number) => {
                     on.insert(number);

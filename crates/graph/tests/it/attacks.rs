@@ -40,11 +40,7 @@ fn dropped(
     gate: &Gate,
     on_drop: impl FnMut(Option<&Hints>) + Send + 'static,
 ) -> Declared {
-    let vertex = Dropped {
-        gate: gate.clone(),
-        hints: None,
-        on_drop,
-    };
+    let vertex = Dropped { gate: gate.clone(), hints: None, on_drop };
     (spec, Box::new(vertex))
 }
 
@@ -123,9 +119,7 @@ fn a_vertex_that_never_returns_holds_up_what_depends_on_it_alone() {
     );
     gate.wait_for(1);
     for round in 1..50 {
-        until("the other one runs", || {
-            count.load(Ordering::SeqCst) == round
-        });
+        until("the other one runs", || count.load(Ordering::SeqCst) == round);
         driver.event("other").unwrap();
     }
     let soon = Duration::from_millis(1);
@@ -144,10 +138,7 @@ fn a_vertex_that_never_returns_holds_up_what_depends_on_it_alone() {
 fn ten_thousand_replacements_leave_nothing_behind_and_hints_of_old_vertices_are_ignored() {
     let gate = Gate::default();
     gate.open();
-    let (live, hints) = (
-        Arc::new(AtomicUsize::new(0)),
-        Arc::new(Mutex::new(Vec::new())),
-    );
+    let (live, hints) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let declare = |round: u64| {
         let names = [round / 7 % 3, 3 + round % 2, 5];
         names.map(|at| {
@@ -175,11 +166,7 @@ fn ten_thousand_replacements_leave_nothing_behind_and_hints_of_old_vertices_are_
         let there = driver.snapshot().vertices.len();
         driver.is_converged() && live.load(Ordering::SeqCst) <= there
     });
-    assert!(
-        driver.snapshot().vertices.len() < 20,
-        "{}",
-        driver.snapshot()
-    );
+    assert!(driver.snapshot().vertices.len() < 20, "{}", driver.snapshot());
     driver.stop(BOUND).unwrap();
     drop(driver);
     until("all are dropped", || live.load(Ordering::SeqCst) == 0);
@@ -219,9 +206,7 @@ fn a_ledger_that_fails_at_each_nth_write_delays_refreshes_and_loses_none() {
         let config = config(2).with_persist_delay(Duration::from_millis(1));
         let driver = Driver::start(config, [file, service], Box::new(ledger)).unwrap();
         if each == 1 {
-            let error = driver
-                .wait_converged(Duration::from_millis(50))
-                .unwrap_err();
+            let error = driver.wait_converged(Duration::from_millis(50)).unwrap_err();
             assert!(error.to_string().contains("the disk is full"), "{error}");
             assert_eq!(refreshes.load(Ordering::SeqCst), 0);
             continue;

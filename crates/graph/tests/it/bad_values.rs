@@ -23,10 +23,7 @@ impl PartialEq for Bad {
 
 impl Drop for Bad {
     fn drop(&mut self) {
-        assert!(
-            !self.in_drop || std::thread::panicking(),
-            "on purpose in drop"
-        );
+        assert!(!self.in_drop || std::thread::panicking(), "on purpose in drop");
     }
 }
 
@@ -36,10 +33,7 @@ fn panics_of_values_fail_the_receiver_alone_and_lock_nothing() {
     let flag = Arc::clone(&in_eq);
     let send = move |context: &RunContext, _: bool| {
         let in_eq = flag.load(Ordering::SeqCst) == 1;
-        let bad = Bad {
-            in_eq,
-            in_drop: true,
-        };
+        let bad = Bad { in_eq, in_drop: true };
         context.send("bad", bad)?;
         Ok(Verdict::InPlace)
     };
@@ -55,24 +49,16 @@ fn panics_of_values_fail_the_receiver_alone_and_lock_nothing() {
     let no_retry = |spec: VertexSpec| spec.with_retry(0, BOUND);
     let driver = start(
         2,
-        [
-            vertex(spec, send),
-            vertex(no_retry(spec_b), receive),
-            vertex(no_retry(spec_c), receive),
-        ],
+        [vertex(spec, send), vertex(no_retry(spec_b), receive), vertex(no_retry(spec_c), receive)],
     );
     let message = |name| driver.explain(name).unwrap().message.unwrap_or_default();
-    until("the merge panics", || {
-        message("c").contains("on purpose in merge")
-    });
+    until("the merge panics", || message("c").contains("on purpose in merge"));
     until("b has run", || driver.are_converged(&["b"]).unwrap());
     driver.event("a").unwrap();
     until("eq panics", || message("b").contains("on purpose in eq"));
     in_eq.store(0, Ordering::SeqCst);
     driver.event("a").unwrap();
-    until("b sees another value", || {
-        driver.are_converged(&["b"]).unwrap()
-    });
+    until("b sees another value", || driver.are_converged(&["b"]).unwrap());
     driver.pause(BOUND).unwrap();
     driver.resume();
     driver.replace([]).unwrap();

@@ -37,9 +37,7 @@ struct Process {
 impl Process {
     /// Has an effect, between two steps.
     fn act(&self, effect: impl FnOnce(&mut World)) -> Result<Verdict, Failure> {
-        self.steps
-            .act(|| effect(&mut self.world.lock().unwrap()))
-            .map(|()| Verdict::Changed)
+        self.steps.act(|| effect(&mut self.world.lock().unwrap())).map(|()| Verdict::Changed)
     }
 
     /// Declares a file of version 1, a service that loads it only when refreshed, and a page that
@@ -60,24 +58,20 @@ impl Process {
                 file.act(|world| world.file = 1)
             }));
         }
-        vertices.push(vertex(service_spec, move |context, _| {
-            match context.refreshes() {
-                0 => Ok(Verdict::InPlace),
-                _ => service.act(|world| {
-                    world.service = world.file;
-                    world.loads += 1;
-                }),
-            }
+        vertices.push(vertex(service_spec, move |context, _| match context.refreshes() {
+            0 => Ok(Verdict::InPlace),
+            _ => service.act(|world| {
+                world.service = world.file;
+                world.loads += 1;
+            }),
         }));
         let page_spec = spec("page").refreshed_by("service");
-        vertices.push(vertex(page_spec, move |context, _| {
-            match context.refreshes() {
-                0 => Ok(Verdict::InPlace),
-                _ => page.act(|world| {
-                    world.page = world.service;
-                    world.renders += 1;
-                }),
-            }
+        vertices.push(vertex(page_spec, move |context, _| match context.refreshes() {
+            0 => Ok(Verdict::InPlace),
+            _ => page.act(|world| {
+                world.page = world.service;
+                world.renders += 1;
+            }),
         }));
         vertices
     }
@@ -92,18 +86,11 @@ fn live(
     has_file: bool,
 ) -> (usize, BTreeMap<Vec<u8>, Vec<u8>>) {
     let journal = Journal::open(journal).unwrap();
-    let ledger = journal
-        .ledger("graph", &LedgerScope::new("host", ""))
-        .unwrap();
-    let process = Process {
-        world: Arc::clone(world),
-        steps: Steps::new(steps),
-    };
+    let ledger = journal.ledger("graph", &LedgerScope::new("host", "")).unwrap();
+    let process = Process { world: Arc::clone(world), steps: Steps::new(steps) };
     let dying = dying(ledger.clone(), process.steps.clone());
     let driver = Driver::start(config(2), process.vertices(has_file), dying).unwrap();
-    until("converged or dead", || {
-        process.steps.is_dead() || driver.is_converged()
-    });
+    until("converged or dead", || process.steps.is_dead() || driver.is_converged());
     driver.stop(BOUND).unwrap();
     let left = process.steps.left();
     (left, ledger.owned().unwrap())
@@ -112,13 +99,7 @@ fn live(
 const ENOUGH: usize = 1_000;
 
 fn converged() -> World {
-    World {
-        file: 1,
-        service: 1,
-        loads: 1,
-        page: 1,
-        renders: 1,
-    }
+    World { file: 1, service: 1, loads: 1, page: 1, renders: 1 }
 }
 
 /// Kills a process at a step, begins again, and checks that what was due was done, and no more.
@@ -129,27 +110,14 @@ fn kill_at(folder: &Folder, step: usize, has_file_later: bool) -> bool {
     let killed = world.lock().unwrap().clone();
     let (_, records) = live(&world, &journal, ENOUGH, has_file_later);
     let mut end = world.lock().unwrap().clone();
-    assert!(
-        records.is_empty(),
-        "step {step}: {records:?} stays in the journal"
-    );
+    assert!(records.is_empty(), "step {step}: {records:?} stays in the journal");
     let (_, _) = live(&world, &journal, ENOUGH, has_file_later);
-    assert_eq!(
-        *world.lock().unwrap(),
-        end,
-        "step {step}: more than was due"
-    );
+    assert_eq!(*world.lock().unwrap(), end, "step {step}: more than was due");
     // A run whose success was not recorded is due again: once.
     let is_once = |before: u32, after: u32| after >= 1 && after <= before + 1;
     if has_file_later || killed.file == 1 {
-        assert!(
-            is_once(killed.loads, end.loads),
-            "step {step}: {killed:?}, {end:?}"
-        );
-        assert!(
-            is_once(killed.renders, end.renders),
-            "step {step}: {killed:?}, {end:?}"
-        );
+        assert!(is_once(killed.loads, end.loads), "step {step}: {killed:?}, {end:?}");
+        assert!(is_once(killed.renders, end.renders), "step {step}: {killed:?}, {end:?}");
         (end.loads, end.renders) = (1, 1);
         assert_eq!(end, converged(), "step {step}: {killed:?}");
     }
@@ -159,9 +127,7 @@ fn kill_at(folder: &Folder, step: usize, has_file_later: bool) -> bool {
 #[test]
 fn a_refresh_survives_a_kill_at_every_step_and_is_delivered_once() {
     let folder = Folder::new("kills");
-    let steps = (1..)
-        .take_while(|step| !kill_at(&folder, *step, true))
-        .count();
+    let steps = (1..).take_while(|step| !kill_at(&folder, *step, true)).count();
     // Six effects or writes at least: intent, file, commit, service, commit, page, commit.
     assert!(steps >= 14, "{steps}");
 }
@@ -169,8 +135,6 @@ fn a_refresh_survives_a_kill_at_every_step_and_is_delivered_once() {
 #[test]
 fn a_refresh_survives_a_kill_at_every_step_and_its_sender_that_leaves_meanwhile() {
     let folder = Folder::new("leaving");
-    let steps = (1..)
-        .take_while(|step| !kill_at(&folder, *step, false))
-        .count();
+    let steps = (1..).take_while(|step| !kill_at(&folder, *step, false)).count();
     assert!(steps >= 14, "{steps}");
 }

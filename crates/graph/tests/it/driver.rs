@@ -15,10 +15,7 @@ fn vertices_run_after_their_parents_and_a_change_refreshes() {
     let logged = |name: &'static str, spec: VertexSpec, verdict: Verdict| {
         let order = Arc::clone(&order);
         vertex(spec, move |context, apply| {
-            order
-                .lock()
-                .unwrap()
-                .push((name, apply, context.refreshes()));
+            order.lock().unwrap().push((name, apply, context.refreshes()));
             Ok(match (verdict, apply) {
                 (Verdict::Changed, false) => Verdict::WouldChange,
                 _ => verdict,
@@ -29,22 +26,14 @@ fn vertices_run_after_their_parents_and_a_change_refreshes() {
     let driver = start(
         4,
         [
-            logged(
-                "service",
-                spec("service").refreshed_by("file"),
-                Verdict::InPlace,
-            ),
+            logged("service", spec("service").refreshed_by("file"), Verdict::InPlace),
             logged("file", spec("file").after("sysctl"), Verdict::Changed),
             logged("sysctl", spec("sysctl"), Verdict::InPlace),
         ],
     );
     driver.wait_converged(BOUND).unwrap();
-    let expected = [
-        ("sysctl", true, 0),
-        ("file", false, 0),
-        ("file", true, 0),
-        ("service", true, 1),
-    ];
+    let expected =
+        [("sysctl", true, 0), ("file", false, 0), ("file", true, 0), ("service", true, 1)];
     assert_eq!(*order.lock().unwrap(), expected);
     driver.stop(BOUND).unwrap();
 }
@@ -69,10 +58,7 @@ fn events_while_a_vertex_runs_make_one_more_run() {
     gate.open();
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(count.load(Ordering::SeqCst), 2);
-    assert_eq!(
-        driver.event("b").unwrap_err().kind(),
-        ErrorKind::UnknownVertex
-    );
+    assert_eq!(driver.event("b").unwrap_err().kind(), ErrorKind::UnknownVertex);
 }
 
 #[test]
@@ -160,10 +146,7 @@ fn a_run_beyond_its_timeout_is_named_and_told_to_end() {
     gate.wait_for(1);
     assert_eq!(driver.overdue(), ["slow"]);
     let error = driver.pause(Duration::from_millis(1)).unwrap_err();
-    assert!(
-        error.is_timed_out() && error.to_string().contains("slow: running"),
-        "{error}"
-    );
+    assert!(error.is_timed_out() && error.to_string().contains("slow: running"), "{error}");
     gate.open();
     driver.resume();
     driver.wait_converged(BOUND).unwrap();
@@ -187,10 +170,7 @@ fn vertices_of_a_thread_run_on_it_alone() {
     driver.stop(BOUND).unwrap();
     let names = names.lock().unwrap();
     assert_eq!(names.len(), 10);
-    assert!(
-        names.iter().all(|it| it.as_deref() == Some("netns-blue")),
-        "{names:?}"
-    );
+    assert!(names.iter().all(|it| it.as_deref() == Some("netns-blue")), "{names:?}");
 }
 
 #[test]
@@ -240,18 +220,11 @@ fn a_replacement_keeps_what_is_equal_and_reverses_what_left() {
     assert!(leaf.is_some() && leaf < left, "{log:?}");
     log.sort();
     assert_eq!(log, ["reverse leaf", "reverse left", "run changed"]);
-    let cycle = [
-        declare(spec("a").after("b"), "a"),
-        declare(spec("b").after("a"), "b"),
-    ];
+    let cycle = [declare(spec("a").after("b"), "a"), declare(spec("b").after("a"), "b")];
     assert!(driver.replace(cycle).unwrap_err().is_cycle());
     driver.event("kept").unwrap();
     driver.wait_converged(BOUND).unwrap();
-    assert_eq!(
-        taken(),
-        ["run kept", "run changed"],
-        "the old graph goes on"
-    );
+    assert_eq!(taken(), ["run kept", "run changed"], "the old graph goes on");
     driver.stop(BOUND).unwrap();
     assert!(driver.replace([]).unwrap_err().is_stopped());
 }
@@ -259,17 +232,12 @@ fn a_replacement_keeps_what_is_equal_and_reverses_what_left() {
 #[test]
 fn a_graph_is_shown_as_text_and_as_a_picture() {
     let count = Arc::new(AtomicUsize::new(0));
-    let failing = VertexSpec::new("b")
-        .refreshed_by("a \"x\"")
-        .with_retry(0, BOUND);
+    let failing = VertexSpec::new("b").refreshed_by("a \"x\"").with_retry(0, BOUND);
     let driver = start(
         1,
         [
             vertex(failing, |_, _| {
-                Err(Failure::new(
-                    ErrorClass::Invalid,
-                    "no such user: www; create it",
-                ))
+                Err(Failure::new(ErrorClass::Invalid, "no such user: www; create it"))
             }),
             counted(VertexSpec::new("a \"x\""), &count),
             counted(VertexSpec::new("c").after("b"), &count),
@@ -279,19 +247,14 @@ fn a_graph_is_shown_as_text_and_as_a_picture() {
     let error = driver.wait_converged(Duration::from_millis(1)).unwrap_err();
     assert!(error.to_string().contains("no such user: www"), "{error}");
     assert!(!driver.is_converged());
-    until("a part is converged", || {
-        driver.are_converged(&["a \"x\""]).unwrap()
-    });
+    until("a part is converged", || driver.are_converged(&["a \"x\""]).unwrap());
     let snapshot = driver.snapshot();
     let lines: Vec<_> = snapshot.to_string().lines().map(str::to_owned).collect();
     assert_eq!(lines[0], "a \"x\": settled; last run: in place");
     assert!(lines[2].contains("skipped because b failed"), "{lines:?}");
     let dot = snapshot.to_dot();
     assert!(dot.contains("0 [label=\"a \\\"x\\\"\""), "{dot}");
-    assert!(
-        dot.contains("  0 -> 1 [style=dashed];\n  1 -> 2;\n"),
-        "{dot}"
-    );
+    assert!(dot.contains("  0 -> 1 [style=dashed];\n  1 -> 2;\n"), "{dot}");
     assert!(dot.contains("salmon") && dot.contains("khaki") && dot.contains("palegreen"));
 }
 
@@ -302,11 +265,7 @@ fn a_graph_that_is_none_and_a_ledger_of_others_are_refused() {
         counted(VertexSpec::new("b").after("a"), &Arc::default()),
     ];
     let ledger = || Box::new(MemoryLedger::default());
-    assert!(
-        Driver::start(config(1), cycle, ledger())
-            .unwrap_err()
-            .is_cycle()
-    );
+    assert!(Driver::start(config(1), cycle, ledger()).unwrap_err().is_cycle());
     let mut ledger = ledger();
     let claim = trueup_reconcile::Claim::Ours(b"other".to_vec());
     let claims = [(b"route".to_vec(), claim)].into();

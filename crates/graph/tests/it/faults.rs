@@ -31,9 +31,7 @@ fn salsa_976_a_panic_is_a_failure_of_its_vertex_and_locks_nothing() {
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(others.load(Ordering::SeqCst), 2);
     // A class that is repeated no more is explained by the text of the panic.
-    let vertices = [vertex(VertexSpec::new("x").with_retry(0, BOUND), |_, _| {
-        panic!("why")
-    })];
+    let vertices = [vertex(VertexSpec::new("x").with_retry(0, BOUND), |_, _| panic!("why"))];
     driver.replace(vertices).unwrap();
     until("it fails", || driver.explain("x").unwrap().attempts > 0);
     let text = driver.explain("x").unwrap().to_string();
@@ -58,10 +56,8 @@ impl Subscription<Failure> for Reader {
 
     fn drain(&mut self) -> Result<Drained, Failure> {
         let mut bytes = [0; 16];
-        match std::io::Read::read(
-            &mut std::fs::File::from(self.0.try_clone().unwrap()),
-            &mut bytes,
-        ) {
+        match std::io::Read::read(&mut std::fs::File::from(self.0.try_clone().unwrap()), &mut bytes)
+        {
             Ok(0) => Err(Failure::new(ErrorClass::Unknown, "the other end is closed")),
             _ => Ok(Drained::Hint),
         }
@@ -70,10 +66,7 @@ impl Subscription<Failure> for Reader {
 
 impl Vertex for Watched {
     fn check_apply(&mut self, _: &RunContext, _: bool) -> Result<Verdict, Failure> {
-        assert!(
-            self.is_watched.load(Ordering::SeqCst),
-            "it runs before its watch is ready"
-        );
+        assert!(self.is_watched.load(Ordering::SeqCst), "it runs before its watch is ready");
         self.runs.fetch_add(1, Ordering::SeqCst);
         Ok(Verdict::InPlace)
     }
@@ -104,9 +97,7 @@ fn nothing_runs_before_its_watch_is_ready_and_a_watch_that_ends_begins_again() {
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(runs.load(Ordering::SeqCst), 1);
     std::io::Write::write_all(&mut writer, b"!").unwrap();
-    until("an event by the descriptor", || {
-        runs.load(Ordering::SeqCst) == 2
-    });
+    until("an event by the descriptor", || runs.load(Ordering::SeqCst) == 2);
     driver.wait_converged(BOUND).unwrap();
     // The watch ends again and again from now on, and each time the vertex looks again.
     drop(writer);
@@ -155,22 +146,13 @@ fn mgmt_a_refresh_that_is_pending_outlives_the_exit() {
         inner.open();
         begun.open();
         begun.pass();
-        Err(Failure::new(
-            ErrorClass::Invalid,
-            "the service does not reload",
-        ))
+        Err(Failure::new(ErrorClass::Invalid, "the service does not reload"))
     };
     let vertices = file_and_service(&drifted, &seen, fails);
-    let driver = Driver::start(
-        config(2),
-        vertices,
-        Box::new(SharedLedger(Arc::clone(&shared))),
-    );
+    let driver = Driver::start(config(2), vertices, Box::new(SharedLedger(Arc::clone(&shared))));
     let driver = driver.unwrap();
     gate.wait_for(1);
-    until("it failed", || {
-        driver.explain("service").unwrap().attempts > 0
-    });
+    until("it failed", || driver.explain("service").unwrap().attempts > 0);
     driver.stop(BOUND).unwrap();
     drop(driver);
     let vertices = file_and_service(&drifted, &seen, || Ok(()));
@@ -202,8 +184,5 @@ fn mgmt_a_parent_that_is_paused_is_not_asked_and_runs_first_after_the_pause() {
     driver.event("parent").unwrap();
     driver.resume();
     driver.wait_converged(BOUND).unwrap();
-    assert_eq!(
-        *order.lock().unwrap(),
-        ["parent", "child", "parent", "child"]
-    );
+    assert_eq!(*order.lock().unwrap(), ["parent", "child", "parent", "child"]);
 }

@@ -122,9 +122,7 @@ fn what_each_member_is_about_to_make_is_one_write_before_the_group_applies() {
     let folder = Folder::new("group-intents");
     let world = Shared::default();
     let driver = start(&folder, &[1, 2, 9, 3], &world);
-    until("the others are made", || {
-        driver.are_converged(&["1", "2", "3"]).unwrap()
-    });
+    until("the others are made", || driver.are_converged(&["1", "2", "3"]).unwrap());
     driver.stop(BOUND).unwrap();
     let world = world.lock().unwrap();
     let calls = [(vec![1, 2, 9, 3], false), (vec![1, 2, 3], true)];

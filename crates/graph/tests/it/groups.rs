@@ -64,11 +64,7 @@ fn declare(call: Call, calls: &Arc<Mutex<Vec<Vec<u32>>>>) -> Vec<Declared> {
         let spec = VertexSpec::new(&number.to_string()).unwatched();
         let spec = spec.with_group("g").after("first").with_retry(0, BOUND);
         let calls = Arc::clone(calls);
-        let member = Member {
-            number,
-            call,
-            calls,
-        };
+        let member = Member { number, call, calls };
         (spec, Box::new(member))
     });
     let first = counted(VertexSpec::new("first").unwatched(), &Arc::default());
@@ -81,13 +77,9 @@ fn a_group_is_one_call_and_each_has_its_own_result() {
     let driver = start(4, declare(Call::Together, &calls));
     until("the odd ones fail", || {
         let failed = ["1", "3"].map(|it| driver.explain(it).unwrap().message);
-        failed
-            .iter()
-            .all(|it| it.as_deref() == Some("the number is odd"))
+        failed.iter().all(|it| it.as_deref() == Some("the number is odd"))
     });
-    until("the others are in place", || {
-        driver.are_converged(&["first", "0", "2"]).unwrap()
-    });
+    until("the others are in place", || driver.are_converged(&["first", "0", "2"]).unwrap());
     assert_eq!(*calls.lock().unwrap(), [[0, 1, 2, 3]]);
     driver.stop(BOUND).unwrap();
 }
@@ -112,10 +104,7 @@ fn vertices_that_cannot_be_called_together_are_called_one_after_the_other() {
 fn a_group_that_panics_or_returns_too_few_results_fails_whole() {
     for (call, message) in [
         (Call::Panic, "the vertex panicked: on purpose"),
-        (
-            Call::TooFew,
-            "the group's results are not one for each vertex",
-        ),
+        (Call::TooFew, "the group's results are not one for each vertex"),
     ] {
         let driver = start(4, declare(call, &Arc::default()));
         for name in ["0", "1", "2", "3"] {
@@ -134,11 +123,7 @@ fn a_check_calls_those_of_a_group_together_unless_they_depend_on_each_other() {
         let spec = VertexSpec::new(&number.to_string()).with_group("g");
         let calls = Arc::clone(&calls);
         let call = Call::Together;
-        let member = Member {
-            number,
-            call,
-            calls,
-        };
+        let member = Member { number, call, calls };
         declared.push((spec.after(parent), Box::new(member)));
     }
     let found = check(declared, &MemoryLedger::default()).unwrap();

@@ -16,10 +16,7 @@ use crate::support::{BOUND, Folder, start};
 /// Runs a script with the path of a file, and returns what it has written to that.
 fn written(folder: &Folder, script: &str, with: impl FnOnce(Exec) -> Exec) -> String {
     let path = folder.0.join("written");
-    let exec = with(Exec::new(
-        "/bin/sh",
-        ["-c", script, "sh", path.to_str().unwrap()],
-    ));
+    let exec = with(Exec::new("/bin/sh", ["-c", script, "sh", path.to_str().unwrap()]));
     let vertex: Box<dyn Vertex> = Box::new(exec);
     let driver = start(1, [(VertexSpec::new("exec").with_retry(0, BOUND), vertex)]);
     driver.wait_converged(BOUND).unwrap();
@@ -57,10 +54,7 @@ fn a_command_has_the_variables_that_are_listed() {
     let passed = |it: Exec| it.with_environment(["CARGO_PKG_NAME", "PATH"]);
     let variables = written(&folder, "env > \"$1\"", passed);
     let name = env::var("CARGO_PKG_NAME").unwrap();
-    assert!(
-        variables.contains(&format!("CARGO_PKG_NAME={name}\n")),
-        "{variables}"
-    );
+    assert!(variables.contains(&format!("CARGO_PKG_NAME={name}\n")), "{variables}");
     assert!(variables.contains(&format!("PATH={}\n", env::var("PATH").unwrap())));
     assert!(!has(&variables, "CARGO_PKG_VERSION"), "{variables}");
 }
@@ -95,14 +89,7 @@ fn a_command_has_ambient_capabilities_only_if_it_is_said() {
     }
     // The threads of the driver have those of this one.
     let inheritable = sets.inheritable | raised;
-    set_capabilities(
-        None,
-        CapabilitySets {
-            inheritable,
-            ..sets
-        },
-    )
-    .unwrap();
+    set_capabilities(None, CapabilitySets { inheritable, ..sets }).unwrap();
     configure_capability_in_ambient_set(raised, true).unwrap();
     let folder = Folder::new("ambient");
     let script = "grep -E '^Cap(Inh|Amb)' /proc/self/status > \"$1\"";
@@ -112,10 +99,7 @@ fn a_command_has_ambient_capabilities_only_if_it_is_said() {
     );
     assert!(capability_is_in_ambient_set(raised).unwrap(), "ours stay");
     let kept = written(&folder, script, Exec::with_ambient_capabilities);
-    let ambient = kept
-        .lines()
-        .find_map(|it| it.strip_prefix("CapAmb:\t"))
-        .unwrap();
+    let ambient = kept.lines().find_map(|it| it.strip_prefix("CapAmb:\t")).unwrap();
     let ambient = u64::from_str_radix(ambient, 16).unwrap();
     assert!(ambient & raised.bits() != 0, "{kept}");
 }

@@ -41,9 +41,7 @@ pub(crate) fn apply(context: &RunContext, file: &mut File) -> Result<Verdict, Fa
 /// Declares a file. Only root can give one to the users whom the library takes for ours.
 pub(crate) fn declared(stage: &Stage, path: &Path, content: &str) -> File {
     let owner = (!stage.has_ours()).then_some(stage.attacker);
-    File::new(path, content)
-        .with_users(stage.users.clone())
-        .with_owner(owner, None)
+    File::new(path, content).with_users(stage.users.clone()).with_owner(owner, None)
 }
 
 /// Applies a file, and returns it.
@@ -61,10 +59,7 @@ fn reversed(mut file: File) -> Result<Verdict, Failure> {
 fn refused(result: Result<Verdict, Failure>, named: &Path) {
     let failure = result.unwrap_err();
     assert_eq!(failure.class(), ErrorClass::Conflict, "{failure}");
-    assert!(
-        failure.to_string().contains(named.to_str().unwrap()),
-        "{failure}"
-    );
+    assert!(failure.to_string().contains(named.to_str().unwrap()), "{failure}");
 }
 
 fn content(path: &Path) -> String {
@@ -127,10 +122,7 @@ fn a_link_of_another_user_for_the_folder_is_refused() {
 
     // Nor is one of equal content given away.
     fs::write(victim.join("conf"), "new").unwrap();
-    refused(
-        applied(file.with_owner(user, None).with_mode(0o666)).1,
-        &app,
-    );
+    refused(applied(file.with_owner(user, None).with_mode(0o666)).1, &app);
     assert_eq!(owner(&victim.join("conf")), (0, 0));
     assert_eq!(mode(&victim.join("conf")), 0o644);
 }
@@ -179,9 +171,7 @@ fn the_driver_watches_the_folder_of_another_user_and_not_where_his_link_leads() 
         message.is_some_and(|it| it.contains("is not followed"))
     });
     driver.replace([]).unwrap();
-    until("the removal is refused", || {
-        driver.snapshot().to_string().contains("is not followed")
-    });
+    until("the removal is refused", || driver.snapshot().to_string().contains("is not followed"));
     assert_eq!(content(&victim.join("conf")), "precious");
     assert_eq!(owner(&victim.join("conf")), (0, 0));
     // The folder is back, at once: where there is none, nothing is left to remove.
@@ -208,10 +198,7 @@ fn a_hard_link_of_another_user_to_a_file_of_root_is_replaced_and_not_given_away(
         assert_eq!(owner(&conf), (stage.attacker, stage.attacker));
         assert_eq!((content(&conf), mode(&conf)), ("same".into(), 0o666));
         assert_eq!(owner(&precious), (0, 0));
-        assert_eq!(
-            (content(&precious), mode(&precious)),
-            (in_place.into(), 0o644)
-        );
+        assert_eq!((content(&precious), mode(&precious)), (in_place.into(), 0o644));
         fs::remove_file(&conf).unwrap();
     }
     // In a folder of ours as well: the other name may be another user's.
@@ -219,9 +206,7 @@ fn a_hard_link_of_another_user_to_a_file_of_root_is_replaced_and_not_given_away(
     fs::write(&ours, "same").unwrap();
     let second = stage.home().join("second");
     fs::hard_link(&ours, &second).unwrap();
-    applied(declared(&stage, &ours, "same").with_owner(Some(stage.attacker), None))
-        .1
-        .unwrap();
+    applied(declared(&stage, &ours, "same").with_owner(Some(stage.attacker), None)).1.unwrap();
     assert_eq!(owner(&ours).0, stage.attacker);
     assert_eq!(owner(&second), (0, 0));
 }
@@ -307,9 +292,7 @@ fn what_root_or_the_declared_owner_has_made_keeps_what_is_not_declared() {
     chown(&setgid, None, Some(group)).unwrap();
     set_mode(&setgid, 0o2755);
     let conf = setgid.join("conf");
-    applied(declared(&stage, &conf, "secret").with_mode(0o640))
-        .1
-        .unwrap();
+    applied(declared(&stage, &conf, "secret").with_mode(0o640)).1.unwrap();
     assert_eq!(owner(&conf), (0, 0));
 }
 
@@ -323,9 +306,7 @@ fn an_owner_that_changes_takes_no_open_file_along() {
     fs::write(&conf, "same").unwrap();
     give_to(&conf, stage.attacker);
     let opened = fs::File::options().append(true).open(&conf).unwrap();
-    applied(declared(&stage, &conf, "same").with_owner(Some(0), Some(0)))
-        .1
-        .unwrap();
+    applied(declared(&stage, &conf, "same").with_owner(Some(0), Some(0))).1.unwrap();
     assert_eq!(owner(&conf), (0, 0));
     std::io::Write::write_all(&mut &opened, b"more").unwrap();
     assert_eq!(content(&conf), "same");

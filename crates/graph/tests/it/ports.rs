@@ -67,10 +67,7 @@ fn a_receiver_waits_for_the_first_value_says_so_and_is_not_quiet() {
     let explained = driver.explain("b").unwrap();
     let (sender, port) = ("a".to_owned(), "number".to_owned());
     assert_eq!(explained.waits, [Wait::Value { sender, port }]);
-    assert_eq!(
-        explained.to_string(),
-        "b: dirty (new); waits for a to send number; has not run"
-    );
+    assert_eq!(explained.to_string(), "b: dirty (new); waits for a to send number; has not run");
     assert!(!driver.is_converged() && !driver.are_converged(&["c"]).unwrap());
     assert!(take(&seen).is_empty());
     value.store(1, Ordering::SeqCst);
@@ -83,9 +80,7 @@ fn a_receiver_waits_for_the_first_value_says_so_and_is_not_quiet() {
 fn what_a_failed_run_sends_is_dropped_and_a_failed_receiver_sees_it_as_new_again() {
     let (step, seen) = (Arc::new(AtomicU32::new(1)), Seen::default());
     let failed = || Failure::new(ErrorClass::Busy, "on purpose");
-    let spec = VertexSpec::new("a")
-        .sends::<u32>("number")
-        .with_retry(0, BOUND);
+    let spec = VertexSpec::new("a").sends::<u32>("number").with_retry(0, BOUND);
     let at = Arc::clone(&step);
     let sender = vertex(spec, move |context, _| match at.load(Ordering::SeqCst) {
         1 => {
@@ -114,10 +109,7 @@ fn what_a_failed_run_sends_is_dropped_and_a_failed_receiver_sees_it_as_new_again
     driver.event("a").unwrap();
     until("a succeeds", || driver.are_converged(&["a"]).unwrap());
     let explained = driver.explain("b").unwrap().to_string();
-    assert!(
-        explained.contains("waits for a to send number"),
-        "{explained}"
-    );
+    assert!(explained.contains("waits for a to send number"), "{explained}");
     step.store(3, Ordering::SeqCst);
     driver.event("a").unwrap();
     until("b fails", || driver.explain("b").unwrap().attempts > 0);
@@ -137,31 +129,18 @@ fn a_replaced_sender_keeps_its_value_and_one_that_leaves_does_not() {
     // The new one sends nothing.
     let spec = |revision| VertexSpec::new("a").with_revision(revision);
     let [_, kept] = pair(&value, &seen);
-    driver
-        .replace([sender(spec(1), &Arc::default()), kept])
-        .unwrap();
+    driver.replace([sender(spec(1), &Arc::default()), kept]).unwrap();
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(take(&seen), [(7, false)]);
     let [_, alone] = pair(&value, &seen);
     let error = driver.replace([alone]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Port);
-    assert_eq!(
-        error.to_string(),
-        "vertex b: port in receives number of a, which is not declared"
-    );
+    assert_eq!(error.to_string(), "vertex b: port in receives number of a, which is not declared");
     driver.replace([]).unwrap();
     let [_, again] = pair(&value, &seen);
-    driver
-        .replace([sender(spec(2), &Arc::default()), again])
-        .unwrap();
+    driver.replace([sender(spec(2), &Arc::default()), again]).unwrap();
     until("a has run", || driver.are_converged(&["a"]).unwrap());
-    assert!(
-        driver
-            .explain("b")
-            .unwrap()
-            .to_string()
-            .contains("waits for a to send")
-    );
+    assert!(driver.explain("b").unwrap().to_string().contains("waits for a to send"));
     assert!(take(&seen).is_empty());
 }
 
@@ -180,9 +159,7 @@ fn several_senders_are_merged_once_each_has_a_value() {
             receiver(spec, &seen),
         ],
     );
-    until("all but the sum is there", || {
-        driver.are_converged(&["a", "b"]).unwrap()
-    });
+    until("all but the sum is there", || driver.are_converged(&["a", "b"]).unwrap());
     assert!(take(&seen).is_empty());
     let send = |at: usize, value, name: &str| {
         values[at].store(value, Ordering::SeqCst);
@@ -212,23 +189,15 @@ fn ports_and_types_are_checked_when_the_graph_is_built() {
     let a = VertexSpec::new("a").sends::<u32>("number");
     let b = VertexSpec::new("b");
     assert_eq!(
-        built(vec![
-            a.clone(),
-            b.clone().receives::<String>("in", "a", "number")
-        ]),
+        built(vec![a.clone(), b.clone().receives::<String>("in", "a", "number")]),
         "vertex b: port in receives number of a as alloc::string::String, which sends u32; \
          use one type"
     );
     assert_eq!(
-        built(vec![
-            a.clone(),
-            b.clone().receives::<u32>("in", "a", "other")
-        ]),
+        built(vec![a.clone(), b.clone().receives::<u32>("in", "a", "other")]),
         "vertex b: port in receives other of a, which does not send it"
     );
-    let twice = b
-        .receives::<u32>("in", "a", "number")
-        .receives::<u32>("in", "a", "number");
+    let twice = b.receives::<u32>("in", "a", "number").receives::<u32>("in", "a", "number");
     assert_eq!(
         built(vec![a.clone(), twice]),
         "vertex b: port in is declared twice; rename one, or use `receives_merged` for several \
@@ -250,10 +219,7 @@ fn a_run_that_uses_a_port_otherwise_than_declared_fails_and_says_so() {
         let texts = errors.map(|it| it.to_string()).join("; ");
         Err(Failure::new(ErrorClass::Invalid, texts))
     };
-    let driver = start(
-        1,
-        [vertex(VertexSpec::new("a").sends::<u32>("number"), wrong)],
-    );
+    let driver = start(1, [vertex(VertexSpec::new("a").sends::<u32>("number"), wrong)]);
     until("it fails", || driver.explain("a").unwrap().attempts > 0);
     assert_eq!(
         driver.explain("a").unwrap().message.unwrap(),
@@ -291,20 +257,13 @@ fn a_check_passes_values_on_and_says_who_waits_for_one() {
             })
         })
     };
-    let spec = VertexSpec::new("a")
-        .sends::<u32>("number")
-        .sends::<u32>("none");
+    let spec = VertexSpec::new("a").sends::<u32>("number").sends::<u32>("none");
     let sender = vertex(spec, |context, _| {
         context.send("number", 7u32)?;
         Ok(Verdict::InPlace)
     });
     let below = vertex(VertexSpec::new("d").after("c"), |_, _| Ok(Verdict::InPlace));
-    let vertices = [
-        sender,
-        receiver("b", "number"),
-        receiver("c", "none"),
-        below,
-    ];
+    let vertices = [sender, receiver("b", "number"), receiver("c", "none"), below];
     let snapshot = trueup_graph::check(vertices, &MemoryLedger::default()).unwrap();
     let text = snapshot.to_string();
     for line in [

@@ -29,9 +29,7 @@ fn failure(exec: Exec) -> Option<(ErrorClass, String)> {
     let vertex: Box<dyn Vertex> = Box::new(exec);
     let driver = start(1, [(VertexSpec::new("exec").with_retry(0, BOUND), vertex)]);
     let explained = || driver.explain("exec").unwrap();
-    until("it ends", || {
-        driver.are_converged(&["exec"]).unwrap() || explained().attempts > 0
-    });
+    until("it ends", || driver.are_converged(&["exec"]).unwrap() || explained().attempts > 0);
     let class = explained().last?.err()?;
     Some((class, explained().message?))
 }
@@ -124,10 +122,7 @@ fn what_belongs_to_another_user_does_not_run() {
     fs::create_dir(&home).unwrap();
     script(&folder, &home.join("program"), 0o755);
     chown(&home, Some(OTHER), None).unwrap();
-    assert_eq!(
-        run(&home.join("program")).unwrap().0,
-        ErrorClass::Permission
-    );
+    assert_eq!(run(&home.join("program")).unwrap().0, ErrorClass::Permission);
     // Its link to a program of ours.
     let link = folder.0.join("link");
     symlink("/bin/true", &link).unwrap();
@@ -136,9 +131,6 @@ fn what_belongs_to_another_user_does_not_run() {
     // Its link in its folder, as a step on the way.
     symlink("/bin", home.join("bin")).unwrap();
     std::os::unix::fs::lchown(home.join("bin"), Some(OTHER), None).unwrap();
-    assert_eq!(
-        run(&home.join("bin/true")).unwrap().0,
-        ErrorClass::Permission
-    );
+    assert_eq!(run(&home.join("bin/true")).unwrap().0, ErrorClass::Permission);
     assert!(!ran(&folder).exists());
 }

@@ -42,18 +42,11 @@ impl Victim {
     fn new(folder: &Path, content: &'static str) -> Self {
         let conf = folder.join("conf");
         fs::write(&conf, content).unwrap();
-        Victim {
-            content,
-            inode: identity(&conf),
-            folder: folder.to_owned(),
-        }
+        Victim { content, inode: identity(&conf), folder: folder.to_owned() }
     }
 
     fn assert_unchanged(&self, at: &Path) {
-        let names: Vec<_> = fs::read_dir(at)
-            .unwrap()
-            .map(|it| it.unwrap().file_name())
-            .collect();
+        let names: Vec<_> = fs::read_dir(at).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!(names, ["conf"], "{at:?}");
         let conf = at.join("conf");
         assert_eq!(fs::read_to_string(&conf).unwrap(), self.content);
@@ -94,9 +87,8 @@ fn a_racing_user_has_no_file_of_root_replaced_given_away_or_removed() {
     let trap = stage.link("app/trap", elsewhere.folder.join("conf"));
     let conf = app.join("conf");
     let has_ended = AtomicBool::new(false);
-    let mut file = declared(&stage, &conf, "made")
-        .with_owner(Some(stage.attacker), None)
-        .with_mode(0o600);
+    let mut file =
+        declared(&stage, &conf, "made").with_owner(Some(stage.attacker), None).with_mode(0o600);
     let (applies, reversals) = thread::scope(|scope| {
         scope.spawn(|| {
             while !has_ended.load(Ordering::SeqCst) {

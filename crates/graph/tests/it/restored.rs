@@ -32,12 +32,7 @@ fn a_file_that_was_created_is_removed_after_a_restart_unless_another_writer_chan
     let start = |names: &[&str], content: &str| {
         let vertices: Vec<Declared> = names
             .iter()
-            .map(|it| {
-                (
-                    VertexSpec::new(it),
-                    Box::new(File::new(path(it), content)) as _,
-                )
-            })
+            .map(|it| (VertexSpec::new(it), Box::new(File::new(path(it), content)) as _))
             .collect();
         let ledger = Box::new(SharedLedger(Arc::clone(&ledger)));
         let restore = |name: &str, record: &[u8]| {

@@ -76,12 +76,7 @@ fn declared(things: &[&str], world: &Shared, steps: &Steps) -> Vec<Declared> {
             spec = spec.after(&format!("plain{at}"));
         }
         let (name, world, steps) = ((*thing).to_owned(), Arc::clone(world), steps.clone());
-        let vertex = Thing {
-            name,
-            needs,
-            world,
-            steps,
-        };
+        let vertex = Thing { name, needs, world, steps };
         vertices.push((spec, Box::new(vertex)));
     }
     vertices
@@ -110,9 +105,7 @@ fn live(things: &[&str], world: &Shared, folder: &std::path::Path, steps: usize)
         },
     )
     .unwrap();
-    until("converged or dead", || {
-        steps.is_dead() || driver.is_converged()
-    });
+    until("converged or dead", || steps.is_dead() || driver.is_converged());
     driver.stop(BOUND).unwrap();
     (steps.left(), ledger.owned().unwrap().len())
 }
@@ -129,10 +122,7 @@ fn kill_at(folder: &Folder, later: &[&str], first: usize, second: usize) -> [boo
     live(later, &world, &path, ENOUGH);
     let text = format!("killed at {first} and {second}");
     let undone = std::mem::take(&mut world.lock().unwrap().undone);
-    assert!(
-        undone.is_sorted_by(|one, other| one > other),
-        "{text}: {undone:?}"
-    );
+    assert!(undone.is_sorted_by(|one, other| one > other), "{text}: {undone:?}");
     let (idle, records) = live(later, &world, &path, ENOUGH);
     assert_eq!(idle, ENOUGH, "{text}: a later process has nothing to do");
     let world = world.lock().unwrap();
@@ -203,15 +193,8 @@ fn a_replacement_undoes_the_old_thing_before_the_new_one_is_made() {
 
 /// Writes the record of one thing into a ledger, as a process before has left it.
 pub(crate) fn left_behind() -> Box<MemoryLedger> {
-    let made = trueup_graph::Made {
-        place: 1,
-        after: Vec::new(),
-        undo: b"thing"[..].into(),
-    };
-    let record = trueup_graph::Record {
-        made: Some(made),
-        ..Default::default()
-    };
+    let made = trueup_graph::Made { place: 1, after: Vec::new(), undo: b"thing"[..].into() };
+    let record = trueup_graph::Record { made: Some(made), ..Default::default() };
     let claims = BTreeMap::from([(b"v".to_vec(), Claim::Ours(record.to_bytes()))]);
     let mut ledger = Box::new(MemoryLedger::default());
     ledger.commit_outcomes(claims).unwrap();
@@ -228,18 +211,8 @@ fn what_cannot_be_restored_is_kept_and_told_until_its_vertex_is_back() {
     assert!(explained.reversal, "{explained}");
     let text = explained.to_string();
     assert!(text.contains("what vertex v made is kept"), "{text}");
-    assert!(
-        driver
-            .snapshot()
-            .to_string()
-            .contains("what vertex v made is kept")
-    );
-    assert!(
-        driver
-            .wait_converged(Duration::ZERO)
-            .unwrap_err()
-            .is_timed_out()
-    );
+    assert!(driver.snapshot().to_string().contains("what vertex v made is kept"));
+    assert!(driver.wait_converged(Duration::ZERO).unwrap_err().is_timed_out());
     driver.replace([thing("v", "thing", &world)]).unwrap();
     driver.wait_converged(BOUND).unwrap();
     driver.replace([]).unwrap();
@@ -253,9 +226,7 @@ fn a_restore_that_fails_or_panics_for_a_while_is_called_again() {
     world.lock().unwrap().there.insert("thing".to_owned());
     let (inner, calls) = (Arc::clone(&world), Mutex::new(0));
     let restore = move |name: &str, _: &[u8]| {
-        let mut calls = calls
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut calls = calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *calls += 1;
         assert!(*calls != 1, "on purpose");
         match *calls {

@@ -88,9 +88,7 @@ impl Source for Values {
         let mut outcomes = Vec::new();
         let owned = ledger.owned()?.into_keys();
         let owned: Vec<_> = owned.map(|it| String::from_utf8(it).unwrap()).collect();
-        let wrong = desired
-            .iter()
-            .map(|(key, value)| (key.clone(), Some(*value)));
+        let wrong = desired.iter().map(|(key, value)| (key.clone(), Some(*value)));
         let left = owned.iter().filter(|it| !desired.contains_key(*it));
         for (key, value) in wrong.chain(left.map(|it| (it.clone(), None))) {
             if system.values.get(&key).copied() == value {
@@ -117,11 +115,7 @@ impl Source for Values {
             outcomes.push(Outcome::Applied);
         }
         let is_converged = outcomes.iter().all(|it| *it == Outcome::Applied);
-        Ok(Pass {
-            is_converged,
-            is_truncated: outcomes.contains(&Outcome::Pending),
-            outcomes,
-        })
+        Ok(Pass { is_converged, is_truncated: outcomes.contains(&Outcome::Pending), outcomes })
     }
 
     fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<Subscribing, LedgerError> {
@@ -144,13 +138,8 @@ fn run_counted(system: &Arc<Mutex<System>>, notifies: bool) -> (Driver, Arc<Atom
         service = service.refreshed_by("values");
     }
     let count = Arc::new(AtomicUsize::new(0));
-    let driver = start(
-        2,
-        [
-            (spec, Box::new(vertex) as _),
-            crate::support::counted(service, &count),
-        ],
-    );
+    let driver =
+        start(2, [(spec, Box::new(vertex) as _), crate::support::counted(service, &count)]);
     (driver, count)
 }
 
@@ -161,25 +150,16 @@ fn run(system: &Arc<Mutex<System>>, notifies: bool) -> Driver {
 #[test]
 fn a_source_is_brought_right_looks_at_what_is_dirty_and_is_undone_when_it_leaves() {
     let system = Arc::new(Mutex::new(System::default()));
-    system
-        .lock()
-        .unwrap()
-        .values
-        .insert("foreign".to_owned(), 7);
+    system.lock().unwrap().values.insert("foreign".to_owned(), 7);
     let driver = run(&system, false);
     driver.wait_converged(BOUND).unwrap();
     let take = || std::mem::take(&mut system.lock().unwrap().passes);
     // What can be undone later is recorded between the two.
-    assert_eq!(
-        take(),
-        [(Extent::Everything, false), (Extent::Everything, true)]
-    );
+    assert_eq!(take(), [(Extent::Everything, false), (Extent::Everything, true)]);
     let hints = system.lock().unwrap().hints.clone().unwrap();
     system.lock().unwrap().values.remove("a");
     hints.request_pass();
-    until("it is restored", || {
-        system.lock().unwrap().values.contains_key("a")
-    });
+    until("it is restored", || system.lock().unwrap().values.contains_key("a"));
     assert_eq!(take(), [(Extent::Dirty, true)], "the record is there");
     driver.replace([]).unwrap();
     driver.wait_converged(BOUND).unwrap();
@@ -194,18 +174,13 @@ fn a_source_that_notifies_checks_first_and_fails_by_the_class_of_its_ops() {
     let system = Arc::new(Mutex::new(System::default()));
     system.lock().unwrap().refused = true;
     let driver = run(&system, true);
-    until("it fails", || {
-        driver.explain("values").unwrap().attempts > 0
-    });
+    until("it fails", || driver.explain("values").unwrap().attempts > 0);
     let explained = driver.explain("values").unwrap();
     assert_eq!(explained.last, Some(Err(ErrorClass::Permission)));
     let message = explained.message.unwrap();
     assert!(message.contains("0 ops applied, 1 failed"), "{message}");
     let passes = std::mem::take(&mut system.lock().unwrap().passes);
-    assert_eq!(
-        passes,
-        [(Extent::Everything, false), (Extent::Everything, true)]
-    );
+    assert_eq!(passes, [(Extent::Everything, false), (Extent::Everything, true)]);
     system.lock().unwrap().refused = false;
     driver.event("values").unwrap();
     driver.wait_converged(BOUND).unwrap();
@@ -239,9 +214,7 @@ fn a_source_that_fails_is_tried_again_by_its_loop_and_at_once_after_a_hint() {
     for _ in 0..3 {
         let before = system.lock().unwrap().passes.len();
         hints().unwrap().request_pass();
-        until("it is tried again", || {
-            system.lock().unwrap().passes.len() > before
-        });
+        until("it is tried again", || system.lock().unwrap().passes.len() > before);
     }
     system.lock().unwrap().refused = false;
     hints().unwrap().request_pass();
@@ -258,14 +231,10 @@ fn a_pause_of_the_graph_lets_no_pass_begin() {
     let hints = system.lock().unwrap().hints.clone().unwrap();
     system.lock().unwrap().values.remove("a");
     hints.request_pass();
-    until("the event is there", || {
-        driver.explain("values").unwrap().cause.is_some()
-    });
+    until("the event is there", || driver.explain("values").unwrap().cause.is_some());
     assert!(!system.lock().unwrap().values.contains_key("a"));
     driver.resume();
-    until("it is restored", || {
-        system.lock().unwrap().values.contains_key("a")
-    });
+    until("it is restored", || system.lock().unwrap().values.contains_key("a"));
 }
 
 #[test]
@@ -274,10 +243,7 @@ fn a_loop_that_is_stopped_through_its_handle_ends_in_the_graph() {
     let source = Values(Arc::clone(&system));
     let vertex = SourceVertex::new(source, (), BTreeMap::new(), MemoryLedger::default(), ());
     let vertex = vertex.unwrap();
-    let driver = start(
-        1,
-        [(VertexSpec::new("values"), Box::new(vertex.clone()) as _)],
-    );
+    let driver = start(1, [(VertexSpec::new("values"), Box::new(vertex.clone()) as _)]);
     driver.wait_converged(BOUND).unwrap();
     assert!(vertex.ended().is_none());
     let asked = vertex.handle().ask(|view| view.desired.len(), BOUND);

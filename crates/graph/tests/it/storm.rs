@@ -42,10 +42,7 @@ fn declare(checks: &Arc<Checks>, generation: u64) -> Vec<Declared> {
         let checks = Arc::clone(checks);
         vertex(spec, move |context, apply| {
             assert!(!checks.is_paused.load(Ordering::SeqCst), "a run in a pause");
-            assert!(
-                !checks.is_running[at].swap(true, Ordering::SeqCst),
-                "two runs at once"
-            );
+            assert!(!checks.is_running[at].swap(true, Ordering::SeqCst), "two runs at once");
             let holders = checks.holders[class].fetch_add(1, Ordering::SeqCst);
             assert!(holders < count(class), "more than the semaphore has");
             let run = checks.runs.fetch_add(1, Ordering::SeqCst);

@@ -61,11 +61,7 @@ impl Gate {
         let mut state = self.0.0.lock().unwrap();
         state.0 += 1;
         self.0.1.notify_all();
-        let waited = self
-            .0
-            .1
-            .wait_timeout_while(state, BOUND, |it| !it.1)
-            .unwrap();
+        let waited = self.0.1.wait_timeout_while(state, BOUND, |it| !it.1).unwrap();
         assert!(!waited.1.timed_out(), "the gate stays closed");
     }
 

@@ -15,9 +15,7 @@ use trueup_reconcile::{Drained, ErrorClass, Hints, MemoryLedger, Subscription};
 use crate::support::{BOUND, Declared, counted, start, until, vertex};
 
 fn failing(spec: VertexSpec) -> Declared {
-    vertex(spec, |_, _| {
-        Err(Failure::new(ErrorClass::Invalid, "no such setting"))
-    })
+    vertex(spec, |_, _| Err(Failure::new(ErrorClass::Invalid, "no such setting")))
 }
 
 fn declared(count: &Arc<AtomicUsize>) -> [Declared; 4] {
@@ -148,12 +146,7 @@ fn events_that_come_together_run_in_order() {
         let (reader, writer) = pipe().unwrap();
         writers.push(writer);
         let ran = ran.clone();
-        let vertex = Piped {
-            name,
-            reader,
-            gate,
-            ran,
-        };
+        let vertex = Piped { name, reader, gate, ran };
         Box::new(vertex) as Box<dyn Vertex>
     };
     let spec = VertexSpec::new;

@@ -20,10 +20,7 @@ fn declare(spec: VertexSpec, vertex: impl Vertex + 'static) -> Declared {
 fn failed(driver: &Driver, name: &str) -> (ErrorClass, String) {
     until("it fails", || driver.explain(name).unwrap().attempts > 0);
     let explained = driver.explain(name).unwrap();
-    (
-        explained.last.unwrap().unwrap_err(),
-        explained.message.unwrap(),
-    )
+    (explained.last.unwrap().unwrap_err(), explained.message.unwrap())
 }
 
 fn shell(script: String) -> [String; 2] {
@@ -80,36 +77,24 @@ fn a_file_that_changes_reloads_a_service_once() {
     };
     let driver = start(2, declare_all("nameserver 10.0.0.53\n", 0));
     driver.wait_converged(BOUND).unwrap();
-    assert_eq!(
-        fs::read_to_string(&config).unwrap(),
-        "nameserver 10.0.0.53\n"
-    );
-    assert_eq!(
-        fs::metadata(&config).unwrap().permissions().mode() & 0o7777,
-        0o640
-    );
+    assert_eq!(fs::read_to_string(&config).unwrap(), "nameserver 10.0.0.53\n");
+    assert_eq!(fs::metadata(&config).unwrap().permissions().mode() & 0o7777, 0o640);
     let reloads = || fs::read_to_string(&log).unwrap().lines().count();
     assert_eq!(reloads(), 1);
     // Another writer.
     fs::write(&config, "nameserver 192.0.2.1\n").unwrap();
-    until("the file is put right, and the service reloaded", || {
-        reloads() == 2
-    });
+    until("the file is put right, and the service reloaded", || reloads() == 2);
     fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
     until("the mode is put right", || reloads() == 3);
     fs::remove_file(&config).unwrap();
     until("the file is there again", || reloads() == 4);
     driver.wait_converged(BOUND).unwrap();
-    driver
-        .replace(declare_all("nameserver 10.0.0.54\n", 1))
-        .unwrap();
+    driver.replace(declare_all("nameserver 10.0.0.54\n", 1)).unwrap();
     until("the service is reloaded", || reloads() == 5);
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(reloads(), 5);
-    let names: Vec<_> = fs::read_dir(&folder.0)
-        .unwrap()
-        .map(|it| it.unwrap().file_name())
-        .collect();
+    let names: Vec<_> =
+        fs::read_dir(&folder.0).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
@@ -138,9 +123,7 @@ fn a_clone_of_a_file_that_takes_its_place_is_watched() {
         driver.replace(declared(revision)).unwrap();
         driver.wait_converged(BOUND).unwrap();
         fs::write(&path, "by another writer").unwrap();
-        until("it is as declared", || {
-            fs::read(&path).unwrap() == b"declared"
-        });
+        until("it is as declared", || fs::read(&path).unwrap() == b"declared");
     }
 }
 
@@ -156,9 +139,7 @@ fn a_file_that_leaves_is_removed_only_if_it_was_created_and_is_unchanged() {
     driver.wait_converged(BOUND).unwrap();
     driver.pause(BOUND).unwrap();
     fs::write(path("changed"), "by another writer").unwrap();
-    driver
-        .replace([counted(VertexSpec::new("other"), &count)])
-        .unwrap();
+    driver.replace([counted(VertexSpec::new("other"), &count)]).unwrap();
     driver.resume();
     until("the new vertex runs", || count.load(Ordering::SeqCst) == 1);
     driver.wait_converged(BOUND).unwrap();
@@ -242,18 +223,12 @@ fn new_content_keeps_extended_attributes_and_the_access_control_list() {
         entry(16, 4, u32::MAX),
         entry(32, 4, u32::MAX),
     ];
-    let attributes = [
-        ("system.posix_acl_access", list.concat()),
-        ("user.site", b"here".to_vec()),
-    ];
+    let attributes = [("system.posix_acl_access", list.concat()), ("user.site", b"here".to_vec())];
     let set = |(name, value): &(&str, Vec<u8>)| {
         setxattr(&path, *name, value, XattrFlags::empty()).is_ok()
     };
     let set: Vec<_> = attributes.iter().filter(|it| set(it)).collect();
-    let driver = start(
-        1,
-        [declare(VertexSpec::new("file"), File::new(&path, "new"))],
-    );
+    let driver = start(1, [declare(VertexSpec::new("file"), File::new(&path, "new"))]);
     driver.wait_converged(BOUND).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
     for (name, value) in set {
@@ -280,9 +255,7 @@ fn a_large_file_is_never_seen_half_written_and_keeps_its_mode() {
     };
     let driver = start(1, declared(b'b', 0));
     for round in 1..20u8 {
-        driver
-            .replace(declared(b'a' + round, u64::from(round)))
-            .unwrap();
+        driver.replace(declared(b'a' + round, u64::from(round))).unwrap();
         let read = fs::read(&path).unwrap();
         assert!(read.len() == 1 << 20 && read.iter().all(|it| *it == read[0]));
     }
@@ -319,9 +292,7 @@ fn a_command_runs_while_its_check_fails_and_has_to_mend_it() {
     assert!(message.contains("its check /bin/false fails"), "{message}");
     until("it runs", || driver.are_converged(&["mark"]).unwrap());
     driver.event("mark").unwrap();
-    until("it is in place", || {
-        driver.are_converged(&["mark"]).unwrap()
-    });
+    until("it is in place", || driver.are_converged(&["mark"]).unwrap());
     assert_eq!(fs::read_to_string(&log).unwrap(), "run\n");
     fs::remove_file(&mark).unwrap();
     driver.event("mark").unwrap();
@@ -335,30 +306,18 @@ fn a_command_that_fails_or_is_none_says_so() {
         2,
         [
             declare(VertexSpec::new("none"), Exec::new("/nonexistent", [""; 0])),
-            declare(
-                VertexSpec::new("fails"),
-                Exec::new("/bin/sh", ["-c", script]),
-            ),
+            declare(VertexSpec::new("fails"), Exec::new("/bin/sh", ["-c", script])),
             declare(VertexSpec::new("file"), Exec::new("/etc/passwd", [""; 0])),
-            declare(
-                VertexSpec::new("signal"),
-                Exec::new("/bin/sh", ["-c", "kill -9 $$"]),
-            ),
+            declare(VertexSpec::new("signal"), Exec::new("/bin/sh", ["-c", "kill -9 $$"])),
         ],
     );
     let (class, message) = failed(&driver, "none");
     assert_eq!(class, ErrorClass::Dependency);
-    assert!(
-        message.starts_with("/nonexistent: cannot be started"),
-        "{message}"
-    );
+    assert!(message.starts_with("/nonexistent: cannot be started"), "{message}");
     let (class, message) = failed(&driver, "fails");
     assert_eq!(class, ErrorClass::Unknown);
     assert!(message.starts_with("/bin/sh: exit code 3"), "{message}");
-    assert!(
-        message.ends_with("last words") && message.len() < 3_000,
-        "{message}"
-    );
+    assert!(message.ends_with("last words") && message.len() < 3_000, "{message}");
     assert_eq!(failed(&driver, "file").0, ErrorClass::Permission);
     assert!(failed(&driver, "signal").1.contains("killed by signal 9"));
 }
@@ -370,10 +329,7 @@ fn what_a_command_says_makes_no_line_of_its_own() {
     let driver = start(1, [declare(VertexSpec::new("exec\nforged: settled"), exec)]);
     let name = "exec\nforged: settled";
     let (_, message) = failed(&driver, name);
-    assert!(
-        message.contains("no\nother: settled"),
-        "as it is: {message}"
-    );
+    assert!(message.contains("no\nother: settled"), "as it is: {message}");
     let snapshot = driver.snapshot();
     let text = snapshot.to_string();
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -387,23 +343,15 @@ fn what_a_command_says_makes_no_line_of_its_own() {
 fn a_command_that_does_not_end_is_killed_with_its_group() {
     let folder = Folder::new("group");
     let pid = folder.0.join("pid");
-    let script = format!(
-        "sleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait",
-        pid.display()
-    );
+    let script = format!("sleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait", pid.display());
     let slow = Exec::new("/bin/sh", shell(script)).with_timeout(Duration::from_secs(1));
     let begin = Instant::now();
     let spec = VertexSpec::new("slow").with_retry(100, Duration::from_millis(1));
     let driver = start(1, [(spec, Box::new(slow) as Box<dyn Vertex>)]);
-    until("it is killed", || {
-        driver.explain("slow").unwrap().attempts > 0 && pid.exists()
-    });
+    until("it is killed", || driver.explain("slow").unwrap().attempts > 0 && pid.exists());
     driver.stop(BOUND).unwrap();
     let message = driver.explain("slow").unwrap().message.unwrap();
-    assert!(
-        message.contains("killed, as it did not end in time"),
-        "{message}"
-    );
+    assert!(message.contains("killed, as it did not end in time"), "{message}");
     assert!(begin.elapsed() < BOUND);
     let process = fs::read_to_string(&pid).unwrap();
     let stat = format!("/proc/{}/stat", process.trim());
@@ -421,11 +369,7 @@ fn a_file_follows_its_source() {
     fs::write(&source, "one").unwrap();
     let file = File::from_source(&path, &source);
     let _driver = start(1, [declare(VertexSpec::new("file"), file)]);
-    until("it is written", || {
-        fs::read_to_string(&path).is_ok_and(|it| it == "one")
-    });
+    until("it is written", || fs::read_to_string(&path).is_ok_and(|it| it == "one"));
     fs::write(&source, "two").unwrap();
-    until("it follows", || {
-        fs::read_to_string(&path).is_ok_and(|it| it == "two")
-    });
+    until("it follows", || fs::read_to_string(&path).is_ok_and(|it| it == "two"));
 }

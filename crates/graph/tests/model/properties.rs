@@ -48,10 +48,7 @@ impl Log {
             assert!(!log.is_paused.load(Ordering::SeqCst), "a run in a pause");
             log.running.fetch_add(1, Ordering::SeqCst);
             thread::yield_now();
-            assert!(
-                !log.is_paused.load(Ordering::SeqCst),
-                "it runs on in a pause"
-            );
+            assert!(!log.is_paused.load(Ordering::SeqCst), "it runs on in a pause");
             log.running.fetch_sub(1, Ordering::SeqCst);
             if apply {
                 log.runs.lock().unwrap().push((name, context.refreshes()));
@@ -68,12 +65,7 @@ impl Log {
     }
 
     fn count(&self, name: &str) -> usize {
-        self.runs
-            .lock()
-            .unwrap()
-            .iter()
-            .filter(|it| it.0 == name)
-            .count()
+        self.runs.lock().unwrap().iter().filter(|it| it.0 == name).count()
     }
 
     fn refreshes(&self, name: &str) -> u32 {
@@ -98,11 +90,7 @@ fn a_change_is_delivered_once_and_all_ends_converged() {
             2,
             [
                 log.vertex(VertexSpec::new("file"), "file", true),
-                log.vertex(
-                    VertexSpec::new("service").refreshed_by("file"),
-                    "service",
-                    false,
-                ),
+                log.vertex(VertexSpec::new("service").refreshed_by("file"), "service", false),
             ],
         );
         driver.wait_converged(LONG).unwrap();
@@ -136,10 +124,7 @@ fn a_worker_that_sleeps_is_woken_for_an_earlier_time() {
         // A time at which no sleep ends by itself.
         let late = VertexSpec::new("late").with_poll(LONG);
         let limited = VertexSpec::new("limited").with_rate(Duration::from_secs(1), 1);
-        let vertices = [
-            log.vertex(late, "late", false),
-            log.vertex(limited, "limited", false),
-        ];
+        let vertices = [log.vertex(late, "late", false), log.vertex(limited, "limited", false)];
         let driver = start(1, vertices);
         for runs in 1..4 {
             driver.wait_converged(LONG).unwrap();
@@ -185,16 +170,9 @@ fn a_replacement_a_stop_and_failures_end_whenever_they_come() {
                 Err(Failure::new(ErrorClass::Busy, "on purpose"))
             }
         };
-        let named = VertexSpec::new("named")
-            .with_thread("named")
-            .after("failing");
-        let driver = Arc::new(start(
-            2,
-            [
-                (failing, Box::new(run) as _),
-                log.vertex(named, "named", true),
-            ],
-        ));
+        let named = VertexSpec::new("named").with_thread("named").after("failing");
+        let driver =
+            Arc::new(start(2, [(failing, Box::new(run) as _), log.vertex(named, "named", true)]));
         let (other, inner) = (Arc::clone(&driver), log.clone());
         let replacing = thread::spawn(move || {
             let vertices = [inner.vertex(VertexSpec::new("new"), "new", false)];
@@ -227,10 +205,7 @@ fn a_receiver_ends_with_the_last_value_whenever_the_sender_sends_or_is_replaced(
                 Ok(Verdict::InPlace)
             };
             let receiver = VertexSpec::new("b").receives::<usize>("in", "a", "number");
-            [
-                (spec.sends::<usize>("number"), Box::new(send)),
-                (receiver, Box::new(receive)),
-            ]
+            [(spec.sends::<usize>("number"), Box::new(send)), (receiver, Box::new(receive))]
         };
         let driver = Arc::new(start(2, declare(0)));
         let other = Arc::clone(&driver);
@@ -304,10 +279,7 @@ fn an_old_thing_is_undone_before_the_new_one_is_made_whenever_the_graph_is_repla
 fn a_pause_is_over_when_nothing_runs_whenever_it_comes() {
     check(|| {
         // One that was checked, and is to apply, when the pause begins.
-        let thing: Declared = (
-            VertexSpec::new("thing"),
-            Box::new(Thing("it", Arc::default())),
-        );
+        let thing: Declared = (VertexSpec::new("thing"), Box::new(Thing("it", Arc::default())));
         let driver = start(1, [thing]);
         let began = sync::now();
         driver.pause(LONG).unwrap();

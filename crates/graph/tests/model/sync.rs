@@ -16,10 +16,7 @@ pub(crate) struct Wakeup {
 
 impl Wakeup {
     pub(crate) fn new() -> std::io::Result<Self> {
-        Ok(Wakeup {
-            is_woken: Mutex::new(false),
-            changed: Condvar::new(),
-        })
+        Ok(Wakeup { is_woken: Mutex::new(false), changed: Condvar::new() })
     }
 
     pub(crate) fn wake(&self) {

@@ -25,10 +25,7 @@ pub(crate) fn ours(value: impl Into<Vec<u8>>) -> Claim {
 
 /// Claims by key, as a ledger takes them.
 pub(crate) fn claims<const N: usize>(claims: [(&str, Claim); N]) -> BTreeMap<Vec<u8>, Claim> {
-    claims
-        .into_iter()
-        .map(|(key, claim)| (key.into(), claim))
-        .collect()
+    claims.into_iter().map(|(key, claim)| (key.into(), claim)).collect()
 }
 
 /// The journal's own error in a ledger's.
@@ -211,10 +208,7 @@ pub(crate) type Step = fn(&Journal);
 
 /// Every kind of step, each of them one commit.
 pub(crate) fn workload() -> Vec<Step> {
-    const BACKOFF: Backoff = Backoff {
-        tries: 3,
-        next: SystemTime::UNIX_EPOCH,
-    };
+    const BACKOFF: Backoff = Backoff { tries: 3, next: SystemTime::UNIX_EPOCH };
     fn ledger(journal: &Journal) -> JournalLedger {
         let scope = LedgerScope::new("cookie 1", "boot 1");
         journal.ledger("rtnl", &scope).unwrap()
@@ -238,11 +232,7 @@ pub(crate) fn workload() -> Vec<Step> {
         |journal| drop(execute(journal, Start::new("keyed", b"").key(b"key"))),
         |journal| resumed(journal, "keyed").succeeded(b"made", at(1)).unwrap(),
         |journal| ledger(journal).begin(numbered(0..40, long)).unwrap(),
-        |journal| {
-            ledger(journal)
-                .commit_outcomes(numbered(0..39, long))
-                .unwrap()
-        },
+        |journal| ledger(journal).commit_outcomes(numbered(0..39, long)).unwrap(),
         |journal| resumed(journal, "one").step(b"second").unwrap(),
         |journal| resumed(journal, "one").succeeded(b"", at(2)).unwrap(),
         |journal| drop(execute(journal, Start::new("two", &[0xFF; 3000]))),

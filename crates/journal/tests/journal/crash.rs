@@ -31,18 +31,11 @@ fn run() -> Run {
     // Its closing can be interrupted as well, and so can the first change after the next opening.
     drop(journal);
     let journal = Journal::open_on(disk.clone()).unwrap();
-    journal
-        .operations()
-        .begin(Start::new("reopened", b""))
-        .unwrap();
+    journal.operations().begin(Start::new("reopened", b"")).unwrap();
     disk.acknowledge();
     states.push(export(&journal));
     drop(journal);
-    Run {
-        formatted,
-        log: disk.log(),
-        states,
-    }
+    Run { formatted, log: disk.log(), states }
 }
 
 /// Calls `crash` for every prefix of the log with what was durable, what was pending, how many
@@ -175,11 +168,7 @@ fn every_subset_of_the_writes_at_every_point() {
     let run = run();
     let mut crashes = 0;
     let points = at_every_point(&run, |durable, pending, acknowledged, known| {
-        assert!(
-            pending.len() <= 12,
-            "{} writes between syncs",
-            pending.len()
-        );
+        assert!(pending.len() <= 12, "{} writes between syncs", pending.len());
         // Those of what is known already were tried the time before.
         let first = if known == 0 { 0 } else { 1 << known };
         // Odd, so that each write is in some and not in others.
@@ -188,12 +177,7 @@ fn every_subset_of_the_writes_at_every_point() {
             let kept = (0..pending.len()).filter(|bit| subset >> bit & 1 == 1);
             let kept = kept.map(|index| pending[index].clone());
             let what = format!("subset {subset:b} of {pending:?}");
-            verify(
-                &run,
-                image(durable, kept),
-                acknowledged,
-                &what[..what.len().min(200)],
-            );
+            verify(&run, image(durable, kept), acknowledged, &what[..what.len().min(200)]);
             crashes += 1;
         }
     });
@@ -211,11 +195,7 @@ fn blocks_lost_at_every_point() {
         // Each block alone lost, and alone kept.
         for one in 0..blocks.len() {
             // One kept alone of those that are known already was tried the time before.
-            for lost in if one < known {
-                vec![true]
-            } else {
-                vec![true, false]
-            } {
+            for lost in if one < known { vec![true] } else { vec![true, false] } {
                 let kept = (0..blocks.len()).filter(|index| (*index == one) != lost);
                 let kept = kept.map(|index| blocks[index].clone());
                 let what = format!("block {one} of {} alone lost: {lost}", blocks.len());
@@ -225,12 +205,7 @@ fn blocks_lost_at_every_point() {
         }
         for round in 0..4 {
             let kept = blocks.iter().filter(|_| random.below(2) == 0).cloned();
-            verify(
-                &run,
-                image(durable, kept),
-                acknowledged,
-                &format!("round {round}"),
-            );
+            verify(&run, image(durable, kept), acknowledged, &format!("round {round}"));
             crashes += 1;
         }
     });
@@ -248,12 +223,7 @@ fn blocks_torn_at_every_point() {
             for piece in in_blocks(pending) {
                 kept.extend(what_arrives(&mut random, piece));
             }
-            verify(
-                &run,
-                image(durable, kept),
-                acknowledged,
-                &format!("round {round}"),
-            );
+            verify(&run, image(durable, kept), acknowledged, &format!("round {round}"));
             crashes += 1;
         }
     });
@@ -291,10 +261,7 @@ fn crashes_during_recovery() {
                 }
             }
             let pieces = in_blocks(&open).into_iter();
-            left = image(
-                &left,
-                pieces.filter_map(|piece| what_arrives(&mut random, piece)),
-            );
+            left = image(&left, pieces.filter_map(|piece| what_arrives(&mut random, piece)));
             crashes += 1;
         }
         let journal = Journal::open_on(Disk::of(left)).unwrap();
@@ -302,15 +269,10 @@ fn crashes_during_recovery() {
         let is_there = |name: &String| in_flight.iter().any(|found| found.name == *name);
         assert!(promised.iter().all(is_there));
         let seen = export(&journal);
-        let seen: String = seen
-            .split_inclusive('\n')
-            .filter(|line| !line.contains("again "))
-            .collect();
+        let seen: String =
+            seen.split_inclusive('\n').filter(|line| !line.contains("again ")).collect();
         let under_way = run.states.len().min(acknowledged + 2);
-        assert!(
-            run.states[acknowledged..under_way].contains(&seen),
-            "{seen}"
-        );
+        assert!(run.states[acknowledged..under_way].contains(&seen), "{seen}");
     });
     println!("{crashes} crashes");
 }
@@ -393,10 +355,7 @@ fn random_step(random: &mut Random, journal: &Journal) {
     };
     // What is impossible at the moment is refused.
     let resume = || operations.resume(&name);
-    let backoff = Backoff {
-        tries: random.below(9) as u32,
-        next: at(1),
-    };
+    let backoff = Backoff { tries: random.below(9) as u32, next: at(1) };
     let _ = match random.below(15) {
         0 => {
             let what = vec![7; random.below(9000)];

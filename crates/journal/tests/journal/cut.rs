@@ -31,10 +31,7 @@ fn verify(image: Vec<u8>, known: &str, what: &str) -> bool {
         }
         Err(error) => {
             let kind = error.kind();
-            assert!(
-                matches!(kind, ErrorKind::Damaged | ErrorKind::Format),
-                "{what}: {error}"
-            );
+            assert!(matches!(kind, ErrorKind::Damaged | ErrorKind::Format), "{what}: {error}");
             assert!(error.remedy().is_some());
             false
         }
@@ -55,9 +52,7 @@ fn a_closed_journal_cut_at_every_byte() {
 #[test]
 fn a_running_journal_cut_at_every_block() {
     let ([running, _], known) = images();
-    let cuts = (0..running.len())
-        .step_by(512)
-        .chain((0..4096).map(|cut| running.len() - cut));
+    let cuts = (0..running.len()).step_by(512).chain((0..4096).map(|cut| running.len() - cut));
     for cut in cuts {
         verify(running[..cut].to_vec(), &known, &format!("cut at {cut}"));
     }
@@ -189,10 +184,7 @@ fn what_is_no_journal_is_refused() {
         (Vec::new(), ErrorKind::Damaged),
         (b"trueup-journal\n".to_vec(), ErrorKind::Damaged),
         (vec![0; 100_000], ErrorKind::Format),
-        (
-            b"[Unit]\nDescription=something else\n".repeat(500),
-            ErrorKind::Format,
-        ),
+        (b"[Unit]\nDescription=something else\n".repeat(500), ErrorKind::Format),
     ] {
         let error = Journal::open_on(Disk::of(bytes)).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");

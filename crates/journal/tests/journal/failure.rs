@@ -37,10 +37,7 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
     for good in 0.. {
         let disk = Disk::formatted();
         let journal = Journal::open_on(disk.clone()).unwrap();
-        journal
-            .operations()
-            .begin(Start::new("before", b""))
-            .unwrap();
+        journal.operations().begin(Start::new("before", b"")).unwrap();
         let known = export(&journal);
         assert!(journal.failure().is_none());
         disk.fail_after(Some(good), Failing::All);
@@ -62,10 +59,7 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
         // The device works again, but who knows what is on it.
         let (log, stats) = (disk.log().len(), journal.stats());
         let refused = [
-            journal
-                .operations()
-                .begin(Start::new("after", b""))
-                .unwrap_err(),
+            journal.operations().begin(Start::new("after", b"")).unwrap_err(),
             journal.nonces().spend(b"after", at(2), at(1)).unwrap_err(),
             journal.compact().map(drop).unwrap_err(),
         ];
@@ -80,10 +74,7 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
         assert_eq!(journal.stats().syncs, stats.syncs);
         assert_eq!(errno(&journal.failure().unwrap()), Some(5));
         let seen = export(&journal);
-        assert!(
-            seen.contains("\"before\""),
-            "what is durable can be read: {seen}"
-        );
+        assert!(seen.contains("\"before\""), "what is durable can be read: {seen}");
 
         // Opened anew it is as it was before, or the write that failed is there after all.
         drop(journal);
@@ -113,20 +104,14 @@ fn a_sync_that_fails_fails_all_who_share_it() {
                     start.wait();
                     let names = (0..1000).map(|round| format!("{thread}-{round}"));
                     let begun = names.map(|name| {
-                        journal
-                            .operations()
-                            .begin(Start::new(&name, b""))
-                            .map(|_| name)
+                        journal.operations().begin(Start::new(&name, b"")).map(|_| name)
                     });
                     // Ends by an error, never by waiting for ever.
                     begun.map_while(Result::ok).collect::<Vec<_>>()
                 })
             })
             .collect();
-        threads
-            .into_iter()
-            .flat_map(|thread| thread.join().unwrap())
-            .collect()
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     assert!(!acknowledged.is_empty() && acknowledged.len() < 32_000);
     drop(journal);
@@ -135,18 +120,15 @@ fn a_sync_that_fails_fails_all_who_share_it() {
     let mut pending = Vec::new();
     for event in disk.log() {
         match event {
-            crate::common::Event::Sync => pending
-                .drain(..)
-                .for_each(|event| crate::common::apply(&mut durable, &event)),
+            crate::common::Event::Sync => {
+                pending.drain(..).for_each(|event| crate::common::apply(&mut durable, &event))
+            }
             other => pending.push(other),
         }
     }
     let journal = Journal::open_on(Disk::of(durable)).unwrap();
     for name in acknowledged {
-        assert!(
-            journal.operations().find(&name).unwrap().is_some(),
-            "{name}"
-        );
+        assert!(journal.operations().find(&name).unwrap().is_some(), "{name}");
     }
 }
 
@@ -196,12 +178,7 @@ fn a_failure_while_opening_or_closing_loses_nothing() {
             ledger.forget().unwrap();
             assert_eq!(export(&journal), known);
             journal.operations().begin(Start::new("more", b"")).unwrap();
-            journal
-                .operations()
-                .resume("more")
-                .unwrap()
-                .succeeded(b"", at(9))
-                .unwrap();
+            journal.operations().resume("more").unwrap().succeeded(b"", at(9)).unwrap();
         }
         assert!(refused > 1 && begun > 1, "{refused} refused, {begun} begun");
     }
@@ -306,10 +283,7 @@ impl Storage for Panicking {
 fn a_panic_below_is_a_failure_for_all_others() {
     let (disk, panics) = (Disk::formatted(), Arc::new(AtomicBool::new(false)));
     let journal = Journal::open_on(Panicking(disk.clone(), Arc::clone(&panics))).unwrap();
-    journal
-        .operations()
-        .begin(Start::new("before", b""))
-        .unwrap();
+    journal.operations().begin(Start::new("before", b"")).unwrap();
     panics.store(true, Ordering::Relaxed);
     let panicked = thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
@@ -325,20 +299,11 @@ fn a_panic_below_is_a_failure_for_all_others() {
                 })
             })
             .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .sum::<u32>()
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u32>()
     });
     assert_eq!(panicked, 1);
     panics.store(false, Ordering::Relaxed);
-    assert!(
-        journal
-            .operations()
-            .begin(Start::new("after", b""))
-            .unwrap_err()
-            .is_read_only()
-    );
+    assert!(journal.operations().begin(Start::new("after", b"")).unwrap_err().is_read_only());
     assert!(journal.operations().find("before").unwrap().is_some());
     drop(journal);
     let journal = Journal::open_on(disk).unwrap();

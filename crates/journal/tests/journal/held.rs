@@ -54,10 +54,7 @@ fn a_second_process_learns_who_holds_the_journal() {
     let directory = Directory::new("held");
     let path = directory.journal();
     check_not_held(&path).unwrap();
-    assert!(
-        !path.with_extension("lock").exists() && !path.exists(),
-        "asking makes nothing"
-    );
+    assert!(!path.with_extension("lock").exists() && !path.exists(), "asking makes nothing");
     let mut child = hold(&path);
     assert_names(&Journal::open(&path).unwrap_err(), child.id());
     assert_names(&check_not_held(&path).unwrap_err(), child.id());
@@ -105,9 +102,7 @@ fn of_many_that_open_at_once_one_does() {
     let directory = Directory::new("race");
     let path = directory.journal();
     let opened = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..16)
-            .map(|_| scope.spawn(|| Journal::open(&path)))
-            .collect();
+        let threads: Vec<_> = (0..16).map(|_| scope.spawn(|| Journal::open(&path))).collect();
         let results = threads.into_iter().map(|thread| thread.join().unwrap());
         // All kept until all have tried.
         results.collect::<Vec<_>>()
@@ -125,10 +120,7 @@ fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
     let directory = Directory::new("lock-file");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    journal
-        .operations()
-        .begin(Start::new("first", b""))
-        .unwrap();
+    journal.operations().begin(Start::new("first", b"")).unwrap();
     drop(journal);
     let good = fs::read(&path).unwrap();
     fs::remove_file(directory.0.join("journal.lock")).unwrap();
@@ -172,10 +164,7 @@ fn runs_that_wait_all_get_their_turn() {
         }
     });
     let journal = Journal::open(&path).unwrap();
-    assert_eq!(
-        journal.operations().in_flight().unwrap().operations.len(),
-        32
-    );
+    assert_eq!(journal.operations().in_flight().unwrap().operations.len(), 32);
 }
 
 #[test]
@@ -207,10 +196,7 @@ fn callers_of_one_process_get_their_turn_in_order() {
             let path = &path;
             scope.spawn(move || {
                 let journal = Journal::open_within(path, Duration::from_secs(60)).unwrap();
-                journal
-                    .operations()
-                    .begin(Start::new(&run.to_string(), b""))
-                    .unwrap();
+                journal.operations().begin(Start::new(&run.to_string(), b"")).unwrap();
             });
             // Time enough to ask.
             thread::sleep(Duration::from_millis(100));

@@ -31,9 +31,7 @@ fn again(journal: &Journal, key: &str) -> KeyState {
 }
 
 fn in_doubt(operation: &str) -> KeyState {
-    KeyState::InDoubt {
-        operation: operation.into(),
-    }
+    KeyState::InDoubt { operation: operation.into() }
 }
 
 #[test]
@@ -41,9 +39,7 @@ fn the_first_outcome_stays_across_restarts() {
     let (disk, journal) = opened();
     let (made, failed) = (begin(&journal, "made"), begin(&journal, "failed"));
     let undone = begin(&journal, "undone");
-    let executing = KeyState::InProgress {
-        operation: "made".into(),
-    };
+    let executing = KeyState::InProgress { operation: "made".into() };
     assert_eq!(again(&journal, "made"), executing);
     assert_eq!(journal.operations().key(b"made").unwrap(), Some(executing));
     made.succeeded(b"answer", at(5)).unwrap();
@@ -82,11 +78,7 @@ fn a_key_is_refused_for_another_request_also_after_its_end_and_a_restart() {
         })
     };
     let is_refused = |journal: &Journal| {
-        for (what, object) in [
-            (&b"delete"[..], &b"a"[..]),
-            (b"create", b"b"),
-            (b"createa", b""),
-        ] {
+        for (what, object) in [(&b"delete"[..], &b"a"[..]), (b"create", b"b"), (b"createa", b"")] {
             let error = ask(journal, what, object).unwrap_err();
             assert_eq!(error.refusal(), Some(Refusal::KeyUsed), "{error}");
         }
@@ -102,14 +94,9 @@ fn a_key_is_refused_for_another_request_also_after_its_end_and_a_restart() {
     // What is asked for can be said apart from the description.
     let start = |what| Start::new("name", what).key(b"l").request(b"create");
     let operations = journal.operations();
-    let Begun::Execute(execution) = operations.begin(start(b"at 1")).unwrap() else {
-        panic!()
-    };
+    let Begun::Execute(execution) = operations.begin(start(b"at 1")).unwrap() else { panic!() };
     execution.succeeded(b"", at(1)).unwrap();
-    assert!(matches!(
-        operations.begin(start(b"at 2")),
-        Ok(Begun::Repeated(_))
-    ));
+    assert!(matches!(operations.begin(start(b"at 2")), Ok(Begun::Repeated(_))));
 }
 
 #[test]
@@ -165,10 +152,7 @@ fn outcomes_are_forgotten_by_choice_alone() {
     }
     let open = begin(&journal, "open");
     let operations = journal.operations();
-    let younger = Keep::Younger {
-        than: Duration::from_secs(5),
-        now: at(9),
-    };
+    let younger = Keep::Younger { than: Duration::from_secs(5), now: at(9) };
     assert_eq!(operations.forget_keys(younger).unwrap(), 4);
     assert_eq!(operations.forget_keys(Keep::Latest(2)).unwrap(), 4);
     assert_eq!(operations.key(b"7").unwrap(), None);
@@ -187,10 +171,7 @@ fn an_empty_key_is_no_key() {
         beside.not_executed("why", None, at(second)).unwrap();
     }
     assert_eq!(journal.operations().key(b"").unwrap(), None);
-    assert_eq!(
-        journal.operations().forget_keys(Keep::Latest(0)).unwrap(),
-        0
-    );
+    assert_eq!(journal.operations().forget_keys(Keep::Latest(0)).unwrap(), 0);
 }
 
 #[test]

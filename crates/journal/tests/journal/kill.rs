@@ -72,11 +72,7 @@ fn child() {
         return;
     };
     let left = std::env::var(POINT).unwrap().parse().unwrap();
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let left = AtomicU64::new(left);
     let mut notes = File::create(acknowledged(&path)).unwrap();
     let journal = Journal::open_on(Deadly { file, left }).unwrap();

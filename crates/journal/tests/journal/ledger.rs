@@ -15,9 +15,7 @@ fn opened() -> (Disk, Journal) {
 }
 
 fn ledger(journal: &Journal) -> JournalLedger {
-    journal
-        .ledger("rtnl", &LedgerScope::new("4026531840", "boot-1"))
-        .unwrap()
+    journal.ledger("rtnl", &LedgerScope::new("4026531840", "boot-1")).unwrap()
 }
 
 fn owned(ledger: &JournalLedger) -> Vec<(String, String)> {
@@ -35,16 +33,10 @@ fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
         ledger.begin(BTreeMap::new()).unwrap();
         ledger.commit_outcomes(BTreeMap::new()).unwrap();
     }
-    assert_eq!(
-        journal.stats(),
-        start,
-        "a pass with nothing to do writes nothing"
-    );
+    assert_eq!(journal.stats(), start, "a pass with nothing to do writes nothing");
 
     // Opened for writing.
-    ledger
-        .commit_outcomes(claims([("first", ours("1"))]))
-        .unwrap();
+    ledger.commit_outcomes(claims([("first", ours("1"))])).unwrap();
     for count in [1u32, 1000] {
         let before = journal.stats();
         let keys = (0..count).map(|key| key.to_be_bytes().to_vec());
@@ -58,9 +50,7 @@ fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
     let before = journal.stats();
     let same = ours(1000u32.to_be_bytes());
     let gone = (b"never ours".to_vec(), Claim::NotOurs);
-    ledger
-        .commit_outcomes(BTreeMap::from([(vec![0; 4], same), gone]))
-        .unwrap();
+    ledger.commit_outcomes(BTreeMap::from([(vec![0; 4], same), gone])).unwrap();
     assert_eq!(journal.stats(), before, "what is so already is not written");
 }
 
@@ -68,14 +58,8 @@ fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
 fn intents_are_open_after_a_crash_with_what_was_intended() {
     let (disk, journal) = opened();
     let mut before = ledger(&journal);
-    before
-        .commit_outcomes(claims([("old", ours("1"))]))
-        .unwrap();
-    let intents = claims([
-        ("new", ours("2")),
-        ("old", ours("3")),
-        ("other", Claim::NotOurs),
-    ]);
+    before.commit_outcomes(claims([("old", ours("1"))])).unwrap();
+    let intents = claims([("new", ours("2")), ("old", ours("3")), ("other", Claim::NotOurs)]);
     before.begin(intents.clone()).unwrap();
     let crashed = Disk::of(disk.bytes());
 
@@ -86,20 +70,12 @@ fn intents_are_open_after_a_crash_with_what_was_intended() {
     assert_eq!(ledger.open_intents().unwrap(), intents);
 
     // A key with an open intent takes no other; the rest goes on.
-    let error = ledger
-        .begin(claims([("fresh", ours("4")), ("old", ours("5"))]))
-        .unwrap_err();
+    let error = ledger.begin(claims([("fresh", ours("4")), ("old", ours("5"))])).unwrap_err();
     assert_eq!(cause(&error).refusal(), Some(Refusal::OpenIntent));
     assert!(error.to_string().starts_with("old: "), "{error}");
-    assert_eq!(
-        ledger.open_intents().unwrap(),
-        intents,
-        "a refusal writes nothing"
-    );
+    assert_eq!(ledger.open_intents().unwrap(), intents, "a refusal writes nothing");
     ledger.begin(claims([("fresh", ours("4"))])).unwrap();
-    ledger
-        .commit_outcomes(claims([("fresh", Claim::NotOurs)]))
-        .unwrap();
+    ledger.commit_outcomes(claims([("fresh", Claim::NotOurs)])).unwrap();
 
     // What turned out need not be what was intended.
     ledger
@@ -110,10 +86,7 @@ fn intents_are_open_after_a_crash_with_what_was_intended() {
         ]))
         .unwrap();
     assert!(ledger.open_intents().unwrap().is_empty());
-    let expected = [
-        ("new".into(), "2 as index 7".into()),
-        ("old".into(), "1".into()),
-    ];
+    let expected = [("new".into(), "2 as index 7".into()), ("old".into(), "1".into())];
     assert_eq!(owned(&ledger), expected);
     assert_eq!(ledger.last_applied(b"old").unwrap(), Some(b"1".to_vec()));
     assert_eq!(ledger.last_applied(b"other").unwrap(), None);
@@ -123,9 +96,7 @@ fn intents_are_open_after_a_crash_with_what_was_intended() {
 fn what_a_pass_does_not_tell_stays_open() {
     let (_, journal) = opened();
     let mut ledger = ledger(&journal);
-    ledger
-        .begin(claims([("a", ours("1")), ("b", ours("1"))]))
-        .unwrap();
+    ledger.begin(claims([("a", ours("1")), ("b", ours("1"))])).unwrap();
     ledger.commit_outcomes(claims([("a", ours("1"))])).unwrap();
     assert_eq!(ledger.open_intents().unwrap(), claims([("b", ours("1"))]));
 }
@@ -136,9 +107,7 @@ fn what_is_adopted_or_shed_needs_no_intent() {
     let mut ledger = ledger(&journal);
     ledger.commit_outcomes(claims([("a", ours("1"))])).unwrap();
     assert_eq!(owned(&ledger), [("a".into(), "1".into())]);
-    ledger
-        .commit_outcomes(claims([("a", Claim::NotOurs)]))
-        .unwrap();
+    ledger.commit_outcomes(claims([("a", Claim::NotOurs)])).unwrap();
     assert_eq!(owned(&ledger), []);
 }
 
@@ -182,12 +151,7 @@ fn clones_are_one_ledger_for_several_threads() {
 #[test]
 fn another_namespace_boot_or_source_inherits_nothing() {
     let (_, journal) = opened();
-    let scopes = [
-        ("ns1", "boot1"),
-        ("ns2", "boot1"),
-        ("ns1", "boot2"),
-        ("ns1b", "oot1"),
-    ];
+    let scopes = [("ns1", "boot1"), ("ns2", "boot1"), ("ns1", "boot2"), ("ns1b", "oot1")];
     let mut ledgers: Vec<JournalLedger> = ["rtnl", "sysctl"]
         .into_iter()
         .flat_map(|source| scopes.map(|(ns, boot)| (source, LedgerScope::new(ns, boot))))
@@ -196,9 +160,7 @@ fn another_namespace_boot_or_source_inherits_nothing() {
     for (number, ledger) in ledgers.iter_mut().enumerate() {
         assert_eq!(owned(ledger), [], "{number}");
         let value = number.to_string();
-        ledger
-            .commit_outcomes(claims([("k", ours(value))]))
-            .unwrap();
+        ledger.commit_outcomes(claims([("k", ours(value))])).unwrap();
         ledger.begin(claims([("i", Claim::NotOurs)])).unwrap();
     }
     for (number, ledger) in ledgers.iter().enumerate() {
@@ -223,12 +185,8 @@ fn another_namespace_boot_or_source_inherits_nothing() {
 #[test]
 fn what_has_no_boot_outlives_boots() {
     let (_, journal) = opened();
-    let mut kept = journal
-        .ledger("graph", &LedgerScope::new("host", ""))
-        .unwrap();
-    let mut gone = journal
-        .ledger("graph", &LedgerScope::new("host", "boot1"))
-        .unwrap();
+    let mut kept = journal.ledger("graph", &LedgerScope::new("host", "")).unwrap();
+    let mut gone = journal.ledger("graph", &LedgerScope::new("host", "boot1")).unwrap();
     for ledger in [&mut kept, &mut gone] {
         ledger.commit_outcomes(claims([("k", ours("v"))])).unwrap();
     }

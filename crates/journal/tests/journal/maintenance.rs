@@ -52,33 +52,17 @@ fn an_export_has_a_line_for_each_record() {
     let directory = Directory::new("export");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    journal
-        .operations()
-        .begin(Start::new("add \"x\"", b"\xFF\x00"))
-        .unwrap();
-    journal
-        .operations()
-        .begin(Start::new("done", b"d"))
-        .unwrap();
-    journal
-        .operations()
-        .resume("done")
-        .unwrap()
-        .failed("no", None, at(1))
-        .unwrap();
+    journal.operations().begin(Start::new("add \"x\"", b"\xFF\x00")).unwrap();
+    journal.operations().begin(Start::new("done", b"d")).unwrap();
+    journal.operations().resume("done").unwrap().failed("no", None, at(1)).unwrap();
     let start = Start::new("keyed", b"w").object(b"vm").key(b"k");
     let mut keyed = execute(&journal, start.nonce(b"n", at(3), at(1)));
     keyed.step(b"s").unwrap();
     keyed.running("t").unwrap();
-    let backoff = Backoff {
-        tries: 2,
-        next: at(4),
-    };
+    let backoff = Backoff { tries: 2, next: at(4) };
     journal.backoffs().set(b"vm", backoff).unwrap();
     let mut ledger = journal.ledger("rtnl", &LedgerScope::new("7", "b")).unwrap();
-    ledger
-        .commit_outcomes(claims([("br0", ours("{}"))]))
-        .unwrap();
+    ledger.commit_outcomes(claims([("br0", ours("{}"))])).unwrap();
     ledger.begin(claims([("br1", Claim::NotOurs)])).unwrap();
     drop((journal, ledger, keyed));
 
@@ -102,10 +86,7 @@ fn an_export_has_a_line_for_each_record() {
     );
     assert_eq!(exported(&path), expected);
     let counts = check(&path).unwrap();
-    assert_eq!(
-        (counts.operations, counts.keys, counts.owned, counts.intents),
-        (3, 1, 1, 1)
-    );
+    assert_eq!((counts.operations, counts.keys, counts.owned, counts.intents), (3, 1, 1, 1));
 }
 
 #[test]
@@ -146,11 +127,7 @@ fn a_damaged_journal_is_refused_until_it_is_repaired() {
 
         let error = Journal::open(&path).unwrap_err();
         assert!(error.is_damaged(), "{error}");
-        assert!(
-            error
-                .remedy()
-                .is_some_and(|remedy| remedy.contains("repair"))
-        );
+        assert!(error.remedy().is_some_and(|remedy| remedy.contains("repair")));
         assert!(check(&path).unwrap_err().is_damaged());
         assert!(repair(&path, Loss::Refuse).unwrap_err().is_damaged());
         assert_eq!(fs::read(&path).unwrap(), damaged, "not written to");
@@ -160,12 +137,7 @@ fn a_damaged_journal_is_refused_until_it_is_repaired() {
             _ => directory.0.join("journal.damaged.1"),
         };
         let repaired = repair(&path, Loss::Accept).unwrap();
-        assert_eq!(
-            repaired,
-            Repaired::Emptied {
-                damaged: kept.clone()
-            }
-        );
+        assert_eq!(repaired, Repaired::Emptied { damaged: kept.clone() });
         assert_eq!(fs::read(kept).unwrap(), damaged);
         assert_eq!(exported(&path), "");
     }
@@ -178,15 +150,9 @@ fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
     let directory = Directory::new("shortened");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    journal
-        .operations()
-        .begin(Start::new("first", b""))
-        .unwrap();
+    journal.operations().begin(Start::new("first", b"")).unwrap();
     let before = fs::read(&path).unwrap();
-    journal
-        .operations()
-        .begin(Start::new("second", b""))
-        .unwrap();
+    journal.operations().begin(Start::new("second", b"")).unwrap();
     let after = fs::read(&path).unwrap();
     drop(journal);
     // The pages of the second commit as they were before it; the head and the slots as they are
@@ -203,10 +169,7 @@ fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
     let journal = Journal::open(&path).unwrap();
     assert!(journal.operations().find("first").unwrap().is_some());
     assert!(journal.operations().find("second").unwrap().is_none());
-    journal
-        .operations()
-        .begin(Start::new("second", b""))
-        .unwrap();
+    journal.operations().begin(Start::new("second", b"")).unwrap();
 }
 
 #[test]
@@ -216,10 +179,7 @@ fn an_emptied_file_is_damaged_and_one_half_made_is_not_there() {
     fs::write(directory.0.join("journal.new"), b"half").unwrap();
     let journal = Journal::open(&path).unwrap();
     assert_eq!(check(&path).unwrap_err().kind(), ErrorKind::Os);
-    journal
-        .operations()
-        .begin(Start::new("first", b""))
-        .unwrap();
+    journal.operations().begin(Start::new("first", b"")).unwrap();
     drop(journal);
     assert_eq!(check(&path).unwrap().operations, 1);
     fs::write(&path, b"").unwrap();
@@ -254,10 +214,7 @@ fn a_repair_leaves_a_lock_file_only_where_one_was() {
     let directory = Directory::new("litter");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    journal
-        .operations()
-        .begin(Start::new("first", b""))
-        .unwrap();
+    journal.operations().begin(Start::new("first", b"")).unwrap();
     drop(journal);
     assert_eq!(directory.names(), ["journal", "journal.lock"]);
     assert_eq!(repair(&path, Loss::Refuse).unwrap(), Repaired::Whole);

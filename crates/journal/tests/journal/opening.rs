@@ -19,9 +19,8 @@ fn ledger(journal: &Journal) -> JournalLedger {
 
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -37,23 +36,14 @@ fn change_nothing(journal: &Journal) {
     ledger.commit_outcomes(so_already).unwrap();
     assert_eq!(journal.forget_other_boots("b").unwrap(), 0);
     assert!(journal.operations().resume("none").is_err());
-    assert!(
-        journal
-            .operations()
-            .in_flight()
-            .unwrap()
-            .operations
-            .is_empty()
-    );
+    assert!(journal.operations().in_flight().unwrap().operations.is_empty());
 }
 
 #[test]
 fn to_open_and_to_change_nothing_writes_nothing() {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
-    ledger(&journal)
-        .commit_outcomes(claims([("k", ours("v"))]))
-        .unwrap();
+    ledger(&journal).commit_outcomes(claims([("k", ours("v"))])).unwrap();
     // As a crash leaves it, and closed.
     let crashed = Disk::of(disk.bytes());
     drop(journal);
@@ -78,14 +68,10 @@ fn what_is_not_there_is_made_by_the_first_change() {
         assert_eq!(names(&directory.0), ["journal.lock"]);
     }
     let journal = Journal::open(&path).unwrap();
-    ledger(&journal)
-        .commit_outcomes(claims([("k", ours("v"))]))
-        .unwrap();
+    ledger(&journal).commit_outcomes(claims([("k", ours("v"))])).unwrap();
     assert_eq!(names(&directory.0), ["journal", "journal.lock"]);
     // By what is on disk at this moment, too.
-    let seen = ledger(&Journal::open_read_only(&path).unwrap())
-        .owned()
-        .unwrap();
+    let seen = ledger(&Journal::open_read_only(&path).unwrap()).owned().unwrap();
     assert_eq!(seen, ledger(&journal).owned().unwrap());
     drop(journal);
     let journal = Journal::open(&path).unwrap();
@@ -97,9 +83,7 @@ fn what_is_not_there_is_made_by_the_first_change() {
 fn the_syncs_of_a_life() {
     let commit = |journal: &Journal, value: &str| {
         let before = journal.stats();
-        ledger(journal)
-            .commit_outcomes(claims([("k", ours(value))]))
-            .unwrap();
+        ledger(journal).commit_outcomes(claims([("k", ours(value))])).unwrap();
         let after = journal.stats();
         assert_eq!(after.commits, before.commits + 1);
         after.syncs - before.syncs
@@ -107,10 +91,7 @@ fn the_syncs_of_a_life() {
     let directory = Directory::new("syncs");
     let journal = Journal::open(directory.journal()).unwrap();
     let made = commit(&journal, "1");
-    assert_eq!(
-        (made, commit(&journal, "2"), commit(&journal, "3")),
-        (1, 1, 1)
-    );
+    assert_eq!((made, commit(&journal, "2"), commit(&journal, "3")), (1, 1, 1));
     let crashed = Disk::of(fs::read(directory.journal()).unwrap());
     drop(journal);
     let closed = Disk::of(fs::read(directory.journal()).unwrap());
@@ -118,12 +99,7 @@ fn the_syncs_of_a_life() {
         let journal = Journal::open_on(disk.clone()).unwrap();
         let opened = commit(&journal, "4");
         assert_eq!((opened, commit(&journal, "5")), (first, 1));
-        let syncs = || {
-            disk.log()
-                .iter()
-                .filter(|event| matches!(event, Event::Sync))
-                .count()
-        };
+        let syncs = || disk.log().iter().filter(|event| matches!(event, Event::Sync)).count();
         let before = syncs();
         drop(journal);
         assert_eq!(syncs() - before, at_the_end);
@@ -139,10 +115,7 @@ fn of_many_first_changes_none_is_lost() {
             .map(|thread| {
                 let journal = &journal;
                 scope.spawn(move || {
-                    journal
-                        .operations()
-                        .begin(Start::new(&thread.to_string(), b""))
-                        .unwrap();
+                    journal.operations().begin(Start::new(&thread.to_string(), b"")).unwrap();
                     let name = format!("keyed {thread}");
                     let start = Start::new(&name, b"").key(b"one");
                     match journal.operations().begin(start).unwrap() {
@@ -155,19 +128,13 @@ fn of_many_first_changes_none_is_lost() {
                 })
             })
             .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .sum::<u32>()
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u32>()
     });
     assert_eq!(executed, 1);
     let known = export(&journal);
     drop(journal);
     let journal = Journal::open(directory.journal()).unwrap();
-    assert_eq!(
-        journal.operations().in_flight().unwrap().operations.len(),
-        16
-    );
+    assert_eq!(journal.operations().in_flight().unwrap().operations.len(), 16);
     assert_eq!(export(&journal), known);
 }
 
@@ -204,17 +171,12 @@ fn a_peek_changes_nothing_and_needs_no_lock() {
     let mut reader = ledger(&peeked);
     assert_eq!(reader.open_intents().unwrap(), claims([("k", ours("v"))]));
     writer.commit_outcomes(claims([("k", ours("v"))])).unwrap();
-    assert!(
-        reader.owned().unwrap().is_empty(),
-        "as it was when looked at"
-    );
+    assert!(reader.owned().unwrap().is_empty(), "as it was when looked at");
 
     let bytes = fs::read(&path).unwrap();
     for error in [
         reader.begin(claims([("x", ours("1"))])).unwrap_err(),
-        reader
-            .commit_outcomes(claims([("k", Claim::NotOurs)]))
-            .unwrap_err(),
+        reader.commit_outcomes(claims([("k", Claim::NotOurs)])).unwrap_err(),
     ] {
         let error = cause(&error);
         assert_eq!(error.kind(), ErrorKind::ReadOnly);
@@ -234,12 +196,8 @@ fn a_peek_beside_a_writer_sees_whole_commits() {
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
     let mut writer = ledger(&journal);
-    let pair = |value: u32| {
-        claims([
-            ("a", ours(value.to_be_bytes())),
-            ("b", ours(value.to_be_bytes())),
-        ])
-    };
+    let pair =
+        |value: u32| claims([("a", ours(value.to_be_bytes())), ("b", ours(value.to_be_bytes()))]);
     writer.commit_outcomes(pair(0)).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -268,9 +226,7 @@ fn a_peek_beside_a_writer_sees_whole_commits() {
         }
     });
     assert_eq!(
-        ledger(&Journal::open_read_only(&path).unwrap())
-            .owned()
-            .unwrap()[&b"a"[..]],
+        ledger(&Journal::open_read_only(&path).unwrap()).owned().unwrap()[&b"a"[..]],
         399u32.to_be_bytes()
     );
 }

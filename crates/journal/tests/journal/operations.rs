@@ -50,14 +50,8 @@ fn in_flight_is_listed_in_order_with_all_that_was_recorded_after_reopening() {
     assert_eq!(found[1], known);
     assert_eq!(found[1].state, OperationState::Running);
     assert_eq!(found[1].task.as_deref(), Some("task 3"));
-    assert_eq!(
-        (&found[1].object[..], &found[1].what[..]),
-        (&b"vm7"[..], &b"resize"[..])
-    );
-    assert_eq!(
-        (&found[1].step[..], &found[1].key[..]),
-        (&b"power on"[..], &b"request 1"[..])
-    );
+    assert_eq!((&found[1].object[..], &found[1].what[..]), (&b"vm7"[..], &b"resize"[..]));
+    assert_eq!((&found[1].step[..], &found[1].key[..]), (&b"power on"[..], &b"request 1"[..]));
     assert_eq!(found[2].state, OperationState::InDoubt("no answer".into()));
     assert_eq!(found[2].what, b"again");
     let d = operations.find("d").unwrap().unwrap();
@@ -82,11 +76,7 @@ fn one_caller_at_a_time_executes_an_operation() {
     let second = operations.resume("x").unwrap();
     assert!(operations.resume("x").is_err());
     second.in_doubt("why").unwrap();
-    operations
-        .resume("x")
-        .unwrap()
-        .succeeded(b"", at(1))
-        .unwrap();
+    operations.resume("x").unwrap().succeeded(b"", at(1)).unwrap();
     let ended = operations.resume("x").unwrap_err();
     assert_eq!(ended.refusal(), Some(Refusal::Ended));
     let missing = operations.resume("y").unwrap_err();
@@ -104,24 +94,14 @@ fn what_ended_is_forgotten_by_choice_alone() {
     let _open = execute(&journal, Start::new("open", b""));
     let _anew = execute(&journal, Start::new("b", b"anew"));
 
-    let younger = Keep::Younger {
-        than: Duration::from_secs(10),
-        now: at(30),
-    };
+    let younger = Keep::Younger { than: Duration::from_secs(10), now: at(30) };
     assert_eq!(operations.forget(younger).unwrap(), 1, "a, but not b");
     assert_eq!(operations.find("a").unwrap(), None);
     assert_eq!(operations.forget(Keep::Latest(1)).unwrap(), 1, "c");
     assert_eq!(operations.find("c").unwrap(), None);
     assert!(operations.find("d").unwrap().is_some());
-    let past = Keep::Younger {
-        than: Duration::ZERO,
-        now: at(0),
-    };
-    assert_eq!(
-        operations.forget(past).unwrap(),
-        0,
-        "a clock set back forgets nothing"
-    );
+    let past = Keep::Younger { than: Duration::ZERO, now: at(0) };
+    assert_eq!(operations.forget(past).unwrap(), 0, "a clock set back forgets nothing");
     assert_eq!(names(&operations), ["open", "b"]);
 }
 
@@ -147,10 +127,7 @@ fn too_long_is_refused_before_anything_is_written() {
         let error = execution.running(task).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
     }
-    let backoff = Backoff {
-        tries: 1,
-        next: at(1),
-    };
+    let backoff = Backoff { tries: 1, next: at(1) };
     let error = journal.backoffs().set(bytes, backoff).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(journal.stats(), before);
@@ -160,10 +137,11 @@ fn too_long_is_refused_before_anything_is_written() {
 #[test]
 fn debug_shows_no_value() {
     let (_, journal) = opened();
-    let start = Start::new("name", b"SECRET what")
-        .object(b"vm7")
-        .key(b"SECRET key")
-        .nonce(b"SECRET nonce", at(2), at(1));
+    let start = Start::new("name", b"SECRET what").object(b"vm7").key(b"SECRET key").nonce(
+        b"SECRET nonce",
+        at(2),
+        at(1),
+    );
     let mut shown = format!("{start:?}");
     let mut execution = execute(&journal, start);
     execution.step(b"SECRET step").unwrap();

@@ -33,11 +33,7 @@ fn child() {
     let Begun::Execute(execution) = journal.operations().begin(nonce).unwrap() else {
         return;
     };
-    let mut file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(executions(&path))
-        .unwrap();
+    let mut file = OpenOptions::new().append(true).create(true).open(executions(&path)).unwrap();
     file.write_all(b".").unwrap();
     if std::env::var_os(DIES).is_some() {
         kill_process(getpid(), Signal::KILL).unwrap();

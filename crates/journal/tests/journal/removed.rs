@@ -10,9 +10,7 @@ use crate::common::{at, execute, export};
 use crate::maintenance::Directory;
 
 fn run(journal: &Journal, name: &str) {
-    execute(journal, Start::new(name, b""))
-        .succeeded(b"", at(1))
-        .unwrap();
+    execute(journal, Start::new(name, b"")).succeeded(b"", at(1)).unwrap();
 }
 
 /// Removes something of the journal, and returns whether a change is then refused.
@@ -27,10 +25,7 @@ fn is_noticed(name: &str, remove: impl FnOnce(&Directory)) -> bool {
     let started = journal.operations().begin(Start::new("second", b""));
     let Err(error) = started else { return false };
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
-    assert!(
-        error.to_string().contains("was removed or replaced"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("was removed or replaced"), "{error}");
     assert!(journal.failure().unwrap().is_removed());
     assert_eq!(export(&journal), known, "what it has can be read");
     true
@@ -38,14 +33,8 @@ fn is_noticed(name: &str, remove: impl FnOnce(&Directory)) -> bool {
 
 #[test]
 fn a_removed_journal_refuses_each_change() {
-    assert!(is_noticed("folder", |directory| fs::remove_dir_all(
-        &directory.0
-    )
-    .unwrap()));
-    assert!(is_noticed("file", |directory| fs::remove_file(
-        directory.journal()
-    )
-    .unwrap()));
+    assert!(is_noticed("folder", |directory| fs::remove_dir_all(&directory.0).unwrap()));
+    assert!(is_noticed("file", |directory| fs::remove_file(directory.journal()).unwrap()));
     assert!(is_noticed("lock", |directory| {
         fs::remove_file(lock_file(directory.journal())).unwrap();
     }));

@@ -107,10 +107,7 @@ fn a_damaged_journal_that_someone_made_longer_costs_little() {
     for (call, _) in CALLS {
         let (cost, error) = run(&path, call);
         assert!(cost < BOUND, "{call} took {cost} KiB");
-        assert!(
-            ["None", "Some(Damaged)"].contains(&&*error),
-            "{call}: {error}"
-        );
+        assert!(["None", "Some(Damaged)"].contains(&&*error), "{call}: {error}");
     }
 }
 
@@ -124,11 +121,7 @@ fn a_file_that_is_no_journal_costs_little() {
         assert!(cost < BOUND, "{call} took {cost} KiB");
         assert_eq!(error, "Some(Format)", "{call}");
     }
-    assert_eq!(
-        fs::metadata(&path).unwrap().len(),
-        1 << 40,
-        "it stays as it is"
-    );
+    assert_eq!(fs::metadata(&path).unwrap().len(), 1 << 40, "it stays as it is");
 }
 
 #[test]

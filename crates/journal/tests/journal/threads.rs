@@ -28,11 +28,7 @@ fn of_64_that_begin_with_one_key_one_executes() {
                     };
                     start.wait();
                     loop {
-                        match journal
-                            .operations()
-                            .begin(Start::new(&name, b"").key(key))
-                            .unwrap()
-                        {
+                        match journal.operations().begin(Start::new(&name, b"").key(key)).unwrap() {
                             Begun::Execute(execution) => {
                                 executed.fetch_add(1, Ordering::Relaxed);
                                 execution.succeeded(b"once", at(0)).unwrap();
@@ -50,24 +46,14 @@ fn of_64_that_begin_with_one_key_one_executes() {
         });
         assert_eq!(executed.into_inner(), 1);
     }
-    assert!(
-        journal
-            .operations()
-            .in_flight()
-            .unwrap()
-            .operations
-            .is_empty()
-    );
+    assert!(journal.operations().in_flight().unwrap().operations.is_empty());
 }
 
 #[test]
 fn threads_share_a_sync() {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
-    journal
-        .operations()
-        .begin(Start::new("first", b""))
-        .unwrap();
+    journal.operations().begin(Start::new("first", b"")).unwrap();
     // While one sync lasts, all others gather.
     disk.slow_down(Duration::from_millis(5));
     let before = journal.stats();
@@ -80,14 +66,8 @@ fn threads_share_a_sync() {
                 for round in 0..4 {
                     let name = format!("{thread}-{round}");
                     journal.operations().begin(Start::new(&name, b"")).unwrap();
-                    let error = journal
-                        .operations()
-                        .begin(Start::new(&name, b""))
-                        .unwrap_err();
-                    assert!(
-                        error.refusal().is_some(),
-                        "a refusal leaves the others alone"
-                    );
+                    let error = journal.operations().begin(Start::new(&name, b"")).unwrap_err();
+                    assert!(error.refusal().is_some(), "a refusal leaves the others alone");
                 }
             });
         }
@@ -96,10 +76,7 @@ fn threads_share_a_sync() {
     let (syncs, writes) = (after.syncs - before.syncs, THREADS as u64 * 4);
     assert_eq!(syncs, after.commits - before.commits, "one sync a commit");
     assert!(syncs <= writes / 4, "{syncs} syncs for {writes} writes");
-    assert_eq!(
-        journal.operations().in_flight().unwrap().operations.len() as u64,
-        writes + 1
-    );
+    assert_eq!(journal.operations().in_flight().unwrap().operations.len() as u64, writes + 1);
 }
 
 #[test]
@@ -112,11 +89,7 @@ fn a_compaction_between_writes_disturbs_no_writer() {
                 for round in 0..20 {
                     let name = format!("{thread}-{round}");
                     operations.begin(Start::new(&name, b"")).unwrap();
-                    operations
-                        .resume(&name)
-                        .unwrap()
-                        .succeeded(b"", at(0))
-                        .unwrap();
+                    operations.resume(&name).unwrap().succeeded(b"", at(0)).unwrap();
                     assert!(operations.find(&name).unwrap().is_some());
                 }
             });

@@ -111,25 +111,15 @@ fn a_nonce_is_spent_with_the_start_of_an_operation_or_not_at_all() {
 fn a_backoff_ends_with_the_success_of_its_object() {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
-    let backoff = |tries| Backoff {
-        tries,
-        next: at(u64::from(tries) * 7),
-    };
+    let backoff = |tries| Backoff { tries, next: at(u64::from(tries) * 7) };
     let begin = |journal: &Journal| execute(journal, Start::new("a", b"").object(b"vm"));
     journal.backoffs().set(b"other", backoff(9)).unwrap();
-    begin(&journal)
-        .failed("1", Some(backoff(1)), at(1))
-        .unwrap();
-    begin(&journal)
-        .compensated("2", Some(backoff(2)), at(2))
-        .unwrap();
+    begin(&journal).failed("1", Some(backoff(1)), at(1)).unwrap();
+    begin(&journal).compensated("2", Some(backoff(2)), at(2)).unwrap();
     begin(&journal).failed("3", None, at(3)).unwrap();
     drop(journal);
     let journal = Journal::open_on(disk.clone()).unwrap();
-    let all = BTreeMap::from([
-        (b"other".to_vec(), backoff(9)),
-        (b"vm".to_vec(), backoff(2)),
-    ]);
+    let all = BTreeMap::from([(b"other".to_vec(), backoff(9)), (b"vm".to_vec(), backoff(2))]);
     assert_eq!(journal.backoffs().all().unwrap(), all);
     begin(&journal).succeeded(b"", at(4)).unwrap();
     assert_eq!(journal.backoffs().find(b"vm").unwrap(), None);

@@ -57,9 +57,7 @@ fn records(disk: &Disk) -> Vec<(Vec<u8>, Vec<u8>)> {
     let transaction = database(disk).begin_write().unwrap();
     let table = transaction.open_table(RECORDS).unwrap();
     let entries = table.iter().unwrap().map(|entry| entry.unwrap());
-    entries
-        .map(|(key, value)| (key.value().to_vec(), value.value().to_vec()))
-        .collect()
+    entries.map(|(key, value)| (key.value().to_vec(), value.value().to_vec())).collect()
 }
 
 fn replace(disk: &Disk, key: &[u8], value: &[u8]) {
@@ -76,10 +74,7 @@ fn damaged() -> Disk {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
     for name in ["a", "b", "c"] {
-        drop(execute(
-            &journal,
-            Start::new(name, b"").key(name.as_bytes()),
-        ));
+        drop(execute(&journal, Start::new(name, b"").key(name.as_bytes())));
     }
     drop(journal);
     replace(&disk, b"ob", b"not a record");
@@ -108,28 +103,16 @@ fn recovery_lists_all_others_and_names_the_one() {
         assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     }
     let repeated = operations.begin(Start::new("d", b"").key(b"b")).unwrap();
-    let in_doubt = KeyState::InDoubt {
-        operation: "b".into(),
-    };
+    let in_doubt = KeyState::InDoubt { operation: "b".into() };
     assert!(matches!(repeated, Begun::Repeated(state) if state == in_doubt));
-    operations
-        .resume("a")
-        .unwrap()
-        .succeeded(b"", at(1))
-        .unwrap();
+    operations.resume("a").unwrap().succeeded(b"", at(1)).unwrap();
     assert_eq!(operations.forget(Keep::Latest(0)).unwrap(), 1);
     assert!(journal.failure().is_none());
     let mut out = Vec::new();
     let error = journal.export(&mut out).unwrap_err();
-    assert!(
-        error.is_damaged() && error.to_string().contains("record of b"),
-        "{error}"
-    );
+    assert!(error.is_damaged() && error.to_string().contains("record of b"), "{error}");
     let out = String::from_utf8(out).unwrap();
-    assert!(
-        out.contains(r#""name":"c""#) && !out.contains(r#""name":"b""#),
-        "{out}"
-    );
+    assert!(out.contains(r#""name":"c""#) && !out.contains(r#""name":"b""#), "{out}");
 }
 
 #[test]
@@ -223,9 +206,7 @@ fn touch_everything(journal: &Journal) {
     let _ = journal.backoffs().all();
     let _ = journal.backoffs().find(b"vm3");
     let _ = journal.scopes();
-    let mut ledger = journal
-        .ledger("rtnl", &LedgerScope::new("cookie 1", "boot 1"))
-        .unwrap();
+    let mut ledger = journal.ledger("rtnl", &LedgerScope::new("cookie 1", "boot 1")).unwrap();
     if let Ok(open) = ledger.open_intents() {
         let _ = ledger.commit_outcomes(open);
     }

@@ -22,9 +22,7 @@ fn a_million_records_come_and_go() {
     let log = |what: &str| println!("{what}: {:?} after the start", start.elapsed());
     let journal = Journal::open(&path).unwrap();
     let mut ledger = journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap();
-    ledger
-        .commit_outcomes(claims([("first", ours(""))]))
-        .unwrap();
+    ledger.commit_outcomes(claims([("first", ours(""))])).unwrap();
     for batch in 0..10u32 {
         let keys = (batch * records / 10..(batch + 1) * records / 10)
             .map(|key| key.to_be_bytes().to_vec());
@@ -36,11 +34,7 @@ fn a_million_records_come_and_go() {
     let one_more = claims([("one more", Claim::NotOurs)]);
     ledger.begin(one_more.clone()).unwrap();
     ledger.commit_outcomes(one_more).unwrap();
-    assert_eq!(
-        journal.stats().syncs,
-        syncs + 2,
-        "among many, a pass still costs two syncs"
-    );
+    assert_eq!(journal.stats().syncs, syncs + 2, "among many, a pass still costs two syncs");
 
     drop((journal, ledger));
     let journal = Journal::open(&path).unwrap();
@@ -56,15 +50,9 @@ fn a_million_records_come_and_go() {
     let compacted = journal.compact().unwrap();
     log("compacted");
     println!("{compacted:?}");
-    assert!(
-        compacted.before >= full && compacted.after < 1 << 20,
-        "{compacted:?}"
-    );
+    assert!(compacted.before >= full && compacted.after < 1 << 20, "{compacted:?}");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), compacted.after);
-    journal
-        .operations()
-        .begin(Start::new("goes on", b""))
-        .unwrap();
+    journal.operations().begin(Start::new("goes on", b"")).unwrap();
     drop((journal, ledger));
     assert_eq!(check(&path).unwrap().operations, 1);
     log("opened and checked");

@@ -196,12 +196,8 @@ impl Backoff {
                 rel(Some(op.due_at)),
                 op.doublings.min(2) as u8,
             ]);
-            let flags = [
-                self.waiting.contains(key),
-                op.is_freed,
-                op.retry_at > since,
-                op.due_at > since,
-            ];
+            let flags =
+                [self.waiting.contains(key), op.is_freed, op.retry_at > since, op.due_at > since];
             all.extend(flags.map(u8::from));
         }
         all

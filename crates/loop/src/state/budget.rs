@@ -58,12 +58,7 @@ impl StateBudget {
 impl Bucket {
     pub(super) fn new(limit: NonZeroU32, burst: NonZeroU32) -> Bucket {
         let burst = i128::from(burst.get()) * OP;
-        Bucket {
-            limit: limit.get().into(),
-            burst,
-            level: burst,
-            at: None,
-        }
+        Bucket { limit: limit.get().into(), burst, level: burst, at: None }
     }
 
     /// Returns the number of ops that may be applied.
@@ -81,15 +76,11 @@ impl Bucket {
     /// second's worth, or is full; and at least one op.
     pub(super) fn refilled(&mut self, now: Instant, left: u64) -> Option<Instant> {
         self.fill(now);
-        let wanted = (i128::from(left) * OP)
-            .min((self.limit * OP).max(OP))
-            .clamp(OP, self.burst);
+        let wanted = (i128::from(left) * OP).min((self.limit * OP).max(OP)).clamp(OP, self.burst);
         let missing = (wanted - self.level).max(0);
         // Rounded up, so that the ops are there at that time.
         let wait = (missing + self.limit - 1) / self.limit;
-        now.checked_add(Duration::from_nanos(
-            u64::try_from(wait).unwrap_or(u64::MAX),
-        ))
+        now.checked_add(Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 
     /// Returns the level in units of 1/`parts` of an op.

@@ -99,10 +99,8 @@ fn explore(setup: Setup, most: usize) -> usize {
                 let mut world = world.clone();
                 world.event(event);
                 steps += 1;
-                let fingerprint = world
-                    .state
-                    .fingerprint(world.now)
-                    .chain(world.model.fingerprint(world.now));
+                let fingerprint =
+                    world.state.fingerprint(world.now).chain(world.model.fingerprint(world.now));
                 if seen.insert(fingerprint.collect::<Vec<u8>>()) && !world.model.ended {
                     next.push(world);
                 }
@@ -112,11 +110,7 @@ fn explore(setup: Setup, most: usize) -> usize {
         wave = next;
         depth += 1;
     }
-    let end = if wave.is_empty() {
-        ": all there are"
-    } else {
-        ""
-    };
+    let end = if wave.is_empty() { ": all there are" } else { "" };
     println!("{} states, {steps} events, {depth} deep{end}", seen.len());
     seen.len()
 }
@@ -125,10 +119,7 @@ fn check(setup: Setup) {
     let is_long = std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1");
     let most = if is_long { usize::MAX } else { SHORT };
     let states = explore(setup, most);
-    assert!(
-        states >= setup.floor.min(most),
-        "{states} states, fewer than there were"
-    );
+    assert!(states >= setup.floor.min(most), "{states} states, fewer than there were");
 }
 
 #[test]
@@ -223,11 +214,7 @@ fn an_op_that_is_busy() {
 
 #[test]
 fn an_op_that_depends_on_another() {
-    fails(
-        ErrorClass::Dependency,
-        &[SubscriptionState::Pushed],
-        198_000,
-    );
+    fails(ErrorClass::Dependency, &[SubscriptionState::Pushed], 198_000);
 }
 
 #[test]
@@ -237,11 +224,7 @@ fn an_op_that_is_in_conflict() {
 
 #[test]
 fn an_op_that_is_in_conflict_and_nothing_would_say_that_it_no_longer_is() {
-    fails(
-        ErrorClass::Invalid,
-        &[SubscriptionState::Unsupported],
-        23_000,
-    );
+    fails(ErrorClass::Invalid, &[SubscriptionState::Unsupported], 23_000);
 }
 
 #[test]

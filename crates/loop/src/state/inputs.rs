@@ -74,9 +74,7 @@ impl State {
         for due in [&mut self.schedule.requested, &mut self.schedule.dirty] {
             *due = due.map(|at| at.min(now));
         }
-        self.hints_wait_until = self
-            .hints_wait_until
-            .filter(|_| !self.schedule.has_requests());
+        self.hints_wait_until = self.hints_wait_until.filter(|_| !self.schedule.has_requests());
     }
 
     /// Pauses: no pass starts from now on, and a running one begins no further step. Returns the
@@ -153,9 +151,8 @@ impl State {
     /// it was not cut short, and [saw all](trueup_reconcile::Report::is_seen_whole) that it was
     /// about.
     pub fn is_tried(&self, revision: Revision) -> bool {
-        let is_left_out = self
-            .left_out
-            .is_some_and(|(after, last)| after < Some(revision) && revision <= last);
+        let is_left_out =
+            self.left_out.is_some_and(|(after, last)| after < Some(revision) && revision <= last);
         self.tried >= Some(revision) && !is_left_out
     }
 
@@ -168,12 +165,10 @@ impl State {
     pub fn stats(&self, now: Instant) -> Stats {
         Stats {
             backed_off: self.backoff.len(),
-            since_converged: self
-                .converged
-                .map(|converged| match self.still_holds(&converged) {
-                    true => Duration::ZERO,
-                    false => now.saturating_duration_since(converged.at),
-                }),
+            since_converged: self.converged.map(|converged| match self.still_holds(&converged) {
+                true => Duration::ZERO,
+                false => now.saturating_duration_since(converged.at),
+            }),
             converged: self.converged.map(|converged| converged.revision),
             next_full_pass: self.next_full_pass(now),
             paused: self.paused,

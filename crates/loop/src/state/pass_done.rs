@@ -21,10 +21,7 @@ impl State {
             && !running.has_outcomes
         {
             self.take_outcomes(now, running, Some(summary));
-            self.phase = Phase::InPass(RunningPass {
-                has_outcomes: true,
-                ..running
-            });
+            self.phase = Phase::InPass(RunningPass { has_outcomes: true, ..running });
         }
     }
 
@@ -75,11 +72,7 @@ impl State {
             return;
         };
         if summary.converged {
-            self.converged = Some(Converged {
-                pass: self.done,
-                revision: self.revision,
-                at: now,
-            });
+            self.converged = Some(Converged { pass: self.done, revision: self.revision, at: now });
         }
         let tried = summary.tried();
         if let Some(budget) = &mut self.budget {

@@ -33,10 +33,7 @@ impl Schedule {
             let at = self.change.map_or(at, |change| at.min(change));
             not_before(at, hints_wait_until)
         });
-        [self.immediate, self.interval, requested, self.follow_up]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.immediate, self.interval, requested, self.follow_up].into_iter().flatten().min()
     }
 
     /// Returns when a dirty pass is due. Hints wait until `hints_wait_until`.

@@ -12,17 +12,10 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// The full pass over the desired state that a loop is made with.
-const FULL_PASS: Action = Action::Pass {
-    extent: Extent::Everything,
-    ops: None,
-    revision: Revision(0),
-};
+const FULL_PASS: Action =
+    Action::Pass { extent: Extent::Everything, ops: None, revision: Revision(0) };
 
-const DIRTY_PASS: Action = Action::Pass {
-    extent: Extent::Dirty,
-    ops: None,
-    revision: Revision(0),
-};
+const DIRTY_PASS: Action = Action::Pass { extent: Extent::Dirty, ops: None, revision: Revision(0) };
 
 fn config() -> Config {
     Config::default().with_jitter(0)
@@ -86,11 +79,7 @@ fn the_first_hint_arms_the_wakeup_and_later_ones_do_not_push_it_back() {
     state.handle_hint(now + ms(99));
     assert_eq!(state.poll_timeout(), Some(now + DEBOUNCE));
     pass(&mut state, now + DEBOUNCE);
-    assert_eq!(
-        state.poll_timeout(),
-        Some(now + DEBOUNCE + INTERVAL),
-        "one pass for all"
-    );
+    assert_eq!(state.poll_timeout(), Some(now + DEBOUNCE + INTERVAL), "one pass for all");
 }
 
 #[test]
@@ -115,11 +104,7 @@ fn a_forced_pass_is_one_that_started_after_the_request() {
     let (mut state, now) = rested();
     assert_eq!(state.handle_force(now), 2);
     assert_eq!(state.poll_action(now), Some(FULL_PASS));
-    assert_eq!(
-        state.handle_force(now + ms(1)),
-        3,
-        "the running one will not do"
-    );
+    assert_eq!(state.handle_force(now + ms(1)), 3, "the running one will not do");
     assert_eq!(state.handle_force(now + ms(2)), 3, "requests share a pass");
     state.handle_pass_done(now + ms(3), Some(&PassSummary::default()));
     assert!(state.is_done(2) && !state.is_done(3) && !state.is_started(3));
@@ -137,21 +122,13 @@ fn no_pass_starts_while_paused_and_resume_looks_at_once() {
     assert!(state.is_done(1), "nothing to wait for");
     state.handle_hint(now);
     state.handle_force(now);
-    assert_eq!(
-        state.poll_timeout(),
-        None,
-        "paused, it does not even wake up"
-    );
+    assert_eq!(state.poll_timeout(), None, "paused, it does not even wake up");
     assert_eq!(state.poll_action(now + INTERVAL * 2), None);
     state.handle_pause();
     state.handle_resume(now + INTERVAL * 2);
     assert_eq!(state.poll_action(now + INTERVAL * 2), Some(FULL_PASS));
     state.handle_pass_done(now + INTERVAL * 2, Some(&PassSummary::default()));
-    assert_eq!(
-        state.poll_timeout(),
-        Some(now + INTERVAL * 3),
-        "and only once"
-    );
+    assert_eq!(state.poll_timeout(), Some(now + INTERVAL * 3), "and only once");
 }
 
 #[test]
@@ -177,11 +154,7 @@ fn stop_ends_at_once_or_within_the_running_pass_even_if_paused() {
     let (mut idle, now) = rested();
     idle.handle_pause();
     idle.handle_stop(now);
-    assert_eq!(
-        idle.poll_timeout(),
-        Some(now),
-        "a sleeping driver learns of it"
-    );
+    assert_eq!(idle.poll_timeout(), Some(now), "a sleeping driver learns of it");
     assert_eq!(idle.poll_action(now), Some(Action::End));
     idle.handle_hint(now);
     assert_eq!(idle.poll_action(now + INTERVAL * 2), None);
@@ -202,9 +175,7 @@ fn stop_ends_at_once_or_within_the_running_pass_even_if_paused() {
 
 #[test]
 fn times_beyond_the_clock_mean_never() {
-    let endless = Config::default()
-        .with_interval(Duration::MAX)
-        .with_debounce(Duration::ZERO);
+    let endless = Config::default().with_interval(Duration::MAX).with_debounce(Duration::ZERO);
     let now = Instant::now();
     let mut state = State::new(endless);
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
@@ -213,10 +184,7 @@ fn times_beyond_the_clock_mean_never() {
     assert_eq!(state.poll_timeout(), None);
     state.handle_hint(now);
     pass(&mut state, now);
-    assert_eq!(
-        Config::default().with_interval(Duration::ZERO).interval(),
-        Config::MIN_INTERVAL
-    );
+    assert_eq!(Config::default().with_interval(Duration::ZERO).interval(), Config::MIN_INTERVAL);
 }
 
 #[test]
@@ -306,10 +274,7 @@ fn intervals_vary_by_the_seed_and_by_no_more_than_the_jitter() {
     assert_eq!(some, intervals(1));
     assert_ne!(some, intervals(2));
     let (least, most) = (INTERVAL * 9 / 10, INTERVAL * 11 / 10);
-    assert!(
-        some.iter().all(|it| (least..=most).contains(it)),
-        "{some:?}"
-    );
+    assert!(some.iter().all(|it| (least..=most).contains(it)), "{some:?}");
     let distinct: std::collections::HashSet<_> = some.iter().collect();
     assert!(distinct.len() > 90);
 }
@@ -333,10 +298,7 @@ fn a_pass_goes_on_until_its_deadline_or_a_pause_or_a_stop() {
 
 #[test]
 fn converged_stands_until_something_is_heard_and_again_once_a_pass_says_so() {
-    let converged = PassSummary {
-        converged: true,
-        ..PassSummary::default()
-    };
+    let converged = PassSummary { converged: true, ..PassSummary::default() };
     let (mut state, now) = subscribed();
     let first = Revision::default();
     assert!(!state.is_converged(first, 0));
@@ -347,10 +309,7 @@ fn converged_stands_until_something_is_heard_and_again_once_a_pass_says_so() {
 
     state.handle_notification(now, Drained::Hint);
     assert!(!state.is_converged(first, 1), "it may no longer be so");
-    assert!(
-        state.is_converged(first, 0),
-        "but the first pass did say so"
-    );
+    assert!(state.is_converged(first, 0), "but the first pass did say so");
     assert_eq!(state.stats(now + ms(5)).since_converged, Some(ms(5)));
     assert_eq!(state.poll_action(now + DEBOUNCE), Some(DIRTY_PASS));
     assert!(!state.is_converged(first, 1), "it is being looked at");
@@ -376,14 +335,9 @@ fn converged_stands_until_something_is_heard_and_again_once_a_pass_says_so() {
 
 #[test]
 fn settings_out_of_range_are_taken_as_the_nearest() {
-    let config = Config::default()
-        .with_jitter(200)
-        .with_backoff(Duration::ZERO, Duration::ZERO);
+    let config = Config::default().with_jitter(200).with_backoff(Duration::ZERO, Duration::ZERO);
     assert_eq!(config.jitter(), 100);
-    assert_eq!(
-        config.backoff(),
-        (Config::MIN_INTERVAL, Config::MIN_INTERVAL)
-    );
+    assert_eq!(config.backoff(), (Config::MIN_INTERVAL, Config::MIN_INTERVAL));
     let config = config.with_backoff(Duration::MAX, Duration::ZERO);
     assert_eq!(config.backoff(), (Config::MAX_BACKOFF, Config::MAX_BACKOFF));
 }

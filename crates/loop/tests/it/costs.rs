@@ -119,11 +119,8 @@ impl Source for Counted {
         let (bytes, times) = ALLOCATED.get();
         let between = (bytes - self.since.0, times - self.since.1);
         self.between.send(between).unwrap();
-        let report = Many {
-            ops: desired.ops,
-            fails: desired.fails,
-            asked: Arc::clone(&self.asked),
-        };
+        let report =
+            Many { ops: desired.ops, fails: desired.fails, asked: Arc::clone(&self.asked) };
         self.since = ALLOCATED.get();
         Ok(report)
     }
@@ -150,16 +147,8 @@ struct Bench {
 fn bench(size: usize) -> Bench {
     let asked = Arc::new(Asked::default());
     let (tell, between) = channel();
-    let source = Counted {
-        asked: Arc::clone(&asked),
-        between: tell,
-        since: (0, 0),
-    };
-    let desired = Wish {
-        ops: 0,
-        fails: None,
-        _all: vec![0; size],
-    };
+    let source = Counted { asked: Arc::clone(&asked), between: tell, since: (0, 0) };
+    let desired = Wish { ops: 0, fails: None, _all: vec![0; size] };
     let config = Config::default()
         .with_interval(NEVER)
         .with_backoff(Config::MAX_BACKOFF, Config::MAX_BACKOFF);
@@ -167,11 +156,7 @@ fn bench(size: usize) -> Bench {
     let it = Loop::new(source, (), desired, ledger, (), config);
     let running = it.spawn("counted").unwrap();
     running.handle().force(LONG).unwrap();
-    let bench = Bench {
-        running,
-        asked,
-        between,
-    };
+    let bench = Bench { running, asked, between };
     bench.force();
     bench.between.try_iter().for_each(drop);
     bench.asked();
@@ -196,10 +181,7 @@ impl Bench {
     /// Walks and keys since this was asked last.
     fn asked(&self) -> (u64, u64) {
         let Asked { walks, keys } = &*self.asked;
-        (
-            walks.swap(0, Ordering::Relaxed),
-            keys.swap(0, Ordering::Relaxed),
-        )
+        (walks.swap(0, Ordering::Relaxed), keys.swap(0, Ordering::Relaxed))
     }
 }
 
@@ -211,10 +193,7 @@ fn a_million_ops_are_told_once_and_none_that_succeeded_is_named() {
     bench.force();
     assert_eq!(bench.asked(), (2, 0), "once in each of two passes");
     let (bytes, times) = bench.pass();
-    assert!(
-        bytes < 4096 && times < 32,
-        "{bytes} bytes, {times} times for a million ops"
-    );
+    assert!(bytes < 4096 && times < 32, "{bytes} bytes, {times} times for a million ops");
     let stats = bench.running.handle().stats();
     assert_eq!(stats.ops["route"].applied, 2 * 999_000);
     assert_eq!(stats.ops["link"].applied, 2 * 1_000);
@@ -245,11 +224,7 @@ fn of_a_million_ops_only_those_that_fail_are_named_and_then_all_while_one_is_hel
 #[test]
 fn of_a_million_that_fail_no_more_are_named_than_are_kept_track_of() {
     let asked = Arc::new(Asked::default());
-    let report = Many {
-        ops: MILLION,
-        fails: Some(1),
-        asked: Arc::clone(&asked),
-    };
+    let report = Many { ops: MILLION, fails: Some(1), asked: Arc::clone(&asked) };
     let passed = PassSummary::of(&report, None);
     assert_eq!(passed.tried(), MILLION);
     assert_eq!(passed.objects.len(), 65_536);

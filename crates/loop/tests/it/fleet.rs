@@ -205,17 +205,9 @@ fn a_fleet_that_is_dropped_stops_its_loops() {
     let noted = looped(source, quiet())
         .on_report(move |_| seen.lock().unwrap().push(std::thread::current().id()));
     let (end, ended) = channel();
-    let handle = fleet
-        .add(noted, move |result| end.send(result).unwrap())
-        .unwrap();
+    let handle = fleet.add(noted, move |result| end.send(result).unwrap()).unwrap();
     handle.force(LONG).unwrap();
-    assert!(
-        threads
-            .lock()
-            .unwrap()
-            .iter()
-            .all(|it| *it != std::thread::current().id())
-    );
+    assert!(threads.lock().unwrap().iter().all(|it| *it != std::thread::current().id()));
     drop(fleet);
     ended.recv_timeout(LONG).unwrap().unwrap();
 }

@@ -74,18 +74,12 @@ fn run(changes: &[Change], invented: &[Invented], seed: u64) -> Outcome {
             Way::IsRepeated(times, apart) => (0..=times).map(|it| time + it * apart).collect(),
             Way::IsLate(by) => vec![time + by],
         };
-        happens.extend(
-            arrivals
-                .into_iter()
-                .map(|at| (at, Happens::Hint(change.key))),
-        );
+        happens.extend(arrivals.into_iter().map(|at| (at, Happens::Hint(change.key))));
     }
     happens.extend(invented.iter().map(|it| (it.at, Happens::Hint(it.key))));
     happens.sort_by_key(|(at, _)| *at);
     let last = happens.last().map_or(0, |(at, _)| *at);
-    let config = Config::default()
-        .with_interval(INTERVAL)
-        .with_debounce(DEBOUNCE);
+    let config = Config::default().with_interval(INTERVAL).with_debounce(DEBOUNCE);
     let end = start + Duration::from_millis(last) + INTERVAL * 11 / 10 + 2 * PASS;
 
     let mut state = State::new(config).with_seed(seed);
@@ -117,16 +111,9 @@ fn run(changes: &[Change], invented: &[Invented], seed: u64) -> Outcome {
             None => {}
         }
         // Whatever comes first.
-        let next = happens
-            .peek()
-            .map(|(at, _)| start + Duration::from_millis(*at));
+        let next = happens.peek().map(|(at, _)| start + Duration::from_millis(*at));
         let over = running.as_ref().map(|(over, _)| *over);
-        now = [next, over, state.poll_timeout()]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap()
-            .max(now);
+        now = [next, over, state.poll_timeout()].into_iter().flatten().min().unwrap().max(now);
         if over.is_some_and(|over| over <= now) {
             let (_, found) = running.take().unwrap();
             world.missing.retain(|key| !found.contains(key));
@@ -147,27 +134,13 @@ fn run(changes: &[Change], invented: &[Invented], seed: u64) -> Outcome {
             false => longest = longest.max(now - *since.get_or_insert(now)),
         }
     }
-    Outcome {
-        missing: world.missing,
-        whole,
-        doubtful,
-        elapsed: end - start,
-        longest,
-    }
+    Outcome { missing: world.missing, whole, doubtful, elapsed: end - start, longest }
 }
 
 fn check(outcome: &Outcome) {
-    assert_eq!(
-        outcome.missing,
-        BTreeSet::new(),
-        "all is put back in the end"
-    );
+    assert_eq!(outcome.missing, BTreeSet::new(), "all is put back in the end");
     let windows = (outcome.elapsed.as_nanos() / DEBOUNCE.as_nanos()) as usize;
-    assert!(
-        outcome.doubtful <= 1 + windows,
-        "{} in {windows}",
-        outcome.doubtful
-    );
+    assert!(outcome.doubtful <= 1 + windows, "{} in {windows}", outcome.doubtful);
     let ticks = (outcome.elapsed.as_nanos() / (INTERVAL * 9 / 10).as_nanos()) as usize;
     assert!(outcome.whole <= 1 + ticks, "{} in {ticks}", outcome.whole);
 }

@@ -37,27 +37,19 @@ async fn change_twice(handle: trueup_loop::Handle<Scripted>) {
     let tried = handle.tried(waits).await.unwrap();
     assert!(!tried.is_in_place());
     let event = events.next().await.unwrap();
-    assert!(
-        matches!(event, Event::Changed { key: OpKey(2), .. }),
-        "{event:?}"
-    );
+    assert!(matches!(event, Event::Changed { key: OpKey(2), .. }), "{event:?}");
     let comes = handle.change(|desired| *desired = 2).unwrap();
     assert!(handle.converged(comes).await.unwrap().converged);
     assert!(handle.tried(comes).await.unwrap().is_in_place());
     let event = events.next().await.unwrap();
-    assert!(
-        matches!(event, Event::Cleared { key: OpKey(2), .. }),
-        "{event:?}"
-    );
+    assert!(matches!(event, Event::Cleared { key: OpKey(2), .. }), "{event:?}");
 }
 
 #[test]
 fn under_tokio() {
     let running = running();
     let handle = running.handle().clone();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async { tokio::spawn(change_twice(handle)).await.unwrap() });
 }
 
@@ -66,10 +58,7 @@ fn a_bound_of_the_runtime_ends_the_wait_and_nothing_else() {
     let (source, _passes, go) = slow();
     let running = looped(source, quiet()).spawn("it").unwrap();
     let handle = running.handle().clone();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let revision = handle.change(|desired| *desired = 2).unwrap();
         let bound = tokio::time::timeout(Duration::from_millis(5), handle.converged(revision));

@@ -61,10 +61,8 @@ struct Simulation {
 
 impl Simulation {
     fn new() -> Self {
-        let config = Config::default()
-            .with_interval(INTERVAL)
-            .with_debounce(DEBOUNCE)
-            .with_jitter(0);
+        let config =
+            Config::default().with_interval(INTERVAL).with_debounce(DEBOUNCE).with_jitter(0);
         let base = Instant::now();
         let mut state = State::new(config);
         assert_eq!(state.poll_action(base), Some(Action::Subscribe));
@@ -163,8 +161,7 @@ impl Simulation {
             }
             Event::PassOver => {
                 if let Some((since, extent)) = self.running.take() {
-                    self.state
-                        .handle_pass_done(now, Some(&PassSummary::default()));
+                    self.state.handle_pass_done(now, Some(&PassSummary::default()));
                     self.rest = now + (now - since);
                     if extent == Extent::Everything {
                         self.last_end = Some(now);
@@ -179,10 +176,7 @@ impl Simulation {
     fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         while let Some(wakeup) = self.state.poll_timeout().filter(|&at| at <= until) {
-            assert!(
-                wakeup >= self.now,
-                "a driver that asks for nothing is not busy"
-            );
+            assert!(wakeup >= self.now, "a driver that asks for nothing is not busy");
             let just_before = wakeup - Duration::from_nanos(1);
             if just_before >= self.now {
                 assert_eq!(
@@ -195,11 +189,7 @@ impl Simulation {
             let before = (self.starts.len(), self.ended);
             self.wakeups += 1;
             self.drive();
-            assert_ne!(
-                before,
-                (self.starts.len(), self.ended),
-                "a wake-up is for something"
-            );
+            assert_ne!(before, (self.starts.len(), self.ended), "a wake-up is for something");
         }
         self.now = until;
         self.drive();
@@ -212,10 +202,7 @@ impl Simulation {
             assert!(self.running.is_none(), "one action at a time");
             match action {
                 Action::Pass { extent, .. } => {
-                    assert!(
-                        !self.paused && !self.stopped,
-                        "no pass while paused or stopped"
-                    );
+                    assert!(!self.paused && !self.stopped, "no pass while paused or stopped");
                     assert_eq!(self.called_for(), Some(extent), "no pass without a cause");
                     self.running = Some((self.now, extent));
                     self.starts.push(self.now);
@@ -234,10 +221,7 @@ impl Simulation {
         }
         if self.running.is_none() && !self.ended {
             assert!(!self.stopped, "stop ends as soon as no pass runs");
-            assert!(
-                self.paused || self.called_for().is_none(),
-                "a pass is overdue"
-            );
+            assert!(self.paused || self.called_for().is_none(), "a pass is overdue");
         }
     }
 
@@ -276,10 +260,7 @@ impl Simulation {
                 "every hint and every change was followed by a pass"
             );
             for &(pass, started_before) in &self.forced {
-                assert!(
-                    pass as usize > started_before,
-                    "a forced pass starts after the request"
-                );
+                assert!(pass as usize > started_before, "a forced pass starts after the request");
                 assert!(self.state.is_done(pass), "every forced pass was run");
             }
         }
@@ -296,10 +277,7 @@ impl Simulation {
             "{} passes, at most {bound} have a cause",
             self.starts.len()
         );
-        assert!(
-            self.wakeups <= self.starts.len(),
-            "a wake-up a pass, at most"
-        );
+        assert!(self.wakeups <= self.starts.len(), "a wake-up a pass, at most");
     }
 }
 

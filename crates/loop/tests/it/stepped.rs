@@ -62,9 +62,7 @@ fn passes_run_when_they_are_due_and_asked_for() {
         Some(listener) => Subscribed::Active(listener),
         None => Subscribed::Unsupported,
     });
-    let stepped = looped(source, quiet().with_debounce(SHORT))
-        .stepped()
-        .unwrap();
+    let stepped = looped(source, quiet().with_debounce(SHORT)).stepped().unwrap();
     due(&stepped);
     assert!(passes.try_recv().is_err(), "no pass runs by itself");
     assert!(matches!(run(&stepped, true), Step::Passed));
@@ -79,10 +77,7 @@ fn passes_run_when_they_are_due_and_asked_for() {
     stepped.handle().set_desired(7).unwrap();
     assert!(matches!(run(&stepped, true), Step::Passed));
     assert_eq!(next(&passes).desired, 7);
-    assert!(
-        matches!(stepped.run(true, true, &|| true), Step::Passed),
-        "forced"
-    );
+    assert!(matches!(stepped.run(true, true, &|| true), Step::Passed), "forced");
     assert_eq!(next(&passes).extent, Extent::Everything);
     stepped.handle().stop();
     assert!(matches!(stepped.poll(), Step::Ended(Ok(()))));
@@ -154,9 +149,7 @@ fn a_pause_ends_a_pass_that_has_only_looked() {
 #[test]
 fn a_pass_that_has_only_looked_ends_before_a_new_desired_state_is_applied() {
     let (source, passes) = untidy();
-    let stepped = looped(source, quiet().with_debounce(LONG))
-        .stepped()
-        .unwrap();
+    let stepped = looped(source, quiet().with_debounce(LONG)).stepped().unwrap();
     let handle = stepped.handle().clone();
     due(&stepped);
     assert!(matches!(run(&stepped, false), Step::Looked));

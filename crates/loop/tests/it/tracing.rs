@@ -133,17 +133,9 @@ impl Source for Unlucky {
 #[test]
 fn a_span_for_each_pass_and_an_event_for_what_goes_wrong() {
     let notes = Notes::default();
-    let config = Config::default()
-        .with_interval(Duration::from_secs(3600))
-        .with_debounce(Duration::ZERO);
-    let it = Loop::new(
-        Unlucky { passes: 0 },
-        (),
-        (),
-        MemoryLedger::default(),
-        (),
-        config,
-    );
+    let config =
+        Config::default().with_interval(Duration::from_secs(3600)).with_debounce(Duration::ZERO);
+    let it = Loop::new(Unlucky { passes: 0 }, (), (), MemoryLedger::default(), (), config);
     let handle = it.handle();
     let it = it.on_report(|pass| {
         if pass.result.is_err() {

@@ -24,10 +24,7 @@ fn a_forced_pass_is_answered_once_by_a_pass_that_began_after_it() {
                     let before = seen.lock().unwrap().begun;
                     let report = handle.force(LONG).unwrap();
                     assert!(report.number > before, "{report:?} after {before}");
-                    assert!(
-                        seen.lock().unwrap().over >= report.number,
-                        "its callback is over"
-                    );
+                    assert!(seen.lock().unwrap().over >= report.number, "its callback is over");
                 })
             })
             .collect();

@@ -55,11 +55,7 @@ impl Report for Pass {
 
     /// One is refused always, so that there is something to try again.
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
-        tell(ReportedOp::new(
-            "thing",
-            Outcome::Declined(ErrorClass::Invalid),
-            &|| OpKey(0),
-        ));
+        tell(ReportedOp::new("thing", Outcome::Declined(ErrorClass::Invalid), &|| OpKey(0)));
     }
 }
 
@@ -104,16 +100,10 @@ impl Source for Noting {
         if *desired != WRONG {
             thread::yield_now();
         }
-        assert!(
-            !self.seen.lock().unwrap().forbidden,
-            "a write after a pause or a stop"
-        );
+        assert!(!self.seen.lock().unwrap().forbidden, "a write after a pause or a stop");
         let key = number.to_be_bytes().to_vec();
         ledger.commit_outcomes(BTreeMap::from([(key, Claim::Ours(Vec::new()))]))?;
-        Ok(Pass {
-            number,
-            desired: *desired,
-        })
+        Ok(Pass { number, desired: *desired })
     }
 
     /// As a source does that asks between its steps, on the loop's thread, while others ask the
@@ -166,12 +156,7 @@ pub(crate) fn start(ticks: bool) -> Model {
         fleet.add(it, Result::unwrap).unwrap();
         Runs::In(fleet)
     };
-    Model {
-        handle,
-        seen,
-        begun,
-        runs,
-    }
+    Model { handle, seen, begun, runs }
 }
 
 type Begun = Arc<(shuttle::sync::Mutex<u32>, Condvar)>;
@@ -180,24 +165,13 @@ type Begun = Arc<(shuttle::sync::Mutex<u32>, Condvar)>;
 pub(crate) fn make(ticks: bool) -> (Loop<'static, Noting>, Arc<Mutex<Seen>>, Begun) {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let begun = Begun::default();
-    let source = Noting {
-        seen: Arc::clone(&seen),
-        begun: Arc::clone(&begun),
-    };
-    let interval = if ticks {
-        Config::MIN_INTERVAL
-    } else {
-        Duration::from_millis(2 * sync::FAR)
-    };
+    let source = Noting { seen: Arc::clone(&seen), begun: Arc::clone(&begun) };
+    let interval = if ticks { Config::MIN_INTERVAL } else { Duration::from_millis(2 * sync::FAR) };
     // Nothing is tried again within the model's time.
     let config = Config::default()
         .with_interval(interval)
         .with_backoff(Config::MAX_BACKOFF, Config::MAX_BACKOFF);
-    (
-        Loop::new(source, (), 0, MemoryLedger::default(), (), config),
-        seen,
-        begun,
-    )
+    (Loop::new(source, (), 0, MemoryLedger::default(), (), config), seen, begun)
 }
 
 impl Model {
@@ -213,10 +187,7 @@ impl Model {
             Runs::In(fleet) => fleet.stop(LONG).unwrap(),
         }
         let seen = self.seen.lock().unwrap();
-        assert!(
-            seen.begun <= may_begin,
-            "a stop ends it within the running pass"
-        );
+        assert!(seen.begun <= may_begin, "a stop ends it within the running pass");
         assert_eq!(seen.begun, seen.over);
     }
 }

@@ -55,10 +55,7 @@ pub(crate) struct Wakeup {
 
 impl Wakeup {
     pub(crate) fn new() -> Result<Self, Error> {
-        Ok(Wakeup {
-            woken: Mutex::new(false),
-            changed: Condvar::new(),
-        })
+        Ok(Wakeup { woken: Mutex::new(false), changed: Condvar::new() })
     }
 
     pub(crate) fn wake(&self) {

@@ -63,9 +63,7 @@ impl KindCodec for Address {
     fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery> {
         let index = scope.only_device().filter(|_| is_strict);
         let dump = |family| {
-            DumpQuery::new(Consistency::Flagged, |buffer| {
-                dump_request(buffer, family, index)
-            })
+            DumpQuery::new(Consistency::Flagged, |buffer| dump_request(buffer, family, index))
         };
         [Family::Inet, Family::Inet6].map(dump).into()
     }
@@ -342,16 +340,7 @@ fn begin<'a>(
 
 fn header(family: Family, prefix_len: u8, flags: u8, scope: Scope, index: u32) -> [u8; 8] {
     let [a, b, c, d] = index.to_ne_bytes();
-    [
-        family_number(family),
-        prefix_len,
-        flags,
-        scope.0,
-        a,
-        b,
-        c,
-        d,
-    ]
+    [family_number(family), prefix_len, flags, scope.0, a, b, c, d]
 }
 
 /// `struct ifa_cacheinfo`: preferred, valid, then when it was created and changed.

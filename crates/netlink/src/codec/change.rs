@@ -24,13 +24,7 @@ impl<'a, T> Change<'a, T> {
     /// Makes a change of an object.
     #[inline]
     pub fn new(action: Action, object: &'a T, indexes: DeviceIndexes<'a>) -> Change<'a, T> {
-        Change {
-            action,
-            object,
-            was: None,
-            is_unmarked: false,
-            indexes,
-        }
+        Change { action, object, was: None, is_unmarked: false, indexes }
     }
 
     /// Sets the observed object, of an update.

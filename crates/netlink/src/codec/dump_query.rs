@@ -27,11 +27,7 @@ impl DumpQuery {
         if encode(&mut request).is_err() {
             request.clear();
         }
-        DumpQuery {
-            request,
-            table: None,
-            consistency,
-        }
+        DumpQuery { request, table: None, consistency }
     }
 }
 

@@ -42,10 +42,7 @@ pub trait KindCodec: ObjectKind + PartialEq {
         _scope: &ReadScope,
         _query: &DumpQuery,
     ) -> Result<DumpRow<Self>, Undecodable> {
-        Ok(DumpRow {
-            object: Self::decode(body)?,
-            position: None,
-        })
+        Ok(DumpRow { object: Self::decode(body)?, position: None })
     }
 
     /// Returns the dumps that together list the objects of a scope. `is_strict` says whether the

@@ -114,20 +114,14 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
         .with_running(flags & IFF_RUNNING != 0)
         .with_carrier(carrier)
         .with_lower(lower.filter(|_| peer_index.is_none()));
-    Ok(Some(DecodedLink {
-        link,
-        peer_index,
-        status,
-    }))
+    Ok(Some(DecodedLink { link, peer_index, status }))
 }
 
 /// Names the other ends of veth pairs, given all links of a namespace. An index that is not among
 /// them stays without a name.
 pub fn name_peers(links: &mut [DecodedLink]) {
-    let names: HashMap<u32, IfName> = links
-        .iter()
-        .map(|decoded| (decoded.link.index, decoded.link.name))
-        .collect();
+    let names: HashMap<u32, IfName> =
+        links.iter().map(|decoded| (decoded.link.index, decoded.link.name)).collect();
     for decoded in links {
         if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &mut decoded.link.kind {
             *peer = decoded.peer_index.and_then(|at| names.get(&at).copied());
@@ -157,9 +151,8 @@ pub fn create(
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
     let kind = link.kind.as_ref().filter(|kind| kind.is_creatable());
-    let kind = kind.ok_or(EncodeError::Refused(
-        "netlink cannot create such a link: it must exist",
-    ))?;
+    let kind =
+        kind.ok_or(EncodeError::Refused("netlink cannot create such a link: it must exist"))?;
     if matches!(kind, LinkKind::Veth(VethAttrs { peer: None, .. })) {
         return Err(EncodeError::Refused("a veth needs the name of its peer"));
     }
@@ -312,11 +305,8 @@ mod tests {
 
     fn pair(index: u32) -> Link {
         let peer = Some("v1".parse().unwrap());
-        Link::new(
-            "v0".parse().unwrap(),
-            LinkKind::Veth(VethAttrs::default().with_peer(peer)),
-        )
-        .with_index(index)
+        Link::new("v0".parse().unwrap(), LinkKind::Veth(VethAttrs::default().with_peer(peer)))
+            .with_index(index)
     }
 
     #[test]
@@ -328,31 +318,18 @@ mod tests {
             assert_eq!(read_u32(&body[4..8]), Some(own));
             let nest = [IFLA_LINKINFO, 2, 1]
                 .iter()
-                .fold(&body[16..], |nest, number| {
-                    Attrs::new(nest).find(*number).unwrap()
-                });
+                .fold(&body[16..], |nest, number| Attrs::new(nest).find(*number).unwrap());
             assert_eq!(read_u32(&nest[4..8]), Some(peer));
-            assert_eq!(
-                Attrs::new(&nest[16..]).find(IFLA_IFNAME),
-                Some(&b"v1\0"[..])
-            );
+            assert_eq!(Attrs::new(&nest[16..]).find(IFLA_IFNAME), Some(&b"v1\0"[..]));
         }
     }
 
     #[test]
     fn what_the_kernel_would_refuse_or_ignore_is_not_encoded() {
-        for (own, peer) in [
-            (0, 8),
-            (INDEX_MAX + 1, 0),
-            (7, INDEX_MAX + 1),
-            (u32::MAX, 8),
-        ] {
+        for (own, peer) in [(0, 8), (INDEX_MAX + 1, 0), (7, INDEX_MAX + 1), (u32::MAX, 8)] {
             let mut message = Vec::new();
             let refused = create(&mut message, &pair(own), peer, &existing);
-            assert!(
-                matches!(refused, Err(EncodeError::Refused(_))),
-                "{own} {peer}"
-            );
+            assert!(matches!(refused, Err(EncodeError::Refused(_))), "{own} {peer}");
             assert!(message.is_empty());
         }
     }

@@ -103,9 +103,7 @@ fn family_from(number: u8) -> Option<Family> {
 /// Splits a message's body into its fixed struct and its attributes. All of rtnetlink's structs
 /// are multiples of four bytes long.
 fn split<const N: usize>(kind: Kind, body: &[u8]) -> Result<([u8; N], Attrs<'_>), Undecodable> {
-    let (head, rest) = body
-        .split_first_chunk::<N>()
-        .ok_or(Undecodable::new(kind, SHORT))?;
+    let (head, rest) = body.split_first_chunk::<N>().ok_or(Undecodable::new(kind, SHORT))?;
     Ok((*head, Attrs::new(rest)))
 }
 
@@ -128,7 +126,5 @@ fn take<T>(slot: &mut T, read: Option<T>) -> bool {
 
 /// Returns the interface index of a device.
 fn index_of(dev: Dev, resolve: Resolve<'_>) -> Result<u32, EncodeError> {
-    resolve(dev)
-        .filter(|index| *index != 0)
-        .ok_or(EncodeError::Unresolved(dev))
+    resolve(dev).filter(|index| *index != 0).ok_or(EncodeError::Unresolved(dev))
 }

@@ -73,15 +73,11 @@ impl KindCodec for Neighbour {
 
     /// Finds the NOARP neighbours that the kernel made by itself, which needs the links' addresses.
     fn complete(neighbours: &mut Vec<Neighbour>, links: &[Link]) {
-        let addresses: BTreeMap<u32, _> = links
-            .iter()
-            .map(|link| (link.index, link.address))
-            .collect();
+        let addresses: BTreeMap<u32, _> =
+            links.iter().map(|link| (link.index, link.address)).collect();
         for neighbour in neighbours {
-            let own = neighbour
-                .dev
-                .as_index()
-                .and_then(|index| addresses.get(&index).copied().flatten());
+            let own =
+                neighbour.dev.as_index().and_then(|index| addresses.get(&index).copied().flatten());
             if neighbour.state == NeighbourState::NoArp && is_derived(neighbour.lladdr, own) {
                 neighbour.state = NeighbourState::Dynamic;
             }
@@ -307,20 +303,7 @@ fn begin<'a>(
 fn header(family: Family, index: u32, state: u16, flags: u8) -> [u8; 12] {
     let [i0, i1, i2, i3] = index.to_ne_bytes();
     let [s0, s1] = state.to_ne_bytes();
-    [
-        family_number(family),
-        0,
-        0,
-        0,
-        i0,
-        i1,
-        i2,
-        i3,
-        s0,
-        s1,
-        flags,
-        0,
-    ]
+    [family_number(family), 0, 0, 0, i0, i1, i2, i3, s0, s1, flags, 0]
 }
 
 #[cfg(test)]

@@ -140,9 +140,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
             NexthopTarget::One(family, hop)
         }
     };
-    let nexthop = Nexthop::new(id, target)
-        .with_protocol(protocol)
-        .with_unmodelled(!all);
+    let nexthop = Nexthop::new(id, target).with_protocol(protocol).with_unmodelled(!all);
     Ok(Some(nexthop.canonical()))
 }
 
@@ -212,9 +210,7 @@ fn put(
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
     if nexthop.unmodelled {
-        return Err(EncodeError::Refused(
-            "a nexthop object with unknown attributes",
-        ));
+        return Err(EncodeError::Refused("a nexthop object with unknown attributes"));
     }
     if nexthop.id == 0 {
         return Err(EncodeError::Refused("a nexthop object needs a number"));
@@ -236,9 +232,7 @@ fn put(
     message.attr_u32(NHA_ID, nexthop.id);
     match &nexthop.target {
         NexthopTarget::One(_, hop) => {
-            let dev = hop
-                .dev
-                .ok_or(EncodeError::Refused("a nexthop object needs a device"))?;
+            let dev = hop.dev.ok_or(EncodeError::Refused("a nexthop object needs a device"))?;
             message.attr_u32(NHA_OIF, index_of(dev, resolve)?);
             if let Some(via) = hop.via {
                 message.attr_ip(NHA_GATEWAY, via);

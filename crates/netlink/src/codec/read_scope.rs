@@ -33,10 +33,7 @@ impl ReadScope {
     /// Returns the scope that covers every object of every kind.
     #[must_use]
     pub fn whole() -> ReadScope {
-        ReadScope {
-            kinds: Kinds::ALL,
-            ..ReadScope::default()
-        }
+        ReadScope { kinds: Kinds::ALL, ..ReadScope::default() }
     }
 
     /// Returns the families whose routes and rules are in the scope.

@@ -218,9 +218,9 @@ fn put(
         return Err(EncodeError::Refused("a route with unknown attributes"));
     }
     let scope = match route.family() {
-        Family::Inet => route.scope.ok_or(EncodeError::Refused(
-            "an IPv4 route without scope is not in canonical form",
-        ))?,
+        Family::Inet => route
+            .scope
+            .ok_or(EncodeError::Refused("an IPv4 route without scope is not in canonical form"))?,
         Family::Inet6 => Scope::UNIVERSE,
     };
     let mut message = begin(buffer, NEW, flags, route, scope)?;

@@ -113,17 +113,7 @@ impl KindCodec for Rule {
 pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
     let lost = |why| Undecodable::new(Kind::Rule, why);
     let (head, mut attrs) = split::<12>(Kind::Rule, body)?;
-    let [
-        family,
-        dst_len,
-        src_len,
-        tos,
-        table,
-        _,
-        _,
-        action,
-        flags @ ..,
-    ] = head;
+    let [family, dst_len, src_len, tos, table, _, _, action, flags @ ..] = head;
     let flags = u32::from_ne_bytes(flags);
     let Some(family) = family_from(family) else {
         return Ok(None);
@@ -278,15 +268,9 @@ pub fn dump_request(buffer: &mut Vec<u8>, family: Family) -> Result<(), EncodeEr
 
 fn put(buffer: &mut Vec<u8>, kind: u16, nlm_flags: u16, rule: &Rule) -> Result<(), EncodeError> {
     let refusal = match rule {
-        Rule {
-            unmodelled: true, ..
-        } => Some("a rule with unknown selectors"),
+        Rule { unmodelled: true, .. } => Some("a rule with unknown selectors"),
         Rule { priority: 0, .. } => Some("a rule needs a priority"),
-        Rule {
-            action: RuleAction::Lookup(0),
-            l3mdev: false,
-            ..
-        } => Some("a rule needs a table"),
+        Rule { action: RuleAction::Lookup(0), l3mdev: false, .. } => Some("a rule needs a table"),
         _ => None,
     };
     if let Some(why) = refusal {
@@ -302,9 +286,7 @@ fn put(buffer: &mut Vec<u8>, kind: u16, nlm_flags: u16, rule: &Rule) -> Result<(
         RuleAction::Prohibit => (FR_ACT_PROHIBIT, None, None),
         RuleAction::Nop => (FR_ACT_NOP, None, None),
         _ => {
-            return Err(EncodeError::Refused(
-                "a rule with this action cannot be written",
-            ));
+            return Err(EncodeError::Refused("a rule with this action cannot be written"));
         }
     };
     let prefix_len = |network: Option<IpNetwork>| network.map_or(0, |network| network.prefix());
@@ -378,16 +360,10 @@ fn write_selectors(message: &mut MessageWriter<'_>, rule: &Rule) {
 
 fn read_ports(payload: &[u8]) -> Option<PortRange> {
     let (start, end) = payload.split_at_checked(2)?;
-    Some(PortRange {
-        start: read_u16(start)?,
-        end: read_u16(end)?,
-    })
+    Some(PortRange { start: read_u16(start)?, end: read_u16(end)? })
 }
 
 fn read_uids(payload: &[u8]) -> Option<UidRange> {
     let (start, end) = payload.split_at_checked(4)?;
-    Some(UidRange {
-        start: read_u32(start)?,
-        end: read_u32(end)?,
-    })
+    Some(UidRange { start: read_u32(start)?, end: read_u32(end)? })
 }

@@ -48,20 +48,9 @@ impl<'a> MessageWriter<'a> {
     /// 0; the socket fills in the sequence number when it sends.
     pub fn begin(buffer: &'a mut Vec<u8>, kind: u16, flags: u16) -> Self {
         let start = buffer.len();
-        let header = Header {
-            length: 0,
-            kind,
-            flags,
-            sequence: 0,
-            port: 0,
-        };
+        let header = Header { length: 0, kind, flags, sequence: 0, port: 0 };
         buffer.extend_from_slice(&header.to_bytes());
-        Self {
-            buffer,
-            start,
-            overflow: false,
-            finished: false,
-        }
+        Self { buffer, start, overflow: false, finished: false }
     }
 
     /// Appends the fixed struct of the message type, padded to alignment.
@@ -158,11 +147,7 @@ impl<'a> MessageWriter<'a> {
     /// from that position to here, as `rtnexthop.rtnh_len` wants it.
     pub fn patch_u16(&mut self, position: usize) {
         let at = self.start.saturating_add(position);
-        let length = self
-            .buffer
-            .len()
-            .checked_sub(at)
-            .and_then(|len| u16::try_from(len).ok());
+        let length = self.buffer.len().checked_sub(at).and_then(|len| u16::try_from(len).ok());
         match (length, self.buffer.get_mut(at..at.saturating_add(2))) {
             (Some(length), Some(field)) => field.copy_from_slice(&length.to_ne_bytes()),
             _ => self.overflow = true,
@@ -263,34 +248,21 @@ mod tests {
         assert_eq!(attrs.find(1).and_then(read_u8), Some(0xab));
         assert_eq!(attrs.find(2).and_then(read_be16), Some(0x1234));
         let nest = Attrs::new(attrs.find(3).unwrap());
-        assert_eq!(
-            nest.find(4).and_then(read_ipv4),
-            Some(Ipv4Addr::new(10, 1, 2, 3))
-        );
+        assert_eq!(nest.find(4).and_then(read_ipv4), Some(Ipv4Addr::new(10, 1, 2, 3)));
         assert_eq!(nest.find(5).and_then(read_ipv6), Some(Ipv6Addr::LOCALHOST));
         assert_eq!(attrs.find(6), Some(&b"lo\0"[..]));
         assert_eq!(attrs.find(6).map(read_string), Some(&b"lo"[..]));
         assert_eq!(attrs.find(7).and_then(read_i32), Some(-1));
         assert_eq!(attrs.find(8), Some(&[][..]));
         assert_eq!(attrs.find(9), None);
-        assert_eq!(
-            attrs.find(1).and_then(read_u16),
-            None,
-            "a wrong length is no value"
-        );
+        assert_eq!(attrs.find(1).and_then(read_u16), None, "a wrong length is no value");
     }
 
     #[test]
     fn too_long_is_an_error_and_leaves_no_trace() {
         assert!(written(|message| message.attr(1, &[0; 65531])).is_ok());
-        assert_eq!(
-            written(|message| message.attr(1, &[0; 65532])),
-            Err(TooLarge)
-        );
-        assert_eq!(
-            written(|message| message.attr_string(1, &[b'a'; 65531])),
-            Err(TooLarge)
-        );
+        assert_eq!(written(|message| message.attr(1, &[0; 65532])), Err(TooLarge));
+        assert_eq!(written(|message| message.attr_string(1, &[b'a'; 65531])), Err(TooLarge));
         let nested = written(|message| {
             let nest = message.nest(1);
             message.attr(2, &[0; 40000]);

@@ -58,11 +58,7 @@ fn routes() -> [Route; 3] {
         route.protocol = 116;
         route.canonical()
     };
-    [
-        via("10.1.2.0/24", "10.0.0.1"),
-        via("2001:db8::/32", "fe80::1"),
-        via("10.1.3.0/24", "fe80::1"),
-    ]
+    [via("10.1.2.0/24", "10.0.0.1"), via("2001:db8::/32", "fe80::1"), via("10.1.3.0/24", "fe80::1")]
 }
 
 #[test]
@@ -86,10 +82,7 @@ fn a_plain_route_is_encoded_and_decoded_without_an_allocation() {
     let decoded = allocations(|| {
         for message in Messages::new(&buffer) {
             let row = route::Row::parse(message.body).unwrap().unwrap();
-            assert!(
-                row.plain()
-                    .is_some_and(|row| row.via.is_some() || row.dev.is_some())
-            );
+            assert!(row.plain().is_some_and(|row| row.via.is_some() || row.dev.is_some()));
             assert_eq!(row.to_route().key(), row.key());
             seen += 1;
         }

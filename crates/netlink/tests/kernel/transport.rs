@@ -44,11 +44,7 @@ type Encoded = Result<(), TooLarge>;
 
 /// Flags of an exclusive create, none for a delete: there NLM_F_EXCL's bit is NLM_F_BULK.
 fn create(kind: u16) -> u16 {
-    if kind.is_multiple_of(4) {
-        NLM_F_CREATE | NLM_F_EXCL
-    } else {
-        0
-    }
+    if kind.is_multiple_of(4) { NLM_F_CREATE | NLM_F_EXCL } else { 0 }
 }
 
 /// An IPv4 route message.
@@ -69,13 +65,7 @@ fn route(
 /// The blackhole 10.0.0.0/32 plus `n`, or, as one that fails, with host bits set in a /8.
 fn blackhole(buffer: &mut Vec<u8>, n: u32, fails: bool) -> Encoded {
     let length = if fails { 8 } else { 32 };
-    route(
-        buffer,
-        RTM_NEWROUTE,
-        (0x0a00_0001 + n, length),
-        BLACKHOLE,
-        |_| {},
-    )
+    route(buffer, RTM_NEWROUTE, (0x0a00_0001 + n, length), BLACKHOLE, |_| {})
 }
 
 fn one(encode: impl FnOnce(&mut Vec<u8>) -> Encoded) -> Vec<u8> {
@@ -148,14 +138,8 @@ pub(crate) fn an_error_carries_errno_message_and_attribute() {
 
     let host_bits = one(|buffer| blackhole(buffer, 0, true));
     let error = socket.request(&host_bits).unwrap_err();
-    assert_eq!(
-        (error.kind(), error.errno()),
-        (ErrorKind::Kernel, Some(libc::EINVAL))
-    );
-    assert_eq!(
-        error.kernel_message(),
-        Some("Invalid prefix for given prefix length")
-    );
+    assert_eq!((error.kind(), error.errno()), (ErrorKind::Kernel, Some(libc::EINVAL)));
+    assert_eq!(error.kernel_message(), Some("Invalid prefix for given prefix length"));
 
     let gateway = one(|buffer| {
         route(buffer, RTM_NEWROUTE, (0x0a00_0000, 8), UNICAST, |message| {
@@ -174,26 +158,16 @@ pub(crate) fn an_error_carries_errno_message_and_attribute() {
     });
     let error = socket.request(&short).unwrap_err();
     let attribute = error.kernel().unwrap().attribute().unwrap();
-    assert_eq!(
-        (attribute.offset(), attribute.path()),
-        (36, &[RTA_OIF][..]),
-        "{error}"
-    );
+    assert_eq!((attribute.offset(), attribute.path()), (36, &[RTA_OIF][..]), "{error}");
 
     // A metric that does not exist, inside a nest.
     let metric = one(|buffer| {
-        route(
-            buffer,
-            RTM_NEWROUTE,
-            (0x0a00_0000, 8),
-            BLACKHOLE,
-            |message| {
-                let nest: Nest = message.nest(RTA_METRICS);
-                message.attr_u32(2, 1400);
-                message.attr_u32(99, 1);
-                message.end_nest(nest);
-            },
-        )
+        route(buffer, RTM_NEWROUTE, (0x0a00_0000, 8), BLACKHOLE, |message| {
+            let nest: Nest = message.nest(RTA_METRICS);
+            message.attr_u32(2, 1400);
+            message.attr_u32(99, 1);
+            message.end_nest(nest);
+        })
     });
     let error = socket.request(&metric).unwrap_err();
     assert_eq!(error.errno(), Some(libc::EINVAL), "{error}");
@@ -218,10 +192,7 @@ pub(crate) fn a_query_gives_the_one_reply() {
     };
     let found = socket.query(&by_name(b"lo"), |message| {
         let (_, attrs) = message.split(16).unwrap();
-        (
-            message.header.kind,
-            attrs.find(3).map(|name| read_string(name).to_vec()),
-        )
+        (message.header.kind, attrs.find(3).map(|name| read_string(name).to_vec()))
     });
     assert_eq!(found.unwrap(), (RTM_NEWLINK, Some(b"lo".to_vec())));
     let error = socket.query(&by_name(b"nosuch"), |_| ()).unwrap_err();
@@ -262,11 +233,7 @@ pub(crate) fn more_failures_than_acknowledgements_fit_are_all_reported() {
     let mut socket = socket();
     let outcomes = send(&mut socket, 0..257, |_| true);
     assert_eq!(outcomes.len(), 257);
-    assert!(
-        outcomes
-            .iter()
-            .all(|outcome| matches!(outcome, Outcome::Failed(_)))
-    );
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Failed(_))));
     assert_eq!(BATCH_MESSAGES, 250);
 }
 
@@ -276,11 +243,7 @@ pub(crate) fn a_small_receive_queue_shrinks_the_window() {
     let obtained = socket.set_receive_buffer(20_000).unwrap();
     assert_eq!(obtained, 20_000);
     let outcomes = send(&mut socket, 0..300, |_| true);
-    assert!(
-        outcomes
-            .iter()
-            .all(|outcome| matches!(outcome, Outcome::Failed(_)))
-    );
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Failed(_))));
     assert_eq!(outcomes.len(), 300);
     // The least the kernel has; it is reported as it is.
     let least = socket.set_receive_buffer(1).unwrap();
@@ -298,23 +261,15 @@ pub(crate) fn a_lost_answer_is_unknown_and_never_success() {
     let fails = |n: u32| n < 240;
     let begin = Instant::now();
     let outcomes = send(&mut socket, 0..250, fails);
-    assert!(
-        begin.elapsed() < socket.timeout(),
-        "there is nothing to wait for"
-    );
-    let failed = outcomes
-        .iter()
-        .filter(|outcome| matches!(outcome, Outcome::Failed(_)))
-        .count();
+    assert!(begin.elapsed() < socket.timeout(), "there is nothing to wait for");
+    let failed = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Failed(_))).count();
     assert!((1..240).contains(&failed), "{failed}");
     assert!(outcomes.iter().all(|outcome| *outcome != Outcome::Done));
     // They were carried out all the same.
     let there = blackholes(&mut socket);
     assert_eq!(there, (240..250).chain([300]).collect::<Vec<_>>());
     // The socket goes on working.
-    socket
-        .request(&one(|buffer| blackhole(buffer, 301, false)))
-        .unwrap();
+    socket.request(&one(|buffer| blackhole(buffer, 301, false))).unwrap();
 }
 
 pub(crate) fn a_batch_larger_than_the_send_buffer_goes_in_parts() {
@@ -323,38 +278,19 @@ pub(crate) fn a_batch_larger_than_the_send_buffer_goes_in_parts() {
     rustix::net::sockopt::set_socket_send_buffer_size(&socket, 2048).unwrap();
     let outcomes = send(&mut socket, 0..600, |n| n % 3 == 0);
     assert_eq!(outcomes.len(), 600);
-    assert_eq!(
-        outcomes
-            .iter()
-            .filter(|outcome| **outcome == Outcome::Done)
-            .count(),
-        400
-    );
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Done).count(), 400);
     let large = one(|buffer| {
-        route(
-            buffer,
-            RTM_NEWROUTE,
-            (0x0b00_0000, 8),
-            BLACKHOLE,
-            |message| {
-                message.attr(1000, &[0; 60_000]);
-            },
-        )
+        route(buffer, RTM_NEWROUTE, (0x0b00_0000, 8), BLACKHOLE, |message| {
+            message.attr(1000, &[0; 60_000]);
+        })
     });
-    assert_eq!(
-        socket.request(&large).unwrap_err().kind(),
-        ErrorKind::TooLarge
-    );
+    assert_eq!(socket.request(&large).unwrap_err().kind(), ErrorKind::TooLarge);
 }
 
 pub(crate) fn a_dump_of_many_datagrams_is_complete() {
     fresh_netns();
     let mut socket = socket();
-    assert!(
-        send(&mut socket, 0..5000, |_| false)
-            .iter()
-            .all(|outcome| *outcome == Outcome::Done)
-    );
+    assert!(send(&mut socket, 0..5000, |_| false).iter().all(|outcome| *outcome == Outcome::Done));
     assert_eq!(blackholes(&mut socket), (0..5000).collect::<Vec<_>>());
 }
 
@@ -362,23 +298,17 @@ pub(crate) fn a_dump_of_many_datagrams_is_complete() {
 fn legs(socket: &mut Socket, count: u32) -> Result<(), trueup_netlink::Error> {
     let up = i32::try_from(index_of("up0")).unwrap();
     let message = one(|buffer| {
-        route(
-            buffer,
-            RTM_NEWROUTE,
-            (0x0a02_0000, 16),
-            UNICAST,
-            |message| {
-                let nest = message.nest_unflagged(RTA_MULTIPATH);
-                for _ in 0..count {
-                    let at = message.position();
-                    message.raw(&[0; 4]);
-                    message.raw(&up.to_ne_bytes());
-                    message.attr(RTA_GATEWAY, &[10, 200, 0, 9]);
-                    message.patch_u16(at);
-                }
-                message.end_nest(nest);
-            },
-        )
+        route(buffer, RTM_NEWROUTE, (0x0a02_0000, 16), UNICAST, |message| {
+            let nest = message.nest_unflagged(RTA_MULTIPATH);
+            for _ in 0..count {
+                let at = message.position();
+                message.raw(&[0; 4]);
+                message.raw(&up.to_ne_bytes());
+                message.attr(RTA_GATEWAY, &[10, 200, 0, 9]);
+                message.patch_u16(at);
+            }
+            message.end_nest(nest);
+        })
     });
     socket.request(&message)
 }
@@ -482,15 +412,9 @@ pub(crate) fn a_strict_dump_is_filtered_and_says_so() {
     assert!(socket.strict());
     for table in [100_u32, 101] {
         let message = one(|buffer| {
-            route(
-                buffer,
-                RTM_NEWROUTE,
-                (0x0a00_0000, 8),
-                BLACKHOLE,
-                |message| {
-                    message.attr_u32(RTA_TABLE, table);
-                },
-            )
+            route(buffer, RTM_NEWROUTE, (0x0a00_0000, 8), BLACKHOLE, |message| {
+                message.attr_u32(RTA_TABLE, table);
+            })
         });
         socket.request(&message).unwrap();
     }
@@ -503,15 +427,9 @@ pub(crate) fn a_strict_dump_is_filtered_and_says_so() {
         })
     };
     let (count, dumped) = dump(&mut socket, &table(100));
-    assert_eq!(
-        (count, dumped.complete, dumped.filtered, dumped.attempts),
-        (1, true, true, 1)
-    );
+    assert_eq!((count, dumped.complete, dumped.filtered, dumped.attempts), (1, true, true, 1));
     let (count, dumped) = dump(&mut socket, &fixed(RTM_GETLINK, &[0; 16]));
-    assert!(
-        count > 0 && dumped.complete && !dumped.filtered,
-        "{dumped:?}"
-    );
+    assert!(count > 0 && dumped.complete && !dumped.filtered, "{dumped:?}");
 
     // A table that does not exist, and a header that strict checking refuses.
     let error = socket.dump(&table(4242), |_| {}).unwrap_err();
@@ -590,10 +508,7 @@ pub(crate) fn an_interrupted_dump_is_repeated_and_then_reported_as_incomplete() 
     // What there is of the last attempt is given, and nothing of those before it.
     assert!((1900..=2001).contains(&count), "{count}");
     assert_eq!(incomplete.attempts, DUMP_ATTEMPTS);
-    assert_eq!(
-        incomplete.whole().unwrap_err().kind(),
-        ErrorKind::Interrupted
-    );
+    assert_eq!(incomplete.whole().unwrap_err().kind(), ErrorKind::Interrupted);
     let (count, dumped) = dump(&mut socket, &request);
     assert_eq!((count, dumped.complete), (2000, true));
 }
@@ -627,25 +542,14 @@ pub(crate) fn a_namespace_is_found_by_pid_path_and_descriptor() {
     let pid = process.0.id();
     let current = Namespace::current().open().unwrap();
     let current = Socket::open(&current).unwrap();
-    assert_eq!(
-        current.netns_cookie().unwrap(),
-        own,
-        "the thread's, not the process's"
-    );
+    assert_eq!(current.netns_cookie().unwrap(), own, "the thread's, not the process's");
     let by_pid: Namespace = format!("pid:{pid}").parse().unwrap();
     let by_path: Namespace = format!("/proc/{pid}/ns/net").parse().unwrap();
     let opened = by_pid.open().unwrap();
-    for namespace in [
-        by_pid.clone(),
-        by_path,
-        Namespace::from_fd(fd),
-        opened.clone(),
-    ] {
+    for namespace in [by_pid.clone(), by_path, Namespace::from_fd(fd), opened.clone()] {
         let socket = Socket::open(&namespace).unwrap();
         assert_eq!(socket.netns_cookie().unwrap(), cookie, "{namespace}");
-        let inside = namespace
-            .enter(|| self::socket().netns_cookie().unwrap())
-            .unwrap();
+        let inside = namespace.enter(|| self::socket().netns_cookie().unwrap()).unwrap();
         assert_eq!(inside, cookie, "{namespace}");
         // The caller was not moved.
         assert_eq!(self::socket().netns_cookie().unwrap(), own);
@@ -657,10 +561,7 @@ pub(crate) fn a_namespace_is_found_by_pid_path_and_descriptor() {
     let error = Namespace::pid(pid).open().unwrap_err();
     assert!(error.to_string().contains("there is no process"), "{error}");
     // Opened before the process ended, it stays.
-    assert_eq!(
-        Socket::open(&opened).unwrap().netns_cookie().unwrap(),
-        cookie
-    );
+    assert_eq!(Socket::open(&opened).unwrap().netns_cookie().unwrap(), cookie);
 }
 
 pub(crate) fn a_process_in_our_own_namespace_is_refused() {
@@ -704,10 +605,7 @@ pub(crate) fn a_namespace_is_found_by_the_name_ip_gave_it() {
     // What is left of a namespace whose mount is gone.
     std::fs::write("/run/netns/stale", "").unwrap();
     let error = Socket::open(&"stale".parse().unwrap()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "/run/netns/stale is not a network namespace"
-    );
+    assert_eq!(error.to_string(), "/run/netns/stale is not a network namespace");
 }
 
 pub(crate) fn without_privilege_the_error_says_which() {
@@ -722,34 +620,20 @@ pub(crate) fn without_privilege_the_error_says_which() {
     };
     rustix::thread::set_capabilities(None, none).unwrap();
     let error = Socket::open(&Namespace::from_fd(fd)).unwrap_err();
-    assert_eq!(
-        (error.kind(), error.errno()),
-        (ErrorKind::Namespace, Some(libc::EPERM))
-    );
+    assert_eq!((error.kind(), error.errno()), (ErrorKind::Namespace, Some(libc::EPERM)));
     let said = error.to_string();
-    assert!(
-        said.contains("CAP_SYS_ADMIN") && said.ends_with("run it as root"),
-        "{said}"
-    );
+    assert!(said.contains("CAP_SYS_ADMIN") && said.ends_with("run it as root"), "{said}");
     // An open one is still called as it was named.
     let said = Socket::open(&named).unwrap_err().to_string();
     assert!(said.contains(&place), "{said}");
 
     let mut socket = socket();
-    let error = socket
-        .request(&one(|buffer| blackhole(buffer, 0, false)))
-        .unwrap_err();
+    let error = socket.request(&one(|buffer| blackhole(buffer, 0, false))).unwrap_err();
     assert!(error.is_permission(), "{error}");
     assert_eq!(error.kind(), ErrorKind::Kernel);
     // Reading takes none.
     socket
-        .query(
-            &fixed(
-                RTM_GETLINK,
-                &[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-            ),
-            |_| (),
-        )
+        .query(&fixed(RTM_GETLINK, &[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), |_| ())
         .unwrap();
     // FORCE is refused, the other clamps: what is reported is what there is.
     let obtained = socket.set_receive_buffer(1 << 30).unwrap();
@@ -779,16 +663,11 @@ pub(crate) fn events_arrive_with_the_port_of_who_caused_them() {
     let mut events = Multicast::open(&Namespace::current(), &Group::OBJECTS).unwrap();
     events.join(Group::NEXTHOP).unwrap();
     let begin = Instant::now();
-    assert_eq!(
-        events.receive(Duration::from_millis(30), |_| {}).unwrap(),
-        0
-    );
+    assert_eq!(events.receive(Duration::from_millis(30), |_| {}).unwrap(), 0);
     assert!(begin.elapsed() >= Duration::from_millis(30));
 
     let mut socket = socket();
-    socket
-        .request(&one(|buffer| blackhole(buffer, 5, false)))
-        .unwrap();
+    socket.request(&one(|buffer| blackhole(buffer, 5, false))).unwrap();
     let remove = one(|buffer| route(buffer, RTM_DELROUTE, (0x0a00_0006, 32), BLACKHOLE, |_| {}));
     socket.request(&remove).unwrap();
     let mut seen = Vec::new();
@@ -801,17 +680,8 @@ pub(crate) fn events_arrive_with_the_port_of_who_caused_them() {
         .unwrap();
     let port = socket.port_id();
     assert_eq!(count, 2);
-    assert_eq!(
-        seen,
-        [
-            (RTM_NEWROUTE, port, Some(254)),
-            (RTM_DELROUTE, port, Some(254))
-        ]
-    );
-    assert_eq!(
-        events.join(Group(9999)).unwrap_err().errno(),
-        Some(libc::EINVAL)
-    );
+    assert_eq!(seen, [(RTM_NEWROUTE, port, Some(254)), (RTM_DELROUTE, port, Some(254))]);
+    assert_eq!(events.join(Group(9999)).unwrap_err().errno(), Some(libc::EINVAL));
 }
 
 pub(crate) fn an_overrun_of_events_is_reported_once() {
@@ -819,18 +689,12 @@ pub(crate) fn an_overrun_of_events_is_reported_once() {
     let mut events = Multicast::open(&Namespace::current(), &[Group::IPV4_ROUTE]).unwrap();
     events.set_receive_buffer(5000).unwrap();
     let mut socket = socket();
-    assert!(
-        send(&mut socket, 0..1000, |_| false)
-            .iter()
-            .all(|outcome| *outcome == Outcome::Done)
-    );
+    assert!(send(&mut socket, 0..1000, |_| false).iter().all(|outcome| *outcome == Outcome::Done));
     let error = events.receive(Duration::from_secs(5), |_| {}).unwrap_err();
     assert_eq!((error.kind(), error.is_loss()), (ErrorKind::Overrun, true));
     let left = events.receive(Duration::ZERO, |_| {}).unwrap();
     assert!((1..1000).contains(&left), "{left}");
-    socket
-        .request(&one(|buffer| blackhole(buffer, 2000, false)))
-        .unwrap();
+    socket.request(&one(|buffer| blackhole(buffer, 2000, false))).unwrap();
     assert_eq!(events.receive(Duration::from_secs(5), |_| {}).unwrap(), 1);
 }
 
@@ -855,9 +719,7 @@ pub(crate) fn wordy_answers_fit_the_queue_too() {
             == Push::Added
         {}
         for outcome in socket.send_batch(&mut batch).unwrap() {
-            let Outcome::Failed(error) = outcome else {
-                panic!("{outcome:?}")
-            };
+            let Outcome::Failed(error) = outcome else { panic!("{outcome:?}") };
             longest = longest.max(error.message().unwrap_or("").len());
         }
     }

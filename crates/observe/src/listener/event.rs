@@ -45,14 +45,8 @@ impl Event {
             link::DELETE | nexthop::DELETE => Some(Event::RemovesRoutes),
             nexthop::NEW => Some(Event::Other),
             _ => Some(match *message.body.first()? {
-                AF_INET => Event::Object {
-                    message_type,
-                    family: Family::Inet,
-                },
-                AF_INET6 => Event::Object {
-                    message_type,
-                    family: Family::Inet6,
-                },
+                AF_INET => Event::Object { message_type, family: Family::Inet },
+                AF_INET6 => Event::Object { message_type, family: Family::Inet6 },
                 _ => Event::Other,
             }),
         }
@@ -86,9 +80,5 @@ fn read_link(message: &Message<'_>) -> Option<Event> {
     // With a smaller MTU a device loses its IPv6 routes as if it went down.
     let usable = flags & IFF_UP != 0 && mtu.is_none_or(|mtu| mtu >= Family::Inet6.min_mtu());
     let is_link = *head.first()? == AF_UNSPEC;
-    Some(if is_link && !usable {
-        Event::RemovesRoutes
-    } else {
-        Event::Other
-    })
+    Some(if is_link && !usable { Event::RemovesRoutes } else { Event::Other })
 }

@@ -25,11 +25,8 @@ const DEVICES: usize = 64;
 
 /// Returns the program, which also drops the events that `own_port` caused.
 pub(super) fn program(scope: &WatchScope, own_port: Option<u32>) -> Vec<Instruction> {
-    let mut all = vec![
-        Instruction::length(),
-        Instruction::at_least(SHORTEST, 1, 0),
-        Instruction::pass(),
-    ];
+    let mut all =
+        vec![Instruction::length(), Instruction::at_least(SHORTEST, 1, 0), Instruction::pass()];
     if let Some(port) = own_port {
         all.push(Instruction::word(PORT));
         all.extend(drop_if(swapped(port)));
@@ -57,10 +54,7 @@ pub(super) fn on_devices<'a>(devices: impl Iterator<Item = &'a u32>) -> Vec<Inst
     }
     let mut block = vec![Instruction::word(INDEX)];
     for index in devices {
-        block.extend([
-            Instruction::equal(swapped(index), 0, 1),
-            Instruction::pass(),
-        ]);
+        block.extend([Instruction::equal(swapped(index), 0, 1), Instruction::pass()]);
     }
     block.push(Instruction::drop());
     block
@@ -69,10 +63,7 @@ pub(super) fn on_devices<'a>(devices: impl Iterator<Item = &'a u32>) -> Vec<Inst
 /// Passes events about objects with a protocol; leaves the others to what follows.
 pub(super) fn with_protocol(attributes: u32, number: u16, protocol: u8) -> Vec<Instruction> {
     let mut passes = Vec::from(Instruction::first_byte());
-    passes.extend([
-        Instruction::equal(protocol.into(), 0, 1),
-        Instruction::pass(),
-    ]);
+    passes.extend([Instruction::equal(protocol.into(), 0, 1), Instruction::pass()]);
     let mut block = Vec::from(Instruction::attribute(attributes, number));
     block.push(Instruction::equal(0, passes.len() as u8, 0));
     block.extend(passes);
@@ -81,11 +72,7 @@ pub(super) fn with_protocol(attributes: u32, number: u16, protocol: u8) -> Vec<I
 
 /// Ends: passes if the loaded value is `value`.
 pub(super) fn pass_only(value: u32) -> [Instruction; 3] {
-    [
-        Instruction::equal(value, 1, 0),
-        Instruction::drop(),
-        Instruction::pass(),
-    ]
+    [Instruction::equal(value, 1, 0), Instruction::drop(), Instruction::pass()]
 }
 
 /// Drops if the loaded value is `value`.
@@ -95,9 +82,5 @@ pub(super) fn drop_if(value: u32) -> [Instruction; 2] {
 
 /// Ends: passes or drops.
 pub(super) fn pass_if(passes: bool) -> Instruction {
-    if passes {
-        Instruction::pass()
-    } else {
-        Instruction::drop()
-    }
+    if passes { Instruction::pass() } else { Instruction::drop() }
 }

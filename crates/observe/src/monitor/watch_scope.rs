@@ -57,10 +57,7 @@ impl WatchScope {
 
     /// Returns the scope that includes everything.
     pub fn everything() -> WatchScope {
-        WatchScope {
-            any_protocol: Kinds::ALL,
-            ..WatchScope::new(Kinds::ALL, 0)
-        }
+        WatchScope { any_protocol: Kinds::ALL, ..WatchScope::new(Kinds::ALL, 0) }
     }
 
     pub(crate) fn includes_routes(&self) -> bool {

@@ -96,9 +96,7 @@ fn toggle_rules(list: &[Rule]) -> impl FnMut(&mut Hand, usize) + Send {
 }
 
 fn of(kind: Kind, family: Family) -> ReadScope {
-    ReadScope::default()
-        .with_kinds(Kinds::NONE.with(kind))
-        .with_family(family)
+    ReadScope::default().with_kinds(Kinds::NONE.with(kind)).with_family(family)
 }
 
 /// Takes snapshots, and looks for the rows that stayed. How many were complete.
@@ -121,21 +119,14 @@ fn watched_by<T: Item>(
     rows: impl Fn(&Snapshot) -> BTreeSetOf<T>,
 ) -> usize {
     let stayed: BTreeSet<T::Key> = stayed.iter().map(Item::key).collect();
-    let kind = Kind::ALL
-        .into_iter()
-        .find(|kind| scope.kinds.contains(*kind))
-        .unwrap();
+    let kind = Kind::ALL.into_iter().find(|kind| scope.kinds.contains(*kind)).unwrap();
     let mut complete = 0;
     for n in 0..count {
         let snapshot = observer.snapshot(scope).unwrap();
         let (all, ours) = rows(&snapshot);
         let lost = stayed.difference(&ours).count();
         let whole = snapshot.observed.complete.contains(kind);
-        assert_eq!(
-            all,
-            ours.len(),
-            "snapshot {n} (complete: {whole}) has rows twice"
-        );
+        assert_eq!(all, ours.len(), "snapshot {n} (complete: {whole}) has rows twice");
         if whole {
             assert_eq!(lost, 0, "snapshot {n} lacks rows that stayed");
             assert_eq!(ours.len(), stayed.len(), "snapshot {n}");
@@ -153,24 +144,12 @@ fn watched_by<T: Item>(
 type BTreeSetOf<T> = (usize, BTreeSet<<T as Item>::Key>);
 
 fn our_routes(snapshot: &Snapshot) -> BTreeSetOf<Route> {
-    let ours = || {
-        snapshot
-            .observed
-            .routes
-            .iter()
-            .filter(|it| it.protocol == OURS)
-    };
+    let ours = || snapshot.observed.routes.iter().filter(|it| it.protocol == OURS);
     (ours().count(), ours().map(Item::key).collect())
 }
 
 fn our_rules(snapshot: &Snapshot) -> BTreeSetOf<Rule> {
-    let ours = || {
-        snapshot
-            .observed
-            .rules
-            .iter()
-            .filter(|it| it.protocol == OURS)
-    };
+    let ours = || snapshot.observed.rules.iter().filter(|it| it.protocol == OURS);
     (ours().count(), ours().map(Item::key).collect())
 }
 
@@ -197,11 +176,7 @@ fn theirs(step: usize) -> Vec<Route> {
 fn ipv6(pause: Duration, count: usize) -> usize {
     let stayed = ours(0..20_000);
     let scope = of(Kind::Route, Family::Inet6);
-    assert_eq!(
-        watched(3, &scope, &stayed, our_routes),
-        3,
-        "no other writer"
-    );
+    assert_eq!(watched(3, &scope, &stayed, our_routes), 3, "no other writer");
     let toggled = theirs(97);
     beside(pause, toggle_routes(&toggled), || {
         watched(snapshots(count), &scope, &stayed, our_routes)
@@ -242,11 +217,7 @@ pub(crate) fn metrics_of_one_prefix_beside_a_writer() {
     let stayed = (1_000..4_000).map(|metric| of_metric(OURS, metric));
     let stayed = added(stayed.collect());
     let scope = of(Kind::Route, Family::Inet);
-    assert_eq!(
-        watched(3, &scope, &stayed, our_routes),
-        3,
-        "no other writer"
-    );
+    assert_eq!(watched(3, &scope, &stayed, our_routes), 3, "no other writer");
     let toggled: Vec<_> = (1..50).map(|metric| of_metric(THEIRS, metric)).collect();
     for pause in [FULL_SPEED, ONE_A_MILLISECOND] {
         beside(pause, toggle_routes(&toggled), || {
@@ -259,18 +230,14 @@ pub(crate) fn routes_to_elsewhere_do_not_disturb_those_of_ipv4() {
     let stayed = (0..20_000).map(|n| blackhole(OURS, &format!("10.{}.{}.0/24", n / 250, n % 250)));
     let stayed = added(stayed.collect());
     let scope = of(Kind::Route, Family::Inet);
-    let toggled: Vec<_> = (0..200)
-        .map(|n| blackhole(THEIRS, &format!("9.0.{n}.0/24")))
-        .collect();
+    let toggled: Vec<_> = (0..200).map(|n| blackhole(THEIRS, &format!("9.0.{n}.0/24"))).collect();
     let complete = beside(ONE_A_MILLISECOND, toggle_routes(&toggled), || {
         watched(snapshots(40), &scope, &stayed, our_routes)
     });
     assert_eq!(complete, snapshots(40), "they are all below ours");
     // Right among them the borders of parts are hit at times, and never without notice.
-    let toggled: Vec<_> = (0..200)
-        .map(|n| blackhole(THEIRS, &format!("10.{}.7.0/25", n % 80)))
-        .take(80)
-        .collect();
+    let toggled: Vec<_> =
+        (0..200).map(|n| blackhole(THEIRS, &format!("10.{}.7.0/25", n % 80))).take(80).collect();
     beside(FULL_SPEED, toggle_routes(&toggled), || {
         watched(snapshots(40), &scope, &stayed, our_routes)
     });
@@ -301,9 +268,7 @@ pub(crate) fn own_writes_do_not_count() {
         hand.add(&blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
     }
     let scope = of(Kind::Route, Family::Inet6);
-    let (routes, reason) = observer
-        .routes_where(&scope, |it| it.protocol == OURS)
-        .unwrap();
+    let (routes, reason) = observer.routes_where(&scope, |it| it.protocol == OURS).unwrap();
     assert_eq!((routes.len(), reason), (2_000, None));
 }
 // fact 67
@@ -325,9 +290,8 @@ pub(crate) fn a_small_table_is_complete_beside_any_writer() {
 
     let stayed = ours(0..12);
     let scope = of(Kind::Route, Family::Inet6);
-    let toggled: Vec<_> = (0..8)
-        .map(|n| blackhole(THEIRS, &format!("fd00:0:{n:x}:1::/64")))
-        .collect();
+    let toggled: Vec<_> =
+        (0..8).map(|n| blackhole(THEIRS, &format!("fd00:0:{n:x}:1::/64"))).collect();
     let complete = beside(pause, toggle_routes(&toggled), || {
         watched(snapshots(500), &scope, &stayed, our_routes)
     });

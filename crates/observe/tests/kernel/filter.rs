@@ -55,10 +55,7 @@ pub(crate) fn events_of_many_own_writes_fill_no_queue() {
     monitor.ignore_own_writes(Some(own.port())).unwrap();
     monitor.set_receive_buffer(1).unwrap();
     for n in 0..1_000_u32 {
-        own.add(&blackhole(
-            OURS,
-            &format!("10.{}.{}.0/24", n / 250, n % 250),
-        ));
+        own.add(&blackhole(OURS, &format!("10.{}.{}.0/24", n / 250, n % 250)));
     }
     assert_eq!(monitor.drain().unwrap(), Default::default());
     other.delete(&blackhole(OURS, "10.0.0.0/24"));

@@ -45,12 +45,9 @@ impl Hand {
     /// A pair of devices, up.
     pub(crate) fn devices(&mut self) {
         let peer = Some(name("w"));
-        let pair = Link::new(
-            name("v"),
-            LinkKind::Veth(VethAttrs::default().with_peer(peer)),
-        )
-        .with_index(ONE)
-        .with_up(true);
+        let pair = Link::new(name("v"), LinkKind::Veth(VethAttrs::default().with_peer(peer)))
+            .with_index(ONE)
+            .with_up(true);
         self.send(|buffer| codec::link::create(buffer, &pair, OTHER, &existing));
         for index in [ONE, OTHER] {
             self.change(index, |link| link.up = Some(true));

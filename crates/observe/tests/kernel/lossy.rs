@@ -138,9 +138,7 @@ impl AsFd for Wire {
 }
 
 fn stable() -> Vec<Route> {
-    (0..ROUTES)
-        .map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")))
-        .collect()
+    (0..ROUTES).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64"))).collect()
 }
 
 fn with_routes() -> (Kernel, Vec<Route>) {
@@ -171,14 +169,8 @@ fn read(
     kernel: &Kernel,
     dumps: Vec<(Option<OtherWriter>, Vec<usize>)>,
 ) -> (Vec<Route>, Vec<Incomplete>, usize) {
-    let script = Arc::new(Mutex::new(Script {
-        dumps: dumps.into(),
-        read: 0,
-    }));
-    let lossy = Lossy {
-        kernel: kernel.clone(),
-        script: Arc::clone(&script),
-    };
+    let script = Arc::new(Mutex::new(Script { dumps: dumps.into(), read: 0 }));
+    let lossy = Lossy { kernel: kernel.clone(), script: Arc::clone(&script) };
     let mut observer = Observer::open(&Namespace::through(Arc::new(lossy))).unwrap();
     let snapshot = observer.snapshot(&scope()).unwrap();
     let complete = snapshot.observed.complete.contains(Kind::Route);
@@ -229,10 +221,7 @@ pub(crate) fn proxies_without_events_are_compared() {
         // The first is of the neighbours.
         for n in 0..lost {
             let row = 5 + n as usize;
-            faults.add(
-                At::Dump(trueup_testkit::Kind::Neighbour, 2 + n),
-                Fault::LoseRow(row),
-            );
+            faults.add(At::Dump(trueup_testkit::Kind::Neighbour, 2 + n), Fault::LoseRow(row));
         }
         let mut observer = Observer::open(&faults.namespace()).unwrap();
         let snapshot = observer.snapshot(&scope).unwrap();
@@ -241,8 +230,5 @@ pub(crate) fn proxies_without_events_are_compared() {
     };
     assert_eq!(proxies(0), (1_000, vec![]));
     assert_eq!(proxies(1), (1_000, vec![]));
-    assert_eq!(
-        proxies(5),
-        (1_000, vec![Incomplete::Changing(Kind::Neighbour)])
-    );
+    assert_eq!(proxies(5), (1_000, vec![Incomplete::Changing(Kind::Neighbour)]));
 }

@@ -198,9 +198,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
     }
 
     hand.change(OTHER, |link| link.mtu = Some(1400));
-    names(monitor, "a link that was never announced", |it| {
-        it.links = true
-    });
+    names(monitor, "a link that was never announced", |it| it.links = true);
     hand.change(OTHER, |link| link.mtu = Some(1401));
     names(monitor, "another link", |_| {});
     hand.change(ONE, |link| link.mtu = Some(1402));
@@ -250,19 +248,13 @@ pub(crate) fn what_the_kernel_removes_without_an_event_is_named_by_its_dependenc
 
     hand.change(OTHER, |link| link.up = Some(false));
     let other = drained(&mut monitor);
-    assert!(
-        other.routes.is_empty() && other.addresses.is_empty(),
-        "{other:?}"
-    );
+    assert!(other.routes.is_empty() && other.addresses.is_empty(), "{other:?}");
     ip(&["link", "set", "w", "name", "x"]);
     assert!(drained(&mut monitor).links, "another name");
     ip(&["link", "delete", "x"]);
     let deleted = drained(&mut monitor);
     assert!(deleted.links, "{deleted:?}");
-    assert_eq!(
-        deleted.routes, both,
-        "the pair's other end went too: {deleted:?}"
-    );
+    assert_eq!(deleted.routes, both, "the pair's other end went too: {deleted:?}");
 }
 
 /// A route of ours through the first device, that was announced.
@@ -291,10 +283,7 @@ pub(crate) fn a_route_that_goes_without_an_event_is_named_by_the_link() {
     drained(&mut monitor);
     hand.change(ONE, |link| link.up = Some(false));
     let down = drained(&mut monitor);
-    assert!(
-        hand.try_send(|it| codec::route::delete(it, &route, &existing))
-            .is_err()
-    );
+    assert!(hand.try_send(|it| codec::route::delete(it, &route, &existing)).is_err());
     assert!(down.deleted_routes.is_empty(), "not a word: {down:?}");
     assert!(down.routes.contains(&Family::Inet6), "{down:?}");
 }
@@ -315,9 +304,7 @@ pub(crate) fn a_nexthop_object_names_the_routes() {
     ip(&["nexthop", "add", "id", "8", "via", "10.9.0.9", "dev", "v"]);
     ip(&["nexthop", "delete", "id", "8"]);
     names(&mut monitor, "another one", |_| {});
-    ip(&[
-        "nexthop", "replace", "id", "7", "via", "10.9.0.9", "dev", "v",
-    ]);
+    ip(&["nexthop", "replace", "id", "7", "via", "10.9.0.9", "dev", "v"]);
     assert_eq!(drained(&mut monitor).routes, both, "replaced");
     ip(&["nexthop", "delete", "id", "7"]);
     assert_eq!(routes("10.1.0.0/24"), "", "gone without an event");
@@ -333,9 +320,7 @@ pub(crate) fn a_nexthop_object_names_the_routes() {
 
 pub(crate) fn the_queue_is_as_large_as_wanted_and_allowed() {
     let here = Namespace::current();
-    let allowed = Multicast::open(&here, &[])
-        .unwrap()
-        .set_receive_buffer(RECEIVE_BUFFER);
+    let allowed = Multicast::open(&here, &[]).unwrap().set_receive_buffer(RECEIVE_BUFFER);
     let queue = Monitor::open(&here).unwrap().receive_buffer().unwrap();
     assert_eq!(queue, allowed.unwrap());
 }
@@ -347,10 +332,7 @@ pub(crate) fn an_overrun_is_reported_once_and_nothing_after_it_is_missed() {
     let mut monitor = listening(&here, scope());
     monitor.set_receive_buffer(1).unwrap();
     for n in 0..1_000_u32 {
-        hand.add(&blackhole(
-            OURS,
-            &format!("10.{}.{}.0/24", n / 250, n % 250),
-        ));
+        hand.add(&blackhole(OURS, &format!("10.{}.{}.0/24", n / 250, n % 250)));
     }
     let drained = monitor.drain().unwrap();
     assert!(drained.lost && drained.is_dirty, "{drained:?}");
@@ -361,10 +343,7 @@ pub(crate) fn an_overrun_is_reported_once_and_nothing_after_it_is_missed() {
     hand.add(&route);
     let drained = monitor.drain().unwrap();
     assert!(!drained.lost && drained.events == 1, "{drained:?}");
-    assert_eq!(
-        monitor.take_dirty().tables,
-        BTreeSet::from([(Family::Inet, 254)])
-    );
+    assert_eq!(monitor.take_dirty().tables, BTreeSet::from([(Family::Inet, 254)]));
     assert_eq!(monitor.drain().unwrap(), Default::default());
 }
 
@@ -377,10 +356,7 @@ pub(crate) fn a_burst_of_events_does_not_keep_the_caller() {
         return;
     }
     for n in 0..20_000_u32 {
-        hand.add(&blackhole(
-            OURS,
-            &format!("10.{}.{}.0/24", n / 250, n % 250),
-        ));
+        hand.add(&blackhole(OURS, &format!("10.{}.{}.0/24", n / 250, n % 250)));
     }
     let drained = monitor.drain().unwrap();
     assert!(!drained.lost && drained.events == 16 * 1024, "{drained:?}");

@@ -79,10 +79,7 @@ fn a_racing_user_leads_no_write_read_or_removal_out_of_his_folders() {
             match stage.users.read_of_one_owner(&home.join("app/source"), 100) {
                 Ok(content) => {
                     assert_ne!(content, b"secret");
-                    assert!(
-                        content == b"his" || content.starts_with(b"new"),
-                        "{content:?}"
-                    );
+                    assert!(content == b"his" || content.starts_with(b"new"), "{content:?}");
                     read += 1;
                 }
                 Err(_) => refused += 1,
@@ -104,10 +101,8 @@ fn a_racing_user_leads_no_write_read_or_removal_out_of_his_folders() {
             .unwrap()
     });
     for victim in inside.iter().chain(stage.has_ours().then_some(&victims)) {
-        let mut names: Vec<_> = fs::read_dir(victim)
-            .unwrap()
-            .map(|it| it.unwrap().file_name())
-            .collect();
+        let mut names: Vec<_> =
+            fs::read_dir(victim).unwrap().map(|it| it.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["conf", "source"], "{victim:?}");
         assert_eq!(fs::read(victim.join("conf")).unwrap(), b"precious");

@@ -20,10 +20,7 @@ fn a_source_of_another_user_is_his_own_file() {
     assert_eq!(users.read_of_one_owner(&own, 10).unwrap(), b"his");
     assert_eq!(kind(users.read_of_one_owner(&own, 2)), ErrorKind::TooLarge);
     let shadow = stage.link("hosts", "/etc/shadow");
-    assert_eq!(
-        kind(users.read_of_one_owner(&shadow, 10_000)),
-        ErrorKind::Refused
-    );
+    assert_eq!(kind(users.read_of_one_owner(&shadow, 10_000)), ErrorKind::Refused);
     // A hard link to a file of another owner, which some kernels allow.
     let second = stage.home().join("second");
     fs::hard_link(&own, &second).unwrap();
@@ -79,33 +76,14 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
     stage.give(&fifo);
     let folder = stage.folder("folder");
-    for path in [
-        &fifo,
-        &folder,
-        Path::new("/dev/zero"),
-        Path::new("/dev/tty"),
-    ] {
-        assert_eq!(
-            kind(stage.users.read_of_one_owner(path, 10)),
-            ErrorKind::NotRegular
-        );
-        assert_eq!(
-            kind(stage.users.place(path).unwrap().open()),
-            ErrorKind::NotRegular
-        );
+    for path in [&fifo, &folder, Path::new("/dev/zero"), Path::new("/dev/tty")] {
+        assert_eq!(kind(stage.users.read_of_one_owner(path, 10)), ErrorKind::NotRegular);
+        assert_eq!(kind(stage.users.place(path).unwrap().open()), ErrorKind::NotRegular);
         assert_eq!(kind(open_any(path)), ErrorKind::NotRegular);
     }
     let endless = stage.file("endless", "");
-    fs::File::options()
-        .write(true)
-        .open(&endless)
-        .unwrap()
-        .set_len(1 << 40)
-        .unwrap();
-    assert_eq!(
-        kind(stage.users.read_of_one_owner(&endless, 1 << 20)),
-        ErrorKind::TooLarge
-    );
+    fs::File::options().write(true).open(&endless).unwrap().set_len(1 << 40).unwrap();
+    assert_eq!(kind(stage.users.read_of_one_owner(&endless, 1 << 20)), ErrorKind::TooLarge);
 }
 
 #[test]
@@ -114,11 +92,7 @@ fn a_program_that_others_can_change_is_refused() {
     let program = |path: &Path| stage.users.program(path.as_os_str());
     program(Path::new("sh")).unwrap();
     program(Path::new("/bin/sh")).unwrap();
-    assert!(
-        program(Path::new("no-such-program"))
-            .unwrap_err()
-            .is_not_found()
-    );
+    assert!(program(Path::new("no-such-program")).unwrap_err().is_not_found());
     let his = stage.file("script", "#!/bin/sh\n");
     set_mode(&his, 0o755);
     assert_eq!(kind(program(&his)), ErrorKind::Refused);
@@ -175,12 +149,7 @@ fn a_secret_may_name_us_in_its_access_control_list_and_no_other_user() {
         }
         set.unwrap();
         let mode = fs::metadata(&secret).unwrap().permissions().mode() & 0o777;
-        assert_eq!(
-            (mode, read().is_ok()),
-            (0o440, is_read),
-            "{user}: {:?}",
-            read()
-        );
+        assert_eq!((mode, read().is_ok()), (0o440, is_read), "{user}: {:?}", read());
     }
     fs::remove_file(&secret).unwrap();
     fs::write(&secret, "x").unwrap();

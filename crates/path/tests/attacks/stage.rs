@@ -27,16 +27,8 @@ impl Stage {
         fs::create_dir(&folder).unwrap();
         let me = fs::metadata(&folder).unwrap().uid();
         match me {
-            0 => Stage {
-                folder,
-                users: TrustedUsers::current().unwrap(),
-                attacker: OTHER,
-            },
-            me => Stage {
-                folder,
-                users: TrustedUsers::with_user(OTHER),
-                attacker: me,
-            },
+            0 => Stage { folder, users: TrustedUsers::current().unwrap(), attacker: OTHER },
+            me => Stage { folder, users: TrustedUsers::with_user(OTHER), attacker: me },
         }
     }
 

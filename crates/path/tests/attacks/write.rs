@@ -21,9 +21,8 @@ fn content(path: &Path) -> String {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<_> = entries
-        .map(|it| it.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<_> =
+        entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -101,10 +100,7 @@ fn a_link_in_the_place_of_the_new_file_is_not_written_through() {
     // Nor is a link that is there for a lock.
     let lock = stage.link("lock", &victim);
     let place = stage.users.place(&lock).unwrap();
-    assert_eq!(
-        place.open_or_create(0o600).unwrap_err().kind(),
-        ErrorKind::NotRegular
-    );
+    assert_eq!(place.open_or_create(0o600).unwrap_err().kind(), ErrorKind::NotRegular);
     assert!(place.create_new(0o600).is_err());
     assert_eq!(content(&victim), "precious");
 }
@@ -152,12 +148,7 @@ fn only_the_file_that_is_meant_is_removed() {
     // Two files, and one name.
     stage.file(".conf.0bc9fa91195d6ed7.trueup-old", "a third");
     let error = place.remove(is_made).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains(".conf.0bc9fa91195d6ed7.trueup-old"),
-        "{error}"
-    );
+    assert!(error.to_string().contains(".conf.0bc9fa91195d6ed7.trueup-old"), "{error}");
     assert_eq!(names(&home), [".conf.0bc9fa91195d6ed7.trueup-old", "conf"]);
     // A folder, a link: not to be removed.
     fs::remove_file(home.join(".conf.0bc9fa91195d6ed7.trueup-old")).unwrap();

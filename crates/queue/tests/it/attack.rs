@@ -47,12 +47,8 @@ fn keys_of_one_hash_are_different_keys() {
     for _ in 0..3 {
         let held = hold(&queue, Key(0, ""));
         for number in 1..4 {
-            queue
-                .submit(Key(number, ""), log.job(number.into()))
-                .unwrap();
-            queue
-                .submit(Key(number, ""), log.job(number.into()))
-                .unwrap();
+            queue.submit(Key(number, ""), log.job(number.into())).unwrap();
+            queue.submit(Key(number, ""), log.job(number.into())).unwrap();
         }
         let last = queue.submit(Key(3, ""), || ()).unwrap();
         assert_eq!((queue.stats().lanes, queue.stats().longest_lane), (4, 3));
@@ -98,10 +94,7 @@ fn values_that_panic_when_dropped_end_no_worker() {
     let queue = queue(1);
     let payload = queue.submit(1, || panic_any(Bomb(3))).unwrap();
     let payload: Outcome<()> = payload.wait(LONG).unwrap();
-    assert_eq!(
-        payload,
-        Outcome::Panicked("a panic without a message".into())
-    );
+    assert_eq!(payload, Outcome::Panicked("a panic without a message".into()));
     // The value of a ticket that is gone, and what a cancelled job owns.
     let held = hold(&queue, 1);
     drop(queue.submit(1, || Bomb(2)).unwrap());
@@ -137,12 +130,7 @@ fn no_lock_is_held_while_values_are_dropped() {
         let value = Submits(queue.clone());
         drop(queue.submit_once(1, "tag", move || value).unwrap());
         let value = Submits(queue.clone());
-        assert!(
-            queue
-                .submit_once(1, "tag", move || drop(value))
-                .unwrap()
-                .is_none()
-        );
+        assert!(queue.submit_once(1, "tag", move || drop(value)).unwrap().is_none());
         let value = Submits(queue.clone());
         assert!(queue.submit(1, move || drop(value)).unwrap().cancel());
         let last = queue.submit(1, || ()).unwrap();
@@ -194,13 +182,8 @@ fn a_waker_that_panics_ends_no_worker() {
 fn cancels_race_with_workers() {
     let queue = queue(2);
     for round in 0..200u32 {
-        let tickets: Vec<_> = (0..50)
-            .map(|job| queue.submit(job % 3, || ()).unwrap())
-            .collect();
-        let delayed = queue
-            .submit_once_after(round % 3, "tag", NEVER, || ())
-            .unwrap()
-            .unwrap();
+        let tickets: Vec<_> = (0..50).map(|job| queue.submit(job % 3, || ()).unwrap()).collect();
+        let delayed = queue.submit_once_after(round % 3, "tag", NEVER, || ()).unwrap().unwrap();
         let cancelled = tickets.iter().rev().filter(|it| it.cancel()).count();
         assert!(delayed.cancel());
         let outcomes = tickets.iter().map(|it| it.wait(LONG).unwrap());

@@ -39,11 +39,7 @@ fn close_within_returns_what_did_not_run() {
     assert!(!unfinished.is_empty());
     assert_eq!(unfinished.running, 1);
     unfinished.unrun.sort_by_key(|(key, _)| *key);
-    let keys: Vec<_> = unfinished
-        .unrun
-        .iter()
-        .map(|(key, jobs)| (*key, jobs.len()))
-        .collect();
+    let keys: Vec<_> = unfinished.unrun.iter().map(|(key, jobs)| (*key, jobs.len())).collect();
     assert_eq!(keys, [("a", 3), ("b", 1)]);
     assert_eq!(queue.stats().depth, 0);
     let mut jobs = unfinished.unrun.into_iter().flat_map(|(_, jobs)| jobs);
@@ -55,10 +51,7 @@ fn close_within_returns_what_did_not_run() {
     drop(jobs.next().unwrap());
     assert_eq!(delayed.wait(LONG).unwrap(), Outcome::Cancelled);
     jobs.next().unwrap().run();
-    assert_eq!(
-        panics.wait(LONG).unwrap(),
-        Outcome::Panicked("on purpose".into())
-    );
+    assert_eq!(panics.wait(LONG).unwrap(), Outcome::Panicked("on purpose".into()));
     assert_eq!(log.all(), [1]);
     // A job that outlives the queue ends its ticket.
     assert!(held.ticket.wait(Duration::ZERO).unwrap_err().is_timeout());

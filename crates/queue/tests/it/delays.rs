@@ -91,10 +91,7 @@ fn what_comes_while_a_job_runs_makes_one_more_run() {
             let runs = Arc::clone(&runs);
             queue.submit_once(1, "reconcile", move || runs.fetch_add(1, Ordering::Relaxed))
         };
-        (0..9)
-            .map(|_| submit().unwrap())
-            .filter(Option::is_some)
-            .count()
+        (0..9).map(|_| submit().unwrap()).filter(Option::is_some).count()
     });
     assert_eq!(done(&first.unwrap().unwrap()), 1);
     end(&queue);
@@ -117,35 +114,16 @@ fn a_cancelled_job_of_a_tag_takes_no_event() {
 #[test]
 fn the_earlier_time_of_a_tag_holds() {
     let (queue, log) = (queue(1), Log::default());
-    let first = queue
-        .submit_once_after(1, "a", NEVER, log.job(1))
-        .unwrap()
-        .unwrap();
-    assert!(
-        queue
-            .submit_once_after(1, "a", NEVER * 2, log.job(2))
-            .unwrap()
-            .is_none()
-    );
+    let first = queue.submit_once_after(1, "a", NEVER, log.job(1)).unwrap().unwrap();
+    assert!(queue.submit_once_after(1, "a", NEVER * 2, log.job(2)).unwrap().is_none());
     assert_eq!(queue.stats().delayed, 1);
-    assert!(
-        queue
-            .submit_once_after(1, "a", SOON, log.job(3))
-            .unwrap()
-            .is_none()
-    );
+    assert!(queue.submit_once_after(1, "a", SOON, log.job(3)).unwrap().is_none());
     done(&first);
-    let second = queue
-        .submit_once_after(1, "a", NEVER, log.job(4))
-        .unwrap()
-        .unwrap();
+    let second = queue.submit_once_after(1, "a", NEVER, log.job(4)).unwrap().unwrap();
     assert!(queue.submit_once(1, "a", log.job(5)).unwrap().is_none());
     done(&second);
     assert_eq!(log.all(), [1, 4]);
-    let third = queue
-        .submit_once_after(1, "a", NEVER, log.job(6))
-        .unwrap()
-        .unwrap();
+    let third = queue.submit_once_after(1, "a", NEVER, log.job(6)).unwrap().unwrap();
     assert_eq!(queue.stats().delayed, 1);
     queue.close();
     assert_eq!(third.wait(LONG).unwrap(), Outcome::Cancelled);

@@ -14,15 +14,9 @@ fn kube_rs_1322_a_key_is_processed_again_after_a_panic_or_a_cancel() {
     for _ in 0..3 {
         let panics = queue.submit_once("key", "reconcile", || panic!("on purpose"));
         let panics = panics.unwrap().unwrap();
-        assert_eq!(
-            panics.wait(LONG).unwrap(),
-            Outcome::<()>::Panicked("on purpose".into())
-        );
+        assert_eq!(panics.wait(LONG).unwrap(), Outcome::<()>::Panicked("on purpose".into()));
         let held = hold(&queue, "other");
-        let cancelled = queue
-            .submit_once("key", "reconcile", || ())
-            .unwrap()
-            .unwrap();
+        let cancelled = queue.submit_once("key", "reconcile", || ()).unwrap().unwrap();
         assert!(cancelled.cancel());
         let again = queue.submit_once("key", "reconcile", || 7).unwrap();
         drop(held);
@@ -38,9 +32,7 @@ fn parallel_consumer_184_a_lane_goes_on_whatever_is_taken_out_of_it() {
         let (queue, log) = (queue(1), Log::default());
         let held = hold(&queue, 0);
         // The first, in the middle, the last, all: each set of five jobs.
-        let tickets: Vec<_> = (0..5)
-            .map(|job| queue.submit(1, log.job(job)).unwrap())
-            .collect();
+        let tickets: Vec<_> = (0..5).map(|job| queue.submit(1, log.job(job)).unwrap()).collect();
         let is_cancelled = |job: &u32| cancelled >> job & 1 == 1;
         for job in (0..5).filter(is_cancelled) {
             assert!(tickets[job as usize].cancel());
@@ -82,22 +74,15 @@ fn kopiur_287_a_job_that_is_resubmitted_for_ever_starves_no_other() {
         runs.fetch_add(1, Ordering::SeqCst);
         if !stop.load(Ordering::SeqCst) {
             let (inner, runs, stop) = (queue.clone(), Arc::clone(runs), Arc::clone(stop));
-            queue
-                .submit(0, move || again(&inner, &runs, &stop))
-                .unwrap();
+            queue.submit(0, move || again(&inner, &runs, &stop)).unwrap();
         }
     }
     let queue = queue(1);
-    let (runs, stop) = (
-        Arc::new(AtomicU32::new(0)),
-        Arc::new(AtomicBool::new(false)),
-    );
+    let (runs, stop) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
     again(&queue, &runs, &stop);
     for key in 1..100 {
         let seen = Arc::clone(&runs);
-        let ticket = queue
-            .submit(key, move || seen.load(Ordering::SeqCst))
-            .unwrap();
+        let ticket = queue.submit(key, move || seen.load(Ordering::SeqCst)).unwrap();
         let submitted = runs.load(Ordering::SeqCst);
         // The run whose turn it was already, and one that was under way.
         assert!(done(&ticket) <= submitted + 2);

@@ -101,10 +101,7 @@ fn the_counters_say_what_is_there() {
     panics.wait(LONG).unwrap();
     let stats = queue.stats();
     assert_eq!((stats.executed, stats.panicked, stats.running), (4, 1, 0));
-    assert_eq!(
-        (stats.depth, stats.delayed, stats.oldest_wait.as_nanos()),
-        (0, 1, 0)
-    );
+    assert_eq!((stats.depth, stats.delayed, stats.oldest_wait.as_nanos()), (0, 1, 0));
     queue.abort();
     assert_eq!(queue.stats().removed, 3);
 }

@@ -13,10 +13,7 @@ fn ten_thousand_jobs_over_a_hundred_keys_run_once_in_order_and_never_two_of_a_ke
         done: Mutex<Vec<u32>>,
     }
     let lanes: Arc<[Lane]> = (0..100)
-        .map(|_| Lane {
-            runs: AtomicBool::new(false),
-            done: Mutex::new(Vec::new()),
-        })
+        .map(|_| Lane { runs: AtomicBool::new(false), done: Mutex::new(Vec::new()) })
         .collect();
     let overlaps = Arc::new(AtomicU32::new(0));
     let queue = queue(4);
@@ -52,9 +49,7 @@ fn ten_thousand_jobs_over_a_hundred_keys_run_once_in_order_and_never_two_of_a_ke
     end(&queue);
     assert_eq!(overlaps.load(Ordering::SeqCst), 0);
     for (key, lane) in lanes.iter().enumerate() {
-        let expected: Vec<_> = (0..2_500)
-            .filter(|number| number % 25 == key as u32 / 4)
-            .collect();
+        let expected: Vec<_> = (0..2_500).filter(|number| number % 25 == key as u32 / 4).collect();
         assert_eq!(*lane.done.lock().unwrap(), expected);
     }
     let stats = queue.stats();

@@ -49,20 +49,14 @@ const LIMIT: usize = 9;
 
 impl Model {
     fn waiting(&self) -> usize {
-        self.lanes
-            .values()
-            .flatten()
-            .filter(|job| !job.cancelled)
-            .count()
+        self.lanes.values().flatten().filter(|job| !job.cancelled).count()
     }
 
     /// Returns whether the job is queued; `None` if it is refused.
     fn submit(&mut self, key: u8, number: u32, tag: Option<usize>, delayed: bool) -> Option<bool> {
         let all = self.waiting();
         let lane = self.lanes.entry(key).or_default();
-        let found = lane
-            .iter()
-            .position(|it| tag.is_some() && it.tag == tag && !it.cancelled);
+        let found = lane.iter().position(|it| tag.is_some() && it.tag == tag && !it.cancelled);
         if let Some(at) = found {
             if lane[at].delayed && !delayed {
                 let mut job = lane.remove(at);
@@ -73,21 +67,13 @@ impl Model {
         }
         // The turn of a lane is not lost to a cancel.
         let turn = lane.iter().position(|it| !it.delayed);
-        let behind = lane
-            .iter()
-            .enumerate()
-            .filter(|(at, it)| Some(*at) != turn && !it.cancelled);
+        let behind = lane.iter().enumerate().filter(|(at, it)| Some(*at) != turn && !it.cancelled);
         let waits = turn.is_some() || delayed;
         if waits && behind.count() >= LANE_LIMIT || all >= LIMIT {
             return None;
         }
         let cancelled = false;
-        lane.push(Job {
-            number,
-            tag,
-            delayed,
-            cancelled,
-        });
+        lane.push(Job { number, tag, delayed, cancelled });
         Some(true)
     }
 
@@ -102,9 +88,7 @@ impl Model {
 
     fn runs(&self, key: u8) -> Vec<u32> {
         let lane = self.lanes.get(&key).into_iter().flatten();
-        lane.filter(|job| !job.delayed && !job.cancelled)
-            .map(|job| job.number)
-            .collect()
+        lane.filter(|job| !job.delayed && !job.cancelled).map(|job| job.number).collect()
     }
 }
 

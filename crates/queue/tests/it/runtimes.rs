@@ -24,10 +24,7 @@ async fn submit_and_wait(queue: Queue<u8>) {
 
 #[test]
 fn under_tokio() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let queue = queue(1);
     runtime.block_on(async { tokio::spawn(submit_and_wait(queue)).await.unwrap() });
 }
@@ -39,19 +36,12 @@ fn under_smol() {
 
 #[test]
 fn a_bound_of_the_runtime_ends_the_wait_and_not_the_job() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let (queue, log) = (queue(1), Log::default());
     let held = hold(&queue, 1);
     runtime.block_on(async {
         let ticket = queue.submit(1, log.job(1)).unwrap();
-        assert!(
-            tokio::time::timeout(Duration::from_millis(5), ticket)
-                .await
-                .is_err()
-        );
+        assert!(tokio::time::timeout(Duration::from_millis(5), ticket).await.is_err());
     });
     drop(held);
     end(&queue);
@@ -72,12 +62,7 @@ fn a_ticket_that_is_dropped_keeps_no_waker() {
     {
         let mut ticket = pin!(queue.submit(1, || ()).unwrap());
         for (waker, expected) in wakers.iter().zip([[1, 0], [0, 1]]) {
-            assert!(
-                ticket
-                    .as_mut()
-                    .poll(&mut Context::from_waker(waker))
-                    .is_pending()
-            );
+            assert!(ticket.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
             assert_eq!(uses(), expected);
         }
     }

@@ -14,12 +14,7 @@ fn a_wait_has_a_bound_and_an_outcome_is_returned_once() {
     let held = hold(&queue, 1);
     let ticket = queue.submit(1, || 7).unwrap();
     assert!(ticket.wait(Duration::ZERO).unwrap_err().is_timeout());
-    assert!(
-        ticket
-            .wait(Duration::from_millis(2))
-            .unwrap_err()
-            .is_timeout()
-    );
+    assert!(ticket.wait(Duration::from_millis(2)).unwrap_err().is_timeout());
     drop(held);
     assert_eq!(ticket.wait(Duration::MAX).unwrap(), Outcome::Done(7));
     assert_eq!(ticket.wait(LONG).unwrap_err().kind(), ErrorKind::Taken);
@@ -125,9 +120,7 @@ fn waits_for_lanes_of_two_queues_are_followed() {
     let ticket = one.submit(1, move || {
         // Waits in the other queue for the lane that this one is in.
         let back = outer.submit(1, || ()).unwrap();
-        let there = inner
-            .submit(1, move || back.wait(LONG).unwrap_err().kind())
-            .unwrap();
+        let there = inner.submit(1, move || back.wait(LONG).unwrap_err().kind()).unwrap();
         done(&there)
     });
     assert_eq!(done(&ticket.unwrap()), ErrorKind::Deadlock);

@@ -65,8 +65,5 @@ fn a_job_that_panics_is_an_event() {
     });
     let _: trueup_queue::Outcome<()> = ticket.wait(LONG).unwrap();
     let notes = notes.0.lock().unwrap();
-    assert_eq!(
-        *notes,
-        ["WARN message=a job of the queue panicked panic=\"at the end\""]
-    );
+    assert_eq!(*notes, ["WARN message=a job of the queue panicked panic=\"at the end\""]);
 }

@@ -56,10 +56,7 @@ impl Log {
     }
 
     fn of(&self, key: u8) -> Vec<u32> {
-        assert!(
-            !self.overlaps.load(Ordering::Relaxed),
-            "two jobs of a key at once"
-        );
+        assert!(!self.overlaps.load(Ordering::Relaxed), "two jobs of a key at once");
         let done = self.done.lock().unwrap();
         let of = done.iter().filter(|(of, _)| *of == key);
         of.map(|(_, number)| *number).collect()
@@ -95,11 +92,7 @@ fn jobs_of_a_key_run_in_order_and_never_at_once() {
         end(&queue);
         let all = log.of(1);
         for from in [10, 20] {
-            let of: Vec<_> = all
-                .iter()
-                .copied()
-                .filter(|it| it / 10 == from / 10)
-                .collect();
+            let of: Vec<_> = all.iter().copied().filter(|it| it / 10 == from / 10).collect();
             assert_eq!(of, [from, from + 1, from + 2]);
         }
         assert_eq!(log.of(2).len(), 2);
@@ -183,10 +176,7 @@ fn what_a_closing_queue_accepts_runs_once_and_what_it_refuses_is_returned() {
                     for (_, ticket) in &accepted {
                         done(ticket);
                     }
-                    accepted
-                        .into_iter()
-                        .map(|(number, _)| number)
-                        .collect::<Vec<u32>>()
+                    accepted.into_iter().map(|(number, _)| number).collect::<Vec<u32>>()
                 })
             })
             .into();
@@ -236,10 +226,7 @@ fn an_abort_leaves_no_ticket_open_and_no_job_begins_after_it_ended() {
         let running = queue.stats().running;
         let begun = log.done.lock().unwrap().len();
         let outcomes = submitting.join().unwrap();
-        let done = outcomes
-            .iter()
-            .flatten()
-            .filter(|it| **it == Outcome::Done(()));
+        let done = outcomes.iter().flatten().filter(|it| **it == Outcome::Done(()));
         let done = done.count();
         assert_eq!(done, log.done.lock().unwrap().len());
         // What a worker had taken by then.
@@ -304,22 +291,15 @@ fn each_event_is_followed_by_a_run_and_events_share_runs() {
 fn delayed_jobs_run_at_their_time_while_workers_sleep_or_come_and_go() {
     check(|| {
         let (queue, log) = (queue(2), Log::default());
-        let later = queue
-            .submit_after(1, Duration::from_millis(60), log.job(1, 3))
-            .unwrap();
-        let sooner = queue
-            .submit_after(1, Duration::from_millis(30), log.job(1, 2))
-            .unwrap();
+        let later = queue.submit_after(1, Duration::from_millis(60), log.job(1, 3)).unwrap();
+        let sooner = queue.submit_after(1, Duration::from_millis(30), log.job(1, 2)).unwrap();
         let now = queue.submit(1, log.job(1, 1)).unwrap();
         let others = queue.submit(2, log.job(2, 1)).unwrap();
         for ticket in [&others, &now, &sooner, &later] {
             done(ticket);
         }
         let order = log.of(1);
-        assert!(
-            order.windows(2).all(|two| two[0] < two[1]) || order[0] != 1,
-            "{order:?}"
-        );
+        assert!(order.windows(2).all(|two| two[0] < two[1]) || order[0] != 1, "{order:?}");
         end(&queue);
     });
 }

@@ -21,15 +21,12 @@ impl AnothersAddresses {
             return;
         }
         let declared = desired.addresses.iter().flatten();
-        let declared: HashSet<_> = declared
-            .filter_map(|it| Some((it.address, plan.devices.dev(&it.dev)?)))
-            .collect();
-        self.0
-            .retain(|_, it| declared.contains(&(it.address, it.dev)));
+        let declared: HashSet<_> =
+            declared.filter_map(|it| Some((it.address, plan.devices.dev(&it.dev)?))).collect();
+        self.0.retain(|_, it| declared.contains(&(it.address, it.dev)));
         let missing = self.0.iter().filter(|(key, _)| !found.contains_key(key));
-        let missing = missing.map(|(_, address)| Notice::AnothersAddress {
-            address: address.clone(),
-        });
+        let missing =
+            missing.map(|(_, address)| Notice::AnothersAddress { address: address.clone() });
         plan.notices.extend(missing);
         self.0.extend(found);
     }

@@ -46,11 +46,7 @@ impl DeleteLimit {
         };
         for kind in Kind::DECLARED {
             let of_kind = |op: &&Op| op.object.kind() == kind;
-            let deletes = plan
-                .ops
-                .iter()
-                .filter(of_kind)
-                .filter(|op| is_undesired(op));
+            let deletes = plan.ops.iter().filter(of_kind).filter(|op| is_undesired(op));
             let deletes = deletes.count() + outside.get(&kind).copied().unwrap_or_default();
             let most = self.held.get(&kind).map_or_else(
                 || {
@@ -73,8 +69,7 @@ impl DeleteLimit {
                 kind => kind,
             };
             if let Some(Held { deletes, most }) = self.held.get(&kind).copied() {
-                op.hold
-                    .get_or_insert(Hold::TooManyDeletes { deletes, most });
+                op.hold.get_or_insert(Hold::TooManyDeletes { deletes, most });
             }
         }
     }

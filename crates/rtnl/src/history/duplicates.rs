@@ -36,14 +36,9 @@ impl Duplicates {
             is_delete && matches!(&op.object, Object::Address(address) if failed(address))
         };
         let failed = plan.ops.iter().filter(is_failed);
-        let failed: Vec<ObjectId> = failed
-            .map(|op| object_id(&op.object, &plan.devices))
-            .collect();
+        let failed: Vec<ObjectId> = failed.map(|op| object_id(&op.object, &plan.devices)).collect();
         for id in failed {
-            let tries = self.0.entry(id).or_insert(Tries {
-                count: 0,
-                next: now,
-            });
+            let tries = self.0.entry(id).or_insert(Tries { count: 0, next: now });
             let left = tries.next.saturating_duration_since(now);
             if left.is_zero() {
                 let delay = FIRST_DELAY.saturating_mul(1 << tries.count.min(16));

@@ -23,10 +23,7 @@ impl DesiredFingerprint {
             let list = OfKind::<K>::of_kind(desired);
             OfKind::<K>::of_kind_mut(&mut lists).clone_from(list);
         });
-        DesiredFingerprint {
-            lists,
-            routes: desired.routes.as_ref().map(Routes::revision),
-        }
+        DesiredFingerprint { lists, routes: desired.routes.as_ref().map(Routes::revision) }
     }
 
     /// Becomes the fingerprint of a desired state, which is often the same but for its routes.
@@ -56,9 +53,7 @@ impl DesiredFingerprint {
         {
             let known = &self.lists;
             let rule = |rule: &Rule| key::rule(rule, options);
-            changed.extend(differing(&known.links, &desired.links, |it| {
-                key::link(it.name)
-            }));
+            changed.extend(differing(&known.links, &desired.links, |it| key::link(it.name)));
             changed.extend(differing(&known.addresses, &desired.addresses, |it| {
                 key::address(&it.canonical_key())
             }));

@@ -153,8 +153,7 @@ impl History {
             false => BTreeMap::new(),
         };
         let max_deletes = options.max_deletes();
-        self.delete_limit
-            .hold(plan, max_deletes, review.desired, &outside);
+        self.delete_limit.hold(plan, max_deletes, review.desired, &outside);
         spared::hold_collateral(plan);
     }
 
@@ -236,8 +235,7 @@ impl History {
             let id = object_id(&conflict.desired, &plan.devices);
             if !self.undone.contains_key(&id) {
                 let by = Some(conflict.foreign.protocol());
-                self.contention
-                    .add_loss(id, &conflict.desired, by, options, now);
+                self.contention.add_loss(id, &conflict.desired, by, options, now);
             }
         }
     }
@@ -257,9 +255,9 @@ impl History {
     fn looked_at(&self, scope: &PassScope) -> Vec<ObjectId> {
         match scope.route_keys() {
             // What was left undone elsewhere can be much, and is not looked at.
-            Some(keys) => keys
-                .map(|key| key_id(ObjectKey::Route(*key), &Devices::default()))
-                .collect(),
+            Some(keys) => {
+                keys.map(|key| key_id(ObjectKey::Route(*key), &Devices::default())).collect()
+            }
             None => {
                 let inside = self.undone.iter();
                 let inside = inside.filter(|(_, undone)| scope.contains(undone.location));

@@ -30,9 +30,9 @@ pub(super) fn hold_collateral(plan: &mut Plan) {
         let spares = match &op.object {
             Object::Link(link) => {
                 let other = match &link.kind {
-                    Some(LinkKind::Veth(VethAttrs {
-                        peer: Some(peer), ..
-                    })) => plan.devices.dev(peer),
+                    Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => {
+                        plan.devices.dev(peer)
+                    }
                     _ => None,
                 };
                 let on = |dev: Dev| {

@@ -88,10 +88,7 @@ impl Due<'_> {
     fn digests(&self) -> Digests {
         Digests {
             desired: digest(self.desired),
-            stored: self
-                .stored
-                .as_deref()
-                .map(|stored| digest(lasting(stored, self.desired))),
+            stored: self.stored.as_deref().map(|stored| digest(lasting(stored, self.desired))),
         }
     }
 
@@ -124,9 +121,7 @@ impl Due<'_> {
 pub(crate) fn changes_to_record(plan: &Plan) -> Option<usize> {
     let writes = |op: &&Op| op.hold.is_none() && op.action != Action::Delete;
     let ops = plan.ops.iter().filter(writes).count();
-    (1..=MAX_OPS)
-        .contains(&ops)
-        .then_some(plan.ops.len() * CHANGES_PER_OP + MAX_OPS)
+    (1..=MAX_OPS).contains(&ops).then_some(plan.ops.len() * CHANGES_PER_OP + MAX_OPS)
 }
 
 impl StoredOtherwise {
@@ -291,11 +286,7 @@ fn due(plan: &Plan) -> BTreeMap<ObjectId, Due<'_>> {
                 former.insert(id(), (at, &op.object));
             }
             (_, Reason::Missing | Reason::Beside | Reason::Differs | Reason::Recreated) => {
-                let new = || Due {
-                    ops: Vec::new(),
-                    desired: &op.object,
-                    stored: op.was(),
-                };
+                let new = || Due { ops: Vec::new(), desired: &op.object, stored: op.was() };
                 all.entry(id()).or_insert_with(new).ops.push(at);
             }
             _ => {}
@@ -332,10 +323,7 @@ fn written_by(due: &Due<'_>, changes: &[ObservedChange]) -> Writer {
         return Writer::Unknown;
     }
     let key = due.desired.key();
-    let mut of_it = changes
-        .iter()
-        .filter(|change| change.object.key() == key)
-        .peekable();
+    let mut of_it = changes.iter().filter(|change| change.object.key() == key).peekable();
     let Some(stored) = due.stored.as_deref() else {
         // It came and went, or never came.
         return match of_it.peek() {

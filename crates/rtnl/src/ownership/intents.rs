@@ -32,13 +32,7 @@ impl<'a> Intents<'a> {
             let index = indexes.get(&dev)?;
             Some((Dev::index(*index), *name))
         });
-        Intents {
-            view,
-            policy,
-            devices,
-            indexes,
-            created: created.collect(),
-        }
+        Intents { view, policy, devices, indexes, created: created.collect() }
     }
 
     /// Returns the records that the ops of a plan leave. Of two ops on one key the later one
@@ -113,9 +107,7 @@ impl<'a> Intents<'a> {
             (Action::Delete, ..) => {
                 let other = other.and_then(|name| self.view.link_named(&name));
                 let keys = self.key(&op.object).into_iter().chain(other);
-                keys.filter(|key| self.view.record(key).is_some())
-                    .map(|key| (key, None))
-                    .collect()
+                keys.filter(|key| self.view.record(key).is_some()).map(|key| (key, None)).collect()
             }
         }
     }
@@ -150,14 +142,10 @@ impl<'a> Intents<'a> {
     /// A link that the plan creates under a name, unless there is one already.
     fn created(&self, name: IfName, kind: Option<LinkKind>) -> Option<(RecordKey, Option<Record>)> {
         let index = *self.indexes.get(&self.devices.dev(&name)?)?;
-        let object = Object::Link(Box::new(
-            Link::must_exist(name).with_index(index).with_kind(kind),
-        ));
+        let object =
+            Object::Link(Box::new(Link::must_exist(name).with_index(index).with_kind(kind)));
         let former = None;
-        Some((
-            RecordKey::Link(LinkRecordKey { name, index }),
-            Some(Record { object, former }),
-        ))
+        Some((RecordKey::Link(LinkRecordKey { name, index }), Some(Record { object, former })))
     }
 
     /// The object with the indexes that its devices will have. `None` if one will not exist.

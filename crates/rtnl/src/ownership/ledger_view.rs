@@ -354,10 +354,7 @@ fn claims(records: &Records) -> BTreeMap<Vec<u8>, Claim> {
         Some(record) => Claim::Ours(record.encode()),
         None => Claim::NotOurs,
     };
-    records
-        .iter()
-        .map(|(key, record)| (encode(key), claim(record)))
-        .collect()
+    records.iter().map(|(key, record)| (encode(key), claim(record))).collect()
 }
 
 #[cfg(test)]
@@ -380,10 +377,7 @@ mod tests {
             let key = RecordKey::Rule(Box::new(rule.key()));
             String::from_utf8(encode(&key)).unwrap()
         };
-        let record = Record {
-            object: rule.clone().into(),
-            former: None,
-        };
+        let record = Record { object: rule.clone().into(), former: None };
         let record = String::from_utf8(record.encode()).unwrap();
         assert!(LedgerView::read(&ledger(&key(&rule), &record), |_| true).is_ok());
         let other = Rule::new(Family::Inet, 78, RuleAction::Lookup(5));

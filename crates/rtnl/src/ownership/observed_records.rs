@@ -49,8 +49,7 @@ impl ObservedRecords {
 
     /// Whether the interface that a key is, or is on, is there.
     pub(super) fn has_interface(&self, key: &RecordKey) -> bool {
-        key.interface()
-            .is_none_or(|(name, index)| self.names.get(&index) == Some(&name))
+        key.interface().is_none_or(|(name, index)| self.names.get(&index) == Some(&name))
     }
 
     /// Whether all that could be on a key was read.

@@ -17,9 +17,7 @@ pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Poli
             (Kind::Rule, markers.rule),
         ];
         // Where it could not be found out, there is no rule whose marker could be missing.
-        let not = stored
-            .iter()
-            .filter(|(_, marker)| *marker == Marker::NotKept);
+        let not = stored.iter().filter(|(_, marker)| *marker == Marker::NotKept);
         unstored = not.map(|(kind, _)| *kind).collect();
     }
     let mut by_ledger = unstored;

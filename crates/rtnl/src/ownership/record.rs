@@ -30,13 +30,8 @@ pub(crate) struct Former {
 impl Former {
     pub(crate) fn new(object: Object, name: impl Fn(Dev) -> Option<IfName>) -> Former {
         let devices = object.devices();
-        let named = devices
-            .iter()
-            .filter_map(|dev| Some((dev.as_index()?, name(*dev)?)));
-        Former {
-            devices: named.collect(),
-            object,
-        }
+        let named = devices.iter().filter_map(|dev| Some((dev.as_index()?, name(*dev)?)));
+        Former { devices: named.collect(), object }
     }
 
     /// Returns true if another device has the index of one of its by now.
@@ -63,10 +58,7 @@ impl Record {
     /// The record of an object that was deleted so that the former one can be restored. A link is
     /// never deleted for that.
     pub(crate) fn restoring(former: &Former) -> Record {
-        Record {
-            object: former.object.clone(),
-            former: Some(former.clone()),
-        }
+        Record { object: former.object.clone(), former: Some(former.clone()) }
     }
 
     pub(crate) fn is_restoring(&self) -> bool {
@@ -124,9 +116,7 @@ fn decode<'a, T: Deserialize<'a> + Serialize>(
 ) -> Result<T, LedgerError> {
     let unreadable = |why: &dyn std::fmt::Display| {
         let shown = String::from_utf8_lossy(bytes);
-        LedgerError::new(format!(
-            "a {what} in the ledger cannot be read: {why}: {shown}"
-        ))
+        LedgerError::new(format!("a {what} in the ledger cannot be read: {why}: {shown}"))
     };
     let decoded = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
     if encode(&decoded) != bytes {

@@ -86,11 +86,7 @@ impl Pass<'_> {
         let mut outcomes = apply(&plan, socket, &indexes, &|| limits.should_continue());
         let echoed = is_verified_by_echo.then(|| echoed(&plan, &mut outcomes));
         let refused = self.withdraw_undone(&plan, complete, &outcomes, intended);
-        Applied {
-            round: Round { plan, outcomes },
-            refused,
-            echoed: echoed.flatten(),
-        }
+        Applied { round: Round { plan, outcomes }, refused, echoed: echoed.flatten() }
     }
 
     /// Returns true if the kernel's echo of each change is as good as another observation, and
@@ -181,8 +177,7 @@ impl Pass<'_> {
                 }
                 Outcome::Failed(_) | Outcome::Pending(_) => {
                     let missing = op.reason.is_missing();
-                    keys.iter()
-                        .for_each(|key| self.ledger_view.withdraw(key, missing));
+                    keys.iter().for_each(|key| self.ledger_view.withdraw(key, missing));
                 }
             }
         }
@@ -224,10 +219,7 @@ fn echoed(plan: &Plan, outcomes: &mut Outcomes) -> Option<Echoed> {
     }
     let mut at = 0..;
     let is_undone = |_: &Op| at.next().is_some_and(|at| outcomes.undone.contains(&at));
-    Some(Echoed {
-        there,
-        left: plan.clone().retain(is_undone),
-    })
+    Some(Echoed { there, left: plan.clone().retain(is_undone) })
 }
 
 /// Returns true if something else is on the key than was known.

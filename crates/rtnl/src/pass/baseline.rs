@@ -82,15 +82,7 @@ impl Baseline {
                     Some(routes) => before.relevant.extend(routes.device_names()),
                     None => before.relevant = pass.desired.device_names(),
                 }
-                Baseline {
-                    links,
-                    names,
-                    foreign,
-                    tracker,
-                    is_complete,
-                    has_dependencies,
-                    ..before
-                }
+                Baseline { links, names, foreign, tracker, is_complete, has_dependencies, ..before }
             }
             before => {
                 // Where rows may be missing, what was known of them still holds.
@@ -117,9 +109,7 @@ impl Baseline {
         if is_everything && is_complete {
             let tracker = baseline.tracker.as_ref();
             let is_parked = |key: &RouteKey| tracker.is_some_and(|it| it.is_parked(key));
-            baseline
-                .foreign
-                .retain(|key| pass.desired.has_route(key) || is_parked(key));
+            baseline.foreign.retain(|key| pass.desired.has_route(key) || is_parked(key));
         }
         baseline.foreign.add_all(pass.unmarked.iter());
         for conflict in &planned.plan.conflicts {
@@ -164,11 +154,7 @@ impl Baseline {
             let is_foreign = |route: &Route| route.protocol != marker;
             // What is on the key of a foreign route is known only where that was read.
             let is_known = |key: &RouteKey| {
-                let there = || {
-                    tracker
-                        .there(key)
-                        .is_some_and(|it| it.iter().any(is_foreign))
-                };
+                let there = || tracker.there(key).is_some_and(|it| it.iter().any(is_foreign));
                 !self.foreign.keys.contains(key) || there()
             };
             (followed && tracker.dirty_keys().all(is_known)).then_some(tracker)
@@ -231,10 +217,8 @@ impl Baseline {
     pub(super) fn has_same_links(&self, observed: &Observed) -> bool {
         let matters = |(_, name): &(u32, IfName)| self.relevant.contains(name);
         let links = observed.links.iter();
-        let now: BTreeMap<u32, IfName> = links
-            .map(|link| (link.index, link.name))
-            .filter(matters)
-            .collect();
+        let now: BTreeMap<u32, IfName> =
+            links.map(|link| (link.index, link.name)).filter(matters).collect();
         let known = self.names.iter().map(|(index, name)| (*index, *name));
         known.filter(matters).eq(now)
     }

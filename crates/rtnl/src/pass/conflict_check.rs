@@ -68,11 +68,8 @@ impl ForeignObjects {
         is_unread: impl Fn(&Op) -> bool,
     ) -> ForeignObjects {
         let devs = plan.devices_hit(observed);
-        let mut foreign = ForeignObjects {
-            links: !devs.is_empty(),
-            devs,
-            ..ForeignObjects::default()
-        };
+        let mut foreign =
+            ForeignObjects { links: !devs.is_empty(), devs, ..ForeignObjects::default() };
         for op in &plan.ops {
             let Op { action, object, .. } = op;
             match (object, action) {
@@ -199,9 +196,7 @@ impl ForeignObjects {
         // Another writer may have made one anew since the pass read it.
         let read: BTreeSet<u32> = nexthops.iter().map(|nexthop| nexthop.id).collect();
         let before = observed.nexthops.clone();
-        observed
-            .nexthops
-            .retain(|nexthop| !read.contains(&nexthop.id));
+        observed.nexthops.retain(|nexthop| !read.contains(&nexthop.id));
         observed.nexthops.extend(nexthops);
         observed.nexthops.sort_by_key(|nexthop| nexthop.id);
         let is_changed = observed.nexthops != before;
@@ -215,8 +210,7 @@ impl ForeignObjects {
         // The addresses of a link go with it, and so do the routes that have one as their source.
         let on_devs = observed.addresses.iter();
         let on_devs = on_devs.filter(|address| self.devs.contains(&address.dev));
-        self.sources
-            .extend(on_devs.map(|address| address.address.ip()));
+        self.sources.extend(on_devs.map(|address| address.address.ip()));
         Ok(is_changed || !self.devs.is_empty())
     }
 
@@ -251,9 +245,7 @@ impl ForeignObjects {
         }
         let is_one = !self.links && self.nexthops.is_empty() && self.families.len() == 1;
         let only = self.families.first().copied().filter(|_| is_one);
-        ReadScope::default()
-            .with_kinds(Kinds::NONE.with(Kind::Route))
-            .with_family(only)
+        ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route)).with_family(only)
     }
 
     fn contains(&self, route: &Route) -> bool {

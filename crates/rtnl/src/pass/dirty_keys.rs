@@ -18,19 +18,15 @@ pub(crate) struct DirtyKeys {
 
 impl DirtyKeys {
     pub(super) fn new(part: DirtyPart, desired: &Desired) -> DirtyKeys {
-        DirtyKeys {
-            desired: part.narrow(desired),
-            part,
-        }
+        DirtyKeys { desired: part.narrow(desired), part }
     }
 
     /// All that is dirty but routes.
     pub(super) fn read_scope(&self, managed: Kinds) -> ReadScope {
         let part = &self.part;
         let on_devices = [Kind::Address, Kind::Neighbour].into_iter();
-        let mut kinds: Kinds = on_devices
-            .filter(|kind| managed.contains(*kind) && !part.devices.is_empty())
-            .collect();
+        let mut kinds: Kinds =
+            on_devices.filter(|kind| managed.contains(*kind) && !part.devices.is_empty()).collect();
         if managed.contains(Kind::Rule) && !part.rules.is_empty() {
             kinds = kinds.with(Kind::Rule);
         }

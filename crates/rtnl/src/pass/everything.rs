@@ -31,14 +31,10 @@ pub(super) fn is_worth_sample(desired: &Desired) -> bool {
 
 /// All that is managed but routes.
 pub(super) fn read_scope(managed: Kinds, marker: u8) -> ReadScope {
-    ReadScope::default()
-        .with_kinds(managed.without(Kind::Route))
-        .with_protocol(marker)
+    ReadScope::default().with_kinds(managed.without(Kind::Route)).with_protocol(marker)
 }
 
 /// The routes that bear the marker.
 pub(super) fn route_scope(marker: u8) -> ReadScope {
-    ReadScope::default()
-        .with_kinds(Kinds::NONE.with(Kind::Route))
-        .with_protocol(marker)
+    ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route)).with_protocol(marker)
 }

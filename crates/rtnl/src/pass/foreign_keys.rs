@@ -40,8 +40,7 @@ impl ForeignKeys {
         self.add_all(shared);
         // Of too many keys a dirty set names the tables alone.
         let DirtySet { routes, tables, .. } = dirty;
-        self.tables
-            .retain(|table| !tables.contains(table) && !routes.contains(&table.0));
+        self.tables.retain(|table| !tables.contains(table) && !routes.contains(&table.0));
     }
 
     /// Takes note that another writer has put a route on a key.

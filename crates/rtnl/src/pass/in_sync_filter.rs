@@ -36,12 +36,7 @@ impl<'a> InSyncFilter<'a> {
         let resolved = devices.resolve_routes(desired, observed, policy)?;
         // They count as another writer's, whom an op may cost something.
         kept.extend(resolved.outside_domain(routes, &observed.links, owned, policy));
-        Some(InSyncFilter {
-            routes,
-            devices,
-            resolved,
-            kept,
-        })
+        Some(InSyncFilter { routes, devices, resolved, kept })
     }
 
     /// Returns true if no route is ours by the ledger, or outside of the domain.

@@ -184,14 +184,8 @@ impl<'a> Pass<'a> {
                 true => ConflictCheck::BeforeWrite,
                 false => next.check,
             };
-            next = match self.verify(
-                history,
-                &mut applied,
-                baseline.as_ref(),
-                next,
-                before,
-                check,
-            ) {
+            next = match self.verify(history, &mut applied, baseline.as_ref(), next, before, check)
+            {
                 Ok(next) => next,
                 Err(error) => {
                     // The report has what was changed. What was intended stays open: the next pass
@@ -218,9 +212,7 @@ impl<'a> Pass<'a> {
                 }
             }
             let changes = || recorded.and_then(|_| self.observer.take_changes());
-            history
-                .stored_otherwise
-                .find(&mut round, plan, changes, now);
+            history.stored_otherwise.find(&mut round, plan, changes, now);
             self.hold(history, plan, observed, None, now);
             rounds.end(round, plan);
         }
@@ -371,10 +363,7 @@ impl<'a> Pass<'a> {
     ) -> Result<PassPlan, Error> {
         if let Some((Echoed { there, left }, before)) = applied.echoed.take().zip(before) {
             let done = &applied.round.plan;
-            return Ok(PassPlan {
-                planned: Planned::left(left, before, done, there),
-                ..last
-            });
+            return Ok(PassPlan { planned: Planned::left(left, before, done, there), ..last });
         }
         if let PassScope::TrackedRoutes(_) = self.scope {
             self.set_wider_scope();

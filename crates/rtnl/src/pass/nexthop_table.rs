@@ -29,11 +29,7 @@ impl NexthopTableScope {
         let mut keys = DirtyKeys::new(part, desired);
         // Nexthop objects are managed where routes are.
         keys.desired.routes.get_or_insert_default();
-        NexthopTableScope {
-            keys,
-            assignment,
-            has_moved_routes: false,
-        }
+        NexthopTableScope { keys, assignment, has_moved_routes: false }
     }
 
     pub(super) fn read_scope(&self, managed: Kinds, marker: u8) -> ReadScope {

@@ -41,12 +41,7 @@ pub(super) struct OutOfSync {
 
 impl From<Snapshot> for Observation {
     fn from(snapshot: Snapshot) -> Observation {
-        Observation {
-            snapshot,
-            out_of_sync: None,
-            devices: None,
-            foreign: ForeignKeys::default(),
-        }
+        Observation { snapshot, out_of_sync: None, devices: None, foreign: ForeignKeys::default() }
     }
 }
 
@@ -79,9 +74,8 @@ impl<'a> Reader<'a> {
         }
         let drops = managed.contains(Kind::Route) && self.scope.drops_routes_in_sync();
         let filter = drops.then(|| self.filter(&snapshot)).flatten();
-        let replaces = filter
-            .as_ref()
-            .is_some_and(|filter| self.has_routes_to_replace(observer, filter));
+        let replaces =
+            filter.as_ref().is_some_and(|filter| self.has_routes_to_replace(observer, filter));
         let of_all_writers = match replaces {
             true => vec![Family::Inet, Family::Inet6],
             false => Vec::from_iter(self.may_be_behind().then_some(Family::Inet)),
@@ -121,12 +115,7 @@ impl<'a> Reader<'a> {
             // They can be most of what a pass holds, and the plan is as large again.
             snapshot.observed.compact_routes(self.policy);
         }
-        Ok(Observation {
-            snapshot,
-            out_of_sync,
-            devices,
-            foreign,
-        })
+        Ok(Observation { snapshot, out_of_sync, devices, foreign })
     }
 
     /// Adds the addresses to the kinds that are read, where links are to be ports: what is on those
@@ -187,11 +176,7 @@ impl<'a> Reader<'a> {
     /// Returns the foreign routes on desired keys, where those of all writers were read.
     fn foreign_keys(&self, snapshot: &Snapshot, of_all_writers: &[Family]) -> ForeignKeys {
         let mut foreign = ForeignKeys::default();
-        let routes = self
-            .desired
-            .routes
-            .as_ref()
-            .filter(|_| !of_all_writers.is_empty());
+        let routes = self.desired.routes.as_ref().filter(|_| !of_all_writers.is_empty());
         let Some(routes) = routes else {
             return foreign;
         };

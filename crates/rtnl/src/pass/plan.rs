@@ -43,17 +43,8 @@ impl Planner<'_> {
         scope: &mut PassScope,
         owned: Owned,
     ) -> Result<PassPlan, Error> {
-        let Observation {
-            snapshot,
-            out_of_sync,
-            devices,
-            foreign: read_along,
-        } = observation;
-        let Snapshot {
-            mut observed,
-            incomplete: mut doubts,
-            ..
-        } = snapshot;
+        let Observation { snapshot, out_of_sync, devices, foreign: read_along } = observation;
+        let Snapshot { mut observed, incomplete: mut doubts, .. } = snapshot;
         let policy = self.policy;
         let resolve_names = |scope: &PassScope, observed: &Observed| {
             let desired = scope.desired(self.desired);
@@ -65,11 +56,9 @@ impl Planner<'_> {
         };
         let is_filtered = out_of_sync.is_some();
         let (mismatched, resolved, dependencies) = match out_of_sync {
-            Some(OutOfSync {
-                routes,
-                resolved,
-                dependencies,
-            }) => (routes, Some(resolved), dependencies),
+            Some(OutOfSync { routes, resolved, dependencies }) => {
+                (routes, Some(resolved), dependencies)
+            }
             None => (None, None, RouteDependencies::default()),
         };
         let mut resolved = match (&mut *scope, resolved) {
@@ -89,9 +78,7 @@ impl Planner<'_> {
                 let routes = routes.zip(resolved);
                 let plan = plan_with(desired, routes, devices, observed, &owned, policy);
                 // The routes may be a part: those that are not in sync, or that are in the scope.
-                let all = routes
-                    .map(|(part, _)| part)
-                    .zip(self.desired.routes.as_ref());
+                let all = routes.map(|(part, _)| part).zip(self.desired.routes.as_ref());
                 plan.map_err(|error| {
                     Error::from(match all {
                         Some((part, all)) => error.among(part, all),
@@ -155,11 +142,7 @@ impl Planner<'_> {
             plan = make_again(&observed, &devices, resolved.as_ref())?;
         }
         Ok(PassPlan {
-            planned: Planned {
-                plan,
-                observed,
-                doubts,
-            },
+            planned: Planned { plan, observed, doubts },
             owned,
             check: self.check,
             devices: Some(devices),

@@ -60,10 +60,7 @@ impl PassScope {
                     _ => is_more_woken = true,
                 }
             }
-            let freed = dirty
-                .freed_routes
-                .iter()
-                .filter(|key| baseline.concerns(key, desired));
+            let freed = dirty.freed_routes.iter().filter(|key| baseline.concerns(key, desired));
             for key in freed.copied().collect::<Vec<_>>() {
                 let marker = options.protocol();
                 let is_ours = |there: &[Route]| there.iter().any(|it| it.protocol == marker);
@@ -86,10 +83,7 @@ impl PassScope {
             // An op that was left undone may wait for a change of a link or an address.
             let mut woken: Vec<Location> = match dirty.links || !dirty.addresses.is_empty() {
                 true => history.undone().collect(),
-                false => due
-                    .iter()
-                    .filter_map(|key| history.undone_at(key.0))
-                    .collect(),
+                false => due.iter().filter_map(|key| history.undone_at(key.0)).collect(),
             };
             let planned = baseline.tracker.iter().flat_map(Tracker::dirty_keys);
             let planned = planned.map(key::route).chain(due.iter().copied());

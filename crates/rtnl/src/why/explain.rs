@@ -25,29 +25,18 @@ pub(crate) fn explain(
     planned: Planned,
     query: &Query,
 ) -> Result<Explanation, Error> {
-    let Snapshot {
-        observed: rows,
-        incomplete: doubts,
-        ..
-    } = read(observer, query)?;
+    let Snapshot { observed: rows, incomplete: doubts, .. } = read(observer, query)?;
     let mut view = view.clone();
     // The pass looked only at what is managed.
     view.close_intents(&rows, &resolved.policy, &BTreeSet::new());
     let owned = view.owned(&rows);
     let mut case = Case {
         devices: &resolved.devices,
-        indexes: rows
-            .links
-            .iter()
-            .map(|link| (link.name, link.index))
-            .collect(),
+        indexes: rows.links.iter().map(|link| (link.name, link.index)).collect(),
         found: BTreeMap::new(),
     };
     let name = |dev: Dev| resolved.devices.name(dev).copied();
-    for object in objects(&rows)
-        .into_iter()
-        .filter(|object| query.is_about(object, name))
-    {
+    for object in objects(&rows).into_iter().filter(|object| query.is_about(object, name)) {
         let whose = whose(&object, &rows.links, &owned, &resolved.policy, |object| {
             recorded_on(&view, object, name)
         });
@@ -119,11 +108,7 @@ pub(crate) fn explain(
             explained.next.push(Step::Nothing(nothing));
         }
     }
-    Ok(Explanation {
-        objects,
-        devices: resolved.devices.clone(),
-        doubts,
-    })
+    Ok(Explanation { objects, devices: resolved.devices.clone(), doubts })
 }
 
 /// Why nothing would be done.
@@ -316,10 +301,7 @@ mod tests {
         let peer = Some("v1".parse().unwrap());
         let network: IpNetwork = "10.1.0.1/24".parse().unwrap();
         let desired = Desired::default()
-            .with_links([Link::new(
-                name,
-                LinkKind::Veth(VethAttrs::default().with_peer(peer)),
-            )])
+            .with_links([Link::new(name, LinkKind::Veth(VethAttrs::default().with_peer(peer)))])
             .with_addresses([Address::new(name, network)]);
         let mut ledger = MemoryLedger::default();
         let options = Options::default();
@@ -329,11 +311,7 @@ mod tests {
     }
 
     fn address() -> Query {
-        Query::Address {
-            address: [10, 1, 0, 1].into(),
-            len: None,
-            dev: None,
-        }
+        Query::Address { address: [10, 1, 0, 1].into(), len: None, dev: None }
     }
 
     fn why(kernel: &Namespace, ledger: &MemoryLedger, query: &Query) -> Explanation {
@@ -375,24 +353,14 @@ mod tests {
         let desired = Desired::default().with_links([link]);
         let (scope, ledger) = (faults.namespace(), MemoryLedger::default());
         let options = Options::default();
-        let config = Config::default()
-            .with_backoff(LONG, LONG)
-            .with_interval(LONG);
+        let config = Config::default().with_backoff(LONG, LONG).with_interval(LONG);
         let running = Loop::new(Rtnl::new(), scope, desired, ledger, options, config);
         let running = running.spawn("rtnl").unwrap();
         let handle = running.handle();
         handle.force(LONG).unwrap();
         handle.pause(LONG).unwrap();
         let question = move |view: LoopView<'_, Rtnl>| {
-            let LoopView {
-                source,
-                scope,
-                desired,
-                ledger,
-                options,
-                limits,
-                ..
-            } = view;
+            let LoopView { source, scope, desired, ledger, options, limits, .. } = view;
             let query = Query::Link { name };
             source.why_within(scope, Some(desired), ledger, options, &query, &limits)
         };
@@ -407,9 +375,7 @@ mod tests {
     #[test]
     fn an_open_intent_is_answered_by_what_is_there() {
         let (kernel, ledger) = older();
-        let link = Query::Link {
-            name: "v1".parse().unwrap(),
-        };
+        let link = Query::Link { name: "v1".parse().unwrap() };
         for query in [&address(), &link] {
             let explanation = why(&kernel, &cut_short(&ledger), query);
             assert_eq!(explanation, why(&kernel, &ledger, query));

@@ -233,13 +233,7 @@ impl Query {
     }
 
     fn is_about_route(&self, route: &Route) -> bool {
-        let Query::Route {
-            dst,
-            table,
-            metric,
-            tos,
-        } = self
-        else {
+        let Query::Route { dst, table, metric, tos } = self else {
             return false;
         };
         route.dst == *dst

@@ -13,22 +13,14 @@ pub(crate) fn a_primary_with_a_foreign_secondary_is_held() {
     let one = Desired::default().with_addresses([address("up0", "10.9.0.1/24")]);
     let first = converge(&one, &MemoryLedger::default());
     ip(&["address", "add", "10.9.0.2/24", "dev", "up0"]);
-    let of_subnet = || {
-        rows(Kind::Address, |_, fields| {
-            fields["address"].starts_with("10.9.0.")
-        })
-    };
+    let of_subnet = || rows(Kind::Address, |_, fields| fields["address"].starts_with("10.9.0."));
     let before = of_subnet();
     assert_eq!(before.len(), 2);
 
     let report = pass(&nothing(), first.ledger());
     assert!(!report.converged());
     let held = |(_, pending): (_, &Pending)| matches!(pending, Pending::Held(_));
-    assert!(
-        report.pending().all(held) && report.pending().count() == 1,
-        "{}",
-        describe(&report)
-    );
+    assert!(report.pending().all(held) && report.pending().count() == 1, "{}", describe(&report));
     assert_eq!(of_subnet(), before);
 
     ip(&["address", "delete", "10.9.0.2/24", "dev", "up0"]);
@@ -42,16 +34,8 @@ pub(crate) fn another_first_address_of_a_subnet_and_its_routes_take_one_pass() {
     uplinks(1);
     let with = |hosts: &[&str]| {
         Desired::default()
-            .with_addresses(
-                hosts
-                    .iter()
-                    .map(|host| address("up0", host))
-                    .collect::<Vec<_>>(),
-            )
-            .with_routes([
-                via("10.50.0.0/16", "10.9.0.9"),
-                via("10.51.0.0/16", "10.9.0.8"),
-            ])
+            .with_addresses(hosts.iter().map(|host| address("up0", host)).collect::<Vec<_>>())
+            .with_routes([via("10.50.0.0/16", "10.9.0.9"), via("10.51.0.0/16", "10.9.0.8")])
     };
     let mut last = MemoryLedger::default();
     for hosts in [
@@ -75,17 +59,7 @@ pub(crate) fn an_ipv6_address_that_is_a_foreign_route_s_source_is_held() {
     uplinks(1);
     let one = Desired::default().with_addresses([address("up0", "fd00:9::1/64")]);
     let first = converge(&one, &MemoryLedger::default());
-    ip(&[
-        "route",
-        "add",
-        "fd50::/32",
-        "dev",
-        "up0",
-        "src",
-        "fd00:9::1",
-        "protocol",
-        "static",
-    ]);
+    ip(&["route", "add", "fd50::/32", "dev", "up0", "src", "fd00:9::1", "protocol", "static"]);
     let before = routes_to("fd50::/32");
     let report = pass(&nothing(), first.ledger());
     assert!(!report.converged(), "{}", describe(&report));
@@ -97,12 +71,7 @@ pub(crate) fn the_same_ipv6_address_with_another_prefix_length_is_made_anew() {
     let with = |text: &str| Desired::default().with_addresses([address("up0", text)]);
     let first = converge(&with("fd00:9::1/64"), &MemoryLedger::default());
     let second = converge(&with("fd00:9::1/80"), first.ledger());
-    assert_eq!(
-        second.ops().count(),
-        2,
-        "deleted and created: {}",
-        describe(&second)
-    );
+    assert_eq!(second.ops().count(), 2, "deleted and created: {}", describe(&second));
     assert_eq!(ours(Kind::Address).len(), 1);
 }
 
@@ -111,10 +80,7 @@ pub(crate) fn an_endless_ipv4_address_has_no_finite_preference() {
     uplinks(1);
     for (text, possible) in [("10.9.0.1/24", false), ("fd00:9::1/64", true)] {
         let mut one = address("up0", text);
-        one.lifetimes = Lifetimes {
-            preferred: 3000,
-            ..Lifetimes::default()
-        };
+        one.lifetimes = Lifetimes { preferred: 3000, ..Lifetimes::default() };
         let desired = Desired::default().with_addresses([one]);
         let here = trueup_rtnl::Namespace::current();
         let planned = trueup_rtnl::Rtnl::new().plan(
@@ -157,9 +123,7 @@ pub(crate) fn a_foreign_route_s_source_on_our_link_holds_its_delete() {
     };
     for (dst, src) in [("10.50.0.0/16", "10.9.0.1"), ("fd50::/32", "fd00:9::1")] {
         let first = converge(&with("br0"), &MemoryLedger::default());
-        ip(&[
-            "route", "add", dst, "dev", "up0", "src", src, "protocol", "static",
-        ]);
+        ip(&["route", "add", dst, "dev", "up0", "src", src, "protocol", "static"]);
         let before = routes_to(dst);
         for gone in [nothing(), {
             let mut unmanaged = nothing();

@@ -17,10 +17,7 @@ use crate::support::{address, converge, describe, name, nothing, ours, pass, row
 pub(crate) fn what_a_writer_made_again_is_his() {
     uplinks(1);
     let all = Desired::default()
-        .with_addresses([
-            address("up0", "10.9.0.1/24"),
-            address("up0", "fd00:9::1/64"),
-        ])
+        .with_addresses([address("up0", "10.9.0.1/24"), address("up0", "fd00:9::1/64")])
         .with_neighbours([Neighbour::new(
             name("up0"),
             "10.200.0.9".parse().unwrap(),
@@ -54,23 +51,10 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
         Desired::default().with_addresses([one])
     };
     let endless = Lifetimes::default();
-    let ends = Lifetimes {
-        valid: 5000,
-        preferred: 4000,
-    };
+    let ends = Lifetimes { valid: 5000, preferred: 4000 };
     for change in [nothing(), one(ends)] {
         let first = converge(&one(endless), &MemoryLedger::default());
-        ip(&[
-            "route",
-            "add",
-            "fd00:9::/64",
-            "dev",
-            "up0",
-            "metric",
-            "100",
-            "protocol",
-            "static",
-        ]);
+        ip(&["route", "add", "fd00:9::/64", "dev", "up0", "metric", "100", "protocol", "static"]);
         let before = Snapshot::settled();
         let held = pass(&change, first.ledger());
         assert_eq!(held.pending().count(), 1, "{}", describe(&held));
@@ -84,15 +68,7 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
         let done = converge(&change, held.ledger());
         let behind = || rows(Kind::Route, |_, f| f.get("proto").is_some_and(|p| p == "4"));
         assert_eq!(behind().len(), 1, "{}", describe(&done));
-        ip(&[
-            "route",
-            "delete",
-            "fd00:9::/64",
-            "dev",
-            "up0",
-            "metric",
-            "300",
-        ]);
+        ip(&["route", "delete", "fd00:9::/64", "dev", "up0", "metric", "300"]);
         let _gone = converge(&nothing(), done.ledger());
         assert_eq!(ours(Kind::Address), [""; 0]);
     }
@@ -120,10 +96,7 @@ pub(crate) fn a_foreign_route_through_a_nexthop_object_holds_its_link() {
         assert_eq!(held.pending().count(), 1, "{}", describe(&held));
         before.assert_same(&Snapshot::settled());
     }
-    ip_batch([
-        "route delete 10.50.0.0/16",
-        "route add fd50::/32 nhid 6 protocol static",
-    ]);
+    ip_batch(["route delete 10.50.0.0/16", "route add fd50::/32 nhid 6 protocol static"]);
     let before = Snapshot::settled();
     let held = pass(&nothing(), first.ledger());
     assert_eq!(held.pending().count(), 1, "{}", describe(&held));
@@ -163,23 +136,16 @@ pub(crate) fn own_writes_bring_no_further_pass() {
     )]);
     let passes = Arc::new(AtomicU32::new(0));
     let counted = passes.clone();
-    let config = Config::default()
-        .with_interval(Duration::from_secs(3600))
-        .with_debounce(Duration::ZERO);
+    let config =
+        Config::default().with_interval(Duration::from_secs(3600)).with_debounce(Duration::ZERO);
     // A descriptor: the loop's thread is not this one, whose namespace alone it is.
     let here = Namespace::current().open().unwrap();
-    let it = Loop::new(
-        Rtnl::new(),
-        here,
-        desired,
-        MemoryLedger::default(),
-        Options::default(),
-        config,
-    )
-    .on_report(move |pass| {
-        assert!(pass.result.unwrap().converged());
-        counted.fetch_add(1, Ordering::SeqCst);
-    });
+    let it =
+        Loop::new(Rtnl::new(), here, desired, MemoryLedger::default(), Options::default(), config)
+            .on_report(move |pass| {
+                assert!(pass.result.unwrap().converged());
+                counted.fetch_add(1, Ordering::SeqCst);
+            });
     let running = it.spawn("rtnl").unwrap();
     wait_until("the first pass", || passes.load(Ordering::SeqCst) > 0);
     // What the kernel has yet to tell of the links, a second later at most, may bring another.

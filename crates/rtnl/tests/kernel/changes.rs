@@ -77,13 +77,7 @@ impl Agent {
 
     fn pass_of(&mut self, limits: &PassLimits<'_>) -> Result<Report, Error> {
         let (desired, ledger) = (&self.desired, &mut self.ledger);
-        self.source.reconcile_within(
-            &self.namespace,
-            desired,
-            ledger,
-            &Options::default(),
-            limits,
-        )
+        self.source.reconcile_within(&self.namespace, desired, ledger, &Options::default(), limits)
     }
 
     fn want(&mut self, route: Route<IfName>) {
@@ -97,12 +91,7 @@ impl Agent {
         let report = self.pass(Extent::Dirty);
         let whole = self.pass(Extent::Everything);
         assert_eq!(whole.ops().count(), 0, "{}", describe(&whole));
-        assert_eq!(
-            whole.converged(),
-            report.converged(),
-            "{}",
-            describe(&whole)
-        );
+        assert_eq!(whole.converged(), report.converged(), "{}", describe(&whole));
         report
     }
 }
@@ -119,15 +108,11 @@ fn is_alone(dst: &str, via: &str) {
 
 fn commands(report: &Report) -> Vec<String> {
     let ops = report.ops();
-    ops.map(|done| done.op.command(done.devices).to_string())
-        .collect()
+    ops.map(|done| done.op.command(done.devices).to_string()).collect()
 }
 
 fn routes() -> [Route<IfName>; 2] {
-    [
-        via("10.50.0.0/16", "10.9.0.9"),
-        via("10.51.0.0/16", "10.9.0.9"),
-    ]
+    [via("10.50.0.0/16", "10.9.0.9"), via("10.51.0.0/16", "10.9.0.9")]
 }
 
 pub(crate) fn a_route_that_comes_and_goes_is_one_message_each() {
@@ -231,10 +216,7 @@ pub(crate) fn a_route_that_went_unheard_takes_none_of_another_metric_along() {
     let report = agent.change(|routes| drop(routes.insert(via(dst, "10.9.0.8"))));
     assert!(report.converged(), "{}", describe(&report));
     let both = shown(dst);
-    assert!(
-        both.contains("via 10.9.0.8") && both.contains("metric 100"),
-        "{both}"
-    );
+    assert!(both.contains("via 10.9.0.8") && both.contains("metric 100"), "{both}");
 }
 
 /// An append of what is there is refused (`fib_table_insert`: "perfect match"), and so is looked
@@ -265,15 +247,7 @@ pub(crate) fn a_change_to_and_fro_is_no_message() {
 
 pub(crate) fn a_new_key_that_a_writer_has_is_left_to_him() {
     let mut agent = Agent::settled(routes());
-    ip(&[
-        "route",
-        "add",
-        "10.52.0.0/16",
-        "via",
-        "10.9.0.3",
-        "proto",
-        "4",
-    ]);
+    ip(&["route", "add", "10.52.0.0/16", "via", "10.9.0.3", "proto", "4"]);
     let report = agent.change(|routes| drop(routes.insert(via("10.52.0.0/16", "10.9.0.8"))));
     assert!(!report.converged(), "{}", describe(&report));
     assert_eq!(report.conflicts().len(), 1);
@@ -293,11 +267,7 @@ pub(crate) fn a_writers_twin_in_front_of_ours_survives_every_change() {
     let report = agent.pass(Extent::Dirty);
     assert!(shown(dst).contains("via 10.9.0.3"), "{}", shown(dst));
     let is_changed = !shown(dst).contains("via 10.9.0.9");
-    assert!(
-        is_changed || report.conflicts().len() == 1,
-        "{}",
-        describe(&report)
-    );
+    assert!(is_changed || report.conflicts().len() == 1, "{}", describe(&report));
     let key = via(dst, "10.9.0.7").canonical_key();
     agent.desired.routes.as_mut().unwrap().remove(&key);
     for _ in 0..2 {
@@ -324,11 +294,7 @@ pub(crate) fn a_writers_twin_in_front_of_ours_survives_a_whole_pass() {
         agent.want(via(dst, "10.9.0.7"));
         let report = agent.pass(Extent::Everything);
         let left = shown(dst);
-        assert!(
-            left.contains("via 10.9.0.3"),
-            "{left}: {}",
-            describe(&report)
-        );
+        assert!(left.contains("via 10.9.0.3"), "{left}: {}", describe(&report));
         agent.leave();
     }
 }
@@ -362,9 +328,7 @@ pub(crate) fn a_route_that_lost_one_next_hop_is_deleted_whole() {
     let both = Route::new(dst.parse().unwrap(), hops);
     let mut agent = Agent::settled([both.clone()]);
     let shown = || ip(&["-6", "route", "show", dst]);
-    ip(&[
-        "-6", "route", "delete", dst, "via", "fe80::2", "dev", "up0", "proto", "116",
-    ]);
+    ip(&["-6", "route", "delete", dst, "via", "fe80::2", "dev", "up0", "proto", "116"]);
     assert!(shown().contains("fe80::3"), "{}", shown());
     let routes = agent.desired.routes.as_mut().unwrap();
     routes.remove(&both.canonical_key());
@@ -386,11 +350,7 @@ pub(crate) fn what_waits_for_another_op_follows_it() {
     is_alone(dst, "via 10.9.0.9");
     ip(&["route", "add", "192.0.2.0/24", "dev", "up0", "proto", "4"]);
     let due = [key::route(&behind.canonical_key())];
-    let report = agent.pass_of(
-        &PassLimits::default()
-            .with_extent(Extent::Dirty)
-            .with_due(&due),
-    );
+    let report = agent.pass_of(&PassLimits::default().with_extent(Extent::Dirty).with_due(&due));
     let report = report.unwrap();
     is_alone(dst, "metric 7");
     assert!(report.converged(), "{}", describe(&report));
@@ -433,11 +393,7 @@ fn by_three_objects() -> Vec<Route<IfName>> {
         let place = |second| by_object(&format!("10.{}.0.0/16", 50 + 2 * at + second), gateway);
         [place(0), place(1)]
     };
-    gateways
-        .into_iter()
-        .enumerate()
-        .flat_map(of_gateway)
-        .collect()
+    gateways.into_iter().enumerate().flat_map(of_gateway).collect()
 }
 
 /// The object that it is to point at is known: other routes do. One that fails elsewhere, with its
@@ -532,11 +488,8 @@ pub(crate) fn an_object_that_failed_is_tried_again_without_a_read_of_routes() {
 
 /// A delete that names an object takes no route of another (`fib_nh_match`).
 pub(crate) fn a_writers_twin_in_front_of_one_by_an_object_survives_every_change() {
-    let mut agent = Agent::in_namespace(
-        Namespace::current(),
-        NexthopMode::Objects,
-        by_three_objects(),
-    );
+    let mut agent =
+        Agent::in_namespace(Namespace::current(), NexthopMode::Objects, by_three_objects());
     let dst = "10.50.0.0/16";
     ip(&["route", "prepend", dst, "via", "10.9.0.3", "proto", "4"]);
     agent.want(by_object(dst, "10.9.0.7"));
@@ -544,11 +497,7 @@ pub(crate) fn a_writers_twin_in_front_of_one_by_an_object_survives_every_change(
     let left = shown(dst);
     assert!(left.contains("via 10.9.0.3"), "{left}");
     let is_changed = left.contains("via 10.9.0.7") && !left.contains("via 10.9.0.9");
-    assert!(
-        is_changed || report.conflicts().len() == 1,
-        "{left}: {}",
-        describe(&report)
-    );
+    assert!(is_changed || report.conflicts().len() == 1, "{left}: {}", describe(&report));
     let key = by_object(dst, "10.9.0.7").canonical_key();
     agent.desired.routes.as_mut().unwrap().remove(&key);
     for extent in [Extent::Dirty, Extent::Dirty, Extent::Everything] {
@@ -565,17 +514,11 @@ pub(crate) fn a_route_by_an_object_is_changed_whatever_a_writer_did_unheard() {
     let others: [(&[&str], bool); 3] = [
         (&["nexthop", "flush"], true),
         (&["route", "delete", dst], true),
-        (
-            &["route", "replace", dst, "via", "10.9.0.3", "proto", "4"],
-            false,
-        ),
+        (&["route", "replace", dst, "via", "10.9.0.3", "proto", "4"], false),
     ];
     for (command, is_free) in others {
-        let mut agent = Agent::in_namespace(
-            Namespace::current(),
-            NexthopMode::Objects,
-            by_three_objects(),
-        );
+        let mut agent =
+            Agent::in_namespace(Namespace::current(), NexthopMode::Objects, by_three_objects());
         ip(command);
         agent.want(by_object(dst, "10.9.0.8"));
         for _ in 0..2 {
@@ -583,11 +526,7 @@ pub(crate) fn a_route_by_an_object_is_changed_whatever_a_writer_did_unheard() {
         }
         let report = agent.pass(Extent::Everything);
         assert_eq!(report.converged(), is_free, "{}", describe(&report));
-        let gateway = if is_free {
-            "via 10.9.0.8"
-        } else {
-            "via 10.9.0.3"
-        };
+        let gateway = if is_free { "via 10.9.0.8" } else { "via 10.9.0.3" };
         is_alone(dst, gateway);
         agent.leave();
     }
@@ -596,11 +535,7 @@ pub(crate) fn a_route_by_an_object_is_changed_whatever_a_writer_did_unheard() {
 /// Three by the gateway 10.9.0.9, of which one leaves the device open, and so points at no object.
 fn by_objects() -> Agent {
     let led = |dst: &str| Route::new(dst.parse().unwrap(), out_of_up0("10.9.0.9"));
-    let routes = vec![
-        led("10.50.0.0/16"),
-        led("10.51.0.0/16"),
-        via("10.52.0.0/16", "10.9.0.9"),
-    ];
+    let routes = vec![led("10.50.0.0/16"), led("10.51.0.0/16"), via("10.52.0.0/16", "10.9.0.9")];
     Agent::in_namespace(Namespace::current(), NexthopMode::Objects, routes)
 }
 
@@ -692,14 +627,8 @@ pub(crate) fn a_create_that_is_put_off_has_no_foreign_routes_read() {
     assert!(tried.map_or(true, |report| !report.doubts().is_empty()));
 
     let foreign = "10.60.0.0/16 via 10.9.0.7 dev up0 proto static";
-    ip(&[
-        &["route", "add"],
-        &foreign.split(' ').collect::<Vec<_>>()[..],
-    ]
-    .concat());
-    agent
-        .pass_of(&PassLimits::default().with_backoff(&backoff))
-        .unwrap();
+    ip(&[&["route", "add"], &foreign.split(' ').collect::<Vec<_>>()[..]].concat());
+    agent.pass_of(&PassLimits::default().with_backoff(&backoff)).unwrap();
     assert!(shown("10.60.0.0/16").starts_with(foreign));
     let report = agent.pass(Extent::Everything);
     assert_eq!(report.conflicts().len(), 1, "{}", describe(&report));
@@ -713,10 +642,7 @@ pub(crate) fn events_cover_what_a_source_that_listens_has_read() {
     let faults = Faults::over(Namespace::current());
     let routes = [via("10.50.0.0/16", "10.9.0.5")];
     let mut agent = Agent::in_namespace(faults.namespace(), NexthopMode::Inline, routes);
-    assert_eq!(
-        agent.pass(Extent::Everything).coverage(),
-        EventCoverage::Part
-    );
+    assert_eq!(agent.pass(Extent::Everything).coverage(), EventCoverage::Part);
     faults.add(At::EveryDump(Kind::Route), Fault::Interrupt);
     let report = agent.pass(Extent::Everything);
     faults.clear();
@@ -725,9 +651,7 @@ pub(crate) fn events_cover_what_a_source_that_listens_has_read() {
 
     let (here, options) = (Namespace::current(), Options::default());
     let (desired, ledger) = (&agent.desired, &mut agent.ledger);
-    let report = Rtnl::new()
-        .reconcile(&here, desired, ledger, &options)
-        .unwrap();
+    let report = Rtnl::new().reconcile(&here, desired, ledger, &options).unwrap();
     assert!(report.converged(), "{}", describe(&report));
     assert_eq!(report.coverage(), EventCoverage::Nothing);
     agent.leave();

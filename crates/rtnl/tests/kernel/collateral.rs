@@ -32,9 +32,7 @@ fn is_held(change: &Desired, ledger: &MemoryLedger, object: &str) {
     let after = Snapshot::settled();
     let text = describe(&held);
     assert_eq!(before.diff(&after), "", "{text}");
-    let named = held
-        .pending()
-        .any(|(_, why)| why.to_string().contains(object));
+    let named = held.pending().any(|(_, why)| why.to_string().contains(object));
     assert!(named && held.applied().count() == 0, "{object}: {text}");
 }
 
@@ -58,10 +56,7 @@ pub(crate) fn a_foreign_nexthop_object_holds_its_link() {
 }
 
 pub(crate) fn a_foreign_group_over_our_link_holds_it_as_it_would_shrink() {
-    let first = converge(
-        &links([pair(), up(LinkKind::Ifb, "i0")]),
-        &MemoryLedger::default(),
-    );
+    let first = converge(&links([pair(), up(LinkKind::Ifb, "i0")]), &MemoryLedger::default());
     ip_batch([
         "link set v1 up",
         "nexthop add id 5 dev v0 proto static",
@@ -121,12 +116,8 @@ pub(crate) fn a_nexthop_object_on_a_bridge_holds_one_of_its_last_two_ports() {
         let kind = LinkKind::Veth(VethAttrs::default().with_peer(name(other)));
         port_of(Some("fb0"), up(kind, one))
     };
-    let both = links(
-        [pair()]
-            .map(|it| port_of(Some("fb0"), it))
-            .into_iter()
-            .chain([veth("w0", "w1")]),
-    );
+    let both =
+        links([pair()].map(|it| port_of(Some("fb0"), it)).into_iter().chain([veth("w0", "w1")]));
     let first = converge(&both, &MemoryLedger::default());
     ip_batch(["link set v1 up", "link set w1 up"]);
     Snapshot::settled();
@@ -154,19 +145,12 @@ pub(crate) fn a_neighbour_on_a_bridge_holds_the_port_that_would_change_its_addre
         "neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev br0 nud permanent",
     ]);
     Snapshot::settled();
-    is_held(
-        &links([bridge("br0"), port_of(None, pair())]),
-        second.ledger(),
-        "10.9.0.9",
-    );
+    is_held(&links([bridge("br0"), port_of(None, pair())]), second.ledger(), "10.9.0.9");
     ip_batch([
         "link set br0 address 02:00:00:00:00:ff",
         "neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev br0 nud permanent",
     ]);
-    converge(
-        &links([bridge("br0"), port_of(None, pair())]),
-        second.ledger(),
-    );
+    converge(&links([bridge("br0"), port_of(None, pair())]), second.ledger());
 }
 
 /// A port takes its static entries along when it leaves the bridge, and a VXLAN all of its own.
@@ -181,12 +165,7 @@ pub(crate) fn a_forwarding_entry_holds_its_port_and_its_tunnel() {
         "fdb append 02:00:00:00:00:09 dev x0 dst 192.0.2.1",
     ];
     assert_eq!(ip_force(&entries), "");
-    let rows = || {
-        raw_dump(Kind::Neighbour, 7)
-            .iter()
-            .filter(|row| is_static_entry(row))
-            .count()
-    };
+    let rows = || raw_dump(Kind::Neighbour, 7).iter().filter(|row| is_static_entry(row)).count();
     let before = rows();
     let left = links([bridge("br0"), port_of(None, pair()), tunnel]);
     is_held(&left, first.ledger(), "forwarding entry 02:00:00:00:00:08");
@@ -214,19 +193,11 @@ pub(crate) fn an_object_on_a_port_holds_what_makes_it_a_vrfs() {
     let first = converge(&links([pair()]), &MemoryLedger::default());
     ip(&["link", "set", "v1", "up"]);
     used_nexthop(5, "v0");
-    is_held(
-        &links([port_of(Some("fv0"), pair())]),
-        first.ledger(),
-        "nexthop 5",
-    );
+    is_held(&links([port_of(Some("fv0"), pair())]), first.ledger(), "nexthop 5");
     ip(&["nexthop", "delete", "id", "5"]);
     let second = converge(&links([port_of(Some("fv0"), pair())]), first.ledger());
     ip_batch(["link set v1 up", "address add fd00:9::1/64 dev v0 nodad"]);
-    is_held(
-        &links([port_of(None, pair())]),
-        second.ledger(),
-        "fd00:9::1",
-    );
+    is_held(&links([port_of(None, pair())]), second.ledger(), "fd00:9::1");
 }
 
 /// Where the kernel stores who made an address, one that is link-local and made by hand is foreign.
@@ -250,10 +221,7 @@ pub(crate) fn what_is_of_ipv4_holds_an_mtu_that_is_too_small_for_it() {
     ]);
     let small = ifb().with_mtu(60);
     is_held(&links([small.clone()]), first.ledger(), "10.9.0.");
-    ip_batch([
-        "address flush dev i0",
-        "neighbour flush dev i0 nud permanent",
-    ]);
+    ip_batch(["address flush dev i0", "neighbour flush dev i0 nud permanent"]);
     converge(&links([small]), first.ledger());
 }
 
@@ -269,10 +237,7 @@ pub(crate) fn a_macvtap_of_another_writer_holds_a_smaller_mtu() {
 
 /// The kernel binds an IPv6 route that refuses packets to the loopback device.
 pub(crate) fn a_reject_route_of_ipv6_holds_the_loopback_device_up() {
-    ip_batch([
-        "link set lo up",
-        "route add unreachable fd00:9::/32 proto static",
-    ]);
+    ip_batch(["link set lo up", "route add unreachable fd00:9::/32 proto static"]);
     let change = links([down(Link::must_exist(name("lo")))]);
     is_held(&change, &MemoryLedger::default(), "fd00:9::/32");
     ip(&["route", "delete", "unreachable", "fd00:9::/32"]);
@@ -282,8 +247,6 @@ pub(crate) fn a_reject_route_of_ipv6_holds_the_loopback_device_up() {
 /// A VLAN or a device of the like that is down already loses nothing with the device below.
 pub(crate) fn a_vlan_that_is_down_holds_nothing() {
     let first = converge(&links([pair()]), &MemoryLedger::default());
-    ip(&[
-        "link", "add", "link", "v0", "name", "f0", "type", "vlan", "id", "7",
-    ]);
+    ip(&["link", "add", "link", "v0", "name", "f0", "type", "vlan", "id", "7"]);
     converge(&links([down(pair())]), first.ledger());
 }

@@ -36,26 +36,17 @@ impl Desk {
         let journal = Journal::open(directory.join("journal")).unwrap();
         let scope = ledger_scope(&Namespace::current()).unwrap();
         let ledger = journal.ledger("rtnl", &scope).unwrap();
-        Desk {
-            directory,
-            journal,
-            ledger,
-        }
+        Desk { directory, journal, ledger }
     }
 
     /// What a pass cost, which has to converge.
     fn pass(&mut self, desired: &Desired, options: &Options) -> (Report, Cost) {
         let before = self.journal.stats();
         let here = Namespace::current();
-        let report = Rtnl::new()
-            .reconcile(&here, desired, &mut self.ledger, options)
-            .unwrap();
+        let report = Rtnl::new().reconcile(&here, desired, &mut self.ledger, options).unwrap();
         assert!(report.converged(), "{}", describe(&report));
         let after = self.journal.stats();
-        let cost = Cost {
-            syncs: after.syncs - before.syncs,
-            writes: after.writes - before.writes,
-        };
+        let cost = Cost { syncs: after.syncs - before.syncs, writes: after.writes - before.writes };
         (report, cost)
     }
 }
@@ -70,20 +61,10 @@ fn marked() -> Desired {
     let dev: IfName = name("up0");
     let lladdr = "02:00:00:00:00:09".parse().unwrap();
     Desired::default()
-        .with_addresses([
-            address("up0", "10.3.0.1/24"),
-            address("up0", "fd00:3::1/64"),
-        ])
+        .with_addresses([address("up0", "10.3.0.1/24"), address("up0", "fd00:3::1/64")])
         .with_neighbours([Neighbour::new(dev, "10.3.0.9".parse().unwrap(), lladdr)])
-        .with_routes([
-            via("10.4.0.0/16", "10.3.0.9"),
-            via("fd00:4::/64", "fd00:3::9"),
-        ])
-        .with_rules([Rule::new(
-            trueup_diff::Family::Inet,
-            1000,
-            RuleAction::Lookup(100),
-        )])
+        .with_routes([via("10.4.0.0/16", "10.3.0.9"), via("fd00:4::/64", "fd00:3::9")])
+        .with_rules([Rule::new(trueup_diff::Family::Inet, 1000, RuleAction::Lookup(100))])
 }
 
 /// Every kind but links, made, looked at, changed and taken down.
@@ -108,9 +89,7 @@ pub(crate) fn what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still(
     let by_ledger = [Kind::Address, Kind::Neighbour, Kind::Route, Kind::Rule];
     let options = by_ledger
         .into_iter()
-        .fold(Options::default(), |options, kind| {
-            options.with_ownership(kind, Ownership::Ledger)
-        });
+        .fold(Options::default(), |options, kind| options.with_ownership(kind, Ownership::Ledger));
     let mut all = marked();
     all.links = links(["b0", "b1", "v0"]).links;
     let (report, cost) = desk.pass(&all, &options);
@@ -172,10 +151,7 @@ pub(crate) fn a_pass_that_leaves_links_alone_reads_them_once() {
 /// One missing device costs the others no share of each pass.
 pub(crate) fn what_waits_for_a_device_costs_no_second_read() {
     let (desired, options) = on_one_of_many();
-    let on_missing = [
-        address("up0", "10.3.0.1/24"),
-        address("none", "10.5.0.1/24"),
-    ];
+    let on_missing = [address("up0", "10.3.0.1/24"), address("none", "10.5.0.1/24")];
     let waiting = desired.clone().with_addresses(on_missing);
     let mut ledger = MemoryLedger::default();
     let here = Namespace::current();
@@ -198,11 +174,7 @@ pub(crate) fn a_link_that_another_writer_renames_meanwhile_is_noticed() {
     let (desired, options) = on_one_of_many();
     let faults = Faults::over(Namespace::current());
     let rename = || {
-        ip_batch([
-            "link set up0 down",
-            "link set up0 name gone0",
-            "link set gone0 up",
-        ]);
+        ip_batch(["link set up0 down", "link set up0 name gone0", "link set gone0 up"]);
     };
     faults.add(At::Change(1), Fault::Writer(Arc::new(rename)));
     let (here, mut ledger) = (faults.namespace(), MemoryLedger::default());

@@ -18,11 +18,7 @@ fn desired() -> Desired {
 
 /// The other end of a pair has the address, and answers for it.
 fn rival() {
-    ip_batch([
-        "link add v0 type veth peer name v1",
-        "link set v0 up",
-        "link set v1 up",
-    ]);
+    ip_batch(["link add v0 type veth peer name v1", "link set v0 up", "link set v1 up"]);
     fs::write("/proc/sys/net/ipv6/conf/v0/accept_dad", "1").unwrap();
     ip(&["address", "add", ADDRESS, "dev", "v1", "nodad"]);
 }
@@ -43,12 +39,8 @@ pub(crate) fn a_duplicate_address_is_never_called_converged() {
     };
     pass();
     wait_until("it is known", || flags().contains("dadfailed"));
-    let planned = Rtnl::new().plan(
-        &here,
-        &desired(),
-        &MemoryLedger::default(),
-        &Options::default(),
-    );
+    let planned =
+        Rtnl::new().plan(&here, &desired(), &MemoryLedger::default(), &Options::default());
     assert!(!planned.unwrap().is_converged());
     // Its rival may answer before a pass has read back what it made anew.
     wait_until("its detection runs again", || {
@@ -68,15 +60,10 @@ pub(crate) fn a_duplicate_address_is_a_failed_object_and_usable_once_its_rival_h
     let running = it.spawn("rtnl").unwrap();
     let handle = running.handle();
     let failed = || {
-        handle
-            .exceptions()
-            .iter()
-            .any(|object| match &object.status.condition {
-                Condition::Failed { message, .. } => {
-                    message.contains("duplicate address detection")
-                }
-                _ => false,
-            })
+        handle.exceptions().iter().any(|object| match &object.status.condition {
+            Condition::Failed { message, .. } => message.contains("duplicate address detection"),
+            _ => false,
+        })
     };
     wait_until("it has failed", failed);
     assert!(!handle.last_report().unwrap().converged());

@@ -18,11 +18,8 @@ pub(crate) fn a_port_costs_its_bridge_the_neighbours() {
         "neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev br0 nud permanent",
         "neighbour add fd00:9::9 lladdr 02:00:00:00:00:09 dev br0 nud permanent",
     ]);
-    let declared = || {
-        rows(Kind::Neighbour, |_, f| {
-            f.get("state").is_some_and(|s| s == "permanent")
-        })
-    };
+    let declared =
+        || rows(Kind::Neighbour, |_, f| f.get("state").is_some_and(|s| s == "permanent"));
     assert_eq!(declared().len(), 2);
     ip(&["link", "set", "v0", "master", "br0"]);
     assert_eq!(declared(), [""; 0]);
@@ -43,21 +40,9 @@ pub(crate) fn a_port_costs_its_bridge_the_neighbours() {
 pub(crate) fn an_ipv6_gateway_on_link_is_refused_where_it_is_elsewhere() {
     uplinks(2);
     ip(&["address", "add", "fd00:200::2/32", "dev", "up1", "nodad"]);
-    let route = [
-        "route",
-        "add",
-        "fd50::/32",
-        "via",
-        "fd00:200:0::9",
-        "dev",
-        "up1",
-        "onlink",
-    ];
+    let route = ["route", "add", "fd50::/32", "via", "fd00:200:0::9", "dev", "up1", "onlink"];
     let said = ip_fails(&route);
-    assert!(
-        said.contains("Nexthop has invalid gateway or device mismatch"),
-        "{said}"
-    );
+    assert!(said.contains("Nexthop has invalid gateway or device mismatch"), "{said}");
     ip(&["address", "delete", "fd00:200:0::1/64", "dev", "up0"]);
     ip(&route);
 }
@@ -68,10 +53,7 @@ pub(crate) fn an_ipv6_table_s_local_default_catches_its_gateways() {
     ip(&["route", "add", "local", "::/0", "dev", "lo", "table", "100"]);
     let gateway = ["route", "add", "fd50::/32", "via", "fd00:200:0::9", "table"];
     let said = ip_fails(&[&gateway[..], &["100"]].concat());
-    assert!(
-        said.contains("Egress device can not be loopback device"),
-        "{said}"
-    );
+    assert!(said.contains("Egress device can not be loopback device"), "{said}");
     ip(&[&gateway[..], &["101"]].concat());
 }
 
@@ -85,10 +67,7 @@ pub(crate) fn a_neighbour_waits_for_its_device_to_have_ipv6() {
         "02:00:00:00:00:09".parse().unwrap(),
     )]);
     let passed = pass(&desired, &MemoryLedger::default());
-    let failed: Vec<_> = passed
-        .failed()
-        .map(|(_, failure)| failure.class())
-        .collect();
+    let failed: Vec<_> = passed.failed().map(|(_, failure)| failure.class()).collect();
     assert_eq!(failed, [ErrorClass::Dependency], "{}", describe(&passed));
     ip(&["link", "set", "v0", "mtu", "1500"]);
     converge(&desired, passed.ledger());

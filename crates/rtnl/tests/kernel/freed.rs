@@ -47,15 +47,9 @@ fn has_route(dst: &str, proto: &str) -> bool {
 }
 
 fn take(dst: &str) {
-    let via = if dst.contains(':') {
-        "fd00:9::7"
-    } else {
-        "10.9.0.7"
-    };
+    let via = if dst.contains(':') { "fd00:9::7" } else { "10.9.0.7" };
     let metric = if dst.contains(':') { "1024" } else { "0" };
-    ip(&[
-        "route", "add", dst, "via", via, "metric", metric, "proto", "static",
-    ]);
+    ip(&["route", "add", dst, "via", via, "metric", metric, "proto", "static"]);
 }
 
 fn free(dst: &str) {
@@ -66,9 +60,7 @@ fn free(dst: &str) {
 fn conflicts(running: &Running<Rtnl>) -> usize {
     let all = running.handle().exceptions();
     let is_conflict = |it: &Condition| matches!(it, Condition::Conflict { .. });
-    all.iter()
-        .filter(|it| is_conflict(&it.status.condition))
-        .count()
+    all.iter().filter(|it| is_conflict(&it.status.condition)).count()
 }
 
 fn uplink() {

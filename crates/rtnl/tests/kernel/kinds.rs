@@ -28,18 +28,12 @@ fn port(mut link: Link<IfName>, master: &str) -> Link<IfName> {
 fn vlan(dev: &str, lower: &str, id: u16) -> Link<IfName> {
     let protocol = VlanProtocol::Dot1Q;
     let link = name(lower);
-    up(
-        LinkKind::Vlan(VlanAttrs::new(link, id).with_protocol(protocol)),
-        dev,
-    )
+    up(LinkKind::Vlan(VlanAttrs::new(link, id).with_protocol(protocol)), dev)
 }
 
 fn bond(mode: BondMode, miimon: u32) -> Link<IfName> {
     let (mode, miimon) = (Some(mode), Some(miimon));
-    up(
-        LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(miimon)),
-        "bond0",
-    )
+    up(LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(miimon)), "bond0")
 }
 
 fn vrf(table: u32) -> Link<IfName> {
@@ -57,18 +51,9 @@ pub(crate) fn what_the_kernel_can_is_reported() {
     let tell = |question: &str, answer: &str| println!("support: {question} = {answer}");
     let yes = |can: bool| if can { "yes" } else { "no" };
     uplinks(1);
-    for kind in [
-        "bridge",
-        "veth",
-        "vxlan",
-        "vlan",
-        "macvlan",
-        "ifb",
-        "dummy",
-        "bond",
-        "vrf",
-        "wireguard",
-    ] {
+    for kind in
+        ["bridge", "veth", "vxlan", "vlan", "macvlan", "ifb", "dummy", "bond", "vrf", "wireguard"]
+    {
         let more = match kind {
             "vxlan" => " id 42 dstport 4789",
             "vlan" => " id 42",
@@ -83,10 +68,7 @@ pub(crate) fn what_the_kernel_can_is_reported() {
     tell("bridges that filter by VLAN", yes(filters));
     let by_source = can("-6 route add fd50::/64 from fd51::/64 dev up0");
     tell("IPv6 routes by source prefix", yes(by_source));
-    tell(
-        "rules by `l3mdev`",
-        yes(can("rule add l3mdev priority 900")),
-    );
+    tell("rules by `l3mdev`", yes(can("rule add l3mdev priority 900")));
 
     let marker = |kind, text: &str| {
         let rows = raw_dump(kind, 0);
@@ -104,12 +86,8 @@ pub(crate) fn what_the_kernel_can_is_reported() {
     // iproute2 6.1 has no word for it on an address.
     let (four, six) = ("10.9.0.1", "fd00:9::1");
     let addresses = [format!("{four}/24"), format!("{six}/64")];
-    let marked = Desired::default().with_addresses(
-        addresses
-            .iter()
-            .map(|text| address("up0", text))
-            .collect::<Vec<_>>(),
-    );
+    let marked = Desired::default()
+        .with_addresses(addresses.iter().map(|text| address("up0", text)).collect::<Vec<_>>());
     converge(&marked, &MemoryLedger::default());
     for (of, kind, text) in [
         ("IPv4 addresses", Kind::Address, four),
@@ -121,10 +99,7 @@ pub(crate) fn what_the_kernel_can_is_reported() {
     ] {
         tell(&format!("marker on {of}"), stored(marker(kind, text)));
     }
-    ip_batch([
-        "address replace 10.9.0.1/24 dev up0",
-        "address replace fd00:9::1/64 dev up0 nodad",
-    ]);
+    ip_batch(["address replace 10.9.0.1/24 dev up0", "address replace fd00:9::1/64 dev up0 nodad"]);
     for (of, text) in [("IPv4", four), ("IPv6", six)] {
         let question = format!("marker of an {of} address after a replace without one");
         tell(&question, kept(marker(Kind::Address, text)));
@@ -157,11 +132,7 @@ fn shown(dev: &str) -> Value {
 /// What iproute2 shows of a link's kind.
 fn data(dev: &str) -> Value {
     let link = shown(dev);
-    assert_eq!(
-        link["flags"].to_string().matches("\"UP\"").count(),
-        1,
-        "{link}"
-    );
+    assert_eq!(link["flags"].to_string().matches("\"UP\"").count(), 1, "{link}");
     link["linkinfo"]["info_data"].clone()
 }
 
@@ -170,10 +141,7 @@ pub(crate) fn a_dummy_comes_changes_and_goes() {
         let mut link = up(LinkKind::Dummy, "dum0");
         change(&mut link);
         links(vec![link])
-            .with_addresses([
-                address("dum0", "10.9.0.1/24"),
-                address("dum0", "fd00:9::1/64"),
-            ])
+            .with_addresses([address("dum0", "10.9.0.1/24"), address("dum0", "fd00:9::1/64")])
             .with_routes([via("10.50.0.0/16", "10.9.0.9")])
     };
     let states = [
@@ -208,29 +176,15 @@ pub(crate) fn a_vlan_s_tag_can_be_another_and_its_id_can_be_swapped() {
         links(vec![bridge("br0"), up(kind, "v7")])
     };
     let pair = |one, other| {
-        links(vec![
-            bridge("br0"),
-            vlan("one", "br0", one),
-            vlan("other", "br0", other),
-        ])
+        links(vec![bridge("br0"), vlan("one", "br0", one), vlan("other", "br0", other)])
     };
-    let states = [
-        tagged(VlanProtocol::Dot1Q),
-        tagged(VlanProtocol::Dot1Ad),
-        pair(7, 8),
-        pair(8, 7),
-    ];
+    let states =
+        [tagged(VlanProtocol::Dot1Q), tagged(VlanProtocol::Dot1Ad), pair(7, 8), pair(8, 7)];
     go_through(&states, |at| match at {
         0 => assert_eq!(data("v7")["protocol"], "802.1Q"),
         1 => assert_eq!(data("v7")["protocol"], "802.1ad"),
-        2 => assert_eq!(
-            (&data("one")["id"], &data("other")["id"]),
-            (&7.into(), &8.into())
-        ),
-        _ => assert_eq!(
-            (&data("one")["id"], &data("other")["id"]),
-            (&8.into(), &7.into())
-        ),
+        2 => assert_eq!((&data("one")["id"], &data("other")["id"]), (&7.into(), &8.into())),
+        _ => assert_eq!((&data("one")["id"], &data("other")["id"]), (&8.into(), &7.into())),
     });
 }
 
@@ -241,21 +195,13 @@ pub(crate) fn a_bond_takes_new_ports_and_lets_them_go() {
     };
     let [p0, p1] = ports(up);
     let whole = |mode, miimon| {
-        links(vec![
-            port(p0.clone(), "bond0"),
-            port(p1.clone(), "bond0"),
-            bond(mode, miimon),
-        ])
+        links(vec![port(p0.clone(), "bond0"), port(p1.clone(), "bond0"), bond(mode, miimon)])
     };
     let alone = p1.clone().with_master(None);
     let states = [
         whole(BondMode::ActiveBackup, 100),
         whole(BondMode::ActiveBackup, 200),
-        links(vec![
-            port(p0.clone(), "bond0"),
-            alone,
-            bond(BondMode::ActiveBackup, 200),
-        ]),
+        links(vec![port(p0.clone(), "bond0"), alone, bond(BondMode::ActiveBackup, 200)]),
     ];
     go_through(&states, |at| {
         let data = data("bond0");
@@ -263,10 +209,7 @@ pub(crate) fn a_bond_takes_new_ports_and_lets_them_go() {
         assert_eq!(data["miimon"], [100, 200, 200][at], "{data}");
         let master = |dev| shown(dev)["master"].as_str().map(str::to_owned);
         assert_eq!(master("p0").as_deref(), Some("bond0"));
-        assert_eq!(
-            master("p1").as_deref(),
-            [Some("bond0"), Some("bond0"), None][at]
-        );
+        assert_eq!(master("p1").as_deref(), [Some("bond0"), Some("bond0"), None][at]);
     });
 }
 
@@ -276,11 +219,8 @@ pub(crate) fn a_bond_changes_its_mode() {
         let p0 = port(up(LinkKind::Dummy, "p0"), "bond0");
         links(vec![bond(mode, 100), p0]).with_addresses([address("bond0", "10.9.0.1/24")])
     };
-    let states = [
-        with(BondMode::BalanceRr),
-        with(BondMode::ActiveBackup),
-        with(BondMode::BalanceXor),
-    ];
+    let states =
+        [with(BondMode::BalanceRr), with(BondMode::ActiveBackup), with(BondMode::BalanceXor)];
     go_through(&states, |at| {
         let expected = ["balance-rr", "active-backup", "balance-xor"][at];
         assert_eq!(data("bond0")["mode"], expected);
@@ -307,14 +247,8 @@ pub(crate) fn a_writer_on_a_link_is_not_lost_to_a_bond() {
     let p0 = up(LinkKind::Dummy, "p0");
     let first = converge(&links(vec![p0.clone()]), &MemoryLedger::default());
     for (other_writer, end) in [
-        (
-            "route add 10.50.0.0/16 dev p0 protocol static",
-            "route delete 10.50.0.0/16",
-        ),
-        (
-            "address add fd00:9::1/64 dev p0 nodad",
-            "address delete fd00:9::1/64 dev p0",
-        ),
+        ("route add 10.50.0.0/16 dev p0 protocol static", "route delete 10.50.0.0/16"),
+        ("address add fd00:9::1/64 dev p0 nodad", "address delete fd00:9::1/64 dev p0"),
     ] {
         ip_batch([other_writer]);
         let theirs = || {
@@ -323,10 +257,7 @@ pub(crate) fn a_writer_on_a_link_is_not_lost_to_a_bond() {
             [of(Kind::Route), of(Kind::Address)]
         };
         let before = theirs();
-        let desired = links(vec![
-            bond(BondMode::ActiveBackup, 100),
-            port(p0.clone(), "bond0"),
-        ]);
+        let desired = links(vec![bond(BondMode::ActiveBackup, 100), port(p0.clone(), "bond0")]);
         let report = pass(&desired, first.ledger());
         assert!(!report.converged(), "{other_writer}: {}", describe(&report));
         assert_eq!(theirs(), before, "{other_writer}: {}", describe(&report));
@@ -342,10 +273,7 @@ pub(crate) fn a_vrf_takes_ports_rules_and_routes_and_goes() {
         inside.table = table;
         let rule = Rule::new(Family::Inet, 900, RuleAction::Lookup(0)).with_l3mdev(true);
         links(vec![port(bridge("br0"), "red"), vrf(table)])
-            .with_addresses([
-                address("br0", "10.9.0.1/24"),
-                address("br0", "fd00:9::1/64"),
-            ])
+            .with_addresses([address("br0", "10.9.0.1/24"), address("br0", "fd00:9::1/64")])
             .with_routes([inside])
             .with_rules([rule])
     };

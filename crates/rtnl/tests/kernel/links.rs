@@ -24,14 +24,8 @@ fn vxlan(id: u32) -> Link<IfName> {
 pub(crate) fn another_vxlan_id_recreates_the_link_and_all_on_it_in_one_pass() {
     let with = |id| {
         links(vec![vxlan(id)])
-            .with_addresses([
-                address("vx0", "10.9.0.1/24"),
-                address("vx0", "fd00:9::1/64"),
-            ])
-            .with_routes([
-                via("10.50.0.0/16", "10.9.0.9"),
-                via("fd50::/32", "fd00:9::9"),
-            ])
+            .with_addresses([address("vx0", "10.9.0.1/24"), address("vx0", "fd00:9::1/64")])
+            .with_routes([via("10.50.0.0/16", "10.9.0.9"), via("fd50::/32", "fd00:9::9")])
     };
     let first = converge(&with(1), &MemoryLedger::default());
     let (index, routes) = (index_of("vx0"), ours(Kind::Route));
@@ -71,44 +65,23 @@ pub(crate) fn an_index_used_again_is_not_ours() {
 pub(crate) fn a_writer_on_our_bridge_holds_its_delete() {
     let mut last = MemoryLedger::default();
     for (other_writer, end) in [
-        (
-            "address add 10.9.0.1/24 dev br0",
-            "address delete 10.9.0.1/24 dev br0",
-        ),
-        (
-            "address add fd00:9::1/64 dev br0 nodad",
-            "address delete fd00:9::1/64 dev br0",
-        ),
+        ("address add 10.9.0.1/24 dev br0", "address delete 10.9.0.1/24 dev br0"),
+        ("address add fd00:9::1/64 dev br0 nodad", "address delete fd00:9::1/64 dev br0"),
         (
             "neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev br0 nud permanent",
             "neighbour delete 10.9.0.9 dev br0",
         ),
-        (
-            "neighbour add proxy fd00:9::7 dev br0",
-            "neighbour delete proxy fd00:9::7 dev br0",
-        ),
-        (
-            "route add 10.50.0.0/16 dev br0 protocol static",
-            "route delete 10.50.0.0/16",
-        ),
-        (
-            "link add up br0.9 link br0 type macvlan",
-            "link delete br0.9",
-        ),
+        ("neighbour add proxy fd00:9::7 dev br0", "neighbour delete proxy fd00:9::7 dev br0"),
+        ("route add 10.50.0.0/16 dev br0 protocol static", "route delete 10.50.0.0/16"),
+        ("link add up br0.9 link br0 type macvlan", "link delete br0.9"),
     ] {
-        last = converge(&links(vec![bridge("br0")]), &last)
-            .ledger()
-            .clone();
+        last = converge(&links(vec![bridge("br0")]), &last).ledger().clone();
         ip_batch([other_writer]);
         let before = Snapshot::settled();
         let report = pass(&nothing(), &last);
         assert!(!report.converged(), "{other_writer}");
         let held = |(_, pending): (_, &Pending)| matches!(pending, Pending::Held(_));
-        assert!(
-            report.pending().all(held),
-            "{other_writer}: {}",
-            describe(&report)
-        );
+        assert!(report.pending().all(held), "{other_writer}: {}", describe(&report));
         before.assert_same(&Snapshot::take());
         ip_batch([end]);
         last = converge(&nothing(), report.ledger()).ledger().clone();
@@ -119,10 +92,7 @@ pub(crate) fn a_writer_on_our_bridge_holds_its_delete() {
 /// address its neighbours, permanent ones too.
 pub(crate) fn a_writer_on_our_link_holds_the_changes_that_would_cost_him_his_objects() {
     let veth = |change: fn(&mut Link<IfName>)| {
-        let mut link = up(
-            LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))),
-            "v0",
-        );
+        let mut link = up(LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))), "v0");
         change(&mut link);
         links(vec![link])
     };
@@ -143,12 +113,7 @@ pub(crate) fn a_writer_on_our_link_holds_the_changes_that_would_cost_him_his_obj
         let before = Snapshot::settled();
         let report = pass(change, first.ledger());
         assert!(!report.converged(), "{other_writer}");
-        assert_eq!(
-            report.pending().count(),
-            1,
-            "{other_writer}: {}",
-            describe(&report)
-        );
+        assert_eq!(report.pending().count(), 1, "{other_writer}: {}", describe(&report));
         before.assert_same(&Snapshot::settled());
         ip(&["link", "delete", "v0"]);
     }
@@ -160,14 +125,8 @@ pub(crate) fn a_lost_ledger_costs_links_alone() {
     let mut link = bridge("br0");
     link.mtu = Some(1400);
     let all = links(vec![link])
-        .with_addresses([
-            address("br0", "10.9.0.1/24"),
-            address("br0", "fd00:9::1/64"),
-        ])
-        .with_routes([
-            via("10.50.0.0/16", "10.9.0.9"),
-            via("fd50::/32", "fd00:9::9"),
-        ])
+        .with_addresses([address("br0", "10.9.0.1/24"), address("br0", "fd00:9::1/64")])
+        .with_routes([via("10.50.0.0/16", "10.9.0.9"), via("fd50::/32", "fd00:9::9")])
         .with_neighbours([trueup_diff::Neighbour::new(
             name("br0"),
             "10.9.0.9".parse().unwrap(),
@@ -189,11 +148,7 @@ pub(crate) fn kinds_that_are_not_managed_are_not_touched() {
     all.links = Some(vec![bridge("br0")]);
     all.addresses = Some(vec![address("up0", "10.9.0.1/24")]);
     all.routes = Some([via("10.50.0.0/16", "10.9.0.9")].into());
-    all.rules = Some(vec![Rule::new(
-        Family::Inet6,
-        1000,
-        RuleAction::Lookup(100),
-    )]);
+    all.rules = Some(vec![Rule::new(Family::Inet6, 1000, RuleAction::Lookup(100))]);
     let first = converge(&all, &MemoryLedger::default());
     let silent = Desired::default();
     let second = assert_no_changes(|| converge(&silent, first.ledger()));
@@ -205,10 +160,7 @@ pub(crate) fn kinds_that_are_not_managed_are_not_touched() {
 
 pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
     let mut rule = Rule::new(Family::Inet, 1000, RuleAction::Lookup(1_000_000));
-    rule.fwmark = Some(FwMark {
-        mark: 7,
-        mask: u32::MAX,
-    });
+    rule.fwmark = Some(FwMark { mark: 7, mask: u32::MAX });
     let mut of_ipv6 = rule.clone();
     of_ipv6.family = Family::Inet6;
     let desired = Desired::default().with_rules([rule, of_ipv6]);
@@ -216,14 +168,9 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
     let again = assert_no_changes(|| converge(&desired, report.ledger()));
     assert_eq!(again.ops().count(), 0);
     // Another writer's equal in all but the protocol is another rule, and both stay.
-    ip(&[
-        "rule", "add", "fwmark", "7", "priority", "1000", "lookup", "1000000",
-    ]);
-    let both = || {
-        rows(Kind::Rule, |_, fields| {
-            fields["family"] == "2" && fields["priority"] == "1000"
-        })
-    };
+    ip(&["rule", "add", "fwmark", "7", "priority", "1000", "lookup", "1000000"]);
+    let both =
+        || rows(Kind::Rule, |_, fields| fields["family"] == "2" && fields["priority"] == "1000");
     assert_eq!(both().len(), 2);
     let _gone = converge(&nothing(), again.ledger());
     assert_eq!(both().len(), 1);
@@ -232,14 +179,8 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
 /// A pair goes as one, and with either end what other writers have on the other.
 pub(crate) fn a_writer_on_the_other_end_holds_the_pair() {
     let pair = links(vec![
-        up(
-            LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))),
-            "v0",
-        ),
-        up(
-            LinkKind::Veth(VethAttrs::default().with_peer(name("v0"))),
-            "v1",
-        ),
+        up(LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))), "v0"),
+        up(LinkKind::Veth(VethAttrs::default().with_peer(name("v0"))), "v1"),
     ]);
     for other_writer in [
         "route add 10.50.0.0/16 dev v1 protocol static",
@@ -250,12 +191,7 @@ pub(crate) fn a_writer_on_the_other_end_holds_the_pair() {
         ip_batch([other_writer]);
         let before = Snapshot::settled();
         let report = pass(&nothing(), first.ledger());
-        assert_eq!(
-            report.pending().count(),
-            1,
-            "{other_writer}: {}",
-            describe(&report)
-        );
+        assert_eq!(report.pending().count(), 1, "{other_writer}: {}", describe(&report));
         before.assert_same(&Snapshot::settled());
         ip(&["link", "delete", "v0"]);
     }

@@ -49,18 +49,9 @@ pub(crate) fn a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours() {
         // Of ours, behind ours.
         format!("route append {} via 10.200.0.7 protocol {OURS}", dst(1008)),
         // With another type of service, and another metric.
-        format!(
-            "route add {} tos 0x10 via 10.200.0.7 protocol static",
-            dst(1004)
-        ),
-        format!(
-            "route add {} via 10.200.0.7 metric 50 protocol static",
-            dst(1006)
-        ),
-        format!(
-            "route add {} via fd00:200:0::7 metric 50 protocol static",
-            dst(1007)
-        ),
+        format!("route add {} tos 0x10 via 10.200.0.7 protocol static", dst(1004)),
+        format!("route add {} via 10.200.0.7 metric 50 protocol static", dst(1006)),
+        format!("route add {} via fd00:200:0::7 metric 50 protocol static", dst(1007)),
         // Elsewhere.
         "route add 10.140.0.0/24 nhid 99 protocol static".to_owned(),
         "route add blackhole fd61::/64 protocol bird".to_owned(),
@@ -71,15 +62,9 @@ pub(crate) fn a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours() {
             "route replace {} protocol {OURS} nexthop via 10.200.0.8 nexthop via 10.200.0.7",
             dst(2002)
         ),
-        format!(
-            "route replace {} via fd00:200:0::8 protocol {OURS} expires 1000",
-            dst(2001)
-        ),
+        format!("route replace {} via fd00:200:0::8 protocol {OURS} expires 1000", dst(2001)),
         format!("route replace blackhole {} protocol {OURS}", dst(2004)),
-        format!(
-            "route replace {} via 10.200.0.8 protocol {OURS} mtu 1400",
-            dst(2006)
-        ),
+        format!("route replace {} via 10.200.0.8 protocol {OURS} mtu 1400", dst(2006)),
         // Ours, and not desired.
         format!("route add 10.142.0.0/24 via 10.200.0.8 protocol {OURS}"),
         format!("route add fd62::/64 via fd00:200:0::8 protocol {OURS}"),
@@ -110,9 +95,7 @@ pub(crate) fn a_new_gateway_for_very_many_routes_leaves_all_that_is_not_ours() {
     let mut deleted = Vec::new();
     for done in report.ops() {
         assert_eq!(*done.outcome, Outcome::Applied, "{done:?}");
-        let Object::Route(route) = &done.op.object else {
-            panic!("{done:?}")
-        };
+        let Object::Route(route) = &done.op.object else { panic!("{done:?}") };
         match done.op.action {
             Action::Update => match done.op.was().map(|was| was.into_owned()) {
                 Some(Object::Route(former)) => drop(was.insert(route.key(), former)),
@@ -186,14 +169,8 @@ pub(crate) fn a_source_that_listens_knows_very_many_routes_after_another_writer_
     let theirs = foreign_rows();
     let report = pass(&desired, Extent::Everything);
     assert_eq!(report.conflicts().len(), 1, "{}", describe(&report));
-    let changed = report
-        .applied()
-        .filter(|done| done.op.action == Action::Update);
-    assert!(
-        (99..=100).contains(&changed.count()),
-        "{}",
-        describe(&report)
-    );
+    let changed = report.applied().filter(|done| done.op.action == Action::Update);
+    assert!((99..=100).contains(&changed.count()), "{}", describe(&report));
     assert_eq!(foreign_rows(), theirs);
 
     // What the next passes go by is what is there.

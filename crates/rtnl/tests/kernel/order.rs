@@ -16,16 +16,10 @@ use crate::support::{address, converge, describe, name, nothing, pass, rows, up}
 
 fn pair() -> Vec<Link<IfName>> {
     let end = |dev: &str, peer: &str, lladdr: &str| {
-        up(
-            LinkKind::Veth(VethAttrs::default().with_peer(name(peer))),
-            dev,
-        )
-        .with_address(Some(lladdr.parse().unwrap()))
+        up(LinkKind::Veth(VethAttrs::default().with_peer(name(peer))), dev)
+            .with_address(Some(lladdr.parse().unwrap()))
     };
-    vec![
-        end("v0", "v1", "02:00:00:00:00:01"),
-        end("v1", "v0", "02:00:00:00:00:02"),
-    ]
+    vec![end("v0", "v1", "02:00:00:00:00:01"), end("v1", "v0", "02:00:00:00:00:02")]
 }
 
 /// What a namespace holds once it is at rest.
@@ -80,10 +74,8 @@ pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
 
         fresh();
         let passed = converge(&all, &MemoryLedger::default());
-        let commands: Vec<_> = passed
-            .ops()
-            .map(|done| done.op.command(done.devices).to_string())
-            .collect();
+        let commands: Vec<_> =
+            passed.ops().map(|done| done.op.command(done.devices).to_string()).collect();
         let place = |what: &str| commands.iter().rposition(|command| command.contains(what));
         assert!(
             place("addr add fd00:") < place("link set dev v0 up").or(place("link set v0 up")),
@@ -92,11 +84,7 @@ pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
         assert_eq!(alike(carrier), after, "accept_dad {dad}, carrier {carrier}");
         let again = converge(&all, passed.ledger());
         assert_eq!(again.ops().count(), 0, "{}", describe(&again));
-        assert_eq!(
-            connected(),
-            with_carrier,
-            "accept_dad {dad}, carrier {carrier}"
-        );
+        assert_eq!(connected(), with_carrier, "accept_dad {dad}, carrier {carrier}");
     }
 }
 
@@ -119,10 +107,7 @@ fn connected() -> Vec<String> {
 fn many() -> Desired {
     let mut links = pair();
     for number in 0..6 {
-        links.push(up(
-            LinkKind::Bridge(Default::default()),
-            &format!("br{number}"),
-        ));
+        links.push(up(LinkKind::Bridge(Default::default()), &format!("br{number}")));
         links.push(up(LinkKind::Ifb, &format!("ifb{number}")));
     }
     let vxlan = VxlanAttrs::new(7).with_port(4789);
@@ -141,9 +126,8 @@ pub(crate) fn many_links_go_in_one_message_and_no_writer_with_them() {
         "link set end group 4242 up",
     ]);
     let other_writers = ["foreign", "other", "end", "lo"];
-    let ours: Vec<String> = rows(Kind::Link, |row, _| {
-        !other_writers.contains(&row.ifname().unwrap().as_str())
-    });
+    let ours: Vec<String> =
+        rows(Kind::Link, |row, _| !other_writers.contains(&row.ifname().unwrap().as_str()));
     assert_eq!(ours.len(), 15);
     let foreign = || {
         Snapshot::settled().only(|row| {
@@ -156,9 +140,8 @@ pub(crate) fn many_links_go_in_one_message_and_no_writer_with_them() {
     let points = Points::counted();
     let through = points.namespace(Namespace::current());
     let mut ledger = made.ledger().clone();
-    let report = Rtnl::new()
-        .reconcile(&through, &nothing(), &mut ledger, &Options::default())
-        .unwrap();
+    let report =
+        Rtnl::new().reconcile(&through, &nothing(), &mut ledger, &Options::default()).unwrap();
     assert!(report.converged(), "{}", describe(&report));
     // The second end of the pair goes with the first.
     assert_eq!(report.applied().count(), 14, "{}", describe(&report));
@@ -177,9 +160,7 @@ pub(crate) fn many_links_go_in_one_message_and_no_writer_with_them() {
 pub(crate) fn few_links_go_one_by_one_and_what_is_gone_is_no_failure() {
     let links = |count: usize| {
         Desired::default().with_links(
-            (0..count)
-                .map(|number| up(LinkKind::Ifb, &format!("ifb{number}")))
-                .collect::<Vec<_>>(),
+            (0..count).map(|number| up(LinkKind::Ifb, &format!("ifb{number}"))).collect::<Vec<_>>(),
         )
     };
     for count in [1, 3, 4, 9] {
@@ -187,14 +168,11 @@ pub(crate) fn few_links_go_one_by_one_and_what_is_gone_is_no_failure() {
         let points = Points::counted();
         let through = points.namespace(Namespace::current());
         let mut ledger = made.ledger().clone();
-        let report = Rtnl::new()
-            .reconcile(&through, &links(0), &mut ledger, &Options::default())
-            .unwrap();
+        let report =
+            Rtnl::new().reconcile(&through, &links(0), &mut ledger, &Options::default()).unwrap();
         assert!(report.converged() && report.applied().count() == count);
         let deletes = points.passed();
-        let deletes = deletes
-            .iter()
-            .filter(|point| *point == "before send: delete link");
+        let deletes = deletes.iter().filter(|point| *point == "before send: delete link");
         assert_eq!(deletes.count(), if count < 4 { count } else { 1 });
     }
     let made = converge(&links(8), &MemoryLedger::default());

@@ -16,20 +16,13 @@ fn name(text: &str) -> IfName {
 
 fn everything() -> Desired {
     let up = |link: Link<IfName>| link.with_up(true);
-    let bridge = up(Link::new(
-        name("br0"),
-        LinkKind::Bridge(BridgeAttrs::default()),
-    ));
-    let mut port = up(Link::new(
-        name("v0"),
-        LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))),
-    ));
+    let bridge = up(Link::new(name("br0"), LinkKind::Bridge(BridgeAttrs::default())));
+    let mut port =
+        up(Link::new(name("v0"), LinkKind::Veth(VethAttrs::default().with_peer(name("v1")))));
     port.master = Some(Some(name("br0")));
     port.alias = Some(b"a port".to_vec().into());
-    let other = up(Link::new(
-        name("v1"),
-        LinkKind::Veth(VethAttrs::default().with_peer(name("v0"))),
-    ));
+    let other =
+        up(Link::new(name("v1"), LinkKind::Veth(VethAttrs::default().with_peer(name("v0")))));
     let mut v6 = Address::new(name("br0"), "fd00::1/64".parse().unwrap());
     v6.flags = trueup_diff::AddressFlags::NODAD;
     let via = |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()));
@@ -38,10 +31,7 @@ fn everything() -> Desired {
     let rule = |family| Rule::new(family, 1000, RuleAction::Lookup(100));
     Desired::default()
         .with_links([other, port, bridge])
-        .with_addresses([
-            Address::new(name("br0"), "10.0.0.1/24".parse().unwrap()),
-            v6,
-        ])
+        .with_addresses([Address::new(name("br0"), "10.0.0.1/24".parse().unwrap()), v6])
         .with_neighbours([Neighbour::new(
             name("br0"),
             "10.0.0.9".parse().unwrap(),
@@ -60,10 +50,7 @@ fn everything() -> Desired {
 
 /// Fails with all that the report says.
 fn assert_converged(report: &Passed) {
-    let failed: Vec<_> = report
-        .failed()
-        .map(|(done, f)| (done.op, f.to_string()))
-        .collect();
+    let failed: Vec<_> = report.failed().map(|(done, f)| (done.op, f.to_string())).collect();
     let pending: Vec<_> = report.pending().map(|(done, why)| (done.op, why)).collect();
     assert!(
         report.converged(),
@@ -113,10 +100,8 @@ pub(crate) fn what_waits_for_a_link_that_fails_is_reported_once() {
         )]);
     let report = pass(&desired, &MemoryLedger::default());
     assert!(!report.converged());
-    let mut message: Vec<String> = report
-        .ops()
-        .map(|done| done.op.command(done.devices).to_string())
-        .collect();
+    let mut message: Vec<String> =
+        report.ops().map(|done| done.op.command(done.devices).to_string()).collect();
     let all = message.len();
     message.sort();
     message.dedup();

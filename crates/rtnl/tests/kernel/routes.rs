@@ -11,10 +11,8 @@ use trueup_testkit::{Changes, Kind, assert_no_changes, ip, ip_batch, uplinks};
 
 use crate::support::{address, converge, describe, name, nothing, ours, pass, routes_to, via};
 
-const BOTH: [(&str, &str, &str); 2] = [
-    ("10.50.0.0/16", "10.200.0.8", "10.200.0.9"),
-    ("fd50::/32", "fd00:200:0::8", "fd00:200:0::9"),
-];
+const BOTH: [(&str, &str, &str); 2] =
+    [("10.50.0.0/16", "10.200.0.8", "10.200.0.9"), ("fd50::/32", "fd00:200:0::8", "fd00:200:0::9")];
 
 fn routes(routes: Vec<Route<trueup_diff::IfName>>) -> Desired {
     Desired::default().with_routes(routes)
@@ -100,22 +98,14 @@ pub(crate) fn one_impossible_gateway_among_a_hundred_fails_alone() {
     uplinks(1);
     let many = |skip: usize| -> Vec<_> {
         let gateway = |i: usize| if i == skip { "192.0.2.1" } else { "10.200.0.9" };
-        (0..100)
-            .map(|i| via(&format!("10.50.{i}.0/24"), gateway(i)))
-            .collect()
+        (0..100).map(|i| via(&format!("10.50.{i}.0/24"), gateway(i))).collect()
     };
     let report = pass(&routes(many(37)), &MemoryLedger::default());
     assert!(!report.converged());
     assert_eq!(report.applied().count(), 99);
-    let failed: Vec<_> = report
-        .failed()
-        .map(|(_, failure)| failure.to_string())
-        .collect();
+    let failed: Vec<_> = report.failed().map(|(_, failure)| failure.to_string()).collect();
     assert_eq!(failed.len(), 1);
-    assert!(
-        failed[0].contains("Nexthop has invalid gateway"),
-        "{failed:?}"
-    );
+    assert!(failed[0].contains("Nexthop has invalid gateway"), "{failed:?}");
     assert_eq!(ours(Kind::Route).len(), 99);
 
     // Nor does it hold back deletes.
@@ -164,11 +154,7 @@ pub(crate) fn what_the_kernel_stores_otherwise_is_recognized() {
     let reject = |dst: &str| Route::of_type(RouteType::Blackhole, dst.parse().unwrap());
     let mut all = Vec::new();
     for (dst, a, _) in BOTH {
-        let default = if dst.contains(':') {
-            "::/0"
-        } else {
-            "0.0.0.0/0"
-        };
+        let default = if dst.contains(':') { "::/0" } else { "0.0.0.0/0" };
         for table in [254, 100, 1_000_000] {
             all.push(via(dst, a).with_table(table));
             all.push(via(default, a).with_table(table));
@@ -186,10 +172,7 @@ pub(crate) fn a_permuted_multipath_route_is_the_same_route() {
     uplinks(2);
     for (dst, gateways) in [
         ("10.50.0.0/16", ["10.200.0.9", "10.200.1.9", "10.200.0.8"]),
-        (
-            "fd50::/32",
-            ["fd00:200:0::9", "fd00:200:1::9", "fd00:200:0::8"],
-        ),
+        ("fd50::/32", ["fd00:200:0::9", "fd00:200:1::9", "fd00:200:0::8"]),
     ] {
         let multipath = |order: [usize; 3]| {
             let hop =
@@ -231,19 +214,14 @@ pub(crate) fn a_route_deleted_between_plan_and_apply_counts_as_deleted() {
     let wanted = BOTH.map(|(dst, a, _)| via(dst, a)).to_vec();
     let report = converge(&routes(wanted), &MemoryLedger::default());
     let here = Namespace::current();
-    let planned = Rtnl::new()
-        .plan(&here, &routes(vec![]), report.ledger(), &Options::default())
-        .unwrap();
+    let planned =
+        Rtnl::new().plan(&here, &routes(vec![]), report.ledger(), &Options::default()).unwrap();
     assert_eq!(planned.plan.ops.len(), 2);
     for dst in dsts {
         ip(&["route", "delete", dst]);
     }
-    let outcomes = apply(
-        &planned.plan,
-        &mut Socket::open(&here).unwrap(),
-        &BTreeMap::new(),
-        &|| true,
-    );
+    let outcomes =
+        apply(&planned.plan, &mut Socket::open(&here).unwrap(), &BTreeMap::new(), &|| true);
     assert_eq!(outcomes.outcomes, [Outcome::Applied, Outcome::Applied]);
 }
 
@@ -253,21 +231,12 @@ pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_writer() {
     let here = Namespace::current();
     let wanted = BOTH.map(|(dst, a, _)| via(dst, a)).to_vec();
     let planned = Rtnl::new()
-        .plan(
-            &here,
-            &routes(wanted),
-            &MemoryLedger::default(),
-            &Options::default(),
-        )
+        .plan(&here, &routes(wanted), &MemoryLedger::default(), &Options::default())
         .unwrap();
     ip_batch(BOTH.map(|(dst, _, b)| format!("route add {dst} via {b} protocol static")));
     let before = BOTH.map(|(dst, _, _)| routes_to(dst));
-    let outcomes = apply(
-        &planned.plan,
-        &mut Socket::open(&here).unwrap(),
-        &BTreeMap::new(),
-        &|| true,
-    );
+    let outcomes =
+        apply(&planned.plan, &mut Socket::open(&here).unwrap(), &BTreeMap::new(), &|| true);
     let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(f) if f.errno() == Some(17));
     assert!(outcomes.outcomes.iter().all(failed), "{outcomes:?}");
     assert_eq!(BOTH.map(|(dst, _, _)| routes_to(dst)), before);
@@ -280,13 +249,8 @@ pub(crate) fn a_local_route_is_made_anew_to_lead_elsewhere() {
     let mut local = Route::of_type(RouteType::Local, dst());
     local.nexthops = NextHops::One(NextHop::dev(name("lo")));
     let first = converge(&routes(vec![local]), &MemoryLedger::default());
-    let hop = NextHop::via("10.99.0.1".parse().unwrap())
-        .with_dev(name("up0"))
-        .with_onlink(true);
-    let report = converge(
-        &routes(vec![Route::new(dst(), NextHops::One(hop))]),
-        first.ledger(),
-    );
+    let hop = NextHop::via("10.99.0.1".parse().unwrap()).with_dev(name("up0")).with_onlink(true);
+    let report = converge(&routes(vec![Route::new(dst(), NextHops::One(hop))]), first.ledger());
     assert_eq!(report.applied().count(), 2, "{}", describe(&report));
 }
 
@@ -294,10 +258,9 @@ pub(crate) fn a_local_route_is_made_anew_to_lead_elsewhere() {
 pub(crate) fn a_route_follows_its_gateway_to_another_device() {
     uplinks(2);
     let none = MemoryLedger::default();
-    for (dst, gateway, subnet) in [
-        ("10.84.0.0/16", "10.83.0.9", "10.83.0.1/24"),
-        ("fd84::/32", "fd83::9", "fd83::1/64"),
-    ] {
+    for (dst, gateway, subnet) in
+        [("10.84.0.0/16", "10.83.0.9", "10.83.0.1/24"), ("fd84::/32", "fd83::9", "fd83::1/64")]
+    {
         let at = |dev: &str| {
             Desired::default()
                 .with_addresses([address(dev, subnet)])

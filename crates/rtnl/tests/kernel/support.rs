@@ -38,9 +38,7 @@ impl Deref for Passed {
 pub(crate) fn pass(desired: &Desired, ledger: &MemoryLedger) -> Passed {
     let mut ledger = ledger.clone();
     let here = Namespace::current();
-    let report = Rtnl::new()
-        .reconcile(&here, desired, &mut ledger, &Options::default())
-        .unwrap();
+    let report = Rtnl::new().reconcile(&here, desired, &mut ledger, &Options::default()).unwrap();
     Passed { report, ledger }
 }
 
@@ -57,10 +55,7 @@ pub(crate) fn describe(report: &Report) -> String {
         let command = done.op.command(done.devices);
         format!("{command}: {:?}", done.outcome)
     });
-    let conflicts = report
-        .conflicts()
-        .iter()
-        .map(|conflict| format!("{conflict:?}"));
+    let conflicts = report.conflicts().iter().map(|conflict| format!("{conflict:?}"));
     let doubts = report.doubts().iter().map(|doubt| format!("{doubt:?}"));
     let lines: Vec<_> = ops.chain(conflicts).chain(doubts).collect();
     lines.join("\n")
@@ -119,7 +114,5 @@ pub(crate) fn ours(kind: Kind) -> Vec<String> {
 
 /// The routes to a destination in table main.
 pub(crate) fn routes_to(dst: &str) -> Vec<String> {
-    rows(Kind::Route, |row, fields| {
-        fields["dst"] == dst && row.table() == Some(254)
-    })
+    rows(Kind::Route, |row, fields| fields["dst"] == dst && row.table() == Some(254))
 }

@@ -1,10 +1,6 @@
 //! The source against the kernel that runs it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "test code, though without #[test]"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 
 mod support;
 
@@ -60,19 +56,13 @@ fn a_setting_that_moves_to_another_source_of_the_ledger_is_not_reverted() {
     let parse = || Desired::parse([(FORWARD, "1"), (filter, "2")]).unwrap();
     assert_eq!(pass(&mut others, &parse()), 2);
     let (of_device, rest) = parse().split(["va"]);
-    assert_eq!(
-        (pass(&mut others, &rest), pass(&mut of_va, &of_device)),
-        (0, 0)
-    );
+    assert_eq!((pass(&mut others, &rest), pass(&mut of_va, &of_device)), (0, 0));
     assert_eq!(read(filter), "2");
     // And back.
     assert_eq!(pass(&mut others, &parse()), 0);
     assert_eq!(read(filter), "2");
     let (of_device, rest) = Desired::default().split(["va"]);
-    assert_eq!(
-        (pass(&mut others, &rest), pass(&mut of_va, &of_device)),
-        (1, 1)
-    );
+    assert_eq!((pass(&mut others, &rest), pass(&mut of_va, &of_device)), (1, 1));
     assert_eq!(read(filter), before);
 }
 
@@ -82,10 +72,7 @@ fn values_come_and_stay_and_go_back() {
     let pairs = [
         (FORWARD, "1"),
         (RANGE, "40000   0xc350"),
-        (
-            "net.ipv4.ip_local_reserved_ports",
-            "8,7,6,41000-41001,41002",
-        ),
+        ("net.ipv4.ip_local_reserved_ports", "8,7,6,41000-41001,41002"),
         ("net.ipv4.tcp_fin_timeout", "074"),
         ("net.ipv4.tcp_keepalive_time", " 5000 "),
         ("net.ipv4.conf.lo.rp_filter", "2"),
@@ -95,10 +82,7 @@ fn values_come_and_stay_and_go_back() {
     assert_eq!(read(RANGE), "40000\t50000");
     assert_eq!(read("net.ipv4.ip_local_reserved_ports"), "6-8,41000-41002");
     agent.converge(&[]);
-    assert_eq!(
-        [FORWARD, RANGE, "net.ipv4.ip_local_reserved_ports"].map(read),
-        before
-    );
+    assert_eq!([FORWARD, RANGE, "net.ipv4.ip_local_reserved_ports"].map(read), before);
     assert_eq!(read("net.ipv4.conf.lo.rp_filter"), "0");
     // Another writer's value is his.
     agent.converge(&[(FORWARD, "1"), (RANGE, "40000 50000")]);
@@ -106,10 +90,7 @@ fn values_come_and_stay_and_go_back() {
     let report = agent.pass(&[]);
     assert!(report.converged());
     assert!(matches!(report.findings(), [Finding::Left { found, .. }] if found == "40001 50000"));
-    assert_eq!(
-        (read(FORWARD), read(RANGE)),
-        ("0".into(), "40001\t50000".into())
-    );
+    assert_eq!((read(FORWARD), read(RANGE)), ("0".into(), "40001\t50000".into()));
 }
 
 fn a_name_with_a_dot_is_one_part() {
@@ -117,10 +98,7 @@ fn a_name_with_a_dot_is_one_part() {
     let mut agent = Agent::reverting();
     let (dotted, other) = ("net.ipv4.conf.eth0/100.tag", "net.ipv4.conf.eth0.tag");
     let report = agent.converge(&[(dotted, "7")]);
-    assert_eq!(
-        report.ops()[0].to_string(),
-        format!("{dotted} = 7, was 0 (declared): applied")
-    );
+    assert_eq!(report.ops()[0].to_string(), format!("{dotted} = 7, was 0 (declared): applied"));
     assert_eq!((read(dotted), read(other)), ("7".into(), "0".into()));
     agent.still(&[("net/ipv4/conf/eth0.100/tag", "7")]);
     agent.converge(&[]);
@@ -135,10 +113,7 @@ fn what_all_copies_takes_one_pass() {
         // What is right before `all` is written, and wrong after it.
         let pairs = [(&*v0, "0"), (&*default, "0"), (&*all, "1")];
         Agent::new().converge(&pairs);
-        assert_eq!(
-            [&v0, &v1, &default, &all].map(|name| read(name)),
-            ["0", "1", "0", "1"]
-        );
+        assert_eq!([&v0, &v1, &default, &all].map(|name| read(name)), ["0", "1", "0", "1"]);
     }
     // The switch turns this one, too.
     let redirects = "net.ipv4.conf.all.accept_redirects";
@@ -150,16 +125,10 @@ fn what_all_copies_takes_one_pass() {
 
 fn what_a_default_copies_takes_one_pass() {
     veth_pair("v0", "v1");
-    let (default, v0) = (
-        "net.ipv4.conf.default.rp_filter",
-        "net.ipv4.conf.v0.rp_filter",
-    );
+    let (default, v0) = ("net.ipv4.conf.default.rp_filter", "net.ipv4.conf.v0.rp_filter");
     let before = read(v0);
     Agent::new().converge(&[(v0, &before), (default, "2")]);
-    assert_eq!(
-        (read(v0), read("net.ipv4.conf.v1.rp_filter")),
-        (before, "2".into())
-    );
+    assert_eq!((read(v0), read("net.ipv4.conf.v1.rp_filter")), (before, "2".into()));
 }
 
 fn an_ipv4_default_is_not_copied_to_a_device_that_has_or_had_an_ipv4_address() {
@@ -200,19 +169,13 @@ fn an_ipv4_default_is_not_copied_to_a_device_that_has_or_had_an_ipv4_address() {
 
 fn a_secret_turns_another_value_and_that_is_mended() {
     veth_pair("v0", "v1");
-    let (secret, mode) = (
-        "net.ipv6.conf.v0.stable_secret",
-        "net.ipv6.conf.v0.addr_gen_mode",
-    );
+    let (secret, mode) = ("net.ipv6.conf.v0.stable_secret", "net.ipv6.conf.v0.addr_gen_mode");
     let mut agent = Agent::reverting();
     agent.converge(&[(secret, "2001:db8::1"), (mode, "1")]);
     assert_eq!(read(secret), "2001:0db8:0000:0000:0000:0000:0000:0001");
     assert_eq!(read(mode), "1");
     let report = agent.pass(&[]);
-    assert_eq!(
-        report.findings(),
-        [Finding::Irreversible { key: key(secret) }]
-    );
+    assert_eq!(report.findings(), [Finding::Irreversible { key: key(secret) }]);
 }
 
 fn what_the_kernel_makes_something_else_of_is_told_and_written_once() {
@@ -225,10 +188,7 @@ fn what_the_kernel_makes_something_else_of_is_told_and_written_once() {
     assert!(!report.converged());
     assert_eq!(failed(&report), [(secret.to_owned(), ErrorClass::Invalid)]);
     let text = describe(&report);
-    assert!(
-        text.contains(long) && text.contains("\"1-2-3-4\""),
-        "{text}"
-    );
+    assert!(text.contains(long) && text.contains("\"1-2-3-4\""), "{text}");
     for _ in 0..3 {
         let report = agent.still(&[(secret, short), (FORWARD, "1")]);
         assert!(!report.converged());
@@ -255,29 +215,15 @@ fn what_the_kernel_refuses_is_refused_alone() {
     let report = agent.pass(&pairs);
     assert!(!report.converged());
     let applied: Vec<_> = report.applied().map(|done| done.command()).collect();
-    assert_eq!(
-        applied,
-        ["net.ipv4.ip_forward=1", "net.ipv4.tcp_keepalive_time=5000"]
-    );
+    assert_eq!(applied, ["net.ipv4.ip_forward=1", "net.ipv4.tcp_keepalive_time=5000"]);
     let class = |name: &str| {
         let failed = failed(&report);
-        failed
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, class)| *class)
+        failed.iter().find(|(key, _)| key == name).map(|(_, class)| *class)
     };
     assert_eq!(class("net.ipv4.no_such_key"), Some(ErrorClass::Dependency));
-    assert_eq!(
-        class("net.ipv4.tcp_congestion_control"),
-        Some(ErrorClass::Dependency)
-    );
+    assert_eq!(class("net.ipv4.tcp_congestion_control"), Some(ErrorClass::Dependency));
     for (name, _) in &pairs[1..3] {
-        assert_eq!(
-            class(name),
-            Some(ErrorClass::Invalid),
-            "{}",
-            describe(&report)
-        );
+        assert_eq!(class(name), Some(ErrorClass::Invalid), "{}", describe(&report));
     }
     assert_eq!(report.ops().len(), pairs.len());
     assert_eq!(agent.owned(), 2);
@@ -287,10 +233,7 @@ fn what_rests_on_another_value_takes_one_pass() {
     let start = "net.ipv4.ip_unprivileged_port_start";
     // The range has to begin above, and is written first.
     Agent::new().converge(&[(RANGE, "600 700"), (start, "500")]);
-    assert_eq!(
-        (read(RANGE), read(start)),
-        ("600\t700".into(), "500".into())
-    );
+    assert_eq!((read(RANGE), read(start)), ("600\t700".into(), "500".into()));
 }
 
 fn an_order_and_a_directory_are_no_values() {
@@ -299,16 +242,10 @@ fn an_order_and_a_directory_are_no_values() {
     let report = agent.still(&[(order, "1"), (directory, "1")]);
     assert_eq!(
         failed(&report),
-        [
-            (directory.to_owned(), ErrorClass::Invalid),
-            (order.to_owned(), ErrorClass::Invalid),
-        ]
+        [(directory.to_owned(), ErrorClass::Invalid), (order.to_owned(), ErrorClass::Invalid),]
     );
     let text = describe(&report);
-    assert!(
-        text.contains("can only be written") && text.contains("is a directory"),
-        "{text}"
-    );
+    assert!(text.contains("can only be written") && text.contains("is a directory"), "{text}");
 }
 
 fn without_the_right_it_is_told_as_that() {
@@ -324,17 +261,10 @@ fn without_the_right_it_is_told_as_that() {
     // The file's mode speaks where the capability does not.
     match read(FORWARD).as_str() {
         "0" => assert!(report.converged()),
-        _ => assert_eq!(
-            failed(&report),
-            [(FORWARD.to_owned(), ErrorClass::Permission)]
-        ),
+        _ => assert_eq!(failed(&report), [(FORWARD.to_owned(), ErrorClass::Permission)]),
     }
     let text = describe(&report);
-    assert_eq!(
-        text.contains("CAP_NET_ADMIN"),
-        !report.converged(),
-        "{text}"
-    );
+    assert_eq!(text.contains("CAP_NET_ADMIN"), !report.converged(), "{text}");
 }
 
 fn a_read_only_sysctl_is_invalid_and_no_matter_of_privilege() {
@@ -342,15 +272,9 @@ fn a_read_only_sysctl_is_invalid_and_no_matter_of_privilege() {
     let mut agent = Agent::new();
     for _ in 0..2 {
         let report = agent.pass(&[(read_only, "reno"), (FORWARD, "1")]);
-        assert_eq!(
-            failed(&report),
-            [(read_only.to_owned(), ErrorClass::Invalid)]
-        );
+        assert_eq!(failed(&report), [(read_only.to_owned(), ErrorClass::Invalid)]);
         let text = describe(&report);
-        assert!(
-            text.contains("read-only") && !text.contains("CAP_NET_ADMIN"),
-            "{text}"
-        );
+        assert!(text.contains("read-only") && !text.contains("CAP_NET_ADMIN"), "{text}");
     }
     assert_eq!((read(FORWARD), agent.owned()), ("1".into(), 1));
 }
@@ -440,12 +364,7 @@ fn a_namespace_made_anew_is_another() {
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Gone);
     }
     assert!(source.observe(&scope, &options).unwrap_err().is_gone());
-    assert!(
-        source
-            .plan(&scope, &desired, &ledger, &options)
-            .unwrap_err()
-            .is_gone()
-    );
+    assert!(source.plan(&scope, &desired, &ledger, &options).unwrap_err().is_gone());
     let mut other = Agent::of(scope);
     assert_eq!(other.observe(&[FORWARD])[&key(FORWARD)].as_deref(), Ok("0"));
     drop(netns);
@@ -454,12 +373,7 @@ fn a_namespace_made_anew_is_another() {
 fn a_namespace_that_is_none_says_so() {
     let (mut source, mut ledger) = (Sysctl::new(), MemoryLedger::default());
     let mut error = |scope: Namespace| {
-        let pass = source.reconcile(
-            &scope,
-            &Desired::default(),
-            &mut ledger,
-            &Options::default(),
-        );
+        let pass = source.reconcile(&scope, &Desired::default(), &mut ledger, &Options::default());
         pass.unwrap_err()
     };
     let missing = error("sysctl-none".parse().unwrap());
@@ -475,16 +389,9 @@ fn a_namespace_that_is_none_says_so() {
 fn what_is_observed_is_what_the_namespace_has() {
     let mut agent = Agent::new();
     agent.converge(&[(FORWARD, "1")]);
-    let seen = agent.observe(&[
-        "net.ipv6.conf.lo.stable_secret",
-        "net.ipv4.route.flush",
-        RANGE,
-    ]);
+    let seen = agent.observe(&["net.ipv6.conf.lo.stable_secret", "net.ipv4.route.flush", RANGE]);
     assert_eq!(seen[&key(FORWARD)].as_deref(), Ok("1"));
     assert_eq!(seen[&key(RANGE)].as_deref(), Ok("32768 60999"));
-    assert_eq!(
-        seen[&key("net.ipv6.conf.lo.stable_secret")].as_deref(),
-        Ok("")
-    );
+    assert_eq!(seen[&key("net.ipv6.conf.lo.stable_secret")].as_deref(), Ok(""));
     assert!(seen[&key("net.ipv4.route.flush")].is_err());
 }

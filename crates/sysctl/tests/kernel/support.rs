@@ -19,9 +19,7 @@ pub(crate) fn key(text: &str) -> Key {
 #[track_caller]
 pub(crate) fn read(name: &str) -> String {
     let text = fs::read_to_string(key(name).file());
-    text.unwrap_or_else(|error| panic!("{name}: {error}"))
-        .trim_end()
-        .to_owned()
+    text.unwrap_or_else(|error| panic!("{name}: {error}")).trim_end().to_owned()
 }
 
 #[track_caller]
@@ -35,17 +33,12 @@ pub(crate) fn describe(report: &Report) -> String {
     let ops = report.ops().iter().map(ToString::to_string);
     let findings = report.findings().iter().map(ToString::to_string);
     let trouble = report.trouble().map(str::to_owned);
-    ops.chain(findings)
-        .chain(trouble)
-        .collect::<Vec<_>>()
-        .join("\n")
+    ops.chain(findings).chain(trouble).collect::<Vec<_>>().join("\n")
 }
 
 pub(crate) fn failed(report: &Report) -> Vec<(String, ErrorClass)> {
     let failed = report.failed();
-    failed
-        .map(|(done, failure)| (done.key.to_string(), failure.class))
-        .collect()
+    failed.map(|(done, failure)| (done.key.to_string(), failure.class)).collect()
 }
 
 /// The kernel's files, with a count of what is written.
@@ -89,18 +82,13 @@ impl Agent {
     }
 
     pub(crate) fn reverting() -> Agent {
-        Agent {
-            options: Options::default().with_revert(true),
-            ..Agent::new()
-        }
+        Agent { options: Options::default().with_revert(true), ..Agent::new() }
     }
 
     pub(crate) fn pass(&mut self, pairs: &[(&str, &str)]) -> Report {
         let desired = Desired::parse(pairs.iter().copied()).unwrap();
         let (ledger, options) = (&mut self.ledger, &self.options);
-        let pass = self
-            .source
-            .reconcile(&self.scope, &desired, ledger, options);
+        let pass = self.source.reconcile(&self.scope, &desired, ledger, options);
         pass.unwrap()
     }
 

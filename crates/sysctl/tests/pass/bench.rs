@@ -29,10 +29,7 @@ impl Bench {
     }
 
     pub(crate) fn reverting(values: &[(&str, &str)]) -> Bench {
-        Bench {
-            options: Options::default().with_revert(true),
-            ..Bench::new(values)
-        }
+        Bench { options: Options::default().with_revert(true), ..Bench::new(values) }
     }
 
     pub(crate) fn pass(&mut self, pairs: &[(&str, &str)]) -> Report {
@@ -42,9 +39,7 @@ impl Bench {
     pub(crate) fn within(&mut self, pairs: &[(&str, &str)], limits: &PassLimits<'_>) -> Report {
         let (here, desired) = (Namespace::current(), desired(pairs));
         let (ledger, options) = (&mut self.ledger, &self.options);
-        let pass = self
-            .source
-            .reconcile_within(&here, &desired, ledger, options, limits);
+        let pass = self.source.reconcile_within(&here, &desired, ledger, options, limits);
         pass.unwrap()
     }
 
@@ -77,7 +72,5 @@ impl Bench {
 
 pub(crate) fn failed(report: &Report) -> Vec<(String, ErrorClass)> {
     let failed = report.failed();
-    failed
-        .map(|(done, failure)| (done.key.to_string(), failure.class))
-        .collect()
+    failed.map(|(done, failure)| (done.key.to_string(), failure.class)).collect()
 }

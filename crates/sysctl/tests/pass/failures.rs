@@ -50,15 +50,10 @@ fn a_status_lasts_until_the_value_is_set_or_not_desired_any_more() {
         changes
     };
     let changed = changes(&bench.pass(&pairs));
-    let [(at, Some(words))] = &changed[..] else {
-        panic!("{changed:?}")
-    };
+    let [(at, Some(words))] = &changed[..] else { panic!("{changed:?}") };
     assert_eq!(*at, key(FORWARD).op_key());
     let begin = "sysctl net.ipv4.ip_forward=1: failed: ";
-    assert!(
-        words.starts_with(begin) && words.ends_with("(busy)"),
-        "{words}"
-    );
+    assert!(words.starts_with(begin) && words.ends_with("(busy)"), "{words}");
     assert_eq!(changes(&bench.pass(&pairs)), [], "it is the same");
     // Neither is it another one while it waits.
     let wait = |_| Some(Duration::from_secs(1));
@@ -106,13 +101,7 @@ fn a_short_write_is_told_and_never_continued() {
     let report = bench.pass(&[(RANGE, "33 44")]);
     assert_eq!(failed(&report), [(RANGE.to_owned(), ErrorClass::Invalid)]);
     assert!(describe(&report).contains("accepted 3 of 6 bytes"));
-    assert!(
-        bench
-            .fake
-            .writes()
-            .iter()
-            .all(|(_, text)| text == "33 44\n")
-    );
+    assert!(bench.fake.writes().iter().all(|(_, text)| text == "33 44\n"));
     // What it did change is ours to undo.
     assert_eq!(bench.fake.value(RANGE), "33");
     bench.fake.accept(RANGE);
@@ -127,10 +116,7 @@ fn what_the_kernel_makes_something_else_of_is_written_once() {
     let report = bench.pass(&[(BACKLOG, "501")]);
     assert_eq!(failed(&report), [(BACKLOG.to_owned(), ErrorClass::Invalid)]);
     let text = describe(&report);
-    assert!(
-        text.contains("\"504\"") && text.contains("\"501\""),
-        "{text}"
-    );
+    assert!(text.contains("\"504\"") && text.contains("\"501\""), "{text}");
     for _ in 0..3 {
         let report = bench.still(&[(BACKLOG, "501")]);
         assert!(!report.converged());

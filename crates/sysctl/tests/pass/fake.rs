@@ -21,10 +21,7 @@ pub(crate) fn describe(report: &Report) -> String {
     let ops = report.ops().iter().map(ToString::to_string);
     let findings = report.findings().iter().map(ToString::to_string);
     let trouble = report.trouble().map(str::to_owned);
-    ops.chain(findings)
-        .chain(trouble)
-        .collect::<Vec<_>>()
-        .join("\n")
+    ops.chain(findings).chain(trouble).collect::<Vec<_>>().join("\n")
 }
 
 /// What goes wrong with a key.
@@ -228,11 +225,7 @@ impl Files for Fake {
             }
             _ => {}
         }
-        let copies: Vec<_> = inner
-            .copies
-            .iter()
-            .filter(|(from, _)| from == key)
-            .collect();
+        let copies: Vec<_> = inner.copies.iter().filter(|(from, _)| from == key).collect();
         let copies: Vec<_> = copies.into_iter().map(|(_, to)| to.clone()).collect();
         for to in copies {
             inner.values.insert(to, value.clone());

@@ -40,11 +40,9 @@ fn reverting_is_for_those_who_ask() {
 #[test]
 fn a_later_change_keeps_the_first_original() {
     let mut bench = Bench::reverting(&[(BACKLOG, "100"), (FORWARD, "0")]);
-    for (value, reason) in [
-        ("200", Reason::Declared),
-        ("300", Reason::Changed),
-        ("400", Reason::Changed),
-    ] {
+    for (value, reason) in
+        [("200", Reason::Declared), ("300", Reason::Changed), ("400", Reason::Changed)]
+    {
         let report = bench.converge(&[(BACKLOG, value)]);
         assert_eq!(report.ops()[0].reason, reason);
     }
@@ -70,11 +68,7 @@ fn what_another_writer_changed_is_left_alone() {
     assert!(report.converged() && report.ops().is_empty());
     assert_eq!(
         report.findings(),
-        [Finding::Left {
-            key: key(BACKLOG),
-            applied: "200".to_owned(),
-            found: "777".to_owned(),
-        }]
+        [Finding::Left { key: key(BACKLOG), applied: "200".to_owned(), found: "777".to_owned() }]
     );
     assert_eq!(bench.fake.value(BACKLOG), "777");
     assert!(bench.still(&[]).findings().is_empty());
@@ -87,10 +81,7 @@ fn a_revert_that_is_refused_is_tried_again() {
     bench.fake.refuse(FORWARD, libc::EACCES);
     let report = bench.pass(&[]);
     assert!(!report.converged());
-    assert_eq!(
-        failed(&report),
-        [(FORWARD.to_owned(), ErrorClass::Permission)]
-    );
+    assert_eq!(failed(&report), [(FORWARD.to_owned(), ErrorClass::Permission)]);
     bench.fake.accept(FORWARD);
     // Neither can what cannot be read be reverted.
     bench.fake.hide(FORWARD, libc::EIO);
@@ -108,10 +99,7 @@ fn a_secret_that_was_never_set_is_set_and_has_no_original() {
     let report = bench.converge(&[(secret, "2001:db8::1")]);
     assert_eq!(report.ops()[0].from, None);
     let report = bench.pass(&[]);
-    assert_eq!(
-        report.findings(),
-        [Finding::Irreversible { key: key(secret) }]
-    );
+    assert_eq!(report.findings(), [Finding::Irreversible { key: key(secret) }]);
     assert!(report.converged());
     assert_eq!(bench.fake.value(secret), "2001:db8::1");
 }
@@ -125,10 +113,7 @@ fn a_value_too_long_to_be_written_at_once_is_not_given_back_in_part() {
     bench.converge(&[(ports, "7")]);
     let writes = bench.fake.writes();
     let report = bench.pass(&[]);
-    assert_eq!(
-        report.findings(),
-        [Finding::Irreversible { key: key(ports) }]
-    );
+    assert_eq!(report.findings(), [Finding::Irreversible { key: key(ports) }]);
     assert!(report.converged());
     assert_eq!(bench.fake.writes(), writes);
 }
@@ -153,12 +138,8 @@ fn a_ledger_that_fails_costs_nothing_but_the_pass() {
 
     bench.ledger.fail_read = true;
     let here = Namespace::current();
-    let error = bench.source.reconcile(
-        &here,
-        &Desired::default(),
-        &mut bench.ledger,
-        &bench.options,
-    );
+    let error =
+        bench.source.reconcile(&here, &Desired::default(), &mut bench.ledger, &bench.options);
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Ledger);
     assert!(error.is_retryable() && error.ledger().is_some());
@@ -174,15 +155,10 @@ fn a_ledger_that_says_what_we_never_said_is_an_error() {
     ] {
         let mut bench = Bench::new(&[(FORWARD, "0")]);
         let claim = Claim::Ours(record.as_bytes().to_vec());
-        bench
-            .ledger
-            .commit_outcomes([(name.as_bytes().to_vec(), claim)].into())
-            .unwrap();
+        bench.ledger.commit_outcomes([(name.as_bytes().to_vec(), claim)].into()).unwrap();
         let here = Namespace::current();
         let desired = desired(&[(FORWARD, "1")]);
-        let pass = bench
-            .source
-            .reconcile(&here, &desired, &mut bench.ledger, &bench.options);
+        let pass = bench.source.reconcile(&here, &desired, &mut bench.ledger, &bench.options);
         assert_eq!(pass.unwrap_err().kind(), ErrorKind::Ledger, "{record}");
         assert!(bench.fake.writes().is_empty());
     }
@@ -192,11 +168,7 @@ fn a_ledger_that_says_what_we_never_said_is_an_error() {
 /// and what was there before us is found again.
 #[test]
 fn a_process_that_dies_anywhere_loses_nothing() {
-    let values = [
-        (FORWARD, "0"),
-        (RANGE, "32768 60999"),
-        ("net.ipv4.conf.a.rp_filter", "2"),
-    ];
+    let values = [(FORWARD, "0"), (RANGE, "32768 60999"), ("net.ipv4.conf.a.rp_filter", "2")];
     let first = [(FORWARD, "1"), (RANGE, "1 2")];
     let second = [(RANGE, "3 4"), ("net.ipv4.conf.a.rp_filter", "1")];
     let mut points = 0;
@@ -206,9 +178,7 @@ fn a_process_that_dies_anywhere_loses_nothing() {
         bench.fake.die_after(point);
         let here = Namespace::current();
         let wanted = desired(&second);
-        let pass = bench
-            .source
-            .reconcile(&here, &wanted, &mut bench.ledger, &bench.options);
+        let pass = bench.source.reconcile(&here, &wanted, &mut bench.ledger, &bench.options);
         let died = bench.fake.revive();
         if died {
             points += 1;

@@ -31,12 +31,7 @@ impl Two {
     /// Runs a pass over each part, the others first; checks that both converge.
     fn pass(&mut self, pairs: &[(&str, &str)], devices: &[&str]) -> [Report; 2] {
         let (of_devices, others) = desired(pairs).split(devices.iter().copied());
-        let Two {
-            ledger,
-            of_devices: first,
-            others: second,
-            ..
-        } = self;
+        let Two { ledger, of_devices: first, others: second, .. } = self;
         let options = Options::default().with_revert(true);
         let mut pass = |source: &mut Sysctl, desired: &Desired| {
             let report = source.reconcile(&Namespace::current(), desired, ledger, &options);
@@ -74,10 +69,7 @@ fn a_part_reverts_what_is_its_own_and_no_longer_declared() {
         let [op] = report.ops() else {
             panic!("{:?}", report.ops());
         };
-        assert_eq!(
-            (op.action, op.key.to_string()),
-            (Action::Revert, name.to_owned())
-        );
+        assert_eq!((op.action, op.key.to_string()), (Action::Revert, name.to_owned()));
     }
     assert_eq!(two.values(), ["0", "0", "0"]);
     assert_eq!(two.ledger.owned().unwrap().len(), 0);
@@ -91,10 +83,7 @@ fn a_setting_that_moves_to_the_other_part_is_not_reverted() {
     let writes = two.fake.writes();
     for devices in [&["eth0"][..], &[], &["eth0", "eth1"]] {
         let reports = two.pass(&pairs, devices);
-        assert!(
-            reports.iter().all(|report| report.ops().is_empty()),
-            "{devices:?}"
-        );
+        assert!(reports.iter().all(|report| report.ops().is_empty()), "{devices:?}");
     }
     assert_eq!(two.fake.writes(), writes);
     // Its value before trueup moves with it.

@@ -12,11 +12,7 @@ use crate::fake::{desired, key};
 #[test]
 fn a_second_pass_writes_nothing() {
     let mut bench = Bench::new(&[(FORWARD, "0"), (RANGE, "32768\t60999"), (BACKLOG, "4096")]);
-    let pairs = [
-        (FORWARD, "0x1"),
-        (RANGE, " 40000   50000"),
-        (BACKLOG, "4096"),
-    ];
+    let pairs = [(FORWARD, "0x1"), (RANGE, " 40000   50000"), (BACKLOG, "4096")];
     let report = bench.converge(&pairs);
     let ops: Vec<_> = report.ops().iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -31,10 +27,7 @@ fn a_second_pass_writes_nothing() {
         bench.fake.writes(),
         [
             ("net/ipv4/ip_forward".to_owned(), "0x1\n".to_owned()),
-            (
-                "net/ipv4/ip_local_port_range".to_owned(),
-                "40000 50000\n".to_owned()
-            ),
+            ("net/ipv4/ip_local_port_range".to_owned(), "40000 50000\n".to_owned()),
         ]
     );
     // What was so before us is not ours.
@@ -45,10 +38,7 @@ fn a_second_pass_writes_nothing() {
 
 #[test]
 fn what_is_copied_is_written_first_and_one_pass_suffices() {
-    let (all, default) = (
-        "net.ipv4.conf.all.forwarding",
-        "net.ipv4.conf.default.forwarding",
-    );
+    let (all, default) = ("net.ipv4.conf.all.forwarding", "net.ipv4.conf.default.forwarding");
     let (one, two) = ("net.ipv4.conf.a.forwarding", "net.ipv4.conf.b.forwarding");
     let redirects = "net.ipv4.conf.all.accept_redirects";
     let values = [all, default, one, two].map(|name| (name, "0"));
@@ -58,11 +48,7 @@ fn what_is_copied_is_written_first_and_one_pass_suffices() {
     bench.fake.copies(all, &[redirects]);
     let pairs = [(all, "1"), (default, "0"), (two, "0"), (redirects, "0")];
     let report = bench.converge(&pairs);
-    let order: Vec<_> = report
-        .ops()
-        .iter()
-        .map(|done| done.key.to_string())
-        .collect();
+    let order: Vec<_> = report.ops().iter().map(|done| done.key.to_string()).collect();
     // What was as it is to be, and is no more once `all` is written, is mended in the same pass.
     assert_eq!(order, [all, redirects, default, two]);
     assert_eq!(bench.fake.value(one), "1");
@@ -79,11 +65,7 @@ fn what_rests_on_another_value_is_tried_again_in_the_same_pass() {
     // Nothing else was written, so that another try is of no use.
     bench.fake.refuse(start, libc::EINVAL);
     let before = bench.fake.writes().len();
-    assert!(
-        !bench
-            .pass(&[(RANGE, "600 700"), (start, "400")])
-            .converged()
-    );
+    assert!(!bench.pass(&[(RANGE, "600 700"), (start, "400")]).converged());
     assert_eq!(bench.fake.writes().len(), before + 1);
 }
 
@@ -134,10 +116,7 @@ fn the_driver_s_terms_are_kept() {
     let report = bench.within(&pairs, &PassLimits::default().with_backoff(&held));
     let pending: Vec<_> = report.pending().collect();
     assert_eq!(pending.len(), 1);
-    assert_eq!(
-        (&pending[0].0.key, pending[0].1),
-        (&key(FORWARD), &Pending::Held(second))
-    );
+    assert_eq!((&pending[0].0.key, pending[0].1), (&key(FORWARD), &Pending::Held(second)));
     assert!(!report.is_truncated() && !report.converged());
     assert_eq!(report.applied().count(), 2);
     // What is right needs no trying.
@@ -152,12 +131,7 @@ fn a_plan_changes_nothing() {
     bench.converge(&[(BACKLOG, "2")]);
     let before = (bench.fake.writes(), bench.ledger.calls());
     let here = Namespace::current();
-    let plan = bench.source.plan(
-        &here,
-        &desired(&[(FORWARD, "1")]),
-        &bench.ledger,
-        &bench.options,
-    );
+    let plan = bench.source.plan(&here, &desired(&[(FORWARD, "1")]), &bench.ledger, &bench.options);
     let plan = plan.unwrap();
     assert_eq!(plan.pending().count(), 2);
     let commands: Vec<_> = plan.ops().iter().map(|done| done.command()).collect();
@@ -176,8 +150,5 @@ fn what_is_observed_is_what_was_declared_last_and_what_is_asked_for() {
     assert_eq!(seen.len(), 3);
     assert_eq!(seen[&key(FORWARD)], Ok("1".to_owned()));
     assert_eq!(seen[&key(RANGE)], Ok("1 2".to_owned()));
-    assert_eq!(
-        seen[&key(BACKLOG)].as_ref().unwrap_err().errno,
-        Some(libc::EIO)
-    );
+    assert_eq!(seen[&key(BACKLOG)].as_ref().unwrap_err().errno, Some(libc::EIO));
 }

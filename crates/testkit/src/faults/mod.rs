@@ -160,10 +160,7 @@ struct Armed {
 impl Faults {
     /// Puts an empty list of faults over a namespace.
     pub fn over(inner: Namespace) -> Self {
-        Self {
-            inner,
-            script: Arc::default(),
-        }
+        Self { inner, script: Arc::default() }
     }
 
     /// Returns the namespace with the faults in front of it.

@@ -15,9 +15,8 @@ pub(super) fn spoil(fault: &Fault, answers: &mut VecDeque<Result<Vec<u8>, i32>>)
     let mut rows: Vec<Vec<u8>> = Vec::new();
     let mut rest = Vec::new();
     // An earlier fault may have put them there.
-    let errors: Vec<i32> = (answers.iter())
-        .filter_map(|answer| answer.as_ref().err().copied())
-        .collect();
+    let errors: Vec<i32> =
+        (answers.iter()).filter_map(|answer| answer.as_ref().err().copied()).collect();
     for answer in answers.iter().flatten() {
         for message in requests(answer) {
             if matches!(u16_at(message, 4), NLMSG_DONE | NLMSG_ERROR) {

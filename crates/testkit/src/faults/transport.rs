@@ -27,12 +27,7 @@ pub(super) struct Faulty {
 
 impl Faulty {
     pub(super) fn new(faults: Faults) -> Self {
-        Self {
-            faults,
-            queue: VecDeque::new(),
-            asks: false,
-            heard: false,
-        }
+        Self { faults, queue: VecDeque::new(), asks: false, heard: false }
     }
 
     /// One request, with its faults.

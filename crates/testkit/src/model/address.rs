@@ -47,10 +47,7 @@ impl Address {
         let mut attrs = request.attrs.clone();
         let address = attrs.get(IFA_ADDRESS).map(ip);
         let local = Self::local(request)?;
-        let mut cache = attrs
-            .array::<8>(IFA_CACHEINFO)
-            .unwrap_or([0xff; 8])
-            .to_vec();
+        let mut cache = attrs.array::<8>(IFA_CACHEINFO).unwrap_or([0xff; 8]).to_vec();
         let lifetime = |at: usize| crate::message::u32_at(&cache, at);
         let (preferred, valid) = (lifetime(0), lifetime(4));
         refuse_if(valid == 0 || preferred > valid, EINVAL)?;
@@ -184,8 +181,7 @@ impl State {
     /// Puts a new address at a place of its link's list.
     pub(super) fn put_address(&mut self, at: usize, new: &mut Address) {
         new.origin = self.new_origin();
-        self.list_mut(new.family, new.device)
-            .insert(at, new.clone());
+        self.list_mut(new.family, new.device).insert(at, new.clone());
     }
 
     /// Stores an address that changed.

@@ -28,10 +28,7 @@ impl State {
         let Some(old) = self.addresses4.find(new.device, is_it).cloned() else {
             return self.insert_address4(new, Some(request));
         };
-        refuse_if(
-            request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE),
-            EEXIST,
-        )?;
+        refuse_if(request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE), EEXIST)?;
         self.replace_address4(old, &new, request);
         Ok(())
     }

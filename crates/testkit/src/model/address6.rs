@@ -54,10 +54,7 @@ impl State {
             }
             return self.add_address6(new);
         };
-        refuse_if(
-            request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE),
-            EEXIST,
-        )?;
+        refuse_if(request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE), EEXIST)?;
         // IFA_ADDRESS beside another IFA_LOCAL states the other end, be it none.
         if new.peer == new.local {
             new.peer = old.peer;
@@ -111,10 +108,7 @@ impl State {
         self.announce_address(address, Action::New, None);
         self.local_added6(address);
         if address.peer != address.local {
-            let endless = Address {
-                flags: IFA_F_PERMANENT,
-                ..address.clone()
-            };
+            let endless = Address { flags: IFA_F_PERMANENT, ..address.clone() };
             self.prefix_added6(&endless, Prefix::new(address.peer, 128));
         }
     }

@@ -16,11 +16,7 @@ pub(super) struct Bag(BTreeMap<u16, Vec<u8>>);
 
 impl Bag {
     pub(super) fn read(bytes: &[u8]) -> Self {
-        Self(
-            attributes(bytes)
-                .map(|(n, payload)| (n, payload.to_vec()))
-                .collect(),
-        )
+        Self(attributes(bytes).map(|(n, payload)| (n, payload.to_vec())).collect())
     }
 
     pub(super) fn get(&self, number: u16) -> Option<&[u8]> {
@@ -121,12 +117,7 @@ impl Bag {
     }
 
     pub(super) fn row(self, kind: Kind, action: Action, header: Vec<u8>) -> RawMessage {
-        RawMessage {
-            kind,
-            action,
-            header,
-            attrs: self.0,
-        }
+        RawMessage { kind, action, header, attrs: self.0 }
     }
 }
 
@@ -164,10 +155,7 @@ impl Prefix {
     pub(super) fn new(address: Ip, length: u8) -> Self {
         let length = length.min(128);
         let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
-        Self {
-            address: (u128::from_be_bytes(address) & mask).to_be_bytes(),
-            length,
-        }
+        Self { address: (u128::from_be_bytes(address) & mask).to_be_bytes(), length }
     }
 
     pub(super) fn holds(&self, address: Ip) -> bool {

@@ -26,10 +26,7 @@ fn first(address: &Address) -> Prefix {
 
 /// The broadcast address as given; zeros for none.
 fn given(address: &Address) -> Prefix {
-    Prefix::new(
-        address.attrs.get(IFA_BROADCAST).map(ip).unwrap_or_default(),
-        32,
-    )
+    Prefix::new(address.attrs.get(IFA_BROADCAST).map(ip).unwrap_or_default(), 32)
 }
 
 /// Returns true if it is of a subnet, not of a host alone.

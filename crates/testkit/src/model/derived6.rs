@@ -21,11 +21,7 @@ impl State {
     /// A route of the kernel's own; it is not added where one leads the same way.
     fn add_own_route6(&mut self, index: u32, table: u32, dst: Prefix, route: Route) {
         let key = Key::new(INET6, table, dst);
-        let route = Route {
-            protocol: PROTOCOL_KERNEL,
-            legs: vec![Leg::to_device(index)],
-            ..route
-        };
+        let route = Route { protocol: PROTOCOL_KERNEL, legs: vec![Leg::to_device(index)], ..route };
         // The route of an address needs no link that is up.
         let made = match route.kind {
             RTN_LOCAL if self.addresses6.is_on(index) => {
@@ -42,10 +38,7 @@ impl State {
 
     /// An address's own route.
     pub(super) fn local_added6(&mut self, own: &Address) {
-        let route = Route {
-            kind: RTN_LOCAL,
-            ..Route::default()
-        };
+        let route = Route { kind: RTN_LOCAL, ..Route::default() };
         let dst = Prefix::new(own.local, 128);
         self.add_own_route6(own.device, TABLE_LOCAL, dst, route);
     }
@@ -62,11 +55,8 @@ impl State {
 
     /// `addrconf_prefix_route`, with the metric and the lifetime of an address.
     pub(super) fn prefix_added6(&mut self, address: &Address, prefix: Prefix) {
-        let mut route = Route {
-            kind: RTN_UNICAST,
-            metric: prefix_metric(address),
-            ..Route::default()
-        };
+        let mut route =
+            Route { kind: RTN_UNICAST, metric: prefix_metric(address), ..Route::default() };
         if let Some(lifetime) = address.lifetime() {
             route.attrs.set_u32(RTA_EXPIRES, lifetime);
         }
@@ -99,11 +89,10 @@ impl State {
             self.prefix_added6(address, prefix);
             return true;
         }
-        self.routes
-            .change(&key, route.origin.id, |route| match address.lifetime() {
-                Some(lifetime) => route.attrs.set_u32(RTA_EXPIRES, lifetime),
-                None => route.attrs.remove(&[RTA_EXPIRES]),
-            });
+        self.routes.change(&key, route.origin.id, |route| match address.lifetime() {
+            Some(lifetime) => route.attrs.set_u32(RTA_EXPIRES, lifetime),
+            None => route.attrs.remove(&[RTA_EXPIRES]),
+        });
         true
     }
 
@@ -111,11 +100,7 @@ impl State {
     pub(super) fn multicast_added6(&mut self, index: u32) {
         let mut all = [0; 16];
         all[0] = 0xff;
-        let route = Route {
-            kind: RTN_MULTICAST,
-            metric: METRIC_ADDRCONF,
-            ..Route::default()
-        };
+        let route = Route { kind: RTN_MULTICAST, metric: METRIC_ADDRCONF, ..Route::default() };
         self.add_own_route6(index, TABLE_LOCAL, Prefix::new(all, 8), route);
     }
 
@@ -129,9 +114,7 @@ impl State {
                 && !self.is_own6(ip, device)
         };
         for (key, lost) in self.routes.matching(has_lost) {
-            self.routes.change(&key, lost.origin.id, |route| {
-                route.attrs.remove(&[RTA_PREFSRC])
-            });
+            self.routes.change(&key, lost.origin.id, |route| route.attrs.remove(&[RTA_PREFSRC]));
         }
     }
 }

@@ -81,9 +81,7 @@ impl State {
         body: &[u8],
     ) -> Result<Answer, Refusal> {
         let (number, flags, sequence) = message;
-        let kind = Kind::ALL
-            .into_iter()
-            .find(|kind| kind.new_type() == number & !3);
+        let kind = Kind::ALL.into_iter().find(|kind| kind.new_type() == number & !3);
         let kind = kind.ok_or(EOPNOTSUPP)?;
         let verb = number & 3;
         refuse_if(verb != GET && !from.is_admin, EPERM)?;
@@ -92,11 +90,7 @@ impl State {
         let Some((header, rest)) = read else {
             let refusal = Refusal::from(EINVAL);
             // A dump is refused in its end.
-            return if is_dump {
-                Ok(Answer::Dump(refusal.into()))
-            } else {
-                Err(refusal)
-            };
+            return if is_dump { Ok(Answer::Dump(refusal.into())) } else { Err(refusal) };
         };
         let mut request = Request {
             kind: number,
@@ -157,9 +151,7 @@ fn send_dump(from: Sender, sequence: u32, dump: &Dump, reply: &mut dyn FnMut(Rep
     let errno = dump.refusal.map_or(0, |refusal| -refusal.errno);
     let mut body = errno.to_ne_bytes().to_vec();
     let flags = dump.end_flags | NLM_F_MULTI | push_words(from, &mut body, dump.refusal);
-    reply(Reply::Part(framed(
-        NLMSG_DONE, flags, sequence, from.port, &body,
-    )));
+    reply(Reply::Part(framed(NLMSG_DONE, flags, sequence, from.port, &body)));
 }
 
 /// `netlink_ack`.

@@ -24,10 +24,7 @@ pub(super) struct Dump {
 
 impl From<Refusal> for Dump {
     fn from(refusal: Refusal) -> Self {
-        Self {
-            refusal: Some(refusal),
-            ..Self::default()
-        }
+        Self { refusal: Some(refusal), ..Self::default() }
     }
 }
 
@@ -38,10 +35,7 @@ fn check_filters(kind: Kind, request: &Request<'_>) -> Result<(), Refusal> {
         Kind::Link => (&[IFLA_EXT_MASK, IFLA_MASTER, IFLA_LINKINFO], 69),
         Kind::Address => (&[], 11),
         Kind::Neighbour => (&[NDA_IFINDEX, NDA_MASTER], 17),
-        Kind::Nexthop => (
-            &[NHA_OIF, NHA_GROUPS, NHA_MASTER, NHA_FDB, NHA_OP_FLAGS],
-            16,
-        ),
+        Kind::Nexthop => (&[NHA_OIF, NHA_GROUPS, NHA_MASTER, NHA_FDB, NHA_OP_FLAGS], 16),
         Kind::Route => (&[RTA_TABLE, RTA_OIF], 31),
         Kind::Rule if request.is_strict && request.header[1..] != [0; 11] => {
             return Err(EINVAL.into());

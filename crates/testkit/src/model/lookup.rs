@@ -47,13 +47,7 @@ impl State {
         for (prefix, table) in prefixes.flat_map(|it| tables.iter().map(move |table| (it, *table)))
         {
             let first = Key::new(family, table, prefix);
-            let last = Key {
-                src: Prefix {
-                    address: [0xff; 16],
-                    length: u8::MAX,
-                },
-                ..first
-            };
+            let last = Key { src: Prefix { address: [0xff; 16], length: u8::MAX }, ..first };
             let lists = self.routes.all.range(first..=last).rev();
             // Routes with a source prefix hide those without one (`fib6_node_lookup_1`).
             let mut is_hidden = false;
@@ -137,9 +131,7 @@ impl State {
             [0, 0, 0, 0] | [255, 255, 255, 255] => RTN_BROADCAST,
             _ if !self.has_table(INET, table) => RTN_BROADCAST,
             [224..=239, ..] => RTN_MULTICAST,
-            _ => self
-                .find4(table, ip, 0, 0)
-                .map_or(RTN_UNICAST, |found| found.kind),
+            _ => self.find4(table, ip, 0, 0).map_or(RTN_UNICAST, |found| found.kind),
         }
     }
 

@@ -141,10 +141,7 @@ impl Kernel {
         let mut state = State::default();
         state.create_default_rules();
         state.create_loopback();
-        Self {
-            state: Arc::new(Mutex::new(state)),
-            cookie,
-        }
+        Self { state: Arc::new(Mutex::new(state)), cookie }
     }
 
     /// Makes a namespace with a rule of the kernel broken, for tests that must notice.
@@ -159,10 +156,7 @@ impl Kernel {
     pub fn copy(&self) -> Self {
         let mut state = self.lock().clone();
         state.mailboxes.clear();
-        Self {
-            state: Arc::new(Mutex::new(state)),
-            cookie: self.cookie,
-        }
+        Self { state: Arc::new(Mutex::new(state)), cookie: self.cookie }
     }
 
     /// Returns what stands for the namespace: sockets opened in it reach this kernel, with
@@ -183,11 +177,7 @@ impl Kernel {
     }
 
     fn access(&self, writer: u32, is_admin: bool) -> Namespace {
-        Namespace::through(Arc::new(Access {
-            kernel: self.clone(),
-            writer,
-            is_admin,
-        }))
+        Namespace::through(Arc::new(Access { kernel: self.clone(), writer, is_admin }))
     }
 
     /// Returns all objects with their writers, in a fixed order: links, addresses, neighbours,
@@ -203,10 +193,7 @@ impl Kernel {
 
     /// Returns the rows of all [`objects`](Self::objects).
     pub fn rows(&self) -> Vec<RawMessage> {
-        self.objects()
-            .into_iter()
-            .map(|object| object.row)
-            .collect()
+        self.objects().into_iter().map(|object| object.row).collect()
     }
 
     /// Returns the count of requests so far that may have changed something: as long as it is the
@@ -274,19 +261,12 @@ impl State {
     /// The origin of a new object.
     fn new_origin(&mut self) -> Origin {
         self.created += 1;
-        Origin {
-            id: self.created,
-            created_by: self.writer,
-            changed_by: self.writer,
-        }
+        Origin { id: self.created, created_by: self.writer, changed_by: self.writer }
     }
 
     /// The origin of an object that the request changes.
     fn changed(&self, origin: Origin) -> Origin {
-        Origin {
-            changed_by: self.writer,
-            ..origin
-        }
+        Origin { changed_by: self.writer, ..origin }
     }
 
     fn has_carrier(&self, index: u32) -> bool {

@@ -146,12 +146,8 @@ impl State {
             return Ok(());
         }
         refuse_if(!has_family, EINVAL)?;
-        let change = Change {
-            state,
-            flags,
-            lladdr: request.attrs.get(NDA_LLADDR),
-            overrides: true,
-        };
+        let change =
+            Change { state, flags, lladdr: request.attrs.get(NDA_LLADDR), overrides: true };
         self.add_neighbour(key, change, request)
     }
 

@@ -138,11 +138,10 @@ impl State {
 
     /// Returns true if packets end at a nexthop object: a blackhole, or a group of one alone.
     pub(super) fn is_blackhole(&self, id: u32) -> bool {
-        self.nexthop(id)
-            .is_some_and(|nexthop| match nexthop.members()[..] {
-                [(member, _)] => self.nexthop(member).is_some_and(Nexthop::is_blackhole),
-                _ => nexthop.is_blackhole(),
-            })
+        self.nexthop(id).is_some_and(|nexthop| match nexthop.members()[..] {
+            [(member, _)] => self.nexthop(member).is_some_and(Nexthop::is_blackhole),
+            _ => nexthop.is_blackhole(),
+        })
     }
 
     fn groups_with(&self, id: u32) -> Vec<u32> {
@@ -306,11 +305,7 @@ impl State {
                 && !nexthop.is_group()
                 && (takes_blackholes || !nexthop.is_blackhole())
         };
-        let over = self
-            .nexthops
-            .all
-            .iter()
-            .filter(|(_, nexthop)| is_over(nexthop));
+        let over = self.nexthops.all.iter().filter(|(_, nexthop)| is_over(nexthop));
         let gone: Vec<_> = over.map(|(id, _)| *id).collect();
         for id in gone {
             self.remove_nexthop(id, None);

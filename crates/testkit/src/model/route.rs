@@ -34,12 +34,7 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn new(family: u8, table: u32, dst: Prefix) -> Self {
-        Self {
-            family,
-            table,
-            dst,
-            src: Prefix::default(),
-        }
+        Self { family, table, dst, src: Prefix::default() }
     }
 }
 
@@ -100,21 +95,14 @@ impl Gateway {
         let ip = &self.ip[..width(self.family)];
         match self.family == family {
             true => attrs.set(RTA_GATEWAY, ip),
-            false => attrs.set(
-                RTA_VIA,
-                [&u16::from(self.family).to_ne_bytes(), ip].concat(),
-            ),
+            false => attrs.set(RTA_VIA, [&u16::from(self.family).to_ne_bytes(), ip].concat()),
         }
     }
 }
 
 impl Leg {
     pub(super) fn to_device(device: u32) -> Self {
-        Self {
-            device,
-            weight: 1,
-            ..Self::default()
-        }
+        Self { device, weight: 1, ..Self::default() }
     }
 
     /// Reads the way out of a request without `RTA_MULTIPATH`.

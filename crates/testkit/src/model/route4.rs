@@ -40,10 +40,7 @@ impl State {
 
     pub(super) fn del_route4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let wanted = Wanted::read(request);
-        refuse_if(
-            wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop),
-            EINVAL,
-        )?;
+        refuse_if(wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop), EINVAL)?;
         self.delete_route4(&wanted, Some(request))
     }
 
@@ -85,11 +82,7 @@ impl State {
             }
         }
         refuse_if(flags & NLM_F_CREATE == 0, ENOENT)?;
-        self.routes
-            .all
-            .entry(key)
-            .or_default()
-            .insert(at, route.clone());
+        self.routes.all.entry(key).or_default().insert(at, route.clone());
         self.announce_route4(&key, &route, done, by);
         Ok(())
     }
@@ -132,10 +125,7 @@ impl State {
     /// `fib_valid_prefsrc`: an address of this host, or one that becomes it by this route.
     fn is_valid_source(&self, wanted: &Wanted, source: Ip) -> bool {
         let own = wanted.key.table;
-        let tables = [
-            TABLE_LOCAL,
-            if own == TABLE_MAIN { TABLE_LOCAL } else { own },
-        ];
+        let tables = [TABLE_LOCAL, if own == TABLE_MAIN { TABLE_LOCAL } else { own }];
         let is_ours = |table| self.address_kind(source, table) == RTN_LOCAL;
         wanted.route.kind == RTN_LOCAL && wanted.key.dst.address == source
             || tables.into_iter().any(is_ours)
@@ -161,10 +151,7 @@ impl State {
         if is_onlink {
             refuse_if(scope >= SCOPE_LINK, EINVAL)?;
             refuse_if(!self.links.get(leg.device).ok_or(ENODEV)?.is_up(), ENETDOWN)?;
-            refuse_if(
-                self.address_kind(gateway.ip, TABLE_LOCAL) != RTN_UNICAST,
-                EINVAL,
-            )?;
+            refuse_if(self.address_kind(gateway.ip, TABLE_LOCAL) != RTN_UNICAST, EINVAL)?;
             leg.scope = SCOPE_LINK;
         } else {
             let least = scope.saturating_add(1).max(SCOPE_LINK);
@@ -240,8 +227,7 @@ impl State {
 /// `fib_find_alias`: the first with this TOS and at least this metric, or the first with a smaller
 /// TOS.
 fn first4(list: &[Route], tos: u8, metric: u32) -> Option<usize> {
-    list.iter()
-        .position(|other| other.tos < tos || other.tos == tos && other.metric >= metric)
+    list.iter().position(|other| other.tos < tos || other.tos == tos && other.metric >= metric)
 }
 
 /// `fib_nh_match`: whether a route has the ways out that a delete states.
@@ -265,7 +251,5 @@ fn has_ways(wanted: &Wanted, other: &Route) -> bool {
 /// Returns true if a route has the metrics that a delete states.
 fn has_metrics(asked: &Route, other: &Route) -> bool {
     let (asked, other) = (metrics(asked), metrics(other));
-    asked
-        .numbers()
-        .all(|number| asked.get(number) == other.get(number))
+    asked.numbers().all(|number| asked.get(number) == other.get(number))
 }

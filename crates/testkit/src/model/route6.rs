@@ -15,10 +15,7 @@ const METRIC_USER: u32 = 1024;
 impl Route {
     /// `RTA_PREF` as it is stored: low 3, medium 0, high 1.
     pub(super) fn preference6(&self) -> u8 {
-        self.attrs
-            .u8(RTA_PREF)
-            .filter(|one| matches!(one, 1 | 3))
-            .unwrap_or(0)
+        self.attrs.u8(RTA_PREF).filter(|one| matches!(one, 1 | 3)).unwrap_or(0)
     }
 
     /// `rt6_duplicate_nexthop`.
@@ -66,19 +63,13 @@ impl State {
         let mut device = None;
         if route.nexthop != 0 {
             self.nexthop_suits(route.nexthop, INET6, 0)?;
-            device = self
-                .legs_of_nexthop(route.nexthop)
-                .first()
-                .map(|leg| leg.device);
+            device = self.legs_of_nexthop(route.nexthop).first().map(|leg| leg.device);
         } else if let Some(leg) = route.legs.first_mut() {
             leg.flags &= RTNH_F_ONLINK;
             self.check_device6(leg)?;
             if is_reject_kind(route.kind) {
                 // It goes by lo, whatever device and gateway were asked for.
-                *leg = Leg {
-                    flags: leg.flags,
-                    ..Leg::to_device(LOOPBACK)
-                };
+                *leg = Leg { flags: leg.flags, ..Leg::to_device(LOOPBACK) };
             } else {
                 let source = route.attrs.get(RTA_PREFSRC).map(super::bag::ip);
                 leg.device = self.check_leg6(leg, stated_table, source)?;
@@ -102,10 +93,7 @@ impl State {
     /// What of a way out is checked for every route, even one that rejects.
     fn check_device6(&self, leg: &Leg) -> Result<(), Refusal> {
         let is_onlink = leg.has(RTNH_F_ONLINK);
-        refuse_if(
-            (leg.device != 0 || is_onlink) && !self.addresses6.is_on(leg.device),
-            ENODEV,
-        )?;
+        refuse_if((leg.device != 0 || is_onlink) && !self.addresses6.is_on(leg.device), ENODEV)?;
         refuse_if(is_onlink && !self.is_up(leg.device), ENETDOWN)
     }
 
@@ -218,10 +206,7 @@ impl State {
         let mut routes: Vec<Route> = Vec::new();
         for leg in &wanted.route.legs {
             refuse_if(leg.gateway.is_none(), EINVAL)?;
-            let one = Route {
-                legs: vec![leg.clone()],
-                ..wanted.route.clone()
-            };
+            let one = Route { legs: vec![leg.clone()], ..wanted.route.clone() };
             let one = self.make_route6(key, wanted.stated_table, one)?;
             refuse_if(routes.iter().any(|other| other.leads_as(&one)), EEXIST)?;
             routes.push(one);
@@ -259,10 +244,7 @@ impl State {
 
     pub(super) fn del_route6(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let wanted = Wanted::read(request);
-        refuse_if(
-            wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop),
-            EINVAL,
-        )?;
+        refuse_if(wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop), EINVAL)?;
         let mut last = Ok(());
         for leg in &wanted.route.legs {
             let deleted = self.delete_route6(&wanted, leg, request);
@@ -309,12 +291,7 @@ impl State {
                 && matches!(leg.device, 0 | LOOPBACK)
                 && leg.gateway.is_none()
                 && asked.nexthop == 0;
-            return Err(if is_default && states_none {
-                ENOENT
-            } else {
-                ESRCH
-            }
-            .into());
+            return Err(if is_default && states_none { ENOENT } else { ESRCH }.into());
         };
         let siblings = self.routes.siblings(&key, &route).into_iter();
         let siblings: Vec<_> = siblings.map(|sibling| sibling.origin.id).collect();

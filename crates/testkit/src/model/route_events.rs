@@ -93,10 +93,7 @@ impl State {
         if !self.addresses4.is_on(index) {
             return;
         }
-        let over = self
-            .routes
-            .of_mut(INET)
-            .filter(|route| route.is_over(index));
+        let over = self.routes.of_mut(INET).filter(|route| route.is_over(index));
         for route in over {
             for leg in route.legs.iter_mut().filter(|leg| leg.device == index) {
                 leg.flags &= !flags;
@@ -181,10 +178,7 @@ impl State {
         if now < IPV6_MIN_MTU {
             return; // The link has lost IPv6, and its routes.
         }
-        let over = self
-            .routes
-            .of_mut(INET6)
-            .filter(|route| route.is_over(index));
+        let over = self.routes.of_mut(INET6).filter(|route| route.is_over(index));
         for route in over {
             let mut metrics = metrics(route);
             let is_locked = metrics.u32(LOCK).is_some_and(|lock| lock >> MTU & 1 == 1);

@@ -48,10 +48,7 @@ impl Routes {
     }
 
     pub(super) fn of_mut(&mut self, family: u8) -> impl Iterator<Item = &mut Route> {
-        let of = self
-            .all
-            .iter_mut()
-            .filter(move |(key, _)| key.family == family);
+        let of = self.all.iter_mut().filter(move |(key, _)| key.family == family);
         of.flat_map(|(_, list)| list.iter_mut())
     }
 
@@ -87,9 +84,7 @@ impl Routes {
     /// A route of IPv6 and its siblings, beginning with itself and going round.
     pub(super) fn siblings(&self, key: &Key, route: &Route) -> Vec<&Route> {
         let list = self.at(key);
-        let at = list
-            .iter()
-            .position(|other| other.origin.id == route.origin.id);
+        let at = list.iter().position(|other| other.origin.id == route.origin.id);
         let (before, after) = list.split_at(at.unwrap_or(0));
         let all = after.iter().chain(before);
         match key.family == INET6 && route.may_have_siblings() {
@@ -142,10 +137,7 @@ impl State {
         if siblings.len() < 2 {
             return self.single_route_row(key, route, action);
         }
-        let legs = siblings
-            .iter()
-            .flat_map(|sibling| sibling.legs.clone())
-            .collect();
+        let legs = siblings.iter().flat_map(|sibling| sibling.legs.clone()).collect();
         self.row_with_legs(key, route, legs, action)
     }
 

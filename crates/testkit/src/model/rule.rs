@@ -35,15 +35,8 @@ const FRA_DPORT_MASK: u16 = 29;
 const FRA_DSCP_MASK: u16 = 30;
 
 /// What a request does not state fits anything, even where a rule must not exist yet.
-const OF_FAMILY: [u16; 7] = [
-    FRA_DST,
-    FRA_SRC,
-    FRA_FLOW,
-    FRA_DSCP,
-    FRA_FLOWLABEL,
-    FRA_FLOWLABEL_MASK,
-    FRA_DSCP_MASK,
-];
+const OF_FAMILY: [u16; 7] =
+    [FRA_DST, FRA_SRC, FRA_FLOW, FRA_DSCP, FRA_FLOWLABEL, FRA_FLOWLABEL_MASK, FRA_DSCP_MASK];
 /// Attributes with a mask, and the mask of a request that states none.
 const MASKS: [(u16, u16, &[u8]); 4] = [
     (FRA_FWMARK, FRA_FWMASK, &[0xff; 4]),
@@ -134,11 +127,7 @@ impl Rule {
                 _ => {}
             }
         }
-        Ok(Self {
-            origin: Origin::default(),
-            header,
-            attrs,
-        })
+        Ok(Self { origin: Origin::default(), header, attrs })
     }
 
     fn family(&self) -> u8 {
@@ -230,10 +219,7 @@ impl State {
         let mut rule = self.read_rule(request)?;
         let list = self.rules.of(rule.family());
         let exists = list.iter().any(|other| rule.exists_as(other));
-        refuse_if(
-            request.has(NLM_F_EXCL) && exists && !self.has_flaw(Flaw::RuleTwice),
-            EEXIST,
-        )?;
+        refuse_if(request.has(NLM_F_EXCL) && exists && !self.has_flaw(Flaw::RuleTwice), EEXIST)?;
         if rule.action() == ACT_TO_TBL && !rule.attrs.has(FRA_L3MDEV) {
             match (rule.family(), rule.table()) {
                 (INET6, 0) => return Err(EINVAL.into()),
@@ -277,10 +263,9 @@ impl State {
                 flags |= FIB_RULE_UNRESOLVED;
             }
         }
-        for (number, flag) in [
-            (FRA_IIFNAME, FIB_RULE_IIF_DETACHED),
-            (FRA_OIFNAME, FIB_RULE_OIF_DETACHED),
-        ] {
+        for (number, flag) in
+            [(FRA_IIFNAME, FIB_RULE_IIF_DETACHED), (FRA_OIFNAME, FIB_RULE_OIF_DETACHED)]
+        {
             let name = rule.attrs.text(number);
             if name.is_some_and(|name| self.links.named(name).is_none()) {
                 flags |= flag;
@@ -315,11 +300,7 @@ impl State {
             attrs.remove_zeros(&[FRA_PRIORITY]);
             let mut header = vec![0; Kind::Rule.header_len()];
             (header[0], header[7]) = (family, ACT_TO_TBL);
-            self.rules.insert(Rule {
-                origin: Origin::default(),
-                header,
-                attrs,
-            });
+            self.rules.insert(Rule { origin: Origin::default(), header, attrs });
         }
     }
 
@@ -367,10 +348,7 @@ impl State {
         let input = if rule.family() == INET { LOOPBACK } else { 0 };
         let number = |number| rule.attrs.u32(number).unwrap_or(0);
         let is_device = |name: u16, index| {
-            let link = rule
-                .attrs
-                .text(name)
-                .and_then(|name| self.links.named(name));
+            let link = rule.attrs.text(name).and_then(|name| self.links.named(name));
             link.is_some_and(|link| link.index == index)
         };
         let holds = |number: u16, length: usize, address: Ip| {

@@ -37,9 +37,7 @@ pub(crate) trait Domain {
     fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
         let mut all = Vec::<Message>::new();
         while all.len() < length {
-            let repeated = one_in(rng, 3)
-                .then(|| again(rng, &all, self.repeated()))
-                .flatten();
+            let repeated = one_in(rng, 3).then(|| again(rng, &all, self.repeated())).flatten();
             let message = repeated.unwrap_or_else(|| self.message(rng));
             // A marker under a number that no kernel knows, as `mask` sends it.
             let is_masked = message.kind & 3 < 2 && one_in(rng, 20);
@@ -89,10 +87,7 @@ pub(crate) fn disagreement(
         let (theirs, ours) = (real.send(message), model.send(message));
         let how = replies(&theirs, &ours).or_else(|| compare(&mut real, &mut model, kinds));
         if let Some(how) = how {
-            return Some(Disagreement {
-                after: position + 1,
-                how,
-            });
+            return Some(Disagreement { after: position + 1, how });
         }
     }
     None
@@ -126,11 +121,7 @@ fn replies(theirs: &Reply, ours: &Reply) -> Option<String> {
     let head = |reply: &Reply| (reply.errno, reply.is_done, reply.flags);
     match head(theirs) == head(ours) {
         true => rows("reply", &theirs.rows, &ours.rows),
-        false => Some(format!(
-            "reply: kernel {:?}, model {:?}",
-            head(theirs),
-            head(ours)
-        )),
+        false => Some(format!("reply: kernel {:?}, model {:?}", head(theirs), head(ours))),
     }
 }
 

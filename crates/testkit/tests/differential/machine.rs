@@ -186,10 +186,8 @@ impl Machine {
         self.settled = addresses.iter().filter_map(address).collect();
         while !missing.is_empty() && Instant::now() < end {
             for route in self.raw_dump(Kind::Route, 10) {
-                if let Some(own) = route
-                    .attrs
-                    .get(&RTA_DST)
-                    .filter(|_| route.header[7] == RTN_LOCAL)
+                if let Some(own) =
+                    route.attrs.get(&RTA_DST).filter(|_| route.header[7] == RTN_LOCAL)
                 {
                     missing.retain(|(device, address)| *device != route.device() || address != own);
                 }

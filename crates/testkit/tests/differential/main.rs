@@ -39,10 +39,7 @@ fn agree(domain: &dyn Domain) {
     };
     let cases = number("TRUEUP_CASES").unwrap_or(CASES);
     let length = number("TRUEUP_LENGTH").map_or(LENGTH, |n| n as usize);
-    println!(
-        "{}: {cases} sequences of {length} messages, seed {seed}",
-        domain.name()
-    );
+    println!("{}: {cases} sequences of {length} messages, seed {seed}", domain.name());
     for case in 0..cases {
         let mut rng = fastrand::Rng::with_seed(seed.wrapping_add(case));
         let messages = domain.sequence(&mut rng, length);

@@ -24,11 +24,7 @@ pub(crate) struct Message {
 impl Message {
     /// A message with its fixed part.
     pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
-        Self {
-            kind,
-            flags,
-            body: fixed.to_vec(),
-        }
+        Self { kind, flags, body: fixed.to_vec() }
     }
 
     /// With one more attribute.
@@ -76,10 +72,7 @@ impl fmt::Display for Message {
         write!(
             f,
             "[{}] {verb} flags {:#x} ",
-            self.body
-                .iter()
-                .map(|b| format!("{b:02x}"))
-                .collect::<String>(),
+            self.body.iter().map(|b| format!("{b:02x}")).collect::<String>(),
             self.flags
         )?;
         match RawMessage::parse(self.kind & !3, &self.body) {
@@ -126,18 +119,11 @@ pub(crate) fn veth(name: &str, index: u32, peer: &str, peer_index: u32) -> Messa
     let mut other = ifinfomsg(peer_index, 0, 0);
     attribute(&mut other, IFLA_IFNAME, &nul(peer));
     attribute(&mut other, IFLA_ADDRESS, &mac(peer_index));
-    let info = attributes([
-        (1, "veth".as_bytes()),
-        (2, &attributes([(1, other.as_slice())])),
-    ]);
-    Message::new(
-        Kind::Link.new_type(),
-        CREATE | EXCL,
-        &ifinfomsg(index, 0, 0),
-    )
-    .with(IFLA_IFNAME, nul(name))
-    .with(IFLA_ADDRESS, mac(index))
-    .with(IFLA_LINKINFO, info)
+    let info = attributes([(1, "veth".as_bytes()), (2, &attributes([(1, other.as_slice())]))]);
+    Message::new(Kind::Link.new_type(), CREATE | EXCL, &ifinfomsg(index, 0, 0))
+        .with(IFLA_IFNAME, nul(name))
+        .with(IFLA_ADDRESS, mac(index))
+        .with(IFLA_LINKINFO, info)
 }
 
 /// `RTM_NEWLINK` that sets a link up or down.
@@ -147,27 +133,16 @@ pub(crate) fn set_up(index: u32, up: bool) -> Message {
 
 /// One of those sent before as an add or as a delete, with these flags; `None` if there is none.
 pub(crate) fn again(rng: &mut fastrand::Rng, sent: &[Message], kind: Kind) -> Option<Message> {
-    let of_kind = sent
-        .iter()
-        .filter(|message| message.kind & !1 == kind.new_type());
+    let of_kind = sent.iter().filter(|message| message.kind & !1 == kind.new_type());
     let mut message = rng.choice(of_kind.collect::<Vec<_>>())?.clone();
     message.kind ^= u16::from(rng.u8(..3) > 0);
-    message.flags = if message.kind & 1 == 1 {
-        0
-    } else {
-        write_flags(rng)
-    };
+    message.flags = if message.kind & 1 == 1 { 0 } else { write_flags(rng) };
     Some(message)
 }
 
 /// Flags of an add.
 pub(crate) fn write_flags(rng: &mut fastrand::Rng) -> u16 {
-    let usual = [
-        CREATE | EXCL,
-        CREATE | REPLACE,
-        CREATE | REPLACE,
-        CREATE | APPEND,
-    ];
+    let usual = [CREATE | EXCL, CREATE | REPLACE, CREATE | REPLACE, CREATE | APPEND];
     match rng.u8(..8) {
         0 => pick(rng, &[CREATE, REPLACE, 0]),
         _ => pick(rng, &usual),

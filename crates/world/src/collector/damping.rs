@@ -25,10 +25,7 @@ pub struct DampingConfig {
 
 impl Default for DampingConfig {
     fn default() -> DampingConfig {
-        DampingConfig {
-            interval: Duration::from_secs(10),
-            exports: 1_000,
-        }
+        DampingConfig { interval: Duration::from_secs(10), exports: 1_000 }
     }
 }
 
@@ -103,10 +100,7 @@ pub(super) struct Damping {
 
 impl Damping {
     pub(super) fn new(config: DampingConfig) -> Damping {
-        Damping {
-            config,
-            ..Damping::default()
-        }
+        Damping { config, ..Damping::default() }
     }
 
     /// Takes a change of an export in: `before` is what it was, `now_is` what it is. Returns true
@@ -228,8 +222,7 @@ impl Damping {
     pub(super) fn waiting(&self) -> BTreeMap<String, usize> {
         let some = self.exporters.iter();
         let some = some.filter(|(_, exporter)| !exporter.waiting.is_empty());
-        some.map(|(host, exporter)| (host.clone(), exporter.waiting.len()))
-            .collect()
+        some.map(|(host, exporter)| (host.clone(), exporter.waiting.len())).collect()
     }
 }
 

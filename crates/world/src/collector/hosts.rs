@@ -32,10 +32,7 @@ pub(super) struct Hosts {
 
 impl Hosts {
     pub(super) fn new(grace: Duration) -> Hosts {
-        Hosts {
-            grace,
-            ..Hosts::default()
-        }
+        Hosts { grace, ..Hosts::default() }
     }
 
     pub(super) fn begin(&mut self, host: String, lease: Option<LeaseId>) {

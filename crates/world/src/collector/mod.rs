@@ -122,14 +122,9 @@ impl Collector {
     ) -> Result<Collector, Error> {
         let mut watch = watch(world, filters, config.watch)?;
         let state = State::new(config);
-        let collector = Collector {
-            state: Arc::new(Mutex::new(state)),
-            is_stopped: Arc::default(),
-        };
-        let (state, is_stopped) = (
-            Arc::clone(&collector.state),
-            Arc::clone(&collector.is_stopped),
-        );
+        let collector =
+            Collector { state: Arc::new(Mutex::new(state)), is_stopped: Arc::default() };
+        let (state, is_stopped) = (Arc::clone(&collector.state), Arc::clone(&collector.is_stopped));
         let run = move || {
             let mut before = None;
             while !is_stopped.load(Ordering::SeqCst) {

@@ -55,11 +55,7 @@ impl State {
     pub(super) fn apply(&mut self, event: Event<Id, Value>, now: Instant) -> bool {
         match event {
             Event::Ready(view) | Event::Resync(view) => self.replace(view, now),
-            Event::Changed {
-                id,
-                value,
-                revision,
-            } => {
+            Event::Changed { id, value, revision } => {
                 self.revision = self.revision.max(revision);
                 return self.put(id, value, revision, now);
             }
@@ -80,9 +76,7 @@ impl State {
     /// Returns true if it is news. The error that is kept is the newest one.
     pub(super) fn interrupt(&mut self, since: SystemTime, error: Error, now: Instant) -> bool {
         let before = self.cut_off.take();
-        let is_new = before
-            .as_ref()
-            .is_none_or(|(_, it)| it.kind() != error.kind());
+        let is_new = before.as_ref().is_none_or(|(_, it)| it.kind() != error.kind());
         self.cut_off = Some((before.map_or(since, |(since, _)| since), error));
         self.cut_off_at.get_or_insert(now);
         is_new
@@ -225,10 +219,7 @@ impl State {
     pub(super) fn knowledge(&self, now: Instant) -> Knowledge {
         if !self.is_known {
             let (since, error) = self.cut_off.clone().unzip();
-            return Knowledge::Unknown {
-                cut_off_since: since,
-                error,
-            };
+            return Knowledge::Unknown { cut_off_since: since, error };
         }
         let is_withdrawn = self.is_withdrawn(now);
         let incomplete = self.hosts.incomplete();

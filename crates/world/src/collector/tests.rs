@@ -46,11 +46,7 @@ impl Scan {
 
     fn apply(&mut self, event: &Event<Id, Value>, now: Instant) {
         match event.clone() {
-            Event::Changed {
-                id,
-                value,
-                revision,
-            } => match (id, value) {
+            Event::Changed { id, value, revision } => match (id, value) {
                 (Id::Resource(key), _) => drop(self.held.insert(key, None)),
                 (Id::Session(host), Value::Lease(lease)) => {
                     self.ended.remove(&host);
@@ -83,11 +79,7 @@ impl Scan {
                 }
                 self.declared.clear();
                 for (id, (value, revision)) in view.values {
-                    let event = Event::Changed {
-                        id,
-                        value,
-                        revision,
-                    };
+                    let event = Event::Changed { id, value, revision };
                     self.apply(&event, now);
                 }
             }
@@ -244,10 +236,7 @@ fn a_partition_is_counted_from_the_time_that_the_event_came_with() {
     let mut state = State::new(config(PartitionPolicy::KeepFor(limit), Duration::ZERO));
     let begun = Instant::now() + Duration::from_secs(1_000);
     let error = Error::new(ErrorKind::Unavailable, "cut off");
-    let event = Event::Interrupted {
-        since: SystemTime::UNIX_EPOCH,
-        error,
-    };
+    let event = Event::Interrupted { since: SystemTime::UNIX_EPOCH, error };
     state.apply(event.clone(), begun);
     let last = begun + limit - Duration::from_millis(100);
     // A repeated one begins no time anew.
@@ -280,24 +269,14 @@ impl Followed {
             malformed_keys: 0,
         };
         state.apply(Event::Ready(nothing), now);
-        Followed {
-            state,
-            now,
-            revision: 1,
-            changes: BTreeMap::new(),
-            shown: BTreeMap::new(),
-        }
+        Followed { state, now, revision: 1, changes: BTreeMap::new(), shown: BTreeMap::new() }
     }
 
     fn event(&mut self, id: Id, value: Option<Value>) {
         self.revision += 1;
         let revision = Revision(self.revision);
         let event = match value {
-            Some(value) => Event::Changed {
-                id,
-                value,
-                revision,
-            },
+            Some(value) => Event::Changed { id, value, revision },
             None => Event::Deleted { id, revision },
         };
         self.state.know_to(revision);
@@ -370,10 +349,7 @@ fn an_export_that_changes_all_the_time_costs_a_bounded_number_of_changes() {
 #[test]
 fn a_host_that_exports_and_deletes_all_the_time_costs_a_bounded_number_of_changes() {
     let damping = DampingConfig::default().with_exports(20);
-    let mut of = Followed::new(CollectorConfig {
-        damping,
-        ..CollectorConfig::default()
-    });
+    let mut of = Followed::new(CollectorConfig { damping, ..CollectorConfig::default() });
     for turn in 0..4_350_u32 {
         let name = (turn % 256) as u8;
         of.put(1, name, 0);
@@ -390,10 +366,7 @@ fn a_host_that_exports_and_deletes_all_the_time_costs_a_bounded_number_of_change
 #[test]
 fn the_first_exports_of_a_host_do_not_wait() {
     let damping = DampingConfig::default().with_exports(20);
-    let mut of = Followed::new(CollectorConfig {
-        damping,
-        ..CollectorConfig::default()
-    });
+    let mut of = Followed::new(CollectorConfig { damping, ..CollectorConfig::default() });
     (0..200).for_each(|name| of.put(1, name, 0));
     assert_eq!(of.shown.len(), 200);
     // What comes again counts.
@@ -424,13 +397,7 @@ fn a_deletion_does_not_wait() {
 /// A dead host's session that a host writes by hand: without a lease, or without a generation.
 #[test]
 fn what_a_host_deleted_whose_session_says_nothing_stays_and_is_said_to() {
-    for (session, generation) in [
-        (0, None),
-        (0, Some(0)),
-        (1, None),
-        (1, Some(0)),
-        (1, Some(2)),
-    ] {
+    for (session, generation) in [(0, None), (0, Some(0)), (1, None), (1, Some(0)), (1, Some(2))] {
         let mut of = Followed::new(CollectorConfig::default());
         of.put(1, 7, 1);
         let mut lease = |kind: u8, number: u8| {

@@ -20,10 +20,7 @@ const CHUNK: usize = 256 << 10;
 
 impl RemovedContent {
     fn plus(self, other: RemovedContent) -> RemovedContent {
-        RemovedContent {
-            chunks: self.chunks + other.chunks,
-            bytes: self.bytes + other.bytes,
-        }
+        RemovedContent { chunks: self.chunks + other.chunks, bytes: self.bytes + other.bytes }
     }
 }
 
@@ -135,10 +132,7 @@ impl World {
     fn remove(&self, entries: &[Entry]) -> Result<RemovedContent, Error> {
         let transaction = Transaction {
             compares: (entries.iter().map(|it| fence(&it.key, Some(it)))).collect(),
-            writes: entries
-                .iter()
-                .map(|it| write(&it.key, None, None))
-                .collect(),
+            writes: entries.iter().map(|it| write(&it.key, None, None)).collect(),
         };
         match self.store.commit(&transaction)? {
             Committed::Written(_) => Ok(RemovedContent {

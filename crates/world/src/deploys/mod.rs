@@ -69,10 +69,7 @@ impl Deploy {
                 parent: record.parent,
                 files: record.files,
             }),
-            Ok(record) => Err(broken(
-                number,
-                &format!("its record is of {}", record.number),
-            )),
+            Ok(record) => Err(broken(number, &format!("its record is of {}", record.number))),
             Err(error) => Err(broken(number, &format!("its record is no such: {error}"))),
         }
     }
@@ -87,10 +84,7 @@ impl World {
     /// [`Malformed`](ErrorKind::Malformed) if one is missing, or is not what it was; those of the
     /// store.
     pub fn deploys(&self) -> Result<Vec<Deploy>, Error> {
-        let entries = self
-            .store
-            .read(&self.keys.cluster("deploys"), None)?
-            .entries;
+        let entries = self.store.read(&self.keys.cluster("deploys"), None)?.entries;
         let mut deploys: Vec<Deploy> = Vec::new();
         for entry in entries {
             let number = deploys.len() as u64 + 1;
@@ -129,11 +123,7 @@ impl World {
         if parent != newest.map(|it| it.hash) {
             return Err(conflict(number - 1));
         }
-        let mut record = Record {
-            number,
-            parent,
-            files: BTreeMap::new(),
-        };
+        let mut record = Record { number, parent, files: BTreeMap::new() };
         let longest = |it: &&Vec<u8>| it.len() as u64 > LONGEST;
         if let Some((path, _)) = files.iter().find(|it| longest(&it.1)) {
             let message = format!("{path}: a file of a deploy has at most {LONGEST} bytes");
@@ -153,10 +143,8 @@ impl World {
             let newest = newest.ok_or_else(|| conflict(number))?;
             compares.push(Compare::Modified(newest.key, newest.modified));
         }
-        let transaction = Transaction {
-            compares,
-            writes: vec![write(&key, Some(value.clone()), None)],
-        };
+        let transaction =
+            Transaction { compares, writes: vec![write(&key, Some(value.clone()), None)] };
         match self.store.commit(&transaction) {
             Ok(Committed::Written(_)) => {}
             Ok(Committed::Stale(_)) => {
@@ -177,12 +165,7 @@ impl World {
             }
             Err(error) => return Err(error),
         }
-        Ok(Deploy {
-            number,
-            hash: Hash::of(&value),
-            parent,
-            files: record.files,
-        })
+        Ok(Deploy { number, hash: Hash::of(&value), parent, files: record.files })
     }
 
     /// Reads a file of a deploy, and checks it by its hashes.
@@ -249,21 +232,16 @@ impl World {
     /// When the operating system refuses a thread. All else is an event.
     pub fn watch_deploys(&self, config: WatchConfig) -> Result<Watch<u64, Deploy>, Error> {
         let world = self.clone();
-        Watch::new(
-            self,
-            [self.keys.cluster("deploys")],
-            config,
-            move |key, entry| {
-                let Some(number) = world.deploy_number(key) else {
-                    return Decoded::Malformed(None, crate::keys::malformed(key, "a deploy's"));
-                };
-                match entry.map(|it| Deploy::parse(number, it)) {
-                    None => Decoded::Gone(number),
-                    Some(Ok(deploy)) => Decoded::Value(number, deploy),
-                    Some(Err(error)) => Decoded::Malformed(Some(number), error),
-                }
-            },
-        )
+        Watch::new(self, [self.keys.cluster("deploys")], config, move |key, entry| {
+            let Some(number) = world.deploy_number(key) else {
+                return Decoded::Malformed(None, crate::keys::malformed(key, "a deploy's"));
+            };
+            match entry.map(|it| Deploy::parse(number, it)) {
+                None => Decoded::Gone(number),
+                Some(Ok(deploy)) => Decoded::Value(number, deploy),
+                Some(Err(error)) => Decoded::Malformed(Some(number), error),
+            }
+        })
     }
 
     /// The numbers have a fixed width, so that the keys are in their order.

@@ -43,24 +43,14 @@ impl Durable {
         })?;
         let file = Some(file);
         let has_clock = true;
-        Durable {
-            database,
-            file,
-            has_clock,
-        }
-        .loaded()
+        Durable { database, file, has_clock }.loaded()
     }
 
     #[cfg(feature = "testing")]
     pub(crate) fn open_on(backend: impl redb::StorageBackend) -> Result<(Durable, Mvcc), Error> {
         let database = Builder::new().create_with_backend(backend);
         let database = database.map_err(|error| failed(error.into()))?;
-        Durable {
-            database,
-            file: None,
-            has_clock: false,
-        }
-        .loaded()
+        Durable { database, file: None, has_clock: false }.loaded()
     }
 
     fn loaded(self) -> Result<(Durable, Mvcc), Error> {
@@ -105,12 +95,7 @@ impl Durable {
             });
         }
         let last_lease = number("lease")?.cast_signed();
-        Ok(Mvcc::load(
-            Revision(number("revision")?),
-            last_lease,
-            entries,
-            leases,
-        ))
+        Ok(Mvcc::load(Revision(number("revision")?), last_lease, entries, leases))
     }
 
     /// Returns what is left of a lease that was known to be alive then: all of it, if the clock was
@@ -121,9 +106,7 @@ impl Durable {
         }
         let passed = Duration::from_millis(now().saturating_sub(renewed));
         // Later renewals were not written.
-        (ttl + ttl / RENEWALS_IN_TTL)
-            .saturating_sub(passed)
-            .min(ttl)
+        (ttl + ttl / RENEWALS_IN_TTL).saturating_sub(passed).min(ttl)
     }
 
     /// Writes that a lease is alive.
@@ -195,9 +178,7 @@ fn open(path: &Path) -> Result<(Database, File), redb::Error> {
 /// Returns the wall clock, in milliseconds since 1970.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// What a failed write left in the file is not known.
@@ -279,10 +260,7 @@ mod tests {
         assert!(!path.exists());
         set_mode(&folder, 0o711);
         drop(Durable::open(&path).unwrap());
-        assert_eq!(
-            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         for mode in [0o644, 0o606] {
             set_mode(&path, mode);
             refused("others can");

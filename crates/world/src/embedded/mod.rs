@@ -49,10 +49,7 @@ enum Clock {
 }
 
 /// The sizes of one transaction, those of etcd's defaults.
-const LIMITS: TransactionLimits = TransactionLimits {
-    operations: 128,
-    bytes: 1 << 20,
-};
+const LIMITS: TransactionLimits = TransactionLimits { operations: 128, bytes: 1 << 20 };
 
 impl Embedded {
     /// Makes an empty store in memory.
@@ -89,17 +86,8 @@ impl Embedded {
     }
 
     fn new(mvcc: Mvcc, durable: Option<Durable>, clock: Clock) -> Embedded {
-        let state = State {
-            mvcc,
-            durable,
-            clock,
-            renewals: BTreeMap::new(),
-            broken: None,
-        };
-        Embedded(Arc::new(Shared {
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-        }))
+        let state = State { mvcc, durable, clock, renewals: BTreeMap::new(), broken: None };
+        Embedded(Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }))
     }
 
     /// Returns a connection that may read and write everything: an operator's.

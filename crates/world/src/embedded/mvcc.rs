@@ -58,12 +58,7 @@ impl Mvcc {
         entries: Vec<Entry>,
         leases: Vec<Loaded>,
     ) -> Mvcc {
-        let mut mvcc = Mvcc {
-            revision,
-            compacted: revision,
-            last_lease,
-            ..Mvcc::default()
-        };
+        let mut mvcc = Mvcc { revision, compacted: revision, last_lease, ..Mvcc::default() };
         for Loaded { id, ttl, left } in leases {
             mvcc.add_lease((id, ttl), Duration::ZERO);
             if let Some(lease) = mvcc.leases.get_mut(&id) {
@@ -87,10 +82,8 @@ impl Mvcc {
     }
 
     fn compacted_error(&self, asked: Revision) -> Error {
-        let message = format!(
-            "revision {asked} is compacted, the oldest is {}: read anew",
-            self.compacted
-        );
+        let message =
+            format!("revision {asked} is compacted, the oldest is {}: read anew", self.compacted);
         Error::new(ErrorKind::Compacted, message)
     }
 
@@ -109,10 +102,7 @@ impl Mvcc {
             let (_, entry) = versions.iter().rfind(|(at, _)| *at <= revision)?;
             entry.as_deref().cloned()
         });
-        Ok(Snapshot {
-            revision,
-            entries: at.collect(),
-        })
+        Ok(Snapshot { revision, entries: at.collect() })
     }
 
     pub(crate) fn newest(&self, key: &[u8]) -> Option<&Entry> {
@@ -162,11 +152,7 @@ impl Mvcc {
     /// A batch with a revision of its own, if it has changes.
     fn batch(&self, changes: Vec<KeyChange>) -> Batch {
         let next = u64::from(!changes.is_empty());
-        Batch {
-            revision: Revision(self.revision().0 + next),
-            changes,
-            ..Batch::default()
-        }
+        Batch { revision: Revision(self.revision().0 + next), changes, ..Batch::default() }
     }
 
     pub(crate) fn granted(&self, ttl: Duration) -> (LeaseId, Batch) {
@@ -210,11 +196,7 @@ impl Mvcc {
 
     fn add_lease(&mut self, (id, ttl): (LeaseId, Duration), now: Duration) {
         self.last_lease = self.last_lease.max(id.0);
-        let lease = Lease {
-            ttl,
-            ends: now + ttl,
-            keys: BTreeSet::new(),
-        };
+        let lease = Lease { ttl, ends: now + ttl, keys: BTreeSet::new() };
         self.leases.insert(id, lease);
     }
 
@@ -291,16 +273,11 @@ impl Mvcc {
     pub(crate) fn size(&self) -> u64 {
         let versions = self.keys.values().flatten();
         let entries = versions.filter_map(|(_, entry)| entry.as_ref());
-        entries
-            .map(|it| (it.key.len() + it.value.len()) as u64)
-            .sum()
+        entries.map(|it| (it.key.len() + it.value.len()) as u64).sum()
     }
 }
 
 fn lease_ended(lease: LeaseId) -> Error {
-    let message = format!(
-        "lease {:x} has ended, and all keys of it: grant another",
-        lease.0
-    );
+    let message = format!("lease {:x} has ended, and all keys of it: grant another", lease.0);
     Error::new(ErrorKind::LeaseEnded, message)
 }

@@ -15,12 +15,7 @@ pub(crate) struct EmbeddedWatch {
 
 impl EmbeddedWatch {
     pub(crate) fn new(shared: Arc<Shared>, prefix: &[u8], after: Revision) -> EmbeddedWatch {
-        EmbeddedWatch {
-            shared,
-            prefix: prefix.to_vec(),
-            after,
-            is_connected: false,
-        }
+        EmbeddedWatch { shared, prefix: prefix.to_vec(), after, is_connected: false }
     }
 }
 

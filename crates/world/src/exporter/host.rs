@@ -51,10 +51,7 @@ impl HostExporter {
         self,
         call: impl Fn(SessionEvent, SessionStatus) + Send + Sync + 'static,
     ) -> HostExporter {
-        HostExporter {
-            on_event: Arc::new(call),
-            ..self
-        }
+        HostExporter { on_event: Arc::new(call), ..self }
     }
 
     /// Returns the session, once it has begun.

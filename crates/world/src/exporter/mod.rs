@@ -44,10 +44,7 @@ type Own = BTreeMap<ResourceKey, Resource>;
 impl Exporter {
     /// Makes the source of a session's exports.
     pub fn new(session: Session) -> Exporter {
-        Exporter {
-            session,
-            statuses: BTreeMap::new(),
-        }
+        Exporter { session, statuses: BTreeMap::new() }
     }
 
     /// Returns the session.
@@ -80,11 +77,8 @@ impl Exporter {
             lease: (!it.persist).then_some(lease),
         });
         let wanted: Vec<Item<'_>> = wanted.collect();
-        let observed = own.iter().map(|(key, it)| Item {
-            key: key.clone(),
-            data: &it.data,
-            lease: it.lease,
-        });
+        let observed =
+            own.iter().map(|(key, it)| Item { key: key.clone(), data: &it.data, lease: it.lease });
         let observed: Vec<Item<'_>> = observed.collect();
         let diff = two_way(&wanted, &observed, |it| &it.key, |it| (it.data, it.lease));
         let diff = diff.map_err(|twice| {
@@ -117,10 +111,8 @@ impl Exporter {
     /// Closes what a pass left open that did not come to its end, and drops what is gone.
     fn recover(&self, ledger: &mut dyn Ledger) -> Result<(), Error> {
         let own = self.session.world().exports()?;
-        let by_key: BTreeMap<Vec<u8>, &Resource> = own
-            .iter()
-            .map(|(key, it)| (self.encoded(key), it))
-            .collect();
+        let by_key: BTreeMap<Vec<u8>, &Resource> =
+            own.iter().map(|(key, it)| (self.encoded(key), it)).collect();
         let open = ledger.open_intents().map_err(ledger_failed)?;
         let owned = ledger.owned().map_err(ledger_failed)?;
         let gone = owned.into_keys().filter(|key| !by_key.contains_key(key));
@@ -132,9 +124,7 @@ impl Exporter {
             let claim = by_key.get(&key).map(|it| Claim::Ours(it.data.clone()));
             (key, claim.unwrap_or(Claim::NotOurs))
         });
-        ledger
-            .commit_outcomes(claims.collect())
-            .map_err(ledger_failed)
+        ledger.commit_outcomes(claims.collect()).map_err(ledger_failed)
     }
 
     fn note_statuses(&mut self, report: &mut ExportReport) {
@@ -147,9 +137,9 @@ impl Exporter {
                     errno: None,
                     message: error.to_string(),
                 },
-                ExportOutcome::Pending => Condition::Pending {
-                    why: "it failed before, or the pass was ended".into(),
-                },
+                ExportOutcome::Pending => {
+                    Condition::Pending { why: "it failed before, or the pass was ended".into() }
+                }
             };
             let known = before.remove(&op.key);
             let is_pending = matches!(op.outcome, ExportOutcome::Pending);
@@ -214,10 +204,8 @@ impl Source for Exporter {
             tried.insert(key.clone());
         }
         let is_all = tried.len() == plan.len();
-        let intended: BTreeMap<ResourceKey, &Export> = desired
-            .iter()
-            .map(|it| (it.key(self.session.world().host()), it))
-            .collect();
+        let intended: BTreeMap<ResourceKey, &Export> =
+            desired.iter().map(|it| (it.key(self.session.world().host()), it)).collect();
         let intents = tried.iter().map(|key| {
             let claim = intended.get(key).map(|it| Claim::Ours(it.data.clone()));
             (self.encoded(key), claim.unwrap_or(Claim::NotOurs))
@@ -243,12 +231,7 @@ impl Source for Exporter {
                 None => ExportOutcome::Pending,
             };
             let op_key = self.op_key(&key);
-            report.ops.push(ExportOp {
-                key,
-                action,
-                outcome,
-                op_key,
-            });
+            report.ops.push(ExportOp { key, action, outcome, op_key });
         }
         report.is_converged = left.is_empty();
         report.session = self.session.status();

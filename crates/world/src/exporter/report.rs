@@ -97,9 +97,7 @@ impl Report for ExportReport {
     }
 
     fn statuses(&self, visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {
-        self.statuses
-            .iter()
-            .for_each(|(key, status)| visit(*key, status.as_ref()));
+        self.statuses.iter().for_each(|(key, status)| visit(*key, status.as_ref()));
     }
 
     fn is_truncated(&self) -> bool {

@@ -24,10 +24,7 @@ impl SeenGrants {
     /// Reads what [`to_text`](Self::to_text) wrote; none if it is something else.
     pub fn from_text(text: &str) -> Option<SeenGrants> {
         let (serial, hash) = text.split_once(' ')?;
-        Some(SeenGrants {
-            serial: serial.parse().ok()?,
-            hash: hash.parse().ok()?,
-        })
+        Some(SeenGrants { serial: serial.parse().ok()?, hash: hash.parse().ok()? })
     }
 }
 
@@ -70,19 +67,13 @@ impl GrantsCheck {
     ) -> Result<Grants, GrantsError> {
         let signed = signed.ok_or(GrantsError::Missing)?;
         let grants = Grants::open(signed, &self.key)?;
-        let found = SeenGrants {
-            serial: grants.serial(),
-            hash: Hash::of(signed),
-        };
+        let found = SeenGrants { serial: grants.serial(), hash: Hash::of(signed) };
         match self.seen {
-            Some(seen) if found.serial < seen.serial => Err(GrantsError::RolledBack {
-                serial: found.serial,
-                seen: seen.serial,
-            }),
+            Some(seen) if found.serial < seen.serial => {
+                Err(GrantsError::RolledBack { serial: found.serial, seen: seen.serial })
+            }
             Some(seen) if found.serial == seen.serial && found.hash != seen.hash => {
-                Err(GrantsError::Reused {
-                    serial: found.serial,
-                })
+                Err(GrantsError::Reused { serial: found.serial })
             }
             Some(seen) if found == seen => Ok(grants),
             _ => {

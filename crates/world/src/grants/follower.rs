@@ -34,13 +34,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(check: GrantsCheck, record: Record) -> State {
-        State {
-            check,
-            record,
-            signed: None,
-            verified: Err(GrantsError::Unread),
-            ended: None,
-        }
+        State { check, record, signed: None, verified: Err(GrantsError::Unread), ended: None }
     }
 
     pub(super) fn take(&mut self, signed: Option<Vec<u8>>) {

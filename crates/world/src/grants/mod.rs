@@ -116,13 +116,7 @@ impl Grants {
             let message = "a signed list has `begins` and `ends`";
             return Err(GrantsError::Malformed(message.to_owned()));
         };
-        Grants {
-            serial: record.serial,
-            begins,
-            ends,
-            prefixes: record.prefixes()?,
-        }
-        .checked()
+        Grants { serial: record.serial, begins, ends, prefixes: record.prefixes()? }.checked()
     }
 
     /// Returns the text that is signed.
@@ -196,14 +190,12 @@ impl Grants {
     pub fn check_time(&self, now: SystemTime) -> Result<(), GrantsError> {
         let now = seconds(now);
         match () {
-            () if now < self.begins => Err(GrantsError::Early {
-                serial: self.serial,
-                begins: self.begins(),
-            }),
-            () if now >= self.ends => Err(GrantsError::Expired {
-                serial: self.serial,
-                ended: self.ends(),
-            }),
+            () if now < self.begins => {
+                Err(GrantsError::Early { serial: self.serial, begins: self.begins() })
+            }
+            () if now >= self.ends => {
+                Err(GrantsError::Expired { serial: self.serial, ended: self.ends() })
+            }
             () => Ok(()),
         }
     }

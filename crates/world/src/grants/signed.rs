@@ -81,9 +81,7 @@ impl Grants {
 
 /// Returns the public key of an Ed25519 secret key.
 pub fn grants_public_key(secret_key: &[u8; 32]) -> [u8; 32] {
-    SigningKey::from_bytes(secret_key)
-        .verifying_key()
-        .to_bytes()
+    SigningKey::from_bytes(secret_key).verifying_key().to_bytes()
 }
 
 fn message(text: &[u8]) -> Vec<u8> {
@@ -107,9 +105,8 @@ fn signature(digits: &[u8]) -> Option<Signature> {
         _ => None,
     };
     let pairs = digits.chunks_exact(2);
-    let bytes: Option<Vec<u8>> = pairs
-        .map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?))
-        .collect();
+    let bytes: Option<Vec<u8>> =
+        pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect();
     Signature::from_slice(&bytes?).ok()
 }
 

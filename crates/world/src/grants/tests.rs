@@ -82,10 +82,7 @@ fn a_host_may_export_its_prefixes_and_their_parts_alone() {
 #[test]
 fn another_key_a_missing_list_and_a_list_without_a_signature_are_refused() {
     let forged = list(9).sign(&[8; 32]).unwrap();
-    assert!(matches!(
-        verify(&mut check(), &forged),
-        Err(GrantsError::Forged)
-    ));
+    assert!(matches!(verify(&mut check(), &forged), Err(GrantsError::Forged)));
     let missing = check().verify(None, |_| Ok(()));
     assert!(matches!(missing, Err(GrantsError::Missing)), "{missing:?}");
     let text = list(9).to_text().unwrap();
@@ -93,21 +90,14 @@ fn another_key_a_missing_list_and_a_list_without_a_signature_are_refused() {
     let upper = String::from_utf8(signed(9)).unwrap().to_uppercase();
     for wrong in [&*text, "", "\n", &"0".repeat(128), &upper] {
         let result = verify(&mut check(), wrong.as_bytes());
-        assert!(
-            matches!(result, Err(GrantsError::Malformed(_))),
-            "{wrong}: {result:?}"
-        );
+        assert!(matches!(result, Err(GrantsError::Malformed(_))), "{wrong}: {result:?}");
     }
     let result = verify(&mut check(), zeros.as_bytes());
     assert!(matches!(result, Err(GrantsError::Forged)), "{result:?}");
     // The signature of the text alone, as another program would make it with the same key.
     use ed25519_dalek::Signer as _;
     let other = ed25519_dalek::SigningKey::from_bytes(&SECRET).sign(text.as_bytes());
-    let digits: String = other
-        .to_bytes()
-        .iter()
-        .map(|it| format!("{it:02x}"))
-        .collect();
+    let digits: String = other.to_bytes().iter().map(|it| format!("{it:02x}")).collect();
     let result = verify(&mut check(), format!("{digits}\n{text}").as_bytes());
     assert!(matches!(result, Err(GrantsError::Forged)), "{result:?}");
 }
@@ -129,26 +119,17 @@ fn an_older_list_and_another_one_with_the_same_number_are_refused() {
     let mut check = check();
     verify(&mut check, &signed(5)).unwrap();
     let older = verify(&mut check, &signed(4));
-    assert!(
-        matches!(older, Err(GrantsError::RolledBack { serial: 4, seen: 5 })),
-        "{older:?}"
-    );
+    assert!(matches!(older, Err(GrantsError::RolledBack { serial: 4, seen: 5 })), "{older:?}");
     let other = list(5).with_grant("m", prefix("0.0.0.0/0")).sign(&SECRET);
     let other = verify(&mut check, &other.unwrap());
-    assert!(
-        matches!(other, Err(GrantsError::Reused { serial: 5 })),
-        "{other:?}"
-    );
+    assert!(matches!(other, Err(GrantsError::Reused { serial: 5 })), "{other:?}");
     // What an earlier process has seen counts as well.
     let text = check.seen().unwrap().to_text();
     let seen = SeenGrants::from_text(&text);
     assert_eq!(seen, check.seen());
     let mut next = GrantsCheck::new(key(), seen);
     let older = verify(&mut next, &signed(4));
-    assert!(
-        matches!(older, Err(GrantsError::RolledBack { .. })),
-        "{older:?}"
-    );
+    assert!(matches!(older, Err(GrantsError::RolledBack { .. })), "{older:?}");
     verify(&mut next, &signed(5)).unwrap();
     verify(&mut next, &signed(6)).unwrap();
     for wrong in ["", "5", "5 ", " 5", "x y", "5 00"] {
@@ -167,10 +148,7 @@ fn a_forged_list_is_not_remembered_and_an_expired_one_is() {
     let grants = verify(&mut check, &signed(9)).unwrap();
     assert!(grants.check_time(now() + DAY).is_err());
     let older = verify(&mut check, &signed(8));
-    assert!(
-        matches!(older, Err(GrantsError::RolledBack { .. })),
-        "{older:?}"
-    );
+    assert!(matches!(older, Err(GrantsError::RolledBack { .. })), "{older:?}");
 }
 
 #[test]
@@ -193,16 +171,10 @@ fn a_list_that_cannot_be_recorded_is_not_used_until_it_can() {
     assert!(matches!(state.grants(now()), Err(GrantsError::Missing)));
     state.take(Some(signed(1)));
     state.take(Some(b"?".to_vec()));
-    assert!(matches!(
-        state.grants(now()),
-        Err(GrantsError::Malformed(_))
-    ));
+    assert!(matches!(state.grants(now()), Err(GrantsError::Malformed(_))));
     state.take(Some(signed(1)));
     assert!(state.grants(now()).is_ok());
-    assert!(matches!(
-        state.grants(now() + DAY),
-        Err(GrantsError::Expired { .. })
-    ));
+    assert!(matches!(state.grants(now() + DAY), Err(GrantsError::Expired { .. })));
 }
 
 #[test]
@@ -210,24 +182,15 @@ fn a_list_counts_from_its_begin_to_its_end() {
     let grants = list(1);
     let second = Duration::from_secs(1);
     let early = grants.check_time(now() - second).unwrap_err();
-    assert!(
-        matches!(early, GrantsError::Early { serial: 1, .. }),
-        "{early:?}"
-    );
+    assert!(matches!(early, GrantsError::Early { serial: 1, .. }), "{early:?}");
     grants.check_time(now()).unwrap();
     grants.check_time(now() + DAY - second).unwrap();
     for late in [now() + DAY, now() + 10_000 * DAY] {
         let expired = grants.check_time(late).unwrap_err();
-        assert!(
-            matches!(expired, GrantsError::Expired { .. }),
-            "{expired:?}"
-        );
+        assert!(matches!(expired, GrantsError::Expired { .. }), "{expired:?}");
     }
     assert!(grants.check_time(UNIX_EPOCH).is_err());
-    assert!(
-        early.to_string().contains(&Utc(now()).to_string()),
-        "{early}"
-    );
+    assert!(early.to_string().contains(&Utc(now()).to_string()), "{early}");
 }
 
 #[test]
@@ -247,26 +210,11 @@ fn an_operators_file_is_read_and_mistakes_in_it_are_named() {
         (r#"{ "serial": -1, "grants": [] }"#, "invalid value"),
         (r#"{ "grants": [] }"#, "missing field `serial`"),
         (r#"{ "serial": 1 }"#, "missing field `grants`"),
-        (
-            r#"{ "serial": 1, "grants": [], "more": 1 }"#,
-            "unknown field `more`",
-        ),
-        (
-            r#"{ "serial": 1, "serial": 2, "grants": [] }"#,
-            "duplicate field",
-        ),
-        (
-            r#"{ "serial": 1, "ends": 9, "grants": [] }"#,
-            "leave them out",
-        ),
-        (
-            r#"{ "serial": 1, "grants": [{ "host": "any", "prefixes": [] }] }"#,
-            "name each host",
-        ),
-        (
-            r#"{ "serial": 1, "grants": [{ "host": "", "prefixes": [] }] }"#,
-            "name each host",
-        ),
+        (r#"{ "serial": 1, "grants": [], "more": 1 }"#, "unknown field `more`"),
+        (r#"{ "serial": 1, "serial": 2, "grants": [] }"#, "duplicate field"),
+        (r#"{ "serial": 1, "ends": 9, "grants": [] }"#, "leave them out"),
+        (r#"{ "serial": 1, "grants": [{ "host": "any", "prefixes": [] }] }"#, "name each host"),
+        (r#"{ "serial": 1, "grants": [{ "host": "", "prefixes": [] }] }"#, "name each host"),
         (
             r#"{ "serial": 1, "grants": [{ "host": "a", "prefixes": ["10.20.1.1/24"] }] }"#,
             "10.20.1.0/24",
@@ -278,17 +226,10 @@ fn an_operators_file_is_read_and_mistakes_in_it_are_named() {
     }
     let ten_years = Grants::MAX_LIFETIME;
     assert!(Grants::new(1, now(), ten_years).is_ok());
-    for lifetime in [
-        Duration::ZERO,
-        ten_years + Duration::from_secs(1),
-        Duration::MAX,
-    ] {
+    for lifetime in [Duration::ZERO, ten_years + Duration::from_secs(1), Duration::MAX] {
         assert!(Grants::new(1, now(), lifetime).is_err(), "{lifetime:?}");
     }
-    let long = format!(
-        r#"{{ "serial": 1, "grants": [] }}{}"#,
-        " ".repeat(Grants::MAX_BYTES)
-    );
+    let long = format!(r#"{{ "serial": 1, "grants": [] }}{}"#, " ".repeat(Grants::MAX_BYTES));
     assert!(read(&long).is_err());
 }
 
@@ -297,10 +238,7 @@ fn a_time_that_no_clock_has_is_malformed() {
     for (begins, ends) in [(u64::MAX - 9, u64::MAX), (5, 4), (5, 5), (0, u64::MAX)] {
         let text = format!(r#"{{"serial":1,"begins":{begins},"ends":{ends},"grants":[]}}"#);
         let error = Grants::parse(text.as_bytes()).unwrap_err();
-        assert!(
-            matches!(error, GrantsError::Malformed(_)),
-            "{begins} {ends}: {error}"
-        );
+        assert!(matches!(error, GrantsError::Malformed(_)), "{begins} {ends}: {error}");
     }
 }
 

@@ -64,10 +64,7 @@ pub(super) fn acquire(
             world.store.revoke(lease)?;
         }
     }
-    let message = format!(
-        "host {}: its session changes all the time; try again",
-        world.host()
-    );
+    let message = format!("host {}: its session changes all the time; try again", world.host());
     Err(Error::new(ErrorKind::Conflict, message))
 }
 
@@ -79,10 +76,7 @@ impl Mark {
 
 fn lease_of(entry: &Entry) -> Result<LeaseId, Error> {
     entry.lease.ok_or_else(|| {
-        let message = format!(
-            "{}: a session without a lease; delete it",
-            entry.key.escape_ascii()
-        );
+        let message = format!("{}: a session without a lease; delete it", entry.key.escape_ascii());
         Error::new(ErrorKind::Malformed, message)
     })
 }

@@ -33,9 +33,7 @@ impl Exported {
 
     /// True if something was written.
     pub fn is_changed(&self) -> bool {
-        self.outcomes
-            .values()
-            .any(|it| matches!(it, Ok(Change::Changed)))
+        self.outcomes.values().any(|it| matches!(it, Ok(Change::Changed)))
     }
 }
 
@@ -122,13 +120,9 @@ impl Session {
             let size = export.data.len() + 2 * world.keys.resource(&key).len() + 4096;
             let refused = if size > limits.bytes {
                 let bytes = export.data.len();
-                Some(format!(
-                    "{key}: {bytes} bytes are more than the store takes at once"
-                ))
+                Some(format!("{key}: {bytes} bytes are more than the store takes at once"))
             } else if wanted.contains_key(&key) {
-                Some(format!(
-                    "{key}: exported twice; give each a name of its own"
-                ))
+                Some(format!("{key}: exported twice; give each a name of its own"))
             } else {
                 None
             };

@@ -65,10 +65,7 @@ impl Session {
             let message = format!("the session's thread does not start: {error}");
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        Ok(Keeper {
-            stop: Some(stop),
-            thread: Some(thread),
-        })
+        Ok(Keeper { stop: Some(stop), thread: Some(thread) })
     }
 
     fn keep_until(&self, stopped: &mpsc::Receiver<()>, mut report: impl FnMut(SessionEvent)) {
@@ -163,29 +160,17 @@ mod tests {
         let full = || Error::new(ErrorKind::Store, "etcd: no space");
         let away = || Error::new(ErrorKind::Unavailable, "refused");
         let (mut reported, since) = (Reported::default(), Some(SystemTime::UNIX_EPOCH));
-        assert!(matches!(
-            reported.failed(full(), None),
-            Some(SessionEvent::Failed(_))
-        ));
+        assert!(matches!(reported.failed(full(), None), Some(SessionEvent::Failed(_))));
         for _ in 0..3 {
             assert!(reported.failed(full(), None).is_none());
         }
-        assert!(matches!(
-            reported.failed(away(), since),
-            Some(SessionEvent::CutOff { .. })
-        ));
+        assert!(matches!(reported.failed(away(), since), Some(SessionEvent::CutOff { .. })));
         assert!(reported.failed(away(), since).is_none());
         assert!(reported.failed(full(), None).is_none(), "it lasts");
         let another = Error::new(ErrorKind::Store, "permission denied");
-        assert!(matches!(
-            reported.failed(another, None),
-            Some(SessionEvent::Failed(_))
-        ));
+        assert!(matches!(reported.failed(another, None), Some(SessionEvent::Failed(_))));
         let alive = Renewed::Alive(Duration::from_secs(5));
-        assert!(matches!(
-            reported.renewed(&alive),
-            Some(SessionEvent::Reconnected)
-        ));
+        assert!(matches!(reported.renewed(&alive), Some(SessionEvent::Reconnected)));
         assert!(reported.renewed(&alive).is_none());
         let restored = |exported, failed| Renewed::Restored { exported, failed };
         assert!(reported.renewed(&restored(0, 2)).is_some());

@@ -192,10 +192,7 @@ impl Session {
         let exported = self.sync_all(&mut state)?;
         let failed = exported.outcomes.iter().filter(|(_, it)| it.is_err());
         let failed = failed.count();
-        Ok(Renewed::Restored {
-            exported: exported.outcomes.len() - failed,
-            failed,
-        })
+        Ok(Renewed::Restored { exported: exported.outcomes.len() - failed, failed })
     }
 
     /// Ends the session, and with it what it exported, at once. A session that is only dropped
@@ -257,17 +254,13 @@ impl Session {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut it = f.debug_struct("Session");
-        it.field("host", &self.0.world.host())
-            .finish_non_exhaustive()
+        it.field("host", &self.0.world.host()).finish_non_exhaustive()
     }
 }
 
 /// True if an error says that the store was not reached.
 pub(crate) fn is_cut_off(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Unavailable | ErrorKind::Indeterminate
-    )
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate)
 }
 
 /// No lock of a session is held where a panic could leave it half-way.

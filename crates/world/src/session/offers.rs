@@ -30,9 +30,7 @@ impl Session {
                 }
             }
         }
-        schedulers
-            .iter()
-            .try_for_each(|it| self.write_offer(state, it))
+        schedulers.iter().try_for_each(|it| self.write_offer(state, it))
     }
 
     fn write_offer(&self, state: &State, scheduler: &str) -> Result<(), Error> {

@@ -75,17 +75,13 @@ impl Session {
                 }
                 let led = session.lead(&scheduler, schedule).and_then(|change| {
                     let is_changed = change == Some(Change::Changed);
-                    is_changed
-                        .then(|| session.world().choice(&scheduler))
-                        .transpose()
+                    is_changed.then(|| session.world().choice(&scheduler)).transpose()
                 });
                 match led {
                     Ok(choice) => {
                         failure = None;
                         let choice = choice.flatten();
-                        choice
-                            .into_iter()
-                            .for_each(|it| on_event(SchedulingEvent::Chosen(it)));
+                        choice.into_iter().for_each(|it| on_event(SchedulingEvent::Chosen(it)));
                     }
                     Err(error) => {
                         let why = Some(error.to_string());
@@ -102,11 +98,7 @@ impl Session {
             let message = format!("the scheduler's thread does not start: {error}");
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        Ok(Scheduling {
-            stopper,
-            is_stopped,
-            thread: Some(thread),
-        })
+        Ok(Scheduling { stopper, is_stopped, thread: Some(thread) })
     }
 }
 

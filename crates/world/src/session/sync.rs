@@ -70,10 +70,7 @@ impl Session {
     pub(super) fn note_behind(&self, result: &Result<Exported, Error>) {
         let is_behind = match result {
             Ok(exported) => {
-                let mut errors = exported
-                    .outcomes
-                    .values()
-                    .filter_map(|it| it.as_ref().err());
+                let mut errors = exported.outcomes.values().filter_map(|it| it.as_ref().err());
                 errors.any(Error::is_retryable)
             }
             Err(error) => error.is_retryable(),
@@ -233,10 +230,7 @@ impl Session {
 
     fn commit(&self, state: &mut State, batch: &[Step]) -> Result<Revision, Error> {
         let world = &self.0.world;
-        let mut transaction = Transaction {
-            compares: vec![self.fence()],
-            writes: Vec::new(),
-        };
+        let mut transaction = Transaction { compares: vec![self.fence()], writes: Vec::new() };
         let mut recipients = BTreeSet::new();
         for step in batch {
             transaction.compares.push(step.compare.clone());
@@ -246,9 +240,7 @@ impl Session {
                 && recipients.insert(host.clone())
             {
                 let record = world.keys.recipient(world.host(), host);
-                transaction
-                    .writes
-                    .push(write(&record, Some(Vec::new()), None));
+                transaction.writes.push(write(&record, Some(Vec::new()), None));
             }
         }
         match world.store.commit(&transaction)? {

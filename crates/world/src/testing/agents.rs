@@ -45,49 +45,26 @@ pub(super) fn tests() -> Vec<Test> {
 }
 
 fn pass(exporter: &mut Exporter, exports: &[Export], ledger: &mut MemoryLedger) -> ExportReport {
-    exporter
-        .reconcile(&(), &exports.to_vec(), ledger, &())
-        .unwrap()
+    exporter.reconcile(&(), &exports.to_vec(), ledger, &()).unwrap()
 }
 
 fn actions(report: &ExportReport) -> Vec<Action> {
-    assert!(
-        report
-            .ops
-            .iter()
-            .all(|it| matches!(it.outcome, ExportOutcome::Applied))
-    );
+    assert!(report.ops.iter().all(|it| matches!(it.outcome, ExportOutcome::Applied)));
     report.ops.iter().map(|it| it.action).collect()
 }
 
 fn an_exporter_converges_and_its_second_pass_does_nothing(fixture: &dyn Fixture) {
     let mut exporter = Exporter::new(session(fixture, "a"));
     let mut ledger = MemoryLedger::default();
-    let exports = [
-        export("x", "1"),
-        export("y", "1").to("b"),
-        export("z", "1").persist(),
-    ];
+    let exports = [export("x", "1"), export("y", "1").to("b"), export("z", "1").persist()];
     let report = pass(&mut exporter, &exports, &mut ledger);
     assert!(report.converged());
     assert_eq!(actions(&report), [Action::Create; 3]);
-    assert_eq!(
-        (
-            ledger.owned().unwrap().len(),
-            ledger.open_intents().unwrap().len()
-        ),
-        (3, 0)
-    );
+    assert_eq!((ledger.owned().unwrap().len(), ledger.open_intents().unwrap().len()), (3, 0));
     let report = pass(&mut exporter, &exports, &mut ledger);
     assert!(report.converged() && report.ops.is_empty());
     assert_eq!(report.transactions, 0);
-    assert!(
-        world(fixture, "b")
-            .collect(&[])
-            .unwrap()
-            .incomplete
-            .is_empty()
-    );
+    assert!(world(fixture, "b").collect(&[]).unwrap().incomplete.is_empty());
     match exporter.observe(&(), &()).unwrap() {
         Observation::Observed(own) => assert_eq!(own.len(), 3),
         Observation::Unsupported => panic!("not shown"),
@@ -97,25 +74,12 @@ fn an_exporter_converges_and_its_second_pass_does_nothing(fixture: &dyn Fixture)
 fn an_exporter_creates_updates_and_deletes(fixture: &dyn Fixture) {
     let mut ledger = MemoryLedger::default();
     let mut exporter = Exporter::new(session(fixture, "a"));
-    pass(
-        &mut exporter,
-        &[export("x", "1"), export("y", "1")],
-        &mut ledger,
-    );
+    pass(&mut exporter, &[export("x", "1"), export("y", "1")], &mut ledger);
     // One that is started again, and has lost its ledger: what goes with the lease is its own.
-    let (mut exporter, mut ledger) = (
-        Exporter::new(session(fixture, "a")),
-        MemoryLedger::default(),
-    );
-    let report = pass(
-        &mut exporter,
-        &[export("y", "2"), export("z", "1")],
-        &mut ledger,
-    );
-    assert_eq!(
-        actions(&report),
-        [Action::Delete, Action::Update, Action::Create]
-    );
+    let (mut exporter, mut ledger) =
+        (Exporter::new(session(fixture, "a")), MemoryLedger::default());
+    let report = pass(&mut exporter, &[export("y", "2"), export("z", "1")], &mut ledger);
+    assert_eq!(actions(&report), [Action::Delete, Action::Update, Action::Create]);
     assert_eq!(report.transactions, 1);
     assert_eq!(exporter.session().world().exports().unwrap().len(), 2);
 }
@@ -128,10 +92,7 @@ fn an_exporter_deletes_what_persists_if_the_ledger_has_it(fixture: &dyn Fixture)
     let report = pass(&mut exporter, &[], &mut ledger);
     assert_eq!(actions(&report), [Action::Delete]);
     let own = exporter.session().world().exports().unwrap();
-    assert_eq!(
-        own.into_keys().map(|it| it.name).collect::<Vec<_>>(),
-        [b"by hand"]
-    );
+    assert_eq!(own.into_keys().map(|it| it.name).collect::<Vec<_>>(), [b"by hand"]);
     assert!(ledger.owned().unwrap().is_empty());
 }
 
@@ -140,9 +101,7 @@ fn an_exporter_that_may_do_nothing_only_observes(fixture: &dyn Fixture) {
     let mut ledger = MemoryLedger::default();
     let limits = PassLimits::default().with_ops(0);
     let exports = vec![export("x", "1")];
-    let report = exporter
-        .reconcile_within(&(), &exports, &mut ledger, &(), &limits)
-        .unwrap();
+    let report = exporter.reconcile_within(&(), &exports, &mut ledger, &(), &limits).unwrap();
     assert!(!report.converged() && report.is_truncated());
     assert!(matches!(report.ops[0].outcome, ExportOutcome::Pending));
     assert!(exporter.session().world().exports().unwrap().is_empty());
@@ -155,9 +114,7 @@ fn each_op_has_one_outcome_within_limits(fixture: &dyn Fixture) {
     let exports: Vec<Export> = ["v", "w", "x", "y", "z"].map(|it| export(it, "1")).into();
     let limits = PassLimits::default().with_ops(2);
     for (applied, pending, is_complete) in [(2, 3, false), (2, 1, false), (1, 0, true)] {
-        let report = exporter
-            .reconcile_within(&(), &exports, &mut ledger, &(), &limits)
-            .unwrap();
+        let report = exporter.reconcile_within(&(), &exports, &mut ledger, &(), &limits).unwrap();
         let mut counts = [0; 2];
         report.outcomes(&mut |op| match op.outcome {
             Outcome::Applied => counts[0] += 1,
@@ -165,10 +122,7 @@ fn each_op_has_one_outcome_within_limits(fixture: &dyn Fixture) {
             Outcome::Failed(class) | Outcome::Declined(class) => panic!("{class}"),
         });
         assert_eq!(counts, [applied, pending]);
-        assert_eq!(
-            (report.converged(), report.is_truncated()),
-            (is_complete, !is_complete)
-        );
+        assert_eq!((report.converged(), report.is_truncated()), (is_complete, !is_complete));
         let incomplete = world(fixture, "b").collect(&[]).unwrap().incomplete;
         assert_eq!(incomplete.is_empty(), is_complete);
     }
@@ -203,13 +157,8 @@ fn a_refused_export_costs_itself_alone(fixture: &dyn Fixture) {
 fn an_intent_that_a_crash_left_is_closed(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     let mut ledger = MemoryLedger::default();
-    let exports = [
-        export("written", "1").persist(),
-        export("not", "1").persist(),
-    ];
-    let keys = exports
-        .each_ref()
-        .map(|it| a.world().keys.resource(&it.key("a")));
+    let exports = [export("written", "1").persist(), export("not", "1").persist()];
+    let keys = exports.each_ref().map(|it| a.world().keys.resource(&it.key("a")));
     let intents = keys.clone().map(|key| (key, Claim::Ours(b"1".to_vec())));
     ledger.begin(intents.into()).unwrap();
     a.export(&exports[..1]).unwrap();
@@ -227,13 +176,8 @@ fn what_an_operator_deletes_is_exported_again(fixture: &dyn Fixture) {
     let exports = [export("x", "1"), export("y", "1")];
     pass(&mut exporter, &exports, &mut ledger);
     let operator = world(fixture, "b");
-    let writes = vec![crate::Write::Delete(
-        operator.keys.resource(&exports[0].key("a")),
-    )];
-    let transaction = crate::Transaction {
-        writes,
-        ..Default::default()
-    };
+    let writes = vec![crate::Write::Delete(operator.keys.resource(&exports[0].key("a")))];
+    let transaction = crate::Transaction { writes, ..Default::default() };
     operator.store().commit(&transaction).unwrap();
     let report = pass(&mut exporter, &exports, &mut ledger);
     assert_eq!(actions(&report), [Action::Create]);
@@ -247,14 +191,10 @@ fn an_exporter_that_is_cut_off_goes_on_later(fixture: &dyn Fixture) {
         return;
     }
     let exports = vec![export("x", "1")];
-    let error = exporter
-        .reconcile(&(), &exports, &mut ledger, &())
-        .unwrap_err();
+    let error = exporter.reconcile(&(), &exports, &mut ledger, &()).unwrap_err();
     assert!(error.is_retryable(), "{error}");
     fixture.heal("a");
-    let report = eventually("a pass", || {
-        exporter.reconcile(&(), &exports, &mut ledger, &()).ok()
-    });
+    let report = eventually("a pass", || exporter.reconcile(&(), &exports, &mut ledger, &()).ok());
     assert!(report.converged());
 }
 
@@ -265,9 +205,7 @@ fn a_host_exporter_begins_its_session_with_the_first_export(fixture: &dyn Fixtur
     let report = exporter.reconcile(&(), &none, &mut ledger, &()).unwrap();
     assert!(report.converged() && report.ops.is_empty());
     let nothing = PassLimits::default().with_ops(0);
-    let report = exporter
-        .reconcile_within(&(), &exports, &mut ledger, &(), &nothing)
-        .unwrap();
+    let report = exporter.reconcile_within(&(), &exports, &mut ledger, &(), &nothing).unwrap();
     assert!(!report.converged() && report.is_truncated());
     assert!(matches!(report.ops[0].outcome, ExportOutcome::Pending));
     let is_member = || world(fixture, "b").members().unwrap().contains_key("a");
@@ -332,12 +270,8 @@ fn collector_with(
             count.fetch_add(1, Ordering::SeqCst);
         }
     });
-    let config = CollectorConfig {
-        partition,
-        grace,
-        watch: config(),
-        ..CollectorConfig::default()
-    };
+    let config =
+        CollectorConfig { partition, grace, watch: config(), ..CollectorConfig::default() };
     let world = world(fixture, host);
     let collector = Collector::start(&world, &[Filter::all()], config, hints).unwrap();
     (collector, count)
@@ -353,9 +287,7 @@ fn known(collector: &Collector) -> Option<Holdings> {
 /// The names of what a collector holds.
 fn held(collector: &Collector) -> Option<Vec<String>> {
     let resources = known(collector)?.resources;
-    let names = resources
-        .keys()
-        .map(|it| String::from_utf8_lossy(&it.name).into_owned());
+    let names = resources.keys().map(|it| String::from_utf8_lossy(&it.name).into_owned());
     Some(names.collect())
 }
 
@@ -371,10 +303,7 @@ fn a_collector_that_has_seen_nothing_knows_nothing(fixture: &dyn Fixture) {
     }
     let (b, _) = collector(fixture, "b", PartitionPolicy::Drop);
     eventually("cut off", || match b.knowledge() {
-        Knowledge::Unknown {
-            cut_off_since,
-            error,
-        } => cut_off_since.and(error),
+        Knowledge::Unknown { cut_off_since, error } => cut_off_since.and(error),
         Knowledge::Known(holdings) => panic!("{holdings:?}"),
     });
     fixture.heal("b");
@@ -390,9 +319,7 @@ fn a_collector_has_what_is_exported_and_hints_at_changes(fixture: &dyn Fixture) 
         let exports: Vec<Export> = batch.iter().map(|it| export(it, "1")).collect();
         let exported = a.declare(&exports).unwrap();
         eventually_held(&b, batch);
-        eventually("hint", || {
-            (hints.load(Ordering::SeqCst) > before).then_some(())
-        });
+        eventually("hint", || (hints.load(Ordering::SeqCst) > before).then_some(()));
         let holdings = known(&b).unwrap();
         assert!(Some(holdings.revision) >= exported.revision);
     }
@@ -404,9 +331,7 @@ fn a_dead_host_s_exports_are_withdrawn(fixture: &dyn Fixture) {
     c.declare(&[export("y", "1").persist()]).unwrap();
     let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
     eventually_held(&b, &["x", "y"]);
-    within(fixture, fixture.ttl() * 2, || {
-        a.world().exports().unwrap().is_empty().then_some(())
-    });
+    within(fixture, fixture.ttl() * 2, || a.world().exports().unwrap().is_empty().then_some(()));
     eventually_held(&b, &["y"]);
 }
 
@@ -422,9 +347,7 @@ fn what_went_with_a_lease_stays_for_the_grace_and_what_a_live_host_deletes_does_
     let (short, _) = collector_with(fixture, "b", policy, Duration::from_secs(1));
     eventually_held(&long, &["x", "y", "z"]);
     c.declare(&[export("z", "1")]).unwrap();
-    within(fixture, fixture.ttl() * 2, || {
-        a.world().exports().unwrap().is_empty().then_some(())
-    });
+    within(fixture, fixture.ttl() * 2, || a.world().exports().unwrap().is_empty().then_some(()));
     eventually_held(&short, &["z"]);
     eventually_held(&long, &["x", "z"]);
     // It is still there after a later change.
@@ -444,12 +367,8 @@ fn what_a_host_deletes_before_it_is_complete_stays_until_then(fixture: &dyn Fixt
     let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
     eventually_held(&b, &["x", "y"]);
     assert!(!known(&b).unwrap().is_complete());
-    let deleted = a
-        .delete(&[export("x", "").key("a"), export("y", "").key("a")])
-        .unwrap();
-    eventually("seen", || {
-        (Some(known(&b)?.revision) >= deleted.revision).then_some(())
-    });
+    let deleted = a.delete(&[export("x", "").key("a"), export("y", "").key("a")]).unwrap();
+    eventually("seen", || (Some(known(&b)?.revision) >= deleted.revision).then_some(()));
     assert_eq!(held(&b).unwrap(), ["x", "y"]);
     a.declare(&[export("y", "1")]).unwrap();
     eventually_held(&b, &["y"]);
@@ -482,18 +401,11 @@ fn what_a_host_deleted_whose_session_has_no_lease_stays_and_is_said_to(fixture: 
     let session_key = operator.keys.of_host("a", "session");
     let value = operator.entry(&session_key).unwrap().unwrap().value;
     let write = |write| {
-        let transaction = crate::Transaction {
-            writes: vec![write],
-            ..Default::default()
-        };
+        let transaction = crate::Transaction { writes: vec![write], ..Default::default() };
         operator.store().commit(&transaction).unwrap();
     };
     // The same value: only the lease is missing.
-    write(crate::Write::Put {
-        key: session_key.clone(),
-        value,
-        lease: None,
-    });
+    write(crate::Write::Put { key: session_key.clone(), value, lease: None });
     for word in ["", "generation"] {
         if !word.is_empty() {
             write(crate::Write::Put {

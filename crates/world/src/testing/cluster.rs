@@ -42,11 +42,7 @@ pub(super) fn tests() -> Vec<Test> {
 }
 
 fn files(content: &str) -> BTreeMap<String, Vec<u8>> {
-    [
-        ("a/b".to_owned(), content.into()),
-        ("empty".to_owned(), Vec::new()),
-    ]
-    .into()
+    [("a/b".to_owned(), content.into()), ("empty".to_owned(), Vec::new())].into()
 }
 
 fn deploys_are_numbered_from_one_each_on_its_parent(fixture: &dyn Fixture) {
@@ -83,9 +79,7 @@ fn each_of_many_racing_deployers_gets_a_number(fixture: &dyn Fixture) {
     });
     let deploys = worlds[0].deploys().unwrap();
     assert_eq!(deploys.len(), 9);
-    let contents = deploys
-        .iter()
-        .map(|it| worlds[0].read_file(it, "a/b").unwrap());
+    let contents = deploys.iter().map(|it| worlds[0].read_file(it, "a/b").unwrap());
     assert_eq!(contents.collect::<BTreeSet<_>>().len(), 9);
 
     fn deploy(world: &World, at: u32) {
@@ -102,9 +96,7 @@ fn each_of_many_racing_deployers_gets_a_number(fixture: &dyn Fixture) {
 
 fn a_file_is_read_as_it_was_deployed(fixture: &dyn Fixture) {
     let a = world(fixture, "a");
-    let long: Vec<u8> = (0..1_000_000_u32)
-        .map(|at| at.to_le_bytes()[at as usize % 3])
-        .collect();
+    let long: Vec<u8> = (0..1_000_000_u32).map(|at| at.to_le_bytes()[at as usize % 3]).collect();
     let mut tree = files("1");
     tree.insert("long".into(), long);
     let deploy = a.add_deploy(None, &tree).unwrap();
@@ -125,17 +117,10 @@ fn a_file_is_read_as_it_was_deployed(fixture: &dyn Fixture) {
 /// Writes any value to a key.
 fn tamper(world: &World, key: Vec<u8>, value: Option<Vec<u8>>) {
     let writes = vec![match value {
-        Some(value) => Write::Put {
-            key,
-            value,
-            lease: None,
-        },
+        Some(value) => Write::Put { key, value, lease: None },
         None => Write::Delete(key),
     }];
-    let transaction = Transaction {
-        writes,
-        ..Transaction::default()
-    };
+    let transaction = Transaction { writes, ..Transaction::default() };
     world.store().commit(&transaction).unwrap();
 }
 
@@ -168,11 +153,7 @@ fn a_deploy_that_was_tampered_with_is_noticed(fixture: &dyn Fixture) {
     let malformed = |result: Result<(), Error>| {
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Malformed);
     };
-    for value in [
-        Some(text.replace("a/b", "a/c").into_bytes()),
-        Some(b"{".to_vec()),
-        None,
-    ] {
+    for value in [Some(text.replace("a/b", "a/c").into_bytes()), Some(b"{".to_vec()), None] {
         tamper(&a, key.clone(), value);
         malformed(a.deploys().map(drop));
         malformed(a.read_uri(&deploys[1].uri("a/b")).map(drop));
@@ -200,13 +181,7 @@ fn a_file_is_not_read_beyond_its_size(fixture: &dyn Fixture) {
 
 fn content_that_no_deploy_names_is_removed(fixture: &dyn Fixture) {
     let a = world(fixture, "a");
-    let chunks = || {
-        a.store()
-            .read(&a.keys.cluster("chunks"), None)
-            .unwrap()
-            .entries
-            .len()
-    };
+    let chunks = || a.store().read(&a.keys.cluster("chunks"), None).unwrap().entries.len();
     let removed = |limit| {
         let removed = a.remove_unused_chunks(limit).unwrap();
         (removed.chunks, removed.bytes)
@@ -237,10 +212,7 @@ fn deploys_that_are_added_while_content_is_removed_are_whole(fixture: &dyn Fixtu
                 let parent = a.deploys().unwrap().last().map(|it| it.hash);
                 let added = a.add_deploy(parent, &files(&number.to_string()));
                 let kind = added.as_ref().err().map(Error::kind);
-                assert!(
-                    matches!(kind, None | Some(ErrorKind::Conflict)),
-                    "{added:?}"
-                );
+                assert!(matches!(kind, None | Some(ErrorKind::Conflict)), "{added:?}");
                 added.ok()
             });
         }
@@ -282,27 +254,14 @@ fn only_an_operator_deploys(fixture: &dyn Fixture) {
     assert_eq!(a.read_file(&deploy, "a/b").unwrap(), b"1");
     let error = a.add_deploy(Some(deploy.hash), &files("2")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    assert_eq!(
-        a.set_ideal_size(Some(1)).unwrap_err().kind(),
-        ErrorKind::Denied
-    );
+    assert_eq!(a.set_ideal_size(Some(1)).unwrap_err().kind(), ErrorKind::Denied);
     assert_eq!(a.ideal_size().unwrap(), None);
 }
 
-const TWO: Schedule = Schedule {
-    strategy: Strategy::RoundRobin,
-    count: 2,
-    sticky: true,
-};
+const TWO: Schedule = Schedule { strategy: Strategy::RoundRobin, count: 2, sticky: true };
 
 fn chosen(world: &World) -> Vec<String> {
-    world
-        .choice("s")
-        .unwrap()
-        .unwrap_or_default()
-        .hosts
-        .into_iter()
-        .collect()
+    world.choice("s").unwrap().unwrap_or_default().hosts.into_iter().collect()
 }
 
 fn a_leader_chooses_from_the_offers(fixture: &dyn Fixture) {
@@ -358,9 +317,7 @@ fn a_watch_of_offers_sees_them_come_and_go(fixture: &dyn Fixture) {
     a.offer("s").unwrap();
     b.offer("other").unwrap();
     let mut watch = b.world().watch_offers("s", config()).unwrap();
-    let Event::Ready(view) = next(&mut watch) else {
-        panic!("not ready")
-    };
+    let Event::Ready(view) = next(&mut watch) else { panic!("not ready") };
     assert_eq!(view.values.keys().collect::<Vec<_>>(), ["a"]);
     b.offer("s").unwrap();
     assert!(matches!(next(&mut watch), Event::Changed { id, .. } if id == "b"));
@@ -373,11 +330,7 @@ fn a_watch_of_offers_sees_them_come_and_go(fixture: &dyn Fixture) {
 fn a_scheduler_runs_with_its_session(fixture: &dyn Fixture) {
     let [a, b, c] = ["a", "b", "c"].map(|host| session(fixture, host));
     a.offer("s").unwrap();
-    let one = Schedule {
-        count: 1,
-        sticky: false,
-        ..TWO
-    };
+    let one = Schedule { count: 1, sticky: false, ..TWO };
     let events = Arc::new(Mutex::new(Vec::new()));
     let run = |session: &Session| {
         let events = Arc::clone(&events);
@@ -397,14 +350,9 @@ fn a_scheduler_runs_with_its_session(fixture: &dyn Fixture) {
     drop(first);
     b.end().unwrap();
     a.offer("s").unwrap();
-    eventually("chosen", || {
-        chosen(a.world()).contains(&"a".to_owned()).then_some(())
-    });
+    eventually("chosen", || chosen(a.world()).contains(&"a".to_owned()).then_some(()));
     let events = events.lock().unwrap();
-    assert!(
-        events.iter().all(|it| !it.starts_with("Ended")),
-        "{events:?}"
-    );
+    assert!(events.iter().all(|it| !it.starts_with("Ended")), "{events:?}");
 }
 
 fn a_choice_stays_when_its_leader_is_lost(fixture: &dyn Fixture) {
@@ -437,9 +385,7 @@ fn an_offer_goes_with_its_host(fixture: &dyn Fixture) {
     let (a, b) = (brief_session(fixture, "a"), world(fixture, "b"));
     a.offer("s").unwrap();
     assert_eq!(b.offers("s").unwrap(), BTreeSet::from(["a".to_owned()]));
-    within(fixture, fixture.ttl() * 2, || {
-        b.offers("s").unwrap().is_empty().then_some(())
-    });
+    within(fixture, fixture.ttl() * 2, || b.offers("s").unwrap().is_empty().then_some(()));
     a.renew().unwrap();
     assert_eq!(b.offers("s").unwrap().len(), 1);
     // One that is started again, and offers nothing any more.
@@ -458,10 +404,7 @@ fn what_has_no_lease_is_no_sign_of_life(fixture: &dyn Fixture) {
     tamper(world, offer, Some(Vec::new()));
     let leader = world.keys.shared("leaders", "s");
     tamper(world, leader, Some(b"m".to_vec()));
-    assert_eq!(
-        world.members().unwrap().into_keys().collect::<Vec<_>>(),
-        ["a"]
-    );
+    assert_eq!(world.members().unwrap().into_keys().collect::<Vec<_>>(), ["a"]);
     assert!(world.offers("s").unwrap().is_empty());
     a.offer("s").unwrap();
     assert_eq!(a.lead("s", TWO).unwrap(), Some(Change::Changed));
@@ -473,10 +416,7 @@ fn members_are_the_hosts_that_live(fixture: &dyn Fixture) {
     assert!(b.members().unwrap().is_empty());
     let a = session(fixture, "a");
     b.set_own_string("m", "no session").unwrap();
-    assert_eq!(
-        b.members().unwrap(),
-        BTreeMap::from([("a".into(), "a".into())])
-    );
+    assert_eq!(b.members().unwrap(), BTreeMap::from([("a".into(), "a".into())]));
     a.end().unwrap();
     assert!(b.members().unwrap().is_empty());
 }

@@ -26,10 +26,7 @@ impl EmbeddedFixture {
 
     /// Makes a fixture of a store, whose clock is a manual one.
     pub fn on(store: Embedded) -> EmbeddedFixture {
-        EmbeddedFixture {
-            store,
-            gates: Mutex::default(),
-        }
+        EmbeddedFixture { store, gates: Mutex::default() }
     }
 
     fn gate(&self, host: &str) -> Arc<Gate> {

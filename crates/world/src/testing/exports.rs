@@ -44,10 +44,7 @@ fn shown(world: &World, filters: &[Filter]) -> Vec<String> {
     let resources = world.collect(filters).unwrap().resources;
     let shown = resources.into_iter().map(|(key, it)| {
         let (name, data) = (key.name.escape_ascii(), it.data.escape_ascii());
-        format!(
-            "{}>{} {} {name}={data}",
-            key.exporter, key.recipient, key.kind
-        )
+        format!("{}>{} {} {name}={data}", key.exporter, key.recipient, key.kind)
     });
     shown.collect()
 }
@@ -58,11 +55,7 @@ fn all(world: &World) -> Vec<String> {
 
 fn changes(session: &Session, batch: &[Export]) -> Vec<Change> {
     let exported = session.export(batch).unwrap();
-    exported
-        .outcomes
-        .into_values()
-        .map(Result::unwrap)
-        .collect()
+    exported.outcomes.into_values().map(Result::unwrap).collect()
 }
 
 fn what_is_exported_is_collected(fixture: &dyn Fixture) {
@@ -79,11 +72,7 @@ fn what_is_exported_is_collected(fixture: &dyn Fixture) {
 
 fn identical_exports_write_nothing(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
-    let batch = [
-        export("x", "1"),
-        export("y", "1").to("b"),
-        export("z", "1").persist(),
-    ];
+    let batch = [export("x", "1"), export("y", "1").to("b"), export("z", "1").persist()];
     assert_eq!(changes(&a, &batch), [Change::Changed; 3]);
     a.declare(&batch).unwrap();
     let before = a.world().collect(&[Filter::all()]).unwrap();
@@ -91,12 +80,7 @@ fn identical_exports_write_nothing(fixture: &dyn Fixture) {
     for exported in [a.export(&batch).unwrap(), a.declare(&batch).unwrap()] {
         assert_eq!((exported.transactions, exported.revision), (0, None));
     }
-    let entries = a
-        .world()
-        .store()
-        .read(fixture.prefix().as_bytes(), None)
-        .unwrap()
-        .entries;
+    let entries = a.world().store().read(fixture.prefix().as_bytes(), None).unwrap().entries;
     assert!(entries.iter().all(|it| it.modified <= before.revision));
 }
 
@@ -109,9 +93,7 @@ fn a_changed_export_says_so_once(fixture: &dyn Fixture) {
 }
 
 fn numbered(count: usize) -> Vec<Export> {
-    (0..count)
-        .map(|at| export(&format!("{at:05}"), "1"))
-        .collect()
+    (0..count).map(|at| export(&format!("{at:05}"), "1")).collect()
 }
 
 fn a_batch_is_one_transaction(fixture: &dyn Fixture) {
@@ -120,10 +102,7 @@ fn a_batch_is_one_transaction(fixture: &dyn Fixture) {
     assert_eq!(exported.transactions, 1);
     let collected = a.world().collect(&[Filter::all()]).unwrap();
     let revisions: BTreeSet<_> = collected.resources.values().map(|it| it.revision).collect();
-    assert_eq!(
-        revisions.into_iter().collect::<Vec<_>>(),
-        [exported.revision.unwrap()]
-    );
+    assert_eq!(revisions.into_iter().collect::<Vec<_>>(), [exported.revision.unwrap()]);
 }
 
 fn a_batch_that_is_refused_is_not_written_in_part(fixture: &dyn Fixture) {
@@ -133,9 +112,7 @@ fn a_batch_that_is_refused_is_not_written_in_part(fixture: &dyn Fixture) {
     };
     let a = World::new(store, &fixture.prefix(), "a").unwrap();
     let a = session_of(a, fixture.ttl() * 100);
-    let exported = a
-        .export(&[export("x", "1"), export("y", "1").to("b")])
-        .unwrap();
+    let exported = a.export(&[export("x", "1"), export("y", "1").to("b")]).unwrap();
     assert_eq!(exported.transactions, 0);
     for outcome in exported.outcomes.values() {
         assert_eq!(outcome.as_ref().unwrap_err().kind(), ErrorKind::Denied);
@@ -151,12 +128,7 @@ fn a_split_batch_says_so(fixture: &dyn Fixture) {
     let exported = a.export(&numbered(count)).unwrap();
     assert!(exported.transactions > 1);
     assert_eq!(exported.outcomes.len(), count);
-    assert!(
-        exported
-            .outcomes
-            .values()
-            .all(|it| matches!(it, Ok(Change::Changed)))
-    );
+    assert!(exported.outcomes.values().all(|it| matches!(it, Ok(Change::Changed))));
     assert_eq!(all(a.world()).len(), count);
     // By their bytes, too.
     let half = "v".repeat(a.world().store().limits().bytes / 2);
@@ -172,14 +144,7 @@ fn no_filter_matches_nothing(fixture: &dyn Fixture) {
 
 fn a_filter_s_missing_part_matches_all(fixture: &dyn Fixture) {
     let [a, b] = ["a", "b"].map(|host| session(fixture, host));
-    changes(
-        &a,
-        &[
-            export("x", "1"),
-            Export::new("rule", "x", "1"),
-            Export::new("rule", "", "1"),
-        ],
-    );
+    changes(&a, &[export("x", "1"), Export::new("rule", "x", "1"), Export::new("rule", "", "1")]);
     changes(&b, &[export("x", "1")]);
     let name = |name: &str| Some(name.as_bytes().to_vec());
     let with = |kind: Option<&str>, name, exporter: Option<&str>| Filter {
@@ -204,19 +169,8 @@ fn a_filter_s_missing_part_matches_all(fixture: &dyn Fixture) {
 
 fn several_filters_are_an_or(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
-    changes(
-        &a,
-        &[
-            export("x", "1"),
-            Export::new("rule", "x", "1"),
-            Export::new("link", "x", "1"),
-        ],
-    );
-    let filters = [
-        Filter::kind("rule"),
-        Filter::kind("route"),
-        Filter::kind("route"),
-    ];
+    changes(&a, &[export("x", "1"), Export::new("rule", "x", "1"), Export::new("link", "x", "1")]);
+    let filters = [Filter::kind("rule"), Filter::kind("route"), Filter::kind("route")];
     let expected = ["a>any route x=1", "a>any rule x=1"];
     assert_eq!(shown(a.world(), &filters), expected);
 }
@@ -224,21 +178,8 @@ fn several_filters_are_an_or(fixture: &dyn Fixture) {
 fn any_byte_of_a_name_round_trips(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     let every: Vec<u8> = (0..=255).collect();
-    let names = [
-        &every[..],
-        b"",
-        b"/",
-        b"a/b",
-        b"a",
-        b"%",
-        b"%2F",
-        b"*",
-        b"..",
-    ];
-    let batch: Vec<Export> = names
-        .iter()
-        .map(|it| Export::new("a/ü", *it, *it))
-        .collect();
+    let names = [&every[..], b"", b"/", b"a/b", b"a", b"%", b"%2F", b"*", b".."];
+    let batch: Vec<Export> = names.iter().map(|it| Export::new("a/ü", *it, *it)).collect();
     changes(&a, &batch);
     let resources = a.world().collect(&[Filter::kind("a/ü")]).unwrap().resources;
     let mut expected = names.map(<[u8]>::to_vec);
@@ -259,35 +200,19 @@ fn an_export_for_another_host_is_not_collected(fixture: &dyn Fixture) {
 
 fn an_export_for_any_and_one_for_a_host_are_two(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
-    changes(
-        &a,
-        &[
-            export("x", "1"),
-            export("x", "2").to("b"),
-            export("x", "3").to("any"),
-        ],
-    );
+    changes(&a, &[export("x", "1"), export("x", "2").to("b"), export("x", "3").to("any")]);
     assert_eq!(all(&b), ["a>any route x=1", "a>b route x=2"]);
 }
 
 fn a_deleted_export_is_gone_once(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
-    let batch = [
-        export("x", "1"),
-        export("y", "1").to("b"),
-        export("z", "1").persist(),
-    ];
+    let batch = [export("x", "1"), export("y", "1").to("b"), export("z", "1").persist()];
     changes(&a, &batch);
     let keys = batch.map(|it| it.key("a"));
     for change in [Change::Changed, Change::Unchanged] {
         let deleted = a.delete(&keys).unwrap();
         assert_eq!(deleted.outcomes.len(), 3);
-        assert!(
-            deleted
-                .outcomes
-                .values()
-                .all(|it| *it.as_ref().unwrap() == change)
-        );
+        assert!(deleted.outcomes.values().all(|it| *it.as_ref().unwrap() == change));
     }
     assert_eq!(a.world().exports().unwrap().len(), 0);
 }
@@ -310,11 +235,9 @@ fn one_key_twice_in_a_batch_is_invalid(fixture: &dyn Fixture) {
 fn an_export_that_is_too_large_is_invalid(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     let large = "v".repeat(a.world().store().limits().bytes);
-    for refused in [
-        export("x", &large),
-        export(&"x".repeat(2000), "1"),
-        export("x", "1").to("b".repeat(2000)),
-    ] {
+    for refused in
+        [export("x", &large), export(&"x".repeat(2000), "1"), export("x", "1").to("b".repeat(2000))]
+    {
         let error = a.export(&[refused, export("y", "1")]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
@@ -325,15 +248,8 @@ fn declaring_prunes_what_is_declared_no_more(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     a.declare(&[export("x", "1"), export("y", "1")]).unwrap();
     let exported = a.declare(&[export("y", "1"), export("z", "1")]).unwrap();
-    let outcomes: Vec<Change> = exported
-        .outcomes
-        .into_values()
-        .map(Result::unwrap)
-        .collect();
-    assert_eq!(
-        outcomes,
-        [Change::Changed, Change::Unchanged, Change::Changed]
-    );
+    let outcomes: Vec<Change> = exported.outcomes.into_values().map(Result::unwrap).collect();
+    assert_eq!(outcomes, [Change::Changed, Change::Unchanged, Change::Changed]);
     assert_eq!(exported.transactions, 1);
     assert_eq!(all(a.world()), ["a>any route y=1", "a>any route z=1"]);
 }
@@ -348,8 +264,7 @@ fn what_persists_is_not_pruned(fixture: &dyn Fixture) {
 /// The recipients are on record: what is for a host that is declared no more is found again.
 fn exports_to_former_recipients_are_pruned(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
-    a.declare(&[export("x", "1").to("b"), export("x", "1").to("c")])
-        .unwrap();
+    a.declare(&[export("x", "1").to("b"), export("x", "1").to("c")]).unwrap();
     drop(a);
     let a = session(fixture, "a");
     a.declare(&[export("x", "1").to("c")]).unwrap();
@@ -379,10 +294,7 @@ fn a_malformed_key_affects_itself_alone(fixture: &dyn Fixture) {
             lease: None,
         };
         let writes = vec![write];
-        let transaction = Transaction {
-            writes,
-            ..Transaction::default()
-        };
+        let transaction = Transaction { writes, ..Transaction::default() };
         a.world().store().commit(&transaction).unwrap();
     }
     assert_eq!(all(a.world()), ["a>any route x=1"]);
@@ -410,18 +322,10 @@ fn a_host_exports_in_no_other_s_name(fixture: &dyn Fixture) {
 
 fn a_host_reads_nothing_that_is_for_another(fixture: &dyn Fixture) {
     let b = session(fixture, "b");
-    changes(
-        &b,
-        &[
-            export("x", "1").to("c"),
-            export("y", "1").to("a"),
-            export("z", "1"),
-        ],
-    );
-    let (Some(a), Some(liar)) = (
-        restricted(fixture, "a", &[], "a"),
-        restricted(fixture, "a", &[], "c"),
-    ) else {
+    changes(&b, &[export("x", "1").to("c"), export("y", "1").to("a"), export("z", "1")]);
+    let (Some(a), Some(liar)) =
+        (restricted(fixture, "a", &[], "a"), restricted(fixture, "a", &[], "c"))
+    else {
         return;
     };
     assert_eq!(all(&a), ["b>any route z=1", "b>a route y=1"]);
@@ -434,11 +338,8 @@ fn a_recipient_that_is_not_granted_costs_only_what_is_for_it(fixture: &dyn Fixtu
         return;
     };
     let a = session_of(a, fixture.ttl() * 100);
-    let exported = a.declare(&[
-        export("x", "1").to("b"),
-        export("x", "1").to("c"),
-        export("x", "1"),
-    ]);
+    let exported =
+        a.declare(&[export("x", "1").to("b"), export("x", "1").to("c"), export("x", "1")]);
     let exported = exported.unwrap();
     let denied: Vec<&ResourceKey> = exported
         .outcomes
@@ -451,10 +352,7 @@ fn a_recipient_that_is_not_granted_costs_only_what_is_for_it(fixture: &dyn Fixtu
     let b = world(fixture, "b");
     assert_eq!(all(&b), ["a>any route x=1", "a>b route x=1"]);
     assert!(b.collect(&[]).unwrap().incomplete.contains("a"));
-    a.declare(&[export("x", "1").to("b"), export("x", "1")])
-        .unwrap()
-        .into_result()
-        .unwrap();
+    a.declare(&[export("x", "1").to("b"), export("x", "1")]).unwrap().into_result().unwrap();
     assert!(b.collect(&[]).unwrap().incomplete.is_empty());
 }
 
@@ -466,20 +364,11 @@ fn a_recipient_that_is_granted_no_more_costs_only_what_is_for_it(fixture: &dyn F
     let Some(granted) = begin(&["b".into()]) else {
         return;
     };
-    granted
-        .declare(&[export("x", "1").to("b")])
-        .unwrap()
-        .into_result()
-        .unwrap();
+    granted.declare(&[export("x", "1").to("b")]).unwrap().into_result().unwrap();
     let a = begin(&[]).unwrap();
-    let exported = a
-        .declare(&[export("x", "2").to("b"), export("x", "1")])
-        .unwrap();
+    let exported = a.declare(&[export("x", "2").to("b"), export("x", "1")]).unwrap();
     assert!(exported.into_result().is_err());
-    assert_eq!(
-        all(&world(fixture, "b")),
-        ["a>any route x=1", "a>b route x=1"]
-    );
+    assert_eq!(all(&world(fixture, "b")), ["a>any route x=1", "a>b route x=1"]);
 }
 
 /// An operator wrote it, or deleted the record.
@@ -491,15 +380,9 @@ fn an_export_that_is_on_no_record_is_found(fixture: &dyn Fixture) {
         value: b"1".to_vec(),
         lease: None,
     }];
-    let transaction = Transaction {
-        writes,
-        ..Transaction::default()
-    };
+    let transaction = Transaction { writes, ..Transaction::default() };
     a.world().store().commit(&transaction).unwrap();
-    assert_eq!(
-        changes(&a, std::slice::from_ref(&wanted)),
-        [Change::Changed]
-    );
+    assert_eq!(changes(&a, std::slice::from_ref(&wanted)), [Change::Changed]);
     a.delete(&[wanted.key("a")]).unwrap().into_result().unwrap();
     assert_eq!(all(&world(fixture, "b")), [""; 0]);
 }

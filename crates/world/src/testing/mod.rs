@@ -120,10 +120,7 @@ fn export(name: &str, data: &str) -> Export {
 }
 
 fn config() -> WatchConfig {
-    WatchConfig {
-        max_backoff: Duration::from_millis(200),
-        ..WatchConfig::default()
-    }
+    WatchConfig { max_backoff: Duration::from_millis(200), ..WatchConfig::default() }
 }
 
 /// Calls until it returns something.

@@ -27,22 +27,17 @@ pub(super) fn tests() -> Vec<Test> {
 
 fn names(world: &World) -> Vec<String> {
     let resources = world.collect(&[Filter::all()]).unwrap().resources;
-    let names = resources
-        .keys()
-        .map(|it| String::from_utf8_lossy(&it.name).into_owned());
+    let names = resources.keys().map(|it| String::from_utf8_lossy(&it.name).into_owned());
     names.collect()
 }
 
 fn gone(fixture: &dyn Fixture, world: &World) {
-    within(fixture, fixture.ttl() * 2, || {
-        names(world).is_empty().then_some(())
-    });
+    within(fixture, fixture.ttl() * 2, || names(world).is_empty().then_some(()));
 }
 
 fn a_dead_host_s_exports_are_gone_within_twice_the_ttl(fixture: &dyn Fixture) {
     let (a, b) = (brief_session(fixture, "a"), world(fixture, "b"));
-    a.declare(&[export("x", "1"), export("y", "1").to("b")])
-        .unwrap();
+    a.declare(&[export("x", "1"), export("y", "1").to("b")]).unwrap();
     assert_eq!(names(&b), ["x", "y"]);
     gone(fixture, &b);
     assert!(b.collect(&[]).unwrap().incomplete.is_empty());
@@ -50,11 +45,8 @@ fn a_dead_host_s_exports_are_gone_within_twice_the_ttl(fixture: &dyn Fixture) {
 
 fn what_persists_outlives_its_exporter(fixture: &dyn Fixture) {
     let (a, b) = (brief_session(fixture, "a"), world(fixture, "b"));
-    a.declare(&[export("x", "1"), export("y", "1").persist()])
-        .unwrap();
-    within(fixture, fixture.ttl() * 2, || {
-        (names(&b) == ["y"]).then_some(())
-    });
+    a.declare(&[export("x", "1"), export("y", "1").persist()]).unwrap();
+    within(fixture, fixture.ttl() * 2, || (names(&b) == ["y"]).then_some(()));
     fixture.pass(fixture.ttl() * 2);
     assert_eq!(names(&b), ["y"]);
 }
@@ -73,18 +65,11 @@ fn the_exports_of_the_living_stay(fixture: &dyn Fixture) {
 /// SIGSTOP, or a machine that was suspended.
 fn a_paused_host_exports_again_and_says_so(fixture: &dyn Fixture) {
     let (a, b) = (brief_session(fixture, "a"), world(fixture, "b"));
-    a.declare(&[export("x", "1"), export("y", "1").to("b")])
-        .unwrap();
+    a.declare(&[export("x", "1"), export("y", "1").to("b")]).unwrap();
     let lease = a.lease();
     gone(fixture, &b);
     let restored = a.renew().unwrap();
-    assert_eq!(
-        restored,
-        Renewed::Restored {
-            exported: 2,
-            failed: 0
-        }
-    );
+    assert_eq!(restored, Renewed::Restored { exported: 2, failed: 0 });
     assert_ne!(a.lease(), lease);
     assert_eq!(a.status().losses, 1);
     assert_eq!(names(&b), ["x", "y"]);
@@ -97,11 +82,7 @@ fn an_export_finds_that_the_lease_is_gone(fixture: &dyn Fixture) {
     let (a, b) = (brief_session(fixture, "a"), world(fixture, "b"));
     a.declare(&[export("x", "1")]).unwrap();
     gone(fixture, &b);
-    let exported = a
-        .export(&[export("y", "1")])
-        .unwrap()
-        .into_result()
-        .unwrap();
+    let exported = a.export(&[export("y", "1")]).unwrap().into_result().unwrap();
     assert!(exported.is_changed());
     assert_eq!(names(&b), ["x", "y"]);
     assert_eq!(a.status().losses, 1);
@@ -119,26 +100,18 @@ fn a_restarted_host_keeps_what_it_still_declares(fixture: &dyn Fixture) {
     let a = brief_session(fixture, "a");
     let exported = a.declare(&[export("x", "1")]).unwrap();
     assert_eq!(exported.transactions, 0);
-    assert_eq!(
-        b.collect(&[Filter::all()]).unwrap().resources,
-        before.resources
-    );
+    assert_eq!(b.collect(&[Filter::all()]).unwrap().resources, before.resources);
     // It lives by the new session.
     for _ in 0..6 {
         fixture.pass(fixture.ttl() / 3);
         assert!(matches!(a.renew().unwrap(), Renewed::Alive(_)));
     }
-    assert_eq!(
-        b.collect(&[Filter::all()]).unwrap().resources,
-        before.resources
-    );
+    assert_eq!(b.collect(&[Filter::all()]).unwrap().resources, before.resources);
 }
 
 fn a_restarted_host_prunes_before_it_is_complete(fixture: &dyn Fixture) {
     let b = world(fixture, "b");
-    session(fixture, "a")
-        .declare(&[export("x", "1"), export("y", "1")])
-        .unwrap();
+    session(fixture, "a").declare(&[export("x", "1"), export("y", "1")]).unwrap();
     let a = session(fixture, "a");
     assert_eq!(names(&b), ["x", "y"]);
     a.declare(&[export("y", "1")]).unwrap();
@@ -186,27 +159,11 @@ fn another_owner_has_to_wait(fixture: &dyn Fixture) {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let error = a.export(&[export("x", "1")]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    assert_eq!(
-        other
-            .world()
-            .exports()
-            .unwrap()
-            .values()
-            .next()
-            .unwrap()
-            .data,
-        b"2"
-    );
+    assert_eq!(other.world().exports().unwrap().values().next().unwrap().data, b"2");
     // It is no replacement: once the other one is gone, this one has its name again.
     other.end().unwrap();
-    assert!(matches!(
-        a.renew().unwrap(),
-        Renewed::Restored { failed: 0, .. }
-    ));
-    assert_eq!(
-        a.world().exports().unwrap().values().next().unwrap().data,
-        b"1"
-    );
+    assert!(matches!(a.renew().unwrap(), Renewed::Restored { failed: 0, .. }));
+    assert_eq!(a.world().exports().unwrap().values().next().unwrap().data, b"1");
 }
 
 fn nothing_of_another_owner_is_overwritten(fixture: &dyn Fixture) {
@@ -218,27 +175,17 @@ fn nothing_of_another_owner_is_overwritten(fixture: &dyn Fixture) {
         value: br#"{"owner":"another","session":"1"}"#.to_vec(),
         lease: Some(a.world().store().grant(fixture.ttl() * 100).unwrap()),
     }];
-    let transaction = Transaction {
-        writes,
-        ..Transaction::default()
-    };
+    let transaction = Transaction { writes, ..Transaction::default() };
     a.world().store().commit(&transaction).unwrap();
-    for result in [
-        a.export(&[export("x", "2")]),
-        a.declare(&[export("x", "2")]),
-    ] {
+    for result in [a.export(&[export("x", "2")]), a.declare(&[export("x", "2")])] {
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Conflict);
     }
-    assert_eq!(
-        a.world().exports().unwrap().values().next().unwrap().data,
-        b"1"
-    );
+    assert_eq!(a.world().exports().unwrap().values().next().unwrap().data, b"1");
 }
 
 fn an_ended_session_takes_its_exports_along_at_once(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
-    a.declare(&[export("x", "1"), export("y", "1").persist()])
-        .unwrap();
+    a.declare(&[export("x", "1"), export("y", "1").persist()]).unwrap();
     a.end().unwrap();
     assert_eq!(names(a.world()), ["y"]);
     assert_eq!(a.renew().unwrap_err().kind(), ErrorKind::Conflict);
@@ -275,10 +222,7 @@ fn a_keeper_says_what_happens(fixture: &dyn Fixture) {
     }
     assert_eq!(names(&b), ["x"]);
     if fixture.cut("a") {
-        assert!(matches!(
-            received.recv_timeout(SOON).unwrap(),
-            SessionEvent::CutOff { .. }
-        ));
+        assert!(matches!(received.recv_timeout(SOON).unwrap(), SessionEvent::CutOff { .. }));
         fixture.heal("a");
         match received.recv_timeout(SOON).unwrap() {
             SessionEvent::Reconnected | SessionEvent::Restored { failed: 0, .. } => {}
@@ -287,10 +231,7 @@ fn a_keeper_says_what_happens(fixture: &dyn Fixture) {
         eventually("exported", || (names(&b) == ["x"]).then_some(()));
     }
     let newer = session(fixture, "a");
-    assert!(matches!(
-        received.recv_timeout(SOON).unwrap(),
-        SessionEvent::Ended(_)
-    ));
+    assert!(matches!(received.recv_timeout(SOON).unwrap(), SessionEvent::Ended(_)));
     drop((keeper, newer));
 }
 

@@ -54,10 +54,7 @@ struct Host {
 }
 
 fn host(fixture: &dyn Fixture) -> Host {
-    Host {
-        store: fixture.store("a"),
-        prefix: format!("{}/", fixture.prefix()),
-    }
+    Host { store: fixture.store("a"), prefix: format!("{}/", fixture.prefix()) }
 }
 
 impl Host {
@@ -165,10 +162,7 @@ fn a_read_is_of_one_revision(fixture: &dyn Fixture) {
     let third = a.put("x", "2");
     a.delete("y");
     assert_eq!(a.read(Some(first)).1, ["x=1"]);
-    assert_eq!(
-        a.read(Some(third)),
-        (third, vec!["x=2".into(), "y=1".into()])
-    );
+    assert_eq!(a.read(Some(third)), (third, vec!["x=2".into(), "y=1".into()]));
     let (newest, entries) = a.read(None);
     assert_eq!(entries, ["x=2"]);
     assert!(newest > third);
@@ -201,19 +195,12 @@ fn any_byte_round_trips(fixture: &dyn Fixture) {
     let all: Vec<u8> = (0..=255).collect();
     let key = [&a.key("")[..], &all].concat();
     for value in [all, Vec::new()] {
-        let put = Write::Put {
-            key: key.clone(),
-            value: value.clone(),
-            lease: None,
-        };
+        let put = Write::Put { key: key.clone(), value: value.clone(), lease: None };
         written(a.commit(Vec::new(), vec![put]));
         let read = a.store.read(&key, None).unwrap().entries;
         assert_eq!((&read[0].key, &read[0].value), (&key, &value));
         let compares = vec![Compare::Value(key.clone(), value)];
-        assert!(matches!(
-            a.commit(compares, Vec::new()),
-            Committed::Written(_)
-        ));
+        assert!(matches!(a.commit(compares, Vec::new()), Committed::Written(_)));
     }
 }
 
@@ -269,10 +256,7 @@ fn one_key_twice_is_invalid(fixture: &dyn Fixture) {
     let a = host(fixture);
     for twice in [a.put_write("x", "2", None), Write::Delete(a.key("x"))] {
         let writes = vec![a.put_write("x", "1", None), twice];
-        let transaction = Transaction {
-            writes,
-            ..Transaction::default()
-        };
+        let transaction = Transaction { writes, ..Transaction::default() };
         let error = a.store.commit(&transaction).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }
@@ -286,9 +270,7 @@ fn limits_are_what_a_transaction_holds(fixture: &dyn Fixture) {
         let keys = || (0..count).map(|at| format!("{at:05}"));
         Transaction {
             compares: keys().map(|it| Compare::Absent(a.key(&it))).collect(),
-            writes: keys()
-                .map(|it| a.put_write(&it, &"v".repeat(size), None))
-                .collect(),
+            writes: keys().map(|it| a.put_write(&it, &"v".repeat(size), None)).collect(),
         }
     };
     written(a.store.commit(&fill(limits.operations, 1)).unwrap());
@@ -413,10 +395,7 @@ fn a_put_with_a_lease_that_is_gone(fixture: &dyn Fixture) {
     a.store.revoke(lease).unwrap();
     let transaction = Transaction {
         compares: Vec::new(),
-        writes: vec![
-            a.put_write("x", "1", None),
-            a.put_write("y", "1", Some(lease)),
-        ],
+        writes: vec![a.put_write("x", "1", None), a.put_write("y", "1", Some(lease))],
     };
     let error = a.store.commit(&transaction).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LeaseEnded, "{error}");
@@ -438,10 +417,7 @@ fn a_watch_says_first_that_it_is_connected(fixture: &dyn Fixture) {
     a.put("y", "1");
     let mut watch = a.watch(before);
     let first = watch.next(SOON).unwrap();
-    assert!(
-        matches!(first, Some(StoreEvent::Progress(at)) if at == before),
-        "{first:?}"
-    );
+    assert!(matches!(first, Some(StoreEvent::Progress(at)) if at == before), "{first:?}");
     assert_eq!(a.changes(&mut *watch, before, 1), ["y=1"]);
 }
 
@@ -473,19 +449,13 @@ fn a_watch_gives_a_transaction_as_a_whole(fixture: &dyn Fixture) {
     let a = host(fixture);
     let before = a.put("x", "1");
     let mut watch = a.watch(before);
-    let writes = vec![
-        a.put_write("z", "1", None),
-        Write::Delete(a.key("x")),
-        a.put_write("y", "1", None),
-    ];
+    let writes =
+        vec![a.put_write("z", "1", None), Write::Delete(a.key("x")), a.put_write("y", "1", None)];
     let revision = written(a.commit(Vec::new(), writes));
     let mut seen = before;
     let mut changes = a.next(&mut *watch, &mut seen).unwrap();
     changes.sort();
-    assert_eq!(
-        (seen, changes),
-        (revision, vec!["-x".into(), "y=1".into(), "z=1".into()])
-    );
+    assert_eq!((seen, changes), (revision, vec!["-x".into(), "y=1".into(), "z=1".into()]));
 }
 
 fn a_watch_sees_the_end_of_a_lease(fixture: &dyn Fixture) {
@@ -579,10 +549,7 @@ fn a_broken_watch_says_so(fixture: &dyn Fixture) {
     };
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     // Another one resumes, with what was changed meanwhile.
-    let b = Host {
-        store: fixture.store("b"),
-        prefix: a.prefix.clone(),
-    };
+    let b = Host { store: fixture.store("b"), prefix: a.prefix.clone() };
     b.put("x", "2");
     fixture.heal("a");
     let a = host(fixture);
@@ -596,10 +563,8 @@ fn a_cut_connection_is_unavailable(fixture: &dyn Fixture) {
     if !fixture.cut("a") {
         return;
     }
-    let transaction = Transaction {
-        compares: Vec::new(),
-        writes: vec![a.put_write("x", "2", None)],
-    };
+    let transaction =
+        Transaction { compares: Vec::new(), writes: vec![a.put_write("x", "2", None)] };
     let written = a.store.commit(&transaction).unwrap_err();
     let kinds = [ErrorKind::Unavailable, ErrorKind::Indeterminate];
     assert!(kinds.contains(&written.kind()), "{written}");
@@ -647,41 +612,25 @@ fn what_is_not_granted_is_denied(fixture: &dyn Fixture) {
             match result {
                 Ok(()) => assert!(granted, "{name}"),
                 Err(error) => {
-                    assert_eq!(
-                        (error.kind(), granted),
-                        (ErrorKind::Denied, false),
-                        "{error}"
-                    );
+                    assert_eq!((error.kind(), granted), (ErrorKind::Denied, false), "{error}");
                 }
             }
         }
         if !reads {
             let compares = vec![Compare::Value(a.key(name), b"1".to_vec())];
             let writes = vec![a.put_write("ours/y", "2", None)];
-            let error = a
-                .store
-                .commit(&Transaction { compares, writes })
-                .unwrap_err();
+            let error = a.store.commit(&Transaction { compares, writes }).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
         }
     }
     let lease = operator.store.grant(fixture.ttl() * 10).unwrap();
     operator.put_with("theirs/y", "1", Some(lease));
     assert_eq!(a.store.revoke(lease).unwrap_err().kind(), ErrorKind::Denied);
-    assert_eq!(
-        operator.names(),
-        ["all/x=1", "ours/x=2", "theirs/x=1", "theirs/y=1"]
-    );
+    assert_eq!(operator.names(), ["all/x=1", "ours/x=2", "theirs/x=1", "theirs/y=1"]);
 }
 
 fn the_members_are_known(fixture: &dyn Fixture) {
     let members = fixture.store("a").members().unwrap();
-    assert_eq!(
-        members
-            .iter()
-            .filter(|it| it.is_leader == Some(true))
-            .count(),
-        1
-    );
+    assert_eq!(members.iter().filter(|it| it.is_leader == Some(true)).count(), 1);
     assert!(members.iter().all(|it| it.faults.is_empty()), "{members:?}");
 }

@@ -37,11 +37,7 @@ fn setting_what_is_set_makes_no_event(fixture: &dyn Fixture) {
     assert_eq!(a.set_string("x", "1").unwrap(), Change::Unchanged);
     quiet(&mut watch);
     if let Ok(before) = before {
-        let entries = a
-            .store()
-            .read(fixture.prefix().as_bytes(), None)
-            .unwrap()
-            .entries;
+        let entries = a.store().read(fixture.prefix().as_bytes(), None).unwrap().entries;
         assert!(entries.iter().all(|it| it.modified <= before));
     }
 }
@@ -142,12 +138,7 @@ fn a_value_that_is_no_text_affects_itself_alone(fixture: &dyn Fixture) {
         lease: None,
     };
     let writes = vec![write];
-    a.store()
-        .commit(&Transaction {
-            writes,
-            ..Transaction::default()
-        })
-        .unwrap();
+    a.store().commit(&Transaction { writes, ..Transaction::default() }).unwrap();
     match next(&mut watch) {
         Event::Malformed { id, error } => {
             assert_eq!(id.as_deref(), Some("a"));

@@ -63,9 +63,7 @@ fn view(view: &View<ResourceKey, Resource>) -> Vec<String> {
 
 fn the_first_event_is_ready_with_all_that_there_is(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
-    let exported = a
-        .export(&[export("x", "1"), export("y", "1").to("b")])
-        .unwrap();
+    let exported = a.export(&[export("x", "1"), export("y", "1").to("b")]).unwrap();
     match next(&mut watch(&b)) {
         Event::Ready(all) => {
             assert_eq!(view(&all), ["x=1", "y=1"]);
@@ -81,13 +79,8 @@ fn each_change_is_one_event_with_its_revision(fixture: &dyn Fixture) {
     for at in 0..10 {
         let exported = a.export(&[export("x", &at.to_string())]).unwrap();
         match next(&mut watch) {
-            Event::Changed {
-                value, revision, ..
-            } => {
-                assert_eq!(
-                    (Some(revision), value.revision),
-                    (exported.revision, revision)
-                );
+            Event::Changed { value, revision, .. } => {
+                assert_eq!((Some(revision), value.revision), (exported.revision, revision));
                 assert_eq!(value.data, at.to_string().as_bytes());
             }
             other => panic!("{other:?}"),
@@ -103,16 +96,11 @@ fn each_change_is_one_event_with_its_revision(fixture: &dyn Fixture) {
 
 fn a_watch_has_no_event_of_what_does_not_match(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
-    let mut rules = b
-        .watch_resources(&[Filter::kind("rule")], config())
-        .unwrap();
+    let mut rules = b.watch_resources(&[Filter::kind("rule")], config()).unwrap();
     let mut none = b.watch_resources(&[], config()).unwrap();
     assert!(matches!(next(&mut rules), Event::Ready(_)));
     assert!(matches!(next(&mut none), Event::Ready(_)));
-    let others = [
-        export("x", "1"),
-        crate::Export::new("rule", "x", "1").to("c"),
-    ];
+    let others = [export("x", "1"), crate::Export::new("rule", "x", "1").to("c")];
     a.export(&others).unwrap();
     quiet(&mut rules);
     a.export(&[crate::Export::new("rule", "y", "1")]).unwrap();
@@ -123,12 +111,7 @@ fn a_watch_has_no_event_of_what_does_not_match(fixture: &dyn Fixture) {
 fn an_export_for_any_and_one_for_this_host_are_watched(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
     let mut watch = ready(&b);
-    a.export(&[
-        export("x", "1"),
-        export("y", "1").to("b"),
-        export("z", "1").to("c"),
-    ])
-    .unwrap();
+    a.export(&[export("x", "1"), export("y", "1").to("b"), export("z", "1").to("c")]).unwrap();
     let mut events = [(); 2].map(|()| shown(next(&mut watch)));
     events.sort();
     assert_eq!(events, ["x=1", "y=1"]);
@@ -151,17 +134,8 @@ fn moving_to_another_lease_is_no_event(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     a.declare(&[export("x", "1")]).unwrap();
     let mut watch = ready(a.world());
-    a.export(&[export("x", "1").persist()])
-        .unwrap()
-        .into_result()
-        .unwrap();
-    assert!(
-        a.world()
-            .exports()
-            .unwrap()
-            .values()
-            .all(|it| it.lease.is_none())
-    );
+    a.export(&[export("x", "1").persist()]).unwrap().into_result().unwrap();
+    assert!(a.world().exports().unwrap().values().all(|it| it.lease.is_none()));
     quiet(&mut watch);
 }
 
@@ -169,19 +143,14 @@ fn a_slow_reader_gets_the_newest(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
     let mut watch = ready(&b);
     for at in 0..300 {
-        a.export(&[export("x", &at.to_string()), export("y", "1")])
-            .unwrap();
+        a.export(&[export("x", &at.to_string()), export("y", "1")]).unwrap();
     }
     let mut seen = BTreeMap::new();
     let mut last = Revision(0);
     let mut count = 0;
     while seen.get("x").is_none_or(|it| it != "299") || !seen.contains_key("y") {
         match next(&mut watch) {
-            Event::Changed {
-                id,
-                value,
-                revision,
-            } => {
+            Event::Changed { id, value, revision } => {
                 assert!(revision >= last, "revisions go back");
                 last = revision;
                 let text = |it: &[u8]| String::from_utf8_lossy(it).into_owned();
@@ -216,16 +185,12 @@ fn what_came_and_went_in_between_is_no_event(fixture: &dyn Fixture) {
     }
     // A reader that was fast enough saw it come, and then also go.
     let came_and_went = ["x=1", "y=1", "-x", "z=1"];
-    assert!(
-        events == ["y=1", "z=1"] || events == came_and_went,
-        "{events:?}"
-    );
+    assert!(events == ["y=1", "z=1"] || events == came_and_went, "{events:?}");
 }
 
 fn a_watch_resumes_after_a_cut(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
-    a.export(&[export("x", "1"), export("y", "1"), export("z", "1")])
-        .unwrap();
+    a.export(&[export("x", "1"), export("y", "1"), export("z", "1")]).unwrap();
     let mut watch = ready(&b);
     if !fixture.cut("b") {
         return;
@@ -249,9 +214,7 @@ fn a_watch_resumes_after_a_cut(fixture: &dyn Fixture) {
     }
     seen.sort();
     assert_eq!(seen, ["-x", "new=1", "y=2"]);
-    eventually("connected", || {
-        watch.cut_off_since().is_none().then_some(())
-    });
+    eventually("connected", || watch.cut_off_since().is_none().then_some(()));
 }
 
 fn a_watch_resumes_after_a_restart_of_the_store(fixture: &dyn Fixture) {
@@ -276,21 +239,14 @@ fn a_watch_resumes_after_a_restart_of_the_store(fixture: &dyn Fixture) {
 /// over a new list.
 fn after_a_compaction_comes_a_resync_with_the_deletions(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
-    a.export(&[
-        export("kept", "1"),
-        export("gone", "1"),
-        export("same", "1"),
-    ])
-    .unwrap();
+    a.export(&[export("kept", "1"), export("gone", "1"), export("same", "1")]).unwrap();
     let mut watch = ready(&b);
     if !fixture.cut("b") {
         return;
     }
     assert!(matches!(next(&mut watch), Event::Interrupted { .. }));
     a.delete(&[export("gone", "").key("a")]).unwrap();
-    let last = a
-        .export(&[export("kept", "2"), export("new", "1")])
-        .unwrap();
+    let last = a.export(&[export("kept", "2"), export("new", "1")]).unwrap();
     fixture.compact(last.revision.unwrap()).unwrap();
     fixture.heal("b");
     loop {
@@ -316,8 +272,7 @@ fn after_a_compaction_comes_a_resync_with_the_deletions(fixture: &dyn Fixture) {
 /// cilium#24740: the new list differs from the old one by the deletion alone.
 fn a_deletion_alone_is_not_missed_over_a_new_list(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
-    a.export(&[export("kept", "1"), export("gone", "1")])
-        .unwrap();
+    a.export(&[export("kept", "1"), export("gone", "1")]).unwrap();
     let mut watch = ready(&b);
     if !fixture.cut("b") {
         return;

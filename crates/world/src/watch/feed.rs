@@ -72,10 +72,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 impl Question {
     fn new() -> Question {
-        Question {
-            due: Instant::now(),
-            pause: FIRST_PAUSE,
-        }
+        Question { due: Instant::now(), pause: FIRST_PAUSE }
     }
 
     /// How long to wait for an event before it may be due.
@@ -219,8 +216,7 @@ impl Feed {
     fn list(&self, position: &mut Option<Revision>) -> Result<Revision, Error> {
         let snapshot = self.store.read(&self.prefix, None)?;
         let revision = snapshot.revision;
-        self.mirror
-            .list(self.index, revision, entries(snapshot.entries))?;
+        self.mirror.list(self.index, revision, entries(snapshot.entries))?;
         *position = Some(revision);
         Ok(revision)
     }

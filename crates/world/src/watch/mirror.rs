@@ -54,11 +54,7 @@ struct Unseen {
 /// What the reader gets.
 pub(super) enum Raw {
     Ready(Revision, Vec<Arc<Entry>>),
-    Change {
-        key: Vec<u8>,
-        now: Option<Arc<Entry>>,
-        revision: Revision,
-    },
+    Change { key: Vec<u8>, now: Option<Arc<Entry>>, revision: Revision },
     Resync(Revision, Vec<Arc<Entry>>),
     Interrupted(SystemTime, Error),
     Restored(Revision),
@@ -66,16 +62,9 @@ pub(super) enum Raw {
 
 impl Mirror {
     pub(super) fn new(feeds: usize, limits: ReadLimits, content: Content) -> Mirror {
-        let mut state = State {
-            limits,
-            content,
-            ..State::default()
-        };
+        let mut state = State { limits, content, ..State::default() };
         state.feeds.resize_with(feeds, FeedState::default);
-        Mirror {
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-        }
+        Mirror { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -181,10 +170,7 @@ impl Mirror {
     /// The revision up to which the reader has seen all changes, of all feeds.
     pub(super) fn delivered(&self) -> Revision {
         let state = self.lock();
-        let unseen = state
-            .order
-            .first()
-            .map(|(revision, _)| Revision(revision.0 - 1));
+        let unseen = state.order.first().map(|(revision, _)| Revision(revision.0 - 1));
         unseen.unwrap_or(Revision(u64::MAX)).min(state.revision())
     }
 
@@ -262,9 +248,7 @@ impl State {
         let before = std::mem::replace(&mut self.feeds[feed].entries, entries);
         let now = &self.feeds[feed].entries;
         let keys: BTreeSet<&Vec<u8>> = before.keys().chain(now.keys()).collect();
-        let differ = keys
-            .into_iter()
-            .filter(|key| before.get(*key) != now.get(*key));
+        let differ = keys.into_iter().filter(|key| before.get(*key) != now.get(*key));
         let differ: Vec<Vec<u8>> = differ.cloned().collect();
         let is_changed = !differ.is_empty();
         for key in differ {

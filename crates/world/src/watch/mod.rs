@@ -211,15 +211,9 @@ impl<K: Ord, V> Watch<K, V> {
             Raw::Resync(revision, entries) => Event::Resync(self.view(revision, &entries)),
             Raw::Interrupted(since, error) => Event::Interrupted { since, error },
             Raw::Restored(revision) => Event::Restored(revision),
-            Raw::Change {
-                key, now, revision, ..
-            } => match (self.decode)(&key, now.as_deref()) {
+            Raw::Change { key, now, revision, .. } => match (self.decode)(&key, now.as_deref()) {
                 Decoded::Other => return None,
-                Decoded::Value(id, value) => Event::Changed {
-                    id,
-                    value,
-                    revision,
-                },
+                Decoded::Value(id, value) => Event::Changed { id, value, revision },
                 Decoded::Gone(id) => Event::Deleted { id, revision },
                 Decoded::Malformed(id, error) => Event::Malformed { id, error },
             },
@@ -240,12 +234,7 @@ impl<K: Ord, V> Watch<K, V> {
                 Decoded::Other | Decoded::Gone(_) => {}
             }
         }
-        View {
-            revision,
-            values,
-            malformed,
-            malformed_keys,
-        }
+        View { revision, values, malformed, malformed_keys }
     }
 }
 

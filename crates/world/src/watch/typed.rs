@@ -39,11 +39,9 @@ impl World {
         config: WatchConfig,
     ) -> Result<Watch<String, String>, Error> {
         let (own, namespace) = (self.keys.shared("strings", namespace), namespace.to_owned());
-        Watch::new(self, [own.clone()], config, move |key, entry| {
-            match key == own {
-                true => decode_text(namespace.clone(), entry),
-                false => Decoded::Other,
-            }
+        Watch::new(self, [own.clone()], config, move |key, entry| match key == own {
+            true => decode_text(namespace.clone(), entry),
+            false => Decoded::Other,
         })
     }
 
@@ -58,17 +56,14 @@ impl World {
         config: WatchConfig,
     ) -> Result<Watch<String, String>, Error> {
         let (keys, namespace) = (self.keys.clone(), namespace.to_owned());
-        Watch::new(
-            self,
-            [self.keys.hosts()],
-            config,
-            move |key, entry| match keys.parse_host(key) {
+        Watch::new(self, [self.keys.hosts()], config, move |key, entry| {
+            match keys.parse_host(key) {
                 Ok((host, word, Some(name))) if word == "strings" && name == namespace => {
                     decode_text(host, entry)
                 }
                 _ => Decoded::Other,
-            },
-        )
+            }
+        })
     }
 }
 

@@ -80,10 +80,7 @@ impl Store for Faulty {
 
     fn limits(&self) -> TransactionLimits {
         // Small, so that batches are split.
-        TransactionLimits {
-            operations: 7,
-            ..self.store.limits()
-        }
+        TransactionLimits { operations: 7, ..self.store.limits() }
     }
 
     fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error> {

@@ -22,12 +22,7 @@ struct Backend(Arc<Mutex<Disk>>);
 
 impl Backend {
     fn of(bytes: Vec<u8>, left: u64) -> Backend {
-        Backend(Arc::new(Mutex::new(Disk {
-            now: bytes.clone(),
-            synced: bytes,
-            left,
-            done: 0,
-        })))
+        Backend(Arc::new(Mutex::new(Disk { now: bytes.clone(), synced: bytes, left, done: 0 })))
     }
 
     fn operation<T>(&self, work: impl FnOnce(&mut Disk) -> T) -> io::Result<T> {

@@ -37,11 +37,6 @@ fn no_change_is_lost_and_none_is_invented() {
     }
     println!("{totals:?}");
     // The schedules reach what they are for.
-    let reached = [
-        totals.losses,
-        totals.faults,
-        totals.resyncs,
-        totals.conflicts,
-    ];
+    let reached = [totals.losses, totals.faults, totals.resyncs, totals.conflicts];
     assert!(count < 100 || !reached.contains(&0));
 }

@@ -56,10 +56,7 @@ impl Model {
             let key = String::from_utf8(key[prefix.len()..].to_vec()).unwrap();
             let mut parts = key.split('/');
             let exporter = parts.next().unwrap().to_owned();
-            (
-                (exporter, parts.next_back().unwrap().to_owned()),
-                value.clone(),
-            )
+            ((exporter, parts.next_back().unwrap().to_owned()), value.clone())
         });
         parsed.collect()
     }

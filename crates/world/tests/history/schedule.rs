@@ -127,9 +127,7 @@ impl Run {
         if self.random.bool() {
             let rate = self.random.u32(1..12);
             let hosts = self.hosts.iter().map(|host| &host.faults);
-            hosts
-                .chain([&self.faults])
-                .for_each(|it| it.rate.store(rate, Ordering::SeqCst));
+            hosts.chain([&self.faults]).for_each(|it| it.rate.store(rate, Ordering::SeqCst));
         }
         self.model.catch_up();
         for _ in 0..steps {
@@ -145,8 +143,7 @@ impl Run {
         let at = self.random.usize(0..self.hosts.len());
         let choice = self.random.u8(0..20);
         let name = self.hosts[at].name;
-        self.log
-            .push(format!("{:?} {name}: step {choice}", self.now));
+        self.log.push(format!("{:?} {name}: step {choice}", self.now));
         match choice {
             0..=2 => self.export(at),
             3 => self.delete(at),
@@ -195,17 +192,10 @@ impl Run {
         let Some(session) = &host.session else { return };
         let batch = exports(&names);
         let losses = session.status().losses;
-        let result = session
-            .export(&batch)
-            .and_then(trueup_world::Exported::into_result);
+        let result = session.export(&batch).and_then(trueup_world::Exported::into_result);
         host.declared.extend(names.clone());
         let is_same_lease = session.status().losses == losses;
-        host.outcome(
-            result.map(drop),
-            is_same_lease,
-            |known| known.extend(names),
-            self.now,
-        );
+        host.outcome(result.map(drop), is_same_lease, |known| known.extend(names), self.now);
     }
 
     fn delete(&mut self, at: usize) {
@@ -214,9 +204,7 @@ impl Run {
         let Some(session) = &host.session else { return };
         let key = Export::new("k", name.clone(), "").key(host.name);
         let losses = session.status().losses;
-        let result = session
-            .delete(&[key])
-            .and_then(trueup_world::Exported::into_result);
+        let result = session.delete(&[key]).and_then(trueup_world::Exported::into_result);
         host.declared.remove(&name);
         let is_same_lease = session.status().losses == losses;
         let forget = |known: &mut Names| drop(known.remove(&name));
@@ -228,9 +216,8 @@ impl Run {
         let host = &mut self.hosts[at];
         let Some(session) = &host.session else { return };
         let losses = session.status().losses;
-        let result = session
-            .declare(&exports(&names))
-            .and_then(trueup_world::Exported::into_result);
+        let result =
+            session.declare(&exports(&names)).and_then(trueup_world::Exported::into_result);
         host.declared = names.clone();
         let is_same_lease = session.status().losses == losses;
         match result {
@@ -256,11 +243,7 @@ impl Run {
                 host.exports = Some(host.declared.clone());
                 // What an earlier process exported, and this one has not declared, may be there.
                 host.renewed = self.now;
-                if !session
-                    .world()
-                    .exports()
-                    .is_ok_and(|own| own.len() == host.declared.len())
-                {
+                if !session.world().exports().is_ok_and(|own| own.len() == host.declared.len()) {
                     host.exports = None;
                 }
             }
@@ -338,9 +321,7 @@ impl Run {
     fn check_hosts(&mut self) {
         let resources = Model::resources(self.model.newest());
         for host in &self.hosts {
-            let stored = resources
-                .iter()
-                .filter(|((exporter, _), _)| exporter == host.name);
+            let stored = resources.iter().filter(|((exporter, _), _)| exporter == host.name);
             let stored: Names = stored
                 .map(|((_, name), data)| (name.clone(), String::from_utf8(data.clone()).unwrap()))
                 .collect();
@@ -365,13 +346,8 @@ impl Run {
                     self.counts.resyncs += 1;
                     self.replace(&view);
                 }
-                Event::Changed {
-                    id: key,
-                    value,
-                    revision,
-                } => {
-                    self.log
-                        .push(format!("  {key} = {:?} at {revision}", value.data));
+                Event::Changed { id: key, value, revision } => {
+                    self.log.push(format!("  {key} = {:?} at {revision}", value.data));
                     let model = Model::resources(self.model.at(revision));
                     assert_eq!(model.get(&id(&key)), Some(&value.data), "{key}: invented");
                     self.advance(id(&key), revision);
@@ -382,10 +358,7 @@ impl Run {
                     let model = Model::resources(self.model.at(revision));
                     assert_eq!(model.get(&id(&key)), None, "{key}: deleted by invention");
                     self.advance(id(&key), revision);
-                    assert!(
-                        self.known().remove(&id(&key)).is_some(),
-                        "{key}: was not known"
-                    );
+                    assert!(self.known().remove(&id(&key)).is_some(), "{key}: was not known");
                 }
                 Event::Malformed { error, .. } => panic!("{error}"),
                 _ => {}
@@ -425,15 +398,8 @@ impl Run {
             self.renew(at);
             self.declare(at);
             let host = &self.hosts[at];
-            let is_ended = host
-                .session
-                .as_ref()
-                .is_some_and(|it| it.status().ended.is_some());
-            assert!(
-                host.exports.is_some() || is_ended,
-                "{}: not settled",
-                host.name
-            );
+            let is_ended = host.session.as_ref().is_some_and(|it| it.status().ended.is_some());
+            assert!(host.exports.is_some() || is_ended, "{}: not settled", host.name);
         }
         self.model.catch_up();
         self.check_hosts();
@@ -441,11 +407,7 @@ impl Run {
         let expected = Model::resources(self.model.newest());
         let end = Instant::now() + Duration::from_secs(20);
         while self.view.as_ref() != Some(&expected) {
-            assert!(
-                Instant::now() < end,
-                "lost: {:?}, not {expected:?}",
-                self.view
-            );
+            assert!(Instant::now() < end, "lost: {:?}, not {expected:?}", self.view);
             self.read_events(Duration::from_millis(2));
         }
     }
@@ -482,9 +444,7 @@ impl Host {
 }
 
 fn exports(names: &Names) -> Vec<Export> {
-    let exports = names
-        .iter()
-        .map(|(name, data)| Export::new("k", name.clone(), data.clone()));
+    let exports = names.iter().map(|(name, data)| Export::new("k", name.clone(), data.clone()));
     exports.collect()
 }
 

@@ -56,9 +56,7 @@ impl Demo {
 
         say("Another agent finds the job by the id in the journal, and finishes its record:");
         let _agent = self.start_agent()?;
-        let status = self.wait("all is in place", |status| {
-            status.starts_with("converged: yes")
-        })?;
+        let status = self.wait("all is in place", |status| status.starts_with("converged: yes"))?;
         println!("{status}");
         self.show_guests()?;
 
@@ -69,13 +67,9 @@ impl Demo {
         self.show_guests()?;
         println!("{status}");
         let hash = status.split("to approve: ").nth(1);
-        let hash = hash
-            .and_then(|rest| rest.split(' ').next())
-            .unwrap_or_default();
+        let hash = hash.and_then(|rest| rest.split(' ').next()).unwrap_or_default();
         agent::approve(&self.folder, hash)?;
-        self.wait("all is in place", |status| {
-            status.starts_with("converged: yes")
-        })?;
+        self.wait("all is in place", |status| status.starts_with("converged: yes"))?;
         say("Approved:");
         self.show_guests()
     }
@@ -86,10 +80,7 @@ impl Demo {
 
     fn declare(&self, text: &str) -> Result<()> {
         fs::write(self.folder.join("new"), text)?;
-        Ok(fs::rename(
-            self.folder.join("new"),
-            self.folder.join("guests.toml"),
-        )?)
+        Ok(fs::rename(self.folder.join("new"), self.folder.join("guests.toml"))?)
     }
 
     fn start_agent(&self) -> Result<Agent> {
@@ -134,16 +125,8 @@ impl Demo {
                 continue;
             };
             let found = monitor.guest()?;
-            let state = if found.is_running {
-                "running"
-            } else {
-                "paused"
-            };
-            println!(
-                "{guest}: {state}, {} MiB, {:?}",
-                found.memory >> 20,
-                found.description
-            );
+            let state = if found.is_running { "running" } else { "paused" };
+            println!("{guest}: {state}, {} MiB, {:?}", found.memory >> 20, found.description);
             for (name, disk) in &found.disks {
                 let (size, iops) = (disk.size >> 20, disk.bounds.iops);
                 println!("  disk {name}: {size} MiB, at most {iops} requests a second (0: any)");
@@ -192,8 +175,5 @@ fn say(text: &str) {
 }
 
 fn show(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

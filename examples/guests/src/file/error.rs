@@ -13,21 +13,10 @@ pub struct Error {
 
 impl Error {
     pub(super) fn at(text: &str, span: Option<Range<usize>>, problem: String) -> Error {
-        let before = span
-            .and_then(|span| text.get(..span.start))
-            .unwrap_or_default();
+        let before = span.and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
-        let text = text
-            .lines()
-            .nth(line - 1)
-            .unwrap_or_default()
-            .trim()
-            .to_owned();
-        Error {
-            line,
-            text,
-            problem,
-        }
+        let text = text.lines().nth(line - 1).unwrap_or_default().trim().to_owned();
+        Error { line, text, problem }
     }
 
     /// Returns the number of the line, from 1.

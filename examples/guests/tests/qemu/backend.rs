@@ -50,9 +50,7 @@ fn what_is_written_reads_back_as_declared() {
     check_backend(&backend, &normalisers(), &objects(FILE), bound).unwrap();
     // Then it is changed, and a guest that was stopped runs with all that it was given.
     let changed = FILE.replace("1000001", "2000001").replace("999999", "0");
-    let changed = changed
-        .replace("stopped", "running")
-        .replace("-cd-", "-ce-");
+    let changed = changed.replace("stopped", "running").replace("-cd-", "-ce-");
     check_backend(&backend, &normalisers(), &objects(&changed), bound).unwrap();
     let found = test.monitor("db").guest().unwrap();
     assert_eq!(found.disks["root"].size, 2_000_384);
@@ -62,13 +60,7 @@ fn what_is_written_reads_back_as_declared() {
 fn what_stops_a_guest_or_takes_something_is_destructive() {
     let test = TestHost::new();
     let backend = guests(&test);
-    check_backend(
-        &backend,
-        &normalisers(),
-        &objects(FILE),
-        Duration::from_secs(60),
-    )
-    .unwrap();
+    check_backend(&backend, &normalisers(), &objects(FILE), Duration::from_secs(60)).unwrap();
     let observed = backend.observe().unwrap().objects;
     let owned = observed.keys().cloned().collect();
     let policy = Policy::ignore().with_create().with_destroy();
@@ -76,34 +68,20 @@ fn what_stops_a_guest_or_takes_something_is_destructive() {
         let plan = plan(&objects(text), &observed, &owned, &normalisers(), policy);
         let class = |action| backend.class(action, observed.get(&action.key));
         let actions = plan.actions.iter();
-        actions
-            .map(|action| (format!("{} {}", action.key, action.verb), class(action)))
-            .collect()
+        actions.map(|action| (format!("{} {}", action.key, action.verb), class(action))).collect()
     };
     let one = |action: &str, class| vec![(action.to_owned(), class)];
     let (benign, destructive) = (Class::Benign, Class::Destructive);
     for (old, new, expected) in [
         ("running", "paused", one("web set_run_state", benign)),
         ("running", "stopped", one("web set_run_state", destructive)),
-        (
-            "\"stopped\"",
-            "\"running\"",
-            one("db set_run_state", benign),
-        ),
+        ("\"stopped\"", "\"running\"", one("db set_run_state", benign)),
         ("odd", "even", one("web configure", benign)),
         ("20000001", "30000001", one("web configure", destructive)),
         // It is stopped.
         ("16MiB", "17MiB", one("db configure", benign)),
-        (
-            "iops = 3",
-            "iops = 4",
-            one("web/disk/root configure", benign),
-        ),
-        (
-            "size = 512",
-            "size = 1024",
-            one("web/disk/data configure", benign),
-        ),
+        ("iops = 3", "iops = 4", one("web/disk/root configure", benign)),
+        ("size = 512", "size = 1024", one("web/disk/data configure", benign)),
         (
             "size = 1000001, bps = 999999 }",
             "size = 512 }",
@@ -118,39 +96,15 @@ fn what_stops_a_guest_or_takes_something_is_destructive() {
             ]
             .concat(),
         ),
-        (
-            "iops = 3",
-            "iops = 3, snapshot = true",
-            one("web/disk/root/snapshot create", benign),
-        ),
+        ("iops = 3", "iops = 3, snapshot = true", one("web/disk/root/snapshot create", benign)),
         // What the disk was at the snapshot is lost.
-        (
-            "snapshot = true",
-            "snapshot = false",
-            one("web/disk/data/snapshot destroy", destructive),
-        ),
-        (
-            "\"first\"",
-            "\"first\", \"second\"",
-            one("web/disk/root/backup/second create", benign),
-        ),
-        (
-            "\"first\"",
-            "",
-            one("web/disk/root/backup/first destroy", destructive),
-        ),
+        ("snapshot = true", "snapshot = false", one("web/disk/data/snapshot destroy", destructive)),
+        ("\"first\"", "\"first\", \"second\"", one("web/disk/root/backup/second create", benign)),
+        ("\"first\"", "", one("web/disk/root/backup/first destroy", destructive)),
         ("cd-EF", "cd-E0", one("web/nic/lan configure", destructive)),
-        (
-            "nics.lan = { mac = \"52-54-00-AB-cd-EF\" }",
-            "",
-            one("web/nic/lan destroy", destructive),
-        ),
+        ("nics.lan = { mac = \"52-54-00-AB-cd-EF\" }", "", one("web/nic/lan destroy", destructive)),
     ] {
-        assert_eq!(
-            classes(&FILE.replacen(old, new, 1)),
-            expected,
-            "{old} -> {new}"
-        );
+        assert_eq!(classes(&FILE.replacen(old, new, 1)), expected, "{old} -> {new}");
     }
 }
 
@@ -180,15 +134,8 @@ fn a_guest_that_is_created_and_not_started_is_not_refused() {
     let desired = objects(&FILE.replace("20000001", "\"4194304TiB\""));
     let (none, policy) = (Objects::new(), Policy::ignore().with_create());
     let plan = plan(&desired, &none, &BTreeSet::new(), &normalisers(), policy);
-    let action = plan
-        .actions
-        .iter()
-        .find(|action| action.key == "web")
-        .unwrap();
+    let action = plan.actions.iter().find(|action| action.key == "web").unwrap();
     let started = backend.start(action, "op");
-    assert!(
-        matches!(started, Started::Indeterminate { .. }),
-        "{started:?}"
-    );
+    assert!(matches!(started, Started::Indeterminate { .. }), "{started:?}");
     assert!(backend.observe().unwrap().objects.contains_key("web"));
 }

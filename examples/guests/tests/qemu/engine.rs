@@ -101,10 +101,9 @@ fn a_guest_that_hangs_holds_up_no_other() {
     test.stop("web");
 
     // All of the other one is changed meanwhile, and nothing of this one: also by another agent.
-    let changed = backup.replace("iops = 100", "iops = 200").replace(
-        "00:01\" }",
-        "00:01\" }\nnics.dmz.mac = \"52:54:00:00:00:02\"",
-    );
+    let changed = backup
+        .replace("iops = 100", "iops = 200")
+        .replace("00:01\" }", "00:01\" }\nnics.dmz.mac = \"52:54:00:00:00:02\"");
     provider.set(Desired::Known(objects(&changed)));
     let is_changed = || {
         let found = test.monitor("db").guest().unwrap();
@@ -116,18 +115,14 @@ fn a_guest_that_hangs_holds_up_no_other() {
             it = engine(&test, provider.clone(), &journal);
         }
         let begun = Instant::now();
-        until("the other is changed", &mut it, &mut ledger, |_| {
-            is_changed()
-        });
+        until("the other is changed", &mut it, &mut ledger, |_| is_changed());
         let report = it.reconcile(&(), &(), &mut ledger, &()).unwrap();
         // A conversation is bounded by 5 s, and there are few of them.
         assert!(begun.elapsed() < Duration::from_secs(30));
         assert!(!report.converged());
         assert_eq!(report.unread().len(), 1, "{report:?}");
         assert_eq!(report.unread()[0].key, "web");
-        let [op] = report.ops() else {
-            panic!("{report:?}")
-        };
+        let [op] = report.ops() else { panic!("{report:?}") };
         assert_eq!(op.action.key, "web/disk/root/backup/nightly");
         assert!(matches!(op.outcome, Outcome::Pending(_)), "{op}");
     }
@@ -180,9 +175,7 @@ fn events_wake_the_loop() {
     let engine = Engine::new(guests(&test, 2 * MIB), provider, &journal, config(hour)).unwrap();
     let config = trueup_loop::Config::default().with_interval(hour);
     let ledger = MemoryLedger::default();
-    let running = Loop::new(engine, (), (), ledger, (), config)
-        .spawn("guests")
-        .unwrap();
+    let running = Loop::new(engine, (), (), ledger, (), config).spawn("guests").unwrap();
     let handle = running.handle();
     let is_in_place = || handle.exceptions().is_empty();
     let wait = Duration::from_secs(60);
@@ -192,9 +185,7 @@ fn events_wake_the_loop() {
     let file = test.host.guest_folder("web");
     let file = file.join(Backup::new("root", "nightly").file());
     let runs = handle.exceptions();
-    let Condition::Pending { why } = &runs[0].status.condition else {
-        panic!("{runs:?}")
-    };
+    let Condition::Pending { why } = &runs[0].status.condition else { panic!("{runs:?}") };
     assert!(why.starts_with("running (task web:"), "{why}");
     eventually("the backup is finished", || done(&file));
     // Another client pauses a guest: STOP.

@@ -43,10 +43,7 @@ fn a_guest_is_reported_as_started() {
     monitor.describe("another one").unwrap();
     monitor.set_running(true).unwrap();
     let guest = monitor.guest().unwrap();
-    assert_eq!(
-        (&*guest.description, guest.is_running),
-        ("another one", true)
-    );
+    assert_eq!((&*guest.description, guest.is_running), ("another one", true));
 }
 
 fn a_guest_is_started_once() {
@@ -55,10 +52,7 @@ fn a_guest_is_started_once() {
     let boot = monitor.boot().unwrap();
     drop(monitor);
     let error = start_again(&test).unwrap_err();
-    assert!(
-        matches!(&error, Error::Refused(why) if why.contains("lock pid file")),
-        "{error}"
-    );
+    assert!(matches!(&error, Error::Refused(why) if why.contains("lock pid file")), "{error}");
     // The second one has not taken the first one's socket away.
     assert_eq!(test.monitor("web").boot().unwrap(), boot);
 }
@@ -151,11 +145,7 @@ fn a_throttle_keeps_what_is_not_mentioned() {
     let bounds = Bounds { bps: most, iops: 7 };
     assert_eq!(
         monitor.guest().unwrap().disks["root"],
-        Disk {
-            size: MIB,
-            bounds,
-            has_snapshot: false,
-        }
+        Disk { size: MIB, bounds, has_snapshot: false }
     );
 }
 
@@ -189,16 +179,10 @@ fn a_network_interface_leaves_when_the_guest_lets_go() {
         // Asked for again, it says that it is on its way, which is no error here.
         monitor.begin_unplugging(nic).unwrap();
     }
-    assert_eq!(
-        monitor.guest().unwrap().nics.len(),
-        2,
-        "the guest is paused"
-    );
+    assert_eq!(monitor.guest().unwrap().nics.len(), 2, "the guest is paused");
     monitor.set_running(true).unwrap();
     drop(monitor);
-    eventually("both interfaces are gone", || {
-        test.monitor("web").guest().unwrap().nics.is_empty()
-    });
+    eventually("both interfaces are gone", || test.monitor("web").guest().unwrap().nics.is_empty());
     let mut monitor = test.monitor("web");
     monitor.plug_nic("lan", "52:54:00:00:00:01").unwrap();
     // A reset is as good as the guest's consent.
@@ -206,9 +190,7 @@ fn a_network_interface_leaves_when_the_guest_lets_go() {
     monitor.begin_unplugging("lan").unwrap();
     monitor.run::<qmp::system_reset>(json!({})).unwrap();
     drop(monitor);
-    eventually("it is gone", || {
-        test.monitor("web").guest().unwrap().nics.is_empty()
-    });
+    eventually("it is gone", || test.monitor("web").guest().unwrap().nics.is_empty());
 }
 
 fn a_guest_powers_off_by_itself() {
@@ -248,14 +230,9 @@ fn a_backup_outlives_its_client_and_waits_to_be_dismissed() {
     });
     let done = folder.join(backup().file());
     assert!(!done.exists());
-    test.monitor("web")
-        .finish_backup(&folder, &backup(), true)
-        .unwrap();
+    test.monitor("web").finish_backup(&folder, &backup(), true).unwrap();
     assert_eq!(fs::read(done).unwrap(), data);
-    assert_eq!(
-        test.monitor("web").job(&backup().job()).unwrap(),
-        Job::Unknown
-    );
+    assert_eq!(test.monitor("web").job(&backup().job()).unwrap(), Job::Unknown);
 }
 
 fn a_backup_cannot_run_twice() {
@@ -269,10 +246,7 @@ fn a_backup_cannot_run_twice() {
         "job-id": "root.nightly", "device": "node-root", "target": "root.nightly", "sync": "full",
     });
     let error = monitor.run::<qmp::blockdev_backup>(again).unwrap_err();
-    assert!(
-        matches!(&error, Error::Refused(why) if why.contains("busy")),
-        "{error}"
-    );
+    assert!(matches!(&error, Error::Refused(why) if why.contains("busy")), "{error}");
     assert_eq!(monitor.run::<qmp::query_jobs>(json!({})).unwrap().len(), 1);
     monitor.cancel_job(&backup().job()).unwrap();
     drop(monitor);
@@ -285,15 +259,9 @@ fn a_backup_cannot_run_twice() {
         panic!("a cancelled job has succeeded");
     };
     assert_eq!(why, "Operation canceled");
-    test.monitor("web")
-        .finish_backup(&folder, &backup(), false)
-        .unwrap();
-    let files = fs::read_dir(&folder)
-        .unwrap()
-        .map(|file| file.unwrap().file_name());
-    let left: Vec<_> = files
-        .filter(|name| name.to_string_lossy().contains("nightly"))
-        .collect();
+    test.monitor("web").finish_backup(&folder, &backup(), false).unwrap();
+    let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name());
+    let left: Vec<_> = files.filter(|name| name.to_string_lossy().contains("nightly")).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 

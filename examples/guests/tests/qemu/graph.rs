@@ -48,9 +48,7 @@ fn guests_are_a_vertex_between_what_they_need_and_what_they_refresh() {
         true => Ok(Verdict::InPlace),
         false => Err(Failure::new(ErrorClass::Busy, "there is none yet")),
     });
-    let spec = VertexSpec::new("guests")
-        .after("network")
-        .with_retry(0, WAIT);
+    let spec = VertexSpec::new("guests").after("network").with_retry(0, WAIT);
     let refreshes = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&refreshes);
     let names = VertexSpec::new("names").refreshed_by("guests");
@@ -68,9 +66,7 @@ fn guests_are_a_vertex_between_what_they_need_and_what_they_refresh() {
     let vertices = [network, (spec, Box::new(engine) as _), names];
     let driver = Driver::start(workers, vertices, Box::new(MemoryLedger::default())).unwrap();
 
-    eventually("the network fails", || {
-        driver.explain("network").unwrap().attempts > 0
-    });
+    eventually("the network fails", || driver.explain("network").unwrap().attempts > 0);
     assert!(test.host.guests().unwrap().is_empty(), "no guest is made");
     fs::write(&ready, "").unwrap();
     driver.wait_converged(WAIT).unwrap();
@@ -85,9 +81,7 @@ fn guests_are_a_vertex_between_what_they_need_and_what_they_refresh() {
     // The end of a process is an event of the backend: it wakes the vertex, and no timer does.
     test.kill("db");
     eventually("it is started again", || runs("db"));
-    eventually("the names follow", || {
-        refreshes.load(Ordering::SeqCst) > first
-    });
+    eventually("the names follow", || refreshes.load(Ordering::SeqCst) > first);
     driver.wait_converged(WAIT).unwrap();
     driver.stop(WAIT).unwrap();
 }

@@ -1,10 +1,6 @@
 //! Guests of the QEMU that is installed. Where there is none the tests are ignored, and say so.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "test code, though without #[test]"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code, though without #[test]")]
 
 /// Lists the tests of a module.
 macro_rules! tests {
@@ -31,10 +27,7 @@ use trueup_guests::host::QEMU;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let version = Command::new(QEMU)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status();
+    let version = Command::new(QEMU).arg("--version").stdout(Stdio::null()).status();
     let is_there = version.is_ok_and(|status| status.success());
     if !is_there {
         eprintln!(

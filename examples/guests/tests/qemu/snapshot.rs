@@ -32,9 +32,7 @@ fn start(test: &TestHost) -> (Monitor, PathBuf) {
     let image = test.host.disk_file("web", "root");
     test.plug(&mut monitor, "root", 4 * MIB);
     let plug = |parameters: &mut Parameters| {
-        parameters
-            .disks
-            .insert("root".to_owned(), Bounds::default());
+        parameters.disks.insert("root".to_owned(), Bounds::default());
     };
     test.host.change_parameters("web", plug).unwrap();
     monitor.take_snapshot("root", &image).unwrap();
@@ -66,9 +64,7 @@ fn read(test: &TestHost) -> (u64, u8, u8) {
 }
 
 fn image_has(image: &Path, byte: u8) -> bool {
-    fs::read(image).unwrap()[..MIB as usize]
-        .iter()
-        .all(|it| *it == byte)
+    fs::read(image).unwrap()[..MIB as usize].iter().all(|it| *it == byte)
 }
 
 fn backend(test: &TestHost) -> Guests {
@@ -76,9 +72,7 @@ fn backend(test: &TestHost) -> Guests {
 }
 
 fn await_job(monitor: &mut Monitor, state: &Job) {
-    eventually("the job's state", || {
-        monitor.job(&commit_job("root")).unwrap() == *state
-    });
+    eventually("the job's state", || monitor.job(&commit_job("root")).unwrap() == *state);
 }
 
 fn a_snapshot_keeps_the_image_and_is_found_at_the_next_start() {
@@ -107,9 +101,7 @@ fn a_snapshot_keeps_the_image_and_is_found_at_the_next_start() {
     let mut monitor = test.monitor("web");
     // It is unplugged with its overlay, and plugged in with it.
     monitor.unplug_disk("root").unwrap();
-    monitor
-        .plug_disk("root", &image, Bounds::default())
-        .unwrap();
+    monitor.plug_disk("root", &image, Bounds::default()).unwrap();
     assert!(monitor.has_snapshot("root").unwrap());
     drop(monitor);
     assert_eq!(read(&test), (8 * MIB, 1, 0));
@@ -118,10 +110,7 @@ fn a_snapshot_keeps_the_image_and_is_found_at_the_next_start() {
 fn a_disk_that_is_committed_is_left_alone() {
     let test = TestHost::new();
     let (mut monitor, _) = start(&test);
-    let (folder, backup) = (
-        test.host.guest_folder("web"),
-        Backup::new("root", "nightly"),
-    );
+    let (folder, backup) = (test.host.guest_folder("web"), Backup::new("root", "nightly"));
     monitor.start_backup(&folder, &backup, 1).unwrap();
     let refused = monitor.start_commit("root", 1).unwrap_err();
     assert!(matches!(refused, Error::Refused(_)), "{refused}");
@@ -188,9 +177,7 @@ fn a_commit_that_is_cancelled_keeps_the_snapshot() {
     drop(monitor);
     let backend = backend(&test);
     backend.cancel(&task).unwrap();
-    eventually("the task has failed", || {
-        matches!(backend.task(&task).unwrap(), Task::Failed(_))
-    });
+    eventually("the task has failed", || matches!(backend.task(&task).unwrap(), Task::Failed(_)));
     assert!(overlay_of(&image).exists());
     let mut monitor = test.monitor("web");
     assert!(monitor.has_snapshot("root").unwrap());
@@ -216,9 +203,7 @@ fn a_commit_that_is_finalized_is_not_cancelled() {
     drop(monitor);
     let backend = backend(&test);
     assert!(backend.cancel(&task).is_err());
-    eventually("the task has succeeded", || {
-        backend.task(&task).unwrap() == Task::Succeeded
-    });
+    eventually("the task has succeeded", || backend.task(&task).unwrap() == Task::Succeeded);
     assert!(!test.monitor("web").has_snapshot("root").unwrap());
 }
 

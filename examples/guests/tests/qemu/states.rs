@@ -35,9 +35,7 @@ const WAITED_FOR: usize = 5;
 const BOUND: Duration = Duration::from_secs(120);
 
 fn random_states_among_kills_end_as_declared() {
-    let cases = env::var("TRUEUP_CASES")
-        .ok()
-        .and_then(|cases| cases.parse().ok());
+    let cases = env::var("TRUEUP_CASES").ok().and_then(|cases| cases.parse().ok());
     let cases: usize = cases.unwrap_or(15);
     let seed = match env::var("TRUEUP_SEED").as_deref() {
         Ok("random") => fastrand::u64(..),
@@ -115,18 +113,10 @@ impl World {
     fn run_agent(&mut self) {
         if let Some(agent) = &mut self.agent {
             let ended = agent.0.try_wait().unwrap();
-            assert!(
-                ended.is_none(),
-                "the agent has ended by itself: {}",
-                self.log()
-            );
+            assert!(ended.is_none(), "the agent has ended by itself: {}", self.log());
             return;
         }
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.state().join("log"))
-            .unwrap();
+        let log = File::options().create(true).append(true).open(self.state().join("log")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_trueup-guests"))
             .args(["run", "guests.toml", "--state", ".", "--traces", "traces"])
             .args(["--interval", "100", "--backup-speed", "4194304"])
@@ -187,9 +177,7 @@ impl World {
     /// again.
     fn approve(&mut self) {
         let status = agent::status_of(&self.state()).unwrap_or_default();
-        let waiting = status
-            .lines()
-            .filter_map(|line| line.strip_prefix("to approve: "));
+        let waiting = status.lines().filter_map(|line| line.strip_prefix("to approve: "));
         for hash in waiting.filter_map(|line| line.split(' ').next()) {
             let given = self.approved.get(hash);
             if given.is_none_or(|given| given.elapsed() > Duration::from_secs(1)) {
@@ -225,11 +213,7 @@ impl World {
 /// Returns how the guests differ from those that a file declares. It knows nothing of objects, keys
 /// and normalisers.
 fn difference(host: &Host, file: &file::File) -> Option<String> {
-    let declared: BTreeSet<_> = file
-        .guests
-        .keys()
-        .map(|name| name.as_str().to_owned())
-        .collect();
+    let declared: BTreeSet<_> = file.guests.keys().map(|name| name.as_str().to_owned()).collect();
     let there: BTreeSet<_> = host.guests().unwrap().into_iter().collect();
     if there != declared {
         return Some(format!("guests {there:?}"));
@@ -257,9 +241,7 @@ fn is_same(declared: &file::Guest, found: &Guest, backups: &BTreeSet<String>) ->
             found.size == round_up(declared.size.get(), 512)
                 && found.has_snapshot == declared.snapshot
                 && declared.bps.is_none_or(|bps| bps.get() == found.bounds.bps)
-                && declared
-                    .iops
-                    .is_none_or(|iops| iops.get() == found.bounds.iops)
+                && declared.iops.is_none_or(|iops| iops.get() == found.bounds.iops)
         })
     });
     let nics = declared.nics.iter().all(|(nic, declared)| {
@@ -280,9 +262,7 @@ fn is_same(declared: &file::Guest, found: &Guest, backups: &BTreeSet<String>) ->
 fn backups(host: &Host, guest: &str) -> io::Result<BTreeSet<String>> {
     let files = fs::read_dir(host.guest_folder(guest))?;
     let names = files.map(|file| file.map(|file| file.file_name().to_string_lossy().into_owned()));
-    names
-        .filter(|name| name.as_ref().map_or(true, |name| name.ends_with(".backup")))
-        .collect()
+    names.filter(|name| name.as_ref().map_or(true, |name| name.ends_with(".backup"))).collect()
 }
 
 /// A guest as the file has it, without its disks' names.
@@ -335,9 +315,7 @@ fn random_state(
                 continue;
             }
             let before = before.and_then(|before| before.disks.get(disk));
-            let mut backups = before
-                .map(|before| before.backups.clone())
-                .unwrap_or_default();
+            let mut backups = before.map(|before| before.backups.clone()).unwrap_or_default();
             backups.retain(|_| rng.u8(0..3) > 0);
             // A name is used once, so that what has its name is made once.
             if backups.len() < 2 && rng.u8(0..3) == 0 {
@@ -368,13 +346,7 @@ fn random_state(
         }
         let memory = [16 * MIB, 16 * MIB, 16 * MIB + 1, 24 * MIB][rng.usize(..4)];
         let description = [None, Some(""), Some("a, \\\"b\\\" = ö"), Some("c")][rng.usize(..4)];
-        let guest = Declared {
-            state,
-            memory,
-            description,
-            disks,
-            nics,
-        };
+        let guest = Declared { state, memory, description, disks, nics };
         guests.insert(name, guest);
     }
     guests

@@ -6,10 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-crate::tests![
-    a_backup_that_runs_twice_is_noticed,
-    a_commit_that_runs_twice_is_noticed,
-];
+crate::tests![a_backup_that_runs_twice_is_noticed, a_commit_that_runs_twice_is_noticed,];
 
 fn a_backup_that_runs_twice_is_noticed() {
     const BEGUN: &str = "m req: {\"execute\":\"blockdev-backup\",\"arguments\":{\"job-id\":\"a.b\"}}\n\
@@ -23,18 +20,12 @@ fn a_backup_that_runs_twice_is_noticed() {
         std::panic::catch_unwind(judge).ok()
     };
     assert_eq!(judge(BEGUN.to_owned()), Some(vec![]));
-    assert_eq!(
-        judge(format!("{BEGUN}{ENDED}")),
-        Some(vec!["a.b".to_owned()])
-    );
+    assert_eq!(judge(format!("{BEGUN}{ENDED}")), Some(vec!["a.b".to_owned()]));
     let twice = judge(format!("{BEGUN}{ENDED}{BEGUN}{ENDED}"));
     assert_eq!(twice, Some(vec!["a.b".to_owned(); 2]));
     // While the first one runs, or without a request.
     assert_eq!(judge(format!("{BEGUN}{BEGUN}")), None);
-    assert_eq!(
-        judge("job_state_transition (created-->running)\n".to_owned()),
-        None
-    );
+    assert_eq!(judge("job_state_transition (created-->running)\n".to_owned()), None);
 }
 
 fn a_commit_that_runs_twice_is_noticed() {
@@ -93,10 +84,7 @@ pub(crate) fn judge(folder: &Path) -> String {
         }
     }
     for ((guest, job), times) in &completed {
-        assert_eq!(
-            *times, 1,
-            "the backup {job} of {guest} was completed {times} times"
-        );
+        assert_eq!(*times, 1, "the backup {job} of {guest} was completed {times} times");
     }
     let of = |command: &str| counts.commands.get(command).copied().unwrap_or(0);
     format!(

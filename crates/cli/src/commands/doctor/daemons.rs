@@ -100,10 +100,7 @@ impl Found {
 }
 
 /// Returns the daemons that run in the namespace, or may do so, each once.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "files of the kernel's below /proc"
-)]
+#[expect(clippy::disallowed_methods, reason = "files of the kernel's below /proc")]
 pub(super) fn daemons(namespace: &Namespace) -> Vec<Found> {
     let inode = |path: &str| fs::metadata(path).map(|it| (it.dev(), it.ino()));
     let here = namespace.enter(|| inode("/proc/thread-self/ns/net").ok());
@@ -112,17 +109,12 @@ pub(super) fn daemons(namespace: &Namespace) -> Vec<Found> {
     };
     let mut found: Vec<Found> = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
+        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
         let Some(pid) = pid.filter(|pid| *pid != std::process::id()) else {
             continue;
         };
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let known = DAEMONS
-            .iter()
-            .find(|it| it.processes.contains(&name.trim_end()));
+        let known = DAEMONS.iter().find(|it| it.processes.contains(&name.trim_end()));
         let Some(daemon) = known else { continue };
         let in_namespace = match inode(&format!("/proc/{pid}/ns/net")) {
             Ok(there) if there != here => continue,

@@ -42,11 +42,7 @@ pub(super) fn usable(directory: &Path) -> Result<()> {
     let Some(nearest) = absolute.ancestors().find(there) else {
         bail!("there is no root directory");
     };
-    let reading = if nearest == absolute {
-        Access::READ_OK
-    } else {
-        Access::empty()
-    };
+    let reading = if nearest == absolute { Access::READ_OK } else { Access::empty() };
     if let Err(errno) = access(nearest, reading | Access::WRITE_OK | Access::EXEC_OK) {
         return Err(errno).with_context(|| {
             format!(
@@ -56,10 +52,7 @@ pub(super) fn usable(directory: &Path) -> Result<()> {
         });
     }
     if !nearest.is_dir() {
-        bail!(
-            "cannot use the state directory {shown}: {} is not a directory",
-            nearest.display()
-        );
+        bail!("cannot use the state directory {shown}: {} is not a directory", nearest.display());
     }
     Ok(())
 }
@@ -82,10 +75,9 @@ pub(super) fn journals(
         let mut holder = None;
         if let Err(error) = journal::check_not_held(&file) {
             held = error.is_held();
-            holder = error.holder().map(|holder| Holder {
-                pid: holder.pid,
-                command: holder.command.clone(),
-            });
+            holder = error
+                .holder()
+                .map(|holder| Holder { pid: holder.pid, command: holder.command.clone() });
             problems.push(Problem::of(&error, &file, &place.agent));
         }
         match Journal::open_read_only(&file) {
@@ -132,9 +124,6 @@ impl Problem {
             let problem = format!("cannot use {file}: {error}");
             return Problem { problem, remedy };
         };
-        Problem {
-            problem,
-            remedy: Some(remedy),
-        }
+        Problem { problem, remedy: Some(remedy) }
     }
 }

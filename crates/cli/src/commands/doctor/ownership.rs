@@ -56,11 +56,7 @@ pub(super) fn ownership(markers: &Markers) -> Vec<Proof> {
             Marker::NotKept => ("ledger", dropped),
             Marker::Unknown => ("marker", unknown),
         };
-        Proof {
-            kind: kind.name(),
-            proof,
-            reason,
-        }
+        Proof { kind: kind.name(), proof, reason }
     };
     Kind::ALL.map(proof).into()
 }

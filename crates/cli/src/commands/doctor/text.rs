@@ -46,18 +46,12 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
         },
     )?;
     for proof in &found.ownership {
-        line(
-            &format!("own {}", proof.kind),
-            &format!("by {}: {}", proof.proof, proof.reason),
-        )?;
+        line(&format!("own {}", proof.kind), &format!("by {}: {}", proof.proof, proof.reason))?;
     }
     match &found.state_directory {
         Some(directory) => {
             let directory = directory.0.display();
-            line(
-                "state directory",
-                &format!("{directory}, which no other user can change"),
-            )?;
+            line("state directory", &format!("{directory}, which no other user can change"))?;
         }
         None => line("state directory", "none that can be used")?,
     }
@@ -89,11 +83,7 @@ fn journal_text(journal: &JournalState) -> String {
         Some(domain) => format!(", domain {domain}"),
         None => String::new(),
     };
-    let of = format!(
-        "{} (protocol {}{domain})",
-        journal.file.0.display(),
-        journal.protocol
-    );
+    let of = format!("{} (protocol {}{domain})", journal.file.0.display(), journal.protocol);
     match &journal.holder {
         Some(holder) => format!("{of}: held by pid {} ({})", holder.pid, holder.command),
         None if journal.held => format!("{of}: held"),

@@ -88,10 +88,7 @@ impl Authorable for Link {
     /// Returns the authored link. A link on a device of another namespace has no kind, so that it
     /// must exist. Master, alias and group are left out where the link has none.
     fn authored(&self, names: &Names<'_>) -> Option<Link<IfName>> {
-        let kind = self
-            .kind
-            .clone()
-            .and_then(|kind| authored_kind(kind, names));
+        let kind = self.kind.clone().and_then(|kind| authored_kind(kind, names));
         let mut link = self.clone();
         (link.index, link.kind) = (0, None);
         link.master = link.master.filter(Option::is_some);
@@ -115,9 +112,9 @@ impl Authorable for Link {
 
     fn devices(&self, names: &Names<'_>) -> BTreeSet<u32> {
         let peer = match &self.kind {
-            Some(LinkKind::Veth(VethAttrs {
-                peer: Some(peer), ..
-            })) => names.by_name.get(peer).copied(),
+            Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => {
+                names.by_name.get(peer).copied()
+            }
             _ => None,
         };
         let parents = self.parents().filter_map(|dev| index(*dev));
@@ -153,9 +150,7 @@ impl Authorable for Address {
     }
 
     fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed::default()
-            .with_links(links)
-            .with_addresses([self.clone()])
+        Observed::default().with_links(links).with_addresses([self.clone()])
     }
 
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
@@ -180,9 +175,7 @@ impl Authorable for Neighbour {
     }
 
     fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed::default()
-            .with_links(links)
-            .with_neighbours([self.clone()])
+        Observed::default().with_links(links).with_neighbours([self.clone()])
     }
 
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
@@ -239,9 +232,7 @@ impl Authorable for Rule {
     }
 
     fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed::default()
-            .with_links(links)
-            .with_rules([self.clone()])
+        Observed::default().with_links(links).with_rules([self.clone()])
     }
 
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {

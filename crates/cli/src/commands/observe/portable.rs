@@ -7,9 +7,8 @@ use trueup::diff::{
 };
 
 /// Devices that a module makes in each namespace, for packets that no other tunnel takes.
-const FALLBACK: [&str; 9] = [
-    "erspan0", "gre0", "gretap0", "ip6_vti0", "ip6gre0", "ip6tnl0", "ip_vti0", "sit0", "tunl0",
-];
+const FALLBACK: [&str; 9] =
+    ["erspan0", "gre0", "gretap0", "ip6_vti0", "ip6gre0", "ip6tnl0", "ip_vti0", "sit0", "tunl0"];
 
 /// Leaves out the kernel's defaults, properties of one host, and empty sections. Returns a note for
 /// each property that somebody may have set.
@@ -40,10 +39,7 @@ pub(super) fn strip(desired: &mut Desired) -> Vec<String> {
 /// The links that other links are on.
 fn used(desired: &Desired) -> BTreeSet<IfName> {
     let links = desired.links.iter().flatten();
-    links
-        .flat_map(|link| [below(link), link.master.flatten()])
-        .flatten()
-        .collect()
+    links.flat_map(|link| [below(link), link.master.flatten()]).flatten().collect()
 }
 
 fn below(link: &Link<IfName>) -> Option<IfName> {
@@ -97,9 +93,7 @@ fn strip_link(link: &mut Link<IfName>, mtus: &BTreeMap<IfName, Option<u32>>) -> 
     }
     let is_local = |address: &LinkAddr| address.as_bytes().first().is_some_and(|it| it & 2 != 0);
     let is_zero = |address: &LinkAddr| address.as_bytes().iter().all(|byte| *byte == 0);
-    let address = link
-        .address
-        .take_if(|address| !is_made || is_local(address))?;
+    let address = link.address.take_if(|address| !is_made || is_local(address))?;
     let whose = match is_made {
         true => "may be random",
         false => "may be the device's own",

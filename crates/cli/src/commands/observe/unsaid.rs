@@ -91,11 +91,7 @@ const VXLAN: [Attribute; 18] = [
 const MACVLAN: [Attribute; 1] = [(2, "flags", 0)];
 
 /// `IFLA_VLAN_*`
-const VLAN: [Attribute; 3] = [
-    (2, "flags", 1),
-    (3, "egress-qos-map", 0),
-    (4, "ingress-qos-map", 0),
-];
+const VLAN: [Attribute; 3] = [(2, "flags", 1), (3, "egress-qos-map", 0), (4, "ingress-qos-map", 0)];
 
 /// `IFLA_BRPORT_*`
 const BRIDGE_PORT: [Attribute; 18] = [
@@ -178,10 +174,7 @@ pub(super) fn of_links(socket: &mut Socket) -> Result<Vec<String>, Error> {
     }
     unsaid.retain(|_, found| !found.is_empty());
     let line = |(name, found): (String, Vec<String>)| {
-        format!(
-            "link {name}: {}, for which a file has no keys",
-            found.join(", ")
-        )
+        format!("link {name}: {}, for which a file has no keys", found.join(", "))
     };
     Ok(unsaid.into_iter().map(line).collect())
 }
@@ -209,10 +202,7 @@ fn properties(header: &[u8], attrs: Attrs<'_>) -> Vec<String> {
         b"vlan" => &VLAN,
         b"" | b"veth" | b"ifb" | b"dummy" | b"vrf" | b"tun" => &[],
         other => {
-            return vec![format!(
-                "its kind {} and its ends",
-                String::from_utf8_lossy(other)
-            )];
+            return vec![format!("its kind {} and its ends", String::from_utf8_lossy(other))];
         }
     };
     let port: &[Attribute] = match read_string(info.find(IFLA_INFO_SLAVE_KIND).unwrap_or_default())
@@ -227,17 +217,11 @@ fn properties(header: &[u8], attrs: Attrs<'_>) -> Vec<String> {
     let flag = |is_set: bool, word: &str| is_set.then(|| word.to_owned());
     let mut found = differences(data(IFLA_INFO_DATA), known);
     found.extend(differences(data(IFLA_INFO_SLAVE_DATA), port));
-    found.extend(differences(
-        attrs.clone(),
-        if is_virtual { &LINK } else { &LINK[1..] },
-    ));
+    found.extend(differences(attrs.clone(), if is_virtual { &LINK } else { &LINK[1..] }));
     found.extend(flag(attrs.find(IFLA_PROP_LIST).is_some(), "altname"));
     found.extend(flag(flags & IFF_PROMISC != 0, "promisc on"));
     found.extend(flag(flags & IFF_ALLMULTI != 0, "allmulticast on"));
-    found.extend(flag(
-        is_virtual && flags & IFF_MULTICAST == 0,
-        "multicast off",
-    ));
+    found.extend(flag(is_virtual && flags & IFF_MULTICAST == 0, "multicast off"));
     found.extend(flag(is_virtual && flags & IFF_NOARP != 0, "arp off"));
     found
 }
@@ -245,9 +229,7 @@ fn properties(header: &[u8], attrs: Attrs<'_>) -> Vec<String> {
 /// The attributes that do not have the value of a new link.
 fn differences(attrs: Attrs<'_>, known: &[Attribute]) -> Vec<String> {
     let difference = |(number, payload): (u16, &[u8])| {
-        let (_, word, new) = known
-            .iter()
-            .find(|(of, ..)| *of == number & NLA_TYPE_MASK)?;
+        let (_, word, new) = known.iter().find(|(of, ..)| *of == number & NLA_TYPE_MASK)?;
         match payload.len() {
             0 => Some((*word).to_owned()),
             _ if integer(payload) == *new => None,

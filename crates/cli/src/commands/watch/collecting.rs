@@ -103,10 +103,7 @@ impl Collecting {
             is_behind: false,
             behind: BTreeSet::new(),
             has_collected: self.has_collected || file.collects.is_some(),
-            status: Collection {
-                contests: self.status.contests.clone(),
-                ..Collection::default()
-            },
+            status: Collection { contests: self.status.contests.clone(), ..Collection::default() },
             ..*self
         };
         next.collection.withhold_as(&self.collection);
@@ -128,10 +125,7 @@ impl Collecting {
         let limits = declared.collects.iter().flatten().map(|it| it.limit);
         let damping = self.config.damping;
         let exports = limits.fold(damping.exports, u32::max);
-        let config = CollectorConfig {
-            damping: damping.with_exports(exports),
-            ..self.config
-        };
+        let config = CollectorConfig { damping: damping.with_exports(exports), ..self.config };
         self.surroundings.follow(self.hints.hints())?;
         let (filters, hints) = ([Filter::kind("route")], self.hints.hints());
         Ok(Collector::start(&self.world, &filters, config, hints)?)
@@ -217,11 +211,7 @@ impl Vertex for CollectorVertex {
     fn check_apply(&mut self, _: &RunContext, apply: bool) -> Result<Verdict, Failure> {
         let (verdict, status) = {
             let mut inner = self.shared.lock();
-            let Inner {
-                declared,
-                collecting,
-                ..
-            } = &mut *inner;
+            let Inner { declared, collecting, .. } = &mut *inner;
             let (Some(declared), Some(collecting)) = (declared, collecting) else {
                 return Ok(Verdict::InPlace);
             };

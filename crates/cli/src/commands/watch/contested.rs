@@ -21,25 +21,13 @@ pub(super) struct Contested {
 
 impl Contested {
     fn id(&self) -> Id {
-        let Contest {
-            name,
-            other: (_, origin),
-            effect,
-            ..
-        } = &self.contest;
+        let Contest { name, other: (_, origin), effect, .. } = &self.contest;
         (name.clone(), origin.exporter.clone(), *effect)
     }
 
     pub(super) fn json(&self) -> Value {
-        let Contest {
-            name,
-            dst,
-            created,
-            other: (theirs, origin),
-            count,
-            effect,
-            ..
-        } = &self.contest;
+        let Contest { name, dst, created, other: (theirs, origin), count, effect, .. } =
+            &self.contest;
         json!({
             "export": name,
             "dst": dst.to_string(),
@@ -62,10 +50,7 @@ pub(super) fn contested(contests: Vec<Contest>, before: &[Contested]) -> Vec<Con
     let contests = contests.into_iter();
     contests
         .map(|contest| {
-            let found = Contested {
-                since: now,
-                contest,
-            };
+            let found = Contested { since: now, contest };
             let since = since.get(&found.id()).copied().unwrap_or(now);
             Contested { since, ..found }
         })
@@ -101,19 +86,14 @@ impl ContestNotes {
                 noted.is_there = false;
                 let (name, host, _) = id;
                 let name = name.escape_debug();
-                notes.push(format!(
-                    "export `{name}` is no longer contested by host {host}"
-                ));
+                notes.push(format!("export `{name}` is no longer contested by host {host}"));
             }
         }
         self.0.retain(|_, noted| noted.is_there || is_quiet(noted));
         for (id, contest) in there {
             self.0.entry(id).or_insert_with(|| {
                 notes.push(contest.to_string());
-                Noted {
-                    at: now,
-                    is_there: true,
-                }
+                Noted { at: now, is_there: true }
             });
         }
         let more = notes.len().saturating_sub(MOST);
@@ -155,10 +135,7 @@ mod tests {
         let (mut notes, begun) = (ContestNotes::default(), Instant::now());
         let taken = contests(&["b"]);
         let noted = notes.due(&taken, begun);
-        assert!(
-            matches!(&noted[..], [one] if one.contains("is taken by host b")),
-            "{noted:?}"
-        );
+        assert!(matches!(&noted[..], [one] if one.contains("is taken by host b")), "{noted:?}");
         assert_eq!(notes.due(&taken, begun + QUIET), Vec::<String>::new());
         let ended = notes.due(&[], begun + QUIET);
         assert_eq!(ended, ["export `pods` is no longer contested by host b"]);
@@ -195,10 +172,7 @@ mod tests {
         before[0].since = SystemTime::UNIX_EPOCH;
         let all = contests(&["b", "c"]).into_iter().map(|it| it.contest);
         let now = contested(all.collect(), &before);
-        let is_old: Vec<bool> = now
-            .iter()
-            .map(|it| it.since == SystemTime::UNIX_EPOCH)
-            .collect();
+        let is_old: Vec<bool> = now.iter().map(|it| it.since == SystemTime::UNIX_EPOCH).collect();
         assert_eq!(is_old, [true, false]);
         assert_eq!(now[0].json()["host"], "b");
         assert_eq!(now[0].json()["effect"], "takes");

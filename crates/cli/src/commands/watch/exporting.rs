@@ -48,10 +48,7 @@ impl Exporting {
             of_pass.world(|world| note_pass(&mut world.exports, pass.result));
         });
         let source = SourceVertex::of_loop(passes).map_err(|error| anyhow!("{error}"))?;
-        Ok(Exporting {
-            source,
-            reporter: reporter.clone(),
-        })
+        Ok(Exporting { source, reporter: reporter.clone() })
     }
 
     /// Declares the exports.
@@ -97,15 +94,13 @@ fn words(event: SessionEvent) -> (String, bool) {
             ),
             false,
         ),
-        SessionEvent::CutOff { error, .. } => (
-            format!("the lease of the exports is not renewed: {error}"),
-            true,
-        ),
+        SessionEvent::CutOff { error, .. } => {
+            (format!("the lease of the exports is not renewed: {error}"), true)
+        }
         SessionEvent::Reconnected => ("the lease of the exports is renewed again".into(), false),
-        SessionEvent::Failed(error) => (
-            format!("the lease of the exports is not renewed: {error}"),
-            true,
-        ),
+        SessionEvent::Failed(error) => {
+            (format!("the lease of the exports is not renewed: {error}"), true)
+        }
         SessionEvent::Ended(error) => (format!("nothing is exported any more: {error}"), true),
         _ => ("the lease of the exports has changed".into(), false),
     }

@@ -50,19 +50,10 @@ pub(super) fn exposition(
     let opts = Opts::new("trueup_ops_total", help);
     let ops = IntCounterVec::new(opts, &["kind", "outcome"])?;
     for (kind, counts) in &stats.ops {
-        let Ops {
-            applied,
-            failed,
-            declined,
-            pending,
-            ..
-        } = *counts;
-        for (outcome, number) in [
-            ("applied", applied),
-            ("failed", failed),
-            ("declined", declined),
-            ("pending", pending),
-        ] {
+        let Ops { applied, failed, declined, pending, .. } = *counts;
+        for (outcome, number) in
+            [("applied", applied), ("failed", failed), ("declined", declined), ("pending", pending)]
+        {
             ops.with_label_values(&[*kind, outcome]).inc_by(number);
         }
     }
@@ -107,11 +98,7 @@ pub(super) fn exposition(
     let help = "Whether the last look found the state converged.";
     page.flag("trueup_converged", help, is_converged)?;
     let help = "How many files came into force after the first.";
-    page.gauge(
-        "trueup_desired_revision",
-        help,
-        stats.desired.number() as f64,
-    )?;
+    page.gauge("trueup_desired_revision", help, stats.desired.number() as f64)?;
     let help = "Whether trueup receives the kernel's events, and does not only look by timer.";
     page.flag("trueup_subscribed", help, stats.subscribed)?;
     let help = "Whether the file in force is the one on disk.";
@@ -148,11 +135,7 @@ impl Page {
         let seconds = cut_off.unwrap_or_default().as_secs_f64();
         self.gauge("trueup_world_cut_off_seconds", help, seconds)?;
         for (name, help, number) in [
-            (
-                "trueup_world_exports",
-                "Exports that the file declares.",
-                world.exports.declared,
-            ),
+            ("trueup_world_exports", "Exports that the file declares.", world.exports.declared),
             (
                 "trueup_world_taken",
                 "Exports of the file that lose traffic to exports of other hosts.",
@@ -200,11 +183,7 @@ impl Page {
         let help = "Whether the store has the exports as declared.";
         self.flag("trueup_world_exported", help, world.exports.is_in_place)?;
         let help = "Times that the lease of the exports has ended while trueup was running.";
-        self.counter(
-            "trueup_world_lease_losses_total",
-            help,
-            world.exports.losses,
-        )
+        self.counter("trueup_world_lease_losses_total", help, world.exports.losses)
     }
 
     fn counter(&self, name: &str, help: &str, value: u64) -> Result<()> {

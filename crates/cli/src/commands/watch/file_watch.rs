@@ -66,9 +66,7 @@ impl FileWatch {
             match reader.next() {
                 Ok(event) => {
                     let paths = self.watches.get(&event.wd());
-                    let name = event
-                        .file_name()
-                        .map(|name| OsStr::from_bytes(name.to_bytes()));
+                    let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
                     let path = paths.zip(name).and_then(|(paths, name)| {
                         paths.iter().find(|path| path.file_name() == Some(name))
                     });
@@ -154,14 +152,11 @@ fn links_on_path(path: &Path) -> Vec<(PathBuf, OsString)> {
     // The names still to walk, the next one last.
     let mut left: Vec<OsString> = Vec::new();
     let push = |left: &mut Vec<OsString>, path: &Path| {
-        let names = path
-            .components()
-            .rev()
-            .filter_map(|component| match component {
-                Component::Normal(name) => Some(name.to_owned()),
-                Component::ParentDir => Some("..".into()),
-                _ => None,
-            });
+        let names = path.components().rev().filter_map(|component| match component {
+            Component::Normal(name) => Some(name.to_owned()),
+            Component::ParentDir => Some("..".into()),
+            _ => None,
+        });
         left.extend(names);
     };
     // A working directory that was removed has no path; then only the stamp shows changes.
@@ -327,10 +322,7 @@ mod tests {
         directory.write("..2/f");
         assert!(changes.drain().unwrap(), "what it leads to now is written");
         directory.write("..1/f");
-        assert!(
-            !changes.drain().unwrap(),
-            "what it led to is not the file any more"
-        );
+        assert!(!changes.drain().unwrap(), "what it led to is not the file any more");
     }
 
     #[test]

@@ -223,12 +223,12 @@ impl PartMaker {
             return passes;
         }
         let (overrun, subscription) = (self.reporter.clone(), self.reporter.clone());
-        passes
-            .on_overrun(move |times| overrun.overrun(times))
-            .on_subscribe(move |answer| match answer {
+        passes.on_overrun(move |times| overrun.overrun(times)).on_subscribe(move |answer| {
+            match answer {
                 Subscribed::Active(_) => subscription.subscription(None),
                 Subscribed::Unsupported => {}
                 Subscribed::Failed(error) => subscription.subscription(Some(error)),
-            })
+            }
+        })
     }
 }

@@ -306,9 +306,7 @@ impl Reloader {
     fn has_settled(&mut self, stamp: Stamp) -> bool {
         let now = Instant::now();
         let pending_stamp = self.pending_stamp.filter(|(seen, _)| *seen == stamp);
-        let (_, since) = *self
-            .pending_stamp
-            .insert(pending_stamp.unwrap_or((stamp, now)));
+        let (_, since) = *self.pending_stamp.insert(pending_stamp.unwrap_or((stamp, now)));
         since + MAX_SETTLE_TIME <= now
     }
 }
@@ -316,9 +314,7 @@ impl Reloader {
 /// True if the cause is a lack that may end, such as that of room on a disk.
 fn may_pass(error: &Error) -> bool {
     use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
-    let causes = error
-        .chain()
-        .filter_map(|it| it.downcast_ref::<io::Error>());
+    let causes = error.chain().filter_map(|it| it.downcast_ref::<io::Error>());
     let is_lack = |it: &io::Error| {
         matches!(it.kind(), OutOfMemory | QuotaExceeded | StorageFull)
             || matches!(Errno::from_io_error(it), Some(Errno::MFILE | Errno::NFILE))

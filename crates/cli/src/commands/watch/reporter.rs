@@ -104,10 +104,7 @@ impl Reporter {
             is_stopping: false,
             status: String::new(),
         };
-        Reporter {
-            inner: Arc::new(Mutex::new(inner)),
-            current: Arc::new(AtomicBool::new(true)),
-        }
+        Reporter { inner: Arc::new(Mutex::new(inner)), current: Arc::new(AtomicBool::new(true)) }
     }
 
     /// Ends the loop if the standard output has no reader, also while there is nothing to print.
@@ -142,12 +139,7 @@ impl Reporter {
         let graph = self.graph();
         let now = Instant::now();
         let [failed, contended, conflicts] = Section::of_statuses(&exceptions, now);
-        let statuses = [
-            Section::of_graph(graph.as_ref()),
-            failed,
-            contended,
-            conflicts,
-        ];
+        let statuses = [Section::of_graph(graph.as_ref()), failed, contended, conflicts];
         self.lock().view.lines(now, &stats, statuses, height, width)
     }
 

@@ -69,20 +69,12 @@ impl Screen {
         let (leaving, gone) = sync_channel(1);
         let hidden = Arc::new(Mutex::new(false));
         let colours = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-        let painter = Painter {
-            woken,
-            hidden: Arc::clone(&hidden),
-            colours,
-            leaving,
-        };
+        let painter = Painter { woken, hidden: Arc::clone(&hidden), colours, leaving };
         thread::Builder::new()
             .name("screen".into())
             .spawn(move || painter.run(lines, lost))
             .context("cannot start a thread")?;
-        Ok(Screen {
-            wake: Waker { wake, hidden },
-            gone,
-        })
+        Ok(Screen { wake: Waker { wake, hidden }, gone })
     }
 
     pub(super) fn waker(&self) -> Waker {
@@ -189,17 +181,9 @@ impl Painter {
                 Tone::Good => text.dark_green(),
                 Tone::Bad => text.dark_red(),
             };
-            queue!(
-                frame,
-                PrintStyledContent(text),
-                Clear(ClearType::UntilNewLine)
-            )?;
+            queue!(frame, PrintStyledContent(text), Clear(ClearType::UntilNewLine))?;
         }
-        queue!(
-            frame,
-            Clear(ClearType::FromCursorDown),
-            EndSynchronizedUpdate
-        )?;
+        queue!(frame, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate)?;
         let mut out = io::stdout().lock();
         out.write_all(&frame)?;
         out.flush()

@@ -139,10 +139,7 @@ fn serve(
 }
 
 /// Listens at an address, unless the server has ended. Connections wait until they are accepted.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the address is the one that the caller named"
-)]
+#[expect(clippy::disallowed_methods, reason = "the address is the one that the caller named")]
 fn listen(state: &Mutex<State>, address: &Address) -> Result<Option<Socket>> {
     let mut state = lock(state);
     if matches!(*state, State::Ended) {

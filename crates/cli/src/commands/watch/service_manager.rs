@@ -65,20 +65,12 @@ impl Service {
             env::var("WATCHDOG_USEC").ok().as_deref(),
             env::var("WATCHDOG_PID").ok().as_deref(),
         );
-        let notifier = Notifier {
-            socket,
-            messages,
-            watchdog,
-            pass_timer,
-        };
+        let notifier = Notifier { socket, messages, watchdog, pass_timer };
         let thread = thread::Builder::new()
             .name("service".into())
             .spawn(move || notifier.run())
             .context("cannot start a thread")?;
-        Ok((
-            Service(Some(sender.clone())),
-            NotifierThread(Some((sender, thread))),
-        ))
+        Ok((Service(Some(sender.clone())), NotifierThread(Some((sender, thread)))))
     }
 
     /// Sends that the first pass, or the reload, is over.
@@ -142,13 +134,10 @@ impl Notifier {
                 }
             }
             let message = match due {
-                None => self
-                    .messages
-                    .recv()
-                    .map_err(|_| RecvTimeoutError::Disconnected),
-                Some(at) => self
-                    .messages
-                    .recv_timeout(at.saturating_duration_since(Instant::now())),
+                None => self.messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => {
+                    self.messages.recv_timeout(at.saturating_duration_since(Instant::now()))
+                }
             };
             match message {
                 Ok(message) => {
@@ -203,10 +192,7 @@ fn due_of(mut waiting: Vec<Message>) -> Vec<Message> {
 }
 
 /// Connects to the socket at a path, or with `@` in front of an abstract name.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "in a folder that `trueup_path` holds"
-)]
+#[expect(clippy::disallowed_methods, reason = "in a folder that `trueup_path` holds")]
 fn connect(name: &OsStr) -> Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.set_write_timeout(Some(SEND_TIMEOUT))?;
@@ -257,13 +243,7 @@ mod tests {
         waiting.extend([Message::Reloading, Message::Ready, Message::Reloading]);
         waiting.extend([status(1), Message::Ready, Message::Stopping, status(2)]);
         waiting.push(Message::End);
-        let due = [
-            Message::Reloading,
-            Message::Ready,
-            Message::Stopping,
-            status(2),
-            Message::End,
-        ];
+        let due = [Message::Reloading, Message::Ready, Message::Stopping, status(2), Message::End];
         assert_eq!(due_of(waiting), due);
     }
 
@@ -281,11 +261,7 @@ mod tests {
             (Some("30000000"), Some("1")),
             (Some("30000000"), Some("")),
         ] {
-            assert_eq!(
-                watchdog(microseconds, pid),
-                None,
-                "{microseconds:?} {pid:?}"
-            );
+            assert_eq!(watchdog(microseconds, pid), None, "{microseconds:?} {pid:?}");
         }
     }
 

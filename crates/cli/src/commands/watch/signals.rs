@@ -49,9 +49,7 @@ impl SignalHandler {
         let SignalHandler(mut signals) = self;
         if screen.is_some() {
             for signal in [SIGWINCH, SIGTSTP] {
-                signals
-                    .add_signal(signal)
-                    .context("cannot wait for signals")?;
+                signals.add_signal(signal).context("cannot wait for signals")?;
             }
         }
         let handle_signals = move || {

@@ -91,12 +91,7 @@ impl View {
         let same = |verdict: &&mut Verdict| verdict.why_not.is_none() == why_not.is_none();
         match self.verdict.as_mut().filter(same) {
             Some(verdict) => verdict.why_not = why_not,
-            None => {
-                self.verdict = Some(Verdict {
-                    since: now,
-                    why_not,
-                })
-            }
+            None => self.verdict = Some(Verdict { since: now, why_not }),
         }
     }
 
@@ -208,15 +203,8 @@ impl View {
 fn counts(stats: &Stats) -> String {
     let sum = |of: fn(&trueup::driver::Ops) -> u64| stats.ops.values().map(of).sum::<u64>();
     let mut parts = vec![
-        format!(
-            "passes {} whole, {} partial",
-            stats.full_passes, stats.dirty_passes
-        ),
-        format!(
-            "ops {} done, {} failed",
-            sum(|ops| ops.applied),
-            sum(|ops| ops.failed)
-        ),
+        format!("passes {} whole, {} partial", stats.full_passes, stats.dirty_passes),
+        format!("ops {} done, {} failed", sum(|ops| ops.applied), sum(|ops| ops.failed)),
         format!("hints {}", stats.hints),
         format!("overruns {}", stats.overruns),
     ];

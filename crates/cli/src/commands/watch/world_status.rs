@@ -77,22 +77,12 @@ impl Collection {
 
     /// Nothing is collected.
     pub(super) fn none() -> Collection {
-        Collection {
-            is_known: true,
-            ..Collection::default()
-        }
+        Collection { is_known: true, ..Collection::default() }
     }
 
     /// Returns why the desired state is not known, if it is not.
     pub(super) fn unknown(&self) -> Option<String> {
-        let Collection {
-            is_known,
-            retained,
-            cut_off,
-            doubt,
-            ungrantable,
-            ..
-        } = self;
+        let Collection { is_known, retained, cut_off, doubt, ungrantable, .. } = self;
         if let Some(doubt) = doubt {
             return Some(format!("it is not known what to collect: {doubt}"));
         }
@@ -112,10 +102,7 @@ impl Collection {
         };
         let stay = match retained {
             0 => String::new(),
-            number => format!(
-                ", and {} from before",
-                count(*number, "route stays", "routes stay")
-            ),
+            number => format!(", and {} from before", count(*number, "route stays", "routes stay")),
         };
         Some(format!("it is not known yet what to collect{stay}{why}"))
     }
@@ -155,11 +142,7 @@ impl WorldStatus {
                 true => "what was collected is withdrawn",
                 false => "what was collected stays",
             };
-            let why = self
-                .collection
-                .cut_off
-                .as_ref()
-                .map(|(_, why)| why.as_str());
+            let why = self.collection.cut_off.as_ref().map(|(_, why)| why.as_str());
             let why = why.map_or_else(String::new, |why| format!("; {why}"));
             Some(format!("cut off from the store since {since}: {then}{why}"))
         };
@@ -168,20 +151,8 @@ impl WorldStatus {
 
     /// Returns the line of the view.
     pub(super) fn line(&self) -> String {
-        let Collection {
-            revision,
-            collected,
-            refused,
-            overlaps,
-            ..
-        } = self.collection;
-        let Exports {
-            declared,
-            is_in_place,
-            losses,
-            error,
-            ..
-        } = &self.exports;
+        let Collection { revision, collected, refused, overlaps, .. } = self.collection;
+        let Exports { declared, is_in_place, losses, error, .. } = &self.exports;
         let mut line = format!(
             "world: {collected} collected, {refused} refused{}, revision {revision}; {}{}{}{}; {}",
             match overlaps {
@@ -189,11 +160,7 @@ impl WorldStatus {
                 number => format!(", {number} that take from others"),
             },
             count(*declared, "export", "exports"),
-            if *is_in_place || *declared == 0 {
-                ""
-            } else {
-                " (not in place)"
-            },
+            if *is_in_place || *declared == 0 { "" } else { " (not in place)" },
             match self.collection.taken().len() {
                 0 => String::new(),
                 taken => format!(", {taken} taken by other hosts"),
@@ -202,11 +169,7 @@ impl WorldStatus {
                 0 => String::new(),
                 ungranted => format!(", {ungranted} not granted"),
             },
-            count(
-                usize::try_from(*losses).unwrap_or(usize::MAX),
-                "lease lost",
-                "leases lost"
-            ),
+            count(usize::try_from(*losses).unwrap_or(usize::MAX), "lease lost", "leases lost"),
         );
         for more in [self.trouble(), error.clone()].into_iter().flatten() {
             line += &format!("; {more}");

@@ -60,9 +60,7 @@ impl Record {
         Record {
             number: deploy.number,
             uri: deploy.uri(""),
-            files: files
-                .map(|(path, file)| (path.clone(), file.size))
-                .collect(),
+            files: files.map(|(path, file)| (path.clone(), file.size)).collect(),
         }
     }
 }
@@ -86,10 +84,7 @@ impl fmt::Display for Pruned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let chunks = output::count(self.chunks, "chunk", "chunks");
         let bytes = self.bytes;
-        write!(
-            f,
-            "removed {chunks} that no deploy refers to, {bytes} bytes"
-        )
+        write!(f, "removed {chunks} that no deploy refers to, {bytes} bytes")
     }
 }
 
@@ -182,10 +177,7 @@ mod tests {
         };
         fs::create_dir(tree.join("sub")).unwrap();
         fs::write(tree.join("sub/a"), "a").unwrap();
-        assert_eq!(
-            read().unwrap(),
-            [("sub/a".to_owned(), b"a".to_vec())].into()
-        );
+        assert_eq!(read().unwrap(), [("sub/a".to_owned(), b"a".to_vec())].into());
         symlink("/etc/passwd", tree.join("b")).unwrap();
         assert!(read().unwrap_err().to_string().contains("no regular file"));
         fs::remove_file(tree.join("b")).unwrap();

@@ -24,15 +24,9 @@ pub(super) struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finding {
-            about,
-            state,
-            problems,
-        } = self;
+        let Finding { about, state, problems } = self;
         write!(f, "{about}: {state}")?;
-        problems
-            .iter()
-            .try_for_each(|problem| write!(f, "; problem: {problem}"))
+        problems.iter().try_for_each(|problem| write!(f, "; problem: {problem}"))
     }
 }
 
@@ -89,12 +83,7 @@ pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
 
 /// What counts of the operator's grants, if the file has a key.
 fn grants(opened: &Opened) -> (Option<Arc<Grants>>, Option<Finding>) {
-    let Opened {
-        named,
-        state,
-        world,
-        ..
-    } = opened;
+    let Opened { named, state, world, .. } = opened;
     let about = "grants".to_owned();
     match read_grants(world, named, state, |_| Ok(())) {
         Ok(None) => (None, None),
@@ -131,11 +120,7 @@ fn own_exports(declared: &File, collection: &Collection) -> Option<Finding> {
         about: "exports of this host".to_owned(),
         state: format!(
             "{number} declared, {} from them",
-            output::count(
-                taken,
-                "export of another host takes",
-                "exports of other hosts take"
-            )
+            output::count(taken, "export of another host takes", "exports of other hosts take")
         ),
         problems: contested.chain(collection.ungranted(declared)).collect(),
     })
@@ -160,16 +145,9 @@ fn endpoints(opened: &Opened) -> Vec<Finding> {
                 )),
             ),
             Ok(took) => (shown(took), None),
-            Err(error) => (
-                "no answer".to_owned(),
-                Some(output::with_causes(error.as_ref())),
-            ),
+            Err(error) => ("no answer".to_owned(), Some(output::with_causes(error.as_ref()))),
         };
-        Finding {
-            about: format!("endpoint {url}"),
-            state,
-            problems: problem.into_iter().collect(),
-        }
+        Finding { about: format!("endpoint {url}"), state, problems: problem.into_iter().collect() }
     };
     urls.iter().map(finding).collect()
 }
@@ -237,9 +215,7 @@ fn member(member: &StoreMember) -> Finding {
     let is_nearly_full =
         used.is_some_and(|(size, quota)| size > quota.saturating_mul(NEARLY_FULL) / 100);
     if is_alarmed {
-        problems.push(format!(
-            "its database is full, and nothing is written: {MAKE_ROOM}"
-        ));
+        problems.push(format!("its database is full, and nothing is written: {MAKE_ROOM}"));
     } else if is_nearly_full {
         problems.push(format!(
             "its database has more than {NEARLY_FULL} % of its quota, and with all of it nothing \
@@ -285,12 +261,7 @@ fn session(Opened { state, world, .. }: &Opened) -> Result<Finding> {
     );
     Ok(Finding {
         about,
-        state: if is_own {
-            "of this agent"
-        } else {
-            "of another owner"
-        }
-        .to_owned(),
+        state: if is_own { "of this agent" } else { "of another owner" }.to_owned(),
         problems: (!is_own).then_some(problem).into_iter().collect(),
     })
 }
@@ -311,16 +282,10 @@ mod tests {
             faults: Vec::new(),
         };
         let finding = member(&of).to_string();
-        assert_eq!(
-            finding,
-            "member m0: follower, 80 bytes, 40 in use, quota 100"
-        );
+        assert_eq!(finding, "member m0: follower, 80 bytes, 40 in use, quota 100");
         of.size = Some(81);
         let problems = member(&of).problems;
-        assert!(
-            matches!(&problems[..], [one] if one.contains("etcdctl defrag")),
-            "{problems:?}"
-        );
+        assert!(matches!(&problems[..], [one] if one.contains("etcdctl defrag")), "{problems:?}");
         of.quota = None;
         let finding = member(&of);
         assert!(finding.state.contains("--quota-backend-bytes"), "{finding}");

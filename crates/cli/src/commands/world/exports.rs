@@ -83,31 +83,16 @@ impl Record {
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Record::Export {
-                exporter,
-                to,
-                kind,
-                name,
-                revision,
-                persists,
-                data,
-            } => {
+            Record::Export { exporter, to, kind, name, revision, persists, data } => {
                 let persists = if *persists { " persists" } else { "" };
                 write!(
                     f,
                     "{kind} {name} from {exporter} to {to} revision {revision}{persists}: {data}"
                 )
             }
-            Record::Deleted {
-                exporter,
-                to,
-                kind,
-                name,
-                revision,
-            } => write!(
-                f,
-                "{kind} {name} from {exporter} to {to} revision {revision}: deleted"
-            ),
+            Record::Deleted { exporter, to, kind, name, revision } => {
+                write!(f, "{kind} {name} from {exporter} to {to} revision {revision}: deleted")
+            }
             Record::Malformed { error } => write!(f, "malformed: {error}"),
             Record::Ready { revision } => write!(f, "ready at revision {revision}"),
             Record::Interrupted { error } => write!(f, "the store is not reached: {error}"),
@@ -129,9 +114,7 @@ pub(super) fn ls(common: &Common, asked: &Exports) -> Result<()> {
         print(common.format, &Record::Malformed { error })?;
     }
     for host in &collected.incomplete {
-        output::note(format_args!(
-            "host {host} has not exported all that it declares yet"
-        ));
+        output::note(format_args!("host {host} has not exported all that it declares yet"));
     }
     let granted = match opened.grants() {
         Ok(granted) => granted,
@@ -171,22 +154,13 @@ fn records(event: Event<ResourceKey, Resource>) -> Vec<Record> {
             let malformed = view.malformed.into_values();
             let malformed = malformed.map(|error| Record::Malformed { error });
             let revision = view.revision.0;
-            exports
-                .chain(malformed)
-                .chain([Record::Ready { revision }])
-                .collect()
+            exports.chain(malformed).chain([Record::Ready { revision }]).collect()
         }
         Event::Changed { id, value, .. } => vec![Record::export(&id, &value)],
         Event::Deleted { id, revision } => vec![Record::deleted(&id, revision)],
-        Event::Malformed { error, .. } => vec![Record::Malformed {
-            error: error.to_string(),
-        }],
-        Event::Interrupted { error, .. } => vec![Record::Interrupted {
-            error: error.to_string(),
-        }],
-        Event::Restored(revision) => vec![Record::Restored {
-            revision: revision.0,
-        }],
+        Event::Malformed { error, .. } => vec![Record::Malformed { error: error.to_string() }],
+        Event::Interrupted { error, .. } => vec![Record::Interrupted { error: error.to_string() }],
+        Event::Restored(revision) => vec![Record::Restored { revision: revision.0 }],
         _ => Vec::new(),
     }
 }

@@ -34,10 +34,7 @@ pub(super) fn exposure(Opened { named, .. }: &Opened) -> Option<Finding> {
     let found: Vec<_> = urls.iter().map(|url| (url, probe(url))).collect();
     let state = found.iter().map(|(url, found)| match found {
         Ok(found) => format!("{url}: {}", allowed(*found)),
-        Err(error) => format!(
-            "{url}: not let in ({})",
-            output::with_causes(error.as_ref())
-        ),
+        Err(error) => format!("{url}: not let in ({})", output::with_causes(error.as_ref())),
     });
     let is_any = |what: fn(&Exposure) -> bool| found.iter().flat_map(|it| &it.1).any(what);
     let problems = [
@@ -47,20 +44,13 @@ pub(super) fn exposure(Opened { named, .. }: &Opened) -> Option<Finding> {
     Some(Finding {
         about: "clients without a user and a certificate".to_owned(),
         state: state.collect::<Vec<_>>().join("; "),
-        problems: problems
-            .iter()
-            .filter(|it| it.0)
-            .map(|it| it.1.to_owned())
-            .collect(),
+        problems: problems.iter().filter(|it| it.0).map(|it| it.1.to_owned()).collect(),
     })
 }
 
 fn allowed(found: Exposure) -> String {
-    let may = [
-        (found.keys, "read keys"),
-        (found.leases, "list leases"),
-        (found.members, "list members"),
-    ];
+    let may =
+        [(found.keys, "read keys"), (found.leases, "list leases"), (found.members, "list members")];
     let may: Vec<&str> = may.iter().filter(|it| it.0).map(|it| it.1).collect();
     match &may[..] {
         [] => "refused".to_owned(),

@@ -72,12 +72,7 @@ pub(super) fn grants(common: &Common, task: &Task) -> Result<()> {
             Ok(())
         }
         Task::Show(store) => {
-            let Opened {
-                named,
-                state,
-                world,
-                ..
-            } = store.open(common, Use::Read)?;
+            let Opened { named, state, world, .. } = store.open(common, Use::Read)?;
             let grants = read_grants(&world, &named, &state, |_| Ok(()))?.context(NO_KEY)?;
             for (host, prefixes) in grants.prefixes() {
                 let record = Record {
@@ -139,8 +134,7 @@ fn secret_key(path: &Path, make: bool) -> Result<[u8; 32]> {
     let content = users.read_ours(path, Readers::Us, DIGITS as u64 + 1)?;
     let text = content.strip_suffix(b"\n").unwrap_or(&content);
     let text = str::from_utf8(text).ok();
-    text.and_then(key)
-        .with_context(|| format!("{}: it has no {DIGITS} digits", path.display()))
+    text.and_then(key).with_context(|| format!("{}: it has no {DIGITS} digits", path.display()))
 }
 
 /// Makes a file with a random key, on condition that there is none.

@@ -122,9 +122,7 @@ pub(super) fn init(common: &Common, asked: &Init) -> Result<()> {
 }
 
 fn grant(text: &str) -> Result<(String, String), String> {
-    let grant = text
-        .split_once(':')
-        .filter(|(host, to)| !host.is_empty() && !to.is_empty());
+    let grant = text.split_once(':').filter(|(host, to)| !host.is_empty() && !to.is_empty());
     let (host, to) = grant.ok_or("write HOST:RECIPIENT")?;
     Ok((host.to_owned(), to.to_owned()))
 }
@@ -140,9 +138,7 @@ struct Passwords(Folder);
 impl Passwords {
     /// Opens it, or makes it.
     fn open(path: &Path) -> Result<Passwords> {
-        let folder = TrustedUsers::current()?
-            .make_folder(path, 0o700)
-            .and_then(Folder::ours);
+        let folder = TrustedUsers::current()?.make_folder(path, 0o700).and_then(Folder::ours);
         let folder = folder.context("cannot keep passwords there")?;
         Ok(Passwords(folder))
     }

@@ -39,21 +39,14 @@ pub(super) fn members(
     set_size: Option<u64>,
     is_watched: bool,
 ) -> Result<()> {
-    let with = if set_size.is_some() {
-        Use::Write
-    } else {
-        Use::Read
-    };
+    let with = if set_size.is_some() { Use::Write } else { Use::Read };
     let Opened { world, .. } = store.open(common, with)?;
     if set_size.is_some() {
         world.set_ideal_size(set_size)?;
     }
     if !is_watched {
         let members = world.members()?;
-        let size = world.ideal_size()?.map(|ideal| Record::Size {
-            ideal,
-            members: members.len(),
-        });
+        let size = world.ideal_size()?.map(|ideal| Record::Size { ideal, members: members.len() });
         let members = members.into_iter();
         let members = members.map(|(host, owner)| Record::Member { host, owner });
         for record in members.chain(size) {
@@ -69,14 +62,13 @@ pub(super) fn members(
                 let members = members.map(|(host, (owner, _))| Record::Member { host, owner });
                 members.collect()
             }
-            Some(Event::Changed { id, value, .. }) => vec![Record::Member {
-                host: id,
-                owner: value,
-            }],
+            Some(Event::Changed { id, value, .. }) => {
+                vec![Record::Member { host: id, owner: value }]
+            }
             Some(Event::Deleted { id, .. }) => vec![Record::Left { host: id }],
-            Some(Event::Interrupted { error, .. }) => vec![Record::Interrupted {
-                error: error.to_string(),
-            }],
+            Some(Event::Interrupted { error, .. }) => {
+                vec![Record::Interrupted { error: error.to_string() }]
+            }
             Some(Event::Malformed { error, .. }) => {
                 output::note(error);
                 continue;

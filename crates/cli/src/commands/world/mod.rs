@@ -190,11 +190,9 @@ pub(crate) fn world(common: &Common, task: &WorldTask) -> Result<ExitCode> {
         WorldTask::Rm { store, name } => exports::rm(common, store, name),
         WorldTask::Deploy { task } => deploy::deploy(common, task),
         WorldTask::Grants { task } => grants::grants(common, task),
-        WorldTask::Members {
-            store,
-            set_size,
-            watch,
-        } => members::members(common, store, *set_size, *watch),
+        WorldTask::Members { store, set_size, watch } => {
+            members::members(common, store, *set_size, *watch)
+        }
         WorldTask::Doctor(store) => return doctor::doctor(common, store),
         #[cfg(feature = "etcd")]
         WorldTask::Init(asked) => init::init(common, asked),
@@ -215,10 +213,7 @@ impl Store {
             if named.store == file::StoreAddress::Embedded {
                 bail!("an embedded store has no users: leave out --user");
             }
-            named.credentials = Some(file::Credentials {
-                user,
-                password_file,
-            });
+            named.credentials = Some(file::Credentials { user, password_file });
         }
         Ok((declared, named))
     }
@@ -230,13 +225,7 @@ impl Store {
         let state = target.state(common, &declared.options)?;
         let state = state.context(state::NO_STATE_DIRECTORY)?;
         let world = open(&named, state.directory(), with)?;
-        Ok(Opened {
-            declared,
-            named,
-            state,
-            world,
-            namespace: target.namespace,
-        })
+        Ok(Opened { declared, named, state, world, namespace: target.namespace })
     }
 }
 

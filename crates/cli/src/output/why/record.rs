@@ -123,22 +123,14 @@ impl Record {
                 held: op.hold.is_some(),
                 waits_for: waits_for.as_ref().map(|op| op.command(devices)),
             },
-            Step::Conflict(conflict) => StepRecord::Other {
-                op: "conflict",
-                reason: spec(&conflict.foreign),
-            },
-            Step::Adopt => StepRecord::Other {
-                op: "adopt",
-                reason: "as declared".to_owned(),
-            },
-            Step::Nothing(nothing) => StepRecord::Other {
-                op: "nothing",
-                reason: nothing_word(*nothing).to_owned(),
-            },
-            _ => StepRecord::Other {
-                op: "unknown",
-                reason: String::new(),
-            },
+            Step::Conflict(conflict) => {
+                StepRecord::Other { op: "conflict", reason: spec(&conflict.foreign) }
+            }
+            Step::Adopt => StepRecord::Other { op: "adopt", reason: "as declared".to_owned() },
+            Step::Nothing(nothing) => {
+                StepRecord::Other { op: "nothing", reason: nothing_word(*nothing).to_owned() }
+            }
+            _ => StepRecord::Other { op: "unknown", reason: String::new() },
         });
         Record {
             kind: context.kind,

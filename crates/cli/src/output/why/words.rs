@@ -35,10 +35,9 @@ pub(super) fn whose_words(
         Whose::Marked => format!("ours: it bears our marker, protocol {marker}"),
         Whose::Recorded => match protocol_of(object) {
             Some(0) => "ours: it is in the ledger; it bears no protocol".to_owned(),
-            Some(protocol) => format!(
-                "ours: it is in the ledger; it bears {}",
-                protocol_words(protocol, kind)
-            ),
+            Some(protocol) => {
+                format!("ours: it is in the ledger; it bears {}", protocol_words(protocol, kind))
+            }
             None => "ours: it is in the ledger".to_owned(),
         },
         Whose::Kernels => match protocol_of(object) {
@@ -83,10 +82,9 @@ pub(super) fn origin_words(entry: &Entry, devices: &Devices) -> String {
     match (entry.origin, &entry.former) {
         (Origin::Made, _) => "made by us".to_owned(),
         (Origin::Adopted, _) => "adopted: it existed before, as declared".to_owned(),
-        (Origin::Overridden, Some(former)) => format!(
-            "overridden; restored once it is no longer declared: {}",
-            former.spec(devices)
-        ),
+        (Origin::Overridden, Some(former)) => {
+            format!("overridden; restored once it is no longer declared: {}", former.spec(devices))
+        }
         (Origin::Overridden, None) => "overridden".to_owned(),
         _ => "made by us, or adopted".to_owned(),
     }

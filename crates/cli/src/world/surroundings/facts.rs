@@ -57,15 +57,9 @@ impl Facts {
             (address, Prefix::containing(subnet.unwrap_or(it.address)))
         });
         let own: BTreeSet<(IpAddr, Prefix)> = own.collect();
-        let tables = observed
-            .rules
-            .iter()
-            .filter_map(|rule| consulted(rule, &own));
-        let mut facts = Facts {
-            tables: tables.chain([table::MAIN]).collect(),
-            own,
-            leads: BTreeMap::new(),
-        };
+        let tables = observed.rules.iter().filter_map(|rule| consulted(rule, &own));
+        let mut facts =
+            Facts { tables: tables.chain([table::MAIN]).collect(), own, leads: BTreeMap::new() };
         let socket = observer.socket();
         for address in asked {
             facts.note_lead(socket, address, protocol);

@@ -19,24 +19,12 @@ impl Check for Address<IfName> {
         )?;
         // `inet_rtm_newaddr` drops them.
         let v6_alone = [
-            (
-                AddressFlags::NODAD,
-                "an IPv4 address has no `nodad`: leave it out",
-            ),
-            (
-                AddressFlags::HOMEADDRESS,
-                "an IPv4 address has no `home`: leave it out",
-            ),
-            (
-                AddressFlags::MNGTMPADDR,
-                "an IPv4 address has no `mngtmpaddr`: leave it out",
-            ),
+            (AddressFlags::NODAD, "an IPv4 address has no `nodad`: leave it out"),
+            (AddressFlags::HOMEADDRESS, "an IPv4 address has no `home`: leave it out"),
+            (AddressFlags::MNGTMPADDR, "an IPv4 address has no `mngtmpaddr`: leave it out"),
         ];
         for (flag, otherwise) in v6_alone {
-            must(
-                self.family() == Family::Inet6 || !self.flags.contains(flag),
-                otherwise,
-            )?;
+            must(self.family() == Family::Inet6 || !self.flags.contains(flag), otherwise)?;
         }
         must(self.lifetimes.valid != 0, "valid_lft is at least 1")?;
         must(
@@ -50,10 +38,7 @@ impl Check for Address<IfName> {
             !endless || matches!(self.lifetimes.preferred, 0 | FOREVER),
             "an IPv4 address that is valid for ever is preferred for ever or not at all: give valid_lft too",
         )?;
-        must(
-            !self.address.ip().is_unspecified(),
-            "the unspecified address cannot be assigned",
-        )?;
+        must(!self.address.ip().is_unspecified(), "the unspecified address cannot be assigned")?;
         let is_group = self.family() == Family::Inet6 && self.address.ip().is_multicast();
         must(
             !is_group || self.flags.contains(AddressFlags::AUTOJOIN),

@@ -34,10 +34,7 @@ pub struct Lifetimes {
 
 impl Default for Lifetimes {
     fn default() -> Lifetimes {
-        Lifetimes {
-            valid: FOREVER,
-            preferred: FOREVER,
-        }
+        Lifetimes { valid: FOREVER, preferred: FOREVER }
     }
 }
 
@@ -81,9 +78,7 @@ impl AddressFlags {
 
     /// The configuration among the bits of `IFA_FLAGS`.
     pub fn from_bits(bits: u32) -> AddressFlags {
-        let all = AddressFlags::ALL
-            .iter()
-            .fold(0, |mask, (flag, _)| mask | flag.0);
+        let all = AddressFlags::ALL.iter().fold(0, |mask, (flag, _)| mask | flag.0);
         AddressFlags(bits & all)
     }
 
@@ -193,11 +188,7 @@ impl<D> Address<D> {
             dev,
             address,
             peer: None,
-            scope: if loopback {
-                Scope::HOST
-            } else {
-                Scope::UNIVERSE
-            },
+            scope: if loopback { Scope::HOST } else { Scope::UNIVERSE },
             label: None,
             broadcast: None,
             lifetimes: Lifetimes::default(),
@@ -280,9 +271,7 @@ impl<D> Address<D> {
     pub fn canonical(mut self, dev_name: Option<&IfName>) -> Address<D> {
         self.peer = self.peer.filter(|peer| *peer != self.address.ip());
         let dev_name = dev_name.map(IfName::as_bytes);
-        self.label = self
-            .label
-            .filter(|label| Some(label.as_bytes()) != dev_name);
+        self.label = self.label.filter(|label| Some(label.as_bytes()) != dev_name);
         self.broadcast = self.broadcast.filter(|address| !address.is_unspecified());
         if self.family() == Family::Inet6 {
             self.label = None;
@@ -311,11 +300,7 @@ impl<D: Copy> Address<D> {
     /// Returns the identity, by whatever names the device.
     pub fn canonical_key(&self) -> AddressKey<D> {
         let subnet = (self.family() == Family::Inet).then(|| self.subnet());
-        AddressKey {
-            dev: self.dev,
-            address: self.address.ip(),
-            subnet,
-        }
+        AddressKey { dev: self.dev, address: self.address.ip(), subnet }
     }
 }
 
@@ -331,21 +316,14 @@ pub struct AddressKey<D = Dev> {
     /// The address.
     pub address: IpAddr,
     /// The subnet, for IPv4.
-    #[cfg_attr(
-        feature = "serde",
-        serde(default, skip_serializing_if = "Option::is_none")
-    )]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub subnet: Option<Prefix>,
 }
 
 impl<D> AddressKey<D> {
     /// Makes the key of an address on a device, without a subnet.
     pub fn new(dev: D, address: IpAddr) -> AddressKey<D> {
-        AddressKey {
-            dev,
-            address,
-            subnet: None,
-        }
+        AddressKey { dev, address, subnet: None }
     }
 }
 
@@ -363,38 +341,23 @@ impl Item for Address {
     /// For IPv4 the kernel changes lifetimes and metric in place and ignores the rest of a
     /// replace; for IPv6 flags and peer too.
     fn compare(&self, observed: &Address, differ: &mut dyn FnMut(Difference)) {
-        let in_place_v6 = if self.family() == Family::Inet6 {
-            in_place
-        } else {
-            recreate
-        };
+        let in_place_v6 = if self.family() == Family::Inet6 { in_place } else { recreate };
         let lifetimes = (self.lifetimes, observed.lifetimes);
-        recreate(
-            self.address.prefix() == observed.address.prefix(),
-            "prefix length",
-            differ,
-        );
+        recreate(self.address.prefix() == observed.address.prefix(), "prefix length", differ);
         recreate(self.label == observed.label, "label", differ);
         recreate(self.broadcast == observed.broadcast, "broadcast", differ);
         recreate(self.scope == observed.scope, "scope", differ);
         in_place_v6(self.peer == observed.peer, "peer", differ);
         in_place_v6(self.flags == observed.flags, "flags", differ);
-        in_place(
-            Lifetimes::serves(lifetimes.0.valid, lifetimes.1.valid),
-            "valid_lft",
-            differ,
-        );
+        in_place(Lifetimes::serves(lifetimes.0.valid, lifetimes.1.valid), "valid_lft", differ);
         in_place(
             Lifetimes::serves(lifetimes.0.preferred, lifetimes.1.preferred),
             "preferred_lft",
             differ,
         );
         // `inet6_addr_modify` ignores a metric of 0.
-        let metric = if self.metric == 0 && self.family() == Family::Inet6 {
-            recreate
-        } else {
-            in_place
-        };
+        let metric =
+            if self.metric == 0 && self.family() == Family::Inet6 { recreate } else { in_place };
         metric(self.metric == observed.metric, "metric", differ);
         // Only a new address is tried again.
         let is_usable = observed.duplicates != DuplicateDetection::Failed || *self == *observed;
@@ -447,16 +410,10 @@ impl ObjectKind for Address {
     fn lasting(&self) -> Option<Cow<'_, Address>> {
         let finite = |left| if matches!(left, 0 | FOREVER) { left } else { 1 };
         let Lifetimes { valid, preferred } = self.lifetimes;
-        let lifetimes = Lifetimes {
-            valid: finite(valid),
-            preferred: finite(preferred),
-        };
+        let lifetimes = Lifetimes { valid: finite(valid), preferred: finite(preferred) };
         Some(match lifetimes == self.lifetimes {
             true => Cow::Borrowed(self),
-            false => Cow::Owned(Address {
-                lifetimes,
-                ..self.clone()
-            }),
+            false => Cow::Owned(Address { lifetimes, ..self.clone() }),
         })
     }
 
@@ -468,21 +425,13 @@ impl ObjectKind for Address {
         Cow::Owned(Address {
             label: self.label.or(other.label),
             broadcast: self.broadcast.or(other.broadcast),
-            scope: if self.scope == open.scope {
-                other.scope
-            } else {
-                self.scope
-            },
+            scope: if self.scope == open.scope { other.scope } else { self.scope },
             lifetimes: Lifetimes {
                 valid: left(self.lifetimes.valid, other.lifetimes.valid),
                 preferred: left(self.lifetimes.preferred, other.lifetimes.preferred),
             },
             flags: self.flags | other.flags,
-            metric: if self.metric == 0 {
-                other.metric
-            } else {
-                self.metric
-            },
+            metric: if self.metric == 0 { other.metric } else { self.metric },
             ..self.clone()
         })
     }
@@ -524,9 +473,7 @@ impl Collateral for Address {
     fn note_addresses(&self, lost: &mut OnAddresses) {
         if self.secondary {
             let subnet = (self.dev, self.subnet());
-            lost.secondaries
-                .entry(subnet)
-                .or_insert_with(|| self.clone().into());
+            lost.secondaries.entry(subnet).or_insert_with(|| self.clone().into());
         }
     }
 }
@@ -542,22 +489,13 @@ mod tests {
     #[test]
     fn a_finite_lifetime_is_renewed_at_half() {
         let mut desired = address("10.0.0.1/24");
-        desired.lifetimes = Lifetimes {
-            valid: 600,
-            preferred: 600,
-        };
+        desired.lifetimes = Lifetimes { valid: 600, preferred: 600 };
         let mut observed = desired.clone();
-        observed.lifetimes = Lifetimes {
-            valid: 590,
-            preferred: 301,
-        };
+        observed.lifetimes = Lifetimes { valid: 590, preferred: 301 };
         assert!(desired.agrees(&observed));
         observed.lifetimes.preferred = 300;
         assert!(!desired.agrees(&observed));
-        observed.lifetimes = Lifetimes {
-            valid: 601,
-            preferred: 600,
-        };
+        observed.lifetimes = Lifetimes { valid: 601, preferred: 600 };
         assert!(!desired.agrees(&observed));
         observed.lifetimes = Lifetimes::default();
         assert!(!desired.agrees(&observed));
@@ -567,10 +505,7 @@ mod tests {
     fn ipv6_prefix_length_is_no_part_of_the_key() {
         let (a, b) = (address("2001:db8::1/64"), address("2001:db8::1/128"));
         assert_eq!(a.key(), b.key());
-        let expected = Difference {
-            field: "prefix length",
-            in_place: false,
-        };
+        let expected = Difference { field: "prefix length", in_place: false };
         assert_eq!(a.differences(&b), [expected]);
         assert_ne!(address("10.0.0.1/24").key(), address("10.0.0.1/32").key());
     }

@@ -46,11 +46,7 @@ impl Render for Address {
         }
         // iproute2's own choice, `default_scope` in ip/ipaddress.c; IPv6 has none.
         let loopback = matches!(ip, IpAddr::V4(ip) if ip.is_loopback());
-        let default = if loopback {
-            Scope::HOST
-        } else {
-            Scope::UNIVERSE
-        };
+        let default = if loopback { Scope::HOST } else { Scope::UNIVERSE };
         if self.family() == Family::Inet && self.scope != default {
             write!(f, " scope {}", self.scope.0)?;
         }
@@ -91,9 +87,7 @@ impl Render for Address {
             "preferred_lft" => Some(Lifetime(self.lifetimes.preferred).to_string()),
             "metric" => Some(self.metric.to_string()),
             "flags" => {
-                let set = AddressFlags::ALL
-                    .iter()
-                    .filter(|(flag, _)| self.flags.contains(*flag));
+                let set = AddressFlags::ALL.iter().filter(|(flag, _)| self.flags.contains(*flag));
                 let names: Vec<&str> = set.map(|(_, name)| *name).collect();
                 words_or_none(names.join(" "))
             }

@@ -49,11 +49,7 @@ pub struct VlanAttrs<D = Dev> {
 impl<D> VlanAttrs<D> {
     /// Makes the attributes of an 802.1Q VLAN on a device.
     pub fn new(link: D, id: u16) -> VlanAttrs<D> {
-        VlanAttrs {
-            link,
-            id,
-            protocol: VlanProtocol::Dot1Q,
-        }
+        VlanAttrs { link, id, protocol: VlanProtocol::Dot1Q }
     }
 }
 

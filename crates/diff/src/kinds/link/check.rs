@@ -14,13 +14,8 @@ impl Check for BridgeAttrs {
              of a second becomes one less: write an even one",
         )?;
         let range = BridgeAttrs::STP_FORWARD_DELAY;
-        let has_delay = self
-            .forward_delay
-            .is_none_or(|delay| range.contains(&delay));
-        must(
-            self.stp != Some(true) || has_delay,
-            "with stp, forward_delay is 200 to 3000",
-        )
+        let has_delay = self.forward_delay.is_none_or(|delay| range.contains(&delay));
+        must(self.stp != Some(true) || has_delay, "with stp, forward_delay is 200 to 3000")
     }
 }
 
@@ -39,10 +34,7 @@ impl Check for Link<IfName> {
                 must(*id < 4095, "a VLAN id is 0 to 4094")?
             }
             Some(LinkKind::Veth(VethAttrs { peer })) => {
-                must(
-                    *peer != Some(self.name),
-                    "the two ends of a veth pair need two names",
-                )?;
+                must(*peer != Some(self.name), "the two ends of a veth pair need two names")?;
             }
             Some(LinkKind::Other(_)) => return Err("a link of this kind cannot be desired"),
             _ => {}
@@ -53,10 +45,7 @@ impl Check for Link<IfName> {
         // `macvlan_newlink`; a later change would be one of the device below.
         let passthru = matches!(
             self.kind,
-            Some(LinkKind::Macvlan(MacvlanAttrs {
-                mode: Some(MacvlanMode::Passthru),
-                ..
-            }))
+            Some(LinkKind::Macvlan(MacvlanAttrs { mode: Some(MacvlanMode::Passthru), .. }))
         );
         must(
             !passthru || self.address.is_none(),
@@ -78,13 +67,7 @@ impl Check for Link<IfName> {
         )?;
         let alias = self.alias.as_deref().unwrap_or_default();
         must(alias.len() < 256, "an alias has at most 255 bytes")?;
-        must(
-            !alias.contains(&0),
-            "an alias ends before its first NUL: leave that out",
-        )?;
-        must(
-            self.master != Some(Some(self.name)),
-            "a link cannot be its own master",
-        )
+        must(!alias.contains(&0), "an alias ends before its first NUL: leave that out")?;
+        must(self.master != Some(Some(self.name)), "a link cannot be its own master")
     }
 }

@@ -66,15 +66,12 @@ impl<D> LinkKind<D> {
                 learning: vxlan.learning,
                 ttl: vxlan.ttl,
             }),
-            LinkKind::Vlan(VlanAttrs { link, id, protocol }) => LinkKind::Vlan(VlanAttrs {
-                link: translate(link)?,
-                id,
-                protocol,
-            }),
-            LinkKind::Macvlan(MacvlanAttrs { link, mode }) => LinkKind::Macvlan(MacvlanAttrs {
-                link: translate(link)?,
-                mode,
-            }),
+            LinkKind::Vlan(VlanAttrs { link, id, protocol }) => {
+                LinkKind::Vlan(VlanAttrs { link: translate(link)?, id, protocol })
+            }
+            LinkKind::Macvlan(MacvlanAttrs { link, mode }) => {
+                LinkKind::Macvlan(MacvlanAttrs { link: translate(link)?, mode })
+            }
             LinkKind::Ifb => LinkKind::Ifb,
             LinkKind::Dummy => LinkKind::Dummy,
             LinkKind::Bond(BondAttrs { mode, miimon }) => {
@@ -161,11 +158,7 @@ pub(super) fn compare_kind(
     match (desired, observed) {
         (LinkKind::Bridge(d), LinkKind::Bridge(o)) => {
             in_place(open_or(&d.stp, &o.stp), "stp", differ);
-            in_place(
-                open_or(&d.vlan_filtering, &o.vlan_filtering),
-                "vlan_filtering",
-                differ,
-            );
+            in_place(open_or(&d.vlan_filtering, &o.vlan_filtering), "vlan_filtering", differ);
             let (delay, age) = (&d.forward_delay, &d.ageing_time);
             in_place(open_or(delay, &o.forward_delay), "forward_delay", differ);
             in_place(open_or(age, &o.ageing_time), "ageing_time", differ);
@@ -180,11 +173,7 @@ pub(super) fn compare_kind(
             // `vxlan_nl2conf` refuses another identifier, port or address family.
             let family = |address: Option<IpAddr>| address.map(|a| a.is_ipv6());
             let moves = |d: Option<IpAddr>, o| {
-                if family(d) == family(o) {
-                    in_place
-                } else {
-                    recreate
-                }
+                if family(d) == family(o) { in_place } else { recreate }
             };
             recreate(d.id == o.id, "id", differ);
             recreate(open_or(&d.port, &o.port), "port", differ);

@@ -42,35 +42,23 @@ pub struct Link<D = Dev> {
     /// The hardware address.
     pub address: Option<LinkAddr>,
     /// The bridge, bond or VRF that it is a port of; `Some(None)` is none.
-    #[cfg_attr(
-        feature = "serde",
-        serde(default = "Option::default", deserialize_with = "stated")
-    )]
+    #[cfg_attr(feature = "serde", serde(default = "Option::default", deserialize_with = "stated"))]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub master: Option<Option<D>>,
     /// The alias, at most 255 bytes, which need not be UTF-8; `Some` of nothing is none.
-    #[cfg_attr(
-        feature = "serde",
-        serde(default, with = "crate::values::serial::alias")
-    )]
+    #[cfg_attr(feature = "serde", serde(default, with = "crate::values::serial::alias"))]
     pub alias: Option<Box<[u8]>>,
     /// The interface group.
     pub group: Option<u32>,
     /// It is to have the declared addresses and no others. False in an observed link.
-    #[cfg_attr(
-        feature = "serde",
-        serde(default, skip_serializing_if = "std::ops::Not::not")
-    )]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub only_addresses: bool,
 }
 
 impl<D> Link<D> {
     /// A link of a kind, all else left open.
     pub fn new(name: IfName, kind: LinkKind<D>) -> Link<D> {
-        Link {
-            kind: Some(kind),
-            ..Link::must_exist(name)
-        }
+        Link { kind: Some(kind), ..Link::must_exist(name) }
     }
 
     /// A link that someone else creates and deletes, such as that of a network card. As long as it does
@@ -394,9 +382,7 @@ mod tests {
     #[test]
     fn a_time_that_is_one_less_is_another_time() {
         let bridge = |delay, age| {
-            let attrs = BridgeAttrs::default()
-                .with_forward_delay(delay)
-                .with_ageing_time(age);
+            let attrs = BridgeAttrs::default().with_forward_delay(delay).with_ageing_time(age);
             Link::<Dev>::new("x".parse().unwrap(), LinkKind::Bridge(attrs))
         };
         let desired = bridge(1501, 1);
@@ -418,20 +404,8 @@ mod tests {
             let attrs = VxlanAttrs::new(id);
             Link::<Dev>::new("x".parse().unwrap(), LinkKind::Vxlan(attrs))
         };
-        assert_eq!(
-            vxlan(1).differences(&vxlan(2)),
-            [Difference {
-                field: "id",
-                in_place: false
-            }]
-        );
+        assert_eq!(vxlan(1).differences(&vxlan(2)), [Difference { field: "id", in_place: false }]);
         let dummy = Link::new("x".parse().unwrap(), LinkKind::Dummy);
-        assert_eq!(
-            dummy.differences(&vxlan(1)),
-            [Difference {
-                field: "kind",
-                in_place: false
-            }]
-        );
+        assert_eq!(dummy.differences(&vxlan(1)), [Difference { field: "kind", in_place: false }]);
     }
 }

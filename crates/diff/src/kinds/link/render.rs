@@ -54,17 +54,9 @@ impl Render for Link {
             "mtu" => or_none(self.mtu),
             "address" => or_none(self.address),
             "group" => or_none(self.group),
-            "master" => or_none(
-                self.master
-                    .flatten()
-                    .map(|dev| Name(dev, devices).to_string()),
-            ),
+            "master" => or_none(self.master.flatten().map(|dev| Name(dev, devices).to_string())),
             "alias" => words_or_none(self.alias.as_deref().map_or_else(String::new, |alias| {
-                if alias.is_empty() {
-                    String::new()
-                } else {
-                    Word(alias).to_string()
-                }
+                if alias.is_empty() { String::new() } else { Word(alias).to_string() }
             })),
             _ => {
                 let words = self.words(Which::Only(field), devices).to_string();
@@ -77,11 +69,7 @@ impl Render for Link {
 
 impl Link {
     fn words<'a>(&'a self, which: Which<'a>, devices: &'a Devices) -> LinkWords<'a> {
-        LinkWords {
-            link: self,
-            which,
-            devices,
-        }
+        LinkWords { link: self, which, devices }
     }
 
     /// The fields in which another link differs, of this one and of that.
@@ -122,11 +110,7 @@ pub(crate) struct LinkWords<'a> {
 
 impl fmt::Display for LinkWords<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LinkWords {
-            link,
-            which,
-            devices,
-        } = *self;
+        let LinkWords { link, which, devices } = *self;
         write!(f, "{}", Word(link.name.as_bytes()))?;
         let changed = match which {
             Which::ChangedFrom(was) => link.written(was),
@@ -136,10 +120,9 @@ impl fmt::Display for LinkWords<'_> {
             Which::All => true,
             Which::Key => false,
             Which::New => !matches!(field, "master" | "alias" | "up"),
-            Which::Setup => matches!(
-                field,
-                "address" | "mtu" | "group" | "master" | "alias" | "up"
-            ),
+            Which::Setup => {
+                matches!(field, "address" | "mtu" | "group" | "master" | "alias" | "up")
+            }
             Which::ChangedFrom(_) => changed.contains(field),
             Which::These(fields) => fields.contains(field),
             Which::Only(one) => field == one,
@@ -202,16 +185,8 @@ fn kind_words(
     match kind {
         LinkKind::Bridge(bridge) => {
             say("stp", "stp_state", switch(bridge.stp));
-            say(
-                "vlan_filtering",
-                "vlan_filtering",
-                switch(bridge.vlan_filtering),
-            );
-            say(
-                "forward_delay",
-                "forward_delay",
-                number(bridge.forward_delay),
-            );
+            say("vlan_filtering", "vlan_filtering", switch(bridge.vlan_filtering));
+            say("forward_delay", "forward_delay", number(bridge.forward_delay));
             say("ageing_time", "ageing_time", number(bridge.ageing_time));
         }
         LinkKind::Veth(VethAttrs { peer }) => {

@@ -138,11 +138,7 @@ setters! { impl Neighbour<D> {
 impl<D: Copy> Neighbour<D> {
     /// Returns the identity, by whatever names the device.
     pub fn canonical_key(&self) -> NeighbourKey<D> {
-        NeighbourKey {
-            dev: self.dev,
-            dst: self.dst,
-            proxy: self.proxy,
-        }
+        NeighbourKey { dev: self.dev, dst: self.dst, proxy: self.proxy }
     }
 }
 
@@ -270,9 +266,7 @@ impl Collateral for Neighbour {
 
     fn note_addresses(&self, lost: &mut OnAddresses) {
         if self.family() == Family::Inet {
-            lost.neighbours
-                .entry(self.dev)
-                .or_insert_with(|| self.clone().into());
+            lost.neighbours.entry(self.dev).or_insert_with(|| self.clone().into());
         }
     }
 }

@@ -40,11 +40,7 @@ impl Render for Neighbour {
         }
         if !self.proxy {
             let is_unresolved = self.state == NeighbourState::Dynamic && self.lladdr.is_none();
-            let state = if is_unresolved {
-                "none"
-            } else {
-                state_name(self.state)
-            };
+            let state = if is_unresolved { "none" } else { state_name(self.state) };
             write!(f, " nud {state}")?;
         }
         if self.router {

@@ -48,12 +48,7 @@ pub enum NexthopTarget {
 impl Nexthop {
     /// Makes a nexthop object.
     pub fn new(id: u32, target: NexthopTarget) -> Nexthop {
-        Nexthop {
-            id,
-            target,
-            protocol: 0,
-            unmodelled: false,
-        }
+        Nexthop { id, target, protocol: 0, unmodelled: false }
     }
 }
 
@@ -163,9 +158,7 @@ impl ObjectKind for Nexthop {
 
 impl Collateral for Nexthop {
     fn carriers(&self, of: &Carriers) -> Vec<Dev> {
-        let members = self
-            .members()
-            .filter_map(|id| of.nexthops.get(&id).copied());
+        let members = self.members().filter_map(|id| of.nexthops.get(&id).copied());
         self.dev().into_iter().chain(members).collect()
     }
 
@@ -190,12 +183,7 @@ mod tests {
 
     #[test]
     fn a_group_is_the_same_in_any_order_and_never_becomes_a_single_one() {
-        let nexthop = |target| Nexthop {
-            id: 7,
-            target,
-            protocol: 116,
-            unmodelled: false,
-        };
+        let nexthop = |target| Nexthop { id: 7, target, protocol: 116, unmodelled: false };
         let group = nexthop(NexthopTarget::Group(vec![(1, 1), (2, 3)]));
         let turned = nexthop(NexthopTarget::Group(vec![(2, 3), (1, 1)])).canonical();
         assert!(group.agrees(&turned));

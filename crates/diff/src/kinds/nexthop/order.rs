@@ -14,11 +14,7 @@ impl Ordered for Nexthop {
     /// Groups come after what they lead to, and go before it.
     fn rank(&self, stage: Stage, _depths: &Depths) -> i64 {
         let group = i64::from(self.members().next().is_some());
-        if stage == Stage::Nexthops {
-            group
-        } else {
-            -group
-        }
+        if stage == Stage::Nexthops { group } else { -group }
     }
 
     fn needs(&self, action: Action, before: &mut Dependencies<'_>, needed: &mut Vec<u32>) {

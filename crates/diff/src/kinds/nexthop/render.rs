@@ -46,12 +46,7 @@ impl Render for Nexthop {
         if key {
             return Ok(());
         }
-        write!(
-            f,
-            "{} proto {}",
-            TargetWords(&self.target, devices),
-            self.protocol
-        )
+        write!(f, "{} proto {}", TargetWords(&self.target, devices), self.protocol)
     }
 
     fn field(&self, field: &str, devices: &Devices) -> Option<String> {

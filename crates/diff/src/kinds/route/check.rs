@@ -13,10 +13,7 @@ impl<D> Check for Route<D> {
         let hops = self.nexthops.as_slice();
         let same = |address: &IpAddr| Family::of(*address) == family;
         must(self.table != 0, "table 0 is unspecified: use 254 for main")?;
-        must(
-            self.tos == 0 || family == Family::Inet,
-            "IPv6 routes have no tos",
-        )?;
+        must(self.tos == 0 || family == Family::Inet, "IPv6 routes have no tos")?;
         must(
             self.from.is_none() || family == Family::Inet6,
             "a source prefix (`from`) is for IPv6 routes alone",
@@ -33,10 +30,7 @@ impl<D> Check for Route<D> {
             self.src.is_none_or(|src| !src.is_unspecified()),
             "the unspecified address is no source: leave `src` out",
         )?;
-        must(
-            !self.unmodelled,
-            "an observed route of unknown attributes cannot be desired",
-        )?;
+        must(!self.unmodelled, "an observed route of unknown attributes cannot be desired")?;
         must(
             !matches!(self.nexthops, NextHops::Object(..)),
             "a route through a nexthop object cannot be desired",
@@ -46,16 +40,12 @@ impl<D> Check for Route<D> {
             "a metric is locked that has no value: give it one, or leave the lock out",
         )?;
         match self.kind {
-            RouteType::Unicast => must(
-                !hops.is_empty(),
-                "a unicast route needs via, dev or nexthops",
-            )?,
+            RouteType::Unicast => {
+                must(!hops.is_empty(), "a unicast route needs via, dev or nexthops")?
+            }
             RouteType::Local => {}
             kind if kind.is_reject() => {
-                must(
-                    hops.is_empty(),
-                    "a route of this type has neither gateway nor device",
-                )?;
+                must(hops.is_empty(), "a route of this type has neither gateway nor device")?;
             }
             _ => {
                 return Err(
@@ -68,14 +58,9 @@ impl<D> Check for Route<D> {
                 hop.via.is_some() || hop.dev.is_some(),
                 "a next hop needs a gateway, a device or both",
             )?;
+            must((1..=256).contains(&hop.weight), "the weight of a next hop is 1 to 256")?;
             must(
-                (1..=256).contains(&hop.weight),
-                "the weight of a next hop is 1 to 256",
-            )?;
-            must(
-                hop.via
-                    .as_ref()
-                    .is_none_or(|via| same(via) || family == Family::Inet),
+                hop.via.as_ref().is_none_or(|via| same(via) || family == Family::Inet),
                 "an IPv6 route cannot have an IPv4 gateway",
             )?;
             // IPv4 takes it for no gateway at all (`fib_nh_init`), IPv6 refuses it.

@@ -65,9 +65,7 @@ impl Metric {
 
     /// The metric of a number in `RTA_METRICS`.
     pub fn from_number(number: u16) -> Option<Metric> {
-        Metric::ALL
-            .into_iter()
-            .find(|metric| *metric as u16 == number)
+        Metric::ALL.into_iter().find(|metric| *metric as u16 == number)
     }
 
     /// iproute2's word.
@@ -147,16 +145,12 @@ impl Metrics {
 
     /// The value of a metric.
     pub fn value(&self, metric: Metric) -> Option<u32> {
-        self.iter()
-            .find(|(known, _)| *known == metric)
-            .map(|(_, value)| value)
+        self.iter().find(|(known, _)| *known == metric).map(|(_, value)| value)
     }
 
     /// The numeric metrics that are set, by number.
     pub fn iter(&self) -> impl Iterator<Item = (Metric, u32)> + '_ {
-        self.0
-            .iter()
-            .flat_map(|values| values.numbers.iter().copied())
+        self.0.iter().flat_map(|values| values.numbers.iter().copied())
     }
 
     /// The congestion control algorithm.

@@ -79,9 +79,7 @@ impl RouteType {
     /// The type of a number (`RTN_*`).
     #[inline]
     pub fn from_number(number: u8) -> RouteType {
-        let known = usize::from(number)
-            .checked_sub(1)
-            .and_then(|at| RouteType::NUMBERED.get(at));
+        let known = usize::from(number).checked_sub(1).and_then(|at| RouteType::NUMBERED.get(at));
         known.copied().unwrap_or(RouteType::Other(number))
     }
 
@@ -155,10 +153,7 @@ pub struct NextHop<D = Dev> {
     pub dev: Option<D>,
     /// The device was left open, and is the one that leads to the gateway: a route that has
     /// another is not as desired. It is not written, as the kernel finds it by itself.
-    #[cfg_attr(
-        feature = "serde",
-        serde(default, skip_serializing_if = "std::ops::Not::not")
-    )]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub found: bool,
     /// The share among several next hops, 1 to 256 (`rtnh_hops` + 1).
     pub weight: u16,
@@ -169,13 +164,7 @@ pub struct NextHop<D = Dev> {
 /// No gateway and no device, with the weight 1.
 impl<D> Default for NextHop<D> {
     fn default() -> NextHop<D> {
-        NextHop {
-            via: None,
-            dev: None,
-            found: false,
-            weight: 1,
-            onlink: false,
-        }
+        NextHop { via: None, dev: None, found: false, weight: 1, onlink: false }
     }
 }
 
@@ -247,9 +236,9 @@ impl<D> NextHops<D> {
     #[must_use]
     pub fn canonical(self) -> NextHops<D> {
         match self {
-            NextHops::Many(mut hops) if hops.len() < 2 => hops
-                .pop()
-                .map_or(NextHops::None, |hop| NextHops::One(hop.with_weight(1))),
+            NextHops::Many(mut hops) if hops.len() < 2 => {
+                hops.pop().map_or(NextHops::None, |hop| NextHops::One(hop.with_weight(1)))
+            }
             NextHops::One(hop) => NextHops::One(hop.with_weight(1)),
             other => other,
         }
@@ -383,10 +372,7 @@ impl<D> Route<D> {
 
     /// A route of another type, in table main, without a next hop.
     pub fn of_type(kind: RouteType, dst: Prefix) -> Route<D> {
-        Route {
-            kind,
-            ..Route::new(dst, NextHops::None)
-        }
+        Route { kind, ..Route::new(dst, NextHops::None) }
     }
 
     /// The same route with another type of device reference.
@@ -436,21 +422,8 @@ impl<D> Route<D> {
     /// The same route on another key.
     #[must_use]
     pub(crate) fn with_key(self, key: RouteKey) -> Route<D> {
-        let RouteKey {
-            table,
-            dst,
-            metric,
-            tos,
-            from,
-        } = key;
-        Route {
-            table,
-            dst,
-            metric,
-            tos,
-            from,
-            ..self
-        }
+        let RouteKey { table, dst, metric, tos, from } = key;
+        Route { table, dst, metric, tos, from, ..self }
     }
 
     /// As the kernel would report it:
@@ -518,10 +491,7 @@ pub struct RouteKey {
     /// The type of service (IPv4).
     pub tos: u8,
     /// The source prefix (IPv6).
-    #[cfg_attr(
-        feature = "serde",
-        serde(default, skip_serializing_if = "Option::is_none")
-    )]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub from: Option<Prefix>,
 }
 
@@ -529,13 +499,7 @@ impl RouteKey {
     /// Makes the key of a route without metric, type of service and source prefix.
     #[inline]
     pub fn new(table: u32, dst: Prefix) -> RouteKey {
-        RouteKey {
-            table,
-            dst,
-            metric: 0,
-            tos: 0,
-            from: None,
-        }
+        RouteKey { table, dst, metric: 0, tos: 0, from: None }
     }
 }
 
@@ -559,21 +523,8 @@ impl Item for Route {
     type Key = RouteKey;
 
     fn key(&self) -> RouteKey {
-        let Route {
-            table,
-            dst,
-            metric,
-            tos,
-            from,
-            ..
-        } = *self;
-        RouteKey {
-            table,
-            dst,
-            metric,
-            tos,
-            from,
-        }
+        let Route { table, dst, metric, tos, from, .. } = *self;
+        RouteKey { table, dst, metric, tos, from }
     }
 
     fn compare(&self, observed: &Route, differ: &mut dyn FnMut(Difference)) {
@@ -586,11 +537,7 @@ impl Item for Route {
         in_place(self.src == observed.src, "src", differ);
         in_place(self.scope == observed.scope, "scope", differ);
         in_place(self.metrics == observed.metrics, "metrics", differ);
-        in_place(
-            self.unmodelled == observed.unmodelled,
-            "attributes unknown here",
-            differ,
-        );
+        in_place(self.unmodelled == observed.unmodelled, "attributes unknown here", differ);
     }
 }
 
@@ -628,10 +575,7 @@ impl ObjectKind for Route {
     const PARTS: &'static [Part] = &[Part::Interfaces, Part::Tables, Part::Prefixes];
 
     fn place(&self) -> Place {
-        Place::default()
-            .with_devices(self.devices())
-            .with_table(self.table)
-            .with_prefix(self.dst)
+        Place::default().with_devices(self.devices()).with_table(self.table).with_prefix(self.dst)
     }
 
     /// Of IPv4 routes on a key the first is used (`fib_table_lookup`); of IPv6 ones any.
@@ -672,11 +616,7 @@ impl Collateral for Route {
         // Where its source is, there it can be hit too.
         if let Some(src) = self.src {
             let holders = of.addresses.range((src, Dev::index(0))..);
-            devices.extend(
-                holders
-                    .take_while(|(ip, _)| *ip == src)
-                    .map(|(_, dev)| *dev),
-            );
+            devices.extend(holders.take_while(|(ip, _)| *ip == src).map(|(_, dev)| *dev));
         }
         devices
     }
@@ -755,18 +695,9 @@ mod tests {
     fn ipv4_scope_follows_from_type_and_gateway() {
         let dst: Prefix = "10.0.0.0/8".parse().unwrap();
         let scope = |route: Route| route.canonical().scope.unwrap();
-        assert_eq!(
-            scope(Route::new(dst, NextHops::One(NextHop::dev(Dev::index(2))))),
-            Scope::LINK
-        );
-        assert_eq!(
-            scope(Route::new(dst, NextHops::One(via("10.0.0.1")))),
-            Scope::UNIVERSE
-        );
-        assert_eq!(
-            scope(Route::of_type(RouteType::Blackhole, dst)),
-            Scope::UNIVERSE
-        );
+        assert_eq!(scope(Route::new(dst, NextHops::One(NextHop::dev(Dev::index(2))))), Scope::LINK);
+        assert_eq!(scope(Route::new(dst, NextHops::One(via("10.0.0.1")))), Scope::UNIVERSE);
+        assert_eq!(scope(Route::of_type(RouteType::Blackhole, dst)), Scope::UNIVERSE);
         let mut local: Route = Route::new(dst, NextHops::One(NextHop::dev(Dev::index(2))));
         local.kind = RouteType::Local;
         assert_eq!(scope(local), Scope::HOST);

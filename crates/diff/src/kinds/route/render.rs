@@ -96,11 +96,7 @@ impl fmt::Display for TypeName {
 }
 
 /// One next hop, each word after a space, without its weight.
-pub(crate) struct Hop<'a>(
-    pub(crate) &'a NextHop,
-    pub(crate) Family,
-    pub(crate) &'a Devices,
-);
+pub(crate) struct Hop<'a>(pub(crate) &'a NextHop, pub(crate) Family, pub(crate) &'a Devices);
 
 impl fmt::Display for Hop<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,11 +117,7 @@ impl fmt::Display for Hop<'_> {
 }
 
 /// Where a route leads, each word after a space; nothing where it leads nowhere.
-pub(crate) struct HopWords<'a>(
-    pub(crate) &'a NextHops,
-    pub(crate) Family,
-    pub(crate) &'a Devices,
-);
+pub(crate) struct HopWords<'a>(pub(crate) &'a NextHops, pub(crate) Family, pub(crate) &'a Devices);
 
 impl fmt::Display for HopWords<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,8 +162,6 @@ impl fmt::Display for MetricWords<'_> {
 /// Returns true if iproute2 takes `lock` in front of the value.
 fn takes_lock(metric: Metric) -> bool {
     use Metric::{AdvMss, Cwnd, HopLimit, Mtu, Reordering, Rtt, RttVar, SsThresh, Window};
-    let lockable = [
-        Mtu, Window, Rtt, RttVar, SsThresh, Cwnd, AdvMss, Reordering, HopLimit,
-    ];
+    let lockable = [Mtu, Window, Rtt, RttVar, SsThresh, Cwnd, AdvMss, Reordering, HopLimit];
     lockable.contains(&metric)
 }

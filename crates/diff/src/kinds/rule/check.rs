@@ -7,14 +7,8 @@ use crate::values::{Family, Prefix};
 
 impl Check for Rule {
     fn check(&self) -> Result<(), &'static str> {
-        must(
-            self.priority != 0,
-            "a rule needs a priority of 1 or more: 0 is the local table's",
-        )?;
-        must(
-            !self.unmodelled,
-            "an observed rule of unknown selectors cannot be desired",
-        )?;
+        must(self.priority != 0, "a rule needs a priority of 1 or more: 0 is the local table's")?;
+        must(!self.unmodelled, "an observed rule of unknown selectors cannot be desired")?;
         for network in [self.from, self.to].into_iter().flatten() {
             must(
                 Family::of(network.ip()) == self.family,

@@ -114,19 +114,13 @@ pub struct UidRange {
 
 impl From<RangeInclusive<u16>> for PortRange {
     fn from(range: RangeInclusive<u16>) -> PortRange {
-        PortRange {
-            start: *range.start(),
-            end: *range.end(),
-        }
+        PortRange { start: *range.start(), end: *range.end() }
     }
 }
 
 impl From<RangeInclusive<u32>> for UidRange {
     fn from(range: RangeInclusive<u32>) -> UidRange {
-        UidRange {
-            start: *range.start(),
-            end: *range.end(),
-        }
+        UidRange { start: *range.start(), end: *range.end() }
     }
 }
 
@@ -206,11 +200,7 @@ impl Item for Rule {
             RuleAction::Goto(_) => RuleAction::Goto(0),
             action => action,
         };
-        Rule {
-            not: false,
-            action,
-            ..self.clone()
-        }
+        Rule { not: false, action, ..self.clone() }
     }
 
     fn compare(&self, observed: &Rule, differ: &mut dyn FnMut(Difference)) {
@@ -339,15 +329,8 @@ impl Authored for Rule {
 
     fn resolve(&self, names: &Names<'_>) -> Result<Rule, Problem> {
         // The protocol is part of what a rule is.
-        let protocol = if names.rules_have_protocol {
-            names.marker
-        } else {
-            0
-        };
-        let rule = Rule {
-            protocol,
-            ..self.clone()
-        };
+        let protocol = if names.rules_have_protocol { names.marker } else { 0 };
+        let rule = Rule { protocol, ..self.clone() };
         Ok(rule.canonical())
     }
 }
@@ -363,14 +346,8 @@ mod tests {
         let open = Rule::new(Family::Inet, 7, RuleAction::Lookup(100));
         let mut narrow = open.clone();
         narrow.from = Some("10.0.0.0/8".parse().unwrap());
-        narrow.fwmark = Some(FwMark {
-            mark: 1,
-            mask: 0xff,
-        });
-        assert_eq!(
-            (open.selectors().count(), narrow.selectors().count()),
-            (0, 3)
-        );
+        narrow.fwmark = Some(FwMark { mark: 1, mask: 0xff });
+        assert_eq!((open.selectors().count(), narrow.selectors().count()), (0, 3));
         let found = |search: &Rule, rule: &Rule| {
             let by = search.selectors();
             rule.searched_by(by) == search.searched_by(by)
@@ -378,15 +355,9 @@ mod tests {
         assert!(found(&open, &narrow));
         assert!(!found(&narrow, &open));
         let mut masked = open.clone();
-        masked.fwmark = Some(FwMark {
-            mark: 0,
-            mask: 0xff,
-        });
+        masked.fwmark = Some(FwMark { mark: 0, mask: 0xff });
         assert!(found(&masked, &narrow));
-        let other = Rule {
-            action: RuleAction::Lookup(101),
-            ..open.clone()
-        };
+        let other = Rule { action: RuleAction::Lookup(101), ..open.clone() };
         assert!(!found(&other, &narrow));
     }
 

@@ -84,21 +84,14 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices,
         }
     }
     let going: BTreeSet<_> = deleted.iter().map(|address| address.key()).collect();
-    let kept: Vec<_> = observed
-        .addresses
-        .iter()
-        .filter(|address| !going.contains(&address.key()))
-        .collect();
+    let kept: Vec<_> =
+        observed.addresses.iter().filter(|address| !going.contains(&address.key())).collect();
     let of_addresses = collateral.of_addresses(&deleted, &kept);
     let carried_out = |at: &usize| !of_addresses.contains_key(at);
     let along = collateral.along_addresses(&deleted, &kept).into_iter();
     let along = along.filter(|(at, _)| carried_out(at));
     notices.extend(along.map(|(at, object)| goes_along(&found.ops[places[at]], object)));
-    holds.extend(
-        of_addresses
-            .into_iter()
-            .map(|(at, object)| (places[at], object.into())),
-    );
+    holds.extend(of_addresses.into_iter().map(|(at, object)| (places[at], object.into())));
     for (at, hold) in holds {
         found.ops[at].hold = Some(hold);
     }
@@ -112,8 +105,5 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices,
 }
 
 fn goes_along(op: &Op, object: Object) -> Notice {
-    Notice::GoesAlong {
-        with: Box::new(op.object.key()),
-        object: Box::new(object),
-    }
+    Notice::GoesAlong { with: Box::new(op.object.key()), object: Box::new(object) }
 }

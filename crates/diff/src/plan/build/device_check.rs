@@ -31,12 +31,7 @@ impl<'a> DeviceCheck<'a> {
 
     /// Returns why a desired object has to wait, if it has to.
     pub(super) fn hold(&self, object: &Object) -> Option<Hold> {
-        let missing = || {
-            no_device(
-                self.devices,
-                with_object!(object, object => object.devices()),
-            )
-        };
+        let missing = || no_device(self.devices, with_object!(object, object => object.devices()));
         if let Some(hold) = self.has_missing.then(missing).flatten() {
             return Some(hold);
         }

@@ -80,10 +80,7 @@ fn find(
         }
     });
     joined.map_err(|duplicate| DesiredError::duplicate(Kind::Link, duplicate))?;
-    for link in present
-        .values()
-        .filter(|link| undesired.contains(&link.index))
-    {
+    for link in present.values().filter(|link| undesired.contains(&link.index)) {
         // Either end of a pair takes the other along: the first by name stands for both.
         let other = link.peer().and_then(|name| present.get(&name));
         if !other.is_some_and(|o| o.name < link.name && undesired.contains(&o.index)) {
@@ -96,10 +93,8 @@ fn find(
 /// The links that come into being with the other end of their pair, and that other end: of two
 /// that name each other the first makes the second.
 pub(crate) fn makers(wanted: &[Link]) -> BTreeMap<IfName, IfName> {
-    let mut pairs: Vec<(IfName, IfName)> = wanted
-        .iter()
-        .filter_map(|link| Some((link.name, link.peer()?)))
-        .collect();
+    let mut pairs: Vec<(IfName, IfName)> =
+        wanted.iter().filter_map(|link| Some((link.name, link.peer()?))).collect();
     pairs.sort_unstable();
     let mut makers = BTreeMap::new();
     for (name, peer) in pairs {
@@ -158,22 +153,13 @@ fn missing(
     // before it makes it a port; so these follow in a message of their own.
     let later = wanted.up == Some(true)
         || wanted.master.flatten().is_some()
-        || wanted
-            .alias
-            .as_deref()
-            .is_some_and(|alias| !alias.is_empty());
+        || wanted.alias.as_deref().is_some_and(|alias| !alias.is_empty());
     let at_once = wanted.mtu.is_some() || wanted.address.is_some() || wanted.group.is_some();
     if comes_with_peer && (later || at_once) {
         found.op(Action::Update, wanted.clone().into(), Reason::Missing);
     } else if later {
         // The kernel refuses to set some attributes of some kinds again.
-        let rest = Link {
-            kind: None,
-            mtu: None,
-            address: None,
-            group: None,
-            ..wanted.clone()
-        };
+        let rest = Link { kind: None, mtu: None, address: None, group: None, ..wanted.clone() };
         found.op(Action::Update, rest.into(), Reason::Missing);
     }
 }

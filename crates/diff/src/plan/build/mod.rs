@@ -133,12 +133,8 @@ impl Findings {
         };
         // Where rows may be missing, nothing is deleted.
         let complete = K::DELETED_IF_COMPLETE.iter().all(|kind| is_complete(*kind));
-        let mut holders = Holders {
-            first: None,
-            ours: Vec::new(),
-            foreign: Vec::new(),
-            transient: Vec::new(),
-        };
+        let mut holders =
+            Holders { first: None, ours: Vec::new(), foreign: Vec::new(), transient: Vec::new() };
         let joined = compare::join(desired, observed, K::key, |_, wanted, present| {
             holders.sort(present, policy.proof);
             let before = self.ops.len();
@@ -232,10 +228,8 @@ impl Findings {
         if let Some(same) = holders.ours.iter().find(|observed| is_kept(observed)) {
             if let Some(hides) = holders.hides_ours().filter(|other| !is_served(other)) {
                 let wanted = nearest(wanted, hides, Some(hides)).into_owned();
-                self.conflicts.push(Conflict {
-                    is_in_front: true,
-                    ..Conflict::new(wanted, hides.clone())
-                });
+                self.conflicts
+                    .push(Conflict { is_in_front: true, ..Conflict::new(wanted, hides.clone()) });
             }
             return Some(same);
         }
@@ -336,11 +330,9 @@ impl Findings {
         let is_through_gateways = match &wanted.nexthops {
             NextHops::None => false,
             NextHops::Object(..) => true,
-            NextHops::One(_) | NextHops::Many(_) => wanted
-                .nexthops
-                .as_slice()
-                .iter()
-                .all(|hop| hop.via.is_some()),
+            NextHops::One(_) | NextHops::Many(_) => {
+                wanted.nexthops.as_slice().iter().all(|hop| hop.via.is_some())
+            }
         };
         if !is_through_gateways {
             return false;
@@ -353,9 +345,7 @@ impl Findings {
                 let (ours, theirs) = (wanted.nexthops.as_slice(), other.nexthops.as_slice());
                 other.protocol == Protocols::ROUTER_ADVERTISEMENT
                     && policy.advertised.contains(&other.key())
-                    && !ours
-                        .iter()
-                        .any(|hop| theirs.iter().any(|it| is_same(hop, it)))
+                    && !ours.iter().any(|hop| theirs.iter().any(|it| is_same(hop, it)))
             }
             _ => false,
         };
@@ -430,11 +420,7 @@ fn nearest<'a, T: ObjectKind>(wanted: &'a T, observed: &T, made: Option<&T>) -> 
     let open = wanted.with_open_of(made);
     let is_nearer = open.agrees(observed)
         || !changes_in_place(wanted, observed) && changes_in_place(&*open, observed);
-    if is_nearer {
-        open
-    } else {
-        Cow::Borrowed(wanted)
-    }
+    if is_nearer { open } else { Cow::Borrowed(wanted) }
 }
 
 fn changes_in_place<T: Item>(wanted: &T, observed: &T) -> bool {
@@ -638,9 +624,7 @@ pub(crate) fn find(
     device_check.hold_all(&mut found);
     collateral::hold(&mut found, observed, &desired.devices, proof);
     found.adopted.sort_by_cached_key(Object::key);
-    found
-        .notices
-        .splice(0..0, notice::of_state(desired, observed, proof));
+    found.notices.splice(0..0, notice::of_state(desired, observed, proof));
     Ok(found)
 }
 
@@ -694,20 +678,10 @@ mod tests {
     #[test]
     fn an_equal_rule_of_another_protocol_serves_unless_ours_is_there() {
         let rule = Rule::new(Family::Inet, 77, RuleAction::Lookup(5));
-        let by = |protocol| Rule {
-            protocol,
-            ..rule.clone()
-        };
-        let desired = Desired {
-            rules: Some(vec![rule.clone()]),
-            ..Desired::default()
-        };
+        let by = |protocol| Rule { protocol, ..rule.clone() };
+        let desired = Desired { rules: Some(vec![rule.clone()]), ..Desired::default() };
         let ops = |rules: Vec<Rule>| {
-            let observed = Observed {
-                rules,
-                complete: Kinds::ALL,
-                ..Observed::default()
-            };
+            let observed = Observed { rules, complete: Kinds::ALL, ..Observed::default() };
             let plan = plan(&desired, &observed, &Owned::default(), 116).unwrap();
             plan.ops.len()
         };

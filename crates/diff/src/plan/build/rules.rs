@@ -38,10 +38,7 @@ fn without_satisfied<'a>(
     policy: ConflictPolicy<'_>,
 ) -> (Vec<Rule>, Cow<'a, [Rule]>) {
     let proof = policy.proof;
-    let bearing = |rule: &Rule, protocol| Rule {
-        protocol,
-        ..rule.clone()
-    };
+    let bearing = |rule: &Rule, protocol| Rule { protocol, ..rule.clone() };
     let ours = observed.iter().filter(|rule| proof.is_ours(*rule));
     let own_keys = LazyCell::new(|| ours.map(Item::key).collect::<HashSet<Rule>>());
     // Of equal ones that which is ours already serves, else that of the lowest protocol.
@@ -92,10 +89,7 @@ pub(super) fn recreate_shadowing_rules(
         _ => None,
     });
     let mut searches: BTreeMap<Selectors, HashSet<Rule>> = BTreeMap::new();
-    for (_, rule) in of_rules
-        .clone()
-        .filter(|(action, _)| *action == Action::Create)
-    {
+    for (_, rule) in of_rules.clone().filter(|(action, _)| *action == Action::Create) {
         let by = rule.selectors();
         searches.entry(by).or_default().insert(rule.searched_by(by));
     }

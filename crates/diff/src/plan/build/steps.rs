@@ -85,10 +85,7 @@ fn without_remote(link: &mut Link, was: &Link) -> Option<Link> {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    Some(
-        was.clone()
-            .with_kind(LinkKind::Vxlan((*former).with_remote(none))),
-    )
+    Some(was.clone().with_kind(LinkKind::Vxlan((*former).with_remote(none))))
 }
 
 /// The hardware addresses that macvlans are to have, and all that are in use.
@@ -100,11 +97,8 @@ struct Addresses {
 impl Addresses {
     fn of(ops: &[Op], observed: &Observed) -> Addresses {
         let mut wanted: BTreeMap<_, BTreeSet<IfName>> = BTreeMap::new();
-        let mut used: BTreeSet<LinkAddr> = observed
-            .links
-            .iter()
-            .filter_map(|link| link.address)
-            .collect();
+        let mut used: BTreeSet<LinkAddr> =
+            observed.links.iter().filter_map(|link| link.address).collect();
         for op in ops.iter().filter(|op| op.action != Action::Delete) {
             if let Object::Link(link) = &op.object {
                 used.extend(link.address);
@@ -119,9 +113,7 @@ impl Addresses {
     /// Returns a macvlan with a temporary address, if it has one that another is to have.
     fn leave(&mut self, link: &Link, was: &Link) -> Option<Link> {
         let changes = link.address.is_some() && link.address != was.address;
-        let others = self
-            .wanted
-            .get(&was.unique_address().filter(|_| changes)?)?;
+        let others = self.wanted.get(&was.unique_address().filter(|_| changes)?)?;
         others.iter().find(|name| **name != link.name)?;
         // Locally administered; there are more of them than links.
         let temporary = (0..=u16::MAX).find_map(|number| {

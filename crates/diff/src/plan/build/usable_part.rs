@@ -29,11 +29,7 @@ struct Found {
 
 impl<'a> DownDevices<'a> {
     pub(super) fn new(desired: &'a Resolved, observed: &'a Observed) -> DownDevices<'a> {
-        DownDevices {
-            desired,
-            observed,
-            found: OnceCell::new(),
-        }
+        DownDevices { desired, observed, found: OnceCell::new() }
     }
 
     fn find(&self) -> Found {
@@ -46,9 +42,7 @@ impl<'a> DownDevices<'a> {
         Found {
             down: devices_down(desired.links.as_deref(), &desired.devices, observed),
             without_carrier: without_carrier.map(|link| Dev::index(link.index)).collect(),
-            of_objects: objects
-                .filter_map(|nexthop| Some((nexthop.id, nexthop.dev()?)))
-                .collect(),
+            of_objects: objects.filter_map(|nexthop| Some((nexthop.id, nexthop.dev()?))).collect(),
         }
     }
 
@@ -92,10 +86,7 @@ impl UsablePart for Route {
         let hold = down.hold(hops.iter().find_map(is_down)?)?;
         let usable = hops.iter().filter(|hop| is_down(hop).is_none());
         let usable: Vec<NextHop> = usable.cloned().collect();
-        let part = Route {
-            nexthops: NextHops::Many(usable).canonical(),
-            ..self.clone()
-        };
+        let part = Route { nexthops: NextHops::Many(usable).canonical(), ..self.clone() };
         (part.nexthops != NextHops::None).then_some((part, hold))
     }
 }
@@ -110,10 +101,7 @@ impl UsablePart for Nexthop {
         let usable = members.iter().filter(|member| is_down(member).is_none());
         let usable: Vec<(u32, u16)> = usable.copied().collect();
         let is_none = usable.is_empty();
-        let part = Nexthop {
-            target: NexthopTarget::Group(usable),
-            ..self.clone()
-        };
+        let part = Nexthop { target: NexthopTarget::Group(usable), ..self.clone() };
         (!is_none).then_some((part, hold))
     }
 }

@@ -24,11 +24,8 @@ pub(super) fn arrange(ops: &mut [Op], rank: impl Fn(&Op) -> Rank) {
     if !ops.iter().any(is_scattered) && ops.iter().map(&rank).is_sorted() {
         return;
     }
-    let mut order: Vec<Place> = ops
-        .iter()
-        .zip(0..)
-        .map(|(op, at)| (rank(op), at, is_scattered(op)))
-        .collect();
+    let mut order: Vec<Place> =
+        ops.iter().zip(0..).map(|(op, at)| (rank(op), at, is_scattered(op))).collect();
     let sorted = order.is_sorted_by_key(|(rank, ..)| *rank);
     if !sorted {
         order.sort_by_key(|(rank, ..)| *rank);

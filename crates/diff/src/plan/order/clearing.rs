@@ -31,27 +31,17 @@ enum Claim {
 /// What a link of this kind holds, and the name of the other end of its pair.
 fn claims(link: &Link) -> impl Iterator<Item = Claim> {
     let of_kind = match &link.kind {
-        Some(LinkKind::Vxlan(vxlan)) => Some(Claim::Vxlan {
-            id: vxlan.id,
-            port: vxlan.port.unwrap_or(8472),
-        }),
+        Some(LinkKind::Vxlan(vxlan)) => {
+            Some(Claim::Vxlan { id: vxlan.id, port: vxlan.port.unwrap_or(8472) })
+        }
         Some(LinkKind::Vlan(VlanAttrs { link, id, protocol })) => {
             let dot1ad = *protocol == VlanProtocol::Dot1Ad;
-            Some(Claim::Vlan {
-                link: *link,
-                id: *id,
-                dot1ad,
-            })
+            Some(Claim::Vlan { link: *link, id: *id, dot1ad })
         }
         _ => None,
     };
-    let address = link
-        .unique_address()
-        .map(|(dev, address)| Claim::Address(dev, address));
-    of_kind
-        .into_iter()
-        .chain(address)
-        .chain(link.peer().map(Claim::Name))
+    let address = link.unique_address().map(|(dev, address)| Claim::Address(dev, address));
+    of_kind.into_iter().chain(address).chain(link.peer().map(Claim::Name))
 }
 
 /// Returns true if a step takes a hardware address from a link that another link is to have.
@@ -75,10 +65,7 @@ struct TakingRoutes {
 fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
     let mut links = BTreeSet::new();
     let mut deleted = BTreeSet::new();
-    for op in ops
-        .iter()
-        .filter(|op| op.action == Action::Delete && op.hold.is_none())
-    {
+    for op in ops.iter().filter(|op| op.action == Action::Delete && op.hold.is_none()) {
         match &op.object {
             Object::Link(link) => drop(links.insert(Dev::index(link.index))),
             Object::Address(address) => drop(deleted.insert(address.key())),
@@ -97,9 +84,7 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
     let after: Vec<&Address> = staying.into_iter().chain(built_addresses).collect();
 
     let local: BTreeSet<IpAddr> = after.iter().map(|address| address.address.ip()).collect();
-    let ipv4 = after
-        .iter()
-        .filter(|address| address.family() == Family::Inet);
+    let ipv4 = after.iter().filter(|address| address.family() == Family::Inet);
     let has_ipv4: BTreeSet<Dev> = ipv4.map(|address| address.dev).collect();
     let (mut sources, mut devices, mut gateways) =
         (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -170,9 +155,5 @@ pub(super) fn cleared(ops: &[Op], observed: &Observed) -> Cleared {
         }
         _ => None,
     });
-    Cleared {
-        devs: cleared.collect(),
-        subnets,
-        addresses: taking.addresses,
-    }
+    Cleared { devs: cleared.collect(), subnets, addresses: taking.addresses }
 }

@@ -18,10 +18,7 @@ pub(super) fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, 
         .iter()
         .map(|link| {
             let named = link.parents().filter_map(|dev| desired.devices.name(*dev));
-            (
-                link.name,
-                named.chain(makers.get(&link.name)).copied().collect(),
-            )
+            (link.name, named.chain(makers.get(&link.name)).copied().collect())
         })
         .collect();
     // An end that is not declared comes with its maker all the same.
@@ -38,19 +35,11 @@ pub(super) fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, 
     let parents: BTreeMap<u32, Vec<u32>> = observed
         .links
         .iter()
-        .map(|link| {
-            (
-                link.index,
-                link.parents().filter_map(|dev| dev.as_index()).collect(),
-            )
-        })
+        .map(|link| (link.index, link.parents().filter_map(|dev| dev.as_index()).collect()))
         .collect();
     // What the kernel reports is no circle, but for one through another namespace, where an index
     // means another device.
-    Ok(Depths {
-        desired: desired_depths,
-        observed: walk(&parents).0,
-    })
+    Ok(Depths { desired: desired_depths, observed: walk(&parents).0 })
 }
 
 /// The depth of each node over its parents, and the nodes of a circle, each below the one before it,
@@ -79,11 +68,7 @@ fn walk<K: Ord + Copy>(parents: &BTreeMap<K, Vec<K>>) -> (BTreeMap<K, i64>, Vec<
                 }
                 path.push(node);
                 stack.push((node, true));
-                stack.extend(
-                    own.iter()
-                        .filter(|p| !depth.contains_key(p))
-                        .map(|p| (*p, false)),
-                );
+                stack.extend(own.iter().filter(|p| !depth.contains_key(p)).map(|p| (*p, false)));
             }
         }
     }

@@ -94,17 +94,11 @@ impl<'a> Steps<'a> {
             return Steps::default();
         }
         let completes = |op: &&Op| op.action == Action::Update && op.reason != Reason::Step;
-        let links = ops
-            .iter()
-            .filter(completes)
-            .filter_map(|op| match &op.object {
-                Object::Link(link) => Some((link.name, &**link)),
-                _ => None,
-            });
-        Steps {
-            completing: links.collect(),
-            ..Steps::default()
-        }
+        let links = ops.iter().filter(completes).filter_map(|op| match &op.object {
+            Object::Link(link) => Some((link.name, &**link)),
+            _ => None,
+        });
+        Steps { completing: links.collect(), ..Steps::default() }
     }
 
     /// Adds the steps that an op needs. Returns the link as an op completes it, if this one is a
@@ -118,9 +112,7 @@ impl<'a> Steps<'a> {
         }
         if op.reason != Reason::Step {
             needed.extend(self.taken.get(&link.name).into_iter().flatten());
-            let address = link
-                .unique_address()
-                .filter(|_| op.action != Action::Delete);
+            let address = link.unique_address().filter(|_| op.action != Action::Delete);
             needed.extend(address.and_then(|address| self.addresses.get(&address)));
             return None;
         }
@@ -128,8 +120,7 @@ impl<'a> Steps<'a> {
         if let Some(Object::Link(was)) = op.was().as_deref()
             && was.address != link.address
         {
-            self.addresses
-                .extend(was.unique_address().map(|address| (address, at)));
+            self.addresses.extend(was.unique_address().map(|address| (address, at)));
         }
         self.completing.get(&link.name).copied()
     }

@@ -232,10 +232,7 @@ mod tests {
             route.protocol = MARKER;
             route
         };
-        (
-            destinations.iter().map(wanted).collect(),
-            destinations.iter().map(observed).collect(),
-        )
+        (destinations.iter().map(wanted).collect(), destinations.iter().map(observed).collect())
     }
 
     fn matcher(routes: &Routes) -> DumpMatcher<'_> {
@@ -283,11 +280,8 @@ mod tests {
             for (row, index) in rows.iter().zip([4, 5]) {
                 assert_eq!(matcher.match_route(row), RowMatch::Matched);
                 let found = matcher.end(Family::Inet, None);
-                let RouteDependencies {
-                    devices,
-                    sources: found_sources,
-                    ..
-                } = found.dependencies();
+                let RouteDependencies { devices, sources: found_sources, .. } =
+                    found.dependencies();
                 assert!(devices.iter().eq([&index]), "{devices:?}");
                 assert_eq!(found_sources, &sources);
             }

@@ -42,8 +42,7 @@ impl RouteDependencies {
             self.nexthops.insert(*id);
         }
         let devices = route.nexthops.devices();
-        self.devices
-            .extend(devices.filter_map(|dev| dev.as_index()));
+        self.devices.extend(devices.filter_map(|dev| dev.as_index()));
     }
 
     /// Adds others.

@@ -41,11 +41,7 @@ pub(in crate::routes) struct ChangeLog<D> {
 impl<D> Default for ChangeLog<D> {
     fn default() -> ChangeLog<D> {
         let now = RoutesRevision::next();
-        ChangeLog {
-            since: now,
-            now,
-            changes: VecDeque::new(),
-        }
+        ChangeLog { since: now, now, changes: VecDeque::new() }
     }
 }
 

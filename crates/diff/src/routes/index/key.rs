@@ -111,18 +111,8 @@ impl DumpKey for Key6 {
     }
 
     fn all_of(table: u32) -> RangeInclusive<Key6> {
-        let first = Key6 {
-            table,
-            last: [0; 2],
-            host: 0,
-            metric: 0,
-        };
-        let last = Key6 {
-            table,
-            last: [u64::MAX; 2],
-            host: u8::MAX,
-            metric: u32::MAX,
-        };
+        let first = Key6 { table, last: [0; 2], host: 0, metric: 0 };
+        let last = Key6 { table, last: [u64::MAX; 2], host: u8::MAX, metric: u32::MAX };
         first..=last
     }
 }
@@ -149,12 +139,7 @@ impl Packed {
             return Packed::V4(key);
         }
         match (key.dst.address(), key) {
-            (
-                IpAddr::V6(dst),
-                RouteKey {
-                    from: None, tos: 0, ..
-                },
-            ) => {
+            (IpAddr::V6(dst), RouteKey { from: None, tos: 0, .. }) => {
                 let len = key.dst.len();
                 Packed::V6(Key6::new(key.table, dst.to_bits(), len, key.metric))
             }
@@ -206,14 +191,7 @@ impl Packed {
             (Packed::V6(a), Packed::V6(b)) => a.cmp(b),
             (Packed::Generic(a), Packed::Generic(b)) => {
                 let parts = |key: &RouteKey| {
-                    (
-                        key.dst.family(),
-                        key.table,
-                        key.dst,
-                        key.metric,
-                        key.tos,
-                        key.from,
-                    )
+                    (key.dst.family(), key.table, key.dst, key.metric, key.tos, key.from)
                 };
                 parts(a).cmp(&parts(b))
             }

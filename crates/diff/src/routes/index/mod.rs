@@ -158,8 +158,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
 
     /// Returns the routes, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = Route<D>> + '_ {
-        self.ids()
-            .filter_map(|(key, id)| self.route(key.unpack(), id))
+        self.ids().filter_map(|(key, id)| self.route(key.unpack(), id))
     }
 
     /// Returns the keys of the routes, in order.
@@ -191,8 +190,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
 
     /// Returns the devices that the routes refer to, each once or a few times.
     pub fn device_names(&self) -> impl Iterator<Item = D> {
-        self.nexthops()
-            .flat_map(|nexthops| nexthops.devices().cloned())
+        self.nexthops().flat_map(|nexthops| nexthops.devices().cloned())
     }
 
     /// Makes a route ours if it is there already as desired. That ends when it is removed.
@@ -293,9 +291,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     fn mark_as(&mut self, others: &Routes<D>) {
         let of_these = |marked: &BTreeSet<RouteKey>| {
             let marked = marked.iter().copied();
-            marked
-                .filter(|key| self.id(Packed::of(key)).is_some())
-                .collect()
+            marked.filter(|key| self.id(Packed::of(key)).is_some()).collect()
         };
         (self.adopt, self.offered) = (of_these(&others.adopt), of_these(&others.offered));
     }
@@ -329,9 +325,7 @@ impl<D: Clone + Eq + Hash> FromIterator<Route<D>> for Routes<D> {
 pub(super) fn tables<K: DumpKey>(keys: &BTreeMap<K, Id>) -> impl Iterator<Item = u32> {
     let mut last = None;
     std::iter::from_fn(move || {
-        let after = last.map_or(Bound::Unbounded, |table| {
-            Bound::Excluded(*K::all_of(table).end())
-        });
+        let after = last.map_or(Bound::Unbounded, |table| Bound::Excluded(*K::all_of(table).end()));
         let (key, _) = keys.range((after, Bound::Unbounded)).next()?;
         last = Some(key.table());
         last
@@ -359,9 +353,7 @@ fn full<K: Ord + Copy, D: Eq + Hash>(
 
 impl<D: Clone + Eq + Hash> Extend<Route<D>> for Routes<D> {
     fn extend<I: IntoIterator<Item = Route<D>>>(&mut self, routes: I) {
-        routes
-            .into_iter()
-            .for_each(|route| drop(self.insert(route)));
+        routes.into_iter().for_each(|route| drop(self.insert(route)));
     }
 }
 

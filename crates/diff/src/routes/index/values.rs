@@ -35,11 +35,7 @@ pub(in crate::routes) struct Value<D> {
 impl<D: Hash> Hash for Value<D> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let scope = self.scope.map_or(u16::MAX, |scope| scope.0.into());
-        let flags = [
-            self.family as u8,
-            self.has_source.into(),
-            self.unmodelled.into(),
-        ];
+        let flags = [self.family as u8, self.has_source.into(), self.unmodelled.into()];
         let [family, has_source, unmodelled] = flags;
         let [scope_high, scope_low] = scope.to_be_bytes();
         let (kind, protocol) = (self.kind.number(), self.protocol);
@@ -134,10 +130,7 @@ impl<D: Clone> Value<D> {
 
     /// Returns the same value with other next hops.
     pub(super) fn with_nexthops(&self, nexthops: NextHops<D>) -> Value<D> {
-        Value {
-            nexthops,
-            ..self.clone()
-        }
+        Value { nexthops, ..self.clone() }
     }
 }
 
@@ -157,12 +150,7 @@ pub(in crate::routes) struct Values<D> {
 
 impl<D> Default for Values<D> {
     fn default() -> Values<D> {
-        Values {
-            slots: Vec::new(),
-            ids: None,
-            free: Vec::new(),
-            last: None,
-        }
+        Values { slots: Vec::new(), ids: None, free: Vec::new(), last: None }
     }
 }
 
@@ -173,9 +161,7 @@ impl<D> Values<D> {
 
     /// Returns all values by their positions, and `None` where a position is free.
     pub(in crate::routes) fn iter(&self) -> impl Iterator<Item = Option<&Value<D>>> {
-        self.slots
-            .iter()
-            .map(|slot| slot.as_ref().map(|(value, _)| &**value))
+        self.slots.iter().map(|slot| slot.as_ref().map(|(value, _)| &**value))
     }
 }
 
@@ -228,9 +214,7 @@ impl<D: Eq + Hash> Values<D> {
 
     /// Counts one more route of a value.
     pub(in crate::routes) fn add(&mut self, value: Value<D>) -> Id {
-        let known = self
-            .last
-            .filter(|id| self.get(*id).is_some_and(|last| **last == value));
+        let known = self.last.filter(|id| self.get(*id).is_some_and(|last| **last == value));
         let known = known.or_else(|| self.id(&value));
         if let Some(id) = known
             && let Some((_, count)) = self.slots.get_mut(id as usize).and_then(Option::as_mut)

@@ -41,17 +41,8 @@ impl Host {
         node.space.ip(&["link", "add", "pods", "type", "bridge"]);
         node.space.ip(&["link", "set", "pods", "up"]);
         let changes = node.inside(Changes::of_objects);
-        let mut host = Host {
-            name,
-            number,
-            node,
-            subnet: 0,
-            endpoints,
-            ttl,
-            changes,
-            agent: None,
-            read: 0,
-        };
+        let mut host =
+            Host { name, number, node, subnet: 0, endpoints, ttl, changes, agent: None, read: 0 };
         host.set_subnet(number)?;
         Ok(host)
     }
@@ -61,9 +52,7 @@ impl Host {
     pub(crate) fn set_subnet(&mut self, subnet: u8) -> Result<()> {
         self.subnet = subnet;
         let address = format!("{}/24", self.pod());
-        self.node
-            .space
-            .ip(&["address", "add", &address, "dev", "pods"]);
+        self.node.space.ip(&["address", "add", &address, "dev", "pods"]);
         let path = self.path("toml");
         let new = path.with_extension("new");
         let written = fs::write(&new, self.text()).and_then(|()| fs::rename(&new, &path));
@@ -94,10 +83,7 @@ within = ["10.20.0.0/16"]
 
     /// The route that it exports.
     pub(crate) fn route(&self) -> Route {
-        Route {
-            dst: format!("10.20.{}.0/24", self.subnet),
-            via: address(self.number).to_string(),
-        }
+        Route { dst: format!("10.20.{}.0/24", self.subnet), via: address(self.number).to_string() }
     }
 
     /// The address of a pod.
@@ -152,17 +138,13 @@ within = ["10.20.0.0/16"]
     /// Fails if the agent has ended by itself.
     pub(crate) fn check(&mut self) -> Result<()> {
         let ended = self.agent.as_mut().and_then(|agent| agent.try_wait().ok()?);
-        ended.map_or(Ok(()), |status| {
-            Err(format!("the agent of {} ended: {status}", self.name))
-        })
+        ended.map_or(Ok(()), |status| Err(format!("the agent of {} ended: {status}", self.name)))
     }
 
     /// Returns what the kernel announced of the agent's routes since the last call.
     pub(crate) fn changes(&mut self) -> Vec<Change> {
         let announced = self.changes.take();
-        let of_routes = announced
-            .iter()
-            .filter_map(|it| Change::read(self.name, it));
+        let of_routes = announced.iter().filter_map(|it| Change::read(self.name, it));
         of_routes.collect()
     }
 
@@ -171,10 +153,7 @@ within = ["10.20.0.0/16"]
         let args = ["-netns", self.name, "route", "show", "proto", "116"];
         let rows: Vec<Value> = ip_json(&args);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let read = |row: &Value| Route {
-            dst: text(&row["dst"]),
-            via: text(&row["gateway"]),
-        };
+        let read = |row: &Value| Route { dst: text(&row["dst"]), via: text(&row["gateway"]) };
         rows.iter().map(read).collect()
     }
 

@@ -37,12 +37,7 @@ struct Times {
 fn main() -> ExitCode {
     let seconds = Duration::from_secs;
     let times = match env::args().skip(1).collect::<Vec<_>>().as_slice() {
-        [] => Times {
-            ttl: seconds(5),
-            outage: seconds(15),
-            cut: seconds(60),
-            is_test: false,
-        },
+        [] => Times { ttl: seconds(5), outage: seconds(15), cut: seconds(60), is_test: false },
         [option] if option == "--short" => Times {
             // On a machine with much other work an agent, or etcd's disk, may stand still.
             ttl: seconds(12),
@@ -74,9 +69,7 @@ fn run(times: &Times) -> Result<()> {
     let ended = steps(&mut world, times);
     ended.map_err(|error| format!("{error}\n{}", world.logs()))?;
     let seconds = begun.elapsed().as_secs();
-    title(&format!(
-        "All of it was as said, in {seconds} s. The namespaces end here."
-    ));
+    title(&format!("All of it was as said, in {seconds} s. The namespaces end here."));
     Ok(())
 }
 
@@ -98,10 +91,7 @@ fn show(world: &World) {
     }
     println!("etcd: {}", world.cluster.config().endpoints.join(", "));
     let host = &world.hosts[0];
-    println!(
-        "\nThe file of {}. The others have their own name, prefix and address:\n",
-        host.name
-    );
+    println!("\nThe file of {}. The others have their own name, prefix and address:\n", host.name);
     for line in host.text().lines() {
         println!("    {line}");
     }
@@ -142,29 +132,17 @@ fn host_comes_back(world: &mut World) -> Result<()> {
 }
 
 fn member_dies(world: &mut World, times: &Times) -> Result<()> {
-    let leader = world
-        .cluster
-        .wait_for_leader()
-        .map_err(|error| error.to_string())?;
+    let leader = world.cluster.wait_for_leader().map_err(|error| error.to_string())?;
     let member = (leader + 1) % world.cluster.size();
     title(&format!("m{member} of etcd is killed. No route changes."));
     member_is_down(world, member, times.outage)
 }
 
 fn leader_dies(world: &mut World, times: &Times) -> Result<()> {
-    let leader = world
-        .cluster
-        .wait_for_leader()
-        .map_err(|error| error.to_string())?;
-    title(&format!(
-        "m{leader}, the leader of etcd, is killed. No route changes."
-    ));
+    let leader = world.cluster.wait_for_leader().map_err(|error| error.to_string())?;
+    title(&format!("m{leader}, the leader of etcd, is killed. No route changes."));
     // For longer than a lease lives.
-    member_is_down(
-        world,
-        leader,
-        times.outage.max(times.ttl + Duration::from_secs(1)),
-    )
+    member_is_down(world, leader, times.outage.max(times.ttl + Duration::from_secs(1)))
 }
 
 /// Kills a member for a time, in which no route may change, and starts it again.
@@ -186,10 +164,8 @@ fn member_is_down(world: &mut World, member: usize, time: Duration) -> Result<()
 fn host_is_cut_off(world: &mut World, times: &Times) -> Result<()> {
     title("The link of e to the bridge goes down. It keeps its routes, and the others lose e's.");
     let route = world.host("e")?.route();
-    let (gone, back) = (
-        world.at_others("e", Action::Del, &route),
-        world.at_others("e", Action::New, &route),
-    );
+    let (gone, back) =
+        (world.at_others("e", Action::Del, &route), world.at_others("e", Action::New, &route));
     let cut = Instant::now();
     let host = world.host("e")?;
     host.output();

@@ -23,12 +23,7 @@ pub(crate) fn ping(from: Ipv4Addr, to: Ipv4Addr) -> io::Result<Duration> {
     let [_, _, three, four] = to.octets();
     let begun = Instant::now();
     let flags = SendFlags::empty();
-    sendto(
-        &socket,
-        &request([three, four]),
-        flags,
-        &SocketAddrV4::new(to, 0),
-    )?;
+    sendto(&socket, &request([three, four]), flags, &SocketAddrV4::new(to, 0))?;
     let mut packet = [0; 128];
     loop {
         let (_, length) = recv(&socket, &mut packet, RecvFlags::empty())?;
@@ -52,9 +47,7 @@ fn request(id: [u8; 2]) -> [u8; 8] {
     let mut message = [ECHO_REQUEST, 0, 0, 0, id[0], id[1], 0, 1];
     // RFC 1071: the complement of the sum in ones' complement.
     let words = message.chunks_exact(2);
-    let sum: u32 = words
-        .map(|it| u32::from(it[0]) << 8 | u32::from(it[1]))
-        .sum();
+    let sum: u32 = words.map(|it| u32::from(it[0]) << 8 | u32::from(it[1])).sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     let [_, _, high, low] = (!sum).to_be_bytes();
     (message[2], message[3]) = (high, low);

@@ -33,21 +33,14 @@ impl Change {
         }
         // Absent: of a default route, and of one without a gateway.
         let address = |number| {
-            let bytes = message
-                .attrs
-                .get(&number)
-                .map(|it| it.as_slice().try_into());
+            let bytes = message.attrs.get(&number).map(|it| it.as_slice().try_into());
             Ipv4Addr::from(bytes.and_then(Result::<[u8; 4], _>::ok).unwrap_or_default())
         };
         let route = Route {
             dst: format!("{}/{}", address(RTA_DST), message.header[1]),
             via: address(RTA_GATEWAY).to_string(),
         };
-        Some(Change {
-            host,
-            action: message.action,
-            route,
-        })
+        Some(Change { host, action: message.action, route })
     }
 }
 

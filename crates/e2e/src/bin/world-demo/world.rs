@@ -106,11 +106,7 @@ impl World {
     /// The changes that all other hosts make when a route of one comes or goes.
     pub(crate) fn at_others(&self, name: &str, action: Action, route: &Route) -> Vec<Change> {
         let others = self.hosts.iter().filter(|host| host.name != name);
-        let change = |host: &Host| Change {
-            host: host.name,
-            action,
-            route: route.clone(),
-        };
+        let change = |host: &Host| Change { host: host.name, action, route: route.clone() };
         others.map(change).collect()
     }
 
@@ -130,12 +126,7 @@ impl World {
         let mut last = Duration::ZERO;
         while !expected.is_empty() || since.elapsed() < at_least {
             self.check_time(since, at_least + BOUND, &list(&expected))?;
-            for change in self
-                .hosts
-                .iter_mut()
-                .flat_map(Host::changes)
-                .collect::<Vec<_>>()
-            {
+            for change in self.hosts.iter_mut().flat_map(Host::changes).collect::<Vec<_>>() {
                 last = since.elapsed();
                 say(since, &change.to_string());
                 if !expected.remove(&change) {
@@ -156,9 +147,7 @@ impl World {
         }
         match there == self.routes {
             true => Ok(last),
-            false => Err(format!(
-                "the kernels have other routes than announced: {there:?}"
-            )),
+            false => Err(format!("the kernels have other routes than announced: {there:?}")),
         }
     }
 

@@ -36,20 +36,13 @@ impl Host {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         // In memory where possible: syncs cost nothing there.
         let shared = Path::new("/dev/shm");
-        let base = if shared.is_dir() {
-            shared.to_owned()
-        } else {
-            std::env::temp_dir()
-        };
+        let base = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
         let directory = base.join(format!("trueup-scenario-{}-{count}", std::process::id()));
         empty_directory(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         Ok(Host {
             directory,
             boot: 1,
-            clock: Clock {
-                start: Instant::now(),
-                passed: Arc::default(),
-            },
+            clock: Clock { start: Instant::now(), passed: Arc::default() },
             by_ledger,
         })
     }
@@ -85,10 +78,7 @@ impl Host {
             made.map_err(|error| error.to_string())?;
         }
         let broken = Arc::new(AtomicBool::new(false));
-        let disk = Disk {
-            file,
-            broken: broken.clone(),
-        };
+        let disk = Disk { file, broken: broken.clone() };
         let journal = Journal::open_on(disk).map_err(|error| error.to_string())?;
         broken.store(true, Ordering::Relaxed);
         self.ledger(&journal, owner)
@@ -106,16 +96,9 @@ impl Host {
     }
 
     fn file(&self, owner: &JournalOwner) -> PathBuf {
-        let JournalOwner {
-            cookie,
-            marker,
-            domain,
-        } = owner;
-        let domain = domain
-            .as_ref()
-            .map_or(String::new(), |name| format!("-{name}"));
-        self.directory
-            .join(format!("netns-{cookie}-{marker}{domain}.journal"))
+        let JournalOwner { cookie, marker, domain } = owner;
+        let domain = domain.as_ref().map_or(String::new(), |name| format!("-{name}"));
+        self.directory.join(format!("netns-{cookie}-{marker}{domain}.journal"))
     }
 
     fn ledger(&self, journal: &Journal, owner: &JournalOwner) -> Result<JournalLedger, String> {

@@ -18,18 +18,11 @@ impl Say<'_> {
         }
         let up = u32_at(&self.row.header, 8) & IFF_UP != 0;
         self.word(if up { "up" } else { "down" });
-        if let Some(mtu) = self
-            .row
-            .attr_u32(4)
-            .filter(|mtu| *mtu != 1500 || self.details)
-        {
+        if let Some(mtu) = self.row.attr_u32(4).filter(|mtu| *mtu != 1500 || self.details) {
             self.pair("mtu", mtu);
         }
         if let Some(lower) = self.row.attr_u32(5).filter(|lower| *lower != 0) {
-            self.pair(
-                if kind == "veth" { "peer" } else { "link" },
-                self.dev(lower),
-            );
+            self.pair(if kind == "veth" { "peer" } else { "link" }, self.dev(lower));
         }
         if let Some(master) = self.row.attr_u32(10) {
             self.pair("master", self.dev(master));
@@ -58,12 +51,9 @@ impl Say<'_> {
             "macvlan" => &[(1, "mode")],
             "vrf" => &[(1, "table")],
             "bond" => &[(1, "mode")],
-            "bridge" if self.details => &[
-                (1, "forward_delay"),
-                (4, "ageing_time"),
-                (5, "stp_state"),
-                (7, "vlan_filtering"),
-            ],
+            "bridge" if self.details => {
+                &[(1, "forward_delay"), (4, "ageing_time"), (5, "stp_state"), (7, "vlan_filtering")]
+            }
             _ => &[],
         };
         for (attr, word) in said {
@@ -116,19 +106,14 @@ impl Say<'_> {
         if let Some(protocol) = self.row.protocol() {
             self.pair("proto", protocol);
         }
-        let life = self
-            .attr(6)
-            .map_or([u32::MAX; 2], |cache| [u32_at(cache, 0), u32_at(cache, 4)]);
+        let life = self.attr(6).map_or([u32::MAX; 2], |cache| [u32_at(cache, 0), u32_at(cache, 4)]);
         for (word, left) in ["preferred_lft", "valid_lft"].into_iter().zip(life) {
             if left != u32::MAX {
                 // Clocks run: to the next ten seconds.
                 self.pair(word, left.next_multiple_of(10));
             }
         }
-        let set = self
-            .row
-            .attr_u32(8)
-            .unwrap_or(u32::from(self.row.header[2]));
+        let set = self.row.attr_u32(8).unwrap_or(u32::from(self.row.header[2]));
         let config = [
             (0x02, "nodad"),
             (0x10, "home"),
@@ -168,10 +153,7 @@ impl Say<'_> {
             };
             self.pair("nud", state);
         }
-        self.flags(
-            u32::from(flags),
-            &[(0x10, "extern_learn"), (0x80, "router")],
-        );
+        self.flags(u32::from(flags), &[(0x10, "extern_learn"), (0x80, "router")]);
         if let Some(protocol) = self.row.protocol().filter(|protocol| *protocol != 0) {
             self.pair("proto", protocol);
         }

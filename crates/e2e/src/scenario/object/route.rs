@@ -61,10 +61,7 @@ impl Say<'_> {
         if let Some([preference]) = self.attr(20)
             && *preference != 0
         {
-            self.pair(
-                "pref",
-                by_number(&[("high", 1), ("low", 3)], (*preference).into()),
-            );
+            self.pair("pref", by_number(&[("high", 1), ("low", 3)], (*preference).into()));
         }
         self.hop_flags(u32_at(&row.header, 8));
         let mut rest = self.attr(9).unwrap_or_default();
@@ -88,10 +85,7 @@ impl Say<'_> {
     fn hop_flags(&mut self, set: u32) {
         self.flags(set, &[(4, "onlink")]);
         if self.details {
-            self.flags(
-                set,
-                &[(1, "dead"), (16, "linkdown"), (8, "offload"), (64, "trap")],
-            );
+            self.flags(set, &[(1, "dead"), (16, "linkdown"), (8, "offload"), (64, "trap")]);
         }
     }
 
@@ -151,10 +145,7 @@ impl Say<'_> {
                 Some(number) => self.pair(word, number),
             }
         }
-        if let Some(protocol) = row
-            .protocol()
-            .filter(|protocol| *protocol != 0 || self.details)
-        {
+        if let Some(protocol) = row.protocol().filter(|protocol| *protocol != 0 || self.details) {
             self.pair("proto", protocol);
         }
         if self.attr(19).is_some_and(|l3mdev| l3mdev != [0]) {

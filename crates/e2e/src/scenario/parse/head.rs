@@ -11,9 +11,7 @@ pub(super) fn header(line: Line<'_>, scenario: &mut Scenario) -> Result<bool, Er
         let number = |word: &str| word.parse().ok().filter(|n| (1..=most).contains(n));
         let all: Option<Vec<_>> = line.text.split_whitespace().skip(1).map(number).collect();
         all.filter(|all| !all.is_empty()).ok_or_else(|| {
-            line.wrong(format!(
-                "{keyword} is followed by numbers of {what}, 1 to {most}"
-            ))
+            line.wrong(format!("{keyword} is followed by numbers of {what}, 1 to {most}"))
         })
     };
     match keyword {
@@ -23,9 +21,7 @@ pub(super) fn header(line: Line<'_>, scenario: &mut Scenario) -> Result<bool, Er
         }
         "invariant" | "invariants" => {
             let invariants = numbers(INVARIANTS.len(), "invariants")?;
-            scenario
-                .invariants
-                .extend(invariants.into_iter().map(|n| n as u8));
+            scenario.invariants.extend(invariants.into_iter().map(|n| n as u8));
         }
         "faults" => {
             let known = |word: &str| {
@@ -77,8 +73,5 @@ pub(super) fn version(text: &str) -> Option<Version> {
         return None;
     };
     let (major, minor) = number.split_once('.')?;
-    Some(Version {
-        below: sign == "<",
-        version: (major.parse().ok()?, minor.parse().ok()?),
-    })
+    Some(Version { below: sign == "<", version: (major.parse().ok()?, minor.parse().ok()?) })
 }

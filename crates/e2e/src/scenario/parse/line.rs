@@ -27,11 +27,7 @@ impl<'a> Line<'a> {
     /// An error at a byte of the line.
     pub(super) fn error(self, at: usize, message: impl Into<String>) -> Error {
         let before = self.text.get(..at).unwrap_or(self.text);
-        Error {
-            line: self.number,
-            column: before.chars().count() + 1,
-            message: message.into(),
-        }
+        Error { line: self.number, column: before.chars().count() + 1, message: message.into() }
     }
 
     /// Where its first word begins.

@@ -10,12 +10,7 @@ use super::{act, expected, kind, not_a_kind, status};
 use trueup_testkit::faults::At;
 
 pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error> {
-    let said = || {
-        block
-            .iter()
-            .copied()
-            .filter(|line| !line.is_blank() && !line.is_comment())
-    };
+    let said = || block.iter().copied().filter(|line| !line.is_blank() && !line.is_comment());
     let mut words = head.text.split_whitespace();
     let keyword = words.next().unwrap_or_default();
     let rest: Vec<_> = words.collect();
@@ -27,14 +22,9 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error
     let expectations = || said().map(expected).collect::<Result<Vec<_>, _>>();
     let pass = || {
         let is_fault = |line: &Line<'_>| line.text.trim_start().starts_with("fault ");
-        let faults = said()
-            .filter(is_fault)
-            .map(fault_line)
-            .collect::<Result<Vec<_>, _>>()?;
-        let expected: Vec<_> = said()
-            .filter(|line| !is_fault(line))
-            .map(expected)
-            .collect::<Result<_, _>>()?;
+        let faults = said().filter(is_fault).map(fault_line).collect::<Result<Vec<_>, _>>()?;
+        let expected: Vec<_> =
+            said().filter(|line| !is_fault(line)).map(expected).collect::<Result<_, _>>()?;
         Ok((faults, (!expected.is_empty()).then_some(expected)))
     };
     match keyword {
@@ -174,17 +164,11 @@ fn selection(head: Line<'_>, rest: &[&str]) -> Result<Selection, Error> {
                 rest = more;
             }
             [word] => {
-                return Err(head.wrong(format!(
-                    "{word:?} needs a value: write `state routes dev v0`"
-                )));
+                return Err(
+                    head.wrong(format!("{word:?} needs a value: write `state routes dev v0`"))
+                );
             }
         }
     }
-    Ok(Selection {
-        kind,
-        family,
-        all,
-        details,
-        with,
-    })
+    Ok(Selection { kind, family, all, details, with })
 }

@@ -22,9 +22,9 @@ impl Run<'_> {
             };
             let there = match row.kind {
                 // A declared link may be changed, whichever writer made it.
-                Kind::Link => after
-                    .iter()
-                    .any(|now| now.kind == Kind::Link && now.device() == row.device()),
+                Kind::Link => {
+                    after.iter().any(|now| now.kind == Kind::Link && now.device() == row.device())
+                }
                 _ => after.binary_search(row).is_ok(),
             };
             if concerns && !there && !agent.owns(row) {
@@ -57,10 +57,8 @@ impl Run<'_> {
             .filter(|(row, phrase)| selection.takes(row, phrase, &names))
             .map(|(_, phrase)| phrase)
             .collect();
-        let mut wanted: Vec<_> = expected
-            .iter()
-            .map(|text| object::expected(selection.kind, text))
-            .collect();
+        let mut wanted: Vec<_> =
+            expected.iter().map(|text| object::expected(selection.kind, text)).collect();
         if self.unmarked.contains(&selection.kind) {
             let marker = self.agents.acting().0.marker();
             let all = got.iter_mut().chain(&mut wanted);
@@ -71,10 +69,7 @@ impl Run<'_> {
         got.sort();
         wanted.sort();
         same(
-            &format!(
-                "the {} rows that exist and those expected",
-                selection.kind.word()
-            ),
+            &format!("the {} rows that exist and those expected", selection.kind.word()),
             &wanted,
             &got,
         )
@@ -88,10 +83,7 @@ impl Run<'_> {
             !agent.owns(row) && !agent.has_link(row.device()) && !except.iter().any(named)
         };
         let lines = |rows: &[RawMessage]| {
-            rows.iter()
-                .filter(foreign)
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
+            rows.iter().filter(foreign).map(ToString::to_string).collect::<Vec<_>>()
         };
         let before = lines(&self.before);
         let after = lines(&self.machine.everything());
@@ -107,10 +99,7 @@ impl Run<'_> {
                 || (all || kinds.contains(&row.kind)) && !is_the_kernels_own(row)
         });
         let mut got: Vec<_> = shown.map(|row| object::event(row, &names)).collect();
-        let mut wanted: Vec<_> = expected
-            .iter()
-            .map(|text| object::expected_event(text))
-            .collect();
+        let mut wanted: Vec<_> = expected.iter().map(|text| object::expected_event(text)).collect();
         got.sort();
         wanted.sort();
         same("the announcements", &wanted, &got)

@@ -29,10 +29,7 @@ pub(super) fn same(what: &str, wanted: &[String], got: &[String]) -> Result<(), 
     if wanted == got {
         return Ok(());
     }
-    Err(Stop::Differs(format!(
-        "{what} differ: - expected, + got\n{}",
-        diff(wanted, got)
-    )))
+    Err(Stop::Differs(format!("{what} differ: - expected, + got\n{}", diff(wanted, got))))
 }
 
 /// A diff by the longest common part. Lists are short.

@@ -41,17 +41,13 @@ impl Run<'_> {
             })?;
             self.machine.wait_until_settled();
         }
-        Err(Stop::Differs(format!(
-            "after {PASSES} passes there are still dirty keys"
-        )))
+        Err(Stop::Differs(format!("after {PASSES} passes there are still dirty keys")))
     }
 
     /// Drains with the faults of announcements; returns the other faults.
     fn drain(&mut self, faults: &[FaultLine]) -> Result<(Drained, Vec<FaultLine>), Stop> {
-        let (astray, others): (Vec<_>, Vec<_>) = faults
-            .iter()
-            .cloned()
-            .partition(|fault| fault.at == At::Announcements);
+        let (astray, others): (Vec<_>, Vec<_>) =
+            faults.iter().cloned().partition(|fault| fault.at == At::Announcements);
         for FaultLine { at, kind } in astray {
             let fault = self.fault(&kind)?;
             self.faults.add(at, fault);

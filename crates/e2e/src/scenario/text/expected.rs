@@ -148,11 +148,8 @@ impl Expected {
 
     /// Returns true if the report's line `got` satisfies this expectation.
     pub(in crate::scenario) fn admits(&self, got: &Expected) -> bool {
-        let same = if self.open {
-            got.phrase.says(&self.phrase)
-        } else {
-            got.phrase == self.phrase
-        };
+        let same =
+            if self.open { got.phrase.says(&self.phrase) } else { got.phrase == self.phrase };
         let why = match (&self.why, &got.why) {
             (None, _) => true,
             (Some(why), Some(got)) if self.open => got.contains(why.as_str()),
@@ -198,22 +195,10 @@ mod tests {
             "applied route add default via 10.0.0.1",
             "failed route add default via 10.0.0.1: EINVAL"
         ));
-        assert!(!admits(
-            "applied route add default",
-            "applied route add default via 10.0.0.1"
-        ));
-        assert!(admits(
-            "applied route add default ...",
-            "applied route add default via 10.0.0.1"
-        ));
-        assert!(admits(
-            "failed route add default",
-            "failed route add default: EINVAL"
-        ));
-        assert!(!admits(
-            "failed route add default: ESRCH",
-            "failed route add default: EINVAL"
-        ));
+        assert!(!admits("applied route add default", "applied route add default via 10.0.0.1"));
+        assert!(admits("applied route add default ...", "applied route add default via 10.0.0.1"));
+        assert!(admits("failed route add default", "failed route add default: EINVAL"));
+        assert!(!admits("failed route add default: ESRCH", "failed route add default: EINVAL"));
         assert!(admits(
             "conflict addr 10.0.0.1/24",
             "conflict address 10.0.0.1/24 dev v0: 10.0.0.1/24 dev v0 proto 4"
@@ -226,10 +211,7 @@ mod tests {
             "overwritten route 10.2.0.0/16",
             "overwritten route 10.2.0.0/16 via 10.0.0.1 proto 12: to protocol 12"
         ));
-        assert!(!admits(
-            "adopted route 10.2.0.0/16",
-            "overwritten route 10.2.0.0/16"
-        ));
+        assert!(!admits("adopted route 10.2.0.0/16", "overwritten route 10.2.0.0/16"));
         let orphan = "applied route del default: orphan";
         assert!(admits(orphan, orphan) && !admits(orphan, "applied route del default"));
         assert!(admits(
@@ -237,10 +219,7 @@ mod tests {
             "route del default (orphan: ours, and not declared)"
         ));
         assert!(!admits("converged", "not converged"));
-        assert!(admits(
-            "route add default (missing)",
-            "route add default (missing)"
-        ));
+        assert!(admits("route add default (missing)", "route add default (missing)"));
     }
 
     #[test]

@@ -19,8 +19,7 @@ impl Judge {
         }
         // A write after the last read of its kind cannot be known yet.
         let pass = &self.pass;
-        self.writes
-            .retain(|_, write| write.step > pass.read_at(&write.row));
+        self.writes.retain(|_, write| write.step > pass.read_at(&write.row));
         if !self.writes.is_empty() {
             return;
         }
@@ -50,9 +49,7 @@ impl Judge {
                 .collect();
             // Another writer's serves only where there is none of ours.
             there.sort_by_key(|(is_ours, _)| !is_ours);
-            let lowers = wanted
-                .iter()
-                .filter_map(|expected| expected.get("lower").cloned());
+            let lowers = wanted.iter().filter_map(|expected| expected.get("lower").cloned());
             let lowers: Vec<_> = lowers.collect();
             for expected in &wanted {
                 let is_link = kind == Kind::Link;
@@ -96,19 +93,11 @@ fn expectations(desired: &Desired) -> Vec<(Kind, Vec<Fields>)> {
     let routes: Option<Vec<_>> = routes.map(|routes| routes.iter().collect());
     let of_kinds = [
         (Kind::Link, all(desired.links.as_ref(), expect::link)),
-        (
-            Kind::Address,
-            all(desired.addresses.as_ref(), expect::address),
-        ),
-        (
-            Kind::Neighbour,
-            all(desired.neighbours.as_ref(), expect::neighbour),
-        ),
+        (Kind::Address, all(desired.addresses.as_ref(), expect::address)),
+        (Kind::Neighbour, all(desired.neighbours.as_ref(), expect::neighbour)),
         (Kind::Route, all(routes.as_ref(), expect::route)),
         (Kind::Rule, all(desired.rules.as_ref(), expect::rule)),
     ];
     let managed = of_kinds.into_iter();
-    managed
-        .filter_map(|(kind, all)| Some((kind, all?)))
-        .collect()
+    managed.filter_map(|(kind, all)| Some((kind, all?))).collect()
 }

@@ -193,17 +193,11 @@ impl Judge {
         }
         self.pass.changes += 1;
         self.pass.is_link_read = false;
-        let text = request
-            .message
-            .as_ref()
-            .map_or(String::new(), ToString::to_string);
+        let text = request.message.as_ref().map_or(String::new(), ToString::to_string);
         // A create that the kernel refuses is how a pass over a few keys learns of another
         // writer's.
         if self.is_quiet && !request.is_exclusive {
-            self.fail(
-                3,
-                format!("nothing has happened since a pass that converged: {text}"),
-            );
+            self.fail(3, format!("nothing has happened since a pass that converged: {text}"));
         }
         if self.bound.is_some_and(|bound| bound != namespace) {
             self.fail(6, format!("in a namespace that is not the agent's: {text}"));

@@ -112,11 +112,8 @@ impl Judge {
                     link.map(|link| (link.device(), link.attrs.get(&IFNAME).cloned()))
                 };
                 self.has_links &= row.kind != Kind::Link || named(before) == named(after);
-                let write = Write {
-                    row: row.clone(),
-                    step,
-                    is_removal: !after.rows.contains_key(id),
-                };
+                let write =
+                    Write { row: row.clone(), step, is_removal: !after.rows.contains_key(id) };
                 self.writes.insert(id.clone(), write);
             }
             self.is_quiet = false;
@@ -149,9 +146,7 @@ impl Judge {
     /// A message of the agent has changed the rows.
     pub(crate) fn agent_changed(&mut self, before: &Rows, after: &Rows) {
         let pass = &self.pass;
-        let changed = self
-            .owners
-            .agent_changed(before, after, |kind| pass.read_at(kind));
+        let changed = self.owners.agent_changed(before, after, |kind| pass.read_at(kind));
         if let Err(what) = changed {
             self.fail(1, what);
         }
@@ -184,8 +179,6 @@ impl Judge {
 
     /// The rows that were there in the beginning.
     pub(crate) fn is_base(&self, id: &Id) -> bool {
-        self.base
-            .as_ref()
-            .is_some_and(|base| base.rows.contains_key(id))
+        self.base.as_ref().is_some_and(|base| base.rows.contains_key(id))
     }
 }

@@ -19,23 +19,15 @@ const RTA_NH_ID: u16 = 30;
 /// Returns true for a nexthop object that no route and no group uses, and whose device is deleted:
 /// such a one does not hold its device.
 fn goes_with_its_device(row: &RawMessage, before: &Rows, after: &Rows) -> bool {
-    let is_gone = row
-        .devices()
-        .iter()
-        .all(|dev| !after.names.contains_key(dev));
-    let Some(id) = row
-        .attr_u32(NHA_ID)
-        .filter(|_| row.kind == Kind::Nexthop && is_gone)
-    else {
+    let is_gone = row.devices().iter().all(|dev| !after.names.contains_key(dev));
+    let Some(id) = row.attr_u32(NHA_ID).filter(|_| row.kind == Kind::Nexthop && is_gone) else {
         return false;
     };
     let uses = |other: &RawMessage| match other.kind {
         Kind::Route => other.attr_u32(RTA_NH_ID) == Some(id),
         Kind::Nexthop => {
             let group = other.attrs.get(&NHA_GROUP).map_or(&[][..], Vec::as_slice);
-            group
-                .chunks(8)
-                .any(|member| member.starts_with(&id.to_ne_bytes()))
+            group.chunks(8).any(|member| member.starts_with(&id.to_ne_bytes()))
         }
         _ => false,
     };
@@ -60,11 +52,7 @@ pub(super) struct Owners {
 
 impl Owners {
     pub(super) fn new(setup: &Setup) -> Owners {
-        Owners {
-            setup: *setup,
-            owners: BTreeMap::new(),
-            once_ours: BTreeSet::new(),
-        }
+        Owners { setup: *setup, owners: BTreeMap::new(), once_ours: BTreeSet::new() }
     }
 
     pub(super) fn clear(&mut self) {

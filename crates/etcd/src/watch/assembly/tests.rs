@@ -14,10 +14,7 @@ fn put(key: &str, at: i64) -> PbEvent {
         mod_revision: at,
         ..Default::default()
     };
-    PbEvent {
-        kv: Some(kv),
-        ..Default::default()
-    }
+    PbEvent { kv: Some(kv), ..Default::default() }
 }
 
 fn assembly(after: Revision, is_ordered: bool) -> Assembly {
@@ -30,16 +27,8 @@ fn take(assembly: &mut Assembly, response: PbWatchResponse) -> Result<Vec<StoreE
 }
 
 fn response(events: Vec<PbEvent>, fragment: bool, newest: i64) -> PbWatchResponse {
-    let header = PbResponseHeader {
-        revision: newest,
-        ..Default::default()
-    };
-    PbWatchResponse {
-        header: Some(header),
-        events,
-        fragment,
-        ..Default::default()
-    }
+    let header = PbResponseHeader { revision: newest, ..Default::default() };
+    PbWatchResponse { header: Some(header), events, fragment, ..Default::default() }
 }
 
 /// The revisions of the events, and the keys of each.
@@ -61,17 +50,11 @@ fn shown(events: &[StoreEvent]) -> Vec<String> {
 #[test]
 fn a_revision_in_parts_is_one_event() {
     let mut assembly = assembly(Revision(4), true);
-    let first = take(
-        &mut assembly,
-        response(vec![put("a", 5), put("d", 6)], true, 7),
-    );
+    let first = take(&mut assembly, response(vec![put("a", 5), put("d", 6)], true, 7));
     // More of the newest may come, and of the others none.
     assert_eq!(shown(&first.unwrap()), ["5: a"]);
     assert_eq!(take(&mut assembly, response(vec![], true, 7)).unwrap(), []);
-    let second = take(
-        &mut assembly,
-        response(vec![put("c", 6), put("b", 7)], false, 7),
-    );
+    let second = take(&mut assembly, response(vec![put("c", 6), put("b", 7)], false, 7));
     assert_eq!(shown(&second.unwrap()), ["6: c d", "7: b"]);
 }
 
@@ -86,10 +69,7 @@ fn progress_moves_forward_only_and_not_while_parts_are_missing() {
     let part = take(&mut assembly, response(vec![put("c", 11)], true, 12));
     assert_eq!(part.unwrap(), []);
     // An answer in between is none to the parts.
-    let answer = PbWatchResponse {
-        watch_id: ALL_WATCHES,
-        ..response(vec![], false, 12)
-    };
+    let answer = PbWatchResponse { watch_id: ALL_WATCHES, ..response(vec![], false, 12) };
     assert_eq!(take(&mut assembly, answer).unwrap(), []);
     let rest = take(&mut assembly, response(vec![], false, 12)).unwrap();
     assert_eq!(shown(&rest), ["11: c"]);
@@ -98,15 +78,8 @@ fn progress_moves_forward_only_and_not_while_parts_are_missing() {
 #[test]
 fn a_cancelled_watch_says_why() {
     let mut assembly = assembly(Revision(4), true);
-    let compacted = PbWatchResponse {
-        canceled: true,
-        compact_revision: 9,
-        ..Default::default()
-    };
-    assert_eq!(
-        take(&mut assembly, compacted).unwrap_err().kind,
-        ErrorKind::Compacted
-    );
+    let compacted = PbWatchResponse { canceled: true, compact_revision: 9, ..Default::default() };
+    assert_eq!(take(&mut assembly, compacted).unwrap_err().kind, ErrorKind::Compacted);
     for (reason, kind) in [
         ("etcdserver: permission denied", ErrorKind::Denied),
         ("etcdserver: no leader", ErrorKind::Unavailable),
@@ -127,17 +100,10 @@ fn a_cancelled_watch_says_why() {
 fn what_no_etcd_sends_is_an_error_and_no_panic() {
     let event = |r#type, at| PbEvent {
         r#type,
-        kv: Some(PbKeyValue {
-            mod_revision: at,
-            ..Default::default()
-        }),
+        kv: Some(PbKeyValue { mod_revision: at, ..Default::default() }),
         ..Default::default()
     };
-    for events in [
-        vec![event(7, 5)],
-        vec![event(0, -1)],
-        vec![PbEvent::default()],
-    ] {
+    for events in [vec![event(7, 5)], vec![event(0, -1)], vec![PbEvent::default()]] {
         let mut assembly = assembly(Revision(4), true);
         let failure = take(&mut assembly, response(events, false, 5)).unwrap_err();
         assert_eq!(failure.kind, ErrorKind::Store);
@@ -148,10 +114,8 @@ fn what_no_etcd_sends_is_an_error_and_no_panic() {
 
 #[test]
 fn an_answer_that_may_have_overtaken_changes_is_believed_later() {
-    let answer = |newest| PbWatchResponse {
-        watch_id: ALL_WATCHES,
-        ..response(vec![], false, newest)
-    };
+    let answer =
+        |newest| PbWatchResponse { watch_id: ALL_WATCHES, ..response(vec![], false, newest) };
     let mut assembly = assembly(Revision(4), false);
     let begun = Instant::now();
     let after = |times| begun + times * QUIET;
@@ -199,10 +163,7 @@ fn a_change_that_was_passed_over_ends_the_watch() {
     assert_late(assembly, put("b", 8));
     // By the answer of a member that keeps the order.
     let mut assembly = begin();
-    let answer = PbWatchResponse {
-        watch_id: ALL_WATCHES,
-        ..response(vec![], false, 9)
-    };
+    let answer = PbWatchResponse { watch_id: ALL_WATCHES, ..response(vec![], false, 9) };
     let progress = take(&mut assembly, answer).unwrap();
     assert_eq!(shown(&progress), ["progress 9"]);
     assert_late(assembly, put("a", 9));

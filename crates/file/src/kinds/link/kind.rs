@@ -225,9 +225,7 @@ pub(super) fn write(kind: &LinkKind<IfName>, table: &mut Table<'static>) {
             table.set_some("peer", peer.as_ref().map(parse::name_node))
         }
         LinkKind::Vxlan(vxlan) => write_vxlan(vxlan, table),
-        LinkKind::Vlan(VlanAttrs {
-            link, id, protocol, ..
-        }) => {
+        LinkKind::Vlan(VlanAttrs { link, id, protocol, .. }) => {
             table.set("link", parse::name_node(link));
             table.set("id", u32::from(*id));
             if *protocol != VlanProtocol::default() {

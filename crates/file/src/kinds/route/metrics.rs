@@ -20,9 +20,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Metrics> {
         let Some(metric) = Metric::ALL.into_iter().find(|m| m.name() == key.name) else {
             continue;
         };
-        let (value, locked) = fields
-            .read(metric.name(), metric_value)?
-            .unwrap_or_default();
+        let (value, locked) = fields.read(metric.name(), metric_value)?.unwrap_or_default();
         if value == 0 {
             let message = format!("{}: 0 is no value: leave it out", key.name);
             return fields.fault(&key.name, message);

@@ -25,10 +25,7 @@ pub(super) fn read(fields: &Fields<'_>, kind: RouteType) -> Result<NextHops<IfNa
             return fields.fault(key, message);
         }
         if given.is_none() {
-            return fields.fault(
-                "type",
-                "a route of type local needs `dev`: write dev = \"lo\"",
-            );
+            return fields.fault("type", "a route of type local needs `dev`: write dev = \"lo\"");
         }
     }
     if let Some(list) = fields.get("nexthops") {
@@ -77,10 +74,7 @@ fn hop(fields: &Fields<'_>) -> Result<NextHop<IfName>> {
         .with_dev(fields.read("dev", parse::name)?)
         .with_onlink(fields.read("onlink", parse::flag)?.unwrap_or(false));
     if hop.via.is_none() && hop.dev.is_none() {
-        return fault(
-            fields.at,
-            "a next hop needs `via` or `dev`: write one of them",
-        );
+        return fault(fields.at, "a next hop needs `via` or `dev`: write one of them");
     }
     // `fib_check_nh` in net/ipv4/fib_semantics.c, `ip6_route_check_nh_onlink` in net/ipv6/route.c.
     if hop.onlink && (hop.via.is_none() || hop.dev.is_none()) {

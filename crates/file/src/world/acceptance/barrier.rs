@@ -112,9 +112,7 @@ impl Barrier {
         if let Some(own) = gateways.find(|it| self.protected.is_own(**it)) {
             return Some(format!("its gateway {own} is an address of this host"));
         }
-        self.protected
-            .covered(key)
-            .or_else(|| self.covered_gateway(key))
+        self.protected.covered(key).or_else(|| self.covered_gateway(key))
     }
 
     /// Returns why a route of this key is not taken, if it covers a gateway of collected routes
@@ -125,17 +123,14 @@ impl Barrier {
         }
         let dst = key.dst;
         let from = self.gateways.range(dst.address()..);
-        let mut within = from
-            .map(|(gateway, _)| *gateway)
-            .take_while(|gateway| dst.contains(*gateway));
+        let mut within =
+            from.map(|(gateway, _)| *gateway).take_while(|gateway| dst.contains(*gateway));
         let is_covered = |gateway: &IpAddr| {
             let subnet = self.protected.subnet(*gateway);
             subnet.is_some_and(|len| dst.len() >= len)
         };
         let gateway = within.find(is_covered)?;
-        Some(format!(
-            "{dst} covers {gateway}, a gateway of collected routes"
-        ))
+        Some(format!("{dst} covers {gateway}, a gateway of collected routes"))
     }
 
     /// Returns the resources whose destinations contain an address.

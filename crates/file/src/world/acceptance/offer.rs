@@ -31,22 +31,12 @@ impl Id {
 
     /// True if it differs in its number alone.
     pub(super) fn is_copy_of(&self, other: &Id) -> bool {
-        let Id {
-            created,
-            exporter,
-            name,
-            data,
-            copy: _,
-        } = other;
+        let Id { created, exporter, name, data, copy: _ } = other;
         (self.created, &self.exporter, &self.name, &self.data) == (*created, exporter, name, data)
     }
 
     pub(super) fn origin(&self) -> Origin {
-        Origin {
-            exporter: self.exporter.clone(),
-            name: self.name.clone(),
-            created: self.created,
-        }
+        Origin { exporter: self.exporter.clone(), name: self.name.clone(), created: self.created }
     }
 }
 
@@ -75,10 +65,7 @@ impl Offer {
         let exported = match route::from_data(resource.data) {
             Ok(exported) => exported,
             Err(error) => {
-                return Offer {
-                    error: Some(error),
-                    ..Offer::default()
-                };
+                return Offer { error: Some(error), ..Offer::default() };
             }
         };
         let made = |(position, collect): (usize, &Collect)| {
@@ -90,12 +77,7 @@ impl Offer {
         let routes: Vec<_> = collects.map(made).collect();
         let is_made = routes.iter().any(|(_, made)| made.is_ok());
         let gateways = unusable::gateways(&exported).filter(|_| is_made);
-        Offer {
-            dst: Some(exported.dst),
-            gateways: gateways.collect(),
-            routes,
-            ..Offer::default()
-        }
+        Offer { dst: Some(exported.dst), gateways: gateways.collect(), routes, ..Offer::default() }
     }
 
     /// Returns the destination, if a collection would make a route of it.
@@ -113,10 +95,7 @@ impl Offer {
 
     /// Returns the keys of the routes that it would make.
     pub(super) fn keys(&self) -> impl Iterator<Item = RouteKey> {
-        let routes = self
-            .routes
-            .iter()
-            .filter_map(|(_, route)| route.as_ref().ok());
+        let routes = self.routes.iter().filter_map(|(_, route)| route.as_ref().ok());
         routes.map(|(key, _)| *key)
     }
 }

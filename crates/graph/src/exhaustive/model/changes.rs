@@ -247,10 +247,7 @@ impl Model<'_> {
         let is_due = changed || unnotified.0;
         for child in (0..4).filter(|&it| notified[it]) {
             let owed = &mut self.vertices[child].owed;
-            *owed = (
-                owed.0 + u32::from(is_due),
-                owed.1 + u32::from(is_due || unnotified.1),
-            );
+            *owed = (owed.0 + u32::from(is_due), owed.1 + u32::from(is_due || unnotified.1));
         }
     }
 }

@@ -64,10 +64,7 @@ impl Model<'_> {
             let is_between = above.any(|it| self.vertices[it].refused && self.leads(it, at));
             let is_over = is_over || is_between;
             let is_leaving = it.leaving && !it.restored;
-            assert!(
-                is_over && !is_leaving,
-                "{at} is undone while {child} may need it"
-            );
+            assert!(is_over && !is_leaving, "{at} is undone while {child} may need it");
         }
     }
 
@@ -115,13 +112,8 @@ impl Model<'_> {
             "more than there are workers"
         );
         for id in self.shape.semaphores[at] {
-            let holders = active
-                .iter()
-                .filter(|&&it| self.shape.semaphores[it].contains(id));
-            assert!(
-                holders.count() < if *id == "a" { 1 } else { 2 },
-                "semaphore {id}"
-            );
+            let holders = active.iter().filter(|&&it| self.shape.semaphores[it].contains(id));
+            assert!(holders.count() < if *id == "a" { 1 } else { 2 }, "semaphore {id}");
         }
     }
 
@@ -134,10 +126,7 @@ impl Model<'_> {
     pub(in super::super) fn send(&mut self, at: usize, is_kept: bool) {
         let promise = &mut self.vertices[at];
         // What one that leaves, or is another one now, has sent is dropped.
-        assert!(
-            is_kept || promise.due || !promise.present,
-            "{at}: a lost value"
-        );
+        assert!(is_kept || promise.due || !promise.present, "{at}: a lost value");
         promise.has_sent |= is_kept;
     }
 
@@ -165,10 +154,7 @@ impl Model<'_> {
     pub(in super::super) fn check_rest(&self) {
         for (at, promise) in self.vertices.iter().enumerate() {
             let is_held = promise.present && self.is_held(at);
-            assert!(
-                promise.run.is_none() && promise.reversal.is_none(),
-                "{at} runs"
-            );
+            assert!(promise.run.is_none() && promise.reversal.is_none(), "{at} runs");
             assert!(!promise.due || is_held, "{at} never ran");
             if promise.present && !is_held {
                 assert!(!promise.drifted, "{at} is not as declared");

@@ -8,23 +8,13 @@ impl World<'_> {
     /// Checks that all that was made is in the journal; and at rest nothing else, unless something
     /// holds it.
     pub(super) fn check_records(&self, is_rest: bool) {
-        for (at, name) in NAMES
-            .iter()
-            .enumerate()
-            .filter(|it| self.budget.recorded[it.0])
-        {
+        for (at, name) in NAMES.iter().enumerate().filter(|it| self.budget.recorded[it.0]) {
             let made = self.model.made(at);
             let record = self.journal.get(*name).and_then(|it| it.made.as_ref());
             let known = record.map(|it| it.undo[0]);
-            assert!(
-                made.is_none() || known == made,
-                "{name}: made, without a record"
-            );
+            assert!(made.is_none() || known == made, "{name}: made, without a record");
             let is_held = self.model.is_held(at) || self.model.is_kept(at);
-            assert!(
-                !is_rest || is_held || known == made,
-                "{name}: a record of nothing"
-            );
+            assert!(!is_rest || is_held || known == made, "{name}: a record of nothing");
         }
     }
 
@@ -41,10 +31,6 @@ impl World<'_> {
         let is_held = (0..self.shape.vertices).any(|at| self.model.is_held(at));
         let later = self.now + Duration::from_secs(1);
         let is_settled = self.model.is_settled();
-        assert_eq!(
-            self.state.is_converged(later),
-            is_settled,
-            "held: {is_held}"
-        );
+        assert_eq!(self.state.is_converged(later), is_settled, "held: {is_held}");
     }
 }

@@ -75,9 +75,7 @@ impl World<'_> {
     /// Returns what happens next if nothing comes from outside.
     pub(super) fn work(&self) -> Vec<Event> {
         let runs = self.model.running();
-        let mut work: Vec<_> = runs
-            .map(|(at, reverse, _)| Event::Success(at, reverse))
-            .collect();
+        let mut work: Vec<_> = runs.map(|(at, reverse, _)| Event::Success(at, reverse)).collect();
         work.extend(self.writing.iter().map(|_| Event::Persisted(true)));
         work.extend(self.state.poll_timeout().map(|_| Event::Time));
         work

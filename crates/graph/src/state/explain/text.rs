@@ -38,11 +38,7 @@ impl Explanation {
             write!(f, "; {wait}")?;
         }
         if self.refreshes > 0 {
-            let noun = if self.refreshes == 1 {
-                "refresh"
-            } else {
-                "refreshes"
-            };
+            let noun = if self.refreshes == 1 { "refresh" } else { "refreshes" };
             write!(f, "; {} {noun} pending", self.refreshes)?;
         }
         match self.last {
@@ -51,11 +47,7 @@ impl Explanation {
             Some(Ok(Verdict::Changed)) => f.write_str("; last run: changed"),
             Some(Ok(Verdict::WouldChange)) => f.write_str("; last run: would change"),
             Some(Err(class)) => {
-                write!(
-                    f,
-                    "; last run: failed ({class}), {} in a row",
-                    self.attempts
-                )
+                write!(f, "; last run: failed ({class}), {} in a row", self.attempts)
             }
         }?;
         match &self.message {
@@ -94,17 +86,11 @@ impl fmt::Display for Wait {
             Wait::Time(time) => write!(f, "waits for {time:?}"),
             Wait::Semaphore { id, holders } => match holders.is_empty() {
                 true => write!(f, "waits its turn for semaphore {id}"),
-                false => write!(
-                    f,
-                    "waits for semaphore {id}, held by {}",
-                    holders.join(", ")
-                ),
+                false => write!(f, "waits for semaphore {id}, held by {}", holders.join(", ")),
             },
-            Wait::Group { group, members } => write!(
-                f,
-                "waits for the run of group {group}: {}",
-                members.join(", ")
-            ),
+            Wait::Group { group, members } => {
+                write!(f, "waits for the run of group {group}: {}", members.join(", "))
+            }
             Wait::Value { sender, port } => write!(f, "waits for {sender} to send {port}"),
             Wait::Worker => f.write_str("waits for a worker"),
             Wait::Pause => f.write_str("paused"),

@@ -41,22 +41,12 @@ impl File {
         let is_ours = whose.folder.is_ours();
         let kept = old.filter(|old| is_ours || self.is_trusted(whose.users, old));
         let ours = |id: u32| (!is_ours).then_some(id);
-        let kept_bits = if is_ours {
-            0o7777
-        } else {
-            0o7777 & !OTHERS_WRITE
-        };
+        let kept_bits = if is_ours { 0o7777 } else { 0o7777 & !OTHERS_WRITE };
         let kept_mode = kept.map(|it| it.mode() & kept_bits);
         Attributes {
             keeps_extended: kept.is_some(),
-            user: self
-                .user
-                .or(kept.map(|it| it.uid()))
-                .or(ours(whose.users.us())),
-            group: self
-                .group
-                .or(kept.map(|it| it.gid()))
-                .or(ours(getegid().as_raw())),
+            user: self.user.or(kept.map(|it| it.uid())).or(ours(whose.users.us())),
+            group: self.group.or(kept.map(|it| it.gid())).or(ours(getegid().as_raw())),
             mode: self.mode.or(kept_mode).unwrap_or(DEFAULT_MODE),
         }
     }
@@ -108,10 +98,7 @@ impl Attributes {
     }
 
     /// Sets them. False if they read back differently.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "of the open file that `trueup_path` gave"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "of the open file that `trueup_path` gave")]
     pub(super) fn set(&self, file: &fs::File) -> io::Result<bool> {
         let found = file.metadata()?;
         let user = self.user.filter(|it| *it != found.uid());
@@ -138,10 +125,6 @@ impl Whose<'_> {
 
 /// True for what says something of the content, and for what the kernel keeps for itself.
 fn is_left_out(name: &[u8]) -> bool {
-    let of_content = [
-        &b"security.capability"[..],
-        b"security.ima",
-        b"security.evm",
-    ];
+    let of_content = [&b"security.capability"[..], b"security.ima", b"security.evm"];
     of_content.contains(&name) || name.starts_with(b"trusted.")
 }

@@ -55,10 +55,7 @@ impl Places {
             );
             return Err(Failure::new(ErrorClass::Invalid, message));
         }
-        let claim = Claim {
-            path: path.to_owned(),
-            vertex: Arc::downgrade(vertex),
-        };
+        let claim = Claim { path: path.to_owned(), vertex: Arc::downgrade(vertex) };
         claims.insert(identity, claim);
         Ok(())
     }

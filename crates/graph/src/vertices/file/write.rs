@@ -37,10 +37,7 @@ pub(super) fn replace(
 /// Writes a file in place: a reader can see a part of it.
 fn overwrite(place: &Place, content: &[u8], attributes: Attributes) -> Result<(), Failure> {
     let Some(mut file) = place.open_to_write().map_err(failure)? else {
-        let message = format!(
-            "{}: it has just gone; it is tried again",
-            place.path().display()
-        );
+        let message = format!("{}: it has just gone; it is tried again", place.path().display());
         return Err(Failure::new(ErrorClass::Busy, message));
     };
     let written = file.write_all(content);

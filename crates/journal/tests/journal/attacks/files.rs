@@ -69,10 +69,7 @@ fn a_repair_keeps_the_damaged_file_beside_a_link_of_its_name() {
     let directory = Directory::new("link-damaged");
     let precious = precious(&directory);
     let path = directory.journal();
-    for (at, target) in [precious.as_path(), Path::new("missing")]
-        .iter()
-        .enumerate()
-    {
+    for (at, target) in [precious.as_path(), Path::new("missing")].iter().enumerate() {
         let name = directory.0.join(match at {
             0 => "journal.damaged".to_owned(),
             at => format!("journal.damaged.{at}"),
@@ -133,10 +130,7 @@ fn a_lock_that_others_can_take_is_refused() {
     let path = directory.journal();
     make(&path);
     let lock = directory.0.join("journal.lock");
-    for (mode, words) in [
-        (0o666, "others can write it"),
-        (0o644, "others can read it"),
-    ] {
+    for (mode, words) in [(0o666, "others can write it"), (0o644, "others can read it")] {
         set_mode(&lock, mode);
         fs::write(&path, "").unwrap();
         assert_refused(&path, WRITES, &[words, "journal.lock"]);

@@ -38,12 +38,7 @@ fn a_folder_that_others_can_write_is_refused_with_the_remedy() {
     ] {
         let folder = folder(&directory, name, mode);
         for journal in ["journal", "new"] {
-            let words = [
-                words,
-                folder.to_str().unwrap(),
-                "use another folder",
-                "0755",
-            ];
+            let words = [words, folder.to_str().unwrap(), "use another folder", "0755"];
             assert_refused(&folder.join(journal), all(), &words);
         }
         assert_eq!(names(&folder), ["journal", "journal.lock"]);
@@ -75,10 +70,7 @@ fn a_folder_of_ours_that_others_can_replace_is_refused() {
     fs::create_dir(&ours).unwrap();
     make(&ours.join("journal"));
     set_mode(&above, 0o777);
-    let words = [
-        "another folder can be put in its place",
-        above.to_str().unwrap(),
-    ];
+    let words = ["another folder can be put in its place", above.to_str().unwrap()];
     assert_refused(&ours.join("journal"), all(), &words);
     set_mode(&above, 0o755);
     if give(&above) {

@@ -51,17 +51,11 @@ type Call = (&'static str, fn(&Path) -> Result<(), Error>);
 const READS: [Call; 3] = [
     ("read", |path| Journal::open_read_only(path).map(drop)),
     ("check", |path| trueup_journal::check(path).map(drop)),
-    ("export", |path| {
-        trueup_journal::export(path, &mut Vec::new())
-    }),
+    ("export", |path| trueup_journal::export(path, &mut Vec::new())),
 ];
 
-const WRITES: [Call; 2] = [
-    ("write", record),
-    ("repair", |path| {
-        trueup_journal::repair(path, Loss::Accept).map(drop)
-    }),
-];
+const WRITES: [Call; 2] =
+    [("write", record), ("repair", |path| trueup_journal::repair(path, Loss::Accept).map(drop))];
 
 /// Asserts that each call is refused with these words.
 #[track_caller]

@@ -85,10 +85,8 @@ fn a_racing_user_leads_no_journal_elsewhere() {
             done += 1;
             for folder in [stage, &home] {
                 let path = folder.join("app/journal");
-                for (what, call) in READS
-                    .into_iter()
-                    .chain(WRITES)
-                    .chain([("compact", compact as _)])
+                for (what, call) in
+                    READS.into_iter().chain(WRITES).chain([("compact", compact as _)])
                 {
                     if call(&path).is_ok() {
                         has_ended.store(true, Ordering::SeqCst);

@@ -39,12 +39,7 @@ impl State {
             due.change,
             due.uncovered,
         ];
-        let others = [
-            self.resubscribe,
-            self.cooldown,
-            self.hints_wait_until,
-            self.backoff.next(),
-        ];
+        let others = [self.resubscribe, self.cooldown, self.hints_wait_until, self.backoff.next()];
         let phase = match self.phase {
             Phase::New => 0,
             Phase::Subscribing => 1,
@@ -54,10 +49,8 @@ impl State {
             Phase::Ended => 6,
         };
         let drain = self.drain.map_or(0, |cause| 1 + cause as u8);
-        let budget = self
-            .budget
-            .clone()
-            .map_or(0, |mut it| it.with(|it| it.fingerprint(at(now), REFILL)));
+        let budget =
+            self.budget.clone().map_or(0, |mut it| it.with(|it| it.fingerprint(at(now), REFILL)));
         let mut all = vec![phase, drain, self.subscription as u8, budget];
         all.extend(running);
         all.extend(flags.map(u8::from));
@@ -121,10 +114,6 @@ impl Model {
 fn relative(it: Option<Instant>, now: u64) -> u8 {
     let Some(it) = it else { return u8::MAX };
     let left = it.saturating_duration_since(at(now)).as_nanos();
-    assert_eq!(
-        left % TICK.as_nanos(),
-        0,
-        "all times of the setup are in ticks"
-    );
+    assert_eq!(left % TICK.as_nanos(), 0, "all times of the setup are in ticks");
     (left / TICK.as_nanos()) as u8
 }

@@ -101,15 +101,11 @@ impl World {
             Result::Op(Outcome::Applied) => *failing = None,
             // It was its turn, and it was not tried.
             Result::Op(Outcome::Pending) | Result::Error if run.is_turn => {
-                failing
-                    .iter_mut()
-                    .for_each(|it| it.put_off(self.now + it.delay()));
+                failing.iter_mut().for_each(|it| it.put_off(self.now + it.delay()));
             }
             Result::Truncated if run.is_turn => {
                 let rest = (self.now - run.since).max(1);
-                failing
-                    .iter_mut()
-                    .for_each(|it| it.put_off(self.now + rest));
+                failing.iter_mut().for_each(|it| it.put_off(self.now + rest));
             }
             Result::Op(Outcome::Pending) | Result::Error | Result::Truncated => {}
             // Not seen any more.

@@ -33,10 +33,7 @@ impl World {
             setup,
             state: State::new(config),
             now: 0,
-            model: Model {
-                tokens: (BURST * REFILL, 0),
-                ..Model::default()
-            },
+            model: Model { tokens: (BURST * REFILL, 0), ..Model::default() },
         };
         world.drive();
         world
@@ -47,12 +44,7 @@ impl World {
         let mut events = vec![Event::Stop, Event::Hint];
         match self.model.awaiting {
             Some(Action::Subscribe) => {
-                events.extend(
-                    self.setup
-                        .subscribed
-                        .iter()
-                        .map(|&it| Event::Subscribed(it)),
-                );
+                events.extend(self.setup.subscribed.iter().map(|&it| Event::Subscribed(it)));
                 return events;
             }
             Some(Action::Drain) => {
@@ -151,18 +143,11 @@ impl World {
 
     fn tick(&mut self) {
         self.now += 1;
-        let due = self
-            .state
-            .poll_timeout()
-            .is_some_and(|due| due <= at(self.now));
+        let due = self.state.poll_timeout().is_some_and(|due| due <= at(self.now));
         let before = (self.state.phase, self.state.is_listening());
         self.drive();
         let after = (self.state.phase, self.state.is_listening());
-        assert_eq!(
-            due,
-            before != after,
-            "each wake-up has a reason, and none is missed"
-        );
+        assert_eq!(due, before != after, "each wake-up has a reason, and none is missed");
     }
 
     fn attended(&mut self, heard: Option<Drained>) {
@@ -212,16 +197,9 @@ impl World {
         let passed = (result != Result::Error).then_some(&passed);
         let tried = passed.map_or(0, PassSummary::tried);
         self.fill();
-        self.model.tokens.0 = self
-            .model
-            .tokens
-            .0
-            .checked_sub(tried * REFILL)
-            .unwrap_or_else(|| {
-                assert!(
-                    !self.setup.budget,
-                    "more ops than the burst and the limit allow"
-                );
+        self.model.tokens.0 =
+            self.model.tokens.0.checked_sub(tried * REFILL).unwrap_or_else(|| {
+                assert!(!self.setup.budget, "more ops than the burst and the limit allow");
                 0
             });
         // With its outcomes beforehand, or without, it is the same.
@@ -231,11 +209,7 @@ impl World {
             self.state.handle_outcomes(at(self.now), passed);
         }
         self.state.handle_pass_done(at(self.now), passed);
-        assert!(
-            self.state
-                .fingerprint(self.now)
-                .eq(other.fingerprint(self.now))
-        );
+        assert!(self.state.fingerprint(self.now).eq(other.fingerprint(self.now)));
         self.model.rest = self.now + lasted;
         if result == Result::Error && run.extent == Extent::Dirty {
             self.model.requested.get_or_insert(self.now);
@@ -266,10 +240,7 @@ impl World {
                 break;
             };
             assert!(!self.model.ended, "nothing follows the end");
-            assert!(
-                self.model.running.is_none() && self.model.awaiting.is_none(),
-                "one at a time"
-            );
+            assert!(self.model.running.is_none() && self.model.awaiting.is_none(), "one at a time");
             match action {
                 Action::Subscribe => {
                     assert!(matches!(
@@ -298,10 +269,7 @@ impl World {
         }
         if model.running.is_none() && model.awaiting.is_none() && !model.ended {
             assert!(!model.stopped, "a stop ends it as soon as nothing runs");
-            assert!(
-                model.paused || self.called_for().is_none(),
-                "a pass is overdue"
-            );
+            assert!(model.paused || self.called_for().is_none(), "a pass is overdue");
         }
     }
 
@@ -311,10 +279,7 @@ impl World {
         assert_eq!(self.called_for(), Some(extent), "no pass without a cause");
         self.fill();
         assert_eq!(ops.is_some(), self.setup.budget);
-        assert!(
-            ops.is_none_or(|ops| ops * REFILL <= self.model.tokens.0),
-            "more than there is"
-        );
+        assert!(ops.is_none_or(|ops| ops * REFILL <= self.model.tokens.0), "more than there is");
         let model = &mut self.model;
         let changed = std::mem::take(&mut model.changed);
         model.uncovered = None;
@@ -346,11 +311,7 @@ impl World {
             self.model.failing.is_none() || self.retry().is_some()
         };
         let held = self.state.backoff(at(self.now), KEY);
-        assert_eq!(
-            held.is_none(),
-            offered || freed,
-            "offered at its distance, and not before"
-        );
+        assert_eq!(held.is_none(), offered || freed, "offered at its distance, and not before");
         let turn = self.retry().map(|retry| match extent {
             Extent::Everything => retry,
             Extent::Dirty => (retry + DEBOUNCE).max(self.model.rest),
@@ -358,12 +319,7 @@ impl World {
         let is_turn = turn.is_some_and(|turn| turn <= self.now);
         let due = self.state.due();
         assert_eq!(!due.is_empty(), is_turn && extent == Extent::Dirty);
-        self.model.running = Some(Run {
-            since: self.now,
-            extent,
-            ops,
-            offered: held.is_none(),
-            is_turn,
-        });
+        self.model.running =
+            Some(Run { since: self.now, extent, ops, offered: held.is_none(), is_turn });
     }
 }

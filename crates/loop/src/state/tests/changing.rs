@@ -20,11 +20,7 @@ fn whole(revision: u64) -> Option<Action> {
 
 fn began(extent: Extent, revision: u64) -> Option<Action> {
     let (ops, revision) = (None, Revision(revision));
-    Some(Action::Pass {
-        extent,
-        ops,
-        revision,
-    })
+    Some(Action::Pass { extent, ops, revision })
 }
 
 /// A pass that had one op, on the key.
@@ -64,11 +60,7 @@ fn neither_debounce_nor_rest_holds_a_change_back() {
     assert_eq!(state.poll_action(now + ms(3)), doubtful(3), "one for both");
     state.handle_pass_done(now + ms(4), Some(&PassSummary::default()));
     assert_eq!(state.poll_action(now + ms(4)), None);
-    assert_eq!(
-        state.poll_timeout(),
-        Some(now + INTERVAL),
-        "nor does it push the timer back"
-    );
+    assert_eq!(state.poll_timeout(), Some(now + INTERVAL), "nor does it push the timer back");
 }
 
 #[test]
@@ -145,10 +137,7 @@ fn a_budget_holds_with_nothing_to_spend_it_is_a_look() {
         panic!("at once");
     };
     assert_eq!((extent, ops), (Extent::Dirty, Some(0)));
-    let cut = PassSummary {
-        truncated: true,
-        ..summary_of(Outcome::Pending)
-    };
+    let cut = PassSummary { truncated: true, ..summary_of(Outcome::Pending) };
     state.handle_pass_done(now, Some(&cut));
     assert_eq!(state.poll_timeout(), Some(now + Duration::from_secs(1)));
 }
@@ -192,11 +181,7 @@ fn a_change_frees_what_is_not_for_time_alone_until_it_is_tried_and_its_distance_
         assert!(state.backoff(now, KEY).is_some(), "{class}: tried");
         if class.is_permanent() {
             let longest = now + Duration::from_secs(60) + DEBOUNCE;
-            assert_eq!(
-                state.poll_timeout(),
-                Some(longest),
-                "{class}: without a hint"
-            );
+            assert_eq!(state.poll_timeout(), Some(longest), "{class}: without a hint");
             continue;
         }
         // It was not raised by that: at its time it is the second failure.
@@ -215,10 +200,7 @@ fn a_stream_of_changes_has_what_fails_tried_no_more_often_than_its_distances() {
     for step in 1..=200_000 {
         let now = start + ms(step);
         state.handle_change(now);
-        assert!(
-            state.poll_action(now).is_some(),
-            "a change is answered at once"
-        );
+        assert!(state.poll_action(now).is_some(), "a change is answered at once");
         if state.due().is_empty() {
             state.handle_pass_done(now, Some(&PassSummary::default()));
         } else {
@@ -232,20 +214,14 @@ fn a_stream_of_changes_has_what_fails_tried_no_more_often_than_its_distances() {
 #[test]
 fn what_has_converged_stands_no_longer_once_a_change_was_asked_for() {
     let (mut state, now) = subscribed();
-    let converged = PassSummary {
-        converged: true,
-        ..PassSummary::default()
-    };
+    let converged = PassSummary { converged: true, ..PassSummary::default() };
     assert_eq!(state.poll_action(now), Some(FULL_PASS));
     state.handle_pass_done(now, Some(&converged));
     assert!(state.is_converged(Revision(0), 1));
     let revision = state.handle_change(now);
     assert!(!state.is_converged(Revision(0), 1));
     assert_eq!(state.poll_action(now), doubtful(1));
-    assert!(
-        !state.is_converged(Revision(0), 1),
-        "nor while it is answered"
-    );
+    assert!(!state.is_converged(Revision(0), 1), "nor while it is answered");
     state.handle_pass_done(now, Some(&converged));
     assert!(state.is_converged(revision, 2));
     assert_eq!(state.stats(now).converged, Some(revision));

@@ -84,10 +84,7 @@ fn losses_until_a_whole_pass_has_ended_without_one_are_one_overrun() {
         now += DEBOUNCE;
         assert!(matches!(
             state.poll_action(now),
-            Some(Action::Pass {
-                extent: Extent::Everything,
-                ..
-            })
+            Some(Action::Pass { extent: Extent::Everything, .. })
         ));
         state.handle_pass_done(now, None);
         assert_eq!(state.poll_action(now), Some(Action::Drain));

@@ -51,11 +51,7 @@ fn over(state: &mut State, now: Instant, passed: &PassSummary) -> bool {
 
 #[test]
 fn distances_double_up_to_the_last_and_a_success_resets_them() {
-    for class in [
-        ErrorClass::Busy,
-        ErrorClass::Unknown,
-        ErrorClass::Dependency,
-    ] {
+    for class in [ErrorClass::Busy, ErrorClass::Unknown, ErrorClass::Dependency] {
         let failure = summary_of(KEY, Outcome::Failed(class));
         let (mut state, mut now) = failed(class, SubscriptionState::Pushed);
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
@@ -114,17 +110,10 @@ fn a_hint_releases_what_waits_for_a_dependency_at_once_and_raises_nothing() {
     for hint in 1..=3 {
         state.handle_notification(now + hint * DEBOUNCE, Drained::Hint);
         let then = now + (hint + 1) * DEBOUNCE;
-        assert!(
-            over(&mut state, then, &failure),
-            "in the pass that answers it"
-        );
+        assert!(over(&mut state, then, &failure), "in the pass that answers it");
         assert!(state.backoff(then, KEY).is_some(), "and in no other");
     }
-    assert_eq!(
-        state.poll_timeout(),
-        Some(now + FIRST + DEBOUNCE),
-        "as before"
-    );
+    assert_eq!(state.poll_timeout(), Some(now + FIRST + DEBOUNCE), "as before");
 }
 
 #[test]
@@ -170,11 +159,7 @@ fn a_hint_during_the_pass_in_which_it_failed_is_one_after_it() {
     state.handle_notification(now, Drained::Hint);
     let failure = summary_of(KEY, Outcome::Failed(ErrorClass::Invalid));
     state.handle_pass_done(now, Some(&failure));
-    assert!(!over(
-        &mut state,
-        now + DEBOUNCE,
-        &summary_of(KEY, Outcome::Pending)
-    ));
+    assert!(!over(&mut state, now + DEBOUNCE, &summary_of(KEY, Outcome::Pending)));
     assert_eq!(state.poll_timeout(), Some(now + FIRST + DEBOUNCE));
 }
 
@@ -204,17 +189,10 @@ fn what_a_whole_pass_no_longer_names_is_forgotten_and_what_is_pending_kept() {
     over(&mut state, now + DEBOUNCE, &PassSummary::default());
     assert!(state.has_backoff(), "it was not looked at");
     state.handle_force(now + DEBOUNCE);
-    over(
-        &mut state,
-        now + DEBOUNCE,
-        &summary_of(KEY, Outcome::Pending),
-    );
+    over(&mut state, now + DEBOUNCE, &summary_of(KEY, Outcome::Pending));
     assert!(state.has_backoff(), "it is still to be done");
     state.handle_force(now + DEBOUNCE);
-    let cut = PassSummary {
-        truncated: true,
-        ..PassSummary::default()
-    };
+    let cut = PassSummary { truncated: true, ..PassSummary::default() };
     over(&mut state, now + DEBOUNCE, &cut);
     assert!(state.has_backoff(), "not all was looked at");
     state.handle_force(now + DEBOUNCE);
@@ -238,21 +216,11 @@ fn a_retry_that_its_pass_leaves_alone_waits_for_another_delay() {
 fn failed_ops_are_tried_again_by_dirty_passes_a_few_at_a_time() {
     let (mut state, mut now) = endless(config(), SubscriptionState::Pushed);
     let failure = Outcome::Failed(ErrorClass::Busy);
-    over(
-        &mut state,
-        now,
-        &all((0..100).map(|key| (OpKey(key), "thing", failure))),
-    );
+    over(&mut state, now, &all((0..100).map(|key| (OpKey(key), "thing", failure))));
     now += FIRST + DEBOUNCE;
     for tried in [64, 36] {
         let action = state.poll_action(now);
-        assert!(matches!(
-            action,
-            Some(Action::Pass {
-                extent: Extent::Dirty,
-                ..
-            })
-        ));
+        assert!(matches!(action, Some(Action::Pass { extent: Extent::Dirty, .. })));
         let due = state.due().to_vec();
         assert_eq!(due.len(), tried);
         // What it does not name is as desired.
@@ -269,19 +237,14 @@ fn no_more_keys_are_kept_than_the_limit() {
     let keys = 0..crate::pass_summary::MAX_TRACKED as u64 + 10;
     let passed = all(keys.map(|key| (OpKey(key), "thing", failed)));
     over(&mut state, now, &passed);
-    assert_eq!(
-        state.stats(now).backed_off,
-        crate::pass_summary::MAX_TRACKED
-    );
+    assert_eq!(state.stats(now).backed_off, crate::pass_summary::MAX_TRACKED);
 }
 
 #[test]
 fn a_budget_grants_a_burst_and_then_what_has_come_in_and_a_forced_pass_may_be_a_look() {
     let (limit, burst) = (NonZeroU32::new(10).unwrap(), NonZeroU32::new(3).unwrap());
-    let (mut state, mut now) = endless(
-        config().with_budget(limit, burst),
-        SubscriptionState::Pushed,
-    );
+    let (mut state, mut now) =
+        endless(config().with_budget(limit, burst), SubscriptionState::Pushed);
     let granted = |action| match action {
         Some(Action::Pass { ops, .. }) => ops.unwrap(),
         other => panic!("{other:?}"),
@@ -314,19 +277,12 @@ fn a_budget_grants_a_burst_and_then_what_has_come_in_and_a_forced_pass_may_be_a_
 
 #[test]
 fn a_pass_that_was_cut_is_gone_on_with_after_a_rest() {
-    let cut = |outcome| PassSummary {
-        truncated: true,
-        ..summary_of(KEY, outcome)
-    };
+    let cut = |outcome| PassSummary { truncated: true, ..summary_of(KEY, outcome) };
     let (mut state, mut now) = endless(config(), SubscriptionState::Pushed);
     assert!(state.poll_action(now).is_some());
     now += ms(500);
     state.handle_pass_done(now, Some(&cut(Outcome::Applied)));
-    assert_eq!(
-        state.poll_timeout(),
-        Some(now + MIN_REST),
-        "it gets somewhere"
-    );
+    assert_eq!(state.poll_timeout(), Some(now + MIN_REST), "it gets somewhere");
     now += MIN_REST;
     assert_eq!(state.poll_action(now), Some(FULL_PASS));
     now += ms(500);
@@ -337,10 +293,7 @@ fn a_pass_that_was_cut_is_gone_on_with_after_a_rest() {
 
 #[test]
 fn a_source_that_wants_to_look_again_is_heeded_but_does_not_spin() {
-    let again = |after| PassSummary {
-        requeue_after: Some(after),
-        ..PassSummary::default()
-    };
+    let again = |after| PassSummary { requeue_after: Some(after), ..PassSummary::default() };
     let (mut state, now) = endless(config(), SubscriptionState::Pushed);
     over(&mut state, now, &again(ms(700)));
     assert_eq!(state.poll_timeout(), Some(now + ms(700)));
@@ -367,17 +320,9 @@ fn ops_are_counted_by_kind_and_outcome_and_passes_by_extent() {
     assert!(state.poll_action(now + ms(500)).is_some());
     state.handle_pass_done(now + ms(501), None);
     let stats = state.stats(now);
-    assert_eq!(
-        (stats.full_passes, stats.dirty_passes, stats.failed_passes),
-        (1, 1, 1)
-    );
+    assert_eq!((stats.full_passes, stats.dirty_passes, stats.failed_passes), (1, 1, 1));
     assert_eq!((stats.hints, stats.last_pass), (1, Some(ms(1))));
     let counted: Vec<_> = stats.ops.into_iter().collect();
-    let ops = |applied, failed, pending| crate::Ops {
-        applied,
-        failed,
-        pending,
-        declined: 0,
-    };
+    let ops = |applied, failed, pending| crate::Ops { applied, failed, pending, declined: 0 };
     assert_eq!(counted, [("route", ops(1, 1, 0)), ("rule", ops(2, 0, 1))]);
 }

@@ -7,11 +7,7 @@ use super::*;
 const LASTED: Duration = Duration::from_millis(300);
 
 fn covered(coverage: EventCoverage) -> PassSummary {
-    PassSummary {
-        converged: true,
-        coverage,
-        ..PassSummary::default()
-    }
+    PassSummary { converged: true, coverage, ..PassSummary::default() }
 }
 
 /// Runs the pass that is due, which takes so long. Returns its end.
@@ -55,10 +51,7 @@ fn a_full_pass_that_events_could_replace_takes_a_hundredth_of_the_time() {
 }
 
 fn pending(count: u64) -> crate::Ops {
-    crate::Ops {
-        pending: count,
-        ..crate::Ops::default()
-    }
+    crate::Ops { pending: count, ..crate::Ops::default() }
 }
 
 #[test]
@@ -79,13 +72,7 @@ fn the_interval_alone_counts_where_a_full_pass_is_more_than_a_safety_net() {
         ("an op was applied", changed),
         ("an op is pending that has no backoff", waits),
         ("not all was read", with(|it| it.incomplete = true)),
-        (
-            "more fails than is tracked",
-            PassSummary {
-                objects: many.collect(),
-                ..all.clone()
-            },
-        ),
+        ("more fails than is tracked", PassSummary { objects: many.collect(), ..all.clone() }),
     ];
     for (why, summary) in &plain {
         let (mut state, now) = subscribed();
@@ -111,11 +98,7 @@ fn without_events_or_after_lost_ones_the_interval_alone_counts() {
     let end = run(&mut state, now, LASTED, Some(&all));
     assert_eq!(state.poll_timeout(), Some(end + INTERVAL), "some were lost");
     let end = run(&mut state, end + INTERVAL, LASTED, Some(&all));
-    assert_eq!(
-        state.poll_timeout(),
-        Some(end + 100 * LASTED),
-        "and no more"
-    );
+    assert_eq!(state.poll_timeout(), Some(end + 100 * LASTED), "and no more");
 }
 
 #[test]
@@ -132,23 +115,13 @@ fn the_factor_is_configured_and_zero_is_none() {
     assert_eq!(rest_with(16), Some(INTERVAL));
     let (mut state, now) = subscribed();
     state.config = config().with_interval_factor(20);
-    let end = run(
-        &mut state,
-        now,
-        LASTED,
-        Some(&covered(EventCoverage::Everything)),
-    );
+    let end = run(&mut state, now, LASTED, Some(&covered(EventCoverage::Everything)));
     assert_eq!(state.poll_timeout(), Some(end + 20 * LASTED));
     // Beyond the clock's range it never comes.
     let (mut state, now) = subscribed();
     state.config = config().with_interval_factor(u32::MAX);
     let lasted = Duration::from_secs(u64::MAX / 1_000_000_000);
-    run(
-        &mut state,
-        now,
-        lasted,
-        Some(&covered(EventCoverage::Everything)),
-    );
+    run(&mut state, now, lasted, Some(&covered(EventCoverage::Everything)));
 }
 
 #[test]
@@ -163,15 +136,9 @@ fn what_events_do_not_cover_is_looked_at_each_interval() {
         end += INTERVAL + ms(1);
         state.handle_pass_done(end, Some(&part));
     }
-    assert!(
-        state.is_converged(Revision::default(), 0),
-        "no request came"
-    );
+    assert!(state.is_converged(Revision::default(), 0), "no request came");
     assert_eq!(state.stats(end).full_passes, 1);
-    assert_eq!(
-        state.stats(end).next_full_pass,
-        Some(first + 100 * LASTED - end)
-    );
+    assert_eq!(state.stats(end).next_full_pass, Some(first + 100 * LASTED - end));
     run(&mut state, first + 100 * LASTED, LASTED, Some(&part));
 }
 
@@ -189,11 +156,7 @@ fn a_dirty_pass_that_leaves_something_open_brings_the_full_one_forward() {
     let mut changed = all.clone();
     changed.ops.entry("route").or_default().applied = 1;
     let left = 100 * LASTED - LASTED - DEBOUNCE;
-    assert_eq!(
-        dirty(first + LASTED, &changed),
-        Some(left),
-        "as events had it"
-    );
+    assert_eq!(dirty(first + LASTED, &changed), Some(left), "as events had it");
     let mut open = all;
     open.incomplete = true;
     assert_eq!(dirty(first + 2 * LASTED, &open), Some(INTERVAL));

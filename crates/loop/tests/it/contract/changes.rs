@@ -38,10 +38,7 @@ fn a_change_brings_a_doubtful_pass_about_at_once_whatever_the_debounce() {
     }
     assert!(rest(handle, &passes).is_empty(), "a pass for each");
     let stats = handle.stats();
-    assert_eq!(
-        (stats.full_passes, stats.dirty_passes, stats.hints),
-        (1, 3, 0)
-    );
+    assert_eq!((stats.full_passes, stats.dirty_passes, stats.hints), (1, 3, 0));
     assert_eq!(stats.converged, Some(stats.desired));
 }
 
@@ -136,11 +133,7 @@ fn another_desired_state_overtakes_earlier_changes_and_later_ones_are_made_in_it
     handle.change(digit(5)).unwrap();
     go.send(()).unwrap();
     let pass = next(&passes);
-    assert_eq!(
-        (pass.desired, pass.extent),
-        (45, Extent::Everything),
-        "no debounce"
-    );
+    assert_eq!((pass.desired, pass.extent), (45, Extent::Everything), "no debounce");
     drop(go);
     assert!(rest(handle, &passes).is_empty());
 }
@@ -200,11 +193,7 @@ fn what_waits_when_the_loop_ends_is_dropped_by_then() {
     assert!(handle.change(digit(2)).unwrap_err().is_ended());
     drop(go);
     handle.wait_ended(LONG).unwrap();
-    assert_eq!(
-        told.try_recv(),
-        Ok(false),
-        "dropped before the end was reported"
-    );
+    assert_eq!(told.try_recv(), Ok(false), "dropped before the end was reported");
     assert!(passes.try_recv().is_err());
     running.stop(LONG).unwrap();
 }
@@ -275,11 +264,7 @@ fn what_is_refused_for_good_is_tried_again_in_the_pass_for_its_change() {
         tell.send(held).unwrap();
         let invalid = Outcome::Failed(ErrorClass::Invalid);
         let outcome = if held { Outcome::Pending } else { invalid };
-        Ok(Report1 {
-            number: given.number,
-            outcomes: vec![(1, outcome)],
-            ..Report1::default()
-        })
+        Ok(Report1 { number: given.number, outcomes: vec![(1, outcome)], ..Report1::default() })
     });
     let source = source.subscribed(|_| trueup_reconcile::Subscribed::Active(pushed()));
     // What 2 and 3 are about is not known; any other number is about another object.

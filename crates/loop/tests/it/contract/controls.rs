@@ -11,9 +11,7 @@ use super::sources::*;
 #[test]
 fn pause_guarantees_no_write_afterwards_and_resume_looks_again() {
     let (source, passes) = keeping();
-    let running = looped(source, quiet().with_interval(SHORT))
-        .spawn("it")
-        .unwrap();
+    let running = looped(source, quiet().with_interval(SHORT)).spawn("it").unwrap();
     let handle = running.handle();
     next(&passes);
     handle.pause(LONG).unwrap();
@@ -39,21 +37,14 @@ fn a_running_pass_is_told_of_a_pause_and_of_a_stop_and_begins_no_further_step() 
             let _ = step.send(given.number);
             thread::yield_now();
         }
-        Ok(Report1 {
-            cut: true,
-            ..Report1::default()
-        })
+        Ok(Report1 { cut: true, ..Report1::default() })
     });
     let running = looped(source, quiet()).spawn("it").unwrap();
     let handle = running.handle();
     assert_eq!(steps.recv_timeout(LONG), Ok(1));
     handle.pause(LONG).unwrap();
     let taken: Vec<_> = steps.try_iter().collect();
-    assert_eq!(
-        steps.try_recv(),
-        Err(TryRecvError::Empty),
-        "after {taken:?}"
-    );
+    assert_eq!(steps.try_recv(), Err(TryRecvError::Empty), "after {taken:?}");
     handle.resume().unwrap();
     assert_eq!(steps.recv_timeout(LONG), Ok(2));
     handle.stop();
@@ -67,14 +58,9 @@ fn a_deadline_ends_a_pass_that_goes_on_and_another_follows() {
         while limits.should_continue() {
             thread::yield_now();
         }
-        Ok(Report1 {
-            cut: true,
-            ..Report1::default()
-        })
+        Ok(Report1 { cut: true, ..Report1::default() })
     });
-    let running = looped(source, quiet().with_deadline(SHORT))
-        .spawn("it")
-        .unwrap();
+    let running = looped(source, quiet().with_deadline(SHORT)).spawn("it").unwrap();
     for number in 1..=3 {
         assert_eq!(next(&passes).number, number);
     }
@@ -91,10 +77,7 @@ fn an_error_that_is_the_last_ends_the_loop_and_is_kept() {
     let handle = running.handle().clone();
     next(&passes);
     let forced = handle.force(LONG).unwrap_err();
-    assert!(matches!(
-        forced.kind(),
-        ErrorKind::PassFailed | ErrorKind::Ended
-    ));
+    assert!(matches!(forced.kind(), ErrorKind::PassFailed | ErrorKind::Ended));
     handle.wait_ended(LONG).unwrap();
     assert_eq!(*handle.last_error().unwrap(), Oops { end: true });
     assert!(handle.hint().unwrap_err().is_ended());
@@ -115,9 +98,7 @@ fn waiting_until_converged_gives_the_report_over_that_revision_or_a_later_one() 
             ..Report1::default()
         })
     });
-    let running = looped(source, quiet().with_interval(SHORT))
-        .spawn("it")
-        .unwrap();
+    let running = looped(source, quiet().with_interval(SHORT)).spawn("it").unwrap();
     let handle = running.handle();
     let report = handle.wait_converged(Revision::default(), LONG).unwrap();
     assert!(report.converged && report.number == 1);
@@ -155,10 +136,7 @@ fn whoever_waits_until_converged_is_told_of_a_pause_a_stop_and_the_end() {
             let _ = wait.recv();
             match what {
                 "end" => Err(Oops { end: true }),
-                _ => Ok(Report1 {
-                    number: given.number,
-                    ..Report1::default()
-                }),
+                _ => Ok(Report1 { number: given.number, ..Report1::default() }),
             }
         });
         let running = looped(source, quiet()).spawn("it").unwrap();
@@ -169,10 +147,7 @@ fn whoever_waits_until_converged_is_told_of_a_pause_a_stop_and_the_end() {
             let handle = handle.clone();
             move || {
                 asked.send(()).unwrap();
-                handle
-                    .wait_converged(Revision::default(), LONG)
-                    .unwrap_err()
-                    .kind()
+                handle.wait_converged(Revision::default(), LONG).unwrap_err().kind()
             }
         });
         asking.recv_timeout(LONG).unwrap();

@@ -51,15 +51,7 @@ fn polling_in(fleet: Option<Fleet>, config: Config) -> Polling {
     assert_eq!(next(&passes).extent, Extent::Everything);
     attended(&voice);
     assert_eq!(subscribed.recv_timeout(LONG), Ok(true));
-    Polling {
-        handle,
-        ended,
-        fleet,
-        voice,
-        passes,
-        overruns,
-        subscribed,
-    }
+    Polling { handle, ended, fleet, voice, passes, overruns, subscribed }
 }
 
 fn attended(voice: &Voice) {
@@ -145,10 +137,7 @@ fn a_subscription_that_fails_is_dropped_and_said_aloud_and_the_timer_goes_on() {
         // No process listens any more: it was dropped, and its end of the channel with it.
         let gone = it.voice.attended.try_recv();
         assert_eq!(gone, Err(TryRecvError::Disconnected));
-        assert!(
-            it.handle().stats().subscription_failures >= 2,
-            "it was asked for again"
-        );
+        assert!(it.handle().stats().subscription_failures >= 2, "it was asked for again");
     }
 }
 

@@ -65,18 +65,12 @@ fn a_hint_says_look_now_from_any_thread() {
     assert_eq!(next(&passes).extent, Extent::Everything);
     for number in 2..5 {
         let hints = hints.clone();
-        std::thread::spawn(move || hints.request_pass())
-            .join()
-            .unwrap();
+        std::thread::spawn(move || hints.request_pass()).join().unwrap();
         let pass = next(&passes);
         assert_eq!((pass.number, pass.extent), (number, Extent::Dirty));
     }
     running.handle().hint().unwrap();
-    assert_eq!(
-        next(&passes).extent,
-        Extent::Everything,
-        "a handle's is about all"
-    );
+    assert_eq!(next(&passes).extent, Extent::Everything, "a handle's is about all");
     running.handle().hints().request_pass();
     assert_eq!(next(&passes).extent, Extent::Everything);
     let handle = running.handle().clone();

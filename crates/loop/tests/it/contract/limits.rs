@@ -20,11 +20,7 @@ fn what_failed_is_held_in_the_passes_after_and_offered_once_its_distance_is_over
             None => Outcome::Failed(ErrorClass::Busy),
         };
         tell.send(wait).unwrap();
-        Ok(Report1 {
-            number: given.number,
-            outcomes: vec![(1, outcome)],
-            ..Report1::default()
-        })
+        Ok(Report1 { number: given.number, outcomes: vec![(1, outcome)], ..Report1::default() })
     });
     let (first, last) = (Duration::from_millis(20), Duration::from_millis(40));
     let config = quiet().with_backoff(first, last);
@@ -50,10 +46,7 @@ fn what_failed_for_good_is_held_for_long() {
             Some(_) => Outcome::Pending,
             None => Outcome::Failed(ErrorClass::Invalid),
         };
-        Ok(Report1 {
-            outcomes: vec![(1, outcome)],
-            ..Report1::default()
-        })
+        Ok(Report1 { outcomes: vec![(1, outcome)], ..Report1::default() })
     });
     let source = source.subscribed(|_| trueup_reconcile::Subscribed::Active(pushed()));
     let config = quiet().with_interval(SHORT);
@@ -61,18 +54,11 @@ fn what_failed_for_good_is_held_for_long() {
     assert_eq!(held.recv_timeout(LONG), Ok(None));
     for _ in 0..3 {
         let left = held.recv_timeout(LONG).unwrap().unwrap();
-        assert!(
-            left > Duration::from_secs(30),
-            "{left:?}: half of the longest backoff"
-        );
+        assert!(left > Duration::from_secs(30), "{left:?}: half of the longest backoff");
     }
     running.handle().set_desired(2).unwrap();
     while held.recv_timeout(LONG).unwrap().is_some() {}
-    assert!(
-        rest(running.handle(), &passes)
-            .iter()
-            .any(|it| it.desired == 2)
-    );
+    assert!(rest(running.handle(), &passes).iter().any(|it| it.desired == 2));
 }
 
 #[test]
@@ -92,9 +78,7 @@ fn a_budget_bounds_what_a_pass_may_do_and_the_rest_follows_without_being_asked_f
         })
     });
     let (limit, burst) = (NonZeroU32::new(200).unwrap(), NonZeroU32::new(3).unwrap());
-    let running = looped(source, quiet().with_budget(limit, burst))
-        .spawn("it")
-        .unwrap();
+    let running = looped(source, quiet().with_budget(limit, burst)).spawn("it").unwrap();
     let handle = running.handle();
     let revision = handle.stats().desired;
     handle.wait_converged(revision, LONG).unwrap();
@@ -146,26 +130,16 @@ fn stats_say_how_it_stands() {
     let it = looped(source, quiet());
     let handle = it.handle();
     let stats = handle.stats();
-    assert_eq!(
-        (stats.full_passes, stats.since_converged, stats.last_pass),
-        (0, None, None)
-    );
+    assert_eq!((stats.full_passes, stats.since_converged, stats.last_pass), (0, None, None));
     let running = it.spawn("it").unwrap();
     handle.wait_converged(stats.desired, LONG).unwrap();
     let stats = handle.stats();
-    assert_eq!(
-        (stats.full_passes, stats.since_converged),
-        (1, Some(Duration::ZERO))
-    );
+    assert_eq!((stats.full_passes, stats.since_converged), (1, Some(Duration::ZERO)));
     assert!(stats.last_pass.is_some() && !stats.subscribed && !stats.paused);
     handle.pause(LONG).unwrap();
     handle.hint().unwrap();
     let stats = handle.stats();
     assert_eq!((stats.hints, stats.paused), (1, true));
-    assert_ne!(
-        stats.since_converged,
-        Some(Duration::ZERO),
-        "it may no longer be so"
-    );
+    assert_ne!(stats.since_converged, Some(Duration::ZERO), "it may no longer be so");
     drop(rest(running.handle(), &passes));
 }

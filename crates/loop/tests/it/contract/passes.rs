@@ -23,10 +23,7 @@ fn subscribe_before_the_first_pass_the_first_pass_at_once() {
     let running = looped(source, quiet()).spawn("it").unwrap();
     assert_eq!(next(&passes).extent, Extent::Everything);
     rest(running.handle(), &passes);
-    assert_eq!(
-        happened.try_iter().collect::<Vec<_>>(),
-        ["subscribe", "pass"]
-    );
+    assert_eq!(happened.try_iter().collect::<Vec<_>>(), ["subscribe", "pass"]);
 }
 
 #[test]
@@ -66,18 +63,8 @@ fn a_report_for_every_completed_pass_even_a_partial_one() {
     }
     assert!(rest(running.handle(), &passes).is_empty());
     let stats = running.handle().stats();
-    assert_eq!(
-        (
-            stats.full_passes,
-            stats.truncated_passes,
-            stats.failed_passes
-        ),
-        (3, 2, 0)
-    );
-    assert_eq!(
-        (stats.ops["thing"].applied, stats.ops["thing"].pending),
-        (3, 3)
-    );
+    assert_eq!((stats.full_passes, stats.truncated_passes, stats.failed_passes), (3, 2, 0));
+    assert_eq!((stats.ops["thing"].applied, stats.ops["thing"].pending), (3, 3));
 }
 
 #[test]
@@ -87,9 +74,7 @@ fn after_an_error_what_was_ours_stays_and_the_loop_tries_again_at_the_next_tick(
             return Err(Oops { end: false });
         }
         let claim = Claim::Ours(given.number.to_be_bytes().to_vec());
-        ledger
-            .commit_outcomes(BTreeMap::from([(b"it".to_vec(), claim)]))
-            .unwrap();
+        ledger.commit_outcomes(BTreeMap::from([(b"it".to_vec(), claim)])).unwrap();
         Ok(converged(given))
     });
     let config = quiet().with_interval(SHORT);
@@ -115,10 +100,7 @@ fn a_source_that_always_fails_is_tried_at_each_tick_and_nothing_else_breaks() {
     assert_eq!(error.kind(), trueup_loop::ErrorKind::PassFailed);
     assert!(handle.last_report().is_none() && handle.last_error().is_some());
     let error = handle.wait_converged(Revision::default(), LONG);
-    assert_eq!(
-        error.unwrap_err().kind(),
-        trueup_loop::ErrorKind::PassFailed
-    );
+    assert_eq!(error.unwrap_err().kind(), trueup_loop::ErrorKind::PassFailed);
     rest(handle, &passes);
     let stats = handle.stats();
     assert_eq!(stats.failed_passes, stats.full_passes);
@@ -131,21 +113,12 @@ fn scope_desired_ledger_and_options_are_passed_on_unchanged() {
     let running = looped(source, quiet()).spawn("it").unwrap();
     let handle = running.handle();
     let first = next(&passes);
-    assert_eq!(
-        (first.scope, first.options, first.desired),
-        ("scope", "options", 1)
-    );
-    assert!(
-        first.owned.is_empty(),
-        "the ledger was empty, and nothing was put there"
-    );
+    assert_eq!((first.scope, first.options, first.desired), ("scope", "options", 1));
+    assert!(first.owned.is_empty(), "the ledger was empty, and nothing was put there");
     assert_eq!(first.ops, u64::MAX);
     handle.set_desired(2).unwrap();
     let second = next(&passes);
-    assert_eq!(
-        (second.scope, second.options, second.desired),
-        ("scope", "options", 2)
-    );
+    assert_eq!((second.scope, second.options, second.desired), ("scope", "options", 2));
     assert_eq!(second.owned[&b"it"[..]], 1u32.to_be_bytes());
     running.stop(LONG).unwrap();
 }
@@ -178,10 +151,7 @@ fn a_forced_pass_is_synchronous_and_the_last_report_is_kept() {
         let report = handle.force(LONG).unwrap();
         let last = handle.last_report().unwrap();
         assert_eq!(last.number, report.number);
-        assert!(
-            passes.try_iter().any(|pass| pass.number == report.number),
-            "it is over"
-        );
+        assert!(passes.try_iter().any(|pass| pass.number == report.number), "it is over");
     }
     rest(handle, &passes);
     assert!(handle.last_report().is_some(), "after the end too");
@@ -195,9 +165,7 @@ fn no_rollback() {
             return Ok(converged(given));
         }
         let ours = Claim::Ours(b"taken".to_vec());
-        ledger
-            .commit_outcomes(BTreeMap::from([(b"it".to_vec(), ours)]))
-            .unwrap();
+        ledger.commit_outcomes(BTreeMap::from([(b"it".to_vec(), ours)])).unwrap();
         Err(Oops { end: false })
     });
     let running = looped(source, quiet()).spawn("it").unwrap();

@@ -28,10 +28,7 @@ fn a_question_sees_what_the_loop_has_and_costs_no_pass() {
     let expected = (Some("it".to_owned()), "scope", 7, "options", 1);
     assert_eq!(seen.unwrap(), expected);
     let after = handle.stats();
-    assert_eq!(
-        (after.full_passes, after.dirty_passes),
-        (before.full_passes, before.dirty_passes)
-    );
+    assert_eq!((after.full_passes, after.dirty_passes), (before.full_passes, before.dirty_passes));
     rest(handle, &passes);
 }
 
@@ -68,18 +65,12 @@ fn a_question_waits_for_the_running_pass_and_is_dropped_with_its_caller() {
 #[test]
 fn a_question_sees_the_backoff_of_failed_ops() {
     let (source, _passes) = Scripted::new(|_, _, _| {
-        Ok(Report1 {
-            outcomes: vec![(1, Outcome::Failed(ErrorClass::Busy))],
-            ..Report1::default()
-        })
+        Ok(Report1 { outcomes: vec![(1, Outcome::Failed(ErrorClass::Busy))], ..Report1::default() })
     });
     let running = looped(source, quiet()).spawn("it").unwrap();
     let handle = running.handle();
     handle.force(LONG).unwrap();
-    let backoff = handle.ask(
-        |view| [1, 2].map(|key| view.limits.backoff(OpKey(key))),
-        LONG,
-    );
+    let backoff = handle.ask(|view| [1, 2].map(|key| view.limits.backoff(OpKey(key))), LONG);
     let [failed, other] = backoff.unwrap();
     assert!(failed.is_some_and(|left| left > Duration::ZERO));
     assert_eq!(other, None);

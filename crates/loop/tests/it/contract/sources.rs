@@ -83,9 +83,7 @@ impl Report for Report1 {
 
     fn statuses(&self, visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {
         for &(key, why) in &self.statuses {
-            let pending = |why: &str| Condition::Pending {
-                why: why.to_owned(),
-            };
+            let pending = |why: &str| Condition::Pending { why: why.to_owned() };
             let status =
                 why.map(|why| Arc::new(Status::new("thing", key.to_string(), pending(why))));
             visit(OpKey(key), status.as_ref());
@@ -154,19 +152,13 @@ impl Scripted {
 pub(crate) fn keeping() -> (Scripted, Receiver<Given>) {
     Scripted::new(|given, ledger, _| {
         let claim = Claim::Ours(given.desired.to_be_bytes().to_vec());
-        ledger
-            .commit_outcomes(BTreeMap::from([(b"it".to_vec(), claim)]))
-            .unwrap();
+        ledger.commit_outcomes(BTreeMap::from([(b"it".to_vec(), claim)])).unwrap();
         Ok(converged(given))
     })
 }
 
 pub(crate) fn converged(given: &Given) -> Report1 {
-    Report1 {
-        number: given.number,
-        converged: true,
-        ..Report1::default()
-    }
+    Report1 { number: given.number, converged: true, ..Report1::default() }
 }
 
 /// One that always fails.
@@ -285,21 +277,13 @@ pub(crate) fn descriptor() -> (Listener, Voice) {
         heard: Arc::clone(&heard),
         attended,
     };
-    let voice = Voice {
-        readable: event,
-        heard,
-        attended: attends,
-    };
+    let voice = Voice { readable: event, heard, attended: attends };
     (listener, voice)
 }
 
 /// A subscription without a descriptor: its hints are pushed.
 pub(crate) fn pushed() -> Listener {
-    Listener {
-        readable: None,
-        heard: Arc::default(),
-        attended: channel().0,
-    }
+    Listener { readable: None, heard: Arc::default(), attended: channel().0 }
 }
 
 impl Subscription<Oops> for Listener {
@@ -336,14 +320,7 @@ impl Subscription<Oops> for Listener {
 
 /// A loop over a source, in a scope and with options that mean nothing.
 pub(crate) fn looped(source: Scripted, config: Config) -> Loop<'static, Scripted> {
-    Loop::new(
-        source,
-        "scope",
-        1,
-        MemoryLedger::default(),
-        "options",
-        config,
-    )
+    Loop::new(source, "scope", 1, MemoryLedger::default(), "options", config)
 }
 
 /// The next pass, once it begins.

@@ -27,10 +27,7 @@ fn giving(passes: Vec<Vec<(u64, Option<&'static str>)>>) -> Scripted {
 /// Runs a loop, and waits for its first pass.
 fn run(source: Scripted) -> Running<Scripted> {
     let running = looped(source, quiet()).spawn("it").unwrap();
-    running
-        .handle()
-        .wait_tried(Revision::default(), LONG)
-        .unwrap();
+    running.handle().wait_tried(Revision::default(), LONG).unwrap();
     running
 }
 
@@ -53,10 +50,7 @@ fn statuses_stand_from_pass_to_pass_until_they_are_cleared() {
     let first = handle.status(OpKey(1)).unwrap();
     handle.force(LONG).unwrap();
     handle.force(LONG).unwrap();
-    assert_eq!(
-        words(handle),
-        ["thing 1: pending: c", "thing 2: pending: a"]
-    );
+    assert_eq!(words(handle), ["thing 1: pending: c", "thing 2: pending: a"]);
     let later = handle.status(OpKey(1)).unwrap();
     assert_eq!(later.since, first.since, "it has had one all the time");
     assert_eq!((later.tries, later.next_try), (0, None));
@@ -71,10 +65,7 @@ fn statuses_stand_from_pass_to_pass_until_they_are_cleared() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(
-        told,
-        ["thing 1: pending: c", "cleared: thing 2: pending: a"]
-    );
+    assert_eq!(told, ["thing 1: pending: c", "cleared: thing 2: pending: a"]);
 }
 
 #[test]
@@ -90,10 +81,7 @@ fn statuses_are_counted_and_one_that_is_as_it_was_is_no_event() {
     assert_eq!(counted(), [(("thing", "pending"), 2)]);
     handle.force(LONG).unwrap();
     assert_eq!(counted(), [(("thing", "pending"), 2)]);
-    assert!(matches!(
-        events.try_next(),
-        Some(Event::Changed { key: OpKey(1), .. })
-    ));
+    assert!(matches!(events.try_next(), Some(Event::Changed { key: OpKey(1), .. })));
     assert_eq!(events.try_next(), None);
     handle.force(LONG).unwrap();
     assert_eq!(counted(), [(("thing", "pending"), 0)], "there were some");
@@ -124,12 +112,7 @@ fn a_slow_reader_is_told_how_many_it_has_lost_and_the_loop_does_not_wait() {
     let running = run(giving(vec![vec![], many]));
     let handle = running.handle();
     let mut events = handle.events();
-    assert!(
-        events
-            .next_timeout(Duration::ZERO)
-            .unwrap_err()
-            .is_timeout()
-    );
+    assert!(events.next_timeout(Duration::ZERO).unwrap_err().is_timeout());
     handle.force(LONG).unwrap();
     let Event::Lost { count } = events.next_timeout(LONG).unwrap() else {
         panic!("more than are kept")
@@ -151,29 +134,20 @@ fn what_was_changed_is_tried_though_the_pass_did_not_converge() {
     let handle = running.handle();
     let two = handle.change(|desired| *desired = 2).unwrap();
     let tried = handle.wait_tried(two, LONG).unwrap();
-    let [(OpKey(2), Some(status))] = tried.objects.as_deref().unwrap() else {
-        panic!("{tried:?}")
-    };
+    let [(OpKey(2), Some(status))] = tried.objects.as_deref().unwrap() else { panic!("{tried:?}") };
     assert_eq!(status.status.to_string(), "thing 2: pending: a");
     assert!(!tried.is_in_place());
     let three = handle.change(|desired| *desired = 3).unwrap();
     let tried = handle.wait_tried(three, LONG).unwrap();
     assert!(tried.is_in_place() && tried.objects.is_some_and(|it| it.len() == 1));
-    assert!(
-        !handle.wait_tried(two, LONG).unwrap().is_in_place(),
-        "also later"
-    );
+    assert!(!handle.wait_tried(two, LONG).unwrap().is_in_place(), "also later");
 }
 
 #[test]
 fn a_pass_that_was_cut_short_or_could_not_run_has_not_tried_it() {
     let (source, passes) = Scripted::new(|given, _, _| match given.number {
         1 => Err(Oops { end: false }),
-        number => Ok(Report1 {
-            number,
-            cut: number == 2,
-            ..Report1::default()
-        }),
+        number => Ok(Report1 { number, cut: number == 2, ..Report1::default() }),
     });
     let unrun = looped(source, quiet());
     let handle = unrun.handle();
@@ -202,10 +176,7 @@ fn a_pass_that_cannot_run_is_an_event_and_a_status_and_ends_waits_with_its_error
     let running = run(source);
     let handle = running.handle();
     let mut events = handle.events();
-    assert_eq!(
-        handle.force(LONG).unwrap_err().kind(),
-        ErrorKind::PassFailed
-    );
+    assert_eq!(handle.force(LONG).unwrap_err().kind(), ErrorKind::PassFailed);
     let scope = "scope as a whole: failed: oops (unknown)";
     assert_eq!(words(handle), [scope, "thing 2: pending: a"]);
     assert!(handle.status(OpKey::SCOPE).is_some());
@@ -223,10 +194,7 @@ fn a_pass_that_cannot_run_is_an_event_and_a_status_and_ends_waits_with_its_error
         let cause = std::error::Error::source(&error).unwrap();
         assert_eq!(cause.downcast_ref(), Some(&Oops { end: false }));
     }
-    assert_eq!(
-        handle.force(LONG).unwrap_err().kind(),
-        ErrorKind::PassFailed
-    );
+    assert_eq!(handle.force(LONG).unwrap_err().kind(), ErrorKind::PassFailed);
 
     handle.force(LONG).unwrap();
     handle.wait_converged(two, LONG).unwrap();
@@ -239,34 +207,21 @@ fn a_pass_that_cannot_run_is_an_event_and_a_status_and_ends_waits_with_its_error
             other => panic!("{other:?}"),
         })
         .collect();
-    let expected = [
-        (OpKey::SCOPE, true),
-        (OpKey(2), false),
-        (OpKey::SCOPE, false),
-    ];
+    let expected = [(OpKey::SCOPE, true), (OpKey(2), false), (OpKey::SCOPE, false)];
     assert_eq!(told, expected, "once each, whatever the number of passes");
 }
 
 #[test]
 fn what_an_unknown_change_was_about_is_not_nothing() {
     let (source, _passes) = Scripted::new(|given, _, _| {
-        Ok(Report1 {
-            number: given.number,
-            converged: given.desired != 3,
-            ..Report1::default()
-        })
+        Ok(Report1 { number: given.number, converged: given.desired != 3, ..Report1::default() })
     });
-    let running = looped(source.changing(|_| None), quiet())
-        .spawn("it")
-        .unwrap();
+    let running = looped(source.changing(|_| None), quiet()).spawn("it").unwrap();
     let handle = running.handle();
     for (desired, is_in_place) in [(2, true), (3, false)] {
         let revision = handle.change(move |it| *it = desired).unwrap();
         let tried = handle.wait_tried(revision, LONG).unwrap();
-        assert_eq!(
-            (tried.objects.is_none(), tried.is_in_place()),
-            (true, is_in_place)
-        );
+        assert_eq!((tried.objects.is_none(), tried.is_in_place()), (true, is_in_place));
     }
 }
 
@@ -274,11 +229,7 @@ fn what_an_unknown_change_was_about_is_not_nothing() {
 #[test]
 fn a_pass_that_could_not_read_all_has_not_tried_it() {
     let (source, passes) = Scripted::new(|given, _, _| {
-        Ok(Report1 {
-            number: given.number,
-            incomplete: given.number == 2,
-            ..Report1::default()
-        })
+        Ok(Report1 { number: given.number, incomplete: given.number == 2, ..Report1::default() })
     });
     let running = looped(source, quiet()).spawn("it").unwrap();
     let handle = running.handle();
@@ -374,12 +325,7 @@ fn futures_are_woken_by_the_loop() {
     // One that is dropped while it waits cancels nothing.
     let mut dropped = Box::pin(handle.converged(revision));
     let waker = Waker::noop();
-    assert!(
-        dropped
-            .as_mut()
-            .poll(&mut Context::from_waker(waker))
-            .is_pending()
-    );
+    assert!(dropped.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
     drop(dropped);
     drop(go);
     let (converged, tried) = waits.join().unwrap();
@@ -398,19 +344,14 @@ fn events_are_a_stream_that_ends_with_the_loop() {
     let mut events = handle.events();
     let read = thread::spawn(move || {
         let mut next = || {
-            block_on(std::future::poll_fn(|context| {
-                pin!(&mut events).as_mut().poll_next(context)
-            }))
+            block_on(std::future::poll_fn(|context| pin!(&mut events).as_mut().poll_next(context)))
         };
         (next(), next())
     });
     handle.force(LONG).unwrap();
     handle.stop();
     let (first, end) = read.join().unwrap();
-    assert!(
-        matches!(first, Some(Event::Changed { key: OpKey(1), .. })),
-        "{first:?}"
-    );
+    assert!(matches!(first, Some(Event::Changed { key: OpKey(1), .. })), "{first:?}");
     assert_eq!(end, None);
 }
 

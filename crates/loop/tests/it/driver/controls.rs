@@ -96,26 +96,12 @@ fn stop_ends_within_the_running_pass_and_all_is_dropped_by_then() {
     assert!(handle.pause(LONG).unwrap_err().is_ended());
     test.verdict(Verdict::Report(1));
     handle.wait_ended(LONG).unwrap();
-    assert_eq!(
-        test.dropped.try_iter().collect::<Vec<_>>(),
-        ["subscription", "source", "ledger"]
-    );
-    assert_eq!(
-        test.given.try_recv(),
-        Err(TryRecvError::Disconnected),
-        "no further pass"
-    );
-    assert_eq!(
-        handle.last_report().unwrap().number,
-        1,
-        "kept after the end"
-    );
-    for refused in [
-        handle.hint(),
-        handle.pause(LONG),
-        handle.resume(),
-        handle.force(LONG).map(drop),
-    ] {
+    assert_eq!(test.dropped.try_iter().collect::<Vec<_>>(), ["subscription", "source", "ledger"]);
+    assert_eq!(test.given.try_recv(), Err(TryRecvError::Disconnected), "no further pass");
+    assert_eq!(handle.last_report().unwrap().number, 1, "kept after the end");
+    for refused in
+        [handle.hint(), handle.pause(LONG), handle.resume(), handle.force(LONG).map(drop)]
+    {
         assert!(refused.unwrap_err().is_ended());
     }
     handle.stop();
@@ -182,8 +168,7 @@ fn on_its_own_thread_the_loop_does_not_wait_for_itself() {
             let forced = kind(handle.force(LONG));
             let ended = kind(handle.wait_ended(LONG));
             // What the pass wrote is written, so there is nothing to wait for.
-            told.send((forced, ended, handle.pause(LONG).is_ok()))
-                .unwrap();
+            told.send((forced, ended, handle.pause(LONG).is_ok())).unwrap();
         }
     });
     let (running, _) = start(it);
@@ -220,26 +205,12 @@ impl Source for SelfPausing {
 fn a_source_that_pauses_its_own_pass_is_told_that_the_pass_goes_on() {
     let (told, tell) = channel();
     let slot = Arc::new(OnceLock::new());
-    let source = SelfPausing {
-        handle: Arc::clone(&slot),
-        told,
-    };
-    let it = Loop::new(
-        source,
-        (),
-        (),
-        MemoryLedger::default(),
-        (),
-        Config::default(),
-    );
+    let source = SelfPausing { handle: Arc::clone(&slot), told };
+    let it = Loop::new(source, (), (), MemoryLedger::default(), (), Config::default());
     let handle = it.handle();
     assert!(slot.set(handle.clone()).is_ok());
     let running = it.spawn("self-pausing").unwrap();
     assert_eq!(tell.recv_timeout(LONG).unwrap(), ErrorKind::OwnThread);
-    assert_eq!(
-        kind(handle.force(LONG)),
-        ErrorKind::Paused,
-        "the pause holds"
-    );
+    assert_eq!(kind(handle.force(LONG)), ErrorKind::Paused, "the pause holds");
     running.stop(LONG).unwrap();
 }

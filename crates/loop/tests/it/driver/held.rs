@@ -102,10 +102,7 @@ impl Source for Held {
         ledger: &mut dyn Ledger,
         _: &(),
     ) -> Result<Pass, Oops> {
-        let _ = self.given.send(Given {
-            desired,
-            kept: kept(ledger),
-        });
+        let _ = self.given.send(Given { desired, kept: kept(ledger) });
         match self.verdicts.recv() {
             Ok(Verdict::Report(number)) => {
                 keep(ledger, number);
@@ -137,9 +134,7 @@ fn kept(ledger: &dyn Ledger) -> u32 {
 
 fn keep(ledger: &mut dyn Ledger, number: u32) {
     let claim = Claim::Ours(number.to_be_bytes().to_vec());
-    ledger
-        .commit_outcomes(BTreeMap::from([(b"number".to_vec(), claim)]))
-        .unwrap();
+    ledger.commit_outcomes(BTreeMap::from([(b"number".to_vec(), claim)])).unwrap();
 }
 
 /// A ledger with that number in it.
@@ -175,12 +170,7 @@ impl Test {
 }
 
 pub(crate) fn held(interval: Duration, debounce: Duration) -> (Loop<'static, Held>, Test) {
-    held_with(
-        Config::default()
-            .with_interval(interval)
-            .with_debounce(debounce),
-        Subscribed::Active,
-    )
+    held_with(Config::default().with_interval(interval).with_debounce(debounce), Subscribed::Active)
 }
 
 pub(crate) fn held_with(
@@ -196,18 +186,8 @@ pub(crate) fn held_with(
         let _ = &of_ledger;
         ledger.commit_outcomes(claims)
     });
-    let source = Held {
-        given,
-        verdicts: verdicts_to,
-        subscribe: subscribe(hints),
-        dropped,
-    };
-    let test = Test {
-        given: given_to,
-        verdicts,
-        hints: hints_to,
-        dropped: dropped_to,
-    };
+    let source = Held { given, verdicts: verdicts_to, subscribe: subscribe(hints), dropped };
+    let test = Test { given: given_to, verdicts, hints: hints_to, dropped: dropped_to };
     (Loop::new(source, (), "first", ledger, (), config), test)
 }
 

@@ -28,12 +28,7 @@ fn a_pass_that_fails_leaves_the_ledger_and_the_last_report_and_is_tried_again_at
     let (it, test) = held(SHORT, NEVER);
     let (told, tell) = channel();
     let (running, handle) = start(it.on_report(move |pass| {
-        told.send(
-            pass.result
-                .map(|report| report.number)
-                .map_err(Clone::clone),
-        )
-        .unwrap();
+        told.send(pass.result.map(|report| report.number).map_err(Clone::clone)).unwrap();
     }));
     assert_eq!(test.given().kept, 7);
     test.verdict(Verdict::Fail);
@@ -46,11 +41,7 @@ fn a_pass_that_fails_leaves_the_ledger_and_the_last_report_and_is_tried_again_at
     assert!(handle.last_error().is_none());
     test.verdict(Verdict::Fail);
     assert_eq!(tell.recv_timeout(LONG).unwrap(), Err(Oops));
-    assert_eq!(
-        test.given().kept,
-        1,
-        "still that of the last that succeeded"
-    );
+    assert_eq!(test.given().kept, 1, "still that of the last that succeeded");
     assert_eq!(handle.last_report().unwrap().number, 1);
     drop(test.verdicts);
     running.stop(LONG).unwrap();
@@ -87,10 +78,7 @@ fn unsupported_is_no_fault_and_failed_is_said_aloud_and_both_run_by_timer() {
             })
             .unwrap();
         }));
-        assert_eq!(
-            tell.recv_timeout(LONG).unwrap(),
-            failed.then(|| "oops".to_owned())
-        );
+        assert_eq!(tell.recv_timeout(LONG).unwrap(), failed.then(|| "oops".to_owned()));
         test.pass("first", 7, 1);
         test.pass("first", 1, 2);
         let answer = handle.subscribed().unwrap();
@@ -116,11 +104,7 @@ fn a_hint_brings_a_pass_about_and_one_during_a_pass_a_later_one() {
     running.stop(LONG).unwrap();
     hints.request_pass();
     assert!(handle.hint().unwrap_err().is_ended());
-    assert_eq!(
-        test.given.try_recv(),
-        Err(TryRecvError::Disconnected),
-        "two hints, one pass"
-    );
+    assert_eq!(test.given.try_recv(), Err(TryRecvError::Disconnected), "two hints, one pass");
 }
 
 #[test]

@@ -47,11 +47,7 @@ impl KindCodec for Link {
         change: &Change<'_, Link>,
     ) -> Result<(), EncodeError> {
         let (link, was) = (change.object, change.was);
-        let DeviceIndexes {
-            resolve,
-            by_name,
-            chosen,
-        } = change.indexes;
+        let DeviceIndexes { resolve, by_name, chosen } = change.indexes;
         match change.action {
             Action::Create => {
                 let index = |name: &IfName| by_name(name).and_then(chosen).unwrap_or(0);

@@ -59,28 +59,21 @@ pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
         b"veth" => Some(LinkKind::Veth(VethAttrs::default())),
         b"vxlan" => decode_vxlan(data).map(LinkKind::Vxlan),
         b"vlan" => decode_vlan(data, lower),
-        b"macvlan" => Some(LinkKind::Macvlan(
-            MacvlanAttrs::new(Dev::index(lower.unwrap_or(0))).with_mode(
-                data.find(IFLA_MACVLAN_MODE)
-                    .and_then(read_u32)
-                    .and_then(MacvlanMode::from_number),
-            ),
-        )),
+        b"macvlan" => {
+            Some(LinkKind::Macvlan(MacvlanAttrs::new(Dev::index(lower.unwrap_or(0))).with_mode(
+                data.find(IFLA_MACVLAN_MODE).and_then(read_u32).and_then(MacvlanMode::from_number),
+            )))
+        }
         b"ifb" => Some(LinkKind::Ifb),
         b"dummy" => Some(LinkKind::Dummy),
         b"bond" => Some(LinkKind::Bond(
             BondAttrs::default()
                 .with_mode(
-                    data.find(IFLA_BOND_MODE)
-                        .and_then(read_u8)
-                        .and_then(BondMode::from_number),
+                    data.find(IFLA_BOND_MODE).and_then(read_u8).and_then(BondMode::from_number),
                 )
                 .with_miimon(data.find(IFLA_BOND_MIIMON).and_then(read_u32)),
         )),
-        b"vrf" => data
-            .find(IFLA_VRF_TABLE)
-            .and_then(read_u32)
-            .map(|table| LinkKind::Vrf { table }),
+        b"vrf" => data.find(IFLA_VRF_TABLE).and_then(read_u32).map(|table| LinkKind::Vrf { table }),
         b"tun" => match data.find(IFLA_TUN_TYPE).and_then(read_u8) {
             Some(TUN) => Some(LinkKind::Tun),
             Some(TAP) => Some(LinkKind::Tap),
@@ -113,9 +106,7 @@ pub(super) fn write_new(
     let data = message.nest_unflagged(IFLA_INFO_DATA);
     match kind {
         LinkKind::Bridge(bridge) => write_bridge(message, bridge),
-        LinkKind::Veth(VethAttrs {
-            peer: Some(peer), ..
-        }) => {
+        LinkKind::Veth(VethAttrs { peer: Some(peer), .. }) => {
             let nest = message.nest_unflagged(VETH_INFO_PEER);
             message.raw(&header(peer_index, None));
             message.attr_string(IFLA_IFNAME, peer.as_bytes());
@@ -314,13 +305,12 @@ fn write_vxlan(
 fn decode_vlan(data: Attrs<'_>, lower: Option<u32>) -> Option<LinkKind> {
     let protocol = data.find(IFLA_VLAN_PROTOCOL).map(read_be16);
     Some(LinkKind::Vlan(
-        VlanAttrs::new(
-            Dev::index(lower.unwrap_or(0)),
-            read_u16(data.find(IFLA_VLAN_ID)?)?,
-        )
-        .with_protocol(protocol.map_or(Some(VlanProtocol::Dot1Q), |number| {
-            VlanProtocol::from_number(number?)
-        })?),
+        VlanAttrs::new(Dev::index(lower.unwrap_or(0)), read_u16(data.find(IFLA_VLAN_ID)?)?)
+            .with_protocol(
+                protocol.map_or(Some(VlanProtocol::Dot1Q), |number| {
+                    VlanProtocol::from_number(number?)
+                })?,
+            ),
     ))
 }
 

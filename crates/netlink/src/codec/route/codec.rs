@@ -41,17 +41,10 @@ impl KindCodec for Route {
         };
         let dump = |family, table: Option<u32>| {
             let filter = match is_strict {
-                true => Filter {
-                    table,
-                    protocol: scope.protocol,
-                    ..Filter::default()
-                },
+                true => Filter { table, protocol: scope.protocol, ..Filter::default() },
                 false => Filter::default(),
             };
-            let consistency = Consistency::Routes {
-                family,
-                table: filter.table,
-            };
+            let consistency = Consistency::Routes { family, table: filter.table };
             let query = DumpQuery::new(consistency, |buffer| dump_request(buffer, family, &filter));
             DumpQuery { table, ..query }
         };
@@ -92,9 +85,7 @@ impl Row<'_> {
     pub fn is_within(&self, scope: &ReadScope, query: &DumpQuery) -> bool {
         let row = self.common();
         query.table.is_none_or(|table| row.table == table)
-            && scope
-                .protocol
-                .is_none_or(|protocol| row.protocol == protocol)
+            && scope.protocol.is_none_or(|protocol| row.protocol == protocol)
     }
 
     /// Returns the position of the row in its dump; `None` for IPv6, where the kernel counts.
@@ -102,9 +93,7 @@ impl Row<'_> {
     #[inline]
     pub fn position(&self) -> Option<RowPosition> {
         let row = self.common();
-        (row.family == Family::Inet).then_some(RowPosition {
-            table: row.table,
-            dst: row.dst as u32,
-        })
+        (row.family == Family::Inet)
+            .then_some(RowPosition { table: row.table, dst: row.dst as u32 })
     }
 }

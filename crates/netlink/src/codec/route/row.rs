@@ -45,9 +45,8 @@ impl<'a> Row<'a> {
     /// When the message is too short or does not say what identifies the route.
     #[inline]
     pub fn parse(body: &'a [u8]) -> Result<Option<Row<'a>>, Undecodable> {
-        let (head, attrs) = body
-            .split_first_chunk::<12>()
-            .ok_or(Undecodable::new(Kind::Route, SHORT))?;
+        let (head, attrs) =
+            body.split_first_chunk::<12>().ok_or(Undecodable::new(Kind::Route, SHORT))?;
         let flags = u32::from_ne_bytes([head[8], head[9], head[10], head[11]]);
         match family_from(head[0]) {
             _ if flags & RTM_F_CLONED != 0 => Ok(None),
@@ -60,18 +59,7 @@ impl<'a> Row<'a> {
     fn walk<A: Address>(head: &[u8; 12], attrs: &'a [u8]) -> Result<Row<'a>, Undecodable> {
         let lost = |why| Undecodable::new(Kind::Route, why);
         // The low byte of the flags is the only next hop's.
-        let [
-            _,
-            len,
-            from_len,
-            tos,
-            table,
-            protocol,
-            scope,
-            kind,
-            flags,
-            ..,
-        ] = *head;
+        let [_, len, from_len, tos, table, protocol, scope, kind, flags, ..] = *head;
         let mut common = PlainRoute::new(u32::from(table), A::FAMILY, 0, len);
         common.tos = tos;
         common.kind = RouteType::from_number(kind);
@@ -127,14 +115,7 @@ impl<'a> Row<'a> {
         } else if common.via.is_none() && common.dev.is_none() {
             common.onlink = false;
         }
-        Ok(Row {
-            common,
-            attrs,
-            from_len,
-            many,
-            other: other || unmodelled,
-            unmodelled,
-        })
+        Ok(Row { common, attrs, from_len, many, other: other || unmodelled, unmodelled })
     }
 
     /// What the row has in common with nearly all. Unless it [is plain](Self::plain), this is not

@@ -20,11 +20,7 @@ fn encoded(encode: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>) -> (u16
     let mut messages = Messages::new(&buffer);
     let message = messages.next().unwrap();
     assert!(messages.next().is_none());
-    (
-        message.header.kind,
-        message.header.flags,
-        message.body.to_vec(),
-    )
+    (message.header.kind, message.header.flags, message.body.to_vec())
 }
 
 /// What they write. Names lack their NUL, which only zeroed bytes make up for.

@@ -51,11 +51,7 @@ fn link_addr() -> impl Strategy<Value = LinkAddr> {
 fn hop() -> impl Strategy<Value = NextHop> {
     let hop = (option::of(any_ip()), dev(), 1..=256u16, any::<bool>());
     hop.prop_map(|(via, dev, weight, onlink)| {
-        NextHop::default()
-            .with_via(via)
-            .with_dev(dev)
-            .with_weight(weight)
-            .with_onlink(onlink)
+        NextHop::default().with_via(via).with_dev(dev).with_weight(weight).with_onlink(onlink)
     })
 }
 
@@ -100,13 +96,7 @@ pub(crate) fn route() -> impl Strategy<Value = Route> {
             any::<u8>(),
             option::of(prefix(family)),
         );
-        let value = (
-            kind,
-            nexthops(),
-            option::of(ip(family)),
-            any::<u8>(),
-            metrics(),
-        );
+        let value = (kind, nexthops(), option::of(ip(family)), any::<u8>(), metrics());
         (key, value, 1..=255u8).prop_map(move |(key, value, protocol)| {
             let (table, dst, metric, tos, from) = key;
             let (kind, nexthops, src, scope, metrics) = value;
@@ -163,12 +153,7 @@ pub(crate) fn neighbour() -> impl Strategy<Value = Neighbour> {
         Just(NeighbourState::NoArp),
         Just(NeighbourState::Dynamic),
     ];
-    let value = (
-        option::of(link_addr()),
-        state,
-        any::<[bool; 3]>(),
-        any::<u8>(),
-    );
+    let value = (option::of(link_addr()), state, any::<[bool; 3]>(), any::<u8>());
     (dev(), any_ip(), value).prop_map(|(dev, dst, (lladdr, state, flags, protocol))| {
         let [router, ext_learn, proxy] = flags;
         Neighbour::proxy(dev, dst)
@@ -229,16 +214,8 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
 }
 
 fn vxlan() -> impl Strategy<Value = VxlanAttrs> {
-    let ends = (
-        option::of(any_ip()),
-        option::of(any_ip()),
-        option::of(dev()),
-    );
-    let rest = (
-        option::of(any::<u16>()),
-        option::of(any::<bool>()),
-        option::of(any::<u8>()),
-    );
+    let ends = (option::of(any_ip()), option::of(any_ip()), option::of(dev()));
+    let rest = (option::of(any::<u16>()), option::of(any::<bool>()), option::of(any::<u8>()));
     (0..1u32 << 24, ends, rest).prop_map(|(id, ends, rest)| {
         VxlanAttrs::new(id)
             .with_local(ends.0)
@@ -279,9 +256,7 @@ fn link_kind() -> impl Strategy<Value = LinkKind> {
         Just(LinkKind::Dummy),
         (mode(BondMode::ALL.len()), option::of(any::<u32>())).prop_map(|(at, miimon)| {
             LinkKind::Bond(
-                BondAttrs::default()
-                    .with_mode(at.map(|at| BondMode::ALL[at]))
-                    .with_miimon(miimon),
+                BondAttrs::default().with_mode(at.map(|at| BondMode::ALL[at])).with_miimon(miimon),
             )
         }),
         any::<u32>().prop_map(|table| LinkKind::Vrf { table }),

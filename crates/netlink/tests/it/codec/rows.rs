@@ -33,21 +33,15 @@ fn number(payload: &[u8]) -> Option<u32> {
 
 fn ip(family: u8, payload: &[u8]) -> Option<IpAddr> {
     match family {
-        2 => <[u8; 4]>::try_from(payload)
-            .ok()
-            .map(|octets| Ipv4Addr::from(octets).into()),
-        _ => <[u8; 16]>::try_from(payload)
-            .ok()
-            .map(|octets| Ipv6Addr::from(octets).into()),
+        2 => <[u8; 4]>::try_from(payload).ok().map(|octets| Ipv4Addr::from(octets).into()),
+        _ => <[u8; 16]>::try_from(payload).ok().map(|octets| Ipv6Addr::from(octets).into()),
     }
 }
 
 fn via(payload: &[u8]) -> Option<IpAddr> {
     let (family, address) = payload.split_at_checked(2)?;
     let family = u16::from_ne_bytes([family[0], family[1]]);
-    let family = FAMILIES
-        .into_iter()
-        .find(|known| u16::from(*known) == family)?;
+    let family = FAMILIES.into_iter().find(|known| u16::from(*known) == family)?;
     ip(family, address)
 }
 
@@ -88,12 +82,7 @@ fn plainly(head: [u8; 12], attributes: &[Attribute]) -> Option<Route> {
     let dst = prefix(addresses(1).next_back(), head[1])?;
     let hop = NextHop::default()
         .with_via(attributes.iter().filter_map(gateway).next_back())
-        .with_dev(
-            numbers(4)
-                .next_back()
-                .filter(|dev| *dev != 0)
-                .map(Dev::index),
-        )
+        .with_dev(numbers(4).next_back().filter(|dev| *dev != 0).map(Dev::index))
         .with_onlink(head[8] & 4 != 0);
     let nexthops = match numbers(30).next_back() {
         Some(id) if id != 0 => NextHops::Object(id, hop.dev.into_iter().collect()),
@@ -169,9 +158,7 @@ fn head() -> impl Strategy<Value = [u8; 12]> {
     (family, lens, from, any::<[u8; 5]>(), 0..8u8).prop_map(|(family, len, from, more, flags)| {
         let [tos, table, protocol, scope, kind] = more;
         let kind = kind % 12;
-        [
-            family, len, from, tos, table, protocol, scope, kind, flags, 0, 0, 0,
-        ]
+        [family, len, from, tos, table, protocol, scope, kind, flags, 0, 0, 0]
     })
 }
 

@@ -62,10 +62,7 @@ pub(crate) fn route(ours: &Route) -> RouteMessage {
     if !ours.dst.is_default() {
         attributes.push(RouteAttribute::Destination(ours.dst.address().into()));
     }
-    attributes.extend(
-        ours.from
-            .map(|from| RouteAttribute::Source(from.address().into())),
-    );
+    attributes.extend(ours.from.map(|from| RouteAttribute::Source(from.address().into())));
     attributes.extend((ours.metric != 0).then_some(RouteAttribute::Priority(ours.metric)));
     attributes.extend(ours.src.map(|src| RouteAttribute::PrefSource(src.into())));
     match &ours.nexthops {
@@ -132,10 +129,7 @@ fn metrics(ours: &Metrics) -> Vec<RouteMetric> {
         Metric::FastOpenNoCookie => RouteMetric::FastopenNoCookie(value),
         other => panic!("{other:?}"),
     }));
-    theirs.extend(
-        ours.congctl()
-            .map(|name| RouteMetric::CcAlgo(name.to_owned())),
-    );
+    theirs.extend(ours.congctl().map(|name| RouteMetric::CcAlgo(name.to_owned())));
     theirs
 }
 
@@ -153,14 +147,8 @@ pub(crate) fn address(ours: &Address) -> AddressMessage {
     let attributes = &mut theirs.attributes;
     attributes.push(AddressAttribute::Local(ip));
     attributes.push(AddressAttribute::Address(ours.peer.unwrap_or(ip)));
-    attributes.extend(
-        ours.label
-            .map(|name| AddressAttribute::Label(name.to_string())),
-    );
-    attributes.extend(
-        ours.broadcast
-            .map(|ip: Ipv4Addr| AddressAttribute::Broadcast(ip)),
-    );
+    attributes.extend(ours.label.map(|name| AddressAttribute::Label(name.to_string())));
+    attributes.extend(ours.broadcast.map(|ip: Ipv4Addr| AddressAttribute::Broadcast(ip)));
     attributes.push(AddressAttribute::CacheInfo(lifetimes));
     let flags = AddressFlags::from_bits_retain(ours.flags.bits());
     attributes.push(AddressAttribute::Flags(flags));
@@ -220,37 +208,25 @@ pub(crate) fn rule(ours: &Rule) -> RuleMessage {
         other => panic!("{other:?}"),
     };
     theirs.header.action = action;
-    let ports = |range: trueup_diff::PortRange| RulePortRange {
-        start: range.start,
-        end: range.end,
-    };
-    let uids = |range: trueup_diff::UidRange| RuleUidRange {
-        start: range.start,
-        end: range.end,
-    };
+    let ports =
+        |range: trueup_diff::PortRange| RulePortRange { start: range.start, end: range.end };
+    let uids = |range: trueup_diff::UidRange| RuleUidRange { start: range.start, end: range.end };
     theirs.attributes = [
         Some(RuleAttribute::Priority(ours.priority)),
         Some(RuleAttribute::Protocol(ours.protocol.into())),
         attribute,
         ours.to.map(|to| RuleAttribute::Destination(to.ip())),
         ours.from.map(|from| RuleAttribute::Source(from.ip())),
-        ours.iif
-            .map(|name| RuleAttribute::Iifname(name.to_string())),
-        ours.oif
-            .map(|name| RuleAttribute::Oifname(name.to_string())),
+        ours.iif.map(|name| RuleAttribute::Iifname(name.to_string())),
+        ours.oif.map(|name| RuleAttribute::Oifname(name.to_string())),
         ours.fwmark.map(|fw| RuleAttribute::FwMark(fw.mark)),
         ours.fwmark.map(|fw| RuleAttribute::FwMask(fw.mask)),
-        ours.ipproto
-            .map(|proto| RuleAttribute::IpProtocol(i32::from(proto).into())),
-        ours.sport
-            .map(|range| RuleAttribute::SourcePortRange(ports(range))),
-        ours.dport
-            .map(|range| RuleAttribute::DestinationPortRange(ports(range))),
-        ours.uidrange
-            .map(|range| RuleAttribute::UidRange(uids(range))),
+        ours.ipproto.map(|proto| RuleAttribute::IpProtocol(i32::from(proto).into())),
+        ours.sport.map(|range| RuleAttribute::SourcePortRange(ports(range))),
+        ours.dport.map(|range| RuleAttribute::DestinationPortRange(ports(range))),
+        ours.uidrange.map(|range| RuleAttribute::UidRange(uids(range))),
         ours.l3mdev.then_some(RuleAttribute::L3MDev(true)),
-        ours.suppress_prefixlength
-            .map(RuleAttribute::SuppressPrefixLen),
+        ours.suppress_prefixlength.map(RuleAttribute::SuppressPrefixLen),
         ours.suppress_ifgroup.map(RuleAttribute::SuppressIfGroup),
     ]
     .into_iter()

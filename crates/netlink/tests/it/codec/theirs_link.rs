@@ -13,14 +13,8 @@ use super::theirs::index;
 /// The message that creates the link: without index and alias.
 pub(crate) fn link(ours: &Link) -> LinkMessage {
     let mut theirs = LinkMessage::default();
-    theirs
-        .header
-        .flags
-        .set(LinkFlags::Up, ours.up == Some(true));
-    theirs
-        .header
-        .change_mask
-        .set(LinkFlags::Up, ours.up.is_some());
+    theirs.header.flags.set(LinkFlags::Up, ours.up == Some(true));
+    theirs.header.change_mask.set(LinkFlags::Up, ours.up.is_some());
     let kind = ours.kind.as_ref().unwrap();
     let below = match kind {
         LinkKind::Vlan(VlanAttrs { link, .. }) | LinkKind::Macvlan(MacvlanAttrs { link, .. }) => {
@@ -34,11 +28,8 @@ pub(crate) fn link(ours: &Link) -> LinkMessage {
     theirs.attributes = [
         Some(LinkAttribute::IfName(ours.name.to_string())),
         ours.mtu.map(LinkAttribute::Mtu),
-        ours.address
-            .map(|address| LinkAttribute::Address(address.as_bytes().to_vec())),
-        ours.master
-            .flatten()
-            .map(|dev| LinkAttribute::Controller(index(dev))),
+        ours.address.map(|address| LinkAttribute::Address(address.as_bytes().to_vec())),
+        ours.master.flatten().map(|dev| LinkAttribute::Controller(index(dev))),
         ours.group.map(LinkAttribute::Group),
         below.map(|dev| LinkAttribute::Link(index(dev))),
         Some(LinkAttribute::LinkInfo(info)),
@@ -53,11 +44,7 @@ fn info(kind: &LinkKind) -> (InfoKind, Option<InfoData>) {
     match kind {
         LinkKind::Bridge(bridge) => {
             let stp = |on| {
-                if on {
-                    BridgeStpState::KernelStp
-                } else {
-                    BridgeStpState::Disabled
-                }
+                if on { BridgeStpState::KernelStp } else { BridgeStpState::Disabled }
             };
             let data = [
                 bridge.forward_delay.map(InfoBridge::ForwardDelay),
@@ -83,12 +70,8 @@ fn info(kind: &LinkKind) -> (InfoKind, Option<InfoData>) {
             let data = [
                 Some(InfoVxlan::Id(vxlan.id)),
                 vxlan.port.map(InfoVxlan::Port),
-                vxlan
-                    .remote
-                    .map(|ip| address(ip, InfoVxlan::Group, InfoVxlan::Group6)),
-                vxlan
-                    .local
-                    .map(|ip| address(ip, InfoVxlan::Local, InfoVxlan::Local6)),
+                vxlan.remote.map(|ip| address(ip, InfoVxlan::Group, InfoVxlan::Group6)),
+                vxlan.local.map(|ip| address(ip, InfoVxlan::Local, InfoVxlan::Local6)),
                 vxlan.link.map(|dev| InfoVxlan::Link(index(dev))),
                 vxlan.ttl.map(InfoVxlan::Ttl),
                 vxlan.learning.map(InfoVxlan::Learning),
@@ -97,10 +80,7 @@ fn info(kind: &LinkKind) -> (InfoKind, Option<InfoData>) {
             (InfoKind::Vxlan, Some(InfoData::Vxlan(data)))
         }
         LinkKind::Vlan(VlanAttrs { id, protocol, .. }) => {
-            let data = vec![
-                InfoVlan::Id(*id),
-                InfoVlan::Protocol(protocol.number().into()),
-            ];
+            let data = vec![InfoVlan::Id(*id), InfoVlan::Protocol(protocol.number().into())];
             (InfoKind::Vlan, Some(InfoData::Vlan(data)))
         }
         LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => {

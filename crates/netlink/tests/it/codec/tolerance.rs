@@ -14,21 +14,11 @@ use super::model;
 /// Returns true if any decoder can tell an object from these bytes.
 fn decode_all(body: &[u8]) -> [Result<bool, Kind>; 5] {
     [
-        route::decode(body)
-            .map(|one| one.is_some())
-            .map_err(|e| e.kind),
-        address::decode(body)
-            .map(|one| one.is_some())
-            .map_err(|e| e.kind),
-        neighbour::decode(body)
-            .map(|one| one.is_some())
-            .map_err(|e| e.kind),
-        rule::decode(body)
-            .map(|one| one.is_some())
-            .map_err(|e| e.kind),
-        link::decode(body)
-            .map(|one| one.is_some())
-            .map_err(|e| e.kind),
+        route::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
+        address::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
+        neighbour::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
+        rule::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
+        link::decode(body).map(|one| one.is_some()).map_err(|e| e.kind),
     ]
 }
 
@@ -132,10 +122,7 @@ fn configuration_that_is_not_modelled_marks_the_object() {
         ("next hops that are not", (9, &[2, 0, 0, 0])),
         ("a gateway of another size", (5, &[0; 16])),
         ("an unknown gateway", (18, &[17, 0, 1, 2, 3, 4, 5, 6])),
-        (
-            "encapsulation in a next hop",
-            (9, &[16, 0, 0, 0, 7, 0, 0, 0, 6, 0, 21, 0, 1, 0, 0, 0]),
-        ),
+        ("encapsulation in a next hop", (9, &[16, 0, 0, 0, 7, 0, 0, 0, 6, 0, 21, 0, 1, 0, 0, 0])),
     ] as [(&str, (u16, &[u8])); 12]
     {
         let route = route_with(&[attribute]);
@@ -143,13 +130,7 @@ fn configuration_that_is_not_modelled_marks_the_object() {
         assert_eq!((route.dst, route.protocol), (plain.dst, 116), "{what}");
     }
     for (what, attribute) in [
-        (
-            "no expiry",
-            (
-                12,
-                &[1; 8].iter().chain(&[0; 24]).copied().collect::<Vec<u8>>(),
-            ),
-        ),
+        ("no expiry", (12, &[1; 8].iter().chain(&[0; 24]).copied().collect::<Vec<u8>>())),
         ("preference medium", (20, &vec![0])),
         ("padding", (24, &vec![])),
     ] as [(&str, (u16, &Vec<u8>)); 3]
@@ -164,10 +145,7 @@ fn a_route_whose_key_is_not_readable_is_lost() {
         ("short", body(&RTM[..8], &[])),
         ("no destination", body(&RTM, &[OIF])),
         ("host bits", body(&RTM, &[(1, &[10, 1, 0, 0]), OIF])),
-        (
-            "destination of another size",
-            body(&RTM, &[(1, &[10, 0]), OIF]),
-        ),
+        ("destination of another size", body(&RTM, &[(1, &[10, 0]), OIF])),
         ("a table that is not", body(&RTM, &[DST, (15, &[1])])),
         ("a metric that is not", body(&RTM, &[DST, (6, &[1, 0])])),
     ] {
@@ -210,9 +188,7 @@ fn the_state_of_a_next_hop_is_no_difference() {
     let decoded = route::decode(&body(&flagged, &[DST, OIF]));
     assert_eq!(decoded, Ok(Some(route_with(&[]))));
     flagged[8] = 4;
-    let decoded = route::decode(&body(&flagged, &[DST, OIF]))
-        .unwrap()
-        .unwrap();
+    let decoded = route::decode(&body(&flagged, &[DST, OIF])).unwrap().unwrap();
     assert!(decoded.nexthops.as_slice()[0].onlink);
 }
 
@@ -222,10 +198,7 @@ fn an_ipv6_reject_route_has_no_next_hop_and_its_source_is_kept() {
     (head[0], head[1], head[2], head[7]) = (10, 16, 16, 6);
     let (to, from) = ([0x20; 2], [0x30; 2]);
     let address = |start: [u8; 2]| [&start[..], &[0; 14]].concat();
-    let bytes = body(
-        &head,
-        &[(1, &address(to)), (2, &address(from)), (4, &[1, 0, 0, 0])],
-    );
+    let bytes = body(&head, &[(1, &address(to)), (2, &address(from)), (4, &[1, 0, 0, 0])]);
     let route = route::decode(&bytes).unwrap().unwrap();
     assert_eq!(route.nexthops, NextHops::None);
     assert_eq!(route.from, Some("3030::/16".parse().unwrap()));
@@ -236,9 +209,7 @@ fn an_ipv6_reject_route_has_no_next_hop_and_its_source_is_kept() {
 fn a_rule_with_unknown_selectors_is_marked() {
     let head = |action, flags: u8| [2, 0, 0, 0, 100, 0, 0, action, flags, 0, 0, 0];
     let priority: (u16, &[u8]) = (6, &[9, 0, 0, 0]);
-    let plain = rule::decode(&body(&head(1, 0), &[priority]))
-        .unwrap()
-        .unwrap();
+    let plain = rule::decode(&body(&head(1, 0), &[priority])).unwrap().unwrap();
     assert_eq!((plain.priority, plain.action), (9, RuleAction::Lookup(100)));
     assert!(!plain.unmodelled);
     for (what, attribute) in [
@@ -295,10 +266,7 @@ fn addresses_without_or_with_odd_attributes() {
     assert!(decode(body(&head(2, 0x81), &[local, same])).secondary);
     // All 32 bits of the flags are in the attribute.
     let wide = decode(body(&head(2, 0), &[local, same, (8, &[0x80, 2, 0, 0])]));
-    assert!(
-        wide.flags
-            .contains(trueup_diff::AddressFlags::NOPREFIXROUTE)
-    );
+    assert!(wide.flags.contains(trueup_diff::AddressFlags::NOPREFIXROUTE));
     let deprecated = decode(body(&head(2, 0xa0), &[local, same]));
     assert_eq!(deprecated.lifetimes.preferred, 0);
     // A temporary IPv6 address, the same bit as secondary, with the protocol that it inherited.
@@ -316,13 +284,9 @@ fn addresses_without_or_with_odd_attributes() {
 fn neighbours_without_or_with_odd_attributes() {
     let head = |state: u8| [2, 0, 0, 0, 7, 0, 0, 0, state, 0, 0, 0];
     let dst: (u16, &[u8]) = (1, &[10, 0, 0, 1]);
-    let failed = neighbour::decode(&body(&head(0x20), &[dst]))
-        .unwrap()
-        .unwrap();
+    let failed = neighbour::decode(&body(&head(0x20), &[dst])).unwrap().unwrap();
     assert!(!failed.is_declared() && failed.lladdr.is_none());
-    let bare = neighbour::decode(&body(&head(0x80), &[dst, (2, &[])]))
-        .unwrap()
-        .unwrap();
+    let bare = neighbour::decode(&body(&head(0x80), &[dst, (2, &[])])).unwrap().unwrap();
     assert!(bare.is_declared() && bare.lladdr.is_none());
     assert!(neighbour::decode(&body(&head(0x80), &[])).is_err());
     assert!(neighbour::decode(&body(&head(0x80), &[(1, &[1, 2])])).is_err());
@@ -349,19 +313,10 @@ fn links_of_kinds_that_only_bytes_show() {
     };
     assert_eq!(kind(&info("tun", 3, &[1]), &[]), LinkKind::Tun);
     assert_eq!(kind(&info("tun", 3, &[2]), &[]), LinkKind::Tap);
-    assert_eq!(
-        kind(&info("tun", 9, &[2]), &[]),
-        LinkKind::Other("tun".into())
-    );
-    assert_eq!(
-        kind(&info("gretap", 1, &[1]), &[]),
-        LinkKind::Other("gretap".into())
-    );
+    assert_eq!(kind(&info("tun", 9, &[2]), &[]), LinkKind::Other("tun".into()));
+    assert_eq!(kind(&info("gretap", 1, &[1]), &[]), LinkKind::Other("gretap".into()));
     // What every VXLAN has is missing.
-    assert_eq!(
-        kind(&info("vxlan", 5, &[1]), &[]),
-        LinkKind::Other("vxlan".into())
-    );
+    assert_eq!(kind(&info("vxlan", 5, &[1]), &[]), LinkKind::Other("vxlan".into()));
     // A device below that is in another namespace.
     let below: (u16, &[u8]) = (5, &[4, 0, 0, 0]);
     let elsewhere: (u16, &[u8]) = (37, &[0, 0, 0, 0]);

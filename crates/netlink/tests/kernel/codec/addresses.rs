@@ -31,16 +31,10 @@ fn inet(dev: Dev) -> Vec<Address> {
         with(dev, "10.5.0.1/24", |a| a.scope = Scope::LINK),
         with(dev, "169.254.1.1/16", |_| {}),
         with(dev, "127.0.0.2/8", |_| {}),
-        with(dev, "10.5.0.1/24", |a| {
-            a.label = Some("a:label".parse().unwrap())
-        }),
-        with(dev, "10.5.0.1/24", |a| {
-            a.broadcast = Some("10.5.0.255".parse().unwrap())
-        }),
+        with(dev, "10.5.0.1/24", |a| a.label = Some("a:label".parse().unwrap())),
+        with(dev, "10.5.0.1/24", |a| a.broadcast = Some("10.5.0.255".parse().unwrap())),
         with(dev, "10.5.0.1/24", |a| a.metric = 300),
-        with(dev, "10.5.0.1/24", |a| {
-            a.flags = AddressFlags::NOPREFIXROUTE
-        }),
+        with(dev, "10.5.0.1/24", |a| a.flags = AddressFlags::NOPREFIXROUTE),
         with(dev, "239.1.1.1/32", |a| a.flags = AddressFlags::AUTOJOIN),
         with(dev, "10.5.0.1/24", |a| a.lifetimes = lifetimes(4000, 2000)),
         with(dev, "10.5.0.1/24", |a| a.lifetimes = lifetimes(FOREVER, 0)),
@@ -58,21 +52,11 @@ fn inet6(dev: Dev) -> Vec<Address> {
         with(dev, "2001:db8:5::1/64", |a| a.metric = 300),
         with(dev, "2001:db8:5::1/64", flags(AddressFlags::NODAD)),
         with(dev, "2001:db8:5::1/64", flags(AddressFlags::NOPREFIXROUTE)),
-        with(
-            dev,
-            "2001:db8:5::1/64",
-            flags(AddressFlags::MNGTMPADDR | AddressFlags::NODAD),
-        ),
+        with(dev, "2001:db8:5::1/64", flags(AddressFlags::MNGTMPADDR | AddressFlags::NODAD)),
         with(dev, "2001:db8:5::1/64", flags(AddressFlags::HOMEADDRESS)),
-        with(dev, "2001:db8:5::1/64", |a| {
-            a.lifetimes = lifetimes(4000, 2000)
-        }),
-        with(dev, "2001:db8:5::1/64", |a| {
-            a.lifetimes = lifetimes(FOREVER, 0)
-        }),
-        with(dev, "2001:db8:5::1/64", |a| {
-            a.lifetimes = lifetimes(FOREVER, 3000)
-        }),
+        with(dev, "2001:db8:5::1/64", |a| a.lifetimes = lifetimes(4000, 2000)),
+        with(dev, "2001:db8:5::1/64", |a| a.lifetimes = lifetimes(FOREVER, 0)),
+        with(dev, "2001:db8:5::1/64", |a| a.lifetimes = lifetimes(FOREVER, 3000)),
     ]
 }
 
@@ -81,11 +65,7 @@ fn assert_observed(found: &[Address], desired: &Address) {
     let [found] = found else {
         panic!("{desired:?}: {found:?}");
     };
-    assert!(
-        desired.agrees(found),
-        "{desired:?}: {:?}",
-        desired.differences(found)
-    );
+    assert!(desired.agrees(found), "{desired:?}: {:?}", desired.differences(found));
     let mut expected = desired.clone();
     for (expected, found) in [
         (&mut expected.lifetimes.valid, found.lifetimes.valid),
@@ -104,9 +84,7 @@ fn observed(net: &mut Net, family: Family) -> Vec<Address> {
     let mut all = net.addresses(family);
     all.retain(|address| !address.is_kernels_own(Kinds::NONE));
     let dev_name = name("a");
-    all.into_iter()
-        .map(|a| a.canonical(Some(&dev_name)))
-        .collect()
+    all.into_iter().map(|a| a.canonical(Some(&dev_name))).collect()
 }
 
 fn round_trips(family: Family, variants: fn(Dev) -> Vec<Address>) {
@@ -136,17 +114,12 @@ fn round_trips(family: Family, variants: fn(Dev) -> Vec<Address>) {
         net.send(|b| address::create(b, &desired, &existing))
             .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
         let now = observed(&mut net, family);
-        let mut found: Vec<_> = now
-            .into_iter()
-            .filter(|a| a.key() == desired.key())
-            .collect();
+        let mut found: Vec<_> = now.into_iter().filter(|a| a.key() == desired.key()).collect();
         for address in &mut found {
             address.secondary = false;
         }
         assert_observed(&found, &desired);
-        let again = net
-            .send(|b| address::create(b, &desired, &existing))
-            .unwrap_err();
+        let again = net.send(|b| address::create(b, &desired, &existing)).unwrap_err();
         assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
 
         net.send(|b| address::delete(b, &desired, &existing))
@@ -156,9 +129,7 @@ fn round_trips(family: Family, variants: fn(Dev) -> Vec<Address>) {
             address.lifetimes = before.lifetimes;
         }
         assert_eq!(after, before, "{desired:?}");
-        let gone = net
-            .send(|b| address::delete(b, &desired, &existing))
-            .unwrap_err();
+        let gone = net.send(|b| address::delete(b, &desired, &existing)).unwrap_err();
         assert_eq!(gone.errno(), Some(libc::EADDRNOTAVAIL), "{desired:?}");
         for like in &likes {
             net.send(|b| address::delete(b, like, &existing)).unwrap();
@@ -184,14 +155,12 @@ pub(crate) fn ipv4_addresses_that_differ_in_prefix_or_peer_go_alone() {
         with(a, "10.5.0.1/32", |a| a.peer = ip("10.6.0.2")),
     ];
     for address in &all {
-        net.send(|b| address::create(b, address, &existing))
-            .unwrap();
+        net.send(|b| address::create(b, address, &existing)).unwrap();
     }
     for address in &all {
         let mut expected = observed(&mut net, Family::Inet);
         expected.retain(|a| a.key() != address.key());
-        net.send(|b| address::delete(b, address, &existing))
-            .unwrap();
+        net.send(|b| address::delete(b, address, &existing)).unwrap();
         assert_eq!(observed(&mut net, Family::Inet), expected);
     }
 }
@@ -229,10 +198,8 @@ pub(crate) fn a_replace_changes_what_the_model_says_can_change() {
 fn replace_keeps_ipv4_marker(net: &mut Net, dev: Dev) -> bool {
     let marked = with(dev, "10.99.0.1/24", |a| a.protocol = super::net::OURS);
     let other = with(dev, "10.99.0.1/24", |a| a.protocol = super::net::FOREIGN);
-    net.send(|b| address::create(b, &marked, &existing))
-        .unwrap();
-    net.send(|b| address::replace(b, &other, &existing))
-        .unwrap();
+    net.send(|b| address::create(b, &marked, &existing)).unwrap();
+    net.send(|b| address::replace(b, &other, &existing)).unwrap();
     let all = net.addresses(Family::Inet);
     let found = all.iter().find(|a| a.key() == marked.key()).unwrap();
     assert!([marked.protocol, other.protocol].contains(&found.protocol));
@@ -253,10 +220,7 @@ pub(crate) fn a_temporary_ipv6_address_is_the_kernels() {
     let mut all = net.addresses(Family::Inet6);
     all.retain(|a| inside(a) && a.address != ours.address);
     assert!(!all.is_empty(), "the kernel made a temporary address");
-    assert!(
-        all.iter()
-            .all(|a| a.is_kernels_own(Kinds::NONE) && !a.secondary)
-    );
+    assert!(all.iter().all(|a| a.is_kernels_own(Kinds::NONE) && !a.secondary));
 
     net.send(|b| address::delete(b, &ours, &existing)).unwrap();
     assert!(!net.addresses(Family::Inet6).iter().any(inside));
@@ -265,10 +229,7 @@ pub(crate) fn a_temporary_ipv6_address_is_the_kernels() {
 pub(crate) fn dumps_are_filtered_by_device() {
     let (mut net, a, _) = Net::with_devices();
     let all = net.addresses(Family::Inet);
-    let found = net.dump(
-        |b| address::dump_request(b, Family::Inet, a.as_index()),
-        address::decode,
-    );
+    let found = net.dump(|b| address::dump_request(b, Family::Inet, a.as_index()), address::decode);
     let expected: Vec<_> = all.iter().filter(|found| found.dev == a).cloned().collect();
     assert_eq!(found, expected);
     assert!(expected.len() < all.len());

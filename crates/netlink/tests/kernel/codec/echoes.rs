@@ -50,19 +50,10 @@ fn ours(dst: &str, nexthops: NextHops, change: impl FnOnce(&mut Route)) -> Route
 fn routes(family: Family, a: Dev, b: Dev) -> Vec<Route> {
     let (dst, gateways, source) = match family {
         Family::Inet => ("10.7.0.0/16", ["10.0.0.9", "10.0.1.9"], "10.0.0.1"),
-        Family::Inet6 => (
-            "2001:db8:7::/48",
-            ["2001:db8::9", "2001:db8:1::9"],
-            "2001:db8::1",
-        ),
+        Family::Inet6 => ("2001:db8:7::/48", ["2001:db8::9", "2001:db8:1::9"], "2001:db8::1"),
     };
     let one = || NextHops::One(via(gateways[0], a));
-    let both = || {
-        NextHops::Many(vec![
-            via(gateways[0], a),
-            via(gateways[1], b).with_weight(7),
-        ])
-    };
+    let both = || NextHops::Many(vec![via(gateways[0], a), via(gateways[1], b).with_weight(7)]);
     vec![
         ours(dst, one(), |_| {}),
         ours(dst, NextHops::One(NextHop::dev(b)), |r| r.metric = 3),
@@ -124,10 +115,7 @@ pub(crate) fn an_echoed_route_is_the_row_of_the_dump() {
         let replace: Encode<'_> = &|buffer| route::replace(buffer, &changed, &existing);
         let (outcomes, echoes_seen) = echoed(&mut net, &[replace]);
         assert_eq!(outcomes, [Outcome::Done]);
-        assert_eq!(
-            decoded(&echoes_seen, route::NEW),
-            std::slice::from_ref(&changed)
-        );
+        assert_eq!(decoded(&echoes_seen, route::NEW), std::slice::from_ref(&changed));
         assert!(net.routes(family).contains(&changed));
 
         let delete: Encode<'_> = &|buffer| route::delete(buffer, &changed, &existing);
@@ -267,14 +255,9 @@ pub(crate) fn a_lost_echo_is_unknown_and_never_silence() {
         assert_eq!(added.unwrap(), Push::Added);
     }
     let mut echoes_seen = [false; 200];
-    let outcomes = net
-        .socket
-        .send_batch_echoed(&mut batch, |index, _| echoes_seen[index] = true)
-        .unwrap();
-    let lost = echoes_seen
-        .iter()
-        .filter(|echoes_seen| !**echoes_seen)
-        .count();
+    let outcomes =
+        net.socket.send_batch_echoed(&mut batch, |index, _| echoes_seen[index] = true).unwrap();
+    let lost = echoes_seen.iter().filter(|echoes_seen| !**echoes_seen).count();
     assert!((1..200).contains(&lost), "{lost}");
     assert_eq!(outcomes, vec![Outcome::Unknown; 200]);
     // They were carried out all the same.

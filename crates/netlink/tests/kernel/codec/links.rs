@@ -10,10 +10,7 @@ use super::net::{Net, name};
 
 fn bridge() -> BridgeAttrs {
     // Kernels without CONFIG_BRIDGE_VLAN_FILTERING refuse `vlan_filtering` whatever it says.
-    BridgeAttrs::default()
-        .with_stp(true)
-        .with_forward_delay(400)
-        .with_ageing_time(10_000)
+    BridgeAttrs::default().with_stp(true).with_forward_delay(400).with_ageing_time(10_000)
 }
 
 fn lladdr(last: u8) -> LinkAddr {
@@ -64,9 +61,7 @@ fn kinds(a: Dev) -> Vec<LinkKind> {
 }
 
 fn agrees(net: &mut Net, desired: &Link) -> Link {
-    let found = net
-        .link(desired.name.as_str().unwrap())
-        .expect("it is there");
+    let found = net.link(desired.name.as_str().unwrap()).expect("it is there");
     assert!(
         desired.agrees(&found),
         "{:?}: {desired:?}, but {found:?}",
@@ -78,11 +73,7 @@ fn agrees(net: &mut Net, desired: &Link) -> Link {
 fn create(net: &mut Net, desired: &Link) {
     net.send(|b| link::create(b, desired, 0, &existing))
         .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
-    if desired
-        .alias
-        .as_ref()
-        .is_some_and(|alias| !alias.is_empty())
-    {
+    if desired.alias.as_ref().is_some_and(|alias| !alias.is_empty()) {
         assert!(!desired.agrees(&net.link(desired.name.as_str().unwrap()).unwrap()));
         // Nothing else: some kinds refuse attributes that they have already.
         let mut rest = Link::must_exist(desired.name);
@@ -122,9 +113,7 @@ pub(crate) fn links_come_up_as_desired_and_go_alone() {
             let before: Vec<_> = net.links().iter().map(|link| link.index).collect();
             create(&mut net, &desired);
             let found = agrees(&mut net, &desired);
-            let again = net
-                .send(|b| link::create(b, &desired, 0, &existing))
-                .unwrap_err();
+            let again = net.send(|b| link::create(b, &desired, 0, &existing)).unwrap_err();
             assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
             if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &found.kind {
                 assert_eq!(*peer, Some(name("peer")));
@@ -147,11 +136,8 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
     const TOP: u32 = i32::MAX as u32;
     let (mut net, a, _) = Net::with_devices();
     let pair = |index, peer: &str| {
-        Link::new(
-            name("x"),
-            LinkKind::Veth(VethAttrs::default().with_peer(name(peer))),
-        )
-        .with_index(index)
+        Link::new(name("x"), LinkKind::Veth(VethAttrs::default().with_peer(name(peer))))
+            .with_index(index)
     };
     let make = |net: &mut Net, link: &Link, peer| {
         let made = net.send(|b| link::create(b, link, peer, &existing));
@@ -159,10 +145,7 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
     };
     let next = net.links().iter().map(|link| link.index).max().unwrap() + 1;
     assert_eq!(make(&mut net, &pair(TOP, "y"), TOP - 1), Ok(()));
-    assert_eq!(
-        (net.dev("x"), net.dev("y")),
-        (Dev::index(TOP), Dev::index(TOP - 1))
-    );
+    assert_eq!((net.dev("x"), net.dev("y")), (Dev::index(TOP), Dev::index(TOP - 1)));
 
     // The kernel reports each taken index, and makes nothing.
     let before = net.links();
@@ -181,11 +164,7 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
         (other(7777, "y"), 0, libc::EEXIST),
         (other(0, "y"), 0, libc::EEXIST),
     ] {
-        assert_eq!(
-            make(&mut net, &link, peer),
-            Err(Some(errno)),
-            "{link:?} {peer}"
-        );
+        assert_eq!(make(&mut net, &link, peer), Err(Some(errno)), "{link:?} {peer}");
         assert_eq!(net.links(), before);
     }
 
@@ -195,10 +174,7 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
     let Some(index) = net.dev("m").as_index() else {
         panic!("it is not planned");
     };
-    assert!(
-        (next..next + 10).contains(&index),
-        "{index}, and not {next} or so"
-    );
+    assert!((next..next + 10).contains(&index), "{index}, and not {next} or so");
 }
 
 /// A bond takes no port that is up, so that the master has to come in a message of its own.
@@ -218,21 +194,16 @@ pub(crate) fn a_master_is_changed_alone_and_then_up_is_told_again() {
     assert!(!link::changes_master(&port(true, None), Some(&fresh)));
     assert!(!link::changes_master(&port(true, None), None));
 
-    net.send(|b| link::change_master(b, &wanted, Some(&fresh), &existing))
-        .unwrap();
+    net.send(|b| link::change_master(b, &wanted, Some(&fresh), &existing)).unwrap();
     let enslaved = net.link("x").unwrap();
-    assert_eq!(
-        (enslaved.master, enslaved.up),
-        (Some(Some(br)), Some(false))
-    );
+    assert_eq!((enslaved.master, enslaved.up), (Some(Some(br)), Some(false)));
     change(&mut net, &wanted, Some(&fresh));
     let ready = net.link("x").unwrap();
     assert_eq!((ready.master, ready.up), (Some(Some(br)), Some(true)));
 
     // As a bond would have: down again behind the back of what was observed.
     let alone = port(true, None);
-    net.send(|b| link::change_master(b, &alone, Some(&ready), &existing))
-        .unwrap();
+    net.send(|b| link::change_master(b, &alone, Some(&ready), &existing)).unwrap();
     let down = Link::must_exist(name("x")).with_up(false);
     change(&mut net, &down, None);
     change(&mut net, &alone, Some(&ready));
@@ -249,13 +220,11 @@ pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
         LinkKind::Bridge(_) => LinkKind::Bridge(bridge()),
         LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(
             (*vxlan)
-                .with_local(vxlan.local.and_then(|at| {
-                    ip(if at.is_ipv4() {
-                        "10.0.1.1"
-                    } else {
-                        "2001:db8:1::1"
-                    })
-                }))
+                .with_local(
+                    vxlan
+                        .local
+                        .and_then(|at| ip(if at.is_ipv4() { "10.0.1.1" } else { "2001:db8:1::1" })),
+                )
                 .with_remote(
                     vxlan
                         .remote
@@ -296,8 +265,7 @@ pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
             .with_master(None)
             .with_alias([])
             .with_group(0);
-        net.send(|b| link::change(b, &bare, Some(&now), &existing))
-            .unwrap();
+        net.send(|b| link::change(b, &bare, Some(&now), &existing)).unwrap();
         agrees(&mut net, &bare);
         net.send(|b| link::delete(b, now.index)).unwrap();
     }
@@ -305,10 +273,7 @@ pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
 
 pub(crate) fn a_peer_in_another_namespace_is_none() {
     let mut net = Net::empty();
-    let mut pair = Link::new(
-        name("x"),
-        LinkKind::Veth(VethAttrs::default().with_peer(name("y"))),
-    );
+    let mut pair = Link::new(name("x"), LinkKind::Veth(VethAttrs::default().with_peer(name("y"))));
     pair.up = Some(true);
     create(&mut net, &pair);
     let here = net.dev("y").as_index();
@@ -334,18 +299,12 @@ pub(crate) fn one_link_is_asked_for_by_name() {
     let (mut net, a, _) = Net::with_devices();
     let mut request = Vec::new();
     link::request_by_name(&mut request, &name("a")).unwrap();
-    let decoded = net
-        .socket
-        .query(&request, |m| link::decode(m.body))
-        .unwrap();
+    let decoded = net.socket.query(&request, |m| link::decode(m.body)).unwrap();
     assert_eq!(decoded.unwrap().unwrap().link.index, a.as_index().unwrap());
 
     request.clear();
     link::request_by_name(&mut request, &name("nosuchdev")).unwrap();
-    let error = net
-        .socket
-        .query(&request, |m| link::decode(m.body))
-        .unwrap_err();
+    let error = net.socket.query(&request, |m| link::decode(m.body)).unwrap_err();
     assert_eq!(error.errno(), Some(libc::ENODEV));
 
     let lo = net.link("lo").unwrap();
@@ -365,10 +324,7 @@ pub(crate) fn what_netlink_cannot_create_is_refused() {
     }
     let refused = link::create(&mut buffer, &Link::must_exist(name("x")), 0, &existing);
     assert!(matches!(refused, Err(EncodeError::Refused(_))));
-    assert!(matches!(
-        link::delete(&mut buffer, 0),
-        Err(EncodeError::Refused(_))
-    ));
+    assert!(matches!(link::delete(&mut buffer, 0), Err(EncodeError::Refused(_))));
     let dev = Dev::planned(1);
     let on_planned = Link::new(name("x"), LinkKind::Macvlan(MacvlanAttrs::new(dev)));
     let unresolved = link::create(&mut buffer, &on_planned, 0, &existing);

@@ -26,30 +26,20 @@ fn found(namespace: &Namespace) -> Markers {
 /// Returns true if an object of each kind comes back with its marker, in both families.
 fn kept(net: &mut Net, dev: Dev) -> [(Kind, bool); 5] {
     let hosts = ["10.9.0.1", "2001:db8:9::1"];
-    let mut kept = [
-        Kind::Address,
-        Kind::Neighbour,
-        Kind::Rule,
-        Kind::Route,
-        Kind::Nexthop,
-    ]
-    .map(|kind| (kind, true));
+    let mut kept = [Kind::Address, Kind::Neighbour, Kind::Rule, Kind::Route, Kind::Nexthop]
+        .map(|kind| (kind, true));
     for (family, host) in FAMILIES.into_iter().zip(hosts) {
         let mut own = Address::new(dev, host.parse().unwrap());
         own.protocol = OURS;
         net.send(|b| address::create(b, &own, &existing)).unwrap();
         let all = net.addresses(family);
-        let found = all
-            .iter()
-            .find(|found| found.address == own.address)
-            .unwrap();
+        let found = all.iter().find(|found| found.address == own.address).unwrap();
         kept[0].1 &= found.protocol == OURS;
 
         let lladdr = LinkAddr::from_bytes(&[2, 0, 0, 0, 0, 9]).unwrap();
         let mut near = Neighbour::new(dev, host.parse().unwrap(), lladdr);
         near.protocol = OURS;
-        net.send(|b| neighbour::create(b, &near, &existing))
-            .unwrap();
+        net.send(|b| neighbour::create(b, &near, &existing)).unwrap();
         let all = net.neighbours(family);
         let found = all.iter().find(|found| found.dst == near.dst).unwrap();
         kept[1].1 &= found.protocol == OURS;
@@ -66,10 +56,8 @@ fn kept(net: &mut Net, dev: Dev) -> [(Kind, bool); 5] {
         let away = away.canonical();
         net.send(|b| route::create(b, &away, &existing)).unwrap();
         let all = net.all_routes(family);
-        let found = all
-            .iter()
-            .find(|found| found.dst == away.dst && found.kind == away.kind)
-            .unwrap();
+        let found =
+            all.iter().find(|found| found.dst == away.dst && found.kind == away.kind).unwrap();
         kept[3].1 &= found.protocol == OURS;
     }
     kept[4].1 = nexthop_kept(net);
@@ -148,10 +136,7 @@ pub(crate) fn asking_changes_nothing_and_takes_no_privilege() {
     without_net_admin();
     assert_eq!(privileged, Some(ask()));
     let model = Kernel::new();
-    assert_eq!(
-        found(&model.namespace()),
-        found(&model.namespace_unprivileged())
-    );
+    assert_eq!(found(&model.namespace()), found(&model.namespace_unprivileged()));
 }
 
 /// A namespace whose received bytes are counted. Without strict checking it is as before Linux
@@ -227,11 +212,7 @@ impl AsFd for CountedTransport {
 /// Returns what is said of a namespace, and how many bytes that took.
 fn found_counted(inner: Namespace, is_strict: bool) -> (Markers, usize) {
     let received = Arc::new(AtomicUsize::new(0));
-    let counted = Counted {
-        inner,
-        is_strict,
-        received: Arc::clone(&received),
-    };
+    let counted = Counted { inner, is_strict, received: Arc::clone(&received) };
     let found = found(&Namespace::through(Arc::new(counted)));
     (found, received.load(Ordering::Relaxed))
 }

@@ -73,12 +73,9 @@ fn round_trips(family: Family, dst: &str, next: &str) {
             assert_eq!(again.unwrap_err().errno(), Some(libc::EEXIST));
         }
 
-        net.send(|b| neighbour::delete(b, &desired, &existing))
-            .unwrap();
+        net.send(|b| neighbour::delete(b, &desired, &existing)).unwrap();
         assert_eq!(declared(&mut net, family), before, "{desired:?}");
-        let gone = net
-            .send(|b| neighbour::delete(b, &desired, &existing))
-            .unwrap_err();
+        let gone = net.send(|b| neighbour::delete(b, &desired, &existing)).unwrap_err();
         assert_eq!(gone.errno(), Some(libc::ENOENT), "{desired:?}");
         for like in &likes {
             net.send(|b| neighbour::delete(b, like, &existing)).unwrap();
@@ -104,8 +101,7 @@ pub(crate) fn a_replace_changes_in_place() {
                 continue;
             }
             desired.lladdr = desired.lladdr.map(|_| lladdr(desired.state as u8));
-            net.send(|b| neighbour::replace(b, &desired, &existing))
-                .unwrap();
+            net.send(|b| neighbour::replace(b, &desired, &existing)).unwrap();
             let now = declared(&mut net, family);
             let found: Vec<_> = now.iter().filter(|n| n.key() == desired.key()).collect();
             assert_eq!(found, [&desired]);
@@ -117,15 +113,11 @@ pub(crate) fn dumps_are_filtered_by_device() {
     let (mut net, a, b) = Net::with_devices();
     for dev in [a, b] {
         for desired in variants(dev, "10.0.0.50") {
-            net.send(|b| neighbour::replace(b, &desired, &existing))
-                .unwrap();
+            net.send(|b| neighbour::replace(b, &desired, &existing)).unwrap();
         }
     }
     for request in [neighbour::dump_request, neighbour::proxy_dump_request] {
-        let found = net.dump(
-            |b| request(b, Family::Inet, a.as_index()),
-            neighbour::decode,
-        );
+        let found = net.dump(|b| request(b, Family::Inet, a.as_index()), neighbour::decode);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].dev, a);
     }

@@ -53,12 +53,9 @@ impl Net {
                 .unwrap_or_else(|error| panic!("{error}"));
         }
         let (a, b) = (net.dev("a"), net.dev("b"));
-        for (dev, network) in [
-            (a, "10.0.0.1/24"),
-            (a, "2001:db8::1/64"),
-            (b, "10.0.1.1/24"),
-            (b, "2001:db8:1::1/64"),
-        ] {
+        for (dev, network) in
+            [(a, "10.0.0.1/24"), (a, "2001:db8::1/64"), (b, "10.0.1.1/24"), (b, "2001:db8:1::1/64")]
+        {
             let mut address = Address::new(dev, network.parse().unwrap());
             address.flags = trueup_diff::AddressFlags::NODAD;
             net.send(|b| address::create(b, &address, &existing))
@@ -111,14 +108,10 @@ impl Net {
 
     /// Neighbours and proxy entries.
     pub(crate) fn neighbours(&mut self, family: Family) -> Vec<Neighbour> {
-        let mut all = self.dump(
-            |b| neighbour::dump_request(b, family, None),
-            neighbour::decode,
+        let mut all = self.dump(|b| neighbour::dump_request(b, family, None), neighbour::decode);
+        all.extend(
+            self.dump(|b| neighbour::proxy_dump_request(b, family, None), neighbour::decode),
         );
-        all.extend(self.dump(
-            |b| neighbour::proxy_dump_request(b, family, None),
-            neighbour::decode,
-        ));
         all
     }
 
@@ -134,9 +127,7 @@ impl Net {
 
     pub(crate) fn link(&mut self, name: &str) -> Option<Link> {
         let links = self.links();
-        links
-            .into_iter()
-            .find(|link| link.name.as_str() == Some(name))
+        links.into_iter().find(|link| link.name.as_str() == Some(name))
     }
 
     pub(crate) fn dev(&mut self, name: &str) -> Dev {

@@ -24,9 +24,7 @@ fn create(net: &mut Net, object: &Nexthop) {
 
 pub(crate) fn nexthop_objects_come_back_as_desired_and_go_alone() {
     let (mut net, a, b) = Net::with_devices();
-    let onlink = NextHop::via("203.0.113.9".parse().unwrap())
-        .with_dev(a)
-        .with_onlink(true);
+    let onlink = NextHop::via("203.0.113.9".parse().unwrap()).with_dev(a).with_onlink(true);
     let ways = [
         via("10.0.0.9", a),
         via("2001:db8::9", a),
@@ -75,13 +73,10 @@ pub(crate) fn a_replace_moves_all_routes_of_an_object() {
         net.send(|b| route::create(b, route, &existing)).unwrap();
     }
     let second = object(7, via("10.0.1.9", b));
-    net.send(|b| nexthop::replace(b, &second, &existing))
-        .unwrap();
+    net.send(|b| nexthop::replace(b, &second, &existing)).unwrap();
     assert_eq!(dumped(&mut net), [second]);
-    let moved: Vec<Route> = routes
-        .into_iter()
-        .map(|route| route.with_nexthops(NextHops::Object(7, vec![b])))
-        .collect();
+    let moved: Vec<Route> =
+        routes.into_iter().map(|route| route.with_nexthops(NextHops::Object(7, vec![b]))).collect();
     assert_eq!(net.routes(Family::Inet), moved);
 
     // A single one becomes no group, and one that is gone comes again.
@@ -91,30 +86,21 @@ pub(crate) fn a_replace_moves_all_routes_of_an_object() {
     assert_eq!(refused.unwrap_err().errno(), Some(22), "EINVAL");
     net.send(|b| nexthop::delete(b, 7)).unwrap();
     assert_eq!(net.routes(Family::Inet), [], "they go with it");
-    net.send(|b| nexthop::replace(b, &group, &existing))
-        .unwrap();
+    net.send(|b| nexthop::replace(b, &group, &existing)).unwrap();
     assert!(dumped(&mut net).contains(&group));
 }
 
 pub(crate) fn what_the_model_does_not_hold_is_told() {
     let (mut net, a, _) = Net::with_devices();
     create(&mut net, &object(1, via("10.0.0.9", a)));
-    for words in [
-        "nexthop add id 2 via 10.0.0.9 fdb",
-        "nexthop add id 3 group 1 type resilient buckets 8",
-    ] {
-        let done = std::process::Command::new("ip")
-            .args(words.split(' '))
-            .output()
-            .unwrap();
+    for words in
+        ["nexthop add id 2 via 10.0.0.9 fdb", "nexthop add id 3 group 1 type resilient buckets 8"]
+    {
+        let done = std::process::Command::new("ip").args(words.split(' ')).output().unwrap();
         assert!(done.status.success(), "{done:?}");
     }
     let found = dumped(&mut net);
-    let unmodelled: Vec<u32> = found
-        .iter()
-        .filter(|n| n.unmodelled)
-        .map(|n| n.id)
-        .collect();
+    let unmodelled: Vec<u32> = found.iter().filter(|n| n.unmodelled).map(|n| n.id).collect();
     assert_eq!(unmodelled, [2, 3]);
     for nexthop in found.iter().filter(|nexthop| nexthop.unmodelled) {
         let refused = nexthop::create(&mut Vec::new(), nexthop, &existing);
@@ -124,10 +110,8 @@ pub(crate) fn what_the_model_does_not_hold_is_told() {
 
 pub(crate) fn what_has_no_number_or_no_device_is_refused() {
     let blackhole = object(0, NexthopTarget::Blackhole(Family::Inet));
-    let nowhere = object(
-        1,
-        NexthopTarget::One(Family::Inet, NextHop::via("10.0.0.9".parse().unwrap())),
-    );
+    let nowhere =
+        object(1, NexthopTarget::One(Family::Inet, NextHop::via("10.0.0.9".parse().unwrap())));
     let weight = object(1, NexthopTarget::Group(vec![(2, 0)]));
     let planned = object(1, via("10.0.0.9", Dev::planned(0)));
     for wrong in [&blackhole, &nowhere, &weight, &planned] {

@@ -54,10 +54,7 @@ fn common(dst: &[Prefix; 2], gateways: [&str; 4], a: Dev, b: Dev) -> Vec<Route> 
         with(unicast(), |r| r.table = 1_000_000),
         with(unicast(), |r| r.table = 252),
         with(unicast(), |r| r.metrics = metrics()),
-        with(
-            Route::new(dst[0], NextHops::Many(vec![gateway(0), gateway(2)])),
-            |_| {},
-        ),
+        with(Route::new(dst[0], NextHops::Many(vec![gateway(0), gateway(2)])), |_| {}),
         with(
             Route::new(
                 dst[1],
@@ -75,12 +72,9 @@ fn common(dst: &[Prefix; 2], gateways: [&str; 4], a: Dev, b: Dev) -> Vec<Route> 
             r.table = 77;
         }),
     ];
-    for kind in [
-        RouteType::Blackhole,
-        RouteType::Unreachable,
-        RouteType::Prohibit,
-        RouteType::Throw,
-    ] {
+    for kind in
+        [RouteType::Blackhole, RouteType::Unreachable, RouteType::Prohibit, RouteType::Throw]
+    {
         all.push(with(Route::of_type(kind, dst[0]), |r| r.metric = 9));
         all.push(with(Route::of_type(kind, dst[1]), |_| {}));
     }
@@ -93,9 +87,7 @@ fn inet(a: Dev, b: Dev) -> Vec<Route> {
     let to = |hops| Route::new(dst[0], hops);
     let one = |hop| to(NextHops::One(hop));
     all.extend([
-        with(one(via("10.0.0.9", a)), |r| {
-            r.src = Some("10.0.1.1".parse().unwrap())
-        }),
+        with(one(via("10.0.0.9", a)), |r| r.src = Some("10.0.1.1".parse().unwrap())),
         with(one(via("10.0.0.9", a)), |r| r.tos = 0x10),
         with(one(via("2001:db8::9", a)), |_| {}),
         with(one(via("fe80::9", a)), |r| r.metric = 4),
@@ -111,15 +103,9 @@ fn inet(a: Dev, b: Dev) -> Vec<Route> {
             ])),
             |_| {},
         ),
-        with(
-            to(NextHops::Many(vec![NextHop::dev(a), NextHop::dev(b)])),
-            |_| {},
-        ),
+        with(to(NextHops::Many(vec![NextHop::dev(a), NextHop::dev(b)])), |_| {}),
         // IPv4 accepts equal next hops, and weighs them.
-        with(
-            to(NextHops::Many(vec![via("10.0.0.9", a), via("10.0.0.9", a)])),
-            |_| {},
-        ),
+        with(to(NextHops::Many(vec![via("10.0.0.9", a), via("10.0.0.9", a)])), |_| {}),
         with(one(NextHop::dev(a)), |r| {
             r.dst = prefix("239.1.0.0/16");
             r.kind = RouteType::Multicast;
@@ -135,9 +121,7 @@ fn inet6(a: Dev, b: Dev) -> Vec<Route> {
     let to = |hops| Route::new(dst[0], hops);
     let one = |hop| to(NextHops::One(hop));
     all.extend([
-        with(one(via("2001:db8::9", a)), |r| {
-            r.src = Some("2001:db8:1::1".parse().unwrap())
-        }),
+        with(one(via("2001:db8::9", a)), |r| r.src = Some("2001:db8:1::1".parse().unwrap())),
         with(one(via("2001:db8::9", a)), |r| r.metric = 1),
         with(one(onlink("2001:db8:ffff::1", a)), |_| {}),
         with(
@@ -154,10 +138,7 @@ fn inet6(a: Dev, b: Dev) -> Vec<Route> {
 
 /// IPv6 source prefixes need CONFIG_IPV6_SUBTREES: without it the kernel says so.
 fn from_source(a: Dev) -> Vec<Route> {
-    let to = Route::new(
-        prefix("2001:db8:9::/48"),
-        NextHops::One(via("2001:db8::9", a)),
-    );
+    let to = Route::new(prefix("2001:db8:9::/48"), NextHops::One(via("2001:db8::9", a)));
     let default = Route::new(prefix("::/0"), NextHops::One(via("2001:db8::9", a)));
     let from = |text: &str| Some(prefix(text));
     vec![
@@ -192,10 +173,9 @@ pub(crate) fn as_many_next_hops_as_can_be_written_can_be_read_back() {
     // Equal next hops are refused in IPv6.
     let ipv6 = |n: u16| via(&format!("2001:db8::1:{n:x}"), a);
     type Hop<'a> = &'a dyn Fn(u16) -> NextHop;
-    for (family, dst, hop) in [
-        (Family::Inet, "10.9.0.0/16", &ipv4 as Hop<'_>),
-        (Family::Inet6, "2001:db8:9::/48", &ipv6),
-    ] {
+    for (family, dst, hop) in
+        [(Family::Inet, "10.9.0.0/16", &ipv4 as Hop<'_>), (Family::Inet6, "2001:db8:9::/48", &ipv6)]
+    {
         let route = |hops: u16| {
             let hops = NextHops::Many((0..hops).map(hop).collect());
             with(Route::new(prefix(dst), hops), |_| {}).canonical()
@@ -204,10 +184,7 @@ pub(crate) fn as_many_next_hops_as_can_be_written_can_be_read_back() {
             |hops: &u16| route::create(&mut Vec::new(), &route(*hops), &existing).is_ok();
         let most = (1000..3000).take_while(writable).last().unwrap();
         let refused = route::create(&mut Vec::new(), &route(most + 1), &existing);
-        assert!(
-            matches!(refused, Err(EncodeError::Refused(_))),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(EncodeError::Refused(_))), "{refused:?}");
         let wide = route(most);
         net.send(|b| route::create(b, &wide, &existing)).unwrap();
         assert_eq!(net.routes(family), [wide], "{most} next hops");
@@ -223,17 +200,13 @@ fn round_trip(net: &mut Net, family: Family, desired: Route) {
     assert_eq!(found, [&desired]);
     assert!(desired.agrees(found[0]));
 
-    let again = net
-        .send(|b| route::create(b, &desired, &existing))
-        .unwrap_err();
+    let again = net.send(|b| route::create(b, &desired, &existing)).unwrap_err();
     assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
 
     // A foreign route of the same identity does not match.
     let mut foreign = desired.clone();
     foreign.protocol = FOREIGN;
-    let refused = net
-        .send(|b| route::delete(b, &foreign, &existing))
-        .unwrap_err();
+    let refused = net.send(|b| route::delete(b, &foreign, &existing)).unwrap_err();
     assert_eq!(refused.errno(), Some(libc::ESRCH), "{desired:?}");
 
     let likes = likes(&desired);
@@ -304,9 +277,7 @@ pub(crate) fn a_delete_passes_over_another_gateway() {
             }
             net.send(|b| route::create(b, &desired, &existing)).unwrap();
             let before = net.routes(family);
-            let error = net
-                .send(|b| route::delete(b, &other, &existing))
-                .unwrap_err();
+            let error = net.send(|b| route::delete(b, &other, &existing)).unwrap_err();
             assert_eq!(error.errno(), Some(libc::ESRCH), "{other:?}");
             assert_eq!(net.routes(family), before);
             net.send(|b| route::delete(b, &desired, &existing)).unwrap();
@@ -345,18 +316,13 @@ pub(crate) fn dumps_are_filtered_where_the_kernel_can() {
     let mut check = |filter: route::Filter, keep: &dyn Fn(&Route) -> bool| {
         let expected: Vec<_> = all.iter().filter(|r| keep(r)).cloned().collect();
         assert!(!expected.is_empty() && expected.len() < all.len());
-        let found = net.dump(
-            |b| route::dump_request(b, Family::Inet, &filter),
-            route::decode,
-        );
+        let found = net.dump(|b| route::dump_request(b, Family::Inet, &filter), route::decode);
         assert_eq!(found, expected, "{filter:?}");
     };
     let none = route::Filter::default();
     check(none.with_table(1_000_000), &|r| r.table == 1_000_000);
     check(none.with_protocol(OURS), &|r| r.protocol == OURS);
-    check(none.with_kind(RouteType::Blackhole), &|r| {
-        r.kind == RouteType::Blackhole
-    });
+    check(none.with_kind(RouteType::Blackhole), &|r| r.kind == RouteType::Blackhole);
     let on_b = |r: &Route| r.nexthops.as_slice().iter().any(|hop| hop.dev == Some(b));
     check(none.with_oif(b.as_index()), &on_b);
 }
@@ -418,10 +384,8 @@ pub(crate) fn a_route_through_a_nexthop_object_is_seen_and_goes_alone() {
         writer.finish().unwrap();
         net.socket.request(&message).unwrap();
 
-        let object = with(
-            Route::new(prefix(dst), NextHops::Object(u32::from(number), vec![a])),
-            |_| {},
-        );
+        let object =
+            with(Route::new(prefix(dst), NextHops::Object(u32::from(number), vec![a])), |_| {});
         round_trip(&mut net, family, object);
     }
 }

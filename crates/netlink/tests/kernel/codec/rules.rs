@@ -96,11 +96,7 @@ pub(crate) fn rules_come_back_as_desired_and_go_alone() {
             net.send(|b| rule::create(b, &desired))
                 .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
             let now = net.rules(family);
-            assert_eq!(
-                now.iter().filter(|r| **r == desired).count(),
-                1,
-                "{desired:?}: {now:?}"
-            );
+            assert_eq!(now.iter().filter(|r| **r == desired).count(), 1, "{desired:?}: {now:?}");
             assert_eq!(now.len(), before.len() + 1);
             let again = net.send(|b| rule::create(b, &desired)).unwrap_err();
             assert_eq!(errno(again), Some(libc::EEXIST), "{desired:?}");
@@ -141,8 +137,7 @@ pub(crate) fn rules_of_one_priority_are_told_apart() {
         all.retain(|rule| !rule.not && !target(rule));
         all.reverse();
         for rule in &all {
-            net.send(|b| rule::create(b, rule))
-                .unwrap_or_else(|error| panic!("{rule:?}: {error}"));
+            net.send(|b| rule::create(b, rule)).unwrap_or_else(|error| panic!("{rule:?}: {error}"));
         }
         for rule in &all {
             let mut expected = net.rules(family);
@@ -160,11 +155,9 @@ pub(crate) fn what_the_model_does_not_hold_is_told() {
     const FRA_SPORT_MASK: u16 = 28;
     const FRA_FLOW: u16 = 11;
     let mut net = Net::empty();
-    for (number, payload) in [
-        (FRA_DSCP, &[10][..]),
-        (FRA_SPORT_MASK, &[0xf0, 0xff]),
-        (FRA_FLOW, &[1, 0, 0, 0]),
-    ] {
+    for (number, payload) in
+        [(FRA_DSCP, &[10][..]), (FRA_SPORT_MASK, &[0xf0, 0xff]), (FRA_FLOW, &[1, 0, 0, 0])]
+    {
         let mut plain = Vec::new();
         rule::create(&mut plain, &lookup(Family::Inet)).unwrap();
         let mut message = Vec::new();
@@ -175,16 +168,12 @@ pub(crate) fn what_the_model_does_not_hold_is_told() {
         }
         writer.attr(number, payload);
         writer.finish().unwrap();
-        net.socket
-            .request(&message)
-            .unwrap_or_else(|error| panic!("{number}: {error}"));
+        net.socket.request(&message).unwrap_or_else(|error| panic!("{number}: {error}"));
         let rules = net.rules(Family::Inet);
         let found = rules.iter().find(|r| r.priority == PRIORITY).unwrap();
         // What it does not know the kernel drops: the DSCP before 6.12, the mask in 6.12 still.
         let word = format!(" {number}=");
-        let known = raw_dump(Kind::Rule, 2)
-            .iter()
-            .any(|row| row.to_string().contains(&word));
+        let known = raw_dump(Kind::Rule, 2).iter().any(|row| row.to_string().contains(&word));
         if !known {
             assert_ne!(number, FRA_FLOW, "every kernel has it");
             println!("rules: this kernel drops attribute {number}");
@@ -195,8 +184,7 @@ pub(crate) fn what_the_model_does_not_hold_is_told() {
         let refused = rule::delete(&mut message, found);
         assert!(matches!(refused, Err(EncodeError::Refused(_))));
         // The kernel takes what is absent for any: the plain rule's delete gets it.
-        net.send(|b| rule::delete(b, &lookup(Family::Inet)))
-            .unwrap();
+        net.send(|b| rule::delete(b, &lookup(Family::Inet))).unwrap();
     }
 }
 
@@ -220,10 +208,7 @@ pub(crate) fn the_kernels_first_rules_are_understood() {
     let mut net = Net::empty();
     let tables = |rules: Vec<Rule>| -> Vec<_> {
         assert!(rules.iter().all(|r| !r.unmodelled));
-        rules
-            .iter()
-            .map(|r| (r.priority, r.protocol, r.action))
-            .collect()
+        rules.iter().map(|r| (r.priority, r.protocol, r.action)).collect()
     };
     let local = (0, 2, RuleAction::Lookup(255));
     let main = (32766, 2, RuleAction::Lookup(254));
@@ -251,9 +236,6 @@ pub(crate) fn what_would_match_any_is_refused() {
         }
     }
     assert!(buffer.is_empty());
-    rule::delete(
-        &mut buffer,
-        &with(&|r| (r.l3mdev, r.action) = (true, RuleAction::Lookup(0))),
-    )
-    .unwrap();
+    rule::delete(&mut buffer, &with(&|r| (r.l3mdev, r.action) = (true, RuleAction::Lookup(0))))
+        .unwrap();
 }

@@ -34,8 +34,7 @@ impl State {
     /// VLANs go up and down with their lower device (`vlan_device_event`).
     pub(super) fn vlans(&self, lower: u32) -> Vec<u32> {
         let on = self.links.on(lower).into_iter();
-        on.filter(|index| self.links.get(*index).is_some_and(|link| link.is("vlan")))
-            .collect()
+        on.filter(|index| self.links.get(*index).is_some_and(|link| link.is("vlan"))).collect()
     }
 
     /// Sets the carrier of each link by what it hangs on, until nothing moves; of one link before

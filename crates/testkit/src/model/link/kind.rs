@@ -46,24 +46,10 @@ const fn kind(word: &'static str) -> LinkKind {
 }
 
 static KINDS: [LinkKind; 10] = [
-    LinkKind {
-        mtu_limits: (0, 0),
-        ..kind("")
-    },
-    LinkKind {
-        flags: IFF_BROADCAST | IFF_NOARP,
-        mtu_limits: (0, 0),
-        ..kind("dummy")
-    },
-    LinkKind {
-        flags: IFF_BROADCAST | IFF_NOARP,
-        mtu_limits: (0, 0),
-        ..kind("ifb")
-    },
-    LinkKind {
-        carrier: false,
-        ..kind("veth")
-    },
+    LinkKind { mtu_limits: (0, 0), ..kind("") },
+    LinkKind { flags: IFF_BROADCAST | IFF_NOARP, mtu_limits: (0, 0), ..kind("dummy") },
+    LinkKind { flags: IFF_BROADCAST | IFF_NOARP, mtu_limits: (0, 0), ..kind("ifb") },
+    LinkKind { carrier: false, ..kind("veth") },
     LinkKind {
         changes: true,
         defaults: &[
@@ -230,16 +216,9 @@ impl State {
         let Some(lower) = link.lower() else {
             let (v4, _) = VXLAN_ADDRESSES[0];
             let is_multicast = link.data.u8(v4).is_some_and(|first| first >> 4 == 14);
-            return if is_multicast {
-                Err(EINVAL.into())
-            } else {
-                Ok(())
-            };
+            return if is_multicast { Err(EINVAL.into()) } else { Ok(()) };
         };
-        refuse_if(
-            !is_new && (lower == link.index || self.is_above(lower, link.index)),
-            EBUSY,
-        )?;
+        refuse_if(!is_new && (lower == link.index || self.is_above(lower, link.index)), EBUSY)?;
         let most = self.links.get(lower).ok_or(ENODEV)?.mtu;
         let most = most.saturating_sub(link.headroom()).max(68);
         if is_new && !link.has_own_mtu {
@@ -256,10 +235,7 @@ fn configure_bridge(link: &mut Link, data: &Bag) -> Result<(), Refusal> {
     let limits = 200..=3000;
     let had_spanning_tree = link.has_spanning_tree();
     let delay = data.u32(BR_FORWARD_DELAY);
-    refuse_if(
-        had_spanning_tree && delay.is_some_and(|delay| !limits.contains(&delay)),
-        ERANGE,
-    )?;
+    refuse_if(had_spanning_tree && delay.is_some_and(|delay| !limits.contains(&delay)), ERANGE)?;
     link.data.add(data);
     link.data.make_bool(BR_STP_STATE);
     link.data.make_bool(BR_VLAN_FILTERING);

@@ -105,11 +105,7 @@ impl State {
 
     /// `rtnl_create_link`: of any kind, not yet in its place.
     fn new_device(&mut self, kind: &'static LinkKind, attrs: &Bag) -> Result<Link, Refusal> {
-        let mut link = Link {
-            origin: self.new_origin(),
-            attrs: attrs.clone(),
-            ..Link::new(kind)
-        };
+        let mut link = Link { origin: self.new_origin(), attrs: attrs.clone(), ..Link::new(kind) };
         if let Some(mtu) = attrs.u32(IFLA_MTU) {
             self.check_mtu(&link, mtu)?;
             link.mtu = mtu;
@@ -120,8 +116,7 @@ impl State {
         if !attrs.has(IFLA_BROADCAST) {
             link.attrs.set(IFLA_BROADCAST, [0xff; 6]);
         }
-        link.attrs
-            .set_u32(IFLA_GROUP, attrs.u32(IFLA_GROUP).unwrap_or(0));
+        link.attrs.set_u32(IFLA_GROUP, attrs.u32(IFLA_GROUP).unwrap_or(0));
         Ok(link)
     }
 

@@ -35,10 +35,7 @@ impl State {
         refuse_if(link.is_loopback() || index == master && !is_bridge, EINVAL)?;
         if is_bridge {
             let address = link.address();
-            refuse_if(
-                address.iter().all(|byte| *byte == 0) || address[0] & 1 == 1,
-                EINVAL,
-            )?;
+            refuse_if(address.iter().all(|byte| *byte == 0) || address[0] & 1 == 1, EINVAL)?;
             refuse_if(link.is("bridge"), ELOOP)?;
             let is_macvlan = |on: &u32| self.links.get(*on).is_some_and(|link| link.is("macvlan"));
             refuse_if(
@@ -85,11 +82,7 @@ impl State {
             link.flags &= !IFF_SLAVE;
         });
         self.forwarding_left(master, index);
-        if self
-            .links
-            .get(master)
-            .is_some_and(|upper| upper.is("bridge"))
-        {
+        if self.links.get(master).is_some_and(|upper| upper.is("bridge")) {
             self.update_bridge_carrier(master);
         }
         Some(master)

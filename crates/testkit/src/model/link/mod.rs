@@ -268,9 +268,7 @@ impl State {
         let is_changed =
             |link: &&Link| announced.get(&link.index) != Some(&self.links.essence(link));
         let changed = self.links.iter().filter(is_changed);
-        let rows: Vec<_> = changed
-            .map(|link| self.links.row(link, Action::New))
-            .collect();
+        let rows: Vec<_> = changed.map(|link| self.links.row(link, Action::New)).collect();
         for row in rows {
             self.announce(&row, None);
         }

@@ -9,16 +9,8 @@ use super::Link;
 use super::kind::LinkKind;
 
 /// Attributes that are read, or kept in another form.
-pub(super) const READ: [u16; 8] = [
-    IFLA_IFNAME,
-    IFLA_MTU,
-    IFLA_LINK,
-    IFLA_MASTER,
-    IFLA_LINKINFO,
-    IFLA_IFALIAS,
-    29,
-    26,
-];
+pub(super) const READ: [u16; 8] =
+    [IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_MASTER, IFLA_LINKINFO, IFLA_IFALIAS, 29, 26];
 
 impl State {
     /// `RTM_*LINK`, then the announcement of all that is not as it was.
@@ -63,10 +55,7 @@ impl State {
     ) -> Result<(), Refusal> {
         let mut link = self.links.get(index).cloned().ok_or(ENODEV)?;
         let is_other = kind != Some(link.kind.word.as_bytes());
-        refuse_if(
-            is_other || link.is("vxlan") && request.attrs.has(IFLA_MTU),
-            EOPNOTSUPP,
-        )?;
+        refuse_if(is_other || link.is("vxlan") && request.attrs.has(IFLA_MTU), EOPNOTSUPP)?;
         let had_spanning_tree = link.has_spanning_tree();
         self.configure(&mut link, data, false)?;
         link.origin = self.changed(link.origin);
@@ -211,10 +200,7 @@ impl State {
             }
             return Ok(());
         }
-        refuse_if(
-            up && is_vlan && !lower.is_some_and(|lower| self.is_up(lower)),
-            ENETDOWN,
-        )?;
+        refuse_if(up && is_vlan && !lower.is_some_and(|lower| self.is_up(lower)), ENETDOWN)?;
         self.set_link_up(index, up);
         Ok(())
     }
@@ -230,10 +216,7 @@ impl State {
             None => vec![self.requested_link(request)?.index],
         };
         refuse_if(going.is_empty(), ENODEV)?;
-        refuse_if(
-            going.iter().any(|index| self.is_loopback(*index)),
-            EOPNOTSUPP,
-        )?;
+        refuse_if(going.iter().any(|index| self.is_loopback(*index)), EOPNOTSUPP)?;
         self.unregister_links(&going, None);
         Ok(())
     }

@@ -57,13 +57,7 @@ fn rename(rng: &mut fastrand::Rng) -> Message {
 /// What both families have.
 fn extras(rng: &mut fastrand::Rng, message: Message) -> Message {
     const ENDLESS: u32 = u32::MAX;
-    let lifetimes = [
-        (ENDLESS, ENDLESS),
-        (0, ENDLESS),
-        (5000, ENDLESS),
-        (5000, 9000),
-        (9000, 5000),
-    ];
+    let lifetimes = [(ENDLESS, ENDLESS), (0, ENDLESS), (5000, ENDLESS), (5000, 9000), (9000, 5000)];
     let lifetimes = lifetimes.map(|(a, b)| [a, b, 0, 0].map(u32::to_ne_bytes).concat());
     let flags = [0, 0x200, 0x80, 0x20, 0x2, 0x202, 0x1].map(number);
     message
@@ -75,13 +69,7 @@ fn extras(rng: &mut fastrand::Rng, message: Message) -> Message {
 
 /// `RTM_NEWADDR`, or sometimes `RTM_DELADDR`, of an IPv4 address.
 pub(crate) fn address4(rng: &mut fastrand::Rng) -> Message {
-    let locals = [
-        [10, 0, 0, 1],
-        [10, 0, 0, 2],
-        [10, 0, 0, 3],
-        [10, 0, 1, 1],
-        [127, 0, 0, 1],
-    ];
+    let locals = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3], [10, 0, 1, 1], [127, 0, 0, 1]];
     let kind = 20 + u16::from(rng.u8(..10) < 3);
     let flags = if kind == 20 { write_flags(rng) } else { 0 };
     let index = pick(rng, &[10, 10, 10, 11, 1, 99]);
@@ -97,15 +85,7 @@ pub(crate) fn address4(rng: &mut fastrand::Rng) -> Message {
 
 /// `RTM_NEWADDR`, or sometimes `RTM_DELADDR`, of an IPv6 address.
 fn address6(rng: &mut fastrand::Rng) -> Message {
-    let locals = [
-        "fd01::1",
-        "fd01::2",
-        "fd02::1",
-        "fe80::1",
-        "fe80::ff:fe00:a",
-        "::1",
-    ]
-    .map(v6);
+    let locals = ["fd01::1", "fd01::2", "fd02::1", "fe80::1", "fe80::ff:fe00:a", "::1"].map(v6);
     let kind = 20 + u16::from(rng.u8(..10) < 3);
     let flags = if kind == 20 { write_flags(rng) } else { 0 };
     let index = pick(rng, &[10, 10, 10, 11, 1, 99]);

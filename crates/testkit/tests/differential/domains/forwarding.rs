@@ -90,29 +90,14 @@ fn entry(rng: &mut fastrand::Rng) -> Message {
     let device = pick(rng, &[21, 21, 22, 30, 30, 30, 30, 99]);
     let flags = if is_delete { 0 } else { write_flags(rng) };
     // At the device itself, at its master.
-    let how = if device == VXLAN {
-        2
-    } else {
-        pick(rng, &[4, 4, 0])
-    };
+    let how = if device == VXLAN { 2 } else { pick(rng, &[4, 4, 0]) };
     let state = pick(rng, &[0x80, 0x80, 0x40, 0x02, 0x82]);
     // Where to flood to: the only entries that have several destinations.
     let floods = device == VXLAN && !is_delete && one_in(rng, 3);
-    let (flags, state) = if floods {
-        (CREATE | APPEND, 0x80)
-    } else {
-        (flags, state)
-    };
+    let (flags, state) = if floods { (CREATE | APPEND, 0x80) } else { (flags, state) };
     let mac = match floods {
         true => [0; 6],
-        false => pick(
-            rng,
-            &[
-                [2, 0, 0, 0, 9, 1],
-                [2, 0, 0, 0, 9, 2],
-                [1, 0, 0x5e, 0, 0, 0x63],
-            ],
-        ),
+        false => pick(rng, &[[2, 0, 0, 0, 9, 1], [2, 0, 0, 0, 9, 2], [1, 0, 0x5e, 0, 0, 0x63]]),
     };
     let fixed = [7, 0, 0, 0, device as u8, 0, 0, 0, state, 0, how, 0];
     let kind = 28 + u16::from(is_delete);

@@ -17,9 +17,8 @@ const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_GROUP: u16 = 27;
-const NAMES: [&[u8]; 8] = [
-    b"v0\0", b"v1\0", b"br0\0", b"br1\0", b"vx0\0", b"mv0\0", b"ifb7\0", b"v%d\0",
-];
+const NAMES: [&[u8]; 8] =
+    [b"v0\0", b"v1\0", b"br0\0", b"br1\0", b"vx0\0", b"mv0\0", b"ifb7\0", b"v%d\0"];
 
 impl Domain for Links {
     fn name(&self) -> &'static str {
@@ -60,17 +59,11 @@ impl Domain for Links {
 }
 
 fn index(rng: &mut fastrand::Rng) -> u32 {
-    pick(
-        rng,
-        &[1, 10, 11, 12, 13, 14, 15, 16, 17, 18, 10, 11, 12, 99],
-    )
+    pick(rng, &[1, 10, 11, 12, 13, 14, 15, 16, 17, 18, 10, 11, 12, 99])
 }
 
 fn mtu(rng: &mut fastrand::Rng) -> [u8; 4] {
-    number(pick(
-        rng,
-        &[1500, 1500, 1400, 9000, 1280, 1279, 68, 67, 65535, 65536],
-    ))
+    number(pick(rng, &[1500, 1500, 1400, 9000, 1280, 1279, 68, 67, 65535, 65536]))
 }
 
 /// A link of a kind, with a hardware address of its own.
@@ -93,12 +86,7 @@ fn vxlan_data(rng: &mut fastrand::Rng, is_new: bool) -> Vec<u8> {
     let mut any = Message::new(0, 0, &[]);
     if is_new {
         any = any.with(1, number(pick(rng, &[5, 5, 6])));
-        any = any.maybe(
-            rng,
-            2,
-            15,
-            &[4789_u16.to_be_bytes(), 8472_u16.to_be_bytes()],
-        );
+        any = any.maybe(rng, 2, 15, &[4789_u16.to_be_bytes(), 8472_u16.to_be_bytes()]);
     }
     let any = any.maybe(rng, 3, 2, &[[10, 0, 0, 9], [239, 1, 1, 1]]);
     let any = any.maybe(rng, 3, 4, &[[10, 0, 0, 9], [10, 0, 0, 8]]);
@@ -112,10 +100,7 @@ fn make(rng: &mut fastrand::Rng) -> Message {
     let index = pick(rng, &[13, 14, 15, 17, 18, 10]);
     let peer = [
         &ifinfomsg(16, 0, 0)[..],
-        &attributes([
-            (IFLA_IFNAME, pick(rng, &NAMES)),
-            (IFLA_ADDRESS, &[2, 0, 0, 0, 0, 16]),
-        ]),
+        &attributes([(IFLA_IFNAME, pick(rng, &NAMES)), (IFLA_ADDRESS, &[2, 0, 0, 0, 0, 16])]),
     ]
     .concat();
     let kinds: [&[u8]; 5] = [b"veth", b"bridge", b"vxlan", b"macvlan", b"ifb"];
@@ -132,10 +117,7 @@ fn make(rng: &mut fastrand::Rng) -> Message {
         message = message.with(IFLA_IFNAME, pick(rng, &NAMES));
     }
     if kind == b"macvlan" {
-        message = message.with(
-            IFLA_LINK,
-            number(pick(rng, &[10, 10, 11, 12, 13, 14, 1, 99])),
-        );
+        message = message.with(IFLA_LINK, number(pick(rng, &[10, 10, 11, 12, 13, 14, 1, 99])));
     }
     let message = message.maybe(rng, 5, IFLA_MTU, &[1500, 1400, 9000, 1280, 68].map(number));
     let message = message.maybe(rng, 8, IFLA_GROUP, &[0, 5].map(number));
@@ -153,15 +135,7 @@ fn make(rng: &mut fastrand::Rng) -> Message {
 
 fn set(rng: &mut fastrand::Rng) -> Message {
     let index = index(rng);
-    let bits = [
-        (0, 0),
-        (0, 0),
-        (0, 0),
-        (1, 1),
-        (0, 0x1000),
-        (0x1000, 0x1000),
-        (0x100, 0x100),
-    ];
+    let bits = [(0, 0), (0, 0), (0, 0), (1, 1), (0, 0x1000), (0x1000, 0x1000), (0x100, 0x100)];
     let (bits, mask) = pick(rng, &bits);
     let message = Message::new(pick(rng, &[16, 16, 19]), 0, &ifinfomsg(index, bits, mask));
     match rng.u8(..12) {

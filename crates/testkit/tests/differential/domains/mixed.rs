@@ -15,17 +15,8 @@ use crate::message::{Message, set_up, v6, veth};
 pub(crate) struct Mixed;
 
 /// How often each one's messages come.
-const SHARES: [&dyn Domain; 9] = [
-    &Addresses,
-    &Addresses,
-    &Links,
-    &Routes4,
-    &Routes4,
-    &Routes6,
-    &Routes6,
-    &Rules,
-    &Neighbours,
-];
+const SHARES: [&dyn Domain; 9] =
+    [&Addresses, &Addresses, &Links, &Routes4, &Routes4, &Routes6, &Routes6, &Rules, &Neighbours];
 
 impl Domain for Mixed {
     fn name(&self) -> &'static str {

@@ -30,9 +30,7 @@ impl Domain for Nexthops {
         all.push(address(20, CREATE, 10, &v6("fd01::1"), 64));
         for (id, device, gateway) in [(1, 10, [10, 0, 0, 2]), (2, 11, [10, 0, 1, 2])] {
             all.push(
-                single(2, id, CREATE)
-                    .with(NHA_OIF, number(device))
-                    .with(NHA_GATEWAY, gateway),
+                single(2, id, CREATE).with(NHA_OIF, number(device)).with(NHA_GATEWAY, gateway),
             );
         }
         let group = Message::new(104, CREATE, &[0, 0, 4, 0, 0, 0, 0, 0]);
@@ -75,9 +73,7 @@ fn user(rng: &mut fastrand::Rng) -> Message {
         _ => (v6("fd09::").to_vec(), pick(rng, &[48, 64])),
     };
     let fixed = [family, length, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0];
-    Message::new(kind, flags, &fixed)
-        .with(1, dst)
-        .with(30, number(id(rng)))
+    Message::new(kind, flags, &fixed).with(1, dst).with(30, number(id(rng)))
 }
 
 fn id(rng: &mut fastrand::Rng) -> u32 {
@@ -106,9 +102,7 @@ pub(crate) fn nexthop(rng: &mut fastrand::Rng) -> Message {
             }
             let id = number(pick(rng, &[3, 4, 5, 5]));
             let fixed = [0, 0, pick(rng, &[4, 16]), 0, 0, 0, 0, 0];
-            Message::new(104, flags, &fixed)
-                .with(NHA_ID, id)
-                .with(NHA_GROUP, group)
+            Message::new(104, flags, &fixed).with(NHA_ID, id).with(NHA_GROUP, group)
         }
         9 => one.with(NHA_BLACKHOLE, []),
         11 => one.with(NHA_OIF, device),
@@ -117,13 +111,7 @@ pub(crate) fn nexthop(rng: &mut fastrand::Rng) -> Message {
             one.with(NHA_OIF, device).with(NHA_GATEWAY, gateway)
         }
         _ => {
-            let all = [
-                [10, 0, 0, 2],
-                [10, 0, 0, 3],
-                [10, 0, 1, 2],
-                [10, 9, 9, 9],
-                [10, 0, 0, 1],
-            ];
+            let all = [[10, 0, 0, 2], [10, 0, 0, 3], [10, 0, 1, 2], [10, 9, 9, 9], [10, 0, 0, 1]];
             one.with(NHA_OIF, device).with(NHA_GATEWAY, pick(rng, &all))
         }
     }

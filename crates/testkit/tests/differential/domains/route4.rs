@@ -72,9 +72,12 @@ pub(crate) fn dump(rng: &mut fastrand::Rng, family: u8) -> Message {
     let table = pick(rng, &[0, 0, 254, 255, 100, 77]);
     let (protocol, kind) = (pick(rng, &[0, 0, 4, 2]), pick(rng, &[0, 0, 1, 2, 6]));
     let fixed = [family, 0, 0, 0, table, protocol, 0, kind, 0, 0, 0, 0];
-    Message::new(26, DUMP, &fixed)
-        .maybe(rng, 3, RTA_TABLE, &[254, 1000, 4711].map(number))
-        .maybe(rng, 3, RTA_OIF, &[10, 11, 1, 99].map(number))
+    Message::new(26, DUMP, &fixed).maybe(rng, 3, RTA_TABLE, &[254, 1000, 4711].map(number)).maybe(
+        rng,
+        3,
+        RTA_OIF,
+        &[10, 11, 1, 99].map(number),
+    )
 }
 
 /// A rule that looks up one of the tables, or refuses.
@@ -150,9 +153,7 @@ fn route(rng: &mut fastrand::Rng) -> Message {
         kind = pick(rng, &[kind, 0]);
     }
     let onlink = if one_in(rng, 8) { 4 } else { 0 };
-    let fixed = [
-        2, length, 0, tos, table, protocol, scope, kind, onlink, 0, 0, 0,
-    ];
+    let fixed = [2, length, 0, tos, table, protocol, scope, kind, onlink, 0, 0, 0];
     let flags = if verb == 24 { write_flags(rng) } else { 0 };
     let mut message = Message::new(verb, flags, &fixed).with(number_of, payload);
     if length > 0 {
@@ -170,10 +171,5 @@ fn route(rng: &mut fastrand::Rng) -> Message {
     message
         .maybe(rng, 3, 6, &[10, 20, 0].map(number))
         .maybe(rng, 8, RTA_TABLE, &[1000, 254, 100].map(number))
-        .maybe(
-            rng,
-            8,
-            7,
-            &[[10, 0, 0, 1], [10, 0, 1, 1], [10, 0, 0, 9], [127, 0, 0, 1]],
-        )
+        .maybe(rng, 8, 7, &[[10, 0, 0, 1], [10, 0, 1, 1], [10, 0, 0, 9], [127, 0, 0, 1]])
 }

@@ -16,9 +16,8 @@ const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 const RTA_PRIORITY: u16 = 6;
 const RTA_MULTIPATH: u16 = 9;
-const GATEWAYS: [&str; 8] = [
-    "fe80::1", "fe80::1", "fe80::2", "fd01::2", "fd01::3", "fd02::2", "fd01::1", "fd0a::9",
-];
+const GATEWAYS: [&str; 8] =
+    ["fe80::1", "fe80::1", "fe80::2", "fd01::2", "fd01::3", "fd02::2", "fd01::1", "fd0a::9"];
 
 impl Domain for Routes6 {
     fn name(&self) -> &'static str {
@@ -87,9 +86,7 @@ fn route(rng: &mut fastrand::Rng) -> Message {
     let kind = pick(rng, &[1, 1, 1, 1, 1, 6, 7, 8, 9]);
     let onlink = if one_in(rng, 10) { 4 } else { 0 };
     let src_len = if has_source { 48 } else { 0 };
-    let fixed = [
-        10, length, src_len, 0, table, protocol, 0, kind, onlink, 0, 0, 0,
-    ];
+    let fixed = [10, length, src_len, 0, table, protocol, 0, kind, onlink, 0, 0, 0];
     let flags = if is_new { write_flags(rng) } else { 0 };
     let mut message = Message::new(if is_new { 24 } else { 25 }, flags, &fixed);
     if length > 0 {
@@ -98,15 +95,16 @@ fn route(rng: &mut fastrand::Rng) -> Message {
     if has_source {
         message = message.with(2, v6("fd0f::"));
     }
-    message = message
-        .maybe(rng, 10, 15, &[1000, 254, 100].map(number))
-        .maybe(rng, 2, RTA_PRIORITY, &[1, 1024, 1024, 256].map(number));
+    message = message.maybe(rng, 10, 15, &[1000, 254, 100].map(number)).maybe(
+        rng,
+        2,
+        RTA_PRIORITY,
+        &[1, 1024, 1024, 256].map(number),
+    );
     let gateway = v6(pick(rng, &GATEWAYS));
     message = match rng.u8(..if is_new { 11 } else { 20 }) {
         0..3 => message.with(RTA_OIF, device(rng)),
-        3..7 => message
-            .with(RTA_OIF, device(rng))
-            .with(RTA_GATEWAY, gateway),
+        3..7 => message.with(RTA_OIF, device(rng)).with(RTA_GATEWAY, gateway),
         7 => message.with(RTA_GATEWAY, gateway),
         8 | 9 => message.with(RTA_MULTIPATH, hops(rng)),
         10 if !has_source => message.with(30, number(rng.u32(1..5))),
@@ -117,12 +115,7 @@ fn route(rng: &mut fastrand::Rng) -> Message {
     }
     let metrics = attributes([(2, &number(pick(rng, &[1300, 1400, 1500]))[..])]);
     message
-        .maybe(
-            rng,
-            8,
-            7,
-            &["fd01::1", "fd02::1", "fd01::7", "fe80::ff:fe00:a"].map(v6),
-        )
+        .maybe(rng, 8, 7, &["fd01::1", "fd02::1", "fd01::7", "fe80::ff:fe00:a"].map(v6))
         .maybe(rng, 8, 8, &[metrics])
         .maybe(rng, 8, 20, &[[0], [1], [3]])
 }

@@ -36,11 +36,9 @@ impl Domain for Rules {
             }
             3 => Message::new(17, 0, &ifinfomsg(10, 0, 0)),
             4 => veth(pick(rng, &["v0", "v1", "w0"]), 12, "v2", 13),
-            5 | 6 => Message::new(
-                34,
-                DUMP,
-                &[pick(rng, &[2, 10]), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-            ),
+            5 | 6 => {
+                Message::new(34, DUMP, &[pick(rng, &[2, 10]), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+            }
             _ => rule(rng),
         }
     }
@@ -53,26 +51,14 @@ fn rule(rng: &mut fastrand::Rng) -> Message {
     // Few selectors at once, so that rules are equal and deletes fit.
     let rare = pick(rng, &[4, 12, 30]);
     let mut length = || {
-        if rng.u8(..rare) == 0 {
-            pick(rng, &[8, 16, 32])
-        } else {
-            0
-        }
+        if rng.u8(..rare) == 0 { pick(rng, &[8, 16, 32]) } else { 0 }
     };
     let (dst_len, src_len) = (length(), length());
     let action = pick(rng, &[1, 1, 1, 1, 2, 3, 6, 7, 8]);
-    let tos = if one_in(rng, rare) {
-        pick(rng, &[0x10, 0x08])
-    } else {
-        0
-    };
+    let tos = if one_in(rng, rare) { pick(rng, &[0x10, 0x08]) } else { 0 };
     let table = pick(rng, &[0, 254, 254, 100]);
     let mut fixed = vec![family, dst_len, src_len, tos, table, 0, 0, action];
-    fixed.extend(if one_in(rng, rare) {
-        number(2)
-    } else {
-        number(0)
-    });
+    fixed.extend(if one_in(rng, rare) { number(2) } else { number(0) });
     let mut message = Message::new(32 + u16::from(is_delete), flags, &fixed);
     if !one_in(rng, 5) {
         let priority = number(pick(rng, &[5, 5, 6, 7, 0, 100, 32766, 40000]));

@@ -73,21 +73,13 @@ impl Collecting {
                     ungrantable: Some(error.to_string()),
                     collected: self.collection.taken(),
                     revision: self.status.revision,
-                    cut_off: holdings
-                        .cut_off
-                        .map(|(since, error)| (since, error.to_string())),
+                    cut_off: holdings.cut_off.map(|(since, error)| (since, error.to_string())),
                     contests: std::mem::take(&mut self.status.contests),
                     ..Collection::default()
                 };
                 self.collection.settle(declared)
             }
-            (
-                Knowledge::Unknown {
-                    cut_off_since,
-                    error,
-                },
-                _,
-            ) => {
+            (Knowledge::Unknown { cut_off_since, error }, _) => {
                 self.status = Collection {
                     cut_off: cut_off_since.zip(error.map(|it| it.to_string())),
                     ..Collection::default()
@@ -138,12 +130,8 @@ impl Collecting {
             overlaps: collection.overlaps(),
             damped: holdings.damped,
             is_withdrawn: holdings.is_withdrawn,
-            doubt: (!holdings.is_withdrawn)
-                .then(|| kept(&holdings.kept))
-                .flatten(),
-            cut_off: holdings
-                .cut_off
-                .map(|(since, error)| (since, error.to_string())),
+            doubt: (!holdings.is_withdrawn).then(|| kept(&holdings.kept)).flatten(),
+            cut_off: holdings.cut_off.map(|(since, error)| (since, error.to_string())),
             contests: contested(collection.contests(), &self.status.contests),
             ungranted: collection.ungranted(declared),
             ..Collection::default()
@@ -155,18 +143,12 @@ impl Collecting {
 /// Returns the words for what hosts deleted, and what stays as it is not known what they export.
 fn kept(kept: &BTreeMap<String, usize>) -> Option<String> {
     let (host, number) = kept.first_key_value()?;
-    let deleted = count(
-        *number,
-        "export that it deleted stays",
-        "exports that it deleted stay",
-    );
+    let deleted = count(*number, "export that it deleted stays", "exports that it deleted stay");
     let more = match kept.len() - 1 {
         0 => String::new(),
         more => format!(", and so of {}", count(more, "other host", "other hosts")),
     };
-    Some(format!(
-        "host {host} has a session and has not declared its exports: {deleted}{more}"
-    ))
+    Some(format!("host {host} has a session and has not declared its exports: {deleted}{more}"))
 }
 
 fn lock(probation: &Mutex<Probation>) -> MutexGuard<'_, Probation> {

@@ -78,9 +78,7 @@ impl Reloader {
         let leave = |part| maker.leave(part);
         let (file, parts) = (&declared.file, desired.parts());
         self.reporter.set_untried(None);
-        let replaced = self
-            .running
-            .replace(file, parts, paused, make, declare, leave);
+        let replaced = self.running.replace(file, parts, paused, make, declare, leave);
         // Under the lock, which each report takes.
         self.reporter.set_untried(Some(self.running.untried()));
         replaced.inspect_err(|_| made.borrow().iter().for_each(|part| maker.leave(*part)))?;
@@ -92,10 +90,7 @@ impl Reloader {
         let exports = declared.exports();
         let collects = |of: &Declared| of.file.collects.clone();
         if shared.declared.as_ref().map(collects) != Some(collects(declared)) {
-            declared
-                .cautions()
-                .iter()
-                .for_each(|it| self.reporter.note(it));
+            declared.cautions().iter().for_each(|it| self.reporter.note(it));
         }
         (shared.declared, shared.collecting) = (given.take(), collecting);
         drop(shared);

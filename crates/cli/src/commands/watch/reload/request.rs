@@ -15,10 +15,7 @@ impl ReloadRequest {
     pub(in crate::commands::watch) fn new() -> Result<ReloadRequest> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let descriptor = eventfd(0, flags).context("cannot open an event descriptor")?;
-        Ok(ReloadRequest(Arc::new((
-            descriptor,
-            AtomicBool::new(false),
-        ))))
+        Ok(ReloadRequest(Arc::new((descriptor, AtomicBool::new(false)))))
     }
 
     /// Requests to read the file, also if it has not changed, and to run a full pass.

@@ -28,10 +28,7 @@ impl Stamp {
                 nanoseconds(file.ctime(), file.ctime_nsec()),
             ]
         });
-        Stamp {
-            content,
-            is_untrusted: desired_file::untrusted(path, writers).is_some(),
-        }
+        Stamp { content, is_untrusted: desired_file::untrusted(path, writers).is_some() }
     }
 
     /// Returns true if the same file was written since.

@@ -63,10 +63,7 @@ impl Reporter {
             if inner.screen.is_some() {
                 inner.view.change(now, text.clone());
             }
-            inner.event(
-                "vertex",
-                &json!({ "vertex": name, "state": state, "message": message }),
-            );
+            inner.event("vertex", &json!({ "vertex": name, "state": state, "message": message }));
             inner.put_text(|out| writeln!(out, "{text}"));
         }
         inner.verdict_may_be_known();
@@ -149,10 +146,7 @@ impl Reporter {
         };
         let message = failure.map(ToString::to_string);
         let subscribed = failure.is_none();
-        inner.event(
-            "subscription",
-            &json!({ "subscribed": subscribed, "message": message }),
-        );
+        inner.event("subscription", &json!({ "subscribed": subscribed, "message": message }));
         if failure.is_some() || inner.is_ready {
             inner.write_note(&text);
             inner.view.event(Instant::now(), text);
@@ -167,10 +161,7 @@ impl Reporter {
             Some(why) => format!("{why}; it is tried again"),
             None => "the metrics are served".to_owned(),
         };
-        inner.event(
-            "metrics",
-            &json!({ "served": failure.is_none(), "message": failure }),
-        );
+        inner.event("metrics", &json!({ "served": failure.is_none(), "message": failure }));
         inner.write_note(&text);
         inner.view.metrics(failure.map(str::to_owned));
         inner.view.event(Instant::now(), text);

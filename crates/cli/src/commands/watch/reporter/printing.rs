@@ -23,11 +23,7 @@ struct JsonLine<'a, T> {
 
 impl<'a, T> JsonLine<'a, T> {
     fn new(event: &'a str, of: T) -> JsonLine<'a, T> {
-        JsonLine {
-            event,
-            time: output::seconds(SystemTime::now()),
-            of,
-        }
+        JsonLine { event, time: output::seconds(SystemTime::now()), of }
     }
 }
 

@@ -14,10 +14,7 @@ const MAX_HEADERS: usize = 100;
 /// Returns whether a request needs no more bytes: it is whole, or malformed already.
 pub(super) fn is_whole(request: &[u8]) -> bool {
     let mut headers = [EMPTY_HEADER; MAX_HEADERS];
-    !matches!(
-        Request::new(&mut headers).parse(request),
-        Ok(Status::Partial)
-    )
+    !matches!(Request::new(&mut headers).parse(request), Ok(Status::Partial))
 }
 
 /// Returns the response to a request. `page` is called only for a request that gets the page; it
@@ -34,10 +31,7 @@ pub(super) fn answer(request: &[u8], page: &dyn Fn() -> Option<String>) -> Strin
         Err(Error::TooManyHeaders) => return refusal(TOO_LARGE, ""),
         Ok(Status::Partial) | Err(_) => return refusal("400 Bad Request", ""),
     }
-    let (method, target) = (
-        parsed.method.unwrap_or_default(),
-        parsed.path.unwrap_or_default(),
-    );
+    let (method, target) = (parsed.method.unwrap_or_default(), parsed.path.unwrap_or_default());
     // No method in use has a small letter, and no proxy asks for a whole URL here.
     if !method.bytes().all(|byte| byte.is_ascii_uppercase()) || !target.starts_with('/') {
         return refusal("400 Bad Request", "");
@@ -90,27 +84,17 @@ mod tests {
         ] {
             let answer = asked(request);
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-            assert!(
-                answer.contains("\r\nContent-Type: text/plain; version=0.0.4"),
-                "{answer}"
-            );
+            assert!(answer.contains("\r\nContent-Type: text/plain; version=0.0.4"), "{answer}");
             assert!(answer.ends_with("\r\nContent-Length: 5\r\nConnection: close\r\n\r\npage\n"));
         }
         let head = asked(b"HEAD /metrics HTTP/1.1\r\n\r\n");
-        assert!(
-            head.contains("200 OK") && head.ends_with("\r\n\r\n"),
-            "{head}"
-        );
+        assert!(head.contains("200 OK") && head.ends_with("\r\n\r\n"), "{head}");
     }
 
     #[test]
     fn every_other_request_is_refused() {
-        let long = [
-            b"GET /metrics HTTP/1.1\r\nx: ",
-            &[b'x'; MAX_REQUEST][..],
-            b"\r\n\r\n",
-        ]
-        .concat();
+        let long =
+            [b"GET /metrics HTTP/1.1\r\nx: ", &[b'x'; MAX_REQUEST][..], b"\r\n\r\n"].concat();
         for (request, status) in [
             (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
             (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
@@ -127,10 +111,7 @@ mod tests {
         ] {
             let answer = asked(request);
             let shown = String::from_utf8_lossy(request);
-            assert!(
-                answer.starts_with(&format!("HTTP/1.1 {status} ")),
-                "{shown}: {answer}"
-            );
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{shown}: {answer}");
         }
     }
 }

@@ -54,20 +54,12 @@ impl Client {
     ) -> io::Result<Client> {
         let stream = Arc::new(stream);
         let client = Arc::downgrade(&stream);
-        let mut connection = Connection {
-            stream,
-            deadline: Instant::now() + CONNECTION_TIMEOUT,
-        };
-        let thread = thread::Builder::new()
-            .name("metrics".into())
-            .spawn(move || {
-                // A client that went away or is too slow gets no response.
-                let _ = connection.serve(&*page);
-            })?;
-        Ok(Client {
-            stream: client,
-            thread,
-        })
+        let mut connection = Connection { stream, deadline: Instant::now() + CONNECTION_TIMEOUT };
+        let thread = thread::Builder::new().name("metrics".into()).spawn(move || {
+            // A client that went away or is too slow gets no response.
+            let _ = connection.serve(&*page);
+        })?;
+        Ok(Client { stream: client, thread })
     }
 
     /// Closes the connection, and waits for its thread, so that there are never more of them.
@@ -149,9 +141,7 @@ mod tests {
         thread::spawn(move || accept(&listener, &page));
         let connect = || {
             let stream = UnixStream::connect(&path).unwrap();
-            stream
-                .set_read_timeout(Some(Duration::from_secs(60)))
-                .unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             stream
         };
         let mut idle: VecDeque<_> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();

@@ -30,10 +30,7 @@ impl Drop for SocketFile {
 ///
 /// When another user could put a socket there, when something else is there, and when the path
 /// cannot be bound.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "in a folder that `trueup_path` holds"
-)]
+#[expect(clippy::disallowed_methods, reason = "in a folder that `trueup_path` holds")]
 pub(super) fn bind(path: &Path) -> Result<(UnixListener, SocketFile)> {
     let users = TrustedUsers::current()?;
     let place = users.place(path)?;

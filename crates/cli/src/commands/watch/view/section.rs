@@ -25,9 +25,7 @@ impl Section {
         now: Instant,
     ) -> [Section; 3] {
         let of = |title, conditions: &[&str]| {
-            let mut all = all
-                .iter()
-                .filter(|it| conditions.contains(&it.status.condition.name()));
+            let mut all = all.iter().filter(|it| conditions.contains(&it.status.condition.name()));
             let lines = all.by_ref().take(MAX_ENTRIES);
             Section {
                 title,
@@ -36,10 +34,7 @@ impl Section {
             }
         };
         [
-            of(
-                "could not be done",
-                &["failed", "stored_otherwise", "pending"],
-            ),
+            of("could not be done", &["failed", "stored_otherwise", "pending"]),
             of("contended", &["contended"]),
             of("conflicts", &["conflict"]),
         ]
@@ -63,11 +58,7 @@ impl Section {
     ) -> Section {
         let lines = lines.iter().rev();
         let lines = lines.map(|(at, text)| format!("{:>8} ago  {text}", age(now, *at)));
-        Section {
-            title,
-            lines: lines.collect(),
-            more: 0,
-        }
+        Section { title, lines: lines.collect(), more: 0 }
     }
 
     /// Returns an empty line, the title, and the lines that fit; nothing if none fits.
@@ -78,10 +69,8 @@ impl Section {
         }
         let all = self.lines.len() + self.more;
         let shown = if all > room { room - 1 } else { all };
-        let mut lines = vec![
-            line(Tone::Plain, String::new()),
-            line(Tone::Head, self.title.to_owned()),
-        ];
+        let mut lines =
+            vec![line(Tone::Plain, String::new()), line(Tone::Head, self.title.to_owned())];
         let texts = self.lines.into_iter().take(shown);
         lines.extend(texts.map(|text| line(Tone::Plain, format!("  {text}"))));
         let missing = all - (lines.len() - 2);

@@ -5,10 +5,7 @@ use super::*;
 
 fn texts(view: &View, now: Instant, height: usize, width: usize) -> Vec<String> {
     let [mut failed, contended, conflicts] = Section::of_statuses(&[], now);
-    if view
-        .verdict()
-        .is_some_and(|(is_converged, _)| !is_converged)
-    {
+    if view.verdict().is_some_and(|(is_converged, _)| !is_converged) {
         let lines = (0..10).map(|n| format!("! route 10.9.{n}.0/24   (failed: no)"));
         failed.lines = lines.collect();
         failed.more = 90;
@@ -37,10 +34,7 @@ fn the_head_says_what_is_managed_and_how_it_stands() {
     assert_eq!(shown[0], "trueup watch f.toml");
     assert_eq!(shown[1], "not converged for 1 min 15 s: 100 failed");
     assert_eq!(shown[2], "manages 1 link, 2 addresses, 0 routes");
-    assert!(
-        shown.iter().any(|line| line == "  and 90 more"),
-        "{shown:?}"
-    );
+    assert!(shown.iter().any(|line| line == "  and 90 more"), "{shown:?}");
     let newest = shown.iter().position(|line| line.contains("10.49.0.0/16"));
     let oldest = shown.iter().position(|line| line.contains("10.48.0.0/16"));
     assert!(newest < oldest, "the newest first: {shown:?}");
