@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use trueup_counts::made;
-use trueup_diff::Family;
+use trueup_net::Family;
 use trueup_netlink::codec;
 use trueup_netlink::codec::route::Row;
 use trueup_netlink::wire::Messages;

@@ -8,7 +8,7 @@ use criterion::{
     BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main,
 };
 use trueup_counts::made;
-use trueup_diff::{Family, Item as _, Route, RouteKey, Routes, three_way, two_way};
+use trueup_net::{Family, Item as _, Route, RouteKey, Routes, three_way, two_way};
 
 const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
 

@@ -3,7 +3,7 @@
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use trueup_counts::made::{self, Changing, MARKER};
-use trueup_diff::{Desired, Family, Owned, plan};
+use trueup_net::{Desired, Family, Owned, plan};
 
 const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
 

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use trueup::diff::{Family, Routes};
 use trueup::driver::{Config, Loop, Running};
+use trueup::net::{Family, Routes};
 use trueup::{Desired, MemoryLedger, Namespace, Options, Rtnl};
 
 use crate::clock::{Took, timed_each};

@@ -1,6 +1,6 @@
 //! Many short runs of an agent in one namespace, as a container runtime starts them: a process that
 //! adds a container, and one that deletes it, many at once and each alone; also where they are
-//! killed at random moments. Beside trueup's example, `crates/trueup/examples/container.rs`, the
+//! killed at random moments. Beside trueup's example, `crates/agent/trueup/examples/container.rs`, the
 //! plugins of the CNI project.
 //!
 //! [`agent`] and [`plugins`] are the two, `runs` starts their processes, `namespace` makes the

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context as _, Result};
 use ipnetwork::IpNetwork;
-use trueup_diff::{
+use trueup_net::{
     Address, AddressFlags, Desired, Dev, Family, IfName, Neighbour, NextHop, NextHops, Object,
     Prefix, Route, Routes, Rule, RuleAction, table,
 };

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
-use trueup_diff::{Family, Route, Rule};
+use trueup_net::{Family, Route, Rule};
 use trueup_netlink::codec;
 use trueup_rtnl::DEFAULT_PROTOCOL;
 use trueup_testkit::{index_of, ip_batch, ip_json, veth_pair, wait_until};

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use trueup_diff::Prefix;
+use trueup_net::Prefix;
 use trueup_netlink::codec::route;
 use trueup_netlink::wire::{Attrs, Message, read_ipv4, read_ipv6};
 use trueup_netlink::{Group, Multicast, Namespace};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Result, ensure};
-use trueup::diff::{Family, NexthopMode, Routes, RuleAction, table};
+use trueup::net::{Family, NexthopMode, Routes, RuleAction, table};
 use trueup::{
     Address, Desired, Link, LinkKind, MemoryLedger, Namespace, NextHop, NextHops, Options,
     Report as _, Route, Rtnl, Rule, Source as _,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use trueup_diff::Prefix;
+use trueup_net::Prefix;
 
 /// Prefixes of both families, each list ascending and without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

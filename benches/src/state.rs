@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context as _, Result};
 use ipnetwork::IpNetwork;
-use trueup_diff::{
+use trueup_net::{
     Desired, Family, IfName, NextHop, NextHops, Prefix, Route, Routes, Rule, RuleAction, table,
 };
 use trueup_rtnl::DEFAULT_PROTOCOL;

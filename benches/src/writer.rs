@@ -1,7 +1,7 @@
 //! Whoever else writes: objects of all kinds, at once, and each by itself.
 
 use anyhow::{Result, bail, ensure};
-use trueup_diff::Object;
+use trueup_net::Object;
 use trueup_netlink::codec::{self, EncodeError, existing};
 use trueup_netlink::{Batch, Namespace, Outcome, Push, Socket};
 

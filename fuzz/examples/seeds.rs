@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trueup_diff::{BondAttrs, BondMode, Dev, Kind, Link, LinkKind, VlanAttrs};
 use trueup_file::{File, TableNames};
 use trueup_graph::{Made, Record};
+use trueup_net::{BondAttrs, BondMode, Dev, Kind, Link, LinkKind, VlanAttrs};
 use trueup_netlink::codec::{address, existing, link, neighbour, nexthop, route, rule};
 use trueup_netlink::wire::{
     Attrs, HEADER_LEN, Header, Messages, NLM_F_ACK, NLM_F_DUMP, NLMSG_DONE,
@@ -379,7 +379,7 @@ impl Recorder {
         for (name, _, text) in FILES {
             self.save("file", name, text.as_bytes());
         }
-        let page = fs::read_to_string(root.join("crates/file/README.md")).unwrap();
+        let page = fs::read_to_string(root.join("crates/agent/file/README.md")).unwrap();
         for (at, block) in page.split("```toml\n").skip(1).enumerate() {
             let block = block.split("```").next().unwrap_or_default();
             self.save("file", &format!("page-{at:02}"), block.as_bytes());

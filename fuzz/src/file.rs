@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use trueup_diff::{Desired, Route};
 use trueup_file::{
     File, Location, NodeRef, Resource, Settings, TableNames, accept, to_json, to_toml,
 };
+use trueup_net::{Desired, Route};
 
 /// Reads a desired-state file. What it declares can be written, as TOML and as JSON, and reads the
 /// same; written once more it is the same text. What is taken for TOML or JSON is that to other

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trueup_diff::{Item as _, Kind};
 use trueup_file::{File, Settings, TableNames};
+use trueup_net::{Item as _, Kind};
 use trueup_netlink::wire::{Attrs, Header, NLA_TYPE_MASK, NLM_F_ACK, NLM_F_DUMP, NLM_F_EXCL};
 use trueup_netlink::{Namespace, codec};
 use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, Report as _, Source as _};
@@ -321,7 +321,7 @@ impl Allowed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trueup_diff::Kinds;
+    use trueup_net::Kinds;
     use trueup_netlink::{Marker, Socket, markers};
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trueup_diff::{
+use trueup_net::{
     DEFAULT_PROTOCOL, Family, Kinds, NextHops, ObjectKind as _, OfKind, Prefix, Route, Rule,
     RuleAction, each_kind,
 };
@@ -93,16 +93,15 @@ fn request(which: u8) -> Vec<u8> {
     let prefix = |text: &str| text.parse::<Prefix>().expect("a prefix");
     let mut route = Route::new(prefix("10.1.2.0/24"), NextHops::None);
     route.protocol = DEFAULT_PROTOCOL;
-    route.scope = Some(trueup_diff::Scope::UNIVERSE);
-    route.kind = trueup_diff::RouteType::Blackhole;
-    route.metrics.set(trueup_diff::Metric::Mtu, 1400);
+    route.scope = Some(trueup_net::Scope::UNIVERSE);
+    route.kind = trueup_net::RouteType::Blackhole;
+    route.metrics.set(trueup_net::Metric::Mtu, 1400);
     let encoded = match which % 4 {
         0 => codec::route::create(&mut buffer, &route, &codec::existing),
         1 => codec::route::delete(&mut buffer, &route, &codec::existing),
         2 => {
-            let hop =
-                |host| trueup_diff::NextHop::default().with_via(Some([10, 0, 0, host].into()));
-            route.kind = trueup_diff::RouteType::Unicast;
+            let hop = |host| trueup_net::NextHop::default().with_via(Some([10, 0, 0, host].into()));
+            route.kind = trueup_net::RouteType::Unicast;
             route.nexthops = NextHops::Many(vec![hop(1), hop(2)]);
             codec::route::create(&mut buffer, &route, &codec::existing)
         }

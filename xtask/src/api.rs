@@ -1,5 +1,5 @@
 //! `cargo xtask api`: the public API of each crate, compared with the text that is checked in as
-//! `crates/*/api.txt`. A change of the API shows as a change of that file.
+//! `crates/*/*/api.txt`. A change of the API shows as a change of that file.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: the programs that show trueup at work: those of `crates/e2e`, one host or
+//! `cargo xtask demo`: the programs that show trueup at work: those of `crates/test/e2e`, one host or
 //! with `--world` several of them, and with `--guests` that of `examples/guests`.
 
 use crate::etcd;

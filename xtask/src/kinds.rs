@@ -1,6 +1,6 @@
 //! `cargo xtask kinds`: the places that match over four and more kinds of objects by hand. Each is
 //! one more place that a new kind has to be added to; the registry
-//! (`crates/diff/src/kinds/registry.rs`) is there to do without.
+//! (`crates/kernel/net/src/kinds/registry.rs`) is there to do without.
 
 use std::collections::BTreeSet;
 use std::fs;

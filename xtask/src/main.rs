@@ -38,7 +38,7 @@ usage: cargo xtask COMMAND
          plants mutants kernels fuzz crates
   bench  what passes take, against the floor and against other programs, in turn: [--quick] [--work NAME]... [--write]
          and others (--help); --work daemon and --work containers have options of their own (--help)
-  api    the public API of each crate, compared with crates/*/api.txt [--write]
+  api    the public API of each crate, compared with crates/*/*/api.txt [--write]
   deny   licences, sources, duplicates and advisories of the dependencies; installs cargo-deny
   package  each public crate alone with each feature, on the oldest Rust, its documentation and its package,
          and a crate outside the workspace that is built on the packages

@@ -7,7 +7,7 @@ mod lists;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::tools::root;
+use crate::tools::{crate_folders, root};
 
 const REPOSITORY: &str = "https://github.com/trueup/trueup/blob/main/";
 
@@ -44,10 +44,9 @@ fn every_path_that_the_architecture_page_names_exists() {
 
 #[test]
 fn every_link_leads_somewhere() {
-    let mut pages = vec![];
-    for (folder, name) in
-        [("docs", ""), ("crates", "README.md"), ("examples", "README.md"), ("", "")]
-    {
+    let mut pages: Vec<_> =
+        crate_folders().unwrap().iter().map(|folder| folder.join("README.md")).collect();
+    for (folder, name) in [("docs", ""), ("examples", "README.md"), ("", "")] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let page = entry.unwrap().path().join(name);
             let page = page.components().collect::<PathBuf>();

@@ -2,7 +2,7 @@
 //! looks whether the scenarios notice and name it, and whether the simulation finds it by itself. A
 //! suite that passes with a fault planted proves nothing.
 //!
-//! The faults are patches under `crates/e2e/plants/`, named after the invariant's number:
+//! The faults are patches under `crates/test/e2e/plants/`, named after the invariant's number:
 //! `3-*.patch` breaks the third. One that the model kernel cannot bring about begins with a line
 //! that says why. One of a crate that no scenario runs begins with a line that names the test
 //! program that has to notice it, and is named after the crate: `queue-*.patch`.
@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::programs::{self, Program};
 use crate::tools::{Result, need_ip, root, run_within};
 
-const PLANTS: &str = "crates/e2e/plants";
+const PLANTS: &str = "crates/test/e2e/plants";
 /// So begins a patch whose fault only scenarios can show, and then comes why.
 const SCENARIOS_ALONE: &str = "For the scenarios alone: ";
 /// So begins a patch whose fault a test program has to notice: its name follows. That of a
@@ -391,7 +391,7 @@ mod tests {
         let scenarios: Vec<_> = all
             .iter()
             .filter_map(|path| {
-                let name = path.strip_prefix(root().join("crates/e2e/scenarios")).ok()?;
+                let name = path.strip_prefix(root().join("crates/test/e2e/scenarios")).ok()?;
                 Some(name.with_extension("").display().to_string())
             })
             .collect();

@@ -311,7 +311,7 @@ mod tests {
     fn programs_are_named_after_package_and_target() {
         let read = |kind: &str, target: &str, test: bool| {
             let message = format!(
-                r#"{{ "manifest_path": "/w/crates/rtnl/Cargo.toml", "executable": "/w/target/x",
+                r#"{{ "manifest_path": "/w/crates/kernel/rtnl/Cargo.toml", "executable": "/w/target/x",
                 "target": {{ "kind": ["{kind}"], "name": "{target}" }}, "profile": {{ "test": {test} }} }}"#
             );
             Program::read(&message.replace('\n', "")).unwrap()

@@ -44,7 +44,7 @@ const STEPS: [Step; 16] = [
             let seed = (SystemTime::UNIX_EPOCH.elapsed()).map_or(0, |since| since.as_secs());
             let seed = seed.to_string();
             let cases = [("PROPTEST_CASES", "10000"), ("PROPTEST_RNG_SEED", &seed)];
-            for program in ["diff/it", "file/it", "loop/it", "netlink/it", "queue/it"] {
+            for program in ["net/it", "file/it", "loop/it", "netlink/it", "queue/it"] {
                 built.run(program, &cases, passed)?;
             }
             Ok(format!("judges: {judges}; properties: seed {seed}"))

@@ -3,7 +3,7 @@
 //! everywhere; what is looked for is what its dependencies do with what they are given.
 //!
 //! There is no ThreadSanitizer here: it takes a standard library that is built with it. Where
-//! threads meet, a model checker is at work instead (`crates/loop/tests/model`), which is part of
+//! threads meet, a model checker is at work instead (`crates/core/loop/tests/model`), which is part of
 //! `cargo xtask test`.
 
 use crate::nightly;
@@ -12,7 +12,7 @@ use crate::tools::{Result, show_and_run};
 /// The tests that are run under AddressSanitizer. The model checker is left out: it switches
 /// stacks, which neither tool can follow.
 const ADDRESS: [&[&str]; 4] = [
-    &["-p", "trueup-diff", "--lib", "--tests"],
+    &["-p", "trueup-net", "--lib", "--tests"],
     &["-p", "trueup-netlink", "--lib", "--test", "it"],
     &["-p", "trueup-loop", "--lib", "--test", "it"],
     &["-p", "trueup-queue", "--test", "it"],
@@ -20,7 +20,7 @@ const ADDRESS: [&[&str]; 4] = [
 
 /// The tests that are run under Miri, which has no sockets and no `poll`.
 const MIRI: [&[&str]; 5] = [
-    &["-p", "trueup-diff", "--lib", "--tests"],
+    &["-p", "trueup-net", "--lib", "--tests"],
     &["-p", "trueup-netlink", "--lib", "--", "wire::", "extack::", "error::"],
     &["-p", "trueup-netlink", "--test", "it", "codec::"],
     &["-p", "trueup-loop", "--lib"],

@@ -28,6 +28,21 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().map_or(manifest.clone(), PathBuf::from)
 }
 
+/// Returns the folder of each crate: `crates/FLOOR/ROLE`.
+pub(crate) fn crate_folders() -> Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for floor in folders_of(&root().join("crates"))? {
+        folders.extend(folders_of(&floor)?);
+    }
+    Ok(folders)
+}
+
+fn folders_of(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = entries.map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(entries.iter().map(fs::DirEntry::path).filter(|path| path.is_dir()).collect())
+}
+
 /// Runs a command to its end, its output shown; its command line is printed first.
 pub(crate) fn show_and_run(command: &mut Command) -> Result<()> {
     let line = line(command);

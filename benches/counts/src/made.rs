@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use trueup_diff::{
+use trueup_net::{
     Desired, Dev, Devices, DumpMatcher, Family, IfName, Kind, NextHop, NextHops, Observed, Owned,
     PlainRoute, Plan, Prefix, ResolvedRoutes, Route, RouteKey, RouteType, Routes, RowMatch,
     Tracker, plan, table,

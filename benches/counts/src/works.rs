@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 
-use trueup_diff::{Family, Item as _, Observed, Owned, Plan, Route, Routes, plan, two_way};
+use trueup_net::{Family, Item as _, Observed, Owned, Plan, Route, Routes, plan, two_way};
 use trueup_netlink::codec;
 use trueup_netlink::codec::route::Row;
 use trueup_netlink::wire::Messages;

@@ -11,7 +11,7 @@ use plotters::prelude::*;
 use super::record::{Record, rank, seconds};
 use super::series::steps;
 use crate::works::Work;
-use trueup_diff::Family;
+use trueup_net::Family;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;

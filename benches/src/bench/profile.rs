@@ -135,10 +135,10 @@ mod tests {
 
 \tffffffff81e77410 clear_page_erms
 
-\t          26d8fa trueup_diff::model::net::Prefix::new
+\t          26d8fa trueup_net::model::net::Prefix::new
 \t 24e973f40100000 [unknown]
 
-\t          35722e trueup_diff::routes::values::Value::of
+\t          35722e trueup_net::routes::values::Value::of
 
 ";
         let samples = Samples::of_script(text);

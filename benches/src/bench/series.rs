@@ -1,6 +1,6 @@
 //! What is measured, in which order, at which sizes, and what it may cost at most.
 
-use trueup_diff::Family;
+use trueup_net::Family;
 
 use crate::works::Work;
 

@@ -21,7 +21,7 @@ mod flags {
             optional --containers containers: usize
             /// `--containers 20`, unless it is given.
             optional --quick
-            /// The example `crates/trueup/examples/container.rs`: set by xtask.
+            /// The example `crates/agent/trueup/examples/container.rs`: set by xtask.
             optional --agent path: PathBuf
         }
     }

@@ -13,9 +13,9 @@ use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use trueup_benches::listener::Listener;
-use trueup_diff::Prefix;
 use trueup_etcd::EtcdStore;
 use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_net::Prefix;
 use trueup_world::{Export, Session, Store, Transaction, World, Write};
 
 #[allow(missing_docs, reason = "the macro documents the flags, not the struct that it makes")]

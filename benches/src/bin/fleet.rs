@@ -17,10 +17,10 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use trueup_benches::usage::{measure, memory};
 use trueup_benches::writer::{Verb, encode};
-use trueup_diff::{
+use trueup_loop::{Config, Error, Fleet, Handle, Loop};
+use trueup_net::{
     Address, Desired, IfName, Link, LinkKind, NextHop, NextHops, Object, Route, Scope, VethAttrs,
 };
-use trueup_loop::{Config, Error, Fleet, Handle, Loop};
 use trueup_netlink::{Group, Multicast, Namespace, Socket, codec};
 use trueup_rtnl::{DEFAULT_PROTOCOL, MemoryLedger, Options, Rtnl};
 

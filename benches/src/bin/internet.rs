@@ -18,8 +18,8 @@ use trueup_benches::measurement::{self, Measurement};
 use trueup_benches::prefixes::Prefixes;
 use trueup_benches::usage::{measure, measure_command, memory};
 use trueup_benches::{floor, state};
-use trueup_diff::Desired;
 use trueup_file::{Settings, to_json, to_toml};
+use trueup_net::Desired;
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 

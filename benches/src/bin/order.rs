@@ -16,7 +16,7 @@ use ipnetwork::IpNetwork;
 use nix::sys::resource::{UsageWho, getrusage};
 use trueup::apply::apply;
 use trueup_benches::prefixes::Prefixes;
-use trueup_diff::{
+use trueup_net::{
     Address, AddressFlags, Desired, Dev, Family, Kinds, Link, LinkKind, Neighbour, NextHop,
     NextHops, Observed, Owned, Plan, Prefix, Route, Routes, Rule, RuleAction, plan_resolved,
     resolve,
@@ -506,7 +506,7 @@ fn neighbours(family: Family, count: usize) -> Vec<Work> {
     ];
     let make = move || -> Result<Vec<Neighbour>> {
         let dev = Dev::index(prepared()?);
-        let lladdr: trueup_diff::LinkAddr = "02:00:00:00:00:09".parse()?;
+        let lladdr: trueup_net::LinkAddr = "02:00:00:00:00:09".parse()?;
         let all = (0..count)
             .map(|at| Neighbour::new(dev, gateway(family, at), lladdr).with_protocol(116));
         Ok(all.collect())

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use trueup_diff::{Desired, IfName, Kind, Route, RouteKey, Routes};
 use trueup_loop::{Config, ErrorKind, Loop, Revision, Running};
+use trueup_net::{Desired, IfName, Kind, Route, RouteKey, Routes};
 use trueup_netlink::Namespace;
 use trueup_rtnl::{MemoryLedger, Options, Rtnl};
 

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use trueup_diff::{Family, IfName, NextHops, Prefix};
+use trueup_net::{Family, IfName, NextHops, Prefix};
 
 use super::enter_namespace;
 use super::table::{Fate, Table, next};

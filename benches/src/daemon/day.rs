@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use trueup_diff::{Dev, Prefix, Route};
+use trueup_net::{Dev, Prefix, Route};
 use trueup_rtnl::DEFAULT_PROTOCOL;
 
 use super::agent::{Agent, Update};

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use trueup_diff::Prefix;
+use trueup_net::Prefix;
 
 use super::table::{Fate, Form, Table, next};
 use crate::listener::Heard;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use trueup_diff::{Dev, Family, NextHop, NextHops, Nexthop, NexthopTarget, Object, Prefix, Route};
+use trueup_net::{Dev, Family, NextHop, NextHops, Nexthop, NexthopTarget, Object, Prefix, Route};
 use trueup_testkit::index_of;
 
 use super::table::{Form, GATEWAYS, address, next};

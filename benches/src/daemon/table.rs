@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context as _, Result};
-use trueup_diff::{
+use trueup_net::{
     Desired, Dev, Family, IfName, NextHop, NextHops, NexthopMode, Object, Prefix, Route, RouteType,
     Routes,
 };

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use trueup_diff::{Desired, NextHop, NextHops, Object, Prefix, Route, RouteType, Routes};
 use trueup_file::{Settings, to_json};
+use trueup_net::{Desired, NextHop, NextHops, Object, Prefix, Route, RouteType, Routes};
 use trueup_netlink::{Namespace, Socket};
 use trueup_rtnl::DEFAULT_PROTOCOL;
 
@@ -149,7 +149,7 @@ pub fn run(
 }
 
 /// The route that cannot be.
-fn odd_route(prefix: Prefix, beside: Beside) -> Result<Route<trueup_diff::IfName>> {
+fn odd_route(prefix: Prefix, beside: Beside) -> Result<Route<trueup_net::IfName>> {
     let via = match beside {
         Beside::Unreachable => "203.0.113.1".parse()?,
         _ => super::table::address(prefix.family(), 1),

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use trueup::diff::{Kinds, Observed, Owned, plan};
+use trueup::net::{Kinds, Observed, Owned, plan};
 use trueup::journal::Journal;
 use trueup::rtnl::ledger_scope;
 use trueup::{

@@ -13,11 +13,11 @@ const COMPARED: [(&str, &str, &str); 15] = [
     ("README.md", "trueup plan docs/", "the_commands_of_the_readme_bring_the_example_up"),
     ("README.md", "cargo xtask ", "the_commands_are_in_the_usage_and_pages_name_no_other"),
     ("CONTRIBUTING.md", "cargo xtask ", "the_commands_are_in_the_usage_and_pages_name_no_other"),
-    ("crates/cli/README.md", "$ trueup ", "every_command_of_the_page_does_as_it_says"),
-    ("crates/cli/README.md", "route 10.2.0.0/16", "the_text_on_the_page_is_what_is_printed"),
-    ("crates/cli/README.md", "plan: ", "the_json_of_the_commands_is_as_the_page_shows"),
-    ("crates/cli/README.md", "doctor: ", "the_json_of_the_commands_is_as_the_page_shows"),
-    ("crates/cli/README.md", "report: ", "the_events_of_watch_are_as_the_pages_show"),
+    ("crates/agent/cli/README.md", "$ trueup ", "every_command_of_the_page_does_as_it_says"),
+    ("crates/agent/cli/README.md", "route 10.2.0.0/16", "the_text_on_the_page_is_what_is_printed"),
+    ("crates/agent/cli/README.md", "plan: ", "the_json_of_the_commands_is_as_the_page_shows"),
+    ("crates/agent/cli/README.md", "doctor: ", "the_json_of_the_commands_is_as_the_page_shows"),
+    ("crates/agent/cli/README.md", "report: ", "the_events_of_watch_are_as_the_pages_show"),
     ("docs/graph.md", "$ trueup graph ", "the_page_on_the_graph_shows_it"),
     ("docs/graph.md", "digraph", "the_page_on_the_graph_shows_it"),
     ("docs/graph.md", "f.toml:", "the_blocks_of_output_are_what_is_printed"),
@@ -35,7 +35,7 @@ const COMPARED: [(&str, &str, &str); 15] = [
 const LEFT_OUT: [(&str, &str, &str); 11] = [
     ("README.md", " authored by name", "a drawing"),
     ("docs/architecture.md", " authored by name", "a drawing"),
-    ("crates/cli/README.md", "# user=", "takes systemd"),
+    ("crates/agent/cli/README.md", "# user=", "takes systemd"),
     ("docs/migration.md", "   (echo", "a host's own: the test of the page does the same"),
     ("docs/world.md", "trueup world init", "takes etcd; its options are those of the help"),
     ("docs/world.md", "trueup world grants", "takes etcd; its options are those of the help"),
@@ -43,7 +43,7 @@ const LEFT_OUT: [(&str, &str, &str); 11] = [
     ("docs/world.md", "== The agent", "what a run of the demo printed, with its times"),
     ("docs/world.md", "cargo run", "a measurement"),
     ("docs/world.md", "cargo build", "a measurement"),
-    ("crates/file/README.md", "{\n  \"protocol\"", "a file: good.rs reads all of the page"),
+    ("crates/agent/file/README.md", "{\n  \"protocol\"", "a file: good.rs reads all of the page"),
 ];
 
 #[test]

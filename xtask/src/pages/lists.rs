@@ -109,11 +109,11 @@ fn the_commands_are_in_the_usage_and_pages_name_no_other() {
 
 #[test]
 fn the_topics_of_the_tests_are_listed() {
-    let manifest: toml::Table = source("crates/e2e/Cargo.toml").parse().unwrap();
+    let manifest: toml::Table = source("crates/test/e2e/Cargo.toml").parse().unwrap();
     let targets = manifest["test"].as_array().unwrap();
     let topics: Vec<&str> = targets.iter().map(|it| it["name"].as_str().unwrap()).collect();
-    let of = "crates/e2e/Cargo.toml";
-    let page = Page::read("crates/e2e/README.md");
+    let of = "crates/test/e2e/Cargo.toml";
+    let page = Page::read("crates/test/e2e/README.md");
     page.column("| topic | what it shows |", 0).assert_is(&topics, of);
     let page = Page::read("docs/testing.md");
     page.between("--test TOPIC`: ", " |\n").assert_is(&topics, of);
@@ -121,15 +121,15 @@ fn the_topics_of_the_tests_are_listed() {
 
 #[test]
 fn the_modules_and_features_of_the_facade_are_listed() {
-    let page = Page::read("crates/trueup/README.md");
-    let code = source("crates/trueup/src/lib.rs");
+    let page = Page::read("crates/agent/trueup/README.md");
+    let code = source("crates/agent/trueup/src/lib.rs");
     let modules: Vec<(&str, &str)> = code
         .lines()
         .filter_map(|line| line.strip_prefix("pub use trueup_")?.strip_suffix(';'))
         .filter_map(|line| line.split_once(" as "))
         .collect();
     let listed = page.column("| module | use it to |", 0);
-    listed.assert_is(modules.iter().map(|(_, module)| module), "crates/trueup/src/lib.rs");
+    listed.assert_is(modules.iter().map(|(_, module)| module), "crates/agent/trueup/src/lib.rs");
 
     // The front page says which libraries it lacks.
     let mut lacking = BTreeSet::new();
@@ -144,7 +144,7 @@ fn the_modules_and_features_of_the_facade_are_listed() {
     }
     let page = Page::read("README.md");
     let listed = page.between("have the libraries under one name, but for ", " |\n");
-    listed.assert_is(&lacking, "the workspace, and not in crates/trueup/src/lib.rs");
+    listed.assert_is(&lacking, "the workspace, and not in crates/agent/trueup/src/lib.rs");
     let listed = page.column("| crate | use it to |", 0);
     let listed = listed.map(|name| name.starts_with("trueup").then(|| name.to_owned()));
     listed.assert_is(public.iter().map(|it| &it.name), "the workspace");
@@ -181,10 +181,10 @@ fn the_features_of_each_crate_are_listed_with_their_defaults() {
 
 #[test]
 fn the_keys_that_a_running_agent_cannot_take_are_listed() {
-    let path = "crates/cli/src/commands/watch/reload/options.rs";
+    let path = "crates/agent/cli/src/commands/watch/reload/options.rs";
     let code = source(path);
     let keys = quoted_after(part(&code, "let differs = [", "];"), "(");
-    let page = Page::read("crates/cli/README.md");
+    let page = Page::read("crates/agent/cli/README.md");
     let listed = page.between("So is a change of ", ": restart to use it");
     let listed = listed.map(|name| Some(name.trim_matches(['[', ']']).to_owned()));
     listed.assert_is(keys, path);
@@ -214,7 +214,7 @@ fn daemons(code: &str) -> Vec<Daemon<'_>> {
 
 #[test]
 fn the_daemons_of_the_doctor_are_listed_with_what_to_set() {
-    let path = "crates/cli/src/commands/doctor/daemons.rs";
+    let path = "crates/agent/cli/src/commands/doctor/daemons.rs";
     let code = source(path);
     let daemons = daemons(&code);
     assert!(daemons.len() > 5, "{path}: no daemons found");
@@ -251,7 +251,7 @@ fn the_daemons_of_the_doctor_are_listed_with_what_to_set() {
             wrong.push(format!("{}: the table lacks {} of {path}", page.at(begin), daemon.name));
         }
     }
-    let page = Page::read("crates/cli/README.md");
+    let page = Page::read("crates/agent/cli/README.md");
     let line = 1 + page.text.lines().position(|it| it.starts_with("- the other daemons")).unwrap();
     let listed = part(&page.text, "- the other daemons that work in the namespace (", ")");
     for daemon in daemons.iter().filter(|it| !listed.contains(it.name)) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::etcd;
 use crate::programs::{Program, build};
-use crate::tools::{Result, root};
+use crate::tools::{Result, crate_folders};
 
 /// What a guest runs, and what that needs beside it.
 pub(super) struct Programs {
@@ -58,12 +58,9 @@ const BESIDE_DAEMONS: [&str; 1] = ["daemons"];
 
 /// The test targets with a `main` of their own, which enter a namespace: each by package and name.
 fn targets(only: Option<&str>) -> Result<Vec<(String, String)>> {
-    let crates = root().join("crates");
-    let entries =
-        fs::read_dir(&crates).map_err(|error| format!("{}: {error}", crates.display()))?;
     let mut targets = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|error| error.to_string())?.path().join("Cargo.toml");
+    for folder in crate_folders()? {
+        let path = folder.join("Cargo.toml");
         let Ok(text) = fs::read_to_string(&path) else {
             continue;
         };

@@ -1,0 +1,138 @@
+//! `trueup plan`: what a pass would do. Needs no privilege and writes nothing.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use trueup::Report as _;
+use trueup::graph::{Failure, Snapshot, Verdict};
+use trueup::net::Kind;
+use trueup::reconcile::{ErrorClass, Ledger, MemoryLedger};
+
+use super::{Declared, Target};
+use crate::graph::{self, Changes, WorldVertices};
+use crate::host::{self, Options, Part, Planned};
+use crate::state::{self, LedgerOf};
+use crate::{Common, output};
+
+/// Changes are pending.
+pub(super) const PENDING: u8 = 2;
+
+pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
+    let declared = Declared::read(file, common.writers(), Duration::ZERO)?;
+    declared.note_cautions();
+    let target = Target::open(common)?;
+    let state = find_state_file(&target, common, &declared.options)?;
+    let planned = network(common, &declared, &target, state.as_ref())?;
+    let graph_ledger = ledger(state.as_ref(), LedgerOf::Graph)?;
+    let beside = match graph::is_needed(&declared.file, &*graph_ledger)? {
+        true => Some(check(&declared, &planned, None, state.as_ref())?),
+        false => None,
+    };
+    output::plan(common.format, &planned, beside.as_ref())?;
+    declared.note_missing(&planned.network.plan.devices, &target.namespace);
+    for doubt in &planned.network.doubts {
+        output::note(doubt);
+    }
+    let is_beside_in_place = beside.as_ref().is_none_or(output::is_in_place);
+    if planned.is_converged() && is_beside_in_place {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if planned.is_empty() && is_beside_in_place {
+        bail!("cannot tell whether there is anything to do");
+    }
+    Ok(ExitCode::from(PENDING))
+}
+
+/// Returns what a pass over the network would do.
+pub(super) fn network(
+    common: &Common,
+    declared: &Declared,
+    target: &Target,
+    state: Option<&state::StateFile>,
+) -> Result<Planned> {
+    let (desired, _) = declared.collect(target, common, |_| Ok(()))?;
+    let (scope, options) = (&target.namespace, &declared.options);
+    let planned = host::plan(scope, &desired, options, |of| ledger(state, of))?;
+    planned.map_err(|error| declared.explain(error))
+}
+
+/// Says what files and commands would do, if the network's plan is carried out; and what `world`
+/// would.
+pub(super) fn check(
+    declared: &Declared,
+    planned: &Planned,
+    world: Option<WorldVertices>,
+    state: Option<&state::StateFile>,
+) -> Result<Snapshot> {
+    let changes = Changes::default();
+    let ops = planned.network.plan.ops.iter();
+    ops.for_each(|op| changes.note_kind(op.object.kind().name()));
+    planned.settings().for_each(|_| changes.note_kind("sysctl"));
+    let ledger = ledger(state, LedgerOf::Graph)?;
+    graph::check(&declared.file, verdicts(planned), world, &changes, &*ledger)
+}
+
+/// Returns what each part of the namespace would do.
+fn verdicts(planned: &Planned) -> Vec<(Part, Result<Verdict, Failure>)> {
+    let network = &planned.network;
+    let settings = planned.settings.iter().map(|(part, report)| {
+        let is_empty = report.ops().iter().all(host::is_unread);
+        (*part, verdict(report.converged(), is_empty))
+    });
+    let mut verdicts: Vec<_> = settings.collect();
+    if verdicts.iter().any(|(part, _)| *part == Part::LinkSettings) {
+        let mut ops = network.plan.ops.iter();
+        let verdict = match ops.any(|op| op.object.kind() == Kind::Link) {
+            true => Verdict::WouldChange,
+            false => Verdict::InPlace,
+        };
+        verdicts.push((Part::Links, Ok(verdict)));
+    }
+    let of_network = verdict(network.is_converged(), network.plan.is_empty());
+    verdicts.push((Part::Network, of_network));
+    verdicts.sort_by_key(|(part, _)| *part);
+    verdicts
+}
+
+fn verdict(is_converged: bool, is_empty: bool) -> Result<Verdict, Failure> {
+    match (is_converged, is_empty) {
+        (true, _) => Ok(Verdict::InPlace),
+        (false, false) => Ok(Verdict::WouldChange),
+        (false, true) => Err(Failure::new(
+            ErrorClass::Unknown,
+            "it is not known whether there is anything to do",
+        )),
+    }
+}
+
+/// Returns the journal, for commands that only read. Where no directory is usable the ledger is
+/// empty, and a note says so.
+///
+/// # Errors
+///
+/// When that is not known.
+pub(super) fn find_state_file(
+    target: &Target,
+    common: &Common,
+    options: &Options,
+) -> Result<Option<state::StateFile>> {
+    let found = target.state(common, options)?;
+    if found.is_none() {
+        let none = state::NO_STATE_DIRECTORY;
+        output::note(format_args!("{none}. The output is that of an empty ledger"));
+    }
+    Ok(found)
+}
+
+/// Returns a ledger to read.
+pub(super) fn ledger(
+    state: Option<&state::StateFile>,
+    of: LedgerOf,
+) -> Result<Box<dyn Ledger + Send>> {
+    Ok(match state {
+        Some(state) => Box::new(state.read_ledger(of)?),
+        None => Box::new(MemoryLedger::default()),
+    })
+}

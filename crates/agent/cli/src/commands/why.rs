@@ -1,0 +1,348 @@
+//! `trueup why`: who owns an object, by what proof, what is declared of it, and what the next pass
+//! would do to it. Needs no privilege and writes nothing. This file parses the words; the source
+//! has the answer.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use trueup::net::{Family, IpNetwork, Prefix};
+use trueup::rtnl::Query;
+use trueup::{Options, Rtnl};
+use trueup_file::{Accepted, TableNames};
+
+use super::{Declared, Target, plan};
+use crate::output::{self, Format};
+use crate::state::LedgerOf;
+use crate::{Common, host};
+
+/// The arguments of `why`.
+#[derive(clap::Args)]
+pub(crate) struct Why {
+    /// The object in the words of `ip`: `link NAME`, `address ADDRESS[/LENGTH] [dev NAME]`,
+    /// `neighbour ADDRESS [dev NAME]`, `route PREFIX|default [table T] [metric M] [tos T]`,
+    /// `rule PRIORITY`; or `file NAME`, `exec NAME` of the file
+    #[arg(required = true, value_name = "OBJECT")]
+    words: Vec<String>,
+    /// The desired state, TOML or JSON; `-` is the standard input. Without it the output
+    /// leaves out what a pass would do
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The protocol number that marks our objects [default: the file's, else 116]
+    #[arg(long, value_name = "N", conflicts_with = "file")]
+    protocol: Option<u8>,
+    /// Objects of IPv4 only
+    #[arg(short = '4', conflicts_with = "inet6")]
+    inet: bool,
+    /// Objects of IPv6 only
+    #[arg(short = '6')]
+    inet6: bool,
+}
+
+/// The word for a file of a `[[file]]`.
+pub(super) const FILE: &str = "file";
+
+pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
+    if common.format == Format::Ip {
+        bail!("`why` prints no commands: --format is text or json here");
+    }
+    if let [sort @ (FILE | "exec"), name] = words(&asked.words)[..] {
+        return super::graph::why(common, asked.file.as_deref(), sort, name);
+    }
+    let family = match (asked.inet, asked.inet6) {
+        (true, _) => Some(Family::Inet),
+        (_, true) => Some(Family::Inet6),
+        _ => None,
+    };
+    let query = query(&asked.words, family, &TableNames::system()?)?;
+    let declared = match &asked.file {
+        Some(file) => Some(Declared::read(file, common.writers(), Duration::ZERO)?),
+        None => None,
+    };
+    let options = match (&declared, asked.protocol) {
+        (Some(declared), _) => declared.options.network.clone(),
+        (None, Some(protocol)) => Options::default().with_registered_protocol(protocol)?,
+        (None, None) => Options::default(),
+    };
+    let target = Target::open(common)?;
+    let all = host::Options { network: options.clone(), ..host::Options::default() };
+    let state = plan::find_state_file(&target, common, &all)?;
+    let ledger = plan::ledger(state.as_ref(), LedgerOf::Network)?;
+    let (desired, accepted) = match &declared {
+        Some(declared) => {
+            let (desired, accepted) = declared.collect(&target, common, |_| Ok(()))?;
+            (Some(desired.network), accepted)
+        }
+        None => (None, None),
+    };
+    let desired = desired.as_deref();
+    let explained = Rtnl::new().why(&target.namespace, desired, &*ledger, &options, &query);
+    let explained = explained.map_err(|error| match &declared {
+        Some(declared) => declared.explain(error.into()),
+        None => error.into(),
+    })?;
+    let place_of = |position| {
+        let Declared { name, file, .. } = declared.as_ref()?;
+        Some((name.as_str(), file.locations.at(query.kind(), position)?))
+    };
+    let context = output::WhyContext {
+        asked: &asked.words.join(" "),
+        kind: query.kind(),
+        marker: options.protocol(),
+        has_file: declared.is_some(),
+        place: &place_of,
+        collected: &collected(accepted.as_ref(), &query),
+        contests: &match (&declared, &query) {
+            (Some(declared), Query::Route { dst, .. }) => contests(declared, &target, common, *dst),
+            _ => Vec::new(),
+        },
+    };
+    output::why(common.format, &context, &explained)?;
+    for doubt in &explained.doubts {
+        output::note(doubt);
+    }
+    if explained.objects.is_empty() && !explained.doubts.is_empty() {
+        bail!("cannot tell whether there is such an object");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn words(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+/// Returns what other hosts export to the destination that is asked about, and to parts of that.
+fn collected(accepted: Option<&Accepted>, query: &Query) -> Vec<output::Collected> {
+    let (Some(accepted), Query::Route { dst, .. }) = (accepted, query) else {
+        return Vec::new();
+    };
+    let mut collected = output::Collected::all(accepted);
+    collected.retain(|it| it.concerns(*dst));
+    collected
+}
+
+/// Returns in words what is the matter with this host's exports of a destination: which host takes
+/// it, or a part of it. If that cannot be known, a note says so.
+fn contests(declared: &Declared, target: &Target, common: &Common, dst: Prefix) -> Vec<String> {
+    let (contests, ungranted) = match declared.contests(target, common) {
+        Ok(found) => found,
+        Err(error) => {
+            let why = output::with_causes(error.as_ref());
+            output::note(format_args!(
+                "it is not known which hosts export the prefixes of this one: {why}"
+            ));
+            return Vec::new();
+        }
+    };
+    let concerned = contests.iter().filter(|it| it.dst == dst || it.other.0 == dst);
+    let concerned = concerned.map(ToString::to_string);
+    let of_dst = format!("{dst}, ");
+    let ungranted = ungranted.into_iter().filter(|it| it.starts_with(&of_dst));
+    concerned.chain(ungranted).collect()
+}
+
+const LINK: &str = "link NAME";
+const ADDRESS: &str = "address ADDRESS[/LENGTH] [dev NAME]";
+const NEIGHBOUR: &str = "neighbour ADDRESS [dev NAME]";
+const ROUTE: &str = "route PREFIX|default [table T] [metric M] [tos T]";
+const RULE: &str = "rule PRIORITY";
+
+/// Parses the words of a question. Each error says what to write.
+fn query(words: &[String], family: Option<Family>, tables: &TableNames) -> Result<Query> {
+    let usage = match words.first().map(String::as_str) {
+        Some("link") => LINK,
+        Some("address" | "addr") => ADDRESS,
+        Some("neighbour" | "neighbor" | "neigh") => NEIGHBOUR,
+        Some("route") => ROUTE,
+        Some("rule") => RULE,
+        _ => "",
+    };
+    parsed(words, family, tables).map_err(|error| {
+        let text = error.to_string();
+        match usage.is_empty() || text.contains("write `") {
+            true => error,
+            false => anyhow!("{text}: write `{usage}`"),
+        }
+    })
+}
+
+fn parsed(words: &[String], family: Option<Family>, tables: &TableNames) -> Result<Query> {
+    let (kind, words) = words.split_first().map_or(("", words), |(kind, words)| (kind, words));
+    let words = |usage| Words { rest: words.iter(), usage };
+    Ok(match kind {
+        "link" => {
+            let mut words = words(LINK);
+            let name = words.after(&["dev"])?;
+            let [] = words.options([])?;
+            Query::Link { name: read(name)? }
+        }
+        "address" | "addr" => {
+            let mut words = words(ADDRESS);
+            let (address, len) = match words.next()? {
+                text if text.contains('/') => {
+                    let network: IpNetwork = read(text)?;
+                    (network.ip(), Some(network.prefix()))
+                }
+                text => (read(text)?, None),
+            };
+            agree(family, address)?;
+            let [dev] = words.options(["dev"])?;
+            let dev = dev.map(read).transpose()?;
+            Query::Address { address, len, dev }
+        }
+        "neighbour" | "neighbor" | "neigh" => {
+            let mut words = words(NEIGHBOUR);
+            let dst = read(words.next()?)?;
+            agree(family, dst)?;
+            let [dev] = words.options(["dev"])?;
+            let dev = dev.map(read).transpose()?;
+            Query::Neighbour { dst, dev }
+        }
+        "route" => {
+            let mut words = words(ROUTE);
+            let dst = match words.next()? {
+                "default" => Prefix::default_route(family.unwrap_or(Family::Inet)),
+                text if text.contains('/') => read(text)?,
+                text => Prefix::host(read(text)?),
+            };
+            agree(family, dst.address())?;
+            let [table, metric, tos] = words.options(["table", "metric", "tos"])?;
+            let named = |text| tables.number(text).map_or_else(|| number(text), Ok);
+            Query::Route {
+                dst,
+                table: table.map(named).transpose()?,
+                metric: metric.map(number).transpose()?,
+                tos: tos.map(number).transpose()?,
+            }
+        }
+        "rule" => {
+            let mut words = words(RULE);
+            let priority = number(words.after(&["priority", "pref"])?)?;
+            let [] = words.options([])?;
+            Query::Rule { priority, family }
+        }
+        _ => bail!(
+            "`{kind}` is no kind of object: write `{LINK}`, `{ADDRESS}`, `{NEIGHBOUR}`, `{ROUTE}` or `{RULE}`"
+        ),
+    })
+}
+
+/// The words behind the kind.
+struct Words<'a> {
+    rest: std::slice::Iter<'a, String>,
+    usage: &'static str,
+}
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> Result<&'a str> {
+        let word = self.rest.next().map(String::as_str);
+        word.ok_or_else(|| anyhow!("a word is missing: write `{}`", self.usage))
+    }
+
+    /// The next word, which one of these may stand in front of.
+    fn after(&mut self, names: &[&str]) -> Result<&'a str> {
+        let word = self.next()?;
+        if names.contains(&word) {
+            return self.next();
+        }
+        Ok(word)
+    }
+
+    /// All words that are left: each name with its value, once at most.
+    fn options<const N: usize>(mut self, names: [&str; N]) -> Result<[Option<&'a str>; N]> {
+        let mut values = [None; N];
+        while let Some(name) = self.rest.next() {
+            let at = names.iter().position(|known| known == name);
+            match at.and_then(|at| values.get_mut(at)) {
+                Some(value @ None) => *value = Some(self.next()?),
+                Some(_) => bail!("`{name}` is given twice: write `{}`", self.usage),
+                None => bail!("`{name}` is not known here: write `{}`", self.usage),
+            }
+        }
+        Ok(values)
+    }
+}
+
+fn read<T: FromStr<Err: Display>>(text: &str) -> Result<T> {
+    text.parse().map_err(|error| anyhow!("`{text}`: {error}"))
+}
+
+/// A number, in hex if it begins with `0x`, as it is printed.
+fn number<T: TryFrom<u32>>(text: &str) -> Result<T> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    let number = number.ok().and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| anyhow!("`{text}` is no number that fits there"))
+}
+
+fn agree(family: Option<Family>, address: IpAddr) -> Result<()> {
+    match family.filter(|family| *family != Family::of(address)) {
+        Some(family) => bail!("{address} is not of the family {family}"),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str, family: Option<Family>) -> Result<Query> {
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        query(&words, family, &TableNames::default())
+    }
+
+    #[test]
+    fn the_words_are_those_of_ip() {
+        let route = |text, family| match asked(text, family).unwrap() {
+            Query::Route { dst, table, metric, tos } => (dst.to_string(), table, metric, tos),
+            other => panic!("{other:?}"),
+        };
+        let whole = route("route 10.2.0.0/16 tos 0x10 table main metric 7", None);
+        assert_eq!(whole, ("10.2.0.0/16".into(), Some(254), Some(7), Some(16)));
+        let inet6 = Some(Family::Inet6);
+        assert_eq!(route("route default", None).0, "0.0.0.0/0");
+        assert_eq!(route("route default", inet6).0, "::/0");
+        assert_eq!(route("route fd00::1", None).0, "fd00::1/128");
+        assert_eq!(
+            asked("address 10.1.0.1/24 dev br0", None).unwrap(),
+            Query::Address {
+                address: [10, 1, 0, 1].into(),
+                len: Some(24),
+                dev: Some("br0".parse().unwrap()),
+            }
+        );
+        assert_eq!(asked("rule pref 7", None).unwrap(), asked("rule 7", None).unwrap());
+        assert_eq!(asked("link dev br0", None).unwrap(), asked("link br0", None).unwrap());
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_told_with_what_can() {
+        for (text, expected) in [
+            ("", "write `link NAME`"),
+            ("tunnel x", "`tunnel` is no kind of object"),
+            ("link", "write `link NAME`"),
+            ("link a b", "`b` is not known here"),
+            ("rule x", "`x` is no number that fits there: write `rule PRIORITY`"),
+            ("neighbour v0", "invalid IP address syntax: write `neighbour ADDRESS [dev NAME]`"),
+            ("link a/b", "`a/b`"),
+            ("route 10.2.0.1/16", "write 10.2.0.0/16"),
+            ("route 10.2.0.0/16 table", "a word is missing"),
+            ("route 10.2.0.0/16 table nowhere", "`nowhere` is no number"),
+            ("route 10.2.0.0/16 tos 256", "`256` is no number that fits"),
+            ("route 10.2.0.0/16 metric 1 metric 2", "given twice"),
+            ("address 10.1.0.300", "10.1.0.300"),
+            ("rule low", "`low` is no number"),
+        ] {
+            let error = asked(text, None).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let error = asked("route 10.2.0.0/16", Some(Family::Inet6)).unwrap_err();
+        assert!(error.to_string().contains("inet6"), "{error}");
+    }
+}

@@ -1,0 +1,195 @@
+//! The output of the commands: results on the standard output, all other messages on the standard
+//! error.
+
+mod collected;
+mod lines;
+mod plan;
+mod report;
+mod setting;
+mod status;
+mod vertex;
+mod why;
+
+use std::fmt::{self, Display};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context as _, Error, Result};
+use serde::ser::{Serialize, Serializer};
+pub(crate) use trueup::net::render::clean;
+use trueup_file as file;
+
+pub(crate) use collected::Collected;
+pub(crate) use lines::{changes, verdict, verdict_of, write_verdict};
+pub(crate) use plan::plan;
+pub(crate) use report::{GraphReport, News, notices, report};
+pub(crate) use status::{StatusChanges, StatusCounts, StatusEntry, seconds, status_text};
+pub(crate) use vertex::{
+    VertexRecord, VertexState, change_line, graph_verdict, is_in_place, is_of_file_or_command,
+    is_reported_alone, named, unsettled_lines, vertex_line,
+};
+pub(crate) use why::{WhyContext, why};
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one line.
+    Json,
+    /// Commands for `ip -batch -`.
+    Ip,
+    /// A graph in the language of Graphviz.
+    Dot,
+    /// A graph as a drawing.
+    Svg,
+}
+
+/// A writer whose every `write!` and `writeln!` gives one line, whatever the text in it: a command's
+/// output or a name has no line feed that stays one, nor anything else that a terminal obeys.
+struct Lines<W>(W);
+
+impl<W: Write> Write for Lines<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
+        let text = line.to_string();
+        let (line, end) = match text.strip_suffix('\n') {
+            Some(line) => (line, "\n"),
+            None => (&*text, ""),
+        };
+        self.0.write_all(clean(line).as_bytes())?;
+        self.0.write_all(end.as_bytes())
+    }
+}
+
+/// Writes text of several lines, such as a document, whose writer has escaped what is from elsewhere.
+pub(crate) fn write_lines(out: &mut dyn Write, text: impl Display) -> io::Result<()> {
+    // Through `write_all`, and in pieces, as it may be large.
+    struct Pieces<'a>(&'a mut dyn Write, io::Result<()>);
+    impl fmt::Write for Pieces<'_> {
+        fn write_str(&mut self, piece: &str) -> fmt::Result {
+            self.1 = self.0.write_all(piece.as_bytes());
+            self.1.as_ref().map(|_| ()).map_err(|_| fmt::Error)
+        }
+    }
+    let mut pieces = Pieces(out, Ok(()));
+    match fmt::write(&mut pieces, format_args!("{text}")) {
+        Err(error) if pieces.1.is_ok() => Err(io::Error::other(error)),
+        _ => pieces.1,
+    }
+}
+
+/// Writes a result. A reader that went away does not want the rest: that is no error.
+pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    print_to_reader(write).map(drop)
+}
+
+/// Writes a result, and returns whether there is still a reader.
+pub(crate) fn print_to_reader(
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<bool> {
+    let mut out = Lines(BufWriter::new(io::stdout().lock()));
+    match write(&mut out).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write to the standard output"),
+    }
+}
+
+/// Prints a message that is no result, as one line.
+pub(crate) fn note(what: impl Display) {
+    write_stderr(format_args!("trueup: {}\n", clean(&what.to_string())));
+}
+
+/// Prints why a command failed; an error of a file in the form of compilers, whose lines are its
+/// own.
+pub(crate) fn print_error(error: &Error) {
+    match error.downcast_ref::<file::Error>() {
+        Some(error) => write_stderr(format_args!("{error}\n")),
+        None => note(with_causes(error.as_ref())),
+    }
+}
+
+/// Returns an error with its causes. Many errors name their cause themselves; it is not repeated.
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        // As the netlink errors write those of the operating system.
+        let bare = said.split(" (os error").next().unwrap_or_default();
+        if !text.ends_with(&said) && !text.ends_with(bare) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+fn write_stderr(what: std::fmt::Arguments<'_>) {
+    // In one piece, because threads and processes share it. A failed write has no reader.
+    let _ = io::stderr().write_all(what.to_string().as_bytes());
+}
+
+/// Returns a number with its noun.
+pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// A path in JSON. Bytes that are no text are replaced.
+pub(crate) struct LossyPath<P>(pub(crate) P);
+
+impl<P: AsRef<Path>> Serialize for LossyPath<P> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0.as_ref().display())
+    }
+}
+
+/// A list that is built while it is written.
+struct List<F>(F);
+
+impl<F: Fn() -> I, I: IntoIterator<Item: Serialize>> Serialize for List<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_elsewhere_makes_no_line_of_its_own() {
+        let mut out = Lines(Vec::new());
+        let said = "no\nconverged\x1b[2J\n";
+        writeln!(out, "! exec.a   failed: {said}").unwrap();
+        writeln!(out).unwrap();
+        let two = "a\nb";
+        write!(out, "{two}").unwrap();
+        write_lines(&mut out, "1\n2\n").unwrap();
+        assert_eq!(
+            String::from_utf8(out.0).unwrap(),
+            "! exec.a   failed: no\\nconverged\\x1b[2J\\n\n\na\\nb1\n2\n"
+        );
+    }
+
+    #[test]
+    fn an_error_is_said_with_its_causes_and_each_of_them_once() {
+        let cause = || io::Error::from_raw_os_error(24);
+        let named = Error::new(cause()).context("cannot open it: Too many open files");
+        assert_eq!(with_causes(named.as_ref()), "cannot open it: Too many open files");
+        let bare = Error::new(cause()).context("cannot open it").context("the pass broke off");
+        assert_eq!(
+            with_causes(bare.as_ref()),
+            "the pass broke off: cannot open it: Too many open files (os error 24)"
+        );
+    }
+}

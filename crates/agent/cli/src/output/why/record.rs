@@ -1,0 +1,171 @@
+//! The explanation as JSON.
+
+use serde::Serialize;
+use trueup::net::render::OpRecord;
+use trueup::net::{Devices, Kind, Object};
+use trueup::rtnl::{Explained, Explanation, Nothing, Origin, Present, Step, Whose};
+
+use super::WhyContext;
+use super::words::{protocol_name, protocol_of, title};
+use crate::output::Collected;
+
+#[derive(Serialize)]
+pub(super) struct Records<'a> {
+    objects: Vec<Record>,
+    /// Left out where the file collects nothing.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    collected: &'a [Collected],
+    /// Left out where nothing is the matter with this host's exports.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    contests: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Record {
+    kind: Kind,
+    key: String,
+    kernel: Vec<PresentRecord>,
+    ledger: Option<EntryRecord>,
+    declared: Option<DeclaredRecord>,
+    /// `None` if the declared state is not known.
+    next: Option<Vec<StepRecord>>,
+}
+
+#[derive(Serialize)]
+struct PresentRecord {
+    object: String,
+    protocol: Option<u8>,
+    protocol_name: Option<&'static str>,
+    ours: bool,
+    proof: &'static str,
+}
+
+#[derive(Serialize)]
+struct EntryRecord {
+    object: String,
+    origin: &'static str,
+    former: Option<String>,
+    open: bool,
+}
+
+#[derive(Serialize)]
+struct DeclaredRecord {
+    file: String,
+    line: u32,
+    column: u32,
+    object: String,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum StepRecord {
+    Op {
+        #[serde(flatten)]
+        op: OpRecord,
+        held: bool,
+        waits_for: Option<String>,
+    },
+    Other {
+        op: &'static str,
+        reason: String,
+    },
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn new(explanation: &Explanation, context: &WhyContext<'a>) -> Records<'a> {
+        let objects = explanation.objects.iter();
+        let objects = objects.map(|it| Record::new(it, context, &explanation.devices));
+        Records {
+            objects: objects.collect(),
+            collected: context.collected,
+            contests: context.contests,
+        }
+    }
+}
+
+impl Record {
+    fn new(explained: &Explained, context: &WhyContext<'_>, devices: &Devices) -> Record {
+        let spec = |object: &Object| object.spec(devices);
+        let present = explained.present.iter();
+        let kernel = present.map(|Present { object, whose, .. }| {
+            let protocol = protocol_of(object);
+            PresentRecord {
+                object: spec(object),
+                protocol,
+                protocol_name: protocol.and_then(|number| protocol_name(number, object.kind())),
+                ours: whose.is_ours(),
+                proof: proof_word(*whose),
+            }
+        });
+        let ledger = explained.entry.as_ref().map(|entry| EntryRecord {
+            object: spec(&entry.object),
+            origin: match entry.origin {
+                Origin::Made => "made",
+                Origin::Adopted => "adopted",
+                Origin::Overridden => "overridden",
+                _ => "made_or_adopted",
+            },
+            former: entry.former.as_ref().map(spec),
+            open: entry.is_open,
+        });
+        let declared = explained.desired.as_ref().and_then(|(position, object)| {
+            let (file, place) = (context.place)(*position)?;
+            Some(DeclaredRecord {
+                file: file.to_owned(),
+                line: place.line,
+                column: place.column,
+                object: spec(object),
+            })
+        });
+        let next = explained.next.iter().map(|step| match step {
+            Step::Op { op, waits_for } => StepRecord::Op {
+                op: OpRecord::new(op, devices),
+                held: op.hold.is_some(),
+                waits_for: waits_for.as_ref().map(|op| op.command(devices)),
+            },
+            Step::Conflict(conflict) => {
+                StepRecord::Other { op: "conflict", reason: spec(&conflict.foreign) }
+            }
+            Step::Adopt => StepRecord::Other { op: "adopt", reason: "as declared".to_owned() },
+            Step::Nothing(nothing) => {
+                StepRecord::Other { op: "nothing", reason: nothing_word(*nothing).to_owned() }
+            }
+            _ => StepRecord::Other { op: "unknown", reason: String::new() },
+        });
+        Record {
+            kind: context.kind,
+            key: title(&explained.key, devices),
+            kernel: kernel.collect(),
+            ledger,
+            declared,
+            next: context.has_file.then(|| next.collect()),
+        }
+    }
+}
+
+fn proof_word(whose: Whose) -> &'static str {
+    match whose {
+        Whose::Marked => "marker",
+        Whose::Recorded => "ledger",
+        Whose::Kernels => "kernel",
+        Whose::Passing => "passing",
+        Whose::Rewritten => "rewritten",
+        Whose::MarkUnproven => "unproven_marker",
+        Whose::OutsideDomain => "outside_domain",
+        Whose::Unmarked => "unmarked",
+        _ => "protocol",
+    }
+}
+
+fn nothing_word(nothing: Nothing) -> &'static str {
+    match nothing {
+        Nothing::Unmanaged => "unmanaged",
+        Nothing::AsDesired => "as_declared",
+        Nothing::SatisfiedByForeign => "satisfied_by_foreign",
+        Nothing::Foreign => "foreign",
+        Nothing::Absent => "absent",
+        Nothing::Along => "along",
+        Nothing::OtherEnd => "other_end",
+        _ => "unread",
+    }
+}

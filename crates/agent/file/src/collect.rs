@@ -1,0 +1,224 @@
+//! Collects what TOML or JSON hold, in the order of the file: settings, objects of each kind,
+//! sysctls.
+
+use trueup_net::{Desired, NexthopMode};
+
+use crate::error::{Diagnostic, MAX_PROBLEMS};
+use crate::file::File;
+use crate::file_keys::{self, NEXTHOPS, PROTOCOL, SYSCTL};
+use crate::location::{Cursor, Locations};
+use crate::section::{self, Opened, Section};
+use crate::settings::{self, Settings};
+use crate::suggest::unknown;
+use crate::sysctl::Sysctls;
+use crate::tables::TableNames;
+use crate::value::{Fault, Key, Node, Result, Value, fault};
+
+/// The part of a file that was read so far.
+pub(crate) struct Collector<'a> {
+    tables: &'a TableNames,
+    cursor: Cursor<'a>,
+    pub(crate) settings: Settings,
+    nexthops: NexthopMode,
+    /// The keys at the top that were given.
+    given: Vec<&'static str>,
+    /// The position of the value of `protocol`.
+    protocol_at: usize,
+    /// The position of the first object with `adopt = false`.
+    not_adopted: Option<usize>,
+    sections: Vec<Section>,
+    sysctls: Option<Sysctls>,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Collector<'a> {
+    pub(crate) fn new(text: &'a str, tables: &'a TableNames) -> Collector<'a> {
+        Collector {
+            tables,
+            cursor: Cursor::new(text.as_bytes()),
+            settings: Settings::default(),
+            nexthops: NexthopMode::default(),
+            given: Vec::new(),
+            protocol_at: 0,
+            not_adopted: None,
+            sections: section::all(),
+            sysctls: None,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Returns true if nothing was declared.
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut sections = self.sections.iter();
+        let mut given = self.given.iter();
+        sections.all(|section| section.opened().is_none())
+            && !given.any(|key| file_keys::DECLARING.contains(key))
+    }
+
+    /// Takes a pair at the top of the file.
+    pub(crate) fn pair(&mut self, key: Key<'a>, value: Value<'a>) -> Result<()> {
+        if let Some((name, _)) = file_keys::find(&key.name) {
+            return self.file_key(name, &key, &value);
+        }
+        let section = self.position(&key)?;
+        let name = self.sections[section].elements.name();
+        let Node::List(elements) = value.node else {
+            let message = format!(
+                "expected a list of {name} sections, found {}: write [[{name}]] above the keys, or \
+                 {name} = []",
+                value.sort(),
+            );
+            return fault(value.at, message);
+        };
+        self.list(&key)?;
+        for element in elements {
+            self.element(name, element);
+        }
+        Ok(())
+    }
+
+    fn file_key(&mut self, name: &'static str, key: &Key<'a>, value: &Value<'a>) -> Result<()> {
+        if self.given.contains(&name) {
+            return fault(key.at, format!("`{name}` is given twice"));
+        }
+        self.given.push(name);
+        match name {
+            SYSCTL => {
+                let sysctls = Sysctls::read(value, &mut self.cursor, &mut self.faults);
+                self.sysctls = Some(sysctls);
+            }
+            NEXTHOPS => match settings::nexthops(value) {
+                Ok(nexthops) => self.nexthops = nexthops,
+                Err(fault) => self.faults.push(fault),
+            },
+            _ => {
+                if name == PROTOCOL {
+                    self.protocol_at = value.at;
+                }
+                let read = self.settings.read(name, value, self.tables);
+                self.faults.extend(read.err());
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a section that is given as one list.
+    pub(crate) fn list(&mut self, key: &Key<'a>) -> Result<()> {
+        let section = self.section(key)?;
+        if section.opened().is_some() {
+            let name = section.elements.name();
+            return fault(key.at, format!("`{name}` is given twice"));
+        }
+        section.open(Opened::AsList, key.at);
+        Ok(())
+    }
+
+    /// Opens a section, or goes on with it, at a `[[header]]`.
+    pub(crate) fn header(&mut self, key: &Key<'a>) -> Result<()> {
+        let section = self.section(key)?;
+        if section.opened() == Some(Opened::AsList) {
+            let message = format!(
+                "`{}` was given as a list above: write all of them there, or none",
+                section.elements.name()
+            );
+            return fault(key.at, message);
+        }
+        section.open(Opened::ByHeaders, key.at);
+        Ok(())
+    }
+
+    /// Takes an object of a section that was opened before.
+    pub(crate) fn element(&mut self, section: &str, value: Value<'a>) {
+        // Of a file with a fault in every line only the first ones are reported.
+        if self.faults.len() > MAX_PROBLEMS {
+            return;
+        }
+        let mut sections = self.sections.iter_mut();
+        let Some(section) = sections.find(|known| known.elements.name() == section) else {
+            return;
+        };
+        match section.elements.read(&value, self.tables, &mut self.cursor) {
+            Ok(Some(false)) => _ = self.not_adopted.get_or_insert(value.at),
+            Ok(_) => {}
+            Err(fault) => self.faults.push(fault),
+        }
+    }
+
+    /// Returns the name of the section that `key` names.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such section.
+    pub(crate) fn section_name(&self, key: &Key<'_>) -> Result<&'static str> {
+        self.position(key).map(|section| self.sections[section].elements.name())
+    }
+
+    /// Returns the section that `key` names.
+    fn section(&mut self, key: &Key<'_>) -> Result<&mut Section> {
+        let section = self.position(key)?;
+        Ok(&mut self.sections[section])
+    }
+
+    fn position(&self, key: &Key<'_>) -> Result<usize> {
+        if let Some((name, example)) = file_keys::find(&key.name) {
+            let message = format!("`{name}` is no list of objects: write {example}");
+            return fault(key.at, message);
+        }
+        let mut names = self.sections.iter().map(|section| section.elements.name());
+        names.position(|name| name == key.name).map_or_else(
+            || {
+                let mut known: Vec<_> = file_keys::ALL.map(|(name, _)| name).into();
+                known.extend(self.sections.iter().map(|section| section.elements.name()));
+                fault(key.at, unknown("section", &key.name, "a file", &known))
+            },
+            Ok,
+        )
+    }
+
+    /// Takes the faults that were found, once all was read.
+    pub(crate) fn take_faults(&mut self) -> Vec<Fault> {
+        let mut faults = std::mem::take(&mut self.faults);
+        if let Some(at) = self.not_adopted.filter(|_| self.settings.adopt) {
+            let message = "adopt = false, and adopt = true at the top is for every object: remove \
+                           one of the two"
+                .to_owned();
+            faults.push(Fault { at, message });
+        }
+        let Settings { protocol, protocol_is_mine, .. } = self.settings;
+        if !protocol_is_mine && let Some(message) = self.tables.claim_on(protocol) {
+            let at = self.protocol_at;
+            faults.push(Fault { at, message });
+        }
+        let missing = self.sections.iter().filter_map(|it| it.missing(&self.given));
+        faults.extend(missing);
+        faults
+    }
+
+    /// Finds the objects whose key an earlier one has.
+    pub(crate) fn duplicates(&self) -> Vec<Diagnostic> {
+        let each = self.sections.iter();
+        each.flat_map(|section| section.elements.duplicates()).collect()
+    }
+
+    /// Returns what was declared, with the locations.
+    pub(crate) fn finish(self) -> File {
+        let mut file = File {
+            settings: self.settings,
+            desired: Desired::default().with_nexthops(self.nexthops),
+            sysctl: None,
+            exports: None,
+            collects: None,
+            files: None,
+            execs: None,
+            locations: Locations::default(),
+        };
+        for section in self.sections {
+            section.declare(&mut file);
+        }
+        if let Some(sysctls) = self.sysctls {
+            file.sysctl = Some(sysctls.desired);
+            file.locations.sysctls = sysctls.locations;
+        }
+        file
+    }
+}

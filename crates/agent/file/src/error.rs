@@ -1,0 +1,147 @@
+//! Errors of a file: one diagnostic for each problem, with its location.
+
+use std::fmt;
+use std::io;
+
+use trueup_net::render::clean;
+use trueup_netlink::is_transient;
+
+use crate::location::Location;
+
+/// The number of diagnostics that one error lists.
+pub(crate) const MAX_PROBLEMS: usize = 20;
+
+/// The reasons for which a file was refused. Its text has one line for each diagnostic, in the form
+/// `edge.toml:12:7: what is wrong, and what to write instead`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    file: String,
+    diagnostics: Vec<Diagnostic>,
+    has_more: bool,
+    is_transient: bool,
+}
+
+/// The sort of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file could not be read: missing, a directory, no permission.
+    Unreadable,
+    /// It is neither TOML nor JSON, or not UTF-8.
+    Syntax,
+    /// It is well formed, and declares what cannot be.
+    Invalid,
+}
+
+/// One problem of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Diagnostic {
+    /// The location; `None` for the file as a whole.
+    pub location: Option<Location>,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl Error {
+    /// Returns an error at a location of a file that was read, such as a device that does not
+    /// exist.
+    pub fn at(file: &str, location: Option<Location>, message: impl Into<String>) -> Error {
+        let diagnostic = Diagnostic { location, message: message.into() };
+        Error::new(ErrorKind::Invalid, file, vec![diagnostic])
+    }
+
+    /// Returns the error of a file that could not be read, with the remedy if there is one.
+    pub fn unreadable(file: &str, error: &io::Error) -> Error {
+        let message = match error.kind() {
+            io::ErrorKind::NotFound => "no such file".to_owned(),
+            io::ErrorKind::IsADirectory => "is a directory: name a file in it".to_owned(),
+            // From a caller that opens regular files alone.
+            io::ErrorKind::InvalidInput => {
+                format!("{error}: name one, or `-` and pass it on the standard input")
+            }
+            _ => format!("cannot be read: {error}"),
+        };
+        let location = None;
+        let mut unreadable =
+            Error::new(ErrorKind::Unreadable, file, vec![Diagnostic { location, message }]);
+        unreadable.is_transient = error.raw_os_error().is_some_and(is_transient);
+        unreadable
+    }
+
+    /// Returns the error of a file that could not be opened, as [`unreadable`](Self::unreadable).
+    pub fn unopened(file: &str, error: &trueup_path::Error) -> Error {
+        let error = match error.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(error.io_kind(), error.message()),
+        };
+        Error::unreadable(file, &error)
+    }
+
+    /// Returns true if the file could not be read for lack of a resource that becomes free again,
+    /// such as a descriptor.
+    pub fn is_transient(&self) -> bool {
+        self.is_transient
+    }
+
+    /// Returns the sort of the error.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Returns true if the file could not be read at all.
+    pub fn is_unreadable(&self) -> bool {
+        self.kind == ErrorKind::Unreadable
+    }
+
+    /// Returns the diagnostics in the order of the file, at most 20.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    pub(crate) fn new(kind: ErrorKind, file: &str, mut diagnostics: Vec<Diagnostic>) -> Error {
+        diagnostics.sort_by_key(|diagnostic| diagnostic.location);
+        let has_more = diagnostics.len() > MAX_PROBLEMS;
+        diagnostics.truncate(MAX_PROBLEMS);
+        Error { kind, file: file.to_owned(), diagnostics, has_more, is_transient: false }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, diagnostic) in self.diagnostics.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{}:", clean(&self.file))?;
+            if let Some(location) = diagnostic.location {
+                write!(f, "{location}:")?;
+            }
+            write!(f, " {}", clean(&diagnostic.message))?;
+        }
+        if self.has_more {
+            write!(f, "\n{}: and more errors", clean(&self.file))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_problem_is_a_line_in_the_order_of_the_file_and_the_rest_is_mentioned() {
+        let diagnostic = |line| Diagnostic {
+            location: Some(Location { line, column: 1 }),
+            message: "no".to_owned(),
+        };
+        let error = Error::new(ErrorKind::Invalid, "f", (1..=22).rev().map(diagnostic).collect());
+        let text = error.to_string();
+        assert!(text.starts_with("f:1:1: no\nf:2:1: no\n"), "{text}");
+        assert!(text.ends_with("\nf:20:1: no\nf: and more errors"), "{text}");
+    }
+}

@@ -1,0 +1,234 @@
+//! What the elements of a file say of each other: references, cycles, semaphores, paths.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use trueup_net::Kind;
+
+use super::{EXEC, FILE};
+use super::{Exec, ManagedFile, NodeRef, Order};
+use crate::error::{Diagnostic, MAX_PROBLEMS};
+use crate::file::File;
+use crate::file_keys::SYSCTL;
+use crate::suggest::unknown;
+
+/// Finds what cannot be. The names of files, and those of commands, are unique.
+pub(crate) fn check(file: &File) -> Vec<Diagnostic> {
+    let execs = file.execs.as_deref().unwrap_or_default();
+    let files = file.files.as_deref().unwrap_or_default();
+    let mut wrong = Wrong { file, diagnostics: Vec::new() };
+    wrong.paths(files);
+    wrong.semaphores(execs);
+    wrong.references(files, execs);
+    if wrong.diagnostics.is_empty() {
+        wrong.cycle(files, execs);
+    }
+    wrong.diagnostics
+}
+
+struct Wrong<'a> {
+    file: &'a File,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Wrong<'_> {
+    fn add(&mut self, section: &str, at: usize, message: String) {
+        let locations = self.file.locations.elements.get(section);
+        let location = locations.and_then(|locations| locations.get(at).copied());
+        self.diagnostics.push(Diagnostic { location, message });
+    }
+
+    fn paths(&mut self, files: &[ManagedFile]) {
+        let mut first = HashMap::new();
+        for (at, file) in files.iter().enumerate() {
+            if let Some(other) = first.insert(&file.path, file) {
+                let (path, other) = (file.path.display(), &other.name);
+                let message =
+                    format!("the file `{other}` has the path {path} as well: remove one of them");
+                self.add(FILE, at, message);
+            }
+        }
+    }
+
+    fn semaphores(&mut self, execs: &[Exec]) {
+        let mut counts: HashMap<&str, u32> = HashMap::new();
+        for (at, exec) in execs.iter().enumerate() {
+            for semaphore in &exec.semaphores {
+                let (id, count) = (&semaphore.id, semaphore.count);
+                let before = *counts.entry(id).or_insert(count);
+                if before != count {
+                    let message = format!(
+                        "the semaphore `{id}` has the counts {before} and {count}: write one of \
+                         them in every command"
+                    );
+                    self.add(EXEC, at, message);
+                }
+            }
+        }
+    }
+
+    fn references(&mut self, files: &[ManagedFile], execs: &[Exec]) {
+        let sections = sections(self.file);
+        let files: BTreeSet<&str> = files.iter().map(|it| &*it.name).collect();
+        let names: BTreeSet<&str> = execs.iter().map(|it| &*it.name).collect();
+        for (section, at, order) in nodes(self.file) {
+            for reference in order.iter() {
+                let (sort, name, known) = match reference {
+                    NodeRef::Section(name) => ("section", name, &sections),
+                    NodeRef::File(name) => (FILE, name, &files),
+                    NodeRef::Exec(name) => (EXEC, name, &names),
+                };
+                if known.contains(&**name) {
+                    continue;
+                }
+                // Of many only the first ones are reported.
+                if self.diagnostics.len() > MAX_PROBLEMS {
+                    return;
+                }
+                let known: Vec<&str> = known.iter().copied().collect();
+                let message = match known.is_empty() {
+                    true => format!("`{reference}` is not in this file: write a [[{sort}]] of it"),
+                    false => unknown(sort, name, "this file", &known),
+                };
+                self.add(section, at, message);
+            }
+        }
+    }
+
+    /// Finds one cycle of files and commands. The nodes are numbered: all files, then all commands.
+    /// Two more nodes stand for the two sections, each of which comes after all that is in it.
+    fn cycle(&mut self, files: &[ManagedFile], execs: &[Exec]) {
+        let all_files = files.len() + execs.len();
+        let all_execs = all_files + 1;
+        let files_at = (0..files.len()).map(|at| ((FILE, &*files[at].name), at));
+        let execs_at = (0..execs.len()).map(|at| ((EXEC, &*execs[at].name), files.len() + at));
+        let positions: BTreeMap<(&str, &str), usize> = files_at.chain(execs_at).collect();
+        let edges = nodes(self.file).map(|(_, _, order)| {
+            let after = order.iter().filter_map(|reference| match reference {
+                NodeRef::File(name) => positions.get(&(FILE, &**name)).copied(),
+                NodeRef::Exec(name) => positions.get(&(EXEC, &**name)).copied(),
+                NodeRef::Section(name) if name == FILE => Some(all_files),
+                NodeRef::Section(name) if name == EXEC => Some(all_execs),
+                NodeRef::Section(_) => None,
+            });
+            after.collect()
+        });
+        let mut edges: Vec<Vec<usize>> = edges.collect();
+        edges.push((0..files.len()).collect());
+        edges.push((files.len()..all_files).collect());
+        let Some(cycle) = find_cycle(&edges) else {
+            return;
+        };
+        let place = |at: usize| match at.checked_sub(files.len()) {
+            None => (FILE, at),
+            Some(exec) => (EXEC, exec),
+        };
+        let name = |at: usize| match place(at) {
+            (FILE, at) => format!("{FILE}.{}", files[at].name),
+            (_, at) => format!("{EXEC}.{}", execs[at].name),
+        };
+        // The nodes of the sections are in no message.
+        let cycle: Vec<usize> = cycle.into_iter().filter(|at| *at < all_files).collect();
+        let names = cycle.iter().chain(cycle.first()).map(|at| name(*at));
+        let names: Vec<String> = names.collect();
+        let message = format!(
+            "a cycle: {}; remove one of these from `after` or `on`",
+            names.join(" runs after ")
+        );
+        if let Some(first) = cycle.first() {
+            let (section, at) = place(*first);
+            self.add(section, at, message);
+        }
+    }
+}
+
+/// Iterates over all files, and then over all commands, each with its section and its position.
+fn nodes(file: &File) -> impl Iterator<Item = (&'static str, usize, &Order)> {
+    let files = file.files.iter().flatten().map(|it| &it.order);
+    let execs = file.execs.iter().flatten().map(|it| &it.order);
+    let files = files.enumerate().map(|(at, order)| (FILE, at, order));
+    files.chain(execs.enumerate().map(|(at, order)| (EXEC, at, order)))
+}
+
+/// Returns the names of the sections that are in the file.
+fn sections(file: &File) -> BTreeSet<&'static str> {
+    let managed = file.desired.managed();
+    let kinds = Kind::DECLARED.into_iter();
+    let kinds = kinds.filter(|kind| managed.contains(*kind));
+    let mut sections: BTreeSet<&str> = kinds.map(Kind::name).collect();
+    sections.extend(file.locations.elements.keys());
+    sections.extend(file.sysctl.as_ref().map(|_| SYSCTL));
+    sections
+}
+
+/// Returns the nodes of a cycle, each of which has an edge to the next one, and the last to the
+/// first; `None` if there is no cycle. It does not recurse, as a file may have any number of nodes.
+fn find_cycle(edges: &[Vec<usize>]) -> Option<Vec<usize>> {
+    let mut is_done = vec![false; edges.len()];
+    let mut depth: Vec<Option<usize>> = vec![None; edges.len()];
+    for start in 0..edges.len() {
+        // The path to where the search is, each node with the number of its edges that were taken.
+        let mut path: Vec<(usize, usize)> = vec![(start, 0)];
+        while let Some((node, taken)) = path.last_mut() {
+            if is_done[*node] {
+                path.pop();
+                continue;
+            }
+            let node = *node;
+            match edges[node].get(*taken) {
+                Some(&next) => {
+                    *taken += 1;
+                    depth[node] = Some(path.len() - 1);
+                    if let Some(from) = depth[next].filter(|_| !is_done[next]) {
+                        return Some(path[from..].iter().map(|(node, _)| *node).collect());
+                    }
+                    path.push((next, 0));
+                }
+                None => {
+                    is_done[node] = true;
+                    path.pop();
+                }
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Removes what has no edge left, again and again. What stays is on a cycle, or leads to one.
+    fn has_cycle(edges: &[Vec<usize>]) -> bool {
+        let mut left: Vec<usize> = (0..edges.len()).collect();
+        loop {
+            let before = left.clone();
+            left.retain(|node| edges[*node].iter().any(|next| before.contains(next)));
+            if left == before {
+                return !left.is_empty();
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_cycle_is_found_if_there_is_one(
+            edges in proptest::collection::vec(proptest::collection::vec(0..6usize, 0..3), 6),
+        ) {
+            let found = find_cycle(&edges);
+            assert_eq!(found.is_some(), has_cycle(&edges));
+            if let Some(cycle) = found {
+                let next = cycle.iter().cycle().skip(1);
+                assert!(cycle.iter().zip(next).all(|(from, to)| edges[*from].contains(to)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_million_nodes_in_a_row_are_searched() {
+        let mut edges: Vec<Vec<usize>> = (0..1_000_000).map(|node| vec![node + 1]).collect();
+        edges.push(Vec::new());
+        assert_eq!(find_cycle(&edges), None);
+        edges[1_000_000].push(999_999);
+        assert_eq!(find_cycle(&edges), Some(vec![999_999, 1_000_000]));
+    }
+}

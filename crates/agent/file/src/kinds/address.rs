@@ -1,0 +1,152 @@
+//! `[[address]]`.
+
+use std::net::IpAddr;
+
+use trueup_net::{Address, AddressFlags, AddressKey, FOREVER, Family, IfName, Lifetimes};
+
+use super::object::FileObject;
+use crate::fields::Fields;
+use crate::parse;
+use crate::section::Keyed;
+use crate::value::{Result, Table, Value, text};
+
+impl FileObject for Address<IfName> {
+    const WITH_ARTICLE: &'static str = "an address";
+    const KEYS: &'static [&'static str] = &[
+        "dev",
+        "address",
+        "peer",
+        "scope",
+        "label",
+        "broadcast",
+        "valid_lft",
+        "preferred_lft",
+        "metric",
+        "nodad",
+        "home",
+        "mngtmpaddr",
+        "noprefixroute",
+        "autojoin",
+    ];
+
+    fn read(fields: &Fields<'_>) -> Result<Self> {
+        let dev = fields.required("dev", "dev = \"eth0\"", parse::name)?;
+        let example = "address = \"10.0.0.1/24\"";
+        let mut address = Address::new(dev, fields.required("address", example, parse::network)?);
+        let family = address.family();
+        let v4_alone = ["label", "scope", "broadcast"];
+        if let Some(key) = v4_alone.into_iter().find(|key| fields.has(key))
+            && family == Family::Inet6
+        {
+            let message = format!("IPv6 addresses have no {key} to set: leave `{key}` out");
+            return fields.fault(key, message);
+        }
+        address.peer = peer(fields, &address)?;
+        address.scope = fields.read("scope", parse::scope)?.unwrap_or(address.scope);
+        address.label = fields.read("label", parse::label)?;
+        address.broadcast = match fields.read("broadcast", parse::address)? {
+            Some(IpAddr::V4(broadcast)) => Some(broadcast),
+            Some(IpAddr::V6(_)) => {
+                return fields
+                    .fault("broadcast", "broadcast: only IPv4 has one: write an IPv4 address");
+            }
+            None => None,
+        };
+        address.lifetimes = lifetimes(fields)?;
+        for (flag, word) in AddressFlags::ALL {
+            if fields.read(word, parse::flag)? == Some(true) {
+                address.flags = address.flags | flag;
+            }
+        }
+        let metric = fields.read("metric", parse::number(0..=u32::MAX))?;
+        address.metric = metric.unwrap_or(0);
+        Ok(address)
+    }
+
+    fn write(&self, table: &mut Table<'static>) {
+        table.set("dev", parse::name_node(&self.dev));
+        table.set("address", text(self.address));
+        table.set_some("peer", self.peer.map(text));
+        if self.scope != Address::new(self.dev, self.address).scope {
+            table.set("scope", parse::scope_node(self.scope));
+        }
+        let label = self.label.as_ref();
+        table.set_some("label", label.map(|label| parse::bytes_node(label.as_bytes())));
+        table.set_some("broadcast", self.broadcast.map(text));
+        let Lifetimes { valid, preferred } = self.lifetimes;
+        if valid != FOREVER {
+            table.set("valid_lft", parse::lifetime_node(valid));
+        }
+        if preferred != valid {
+            table.set("preferred_lft", parse::lifetime_node(preferred));
+        }
+        table.set_nonzero("metric", self.metric);
+        for (flag, word) in AddressFlags::ALL {
+            table.set_true(word, self.flags.contains(flag));
+        }
+    }
+
+    fn authored(&self) -> Self {
+        self.clone().with_protocol(0).with_secondary(false)
+    }
+}
+
+impl Keyed for Address<IfName> {
+    const REMEDY: &'static str = "another address";
+    type Key = AddressKey<IfName>;
+
+    fn key(&self) -> AddressKey<IfName> {
+        self.canonical_key()
+    }
+
+    fn describe(&self) -> String {
+        match self.family() {
+            Family::Inet => format!("address {} on {}", self.address, self.dev),
+            Family::Inet6 => format!("address {} on {}", self.address.ip(), self.dev),
+        }
+    }
+}
+
+/// Reads the address of the other end. As in iproute2 it may have a length, which is that of both
+/// ends.
+fn peer(fields: &Fields<'_>, address: &Address<IfName>) -> Result<Option<IpAddr>> {
+    let with_length = |value: &Value<'_>| match parse::text(value, "an address")? {
+        text if text.contains('/') => {
+            parse::network(value).map(|network| (network.ip(), Some(network.prefix())))
+        }
+        _ => parse::address(value).map(|peer| (peer, None)),
+    };
+    let Some((peer, length)) = fields.read("peer", with_length)? else {
+        return Ok(None);
+    };
+    let family = address.family();
+    if Family::of(peer) != family {
+        let message = format!("peer: write an {family} address, as `address`");
+        return fields.fault("peer", message);
+    }
+    let own = address.address.prefix();
+    if let Some(length) = length.filter(|length| *length != own) {
+        let ip = address.address.ip();
+        let message = format!(
+            "peer: the length /{length} is not that of the address, /{own}: write \"{peer}\", or \
+             address = \"{ip}/{length}\""
+        );
+        return fields.fault("peer", message);
+    }
+    Ok(Some(peer))
+}
+
+/// Reads the lifetimes. By default an address is preferred as long as it is valid.
+fn lifetimes(fields: &Fields<'_>) -> Result<Lifetimes> {
+    let valid = fields.read("valid_lft", parse::lifetime)?.unwrap_or(FOREVER);
+    if valid == 0 {
+        let message = "valid_lft: with 0 the kernel deletes the address: write 1 or more";
+        return fields.fault("valid_lft", message);
+    }
+    let preferred = fields.read("preferred_lft", parse::lifetime)?.unwrap_or(valid);
+    if preferred > valid {
+        let message = "preferred_lft is longer than valid_lft: write at most that";
+        return fields.fault("preferred_lft", message);
+    }
+    Ok(Lifetimes { valid, preferred })
+}

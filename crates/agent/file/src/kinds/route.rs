@@ -1,0 +1,252 @@
+//! `[[route]]`.
+
+mod metrics;
+mod nexthops;
+
+use std::net::IpAddr;
+
+use trueup_net::{
+    Family, IfName, Kind, NextHop, Prefix, Route, RouteKey, RouteType, Routes, table,
+};
+
+use super::list::{Adopted, Declared, DesiredList};
+use super::object::FileObject;
+use crate::fields::Fields;
+use crate::location::Location;
+use crate::parse;
+use crate::section::Keyed;
+use crate::value::{Node, Result, Table, Value, fault, text};
+
+/// The types that a file can name.
+const TYPES: [(&str, RouteType); 6] = [
+    ("unicast", RouteType::Unicast),
+    ("blackhole", RouteType::Blackhole),
+    ("unreachable", RouteType::Unreachable),
+    ("prohibit", RouteType::Prohibit),
+    ("throw", RouteType::Throw),
+    ("local", RouteType::Local),
+];
+
+/// The destination that has the family of the rest of the route.
+const DEFAULT: &str = "default";
+
+impl FileObject for Route<IfName> {
+    const WITH_ARTICLE: &'static str = "a route";
+    const KEYS: &'static [&'static str] = &[
+        "dst",
+        "family",
+        "type",
+        "via",
+        "dev",
+        "onlink",
+        "nexthops",
+        "src",
+        "from",
+        "metric",
+        "table",
+        "tos",
+        "scope",
+        "mtu",
+        "window",
+        "rtt",
+        "rttvar",
+        "ssthresh",
+        "cwnd",
+        "advmss",
+        "reordering",
+        "hoplimit",
+        "initcwnd",
+        "features",
+        "rto_min",
+        "initrwnd",
+        "quickack",
+        "fastopen_no_cookie",
+        "congctl",
+    ];
+
+    fn read(fields: &Fields<'_>) -> Result<Self> {
+        // Before what only a right one lacks.
+        fields.read("dst", |value| match is_default(value) {
+            true => Ok(()),
+            false => parse::prefix(value).map(drop),
+        })?;
+        let type_word = |value: &Value<'_>| parse::one_of(value, "type", &TYPES);
+        let kind = fields.read("type", type_word)?.unwrap_or_default();
+        let src = fields.read("src", parse::address)?;
+        let from = fields.read("from", parse::prefix)?;
+        let nexthops = nexthops::read(fields, kind)?;
+        let dst = destination(fields, nexthops.as_slice(), src, from)?;
+        let route = Route::new(dst, nexthops)
+            .with_table(fields.read("table", parse::table(fields.tables))?.unwrap_or(table::MAIN))
+            .with_metric(fields.read("metric", parse::number(0..=u32::MAX))?.unwrap_or(0))
+            .with_tos(fields.read("tos", parse::bits(0..=255))?.unwrap_or(0))
+            .with_from(from)
+            .with_kind(kind)
+            .with_src(src)
+            .with_scope(fields.read("scope", parse::scope)?)
+            .with_metrics(metrics::read(fields)?);
+        check_families(fields, &route)?;
+        Ok(route)
+    }
+
+    fn write(&self, table: &mut Table<'static>) {
+        match self.dst.is_default() {
+            true => {
+                table.set("dst", text(DEFAULT));
+                table.set("family", text(self.family()));
+            }
+            false => table.set("dst", text(self.dst)),
+        }
+        if self.kind != RouteType::Unicast {
+            table.set("type", text(self.kind.name().unwrap_or_default()));
+        }
+        nexthops::write(&self.nexthops, table);
+        table.set_some("src", self.src.map(text));
+        table.set_some("from", self.from.map(text));
+        table.set_nonzero("metric", self.metric);
+        if self.table != table::MAIN {
+            table.set("table", self.table);
+        }
+        table.set_nonzero("tos", self.tos.into());
+        table.set_some("scope", self.scope.map(parse::scope_node));
+        metrics::write(&self.metrics, table);
+    }
+
+    fn authored(&self) -> Self {
+        let mut authored = self.clone();
+        authored.protocol = 0;
+        authored.nexthops = authored.nexthops.canonical();
+        // A scope that follows from the type and the gateway is left open, and will follow again.
+        let scope = authored.scope.take();
+        let follows = authored.clone().canonical().scope;
+        if self.family() == Family::Inet && scope != follows {
+            authored.scope = scope;
+        }
+        authored
+    }
+}
+
+impl Keyed for Route<IfName> {
+    const REMEDY: &'static str = "another metric or table";
+    type Key = RouteKey;
+
+    fn key(&self) -> RouteKey {
+        self.canonical_key()
+    }
+
+    fn describe(&self) -> String {
+        let RouteKey { table, dst, metric, tos, from, .. } = self.canonical_key();
+        let mut text = format!("route to {dst} in table {table} with metric {metric}");
+        if tos != 0 {
+            text.push_str(&format!(", tos {tos}"));
+        }
+        if let Some(from) = from {
+            text.push_str(&format!(", from {from}"));
+        }
+        text
+    }
+}
+
+/// Routes are in the order of their keys, and name by key which of them are to be adopted.
+impl DesiredList for Routes {
+    type Object = Route<IfName>;
+
+    fn from_file(
+        _kind: Kind,
+        declared: Declared<Route<IfName>>,
+        _adopted: &mut Adopted,
+    ) -> (Routes, Vec<Location>) {
+        let Declared { objects, locations, adopted } = declared;
+        let key = |position: &usize| objects[*position].canonical_key();
+        let adopted: Vec<_> = adopted.iter().map(key).collect();
+        let mut order: Vec<usize> = (0..objects.len()).collect();
+        order.sort_by_cached_key(key);
+        let locations = order.iter().map(|position| locations[*position]).collect();
+        let mut routes: Routes = objects.into_iter().collect();
+        adopted.into_iter().for_each(|key| routes.adopt(key));
+        (routes, locations)
+    }
+
+    fn objects(
+        &self,
+        _kind: Kind,
+        _adopted: &Adopted,
+    ) -> impl Iterator<Item = (Route<IfName>, bool)> {
+        self.iter().map(|route| {
+            let is_adopted = self.adopted().contains(&route.canonical_key());
+            (route, is_adopted)
+        })
+    }
+}
+
+fn is_default(value: &Value<'_>) -> bool {
+    matches!(&value.node, Node::Text(text) if text == DEFAULT)
+}
+
+/// Reads the destination. `default` has the family of the rest of the route.
+fn destination(
+    fields: &Fields<'_>,
+    hops: &[NextHop<IfName>],
+    src: Option<IpAddr>,
+    from: Option<Prefix>,
+) -> Result<Prefix> {
+    let family = fields.read("family", parse::family)?;
+    let example = "dst = \"10.0.0.0/8\", or dst = \"default\"";
+    if !fields.required("dst", example, |value| Ok(is_default(value)))? {
+        let dst = fields.required("dst", example, parse::prefix)?;
+        return match family {
+            Some(family) if family != dst.family() => {
+                let message = format!("`dst` is {}: leave `family` out", dst.family());
+                fields.fault("family", message)
+            }
+            _ => Ok(dst),
+        };
+    }
+    let mut vias = hops.iter().filter_map(|hop| hop.via).map(Family::of);
+    let via = vias.next().filter(|first| vias.all(|next| next == *first));
+    let family = family.or(src.map(Family::of)).or(from.map(Prefix::family)).or(via);
+    match family {
+        Some(family) => Ok(Prefix::default_route(family)),
+        None => fields.fault(
+            "dst",
+            "the family of \"default\" is unknown: write family = \"inet\" or family = \"inet6\"",
+        ),
+    }
+}
+
+/// Checks what only one family has.
+fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
+    let family = route.family();
+    if let Some(src) = route.src
+        && Family::of(src) != family
+    {
+        let other = Family::of(src);
+        let message =
+            format!("src is {other}, the route is {family}: write an address of the same family");
+        return fields.fault("src", message);
+    }
+    if family == Family::Inet {
+        if fields.has("from") {
+            let message = "`from` is for IPv6 routes: for IPv4 write a [[rule]] with from";
+            return fields.fault("from", message);
+        }
+        return Ok(());
+    }
+    if route.from.is_some_and(|from| from.family() != family) {
+        return fields.fault("from", "from is inet, the route is inet6: write an IPv6 prefix");
+    }
+    if let Some(key) = ["tos", "scope"].into_iter().find(|key| fields.has(key)) {
+        let message = format!("IPv6 routes have no {key}: leave `{key}` out");
+        return fields.fault(key, message);
+    }
+    let wrong = |hop: &NextHop<IfName>| matches!(hop.via, Some(IpAddr::V4(_)));
+    if let Some(index) = route.nexthops.as_slice().iter().position(wrong) {
+        let element = match fields.get("nexthops").map(|list| &list.node) {
+            Some(Node::List(elements)) => elements.get(index).map(|element| element.at),
+            _ => None,
+        };
+        let at = element.unwrap_or(fields.position("via"));
+        return fault(at, "an IPv6 route cannot have an IPv4 gateway: write an IPv6 address");
+    }
+    Ok(())
+}

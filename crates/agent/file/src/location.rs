@@ -1,0 +1,90 @@
+//! Locations in a file, and the location of each object.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use trueup_net::Kind;
+use trueup_sysctl::Key;
+
+use crate::list::Element as _;
+use crate::world::Collect;
+
+/// A location in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1, in characters.
+    pub column: u32,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// The location of each object of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Locations {
+    pub(crate) objects: BTreeMap<Kind, Vec<Location>>,
+    /// Those of elements that are no objects of the kernel, by section.
+    pub(crate) elements: BTreeMap<&'static str, Vec<Location>>,
+    pub(crate) sysctls: BTreeMap<Key, Location>,
+}
+
+impl Locations {
+    /// Returns the location of an object, by its kind and its position in the list of that kind; a
+    /// route by its position in the order of their keys.
+    pub fn at(&self, kind: Kind, index: usize) -> Option<Location> {
+        self.objects.get(&kind)?.get(index).copied()
+    }
+
+    /// Returns the number of objects of a kind.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.objects.get(&kind).map_or(0, Vec::len)
+    }
+
+    /// Returns the location of a `[[collect]]`, by its position.
+    pub fn of_collect(&self, index: usize) -> Option<Location> {
+        self.elements.get(Collect::NAME)?.get(index).copied()
+    }
+
+    /// Returns the location of a sysctl.
+    pub fn of_sysctl(&self, key: &Key) -> Option<Location> {
+        self.sysctls.get(key).copied()
+    }
+}
+
+/// Turns positions in a text into locations. The positions must ascend.
+pub(crate) struct Cursor<'a> {
+    text: &'a [u8],
+    at: usize,
+    location: Location,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a [u8]) -> Cursor<'a> {
+        let location = Location { line: 1, column: 1 };
+        Cursor { text, at: 0, location }
+    }
+
+    pub(crate) fn location(&mut self, at: usize) -> Location {
+        let at = at.clamp(self.at, self.text.len().max(self.at));
+        for byte in &self.text[self.at..at] {
+            match byte {
+                b'\n' => {
+                    self.location.line = self.location.line.saturating_add(1);
+                    self.location.column = 1;
+                }
+                // The first byte of a character; the others are 10xxxxxx.
+                byte if byte & 0xc0 != 0x80 => {
+                    self.location.column = self.location.column.saturating_add(1);
+                }
+                _ => {}
+            }
+        }
+        self.at = at;
+        self.location
+    }
+}

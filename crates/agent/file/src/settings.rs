@@ -1,0 +1,245 @@
+//! The settings of a file as a whole: the keys at its top but `sysctl`, `[ownership]`, `[domain]`
+//! and `[world]`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use trueup_net::{
+    DEFAULT_PROTOCOL, Domain, Kind, Kinds, MaxDeletes, NexthopMode, ObjectKind as _, OnConflict,
+    Ownership, Protocols, each_kind, setters,
+};
+
+use crate::domain;
+use crate::fields::Fields;
+use crate::file_keys::{
+    ADOPT, ADOPT_PROTOCOLS, DOMAIN, GRACE, MAX_DELETES, NEXTHOPS, ON_CONFLICT, OWNERSHIP, PROTOCOL,
+    PROTOCOL_IS_MINE, SYSCTL_REVERT, WORLD,
+};
+use crate::parse;
+use crate::tables::TableNames;
+use crate::value::{Node, Result, Table, Value, fault};
+use crate::world::{self, World};
+
+const CONFLICT_WORDS: [(&str, OnConflict); 2] =
+    [("report", OnConflict::Report), ("take", OnConflict::Take)];
+
+const PROOF_WORDS: [(&str, Ownership); 2] =
+    [("marker", Ownership::Marker), ("ledger", Ownership::Ledger)];
+
+/// The word for nexthop objects. Without one, next hops are written out in each route.
+const OBJECTS: &str = "objects";
+
+/// The longest grace in seconds: a day.
+const MAX_GRACE: u32 = 86_400;
+
+/// The settings of a file, which hold for all of its objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The marker that the kernel keeps on each object (`rtm_protocol`): 5 to 255 but 9.
+    pub protocol: u8,
+    /// True if the marker may be a number that is registered for another program, as it is ours.
+    pub protocol_is_mine: bool,
+    /// True if objects that exist as declared, and are not ours, become ours.
+    pub adopt: bool,
+    /// The protocols of other agents whose objects may be adopted.
+    pub adopt_protocols: Protocols,
+    /// What happens to a foreign object on a declared key.
+    pub on_conflict: OnConflict,
+    /// How long an object stays that bears our marker and is not declared, at most a day; `None`
+    /// leaves it to the caller.
+    pub grace: Option<Duration>,
+    /// The most objects of a kind that a pass deletes as no longer declared; `None` leaves it to
+    /// the caller.
+    pub max_deletes: Option<MaxDeletes>,
+    /// The proof that objects are ours, of the kinds of which the file says so. The kernel stores
+    /// no marker on links.
+    pub ownership: BTreeMap<Kind, Ownership>,
+    /// The part of the namespace that the file speaks for.
+    pub domain: Domain,
+    /// True if a sysctl that is no longer declared gets its former value back.
+    pub sysctl_revert: bool,
+    /// The store through which hosts exchange resources.
+    pub world: Option<World>,
+}
+
+setters! { impl Settings {
+    with_protocol(protocol: u8);
+    with_protocol_is_mine(protocol_is_mine: bool);
+    with_adopt(adopt: bool);
+    with_adopt_protocols(adopt_protocols: Protocols);
+    with_on_conflict(on_conflict: OnConflict);
+    with_grace(grace: impl Into<Option<Duration>>);
+    with_max_deletes(max_deletes: impl Into<Option<MaxDeletes>>);
+    with_ownership(ownership: impl Into<BTreeMap<Kind, Ownership>>);
+    with_domain(domain: Domain);
+    with_sysctl_revert(sysctl_revert: bool);
+    with_world(world: impl Into<Option<World>>);
+} }
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            protocol: DEFAULT_PROTOCOL,
+            protocol_is_mine: false,
+            adopt: false,
+            adopt_protocols: Protocols::NONE,
+            on_conflict: OnConflict::Report,
+            grace: None,
+            max_deletes: None,
+            ownership: BTreeMap::new(),
+            domain: Domain::default(),
+            sysctl_revert: false,
+            world: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Takes the value of a key at the top, but `sysctl` and `nexthops`.
+    pub(crate) fn read(&mut self, key: &str, value: &Value<'_>, tables: &TableNames) -> Result<()> {
+        self.set(key, value, tables).map_err(|fault| match (key, &value.node) {
+            // What is in the table names its own key.
+            (OWNERSHIP | DOMAIN | WORLD, Node::Table(_)) => fault,
+            _ => fault.in_key(key),
+        })
+    }
+
+    fn set(&mut self, key: &str, value: &Value<'_>, tables: &TableNames) -> Result<()> {
+        match key {
+            PROTOCOL => self.protocol = parse::marker(value)?,
+            PROTOCOL_IS_MINE => self.protocol_is_mine = parse::flag(value)?,
+            ADOPT => self.adopt = parse::flag(value)?,
+            ADOPT_PROTOCOLS => {
+                let Node::List(protocols) = &value.node else {
+                    return value.unexpected("a list of protocols, such as [ 12 ]");
+                };
+                let protocols = protocols.iter().map(parse::number(5..=u8::MAX));
+                self.adopt_protocols = protocols.collect::<Result<_>>()?;
+            }
+            SYSCTL_REVERT => self.sysctl_revert = parse::flag(value)?,
+            ON_CONFLICT => {
+                self.on_conflict = parse::one_of(value, "answer to a conflict", &CONFLICT_WORDS)?;
+            }
+            GRACE => self.grace = Some(parse::seconds(value, MAX_GRACE)?),
+            MAX_DELETES => self.max_deletes = Some(max_deletes(value)?),
+            DOMAIN => {
+                let Node::Table(table) = &value.node else {
+                    return value.unexpected("a table, such as { interfaces = [ \"veth*\" ] }");
+                };
+                self.domain = domain::read(value.at, table, tables)?;
+            }
+            WORLD => {
+                let Node::Table(table) = &value.node else {
+                    return value
+                        .unexpected("a table, such as { store = \"embedded\", host = \"a\" }");
+                };
+                self.world = Some(world::read(value.at, table, tables)?);
+            }
+            _ => {
+                let Node::Table(table) = &value.node else {
+                    return value.unexpected("a table, such as { route = \"ledger\" }");
+                };
+                self.ownership = ownership(value.at, table, tables)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the keys that differ from their defaults, and the marker always.
+    pub(crate) fn write(&self, nexthops: &NexthopMode) -> Table<'static> {
+        let mut table = Table::default();
+        table.set(PROTOCOL, u32::from(self.protocol));
+        table.set_true(PROTOCOL_IS_MINE, self.protocol_is_mine);
+        table.set_true(ADOPT, self.adopt);
+        if self.adopt_protocols != Protocols::NONE {
+            let numbers = self.adopt_protocols.iter();
+            let numbers: Node<'_> = numbers.map(|number| u32::from(number).into()).collect();
+            table.set(ADOPT_PROTOCOLS, numbers);
+        }
+        if self.on_conflict != OnConflict::Report {
+            table.set(ON_CONFLICT, parse::word(self.on_conflict, &CONFLICT_WORDS));
+        }
+        table.set_some(GRACE, self.grace.map(parse::seconds_node));
+        table.set_some(MAX_DELETES, self.max_deletes.map(max_deletes_node));
+        if *nexthops != NexthopMode::Inline {
+            table.set(NEXTHOPS, Node::Text(OBJECTS.into()));
+        }
+        table.set_true(SYSCTL_REVERT, self.sysctl_revert);
+        if !self.ownership.is_empty() {
+            let mut proofs = Table::default();
+            for (kind, proof) in &self.ownership {
+                proofs.set(kind.name(), parse::word(*proof, &PROOF_WORDS));
+            }
+            table.set(OWNERSHIP, Node::Table(proofs));
+        }
+        if self.domain.is_limited() {
+            table.set(DOMAIN, Node::Table(domain::write(&self.domain)));
+        }
+        let world = self.world.as_ref();
+        table.set_some(WORLD, world.map(|world| Node::Table(world::write(world))));
+        table
+    }
+}
+
+/// Reads how routes reach their next hops: the value of `nexthops`.
+pub(crate) fn nexthops(value: &Value<'_>) -> Result<NexthopMode> {
+    let found = parse::one_of(value, "mode of next hops", &[(OBJECTS, NexthopMode::Objects)]);
+    found.map_err(|mut fault| {
+        fault.message += "; without this key they are written out in each route";
+        fault.in_key(NEXTHOPS)
+    })
+}
+
+fn ownership(
+    at: usize,
+    table: &Table<'_>,
+    tables: &TableNames,
+) -> Result<BTreeMap<Kind, Ownership>> {
+    let kinds = Kind::DECLARED.map(Kind::name);
+    let fields = Fields::new("[ownership]", at, table, &[&kinds], tables)?;
+    let mut unmarked = Kinds::NONE;
+    each_kind!(K => if !K::BEARS_PROTOCOL {
+        unmarked = unmarked.with(K::KIND);
+    });
+    let mut ownership = BTreeMap::new();
+    for kind in Kind::DECLARED {
+        let read = |value| match parse::one_of(value, "proof of ownership", &PROOF_WORDS)? {
+            Ownership::Marker if unmarked.contains(kind) => {
+                let message = format!(
+                    "the kernel stores no marker on {kind}s: write \"ledger\", or leave it out"
+                );
+                fault(value.at, message)
+            }
+            proof => Ok(proof),
+        };
+        ownership.extend(fields.read(kind.name(), read)?.map(|proof| (kind, proof)));
+    }
+    Ok(ownership)
+}
+
+/// Reads a number, or a share as text.
+fn max_deletes(value: &Value<'_>) -> Result<MaxDeletes> {
+    match &value.node {
+        Node::Integer(_) => parse::number(0..=u32::MAX)(value).map(MaxDeletes::Number),
+        Node::Text(text) => {
+            let share = text.strip_suffix('%').and_then(|share| share.parse().ok());
+            match share.filter(|share| *share <= 100) {
+                Some(share) => Ok(MaxDeletes::Percent(share)),
+                None => fault(
+                    value.at,
+                    format!("`{text}` is no share: write \"0%\" to \"100%\", or a number"),
+                ),
+            }
+        }
+        _ => value.unexpected("a number of objects, or a share such as \"50%\""),
+    }
+}
+
+fn max_deletes_node(max_deletes: MaxDeletes) -> Node<'static> {
+    match max_deletes {
+        MaxDeletes::Number(most) => most.into(),
+        MaxDeletes::Percent(share) => Node::Text(format!("{share}%").into()),
+        _ => Node::Text("100%".into()),
+    }
+}

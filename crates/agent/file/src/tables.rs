@@ -1,0 +1,263 @@
+//! The names of routing tables and of protocols, and those that the system configures.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trueup_net::{Protocols, table};
+use trueup_netlink::is_transient;
+use trueup_path::{ErrorKind, open_any, read};
+
+use crate::error::Error;
+
+/// The largest file of names that is read, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The names that numbers have on a system: of routing tables, and of the protocols that programs
+/// have registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableNames {
+    tables: BTreeMap<String, u32>,
+    protocols: BTreeMap<u8, String>,
+}
+
+/// The name under which trueup's own marker may be registered.
+const OURS: &str = "trueup";
+
+impl Default for TableNames {
+    /// Returns `main`, `default` and `local`, which every system has, and the protocols that are
+    /// registered everywhere ([`Protocols::REGISTERED`]).
+    fn default() -> TableNames {
+        let fixed = [("main", table::MAIN), ("default", table::DEFAULT), ("local", table::LOCAL)];
+        let registered = Protocols::REGISTERED;
+        TableNames {
+            tables: fixed.map(|(name, id)| (name.to_owned(), id)).into(),
+            protocols: registered.map(|(id, name)| (id, name.to_owned())).into(),
+        }
+    }
+}
+
+impl TableNames {
+    /// Reads the names that the system configures: those in `/usr/share/iproute2`, overridden by
+    /// those in `/etc/iproute2`, from `rt_tables` and `rt_tables.d/*.conf`, and for protocols from
+    /// `rt_protos` and `rt_protos.d/*.conf`. As iproute2 does, it skips a file that is missing, unreadable, or not a regular file.
+    ///
+    /// # Errors
+    ///
+    /// When a file is larger than 1 MiB, or cannot be read for lack of a resource that becomes free
+    /// again, such as a descriptor: to skip it would make its names unknown. The error names the
+    /// file.
+    pub fn system() -> Result<TableNames, Error> {
+        let mut tables = TableNames::default();
+        for base in ["/usr/share/iproute2", "/etc/iproute2"] {
+            let base = Path::new(base);
+            for path in name_files(base, "rt_tables")? {
+                tables.add(&names_of(&path)?);
+            }
+            for path in name_files(base, "rt_protos")? {
+                tables.add_protocols(&names_of(&path)?);
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Adds the names of a text in the format of `rt_tables`: a number, white space, a name.
+    /// Comments start with `#`. Other lines are skipped, and so is number 0, which is no table.
+    pub fn add(&mut self, text: &str) {
+        for (number, name) in numbered_names(text) {
+            if number != 0 {
+                self.tables.insert(name.to_owned(), number);
+            }
+        }
+    }
+
+    /// Adds the protocols of a text in the format of `rt_protos`, which is that of `rt_tables`. The
+    /// program of a name has the number for itself.
+    pub fn add_protocols(&mut self, text: &str) {
+        for (number, name) in numbered_names(text) {
+            if let Ok(number) = number.try_into() {
+                self.protocols.insert(number, name.to_owned());
+            }
+        }
+    }
+
+    /// Returns why a number is not to be our marker, with those that are free, if it is registered
+    /// for another program.
+    pub(crate) fn claim_on(&self, protocol: u8) -> Option<String> {
+        let name = self.protocols.get(&protocol).filter(|name| *name != OURS)?;
+        Some(format!(
+            "protocol: {protocol} is registered as `{name}` (linux/rtnetlink.h, FRR, or rt_protos \
+             of iproute2), whose objects would count as ours and be deleted: {} are free; if it is \
+             registered for this agent, write protocol_is_mine = true",
+            self.free_protocols(),
+        ))
+    }
+
+    /// Returns the unassigned numbers that are not registered here either: `100 to 115, 117 to 185`.
+    fn free_protocols(&self) -> String {
+        let mut ranges: Vec<(u8, u8)> = Vec::new();
+        let is_free = |number: &u8| self.protocols.get(number).is_none_or(|name| name == OURS);
+        for number in Protocols::UNASSIGNED.filter(is_free) {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == number => *last = number,
+                _ => ranges.push((number, number)),
+            }
+        }
+        let range = |(first, last)| match first == last {
+            true => format!("{first}"),
+            false => format!("{first} to {last}"),
+        };
+        let ranges: Vec<_> = ranges.into_iter().map(range).collect();
+        ranges.join(", ")
+    }
+
+    /// Returns the number of a protocol's name.
+    pub(crate) fn protocol(&self, name: &str) -> Option<u8> {
+        let mut protocols = self.protocols.iter();
+        protocols.find(|(_, known)| *known == name).map(|(number, _)| *number)
+    }
+
+    /// Returns the number of a table's name.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.tables.get(name).copied()
+    }
+
+    /// Iterates over all names of tables in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tables.keys().map(String::as_str)
+    }
+}
+
+/// Reads a file of names; one that is missing, unreadable or not a regular file is empty.
+fn names_of(path: &Path) -> Result<String, Error> {
+    let read = open_any(path).and_then(|file| read(path, &file, MAX_BYTES));
+    match read {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == ErrorKind::TooLarge => {
+            let why = "it is larger than 1 MiB: split it, or remove what is no name";
+            Err(unreadable(path, &io::Error::other(why)))
+        }
+        Err(error) if error.raw_os_error().is_some_and(is_transient) => {
+            Err(Error::unopened(&path.display().to_string(), &error))
+        }
+        Err(_) => Ok(String::new()),
+    }
+}
+
+/// Returns the numbers and names of a text: a number, white space, a name on each line. Comments
+/// start with `#`. Other lines are skipped.
+fn numbered_names(text: &str) -> impl Iterator<Item = (u32, &str)> {
+    text.lines().filter_map(|line| {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let (Some(number), Some(name), None) = (words.next(), words.next(), words.next()) else {
+            return None;
+        };
+        let number = match number.strip_prefix("0x") {
+            Some(hex) => u32::from_str_radix(hex, 16),
+            None => number.parse(),
+        };
+        Some((number.ok()?, name))
+    })
+}
+
+/// Turns an error into `None`, unless it is transient.
+fn skip_unreadable<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, Error> {
+    match read {
+        Err(error) if error.raw_os_error().is_some_and(is_transient) => {
+            Err(unreadable(path, &error))
+        }
+        read => Ok(read.ok()),
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    Error::unreadable(&path.display().to_string(), error)
+}
+
+/// Returns the files of a folder that name numbers: `rt_tables` and those of its drop-ins.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "names alone: who can write a file is asked when it is read"
+)]
+fn name_files(base: &Path, name: &str) -> Result<Vec<PathBuf>, Error> {
+    let more = base.join(format!("{name}.d"));
+    let entries = skip_unreadable(&more, fs::read_dir(&more))?;
+    let mut more: Vec<PathBuf> = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "conf"))
+        .collect();
+    more.sort();
+    more.insert(0, base.join(name));
+    Ok(more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_of_rt_tables_is_read_as_iproute2_reads_it() {
+        let mut tables = TableNames::default();
+        tables.add("# names\n100 blue # ours\n0x65\tgreen\n0 unspec\nx y\n200\n4294967296 big\n");
+        assert_eq!(tables.number("blue"), Some(100));
+        assert_eq!(tables.number("green"), Some(0x65));
+        assert_eq!(tables.number("main"), Some(254));
+        let names: Vec<_> = tables.names().collect();
+        assert_eq!(names, ["blue", "default", "green", "local", "main"]);
+    }
+
+    #[test]
+    fn a_protocol_of_another_program_is_no_marker_and_free_ones_are_named() {
+        let mut tables = TableNames::default();
+        assert_eq!(tables.claim_on(116), None);
+        tables.add_protocols("116 trueup\n# mine\n120 calico\n0x79 overlay\n300 none\n");
+        assert_eq!((tables.claim_on(116), tables.claim_on(122)), (None, None));
+        for (number, name) in [(12, "bird"), (18, "keepalived"), (120, "calico"), (121, "overlay")]
+        {
+            let message = tables.claim_on(number).unwrap();
+            for part in [name, "100 to 119, 122 to 185 are free", "protocol_is_mine"] {
+                assert!(message.contains(part), "{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn files_of_a_directory_come_in_order_after_the_main_one() {
+        let base = std::env::temp_dir().join(format!("trueup-tables-{}", std::process::id()));
+        fs::create_dir_all(base.join("rt_tables.d")).unwrap();
+        for name in ["b.conf", "a.conf", "skipped.txt"] {
+            fs::write(base.join("rt_tables.d").join(name), "").unwrap();
+        }
+        let names: Vec<_> = name_files(&base, "rt_tables")
+            .unwrap()
+            .iter()
+            .map(|path| path.file_name().unwrap().to_owned())
+            .collect();
+        assert_eq!(names, ["rt_tables", "a.conf", "b.conf"]);
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_now_or_is_too_large_is_named() {
+        let path = std::env::temp_dir().join(format!("trueup-large-{}", std::process::id()));
+        fs::write(&path, "\n".repeat(MAX_BYTES as usize) + "100 blue\n").unwrap();
+        let error = names_of(&path).unwrap_err();
+        let shown = path.display().to_string();
+        assert!(error.to_string().starts_with(&format!("{shown}: ")), "{error}");
+        assert!(error.to_string().contains("larger than 1 MiB") && !error.is_transient());
+        fs::write(&path, "\n".repeat(MAX_BYTES as usize - 9) + "100 blue\n").unwrap();
+        let mut tables = TableNames::default();
+        tables.add(&names_of(&path).unwrap());
+        assert_eq!(tables.number("blue"), Some(100));
+        fs::remove_file(&path).unwrap();
+
+        let none: io::Result<()> = Err(io::Error::from_raw_os_error(libc::EMFILE));
+        let error = skip_unreadable(&path, none).unwrap_err();
+        assert!(error.to_string().starts_with(&shown) && error.is_transient());
+    }
+}

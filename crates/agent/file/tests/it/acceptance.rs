@@ -1,0 +1,175 @@
+//! What is accepted, kept from change to change, is what all resources together come to.
+
+#![allow(clippy::unwrap_used, reason = "test code, though in functions of its own")]
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+use trueup_file::{Acceptance, Accepted, Collect, File, Resource, TableNames, accept};
+use trueup_net::{Prefix, RouteKey};
+
+/// A resource: the host, the name, the revision, and the route; a malformed one has no prefix.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Exported {
+    created: u64,
+    exporter: String,
+    name: String,
+    data: String,
+    dst: Option<Prefix>,
+}
+
+impl Exported {
+    fn resource(&self) -> Resource<'_> {
+        Resource {
+            exporter: &self.exporter,
+            name: &self.name,
+            created: self.created,
+            data: self.data.as_bytes(),
+        }
+    }
+}
+
+fn exported() -> impl Strategy<Value = Exported> {
+    let prefix = (0..4_u8, 14..19_u8).prop_map(|(number, len)| {
+        let address = u32::from_be_bytes([10, 20, number << 6, 0]) & (u32::MAX << (32 - len));
+        let text = format!("{}/{len}", std::net::Ipv4Addr::from(address));
+        text.parse::<Prefix>().unwrap()
+    });
+    let dst = prop::option::weighted(0.9, prefix);
+    (0..6_u64, "[abcm]", "[xy]", dst, 1..3_u8).prop_map(|(created, exporter, name, dst, via)| {
+        let data = dst.map_or("?".to_owned(), |dst| {
+            format!("{{ \"dst\": \"{dst}\", \"via\": \"10.0.0.{via}\" }}")
+        });
+        Exported { created, exporter, name, data, dst }
+    })
+}
+
+const COLLECTS: &str = "[world]\nstore = \"embedded\"\nhost = \"m\"\n\
+    [[collect]]\nkind = \"route\"\nwithin = [\"10.20.0.0/16\"]\nlimit = 2\n\
+    [[collect]]\nkind = \"route\"\nfrom = \"a\"\nwithin = [\"10.0.0.0/8\"]\ntable = 100\nlimit = 1\n\
+    [[collect]]\nkind = \"route\"\nfrom = \"b\"\nwithin = [\"10.20.0.0/17\"]\nlimit = 3\n";
+
+fn collects() -> Vec<Collect> {
+    let file = File::parse("f", COLLECTS.as_bytes(), &TableNames::default()).unwrap();
+    file.collects.unwrap()
+}
+
+/// The rule, in the plainest way: one resource after the other, the first one first. Returns the
+/// routes with who exported them, and the reasons of those that make none.
+fn by_the_rule(
+    collects: &[Collect],
+    all: &[Exported],
+) -> (BTreeMap<RouteKey, (String, u64)>, Vec<String>) {
+    let mut all: Vec<&Exported> = all.iter().filter(|it| it.exporter != "m").collect();
+    all.sort();
+    let mut routes: BTreeMap<RouteKey, (String, u64)> = BTreeMap::new();
+    let mut reasons = Vec::new();
+    let mut taken: HashMap<(usize, &str), u32> = HashMap::new();
+    for it in all {
+        let mut made = Vec::new();
+        let mut reason = "no collection";
+        for (position, collect) in collects.iter().enumerate() {
+            let Some(dst) = it.dst else {
+                reason = "expected a value";
+                continue;
+            };
+            let key = RouteKey::new(collect.table.unwrap_or(254), dst);
+            let count = taken.entry((position, &it.exporter)).or_default();
+            if !collect.from.contains(&it.exporter) {
+                continue;
+            } else if !collect.within.iter().any(|within| within.covers(dst)) {
+                reason = "is not within";
+            } else if routes.contains_key(&key) {
+                reason = "was exported first";
+            } else if *count >= collect.limit {
+                reason = "the limit of";
+            } else {
+                *count += 1;
+                made.push(key);
+            }
+        }
+        if made.is_empty() {
+            reasons.push(reason.to_owned());
+        }
+        let owner = (it.exporter.clone(), it.created);
+        routes.extend(made.into_iter().map(|key| (key, owner.clone())));
+    }
+    (routes, reasons)
+}
+
+fn owners(accepted: &Accepted) -> BTreeMap<RouteKey, (String, u64)> {
+    let owner = |(key, (_, origin)): (&RouteKey, &(_, trueup_file::Origin))| {
+        (*key, (origin.exporter.clone(), origin.created))
+    };
+    accepted.routes.iter().map(owner).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn what_is_kept_from_change_to_change_is_what_all_come_to(
+        changes in prop::collection::vec(
+            (exported(), any::<bool>(), 0..8_usize, any::<bool>()),
+            0..40,
+        ),
+    ) {
+        let collects = collects();
+        let mut kept = Acceptance::new(&collects, "m");
+        let mut there: Vec<Exported> = Vec::new();
+        let mut before = kept.accepted();
+        for (new, is_new, at, settles) in changes {
+            match is_new || there.is_empty() {
+                true => {
+                    kept.insert(new.resource());
+                    there.push(new);
+                }
+                false => {
+                    let gone = there.remove(at % there.len());
+                    kept.remove(gone.resource());
+                }
+            }
+            if !settles {
+                continue;
+            }
+            let changed = kept.settle();
+            let now = kept.accepted();
+            prop_assert_eq!(&now, &accept(&collects, "m", there.iter().map(Exported::resource)));
+            prop_assert_eq!(kept.overlaps(), now.overlaps.len());
+            let keys = before.routes.keys().chain(now.routes.keys());
+            for key in keys.filter(|key| before.routes.get(key) != now.routes.get(key)) {
+                prop_assert!(changed.contains(key), "{:?} has changed", key);
+            }
+            let (routes, reasons) = by_the_rule(&collects, &there);
+            prop_assert_eq!(owners(&now), routes);
+            prop_assert_eq!(now.refused.len(), reasons.len());
+            for (refused, reason) in now.refused.iter().zip(reasons) {
+                prop_assert!(refused.reason.contains(&reason), "{:?}, not {}", refused, reason);
+            }
+            before = now;
+        }
+    }
+}
+
+/// What hosts that share nothing else export costs nothing when another host changes something.
+#[test]
+fn one_that_was_not_inserted_is_removed_without_effect() {
+    let collects = collects();
+    let mut kept = Acceptance::new(&collects, "m");
+    let one = Exported {
+        created: 1,
+        exporter: "a".into(),
+        name: "x".into(),
+        data: "{ \"dst\": \"10.20.0.0/18\", \"via\": \"10.0.0.1\" }".into(),
+        dst: None,
+    };
+    kept.remove(one.resource());
+    kept.insert(one.resource());
+    let other = Exported { created: 2, ..one.clone() };
+    kept.remove(other.resource());
+    assert_eq!(kept.settle().len(), 2, "a table each");
+    kept.remove(one.resource());
+    assert_eq!(kept.settle().len(), 2);
+    assert_eq!(kept.accepted(), Accepted::default());
+    assert!(kept.settle().is_empty());
+}

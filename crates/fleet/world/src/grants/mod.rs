@@ -1,0 +1,237 @@
+//! Grants: an operator's signed list of the prefixes that each host may export.
+
+mod check;
+mod error;
+mod follower;
+mod signed;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use trueup_net::Prefix;
+
+pub use check::{GrantsCheck, SeenGrants};
+pub use error::GrantsError;
+pub use follower::GrantsFollower;
+pub use signed::{GrantsKey, grants_public_key};
+
+/// The prefixes that each host may export, for a time.
+///
+/// The list has a serial number. A reader that has seen a list refuses those with a lower number,
+/// so that an old list cannot be put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grants {
+    serial: u64,
+    /// In seconds since 1970.
+    begins: u64,
+    ends: u64,
+    prefixes: BTreeMap<String, BTreeSet<Prefix>>,
+}
+
+/// The last second of the year 9999.
+const LAST: u64 = 253_402_300_799;
+
+/// The list as JSON. An operator's file has no times: they come with the signature.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    serial: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    begins: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ends: Option<u64>,
+    grants: Vec<Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    host: String,
+    prefixes: Vec<String>,
+}
+
+impl Grants {
+    /// The longest list, in bytes.
+    pub const MAX_BYTES: usize = 1 << 20;
+
+    /// The longest time that a list is valid for: ten years.
+    pub const MAX_LIFETIME: Duration = Duration::from_secs(3_653 * 86_400);
+
+    /// Makes a list without grants. It is valid from `begins` on, for `lifetime`; both count in
+    /// whole seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`](GrantsError::Malformed) if the serial number is 0, or the lifetime is shorter
+    /// than a second or longer than [`MAX_LIFETIME`](Self::MAX_LIFETIME).
+    pub fn new(serial: u64, begins: SystemTime, lifetime: Duration) -> Result<Grants, GrantsError> {
+        let begins = seconds(begins);
+        Grants {
+            serial,
+            begins,
+            ends: begins.saturating_add(lifetime.as_secs()),
+            prefixes: BTreeMap::new(),
+        }
+        .checked()
+    }
+
+    /// Grants a prefix, and all parts of it, to a host.
+    #[must_use]
+    pub fn with_grant(mut self, host: impl Into<String>, prefix: Prefix) -> Grants {
+        let prefixes = self.prefixes.entry(host.into()).or_default();
+        prefixes.insert(prefix);
+        self
+    }
+
+    /// Reads the file that an operator writes: a JSON object of `serial` and `grants`, which has an
+    /// object of `host` and `prefixes` for each host.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`](GrantsError::Malformed), and those of [`new`](Self::new).
+    pub fn read_list(
+        text: &[u8],
+        begins: SystemTime,
+        lifetime: Duration,
+    ) -> Result<Grants, GrantsError> {
+        let record = Record::read(text)?;
+        if record.begins.is_some() || record.ends.is_some() {
+            let message = "the list to sign has no `begins` and `ends`: leave them out, as the \
+                           signature adds them";
+            return Err(GrantsError::Malformed(message.to_owned()));
+        }
+        let grants = Grants::new(record.serial, begins, lifetime)?;
+        let prefixes = record.prefixes()?;
+        Ok(Grants { prefixes, ..grants })
+    }
+
+    /// Reads what was signed.
+    fn parse(text: &[u8]) -> Result<Grants, GrantsError> {
+        let record = Record::read(text)?;
+        let (Some(begins), Some(ends)) = (record.begins, record.ends) else {
+            let message = "a signed list has `begins` and `ends`";
+            return Err(GrantsError::Malformed(message.to_owned()));
+        };
+        Grants { serial: record.serial, begins, ends, prefixes: record.prefixes()? }.checked()
+    }
+
+    /// Returns the text that is signed.
+    fn to_text(&self) -> Result<String, GrantsError> {
+        let entry = |(host, prefixes): (&String, &BTreeSet<Prefix>)| Entry {
+            host: host.clone(),
+            prefixes: prefixes.iter().map(ToString::to_string).collect(),
+        };
+        let record = Record {
+            serial: self.serial,
+            begins: Some(self.begins),
+            ends: Some(self.ends),
+            grants: self.prefixes.iter().map(entry).collect(),
+        };
+        let text = serde_json::to_string(&record);
+        text.map_err(|error| GrantsError::Malformed(error.to_string()))
+    }
+
+    fn checked(self) -> Result<Grants, GrantsError> {
+        let lifetime = Duration::from_secs(self.ends.saturating_sub(self.begins));
+        if self.serial == 0 {
+            let message = "the serial number is 0: give one from 1 on, which rises with each list";
+            return Err(GrantsError::Malformed(message.to_owned()));
+        }
+        if self.ends > LAST {
+            let message = "it is valid until after the year 9999: give an earlier time";
+            return Err(GrantsError::Malformed(message.to_owned()));
+        }
+        if lifetime.is_zero() || lifetime > Grants::MAX_LIFETIME {
+            let message = format!(
+                "it is valid for {} s: give a list 1 s to {} days",
+                lifetime.as_secs(),
+                Grants::MAX_LIFETIME.as_secs() / 86_400
+            );
+            return Err(GrantsError::Malformed(message));
+        }
+        Ok(self)
+    }
+
+    /// Returns the serial number.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Returns when it begins to be valid.
+    pub fn begins(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(self.begins)
+    }
+
+    /// Returns when it is no longer valid.
+    pub fn ends(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(self.ends)
+    }
+
+    /// Returns the prefixes that each host may export.
+    pub fn prefixes(&self) -> &BTreeMap<String, BTreeSet<Prefix>> {
+        &self.prefixes
+    }
+
+    /// True if a host may export a route to this destination: a prefix of the host covers it.
+    pub fn allows(&self, host: &str, dst: Prefix) -> bool {
+        let mut granted = self.prefixes.get(host).into_iter().flatten();
+        granted.any(|granted| granted.covers(dst))
+    }
+
+    /// Checks that it is valid at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`Early`](GrantsError::Early), [`Expired`](GrantsError::Expired).
+    pub fn check_time(&self, now: SystemTime) -> Result<(), GrantsError> {
+        let now = seconds(now);
+        match () {
+            () if now < self.begins => {
+                Err(GrantsError::Early { serial: self.serial, begins: self.begins() })
+            }
+            () if now >= self.ends => {
+                Err(GrantsError::Expired { serial: self.serial, ended: self.ends() })
+            }
+            () => Ok(()),
+        }
+    }
+}
+
+impl Record {
+    fn read(text: &[u8]) -> Result<Record, GrantsError> {
+        if text.len() > Grants::MAX_BYTES {
+            let message = format!("it is longer than {} bytes", Grants::MAX_BYTES);
+            return Err(GrantsError::Malformed(message));
+        }
+        let record = serde_json::from_slice(text);
+        record.map_err(|error| GrantsError::Malformed(error.to_string()))
+    }
+
+    fn prefixes(&self) -> Result<BTreeMap<String, BTreeSet<Prefix>>, GrantsError> {
+        let mut all = BTreeMap::<String, BTreeSet<Prefix>>::new();
+        for Entry { host, prefixes } in &self.grants {
+            // Without a wildcard: each host is named.
+            if host.is_empty() || ["any", "*"].contains(&&**host) {
+                let message = format!("{host:?} is no name of a host: name each host");
+                return Err(GrantsError::Malformed(message));
+            }
+            let of_host = all.entry(host.clone()).or_default();
+            for text in prefixes {
+                let prefix = text.parse().map_err(|error| {
+                    GrantsError::Malformed(format!("the prefix {text:?} of host {host:?}: {error}"))
+                })?;
+                of_host.insert(prefix);
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

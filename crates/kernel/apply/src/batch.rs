@@ -1,0 +1,140 @@
+//! The batches of a run: sent, answered, echoed.
+
+use trueup_net::{Action, Item as _, Object, Op, Route};
+use trueup_netlink::codec::route;
+use trueup_netlink::wire::{Message, NLM_F_EXCL};
+use trueup_netlink::{Error, Outcome as Answer};
+
+use crate::message::Step;
+use crate::outcome::{Failure, Outcome};
+use crate::run::{Run, stopped};
+
+impl Run<'_> {
+    /// Returns whether nothing more is sent. To be called before each batch.
+    pub(crate) fn is_stopped(&mut self) -> bool {
+        self.stopped = self.stopped || !(self.go_on)();
+        self.stopped
+    }
+
+    /// Sends the current batch and notes the outcomes of its ops.
+    pub(crate) fn flush(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        if self.is_stopped() {
+            self.batch.clear();
+            // The first message of an op of two may be done.
+            for (at, _) in self.sent.drain(..) {
+                if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
+                    self.outcomes[at] = Some(stopped());
+                }
+            }
+            return;
+        }
+        let answers = match self.send() {
+            Ok(answers) => answers,
+            Err(error) => {
+                self.batch.clear();
+                let failure = Outcome::Failed(Box::new(Failure::unknown(error.to_string())));
+                for (at, _) in self.sent.drain(..) {
+                    self.outcomes[at] = Some(failure.clone());
+                    self.touched[at] = true;
+                }
+                return;
+            }
+        };
+        let mut sent = std::mem::take(&mut self.sent);
+        for ((at, step), answer) in sent.drain(..).zip(answers) {
+            self.note_answer(at, step, answer);
+        }
+        self.sent = sent;
+    }
+
+    /// Sends the current batch, and notes the echoes of routes where they are wanted.
+    fn send(&mut self) -> Result<Vec<Answer>, Error> {
+        let Some(echoed) = &mut self.echoed else {
+            return self.socket.send_batch(&mut self.batch);
+        };
+        let (sent, ops, old_deleted) = (&self.sent, &self.plan.ops, &mut self.old_deleted);
+        self.socket.send_batch_echoed(&mut self.batch, |index, message| {
+            let (Some(route), Some((at, step))) = (echoed_route(&message), sent.get(index)) else {
+                return;
+            };
+            // No other route was on the key.
+            let is_alone = message.header.flags & NLM_F_EXCL != 0;
+            match step {
+                Step::RollBack => {}
+                Step::DeleteOld => {
+                    if is_old(&ops[*at], &route) {
+                        old_deleted.insert(*at);
+                    }
+                }
+                Step::Append | Step::Op(_) => {
+                    if *step == Step::Append && is_alone {
+                        old_deleted.insert(*at);
+                    }
+                    echoed.insert(*at, route);
+                }
+            }
+        })
+    }
+
+    /// Notes the kernel's answer to a message of an op.
+    fn note_answer(&mut self, at: usize, step: Step, answer: Answer) {
+        let op = &self.plan.ops[at];
+        if !matches!(answer, Answer::Failed(_)) {
+            self.touched[at] = true;
+        }
+        let outcome = match answer {
+            Answer::Done => Outcome::Applied,
+            Answer::Failed(error) => {
+                let (object, action) = step.target(op);
+                let failure = Failure::refused(&object, action, error);
+                if failure.class().is_done() {
+                    if op.action == Action::Create {
+                        self.found_existing.insert(at);
+                    }
+                    if step == Step::DeleteOld {
+                        self.old_missing.insert(at);
+                    }
+                    Outcome::Applied
+                } else {
+                    Outcome::Failed(Box::new(failure))
+                }
+            }
+            Answer::Unknown => {
+                Outcome::Failed(Box::new(Failure::unknown("the kernel's answer was lost")))
+            }
+        };
+        if let (Outcome::Applied, Action::Create, Object::Link(link)) =
+            (&outcome, op.action, &op.object)
+        {
+            let ends = [Some(link.name), link.peer()].into_iter().flatten();
+            let devs = ends.filter_map(|name| self.plan.devices.dev(&name));
+            let created = devs.filter_map(|dev| Some((dev, *self.indexes.get(&dev)?)));
+            self.created.extend(created);
+        }
+        // Of an op of two messages the first refusal counts.
+        if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
+            self.outcomes[at] = Some(outcome);
+        }
+    }
+}
+
+/// Returns the route that an echo reports.
+fn echoed_route(message: &Message<'_>) -> Option<Route> {
+    match message.header.kind {
+        route::NEW | route::DELETE => route::decode(message.body).ok().flatten(),
+        _ => None,
+    }
+}
+
+/// Returns whether a route is the one that an op replaces.
+fn is_old(op: &Op, route: &Route) -> bool {
+    match op.was().as_deref() {
+        Some(Object::Route(was)) => {
+            was.key() == route.key() && was.protocol == route.protocol && was.agrees(route)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,64 @@
+//! The interface indexes of new links.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
+use std::ops::Range;
+
+use trueup_net::{Dev, Plan};
+
+/// The range of the indexes that trueup draws. The kernel numbers interfaces from 1 and does not
+/// get here.
+const INDEXES: Range<u32> = 1 << 24..1 << 31;
+
+/// Draws the index of each interface that a plan will create: at random, from 2^24 to 2^31 - 1.
+///
+/// The caller can record an index before the kernel is asked. A link that afterwards has the index
+/// (one of some two thousand million) and the name was then created by trueup. The kernel refuses
+/// to create a link whose index is taken.
+pub fn draw_indexes(plan: &Plan) -> BTreeMap<Dev, u32> {
+    let mut drawn = BTreeSet::new();
+    plan.devices
+        .planned()
+        .map(|(dev, _)| {
+            let mut index = random(INDEXES);
+            while !drawn.insert(index) {
+                index = random(INDEXES);
+            }
+            (dev, index)
+        })
+        .collect()
+}
+
+thread_local! {
+    /// The seed of the numbers that this thread draws, and how many it drew.
+    static SEED: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+}
+
+/// Makes the numbers that the calling thread draws from now on depend on a seed alone, for
+/// simulation.
+#[doc(hidden)]
+pub fn seed_random(seed: u64) {
+    SEED.set(Some((seed, 0)));
+}
+
+/// Returns a random number of a range.
+pub(crate) fn random(among: Range<u32>) -> u32 {
+    let random = match SEED.get() {
+        Some((seed, drawn)) => {
+            SEED.set(Some((seed, drawn + 1)));
+            let mut hasher = DefaultHasher::new();
+            (seed, drawn).hash(&mut hasher);
+            hasher.finish()
+        }
+        // Each `RandomState` has its own keys, from the operating system.
+        None => RandomState::new().build_hasher().finish(),
+    };
+    let span = u64::from(among.end - among.start);
+    among.start + (random % span) as u32
+}
+
+/// Returns whether an index was [drawn](draw_indexes), by this trueup or by another.
+pub fn is_drawn_index(index: u32) -> bool {
+    INDEXES.contains(&index)
+}

@@ -1,0 +1,115 @@
+//! The delete of many links in one group.
+//!
+//! Before the kernel removes a link it waits until nothing uses the link any more, some sixteen
+//! milliseconds; links that one message deletes share that wait. So the links that a plan deletes
+//! in a row are put into a group of their own, and then the group is deleted, all in one send
+//! (`rtnl_group_dellink` in net/core/rtnetlink.c).
+//!
+//! The group removes no more than a delete of each link would:
+//!
+//! - Only links of the plan are put into the group, each by the index by which it would be deleted.
+//!   What the kernel removes with them, such as the peer of a veth, is the same either way.
+//! - The group's number is drawn for each send, from some two thousand million, and is none that a
+//!   link had when the plan was made. To get a link of its own into the group, another writer would
+//!   have to read the number from one of ours and use it while the kernel carries out that one
+//!   send.
+//! - The kernel deletes none of a group of which it cannot delete one. A link whose two messages
+//!   the kernel did not both confirm is deleted by itself, so that each op has an answer of its
+//!   own.
+//! - A process killed between two messages leaves links of ours in a group. They are ours by their
+//!   index in the ledger, and the next pass deletes them.
+
+use std::ops::Range;
+
+use trueup_net::{Action, Object};
+use trueup_netlink::{BATCH_MESSAGES, Outcome as Answer, codec};
+
+use crate::indexes::random;
+use crate::outcome::{Failure, Outcome};
+use crate::run::{Run, stopped};
+
+/// The least number of links for a group: four take a third of the time that single deletes take.
+const MIN_LINKS: usize = 4;
+/// The greatest number of links: with the delete of their group they fill one batch.
+const MAX_LINKS: usize = BATCH_MESSAGES - 1;
+/// The range of group numbers: above what people choose, and positive as a signed number, as the
+/// kernel compares them.
+const GROUPS: Range<u32> = 1 << 24..1 << 31;
+
+impl Run<'_> {
+    /// Deletes the links that the plan deletes in a row from a position on, if there are enough of
+    /// them, and returns the position after them.
+    pub(crate) fn delete_link_group(&mut self, from: usize) -> Option<usize> {
+        let is_delete = |at: &usize| {
+            let op = &self.plan.ops[*at];
+            op.action == Action::Delete
+                && matches!(op.object, Object::Link(_))
+                && op.hold.is_none()
+                && self.plan.needs(*at).next().is_none()
+        };
+        let count = (from..self.plan.ops.len()).take_while(is_delete).count();
+        if count < MIN_LINKS {
+            return None;
+        }
+        self.flush();
+        let to = from + count;
+        for first in (from..to).step_by(MAX_LINKS) {
+            self.delete_group(first..to.min(first + MAX_LINKS));
+        }
+        Some(to)
+    }
+
+    fn delete_group(&mut self, links: Range<usize>) {
+        if self.is_stopped() {
+            self.outcomes[links].fill(Some(stopped()));
+            return;
+        }
+        let group = self.free_group();
+        let mut put: Vec<usize> = Vec::with_capacity(links.len());
+        for at in links.clone() {
+            if let Object::Link(link) = &self.plan.ops[at].object {
+                let index = link.index;
+                let set = |buffer: &mut Vec<u8>| codec::link::set_group(buffer, index, group);
+                if self.batch.push(set).is_ok() {
+                    put.push(at);
+                }
+            }
+        }
+        let delete = |buffer: &mut Vec<u8>| codec::link::delete_group(buffer, group);
+        let sent = match self.batch.push(delete) {
+            Ok(_) => self.socket.send_batch(&mut self.batch).unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
+        self.batch.clear();
+        let group_deleted = sent.len() == put.len() + 1 && sent.last() == Some(&Answer::Done);
+        for (at, answer) in put.into_iter().zip(sent) {
+            let object = &self.plan.ops[at].object;
+            let is_done = match answer {
+                Answer::Done => group_deleted,
+                // The link does not exist any more.
+                Answer::Failed(error) => {
+                    Failure::refused(object, Action::Delete, error).class().is_done()
+                }
+                Answer::Unknown => false,
+            };
+            if is_done {
+                self.outcomes[at] = Some(Outcome::Applied);
+            }
+        }
+        for at in links {
+            if self.outcomes[at].is_none() {
+                self.op(at);
+            }
+        }
+        self.flush();
+    }
+
+    fn free_group(&self) -> u32 {
+        loop {
+            let group = random(GROUPS);
+            if !self.plan.is_group_taken(group) {
+                return group;
+            }
+        }
+    }
+}

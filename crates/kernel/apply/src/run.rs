@@ -1,0 +1,220 @@
+//! A run: the ops of a plan, sent in batches.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_net::{Dev, Hold, Op, Plan, Route};
+use trueup_netlink::codec::{DeviceIndexes, EncodeError};
+use trueup_netlink::{Batch, Push, Socket};
+
+use crate::message::{self, Step};
+use crate::outcome::{Failure, Outcome, Outcomes, Pending};
+
+/// Carries a plan out over a socket in the namespace that the plan was made for. New links get the
+/// `indexes` [drawn](crate::draw_indexes) for them; the kernel numbers those that are not in it,
+/// and what depends on such a link waits.
+///
+/// Calls `go_on` before each batch: once it returns false, nothing more is sent, and the rest is
+/// pending ([`Hold::Cut`]).
+///
+/// Returns exactly one outcome for each op. If the socket fails altogether, the ops of the batch
+/// have failed with class `unknown`.
+pub fn apply(
+    plan: &Plan,
+    socket: &mut Socket,
+    indexes: &BTreeMap<Dev, u32>,
+    go_on: &dyn Fn() -> bool,
+) -> Outcomes {
+    carry_out(plan, socket, indexes, go_on, false)
+}
+
+/// As [`apply`], and asks the kernel to echo each route that it stores or deletes: see
+/// [`Outcomes::echoed`]. An echo costs two to three microseconds for each op, a dump half a
+/// microsecond for each route in the table.
+pub fn apply_with_echo(
+    plan: &Plan,
+    socket: &mut Socket,
+    indexes: &BTreeMap<Dev, u32>,
+    go_on: &dyn Fn() -> bool,
+) -> Outcomes {
+    carry_out(plan, socket, indexes, go_on, true)
+}
+
+fn carry_out(
+    plan: &Plan,
+    socket: &mut Socket,
+    indexes: &BTreeMap<Dev, u32>,
+    go_on: &dyn Fn() -> bool,
+    with_echo: bool,
+) -> Outcomes {
+    let mut run = Run {
+        plan,
+        socket,
+        batch: Batch::new(),
+        sent: Vec::new(),
+        outcomes: vec![None; plan.ops.len()],
+        created: Default::default(),
+        found_existing: BTreeSet::new(),
+        touched: vec![false; plan.ops.len()],
+        echoed: with_echo.then(BTreeMap::new),
+        old_deleted: BTreeSet::new(),
+        old_missing: BTreeSet::new(),
+        indexes,
+        go_on,
+        stopped: false,
+    };
+    let mut at = 0;
+    while at < plan.ops.len() {
+        at = run.delete_link_group(at).unwrap_or_else(|| {
+            run.op(at);
+            at + 1
+        });
+    }
+    run.flush();
+    let (mut echoed, old_deleted) = (run.echoed.unwrap_or_default(), run.old_deleted);
+    echoed.retain(|at, _| !plan.appends_then_deletes(&plan.ops[*at]) || old_deleted.contains(at));
+    let is_undone = |at: &usize| {
+        let outcome = run.outcomes[*at].as_ref();
+        outcome.is_some_and(|outcome| !outcome.is_applied()) && !run.touched[*at]
+    };
+    let undone = (0..plan.ops.len()).filter(is_undone).collect();
+    let lost = || Outcome::Failed(Box::new(Failure::unknown("no answer")));
+    Outcomes {
+        outcomes: run.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect(),
+        created: run.created,
+        found_existing: run.found_existing,
+        undone,
+        echoed,
+    }
+}
+
+/// The state of a run.
+pub(crate) struct Run<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) socket: &'a mut Socket,
+    pub(crate) batch: Batch,
+    /// The ops in the batch, by position, and which step of each.
+    pub(crate) sent: Vec<(usize, Step)>,
+    pub(crate) outcomes: Vec<Option<Outcome>>,
+    pub(crate) created: BTreeMap<Dev, u32>,
+    pub(crate) found_existing: BTreeSet<usize>,
+    /// For each op, true if a message of it was carried out, or may have been.
+    pub(crate) touched: Vec<bool>,
+    /// The routes that the kernel echoed, where it is asked to.
+    pub(crate) echoed: Option<BTreeMap<usize, Route>>,
+    /// The ops whose old route is deleted, or was alone on its key, by the kernel's echo.
+    pub(crate) old_deleted: BTreeSet<usize>,
+    /// The ops whose old route the kernel did not find.
+    pub(crate) old_missing: BTreeSet<usize>,
+    pub(crate) indexes: &'a BTreeMap<Dev, u32>,
+    pub(crate) go_on: &'a dyn Fn() -> bool,
+    /// Nothing more is sent: the caller said no.
+    pub(crate) stopped: bool,
+}
+
+/// Returns the outcome of an op that was not sent because the caller said no.
+pub(crate) fn stopped() -> Outcome {
+    Outcome::Pending(Pending::Held(Hold::Cut))
+}
+
+impl Run<'_> {
+    pub(crate) fn op(&mut self, at: usize) {
+        let op = &self.plan.ops[at];
+        if let Some(hold) = self.plan.hold(at) {
+            self.outcomes[at] = Some(match hold {
+                Hold::StoredOtherwise(stored) => {
+                    let devices = &self.plan.devices;
+                    let failure = Failure::stored_otherwise(&op.object, stored.as_deref(), devices);
+                    Outcome::Failed(Box::new(failure))
+                }
+                hold => Outcome::Pending(Pending::Held(hold.clone())),
+            });
+            return;
+        }
+        if self.stopped {
+            self.outcomes[at] = Some(stopped());
+            return;
+        }
+        // An op that it needs may be in the current batch: its outcome has to be known first.
+        if self.plan.needs(at).any(|need| self.outcomes[need].is_none()) {
+            self.flush();
+        }
+        let applied = |need: &usize| {
+            self.outcomes.get(*need).and_then(Option::as_ref).is_some_and(Outcome::is_applied)
+        };
+        if let Some(need) = self.plan.needs(at).find(|need| !applied(need)) {
+            self.outcomes[at] = Some(Outcome::Pending(Pending::Needs(need)));
+            return;
+        }
+        if self.plan.appends_then_deletes(op) {
+            return self.append_then_delete(at);
+        }
+        for part in message::parts(op) {
+            if !self.add(at, Step::Op(*part)) {
+                return;
+            }
+        }
+    }
+
+    /// Adds a message of an op to the batch, unless it cannot be encoded, and returns whether it
+    /// did.
+    fn add(&mut self, at: usize, step: Step) -> bool {
+        let op = &self.plan.ops[at];
+        let pushed = match self.push(op, step) {
+            Ok(Push::Full) => {
+                self.flush();
+                self.push(op, step)
+            }
+            pushed => pushed,
+        };
+        match pushed {
+            Ok(_) => self.sent.push((at, step)),
+            Err(error) => self.outcomes[at] = Some(self.not_encoded(error)),
+        }
+        pushed.is_ok()
+    }
+
+    /// Sends a message of an op, and returns whether the kernel carried it out.
+    fn send_now(&mut self, at: usize, step: Step) -> bool {
+        let added = self.add(at, step);
+        self.flush();
+        added && self.outcomes[at] == Some(Outcome::Applied)
+    }
+
+    /// Appends a route after the old one, and deletes the old one. If the old one is missing,
+    /// another writer may have a route on the key, and be first on it: the new route is deleted
+    /// again, and the op is a conflict until the key was read.
+    fn append_then_delete(&mut self, at: usize) {
+        if !self.send_now(at, Step::Append)
+            || self.old_deleted.contains(&at)
+            || !self.send_now(at, Step::DeleteOld)
+        {
+            return;
+        }
+        if self.old_missing.remove(&at) {
+            self.send_now(at, Step::RollBack);
+            let why = "the route to replace does not exist any more";
+            self.outcomes[at] = Some(Outcome::Failed(Box::new(Failure::conflict(why))));
+        }
+    }
+
+    fn not_encoded(&self, error: EncodeError) -> Outcome {
+        match error {
+            EncodeError::Unresolved(dev) => match self.plan.devices.name(dev) {
+                Some(name) => Outcome::Pending(Pending::NoDevice(*name)),
+                None => Outcome::Failed(Box::new(Failure::unencodable(error))),
+            },
+            _ => Outcome::Failed(Box::new(Failure::unencodable(error))),
+        }
+    }
+
+    fn push(&mut self, op: &Op, step: Step) -> Result<Push, EncodeError> {
+        let (created, chosen, devices) = (&self.created, self.indexes, &self.plan.devices);
+        let is_unmarked = self.plan.unstored.contains(op.object.kind());
+        let indexes = DeviceIndexes {
+            resolve: &|dev| dev.as_index().or_else(|| created.get(&dev).copied()),
+            by_name: &|name| devices.dev(name),
+            chosen: &|dev| chosen.get(&dev).copied(),
+        };
+        self.batch.push(|buffer| message::encode(buffer, op, step, is_unmarked, indexes))
+    }
+}

@@ -1,0 +1,480 @@
+//! From authored objects, which name their devices, to indexed ones.
+//!
+//! A name leads to the interface that bears it, or to the planned device that this very plan will
+//! create under it: because it is missing, or because what is desired of it cannot be had without
+//! deleting it first.
+
+use std::borrow::Cow;
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use crate::check::Check;
+use crate::collateral::{CollateralIndex, Effects};
+use crate::compare;
+use crate::desired::{Desired, NexthopMode};
+use crate::devices::{Devices, Macvlans, Names, Problem};
+use crate::domain::DomainDevices;
+use crate::error::DesiredError;
+use crate::kinds::{
+    Authored, Item as _, Kind, Kinds, Link, LinkKind, Nexthop, ObjectKey, ObjectKind as _, OfKind,
+    Registered, Route, VethAttrs,
+};
+use crate::observed::Observed;
+use crate::op::Hold;
+use crate::ownership::{Owned, Policy, Proof};
+use crate::plan::no_device;
+use crate::routes::{Gateways, NexthopAssignment, ResolvedRoutes, Routes};
+use crate::values::{Dev, IfName};
+use crate::{each_kind, per_kind};
+
+type ResolvedOf<K> = Option<Vec<K>>;
+
+per_kind! {
+    /// What is desired, keyed in the space of what was observed: what the planner takes.
+    ///
+    /// [`resolve`] makes it of a [`Desired`]. Who has no names to resolve begins with
+    /// [`Resolved::new`] and sets the lists: each object bearing the marker. A kind that is `None` is unmanaged. Lists that come from a [`Desired`] are in its order.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    pub struct Resolved[ResolvedOf] {
+        /// What proves objects to be ours.
+        pub policy: Policy,
+        /// The devices that the objects refer to.
+        pub devices: Devices,
+        /// The objects that become ours if they are there already.
+        pub adopt: HashSet<ObjectKey>,
+        /// Links of ours that have to be deleted and created anew, by index.
+        pub(crate) recreated: BTreeSet<u32>,
+        /// Links of ours that would have to be, and why they stay.
+        pub(crate) held: BTreeMap<u32, Hold>,
+    }
+}
+
+impl Resolved {
+    /// Nothing desired yet, and no kind managed. `devices` are those that objects may refer to:
+    /// [`Devices::observed`] of the observed links.
+    ///
+    /// ```
+    /// use trueup_net::{
+    ///     Devices, Kinds, Observed, Owned, Resolved, Route, RouteType, plan_resolved,
+    /// };
+    ///
+    /// let mut route = Route::of_type(RouteType::Blackhole, "10.2.0.0/16".parse()?);
+    /// route.protocol = 116;
+    /// let mut desired = Resolved::new(116, Devices::default());
+    /// desired.routes = Some(vec![route]);
+    /// let observed = Observed::default().with_complete(Kinds::ALL);
+    /// let plan = plan_resolved(&desired, &observed, &Owned::default())?;
+    /// assert_eq!(plan.ops.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(policy: impl Into<Policy>, devices: Devices) -> Resolved {
+        Resolved { policy: policy.into(), devices, ..Resolved::default() }
+    }
+
+    /// Returns the same state with each object in canonical form.
+    pub(crate) fn canonical(&self) -> Cow<'_, Resolved> {
+        let mut canonical = Cow::Borrowed(self);
+        let devices = &self.devices;
+        each_kind!(K => if let Some(list) = OfKind::<K>::of_kind(self)
+            && !list.iter().all(|object| object.is_canonical_on(devices))
+        {
+            let list = list.iter().cloned().map(|object| object.canonical_on(devices));
+            *OfKind::<K>::of_kind_mut(canonical.to_mut()) = Some(list.collect());
+        });
+        canonical
+    }
+
+    /// The kinds that are managed.
+    pub fn managed(&self) -> Kinds {
+        let mut managed = Kinds::NONE;
+        each_kind!(K => if OfKind::<K>::of_kind(self).is_some() {
+            managed = managed.with(K::KIND);
+        });
+        managed
+    }
+}
+
+/// Resolves what is desired against what was observed.
+///
+/// # Errors
+///
+/// When two objects have one key, and when one is such that the kernel would store something else.
+/// By a [strict](Policy::strict) policy also when one names a device that neither exists nor is
+/// declared; by any other that device is [missing](Dev::is_missing), and a plan holds the object.
+pub fn resolve(
+    desired: &Desired,
+    observed: &Observed,
+    owned: &Owned,
+    policy: impl Into<Policy>,
+) -> Result<Resolved, DesiredError> {
+    let policy = policy.into();
+    let devices = ResolvedDevices::of(desired, observed, owned, &policy)?;
+    let routes = devices.resolve_routes(desired, observed, &policy);
+    let routes = desired.routes.as_ref().zip(routes.as_ref());
+    resolve_with(desired, routes, &devices, policy)
+}
+
+/// Resolves a desired state with names that have been resolved already, against the same
+/// observation. `routes` take the place of those of `desired`: they are those that
+/// [were resolved](ResolvedDevices::resolve_routes), or a part of them. Routes that are known to be
+/// in sync can be left out.
+///
+/// # Errors
+///
+/// As [`resolve`].
+pub fn resolve_with(
+    desired: &Desired,
+    routes: Option<(&Routes, &ResolvedRoutes)>,
+    devices: &ResolvedDevices,
+    policy: impl Into<Policy>,
+) -> Result<Resolved, DesiredError> {
+    let mut resolved = resolve_all_but_routes(desired, routes, devices, policy)?;
+    if let Some((routes, all)) = routes {
+        let all = all.for_routes(routes, &resolved.devices);
+        resolved.routes = Some(all.list(routes)?);
+    }
+    Ok(resolved)
+}
+
+/// As [`resolve_with`], with an empty list where routes are managed.
+pub(crate) fn resolve_all_but_routes(
+    desired: &Desired,
+    routes: Option<(&Routes, &ResolvedRoutes)>,
+    devices: &ResolvedDevices,
+    policy: impl Into<Policy>,
+) -> Result<Resolved, DesiredError> {
+    let policy = policy.into();
+    let ResolvedDevices { devices, recreated, held, gateways: _ } = devices;
+    let mut resolved = Resolved::new(&policy, devices.clone());
+    (resolved.recreated, resolved.held) = (recreated.clone(), held.clone());
+    let names = Names {
+        devices,
+        marker: policy.marker,
+        rules_have_protocol: !policy.unstored.contains(Kind::Rule),
+    };
+    let context = Context { names, routes };
+    each_kind!(K => {
+        let list = OfKind::<K>::of_kind(desired).resolve(&context)?;
+        *OfKind::<K>::of_kind_mut(&mut resolved) = list;
+    });
+    let mut adopt = HashSet::new();
+    each_kind!(K => {
+        let list = OfKind::<K>::of_kind(&resolved).as_deref().unwrap_or_default();
+        let positions = desired.adopt.iter().filter(|(kind, _)| *kind == K::KIND);
+        let objects = positions.filter_map(|(_, position)| list.get(*position));
+        adopt.extend(objects.map(Registered::object_key));
+    });
+    if let Some((routes, _)) = routes {
+        adopt.extend(routes.adopted().iter().copied().map(ObjectKey::Route));
+    }
+    resolved.adopt = adopt;
+    Ok(resolved)
+}
+
+/// What the objects of all kinds are resolved with.
+struct Context<'a> {
+    names: Names<'a>,
+    /// The routes to resolve, which may be a part of those that are desired.
+    routes: Option<(&'a Routes, &'a ResolvedRoutes)>,
+}
+
+/// What a [`Desired`] has of a kind, which can be resolved.
+trait Resolve {
+    type Indexed;
+
+    fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Self::Indexed>>, DesiredError>;
+}
+
+impl<A: Authored + Check> Resolve for Option<Vec<A>> {
+    type Indexed = A::Indexed;
+
+    fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<A::Indexed>>, DesiredError> {
+        let wrong = |index, problem| DesiredError::new(A::Indexed::KIND, index, problem);
+        let one = |(index, object): (usize, &A)| {
+            let checked = object.check().map_err(Problem::Invalid);
+            let resolved = checked.and_then(|()| object.resolve(&context.names));
+            resolved.map_err(|problem| wrong(index, problem))
+        };
+        let Some(objects) = self else {
+            return Ok(None);
+        };
+        let objects: Vec<A::Indexed> =
+            objects.iter().enumerate().map(one).collect::<Result<_, _>>()?;
+        let joined = compare::join(&objects, &[], A::Indexed::key, |_, _, _| {});
+        joined.map_err(|duplicate| DesiredError::duplicate(A::Indexed::KIND, duplicate))?;
+        Ok(Some(objects))
+    }
+}
+
+impl Resolve for Option<Routes> {
+    type Indexed = Route;
+
+    fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Route>>, DesiredError> {
+        // They can be many, and are resolved one by one.
+        Ok(context.routes.map(|_| Vec::new()))
+    }
+}
+
+impl Resolve for NexthopMode {
+    type Indexed = Nexthop;
+
+    fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Nexthop>>, DesiredError> {
+        let objects = |(_, resolved): (_, &ResolvedRoutes)| resolved.nexthop_table().all().to_vec();
+        Ok(context.routes.map(objects))
+    }
+}
+
+/// The devices that the names of a desired state lead to: those that were observed, and those that
+/// a plan will create. Resolved once for an observation.
+#[derive(Clone, Debug)]
+pub struct ResolvedDevices {
+    devices: Devices,
+    /// Links of ours that have to be deleted and created anew, by index.
+    recreated: BTreeSet<u32>,
+    /// Links of ours that would have to be, and why they stay.
+    held: BTreeMap<u32, Hold>,
+    /// The devices that lead to gateways.
+    gateways: Gateways,
+}
+
+impl ResolvedDevices {
+    /// Resolves the names of a desired state. Of what was observed, no routes of ours are needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`], of what is wrong with links.
+    pub fn of(
+        desired: &Desired,
+        observed: &Observed,
+        owned: &Owned,
+        policy: impl Into<Policy>,
+    ) -> Result<ResolvedDevices, DesiredError> {
+        let policy = policy.into();
+        let proof = Proof {
+            policy: &policy,
+            owned,
+            domain: &DomainDevices::of(&policy.domain, &observed.links, owned),
+            managed: desired.managed(),
+        };
+        let macvlans = macvlans(desired, observed);
+        let mut devices = Devices::observed(&observed.links).with_macvlans(macvlans);
+        if let Some(links) = &desired.links {
+            pairs(links)?;
+            let only = links.iter().position(|link| link.only_addresses);
+            if let Some(index) = only.filter(|_| desired.addresses.is_none()) {
+                let what = "addresses: only the declared ones, and none are: declare them, or an \
+                            empty list";
+                return Err(DesiredError::new(Kind::Link, index, Problem::Invalid(what)));
+            }
+            // Nothing can rest on a link that is to go.
+            if observed.complete.contains(Kind::Link) {
+                for index in undesired(links, &observed.links, proof) {
+                    devices.forget(Dev::index(index));
+                }
+            }
+        }
+        // In the order of names: planned devices are the same whatever the order of the input. The
+        // other end of a pair may fail to come, where its maker is there as something else; what is
+        // to rest on it then waits, and all else goes on.
+        let links = desired.links.as_deref().unwrap_or_default();
+        let is_made = |link: &&Link<IfName>| link.is_creatable() || policy.strict;
+        let made: BTreeSet<IfName> = (links.iter().filter(is_made).map(|link| link.name))
+            .chain(links.iter().filter_map(Link::peer))
+            .collect();
+        for name in made {
+            if devices.dev(&name).is_none() {
+                devices.plan(name);
+            }
+        }
+        if !policy.strict {
+            let named = desired.device_names().into_iter();
+            named.for_each(|name| devices.miss(name));
+        }
+        let Recreated { recreated, held } = match &desired.links {
+            Some(links) => recreate(links, observed, proof, &mut devices)?,
+            None => Recreated::default(),
+        };
+        let gateways = Gateways::of(desired, observed, &devices, proof);
+        Ok(ResolvedDevices { devices, recreated, held, gateways })
+    }
+
+    /// Returns the devices and their names.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    /// Resolves the routes of a desired state, and assigns nexthop objects to them if they are to
+    /// have some. Of what was observed it takes nexthop objects alone.
+    pub fn resolve_routes(
+        &self,
+        desired: &Desired,
+        observed: &Observed,
+        policy: impl Into<Policy>,
+    ) -> Option<ResolvedRoutes> {
+        let (devices, marker) = (&self.devices, policy.into().marker);
+        let routes = desired.routes.as_ref()?;
+        let resolved = match desired.nexthops {
+            NexthopMode::Inline => ResolvedRoutes::new(routes, devices, marker),
+            NexthopMode::Objects => {
+                ResolvedRoutes::with_objects(routes, devices, marker, &observed.nexthops)
+            }
+        };
+        Some(resolved.with_gateways(&self.gateways))
+    }
+
+    /// Resolves routes that are to point at nexthop objects that are in the kernel and known.
+    /// Returns `None` if one of them needs another.
+    pub fn resolve_routes_on(
+        &self,
+        known: &NexthopAssignment,
+        routes: &Routes,
+        policy: impl Into<Policy>,
+    ) -> Option<ResolvedRoutes> {
+        let marker = policy.into().marker;
+        let resolved = ResolvedRoutes::with_known_objects(routes, &self.devices, marker, known)?;
+        Some(resolved.with_gateways(&self.gateways))
+    }
+}
+
+/// Finds the devices below macvlans, declared and observed.
+fn macvlans(desired: &Desired, observed: &Observed) -> Macvlans {
+    let declared = desired.links.iter().flatten();
+    let declared = declared.filter_map(|link| match &link.kind {
+        Some(LinkKind::Macvlan(macvlan)) => Some((link.name, macvlan.link)),
+        _ => None,
+    });
+    let lower = |link: &Link| observed.link_status.get(&link.index)?.lower;
+    let there = observed.links.iter();
+    let there = there.filter_map(|link| match &link.kind {
+        Some(LinkKind::Macvlan(macvlan)) => Some((Dev::index(link.index), macvlan.link)),
+        Some(LinkKind::Other(kind)) if **kind == *"macvtap" => {
+            Some((Dev::index(link.index), Dev::index(lower(link).unwrap_or(0))))
+        }
+        _ => None,
+    });
+    Macvlans { declared: declared.collect(), observed: there.collect() }
+}
+
+/// A link comes into being with one other end, so what is declared of both has to fit.
+fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
+    let names = links.iter().enumerate();
+    let declared: BTreeMap<IfName, usize> = names.map(|(at, link)| (link.name, at)).collect();
+    // By the other end: which link names it.
+    let mut makers: BTreeMap<IfName, usize> = BTreeMap::new();
+    for (index, link) in links.iter().enumerate() {
+        let Some(end) = link.peer() else { continue };
+        let misfit = declared.get(&end).filter(|at| match &links[**at].kind {
+            None | Some(LinkKind::Veth(VethAttrs { peer: None })) => false,
+            Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) => *peer != link.name,
+            Some(_) => true,
+        });
+        let first = *makers.entry(end).or_insert(index);
+        let rival = (first != index).then_some(first);
+        if let Some(other) = misfit.copied().or(rival) {
+            return Err(DesiredError::new(Kind::Link, index, Problem::Pair(other)));
+        }
+    }
+    Ok(())
+}
+
+/// Links of ours that cannot become as desired in place, by index.
+#[derive(Default)]
+struct Recreated {
+    recreated: BTreeSet<u32>,
+    /// Why they stay as they are: what recreation would take along, or what they wait for.
+    held: BTreeMap<u32, Hold>,
+}
+
+/// Finds the links of ours that have to be deleted and created anew, and gives each a planned
+/// device. What is stacked on such a link goes with it, so the search ends when a round finds
+/// nothing more. A link that carries what is not ours stays as it is, and so does one that would
+/// wait for a device.
+fn recreate(
+    links: &[Link<IfName>],
+    observed: &Observed,
+    proof: Proof<'_>,
+    devices: &mut Devices,
+) -> Result<Recreated, DesiredError> {
+    let present: BTreeMap<IfName, &Link> =
+        observed.links.iter().map(|link| (link.name, link)).collect();
+    if !observed.complete.contains(Kind::Link) {
+        return Ok(Recreated::default());
+    }
+    let collateral = LazyCell::new(|| {
+        let effects = Effects::new(observed);
+        CollateralIndex::new(observed, effects, std::iter::empty(), proof)
+    });
+    let mut going = undesired(links, &observed.links, proof);
+    going.retain(|index| collateral.of_delete(*index).is_none());
+    let mut recreated = BTreeSet::new();
+    let mut held = BTreeMap::new();
+    let mut links: Vec<_> = links.iter().enumerate().collect();
+    links.sort_by_key(|(index, link)| (link.name, *index));
+    loop {
+        let before = recreated.len();
+        for (index, desired) in &links {
+            let index = *index;
+            let Some(observed) = present.get(&desired.name) else {
+                continue;
+            };
+            if recreated.contains(&observed.index) || !proof.is_ours(*observed) {
+                continue;
+            }
+            let desired = desired
+                .with_devices(devices)
+                .map_err(|problem| DesiredError::new(Kind::Link, index, problem))?;
+            let goes = |dev: &Dev| {
+                let index = dev.as_index().unwrap_or(0);
+                recreated.contains(&index) || going.contains(&index)
+            };
+            let goes_along = observed.lower().is_some_and(goes);
+            let mut keeps = true;
+            desired.compare(observed, &mut |difference| keeps &= difference.in_place);
+            // What netlink cannot create is not deleted to be made anew.
+            let creatable = desired.kind.as_ref().is_none_or(LinkKind::is_creatable);
+            if !goes_along && (keeps || !creatable) {
+                continue;
+            }
+            // What goes with the link below it is created anew once all its devices are there.
+            let waits = no_device(devices, desired.devices()).filter(|_| !goes_along);
+            let takes_along = || collateral.of_delete(observed.index).cloned();
+            if let Some(hold) = waits.or_else(takes_along) {
+                held.insert(observed.index, hold);
+            } else {
+                recreated.insert(observed.index);
+                devices.plan(observed.name);
+                let other = desired.peer();
+                if let Some(gone) = observed.peer().and_then(|name| present.get(&name)) {
+                    recreated.insert(gone.index);
+                    devices.forget(Dev::index(gone.index));
+                    if links.iter().any(|(_, link)| link.name == gone.name) {
+                        devices.plan(gone.name);
+                    } else if !proof.policy.strict {
+                        devices.miss(gone.name);
+                    }
+                }
+                if let Some(other) = other.filter(|name| devices.dev(name).is_none()) {
+                    devices.plan(other);
+                }
+            }
+        }
+        if recreated.len() == before {
+            return Ok(Recreated { recreated, held });
+        }
+    }
+}
+
+/// The links of ours that are not declared, by index. The other end of a declared one stays with
+/// it.
+pub(crate) fn undesired<D>(
+    wanted: &[Link<D>],
+    observed: &[Link],
+    proof: Proof<'_>,
+) -> BTreeSet<u32> {
+    let declared: BTreeSet<IfName> = wanted.iter().map(|link| link.name).collect();
+    let kept = |link: &Link| {
+        declared.contains(&link.name) || link.peer().is_some_and(|peer| declared.contains(&peer))
+    };
+    let gone = observed.iter().filter(|link| proof.is_ours(*link) && !kept(link));
+    gone.map(|link| link.index).collect()
+}

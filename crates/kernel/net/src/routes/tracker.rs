@@ -1,0 +1,234 @@
+//! [`Tracker`]: what the kernel is known to hold of desired routes, from one pass to the next.
+//!
+//! After a pass over all routes it is known what the kernel holds. From then on the routes
+//! themselves log what is desired otherwise, and the monitor reports what changes in the kernel. So
+//! the tracker holds the exceptions alone, and a plan costs the number of changes, whatever the
+//! number of routes. What could not be brought in place is parked: it is no part of a plan until it
+//! is desired otherwise, changes in the kernel, or is to be tried again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
+
+use super::index::{Change, Id, Packed, Routes, RoutesRevision, Value};
+use super::nexthop_assignment::NexthopAssignment;
+use super::nexthop_table::can_point;
+use super::resolved::DeviceName;
+use crate::devices::Devices;
+use crate::kinds::{Item as _, Route, RouteKey};
+
+/// The desired routes of a revision, and the keys on which the kernel holds something else.
+///
+/// ```
+/// use trueup_net::{Dev, Devices, NextHop, NextHops, Route, Routes, Tracker};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let via = |gateway: [u8; 4]| NextHop::via(gateway.into()).with_dev(Dev::index(2));
+/// let route = |dst: &str, gateway| -> Result<Route, trueup_net::ParseError> {
+///     Ok(Route::new(dst.parse()?, NextHops::One(via(gateway))))
+/// };
+/// // Routes that name their devices by index.
+/// let mut routes = Routes::from([route("10.1.0.0/16", [10, 0, 0, 1])?]);
+/// let mut tracker = Tracker::in_sync(&routes);
+///
+/// routes.insert(route("10.2.0.0/16", [10, 0, 0, 1])?);
+/// assert!(tracker.follow(&routes, &Devices::default(), 116));
+/// let (desired, observed) = tracker.partial_input(&routes);
+/// assert_eq!((desired.len(), observed.len()), (1, 0));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tracker {
+    at: RoutesRevision,
+    /// What the kernel holds on dirty keys.
+    dirty: BTreeMap<RouteKey, Vec<Route>>,
+    /// What it holds on parked keys.
+    parked: BTreeMap<RouteKey, Vec<Route>>,
+    /// The nexthop objects that the routes point at, if they are to point at some.
+    assignment: Option<NexthopAssignment>,
+}
+
+impl Tracker {
+    /// Records that a pass over all routes has found just these in the kernel.
+    pub fn in_sync<D: Clone + Eq + Hash>(routes: &Routes<D>) -> Tracker {
+        Tracker {
+            at: routes.revision(),
+            dirty: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            assignment: None,
+        }
+    }
+
+    /// Records at which nexthop objects the routes point.
+    #[must_use]
+    pub fn with_assignment(mut self, assignment: NexthopAssignment) -> Tracker {
+        self.assignment = Some(assignment);
+        self
+    }
+
+    /// Returns the nexthop objects that the routes point at, if they are to point at some.
+    pub fn assignment(&self) -> Option<&NexthopAssignment> {
+        self.assignment.as_ref()
+    }
+
+    /// Returns true if [`follow`](Tracker::follow) has found that all routes with some next hops
+    /// got other ones. Then no key is dirty: the objects are what is to be planned for.
+    pub fn has_replaced_nexthops(&self) -> bool {
+        let assignment = self.assignment.as_ref();
+        assignment.is_some_and(NexthopAssignment::has_replaced)
+    }
+
+    /// Follows the changes of the desired routes since the last time. The kernel is known to hold
+    /// what was desired until then; a device that was left open in it stays open.
+    ///
+    /// Returns false if it cannot: where too much has changed, or something other than single
+    /// routes, or where a device or a nexthop object is not known any more. Then the tracker is of
+    /// no use any more, and all routes have to be read.
+    #[must_use]
+    pub fn follow<D: DeviceName>(
+        &mut self,
+        routes: &Routes<D>,
+        devices: &Devices,
+        marker: u8,
+    ) -> bool {
+        let Some(changes) = routes.log.since(self.at) else {
+            return false;
+        };
+        let resolve = |route: Route<D>| {
+            let route = route.try_map_dev(|name| name.find(devices)).ok()?;
+            Some(Route { protocol: marker, ..route.canonical() })
+        };
+        for change in changes {
+            let followed = match change {
+                Change::Route(key, old) => self.follow_route(*key, old.as_deref(), routes, resolve),
+                Change::Nexthops(id, old) => {
+                    let route = resolve(old.at_some_key());
+                    route.is_some_and(|route| self.follow_nexthops(*id, &route, routes))
+                }
+            };
+            if !followed {
+                return false;
+            }
+        }
+        self.at = routes.revision();
+        true
+    }
+
+    /// Follows the change of a route that had the value `old`.
+    fn follow_route<D: DeviceName>(
+        &mut self,
+        key: RouteKey,
+        old: Option<&Value<D>>,
+        routes: &Routes<D>,
+        resolve: impl Fn(Route<D>) -> Option<Route>,
+    ) -> bool {
+        if self.has_replaced_nexthops() {
+            return false;
+        }
+        // With the last route of an object the object goes.
+        let frees_object = |old: &Value<D>| {
+            let points = || resolve(old.at(key)).is_none_or(|route| can_point(&route));
+            !routes.values.contains(old) && points()
+        };
+        if self.assignment.is_some() && old.is_some_and(frees_object) {
+            return false;
+        }
+        if self.dirty.contains_key(&key) || self.wake(&key) {
+            return true;
+        }
+        let stored = |route: Route| match &self.assignment {
+            Some(assignment) => assignment.stored(route),
+            None => Some(route),
+        };
+        let there = match old.map(|old| resolve(old.at(key)).and_then(stored)) {
+            None => Vec::new(),
+            Some(Some(route)) => vec![route],
+            Some(None) => return false,
+        };
+        self.dirty.insert(key, there);
+        true
+    }
+
+    /// Follows a change of the next hops of all routes of a value, each like `old`.
+    fn follow_nexthops<D: DeviceName>(&mut self, id: Id, old: &Route, routes: &Routes<D>) -> bool {
+        let is_other = |key: &RouteKey| routes.id(Packed::of(key)) != Some(id);
+        let is_alone = self.dirty.is_empty() && self.parked.keys().all(is_other);
+        match &mut self.assignment {
+            Some(assignment) if is_alone => assignment.replace(id, old),
+            _ => false,
+        }
+    }
+
+    /// Records that the kernel holds nothing on a key.
+    pub fn mark_absent(&mut self, key: RouteKey) {
+        self.parked.remove(&key);
+        self.dirty.insert(key, Vec::new());
+    }
+
+    /// Records that the kernel holds a route, in canonical form, and nothing else on its key.
+    pub fn mark_present(&mut self, route: Route) {
+        self.parked.remove(&route.key());
+        self.dirty.insert(route.key(), vec![route]);
+    }
+
+    /// Records that the kernel holds what is desired on a key.
+    pub fn mark_in_sync(&mut self, key: &RouteKey) {
+        self.dirty.remove(key);
+        self.parked.remove(key);
+    }
+
+    /// Records that the kernel holds what is desired on all keys that are `seen`.
+    pub fn mark_all_in_sync(&mut self, seen: impl Fn(&RouteKey) -> bool) {
+        self.dirty.retain(|key, _| !seen(key));
+        self.parked.retain(|key, _| !seen(key));
+    }
+
+    /// Records that the kernel holds these routes on a key, in canonical form, and that they are to
+    /// stay for now.
+    pub fn park(&mut self, key: RouteKey, there: Vec<Route>) {
+        self.dirty.remove(&key);
+        self.parked.insert(key, there);
+    }
+
+    /// Has a parked key planned again. Returns false if the key is not parked.
+    pub fn wake(&mut self, key: &RouteKey) -> bool {
+        let there = self.parked.remove_entry(key);
+        let woken = there.is_some();
+        self.dirty.extend(there);
+        woken
+    }
+
+    /// Returns true if a key is parked.
+    pub fn is_parked(&self, key: &RouteKey) -> bool {
+        self.parked.contains_key(key)
+    }
+
+    /// Returns what the kernel holds on a key that is parked.
+    pub fn parked(&self, key: &RouteKey) -> Option<&[Route]> {
+        self.parked.get(key).map(Vec::as_slice)
+    }
+
+    /// Returns what the kernel holds on a key that is dirty or parked. On any other it holds what
+    /// is desired.
+    pub fn there(&self, key: &RouteKey) -> Option<&[Route]> {
+        let there = self.dirty.get(key).or_else(|| self.parked.get(key));
+        there.map(Vec::as_slice)
+    }
+
+    /// Returns the keys on which the kernel holds something else than desired, or did when the last
+    /// change was reported, but for those that are parked.
+    pub fn dirty_keys(&self) -> impl Iterator<Item = &RouteKey> {
+        self.dirty.keys()
+    }
+
+    /// Returns what is desired on the dirty keys, and what the kernel holds there. The plan for
+    /// these is the plan for all routes.
+    pub fn partial_input<D: Clone + Eq + Hash>(
+        &self,
+        routes: &Routes<D>,
+    ) -> (Routes<D>, Vec<Route>) {
+        let keys: BTreeSet<RouteKey> = self.dirty.keys().copied().collect();
+        let there = self.dirty.values().flatten().cloned();
+        (routes.at(keys), there.collect())
+    }
+}

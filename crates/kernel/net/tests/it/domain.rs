@@ -1,0 +1,183 @@
+//! What a domain leaves out: one small plan for each rule.
+
+use trueup_net::{
+    Address, Desired, Dev, Domain, Family, Hold, IfName, Kinds, Link, LinkKind, Metric, Metrics,
+    NextHop, NextHops, Observed, Owned, Plan, Policy, Reason, Route, RouteType, Rule, RuleAction,
+    plan,
+};
+
+const MARKER: u8 = 116;
+
+fn name(text: &str) -> IfName {
+    text.parse().unwrap()
+}
+
+fn seen(index: u32, text: &str) -> Link {
+    Link::new(name(text), LinkKind::Dummy)
+        .with_index(index)
+        .with_up(true)
+        .with_mtu(1500)
+        .with_master(None)
+        .with_alias([])
+        .with_group(0)
+}
+
+/// `eth0` is 2, `veth1` is 3.
+fn observed() -> Observed {
+    Observed::default().with_links([seen(2, "eth0"), seen(3, "veth1")]).with_complete(Kinds::ALL)
+}
+
+/// The links that the ledger has.
+fn owned(indexes: &[u32]) -> Owned {
+    Owned::default().with_links(indexes.iter().copied().collect::<std::collections::BTreeSet<_>>())
+}
+
+fn within(domain: Domain) -> Policy {
+    Policy::from(MARKER).with_domain(domain)
+}
+
+fn address<D>(dev: D, text: &str) -> Address<D> {
+    Address::new(dev, text.parse().unwrap()).with_protocol(MARKER)
+}
+
+fn route<D>(dst: &str, dev: D) -> Route<D> {
+    Route::new(dst.parse().unwrap(), NextHops::One(NextHop::dev(dev)))
+        .canonical()
+        .with_protocol(MARKER)
+}
+
+fn rule(priority: u32) -> Rule {
+    Rule::new(Family::Inet, priority, RuleAction::Lookup(5)).with_protocol(MARKER)
+}
+
+fn planned(desired: &Desired, observed: &Observed, policy: &Policy) -> Plan {
+    plan(desired, observed, &owned(&[3]), policy).unwrap()
+}
+
+/// What is carried out of a plan: each op in a word.
+fn done(plan: &Plan) -> Vec<String> {
+    let due = plan.ops.iter().filter(|op| op.hold.is_none());
+    due.map(|op| format!("{:?} {}", op.action, op.object.spec(&plan.devices))).collect()
+}
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn undeclared_objects_go_in_the_domain_alone() {
+    let there = observed()
+        .with_addresses([
+            address(Dev::index(2), "10.1.0.1/24"),
+            address(Dev::index(3), "10.2.0.1/24"),
+        ])
+        .with_routes([route("10.8.0.0/16", Dev::index(2)), route("10.9.0.0/16", Dev::index(3))])
+        .with_rules([rule(77), rule(1077)]);
+    let nothing = Desired::default().with_addresses([]).with_routes([]).with_rules([]);
+    let gone = |domain| done(&planned(&nothing, &there, &within(domain)));
+    assert_eq!(gone(Domain::default()).len(), 6);
+
+    let of_veths =
+        ["Delete 10.9.0.0/16 dev veth1 proto 116 table 254", "Delete 10.2.0.1/24 dev veth1"];
+    let veths = Domain::default().with_interfaces(["veth*".parse().unwrap()]);
+    assert_eq!(gone(veths), of_veths);
+    // The ledger has veth1 alone.
+    assert_eq!(gone(Domain::default().with_created_interfaces(true)), of_veths);
+
+    let rules = Domain::default().with_rule_priorities([1000..=1999]);
+    assert_eq!(gone(rules), ["Delete inet pref 1077 protocol 116 table 5"]);
+    let prefixes = Domain::default().with_prefixes(["10.8.0.0/15".parse().unwrap()]);
+    assert_eq!(gone(prefixes.clone()).len(), 2);
+    // A route has to be in every part that is given.
+    let both = prefixes.with_tables([100..=199]);
+    assert_eq!(gone(both), NOTHING);
+    // In the ledger there is none of them.
+    assert_eq!(gone(Domain::default().with_ledger_only(true)), NOTHING);
+}
+
+#[test]
+fn what_is_desired_outside_is_held() {
+    let desired = Desired::default().with_routes([
+        route("10.8.0.0/16", name("eth0")),
+        route("10.9.0.0/16", name("veth1")),
+        Route::of_type(RouteType::Blackhole, "10.7.0.0/16".parse().unwrap()),
+    ]);
+    let veths = within(Domain::default().with_interfaces(["veth*".parse().unwrap()]));
+    let plan = planned(&desired, &observed(), &veths);
+    assert_eq!(done(&plan), ["Create 10.9.0.0/16 dev veth1 proto 116 table 254"]);
+    let held = plan.ops.iter().filter(|op| op.hold == Some(Hold::OutsideDomain));
+    assert_eq!(held.count(), 2);
+}
+
+#[test]
+fn a_link_is_created_by_a_name_of_the_domain_and_then_ours() {
+    let desired = Desired::default()
+        .with_links([
+            Link::new(name("veth2"), LinkKind::Dummy),
+            Link::new(name("other"), LinkKind::Dummy),
+        ])
+        .with_addresses([
+            address(name("veth2"), "10.2.0.1/24"),
+            address(name("other"), "10.3.0.1/24"),
+        ]);
+    let creates = |domain: Domain| {
+        let plan = plan(
+            &desired,
+            &Observed::default().with_complete(Kinds::ALL),
+            &owned(&[]),
+            within(domain),
+        );
+        done(&plan.unwrap())
+    };
+    let veths = creates(Domain::default().with_interfaces(["veth*".parse().unwrap()]));
+    assert!(veths.len() == 2 && veths.iter().all(|line| line.contains("veth2")), "{veths:?}");
+    assert_eq!(creates(Domain::default().with_created_interfaces(true)).len(), 4);
+}
+
+#[test]
+fn a_foreign_object_is_overridden_and_adopted_in_the_domain_alone() {
+    let other = route("10.8.0.0/16", Dev::index(2)).with_protocol(4);
+    let there = observed().with_routes([other.clone()]);
+    let desired = |metric| {
+        let mut metrics = Metrics::default();
+        metrics.set(Metric::Mtu, metric);
+        let route = route("10.8.0.0/16", name("eth0")).with_metrics(metrics);
+        Desired::default().with_routes([route])
+    };
+    let inside = Domain::default().with_tables([254..=254]);
+    let outside = Domain::default().with_tables([100..=199]);
+    let taken = |domain: &Domain| {
+        let policy = within(domain.clone()).with_take(true);
+        planned(&desired(1400), &there, &policy)
+    };
+    assert!(
+        taken(&inside).ops.iter().all(|op| op.reason == Reason::Overridden && op.hold.is_none())
+    );
+    assert_eq!(done(&taken(&outside)), NOTHING);
+
+    let equal = Desired::default().with_routes([route("10.8.0.0/16", name("eth0"))]);
+    let adopted = |domain: &Domain| {
+        let policy = within(domain.clone()).with_adopt(true);
+        planned(&equal, &there, &policy).adopted.len()
+    };
+    assert_eq!((adopted(&inside), adopted(&outside)), (1, 0));
+}
+
+#[test]
+fn an_op_that_would_take_along_what_is_outside_is_held() {
+    // The address on our link bears our marker, and is of another domain.
+    let there = observed().with_addresses([address(Dev::index(3), "10.2.0.1/24")]);
+    let desired = Desired::default().with_links([]).with_addresses([]);
+    let by_ledger = within(Domain::default().with_ledger_only(true));
+    let plan = planned(&desired, &there, &by_ledger);
+    assert_eq!(done(&plan), NOTHING);
+    assert!(matches!(plan.ops[0].hold, Some(Hold::Collateral(_))), "{plan:?}");
+}
+
+#[test]
+fn the_prefixes_of_a_domain_cover_longer_ones_alone() {
+    let covers = |one: &str, other: &str| {
+        let prefix = |text: &str| text.parse::<trueup_net::Prefix>().unwrap();
+        prefix(one).covers(prefix(other))
+    };
+    assert!(covers("10.0.0.0/8", "10.1.0.0/16") && covers("10.0.0.0/8", "10.0.0.0/8"));
+    assert!(!covers("10.1.0.0/16", "10.0.0.0/8") && !covers("0.0.0.0/0", "::/0"));
+}

@@ -1,0 +1,200 @@
+//! Routes on nexthop objects against the full diff: what a tracker asks of single routes, and of
+//! objects where all routes of a set of next hops stay on theirs, gives the plan of all.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use trueup_net::{
+    Desired, Dev, Devices, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopAssignment,
+    NexthopMode, Object, Observed, Owned, Plan, ResolvedDevices, ResolvedRoutes, Route, Routes,
+    Tracker, plan, plan_resolved, resolve_with,
+};
+
+const MARKER: u8 = 116;
+
+fn name() -> IfName {
+    "eth0".parse().unwrap()
+}
+
+/// A way to few places: by one gateway or by two, with the device or, as no object can stand for,
+/// without.
+fn way(number: u8) -> NextHops<IfName> {
+    let hop = |number: u8| {
+        NextHop::via(format!("10.0.0.{}", number % 4 + 1).parse().unwrap()).with_dev(name())
+    };
+    match number {
+        0..4 => NextHops::One(hop(number)),
+        4..7 => NextHops::Many(vec![hop(number), hop(number + 1)]),
+        _ => NextHops::One(NextHop::via("10.0.0.1".parse().unwrap())),
+    }
+}
+
+fn route(place: u8, number: u8) -> Route<IfName> {
+    let dst = match place {
+        0 => "10.0.0.0/8".into(),
+        place => format!("10.{place}.0.0/16"),
+    };
+    Route::new(dst.parse().unwrap(), way(number))
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    ReplaceNexthops(u8, u8),
+    Desire(u8, u8),
+    Release(u8),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => (0..8_u8, 0..8_u8).prop_map(|(from, to)| Event::ReplaceNexthops(from, to)),
+        6 => (0..12_u8, 0..8_u8).prop_map(|(place, number)| Event::Desire(place, number)),
+        4 => (0..12_u8).prop_map(Event::Release),
+    ]
+}
+
+fn observed(routes: Vec<Route>, nexthops: Vec<Nexthop>) -> Observed {
+    let link = Link::must_exist(name()).with_index(2).with_up(true);
+    Observed::default()
+        .with_links([link])
+        .with_routes(routes)
+        .with_nexthops(nexthops)
+        .with_complete(Kinds::ALL)
+}
+
+fn planned(desired: &Desired, observed: &Observed) -> Plan {
+    plan(desired, observed, &Owned::default(), MARKER).unwrap()
+}
+
+/// The desired routes, resolved, given the nexthop objects that are there.
+fn resolved(desired: &Desired, there: &Observed) -> (ResolvedDevices, ResolvedRoutes) {
+    let devices = ResolvedDevices::of(desired, there, &Owned::default(), MARKER).unwrap();
+    let routes = devices.resolve_routes(desired, there, MARKER).unwrap();
+    (devices, routes)
+}
+
+/// The plan for the objects alone, or for single routes, if one of these will do.
+fn of_part(tracker: &Tracker, desired: &Desired, there: &Observed) -> Option<Plan> {
+    let mut tracker = tracker.clone();
+    let all = desired.routes.as_ref()?;
+    let names = Devices::of([(Dev::index(2), name())]);
+    if !tracker.follow(all, &names, MARKER) {
+        return None;
+    }
+    let assignment = tracker.assignment()?;
+    let plan = |routes: &Routes, resolved: &ResolvedRoutes, there: &Observed, devices| {
+        let routes = Some((routes, resolved));
+        let resolved = resolve_with(desired, routes, devices, MARKER).unwrap();
+        Some(plan_resolved(&resolved, there, &Owned::default()).unwrap())
+    };
+    if tracker.has_replaced_nexthops() {
+        let alone = observed(Vec::new(), there.nexthops.clone());
+        let (devices, resolved) = resolved(desired, &alone);
+        let stays = assignment.is_current(&resolved);
+        return stays.then(|| plan(&Routes::new(), &resolved, &alone, &devices))?;
+    }
+    let (routes, rows) = tracker.partial_input(all);
+    let alone = observed(rows, Vec::new());
+    let devices = ResolvedDevices::of(desired, &alone, &Owned::default(), MARKER).unwrap();
+    let resolved = devices.resolve_routes_on(assignment, &routes, MARKER)?;
+    plan(&routes, &resolved, &alone, &devices)
+}
+
+/// What is there once all is as desired, and which route is on which object then.
+fn settled(desired: &Desired, before: &Observed) -> (Observed, Tracker) {
+    let (devices, routes) = resolved(desired, before);
+    let assignment = NexthopAssignment::in_sync(&routes, BTreeSet::new());
+    let tracker = Tracker::in_sync(desired.routes.as_ref().unwrap()).with_assignment(assignment);
+    let routes = desired.routes.as_ref().zip(Some(&routes));
+    let resolved = resolve_with(desired, routes, &devices, MARKER).unwrap();
+    let after = observed(resolved.routes.unwrap(), resolved.nexthops.unwrap());
+    (after, tracker)
+}
+
+proptest! {
+    #![proptest_config(crate::common::no_file())]
+
+    #[test]
+    fn the_plan_for_a_part_is_the_plan_of_all(
+        first in prop::collection::vec((0..12_u8, 0..8_u8), 0..12),
+        rounds in prop::collection::vec(prop::collection::vec(event(), 0..3), 1..5),
+    ) {
+        let routes = first.iter().map(|(place, number)| route(*place, *number));
+        let routes = routes.collect::<Routes>();
+        let desired = Desired::default().with_routes(routes);
+        let mut desired = desired.with_nexthops(NexthopMode::Objects);
+        let (mut there, mut tracker) = settled(&desired, &observed(Vec::new(), Vec::new()));
+        for round in rounds {
+            let routes = desired.routes.as_mut().unwrap();
+            for event in round {
+                match event {
+                    Event::ReplaceNexthops(from, to) => {
+                        routes.replace_nexthops(&way(from), &way(to));
+                    }
+                    Event::Desire(place, number) => drop(routes.insert(route(place, number))),
+                    Event::Release(place) => drop(routes.remove(&route(place, 0).canonical_key())),
+                }
+            }
+            if let Some(asked) = of_part(&tracker, &desired, &there) {
+                let all = planned(&desired, &there);
+                prop_assert_eq!(asked.text().to_string(), all.text().to_string());
+                prop_assert_eq!(asked.ops, all.ops);
+            }
+            (there, tracker) = settled(&desired, &there);
+        }
+    }
+}
+
+#[test]
+fn replaced_next_hops_take_a_change_of_their_objects_alone() {
+    let routes = [route(1, 0), route(2, 0), route(3, 7)];
+    let mut desired = Desired::default().with_routes(routes).with_nexthops(NexthopMode::Objects);
+    let (there, tracker) = settled(&desired, &observed(Vec::new(), Vec::new()));
+    let before = desired.clone();
+    let replace_nexthops = |desired: &mut Desired, from, to| {
+        let routes = desired.routes.as_mut().unwrap();
+        routes.replace_nexthops(&way(from), &way(to));
+    };
+    replace_nexthops(&mut desired, 0, 1);
+    let plan = of_part(&tracker, &desired, &there).unwrap();
+    let [op] = &plan.ops[..] else { panic!("{}", plan.text()) };
+    assert!(matches!(op.object, Object::Nexthop(_)), "{op:?}");
+
+    // No object stands for this one; and with a source prefix a route has next hops of its own.
+    let mut open = before.clone();
+    replace_nexthops(&mut open, 7, 1);
+    assert_eq!(of_part(&tracker, &open, &there), None);
+    let six =
+        |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()).with_dev(name()));
+    let plain = Route::new("2001:db8:1::/48".parse().unwrap(), six("fe80::1"));
+    let from = plain.clone().with_from(Some("2001:db8::/32".parse().unwrap()));
+    let mut odd = before;
+    odd.routes.as_mut().unwrap().extend([plain, from]);
+    let (there, tracker) = settled(&odd, &there);
+    let mut others = odd.clone();
+    replace_nexthops(&mut others, 0, 1);
+    assert_eq!(of_part(&tracker, &others, &there).unwrap().ops.len(), 1);
+    let routes = odd.routes.as_mut().unwrap();
+    routes.replace_nexthops(&six("fe80::1"), &six("fe80::2"));
+    assert_eq!(of_part(&tracker, &odd, &there), None);
+}
+
+#[test]
+fn a_route_that_gets_the_next_hops_of_others_is_planned_for_alone() {
+    let routes = [route(1, 0), route(2, 0), route(3, 1), route(4, 1), route(5, 7)];
+    let desired = Desired::default().with_routes(routes).with_nexthops(NexthopMode::Objects);
+    let (there, tracker) = settled(&desired, &observed(Vec::new(), Vec::new()));
+    let ops = |changed: &[Route<IfName>]| {
+        let mut desired = desired.clone();
+        let routes = desired.routes.as_mut().unwrap();
+        for route in changed {
+            routes.insert(route.clone());
+        }
+        of_part(&tracker, &desired, &there).map(|plan| plan.ops.len())
+    };
+    assert_eq!(ops(&[route(1, 1)]), Some(1));
+    assert_eq!(ops(&[route(1, 7), route(5, 0)]), Some(2));
+    assert_eq!(ops(&[route(6, 1)]), Some(1));
+    // An object comes, or one goes.
+    assert_eq!(ops(&[route(1, 2)]), None);
+    assert_eq!(ops(&[route(1, 1), route(2, 1)]), None);
+}

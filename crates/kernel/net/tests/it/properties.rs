@@ -1,0 +1,838 @@
+//! Properties of the diff and of plans, over random states.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::common::{
+    World, address, desired, devices, neighbour, no_file, prune, route, rule, world,
+};
+use proptest::prelude::*;
+use trueup_net::render::snapshot_hash;
+use trueup_net::{
+    Action, Desired, Dev, Difference, DumpMatcher, Family, Hold, Item, Kind, Link, Mismatches,
+    Object, ObjectKey, Observed, Op, Plan, ProvenBy, Reason, Resolved, ResolvedDevices,
+    ResolvedRoutes, Route, RouteKey, Routes, RowMatch, plan_resolved, plan_with, proof, resolve,
+    resolve_with, three_way, two_way,
+};
+
+type Pair = (u8, u8);
+
+fn pairs() -> impl Strategy<Value = Vec<Pair>> {
+    prop::collection::vec((0..8_u8, 0..3_u8), 0..10)
+}
+
+/// One item a key.
+fn unique(pairs: Vec<Pair>) -> Vec<Pair> {
+    let map: BTreeMap<u8, u8> = pairs.into_iter().collect();
+    map.into_iter().collect()
+}
+
+fn key(pair: &Pair) -> u8 {
+    pair.0
+}
+
+fn value(pair: &Pair) -> u8 {
+    pair.1
+}
+
+/// Carries a diff out over a list.
+fn carried_out(diff: &trueup_net::Diff<'_, Pair>, observed: &[Pair]) -> Vec<Pair> {
+    let mut state = observed.to_vec();
+    let mut take = |pair: &Pair| {
+        let at = state.iter().position(|item| item == pair).expect("was observed");
+        state.remove(at);
+    };
+    diff.delete.iter().for_each(|pair| take(pair));
+    diff.update.iter().for_each(|(_, was)| take(was));
+    state.extend(diff.update.iter().map(|(new, _)| **new));
+    for new in &diff.create {
+        assert!(state.iter().all(|item| item.0 != new.0), "created over {new:?}");
+        state.push(**new);
+    }
+    state.sort_unstable();
+    state
+}
+
+proptest! {
+    #![proptest_config(no_file())]
+
+    #[test]
+    fn two_way_gives_the_desired_state(desired in pairs(), observed in pairs()) {
+        let desired = unique(desired);
+        let diff = two_way(&desired, &observed, key, value).unwrap();
+        let state = carried_out(&diff, &observed);
+        prop_assert_eq!(&state, &desired);
+        prop_assert!(two_way(&desired, &state, key, value).unwrap().is_empty());
+        let agreeing = |key: u8| desired.iter().any(|d| d.0 == key && observed.contains(d));
+        prop_assert!(!diff.create.iter().any(|new| agreeing(new.0)));
+        prop_assert!(!diff.update.iter().any(|(new, _)| agreeing(new.0)));
+    }
+
+    #[test]
+    fn three_way_leaves_what_is_not_owned(
+        desired in pairs(),
+        observed in pairs(),
+        owned in prop::collection::btree_set(0..8_u8, 0..8),
+    ) {
+        let (desired, observed) = (unique(desired), unique(observed));
+        let diff = three_way(&desired, &observed, &owned, key, value).unwrap();
+        let state = carried_out(&diff, &observed);
+        let wanted = |pair: &&Pair| desired.iter().any(|d| d.0 == pair.0);
+        let foreign = observed.iter().filter(|pair| !wanted(pair) && !owned.contains(&pair.0));
+        let mut expected: Vec<Pair> = desired.iter().chain(foreign).copied().collect();
+        expected.sort_unstable();
+        prop_assert_eq!(&state, &expected);
+        prop_assert!(three_way(&desired, &state, &owned, key, value).unwrap().is_empty());
+    }
+
+    #[test]
+    fn two_way_and_three_way_agree_when_all_is_owned(desired in pairs(), observed in pairs()) {
+        let desired = unique(desired);
+        let owned: BTreeSet<u8> = (0..8).collect();
+        prop_assert_eq!(
+            two_way(&desired, &observed, key, value),
+            three_way(&desired, &observed, &owned, key, value)
+        );
+    }
+
+    #[test]
+    fn the_order_of_items_does_not_matter(
+        (desired, observed, shuffled) in (pairs(), pairs()).prop_flat_map(|(desired, observed)| {
+            let (desired, observed) = (unique(desired), unique(observed));
+            let shuffled = (
+                Just(desired.clone()).prop_shuffle(),
+                Just(observed.clone()).prop_shuffle(),
+            );
+            (Just(desired), Just(observed), shuffled)
+        }),
+    ) {
+        prop_assert_eq!(
+            two_way(&desired, &observed, key, value),
+            two_way(&shuffled.0, &shuffled.1, key, value)
+        );
+    }
+
+    #[test]
+    fn a_desired_key_given_twice_is_refused(
+        first in (0..8_u8, 0..3_u8),
+        mut desired in pairs(),
+        again in 0..10_usize,
+    ) {
+        desired.push(first);
+        desired = unique(desired);
+        let again = desired[again % desired.len()];
+        desired.push((again.0, again.1 ^ 1));
+        let error = two_way(&desired, &[], key, value).unwrap_err();
+        prop_assert_eq!(error.second, desired.len() - 1);
+        prop_assert_eq!(desired[error.first].0, again.0);
+    }
+
+    #[test]
+    fn canonical_forms_are_fixed_points(
+        route in route(),
+        address in address(),
+        neighbour in neighbour(),
+        rule in rule(),
+    ) {
+        let once = route.canonical();
+        prop_assert_eq!(once.clone().canonical(), once);
+        let name = address.dev;
+        let once = address.canonical(Some(&name));
+        prop_assert_eq!(once.clone().canonical(Some(&name)), once);
+        let once = neighbour.canonical();
+        prop_assert_eq!(once.clone().canonical(), once);
+        let once = rule.canonical();
+        prop_assert_eq!(once.clone().canonical(), once);
+    }
+}
+
+/// A world, a desired state that can be planned in it, and the plan.
+fn planned() -> impl Strategy<Value = (World, Desired, Plan)> {
+    (world(), desired(), 0..32_u8).prop_map(|(world, mut desired, again)| {
+        // Of some kinds the same is desired again, so that much of it is there.
+        let again = |kind: Kind| again >> kind as u8 & 1 != 0;
+        if again(Kind::Link) {
+            desired.links.clone_from(&world.first.links);
+        }
+        if again(Kind::Address) {
+            desired.addresses.clone_from(&world.first.addresses);
+        }
+        if again(Kind::Neighbour) {
+            desired.neighbours.clone_from(&world.first.neighbours);
+        }
+        if again(Kind::Route) {
+            desired.routes.clone_from(&world.first.routes);
+        }
+        if again(Kind::Rule) {
+            desired.rules.clone_from(&world.first.rules);
+        }
+        let plan = prune(&mut desired, &world);
+        (world, desired, plan)
+    })
+}
+
+/// Leaves one observed object a key, so that none depends on which came first.
+fn thinned(mut world: World) -> World {
+    fn thin<T: Item>(objects: &mut Vec<T>) {
+        let mut seen = BTreeSet::new();
+        objects.retain(|object| seen.insert(object.key()));
+    }
+    let Observed { addresses, neighbours, routes, rules, .. } = &mut world.observed;
+    thin(addresses);
+    thin(neighbours);
+    thin(routes);
+    thin(rules);
+    world
+}
+
+fn resolved(world: &World, desired: &Desired) -> Resolved {
+    resolve(desired, &world.observed, &world.owned, &world.policy).unwrap()
+}
+
+fn wanted(resolved: Resolved) -> Vec<Object> {
+    let Resolved { links, addresses, neighbours, routes, rules, .. } = resolved;
+    fn objects<T: Into<Object>>(list: Option<Vec<T>>) -> impl Iterator<Item = Object> {
+        list.into_iter().flatten().map(Into::into)
+    }
+    objects(links)
+        .chain(objects(addresses))
+        .chain(objects(neighbours))
+        .chain(objects(routes))
+        .chain(objects(rules))
+        .collect()
+}
+
+fn differences(desired: &Object, observed: &Object) -> Vec<Difference> {
+    match (desired, observed) {
+        (Object::Link(d), Object::Link(o)) => d.differences(o),
+        (Object::Address(d), Object::Address(o)) => d.differences(o),
+        (Object::Neighbour(d), Object::Neighbour(o)) => d.differences(o),
+        (Object::Route(d), Object::Route(o)) => d.differences(o),
+        (Object::Rule(d), Object::Rule(o)) => d.differences(o),
+        _ => panic!("{desired:?} and {observed:?}"),
+    }
+}
+
+fn agrees(desired: &Object, observed: &Object) -> bool {
+    differences(desired, observed).is_empty()
+}
+
+fn changes_in_place(desired: &Object, observed: &Object) -> bool {
+    differences(desired, observed).iter().all(|difference| difference.in_place)
+}
+
+/// Returns true if an object does for another: what is left open matches anything, and a rule serves
+/// whoever made it.
+fn serves(desired: &Object, observed: &Object) -> bool {
+    match (desired, observed) {
+        (Object::Rule(d), Object::Rule(o)) => {
+            let protocol = o.protocol;
+            (**d).clone().with_protocol(protocol) == **o
+        }
+        _ => desired.key() == observed.key() && agrees(&desired.with_open_of(observed), observed),
+    }
+}
+
+/// What a plan does to what is not ours: it takes what it may, sets up links that others make or
+/// that were taken, and leaves all else as it is.
+fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(), TestCaseError> {
+    let mut after = world.clone();
+    after.carry_out(plan);
+    let there = after.objects();
+    let wanted: BTreeSet<ObjectKey> =
+        wanted(resolved(world, desired)).iter().map(Object::key).collect();
+    for object in world.foreign() {
+        let may_change = plan.ops.iter().any(|op| {
+            let link = object.kind() == Kind::Link && op.object.key() == object.key();
+            op.was().as_deref() == Some(&object) && op.reason == Reason::Overridden
+                || link && (is_set_up_only(&op.object) || world.is_taken(&object))
+        });
+        let same = |other: &Object| match (&object, other) {
+            (Object::Link(link), Object::Link(other)) => {
+                (link.index, link.name) == (other.index, other.name)
+            }
+            _ => object.key() == other.key(),
+        };
+        let stays = there.iter().any(|other| *other == object || may_change && same(other));
+        // What the kernel made for a device goes with it by right.
+        let gone = |dev: &Dev| {
+            let mut links = after.observed.links.iter();
+            !links.any(|link| Some(link.index) == dev.as_index())
+        };
+        let by_right =
+            object.is_kernels_own(world.policy.unstored) && object.devices().iter().any(gone);
+        prop_assert!(stays || by_right, "gone: {object:?}\n{}", plan.text());
+    }
+    for op in &plan.ops {
+        let target = match op.action {
+            Action::Create => continue,
+            Action::Update => op.was(),
+            Action::Delete => Some(Cow::Borrowed(&op.object)),
+        };
+        let Some(target) = target.as_deref() else {
+            continue;
+        };
+        // What waits for one next hop completes what another op makes.
+        if matches!(op.hold, Some(Hold::NextHop(_))) {
+            continue;
+        }
+        if world.is_ours(target) || is_passing(target) {
+            prop_assert!(op.reason != Reason::Overridden, "{op:?}");
+            continue;
+        }
+        prop_assert_eq!(op.action, Action::Update, "{:?}", op);
+        if op.reason == Reason::Overridden {
+            prop_assert!(world.policy.take && wanted.contains(&target.key()), "{op:?}");
+            prop_assert!(
+                target.kind() != Kind::Rule && !target.is_kernels_own(world.policy.unstored),
+                "{op:?}"
+            );
+            prop_assert!(changes_in_place(&op.object, target), "{op:?}");
+            let alone = world.objects().iter().filter(|o| o.key() == target.key()).count() == 1;
+            prop_assert!(alone, "{op:?}");
+        } else {
+            let link = target.kind() == Kind::Link;
+            prop_assert!(link && (is_set_up_only(&op.object) || world.is_taken(target)), "{op:?}");
+        }
+    }
+    Ok(())
+}
+
+fn is_passing(object: &Object) -> bool {
+    matches!(object, Object::Neighbour(neighbour) if !neighbour.is_declared())
+}
+
+/// A must-exist link, or one that netlink cannot create: others own it, and we may set it up.
+fn is_set_up_only(object: &Object) -> bool {
+    let kind = match object {
+        Object::Link(link) => link.kind.as_ref(),
+        _ => return false,
+    };
+    !kind.is_some_and(trueup_net::LinkKind::is_creatable)
+}
+
+/// The other end of a pair.
+fn other_end(object: &Object) -> Option<ObjectKey> {
+    match object {
+        Object::Link(link) => match &link.kind {
+            Some(trueup_net::LinkKind::Veth(veth)) => veth.peer.map(ObjectKey::Link),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+proptest! {
+    #![proptest_config(no_file())]
+
+    #[test]
+    fn carrying_a_plan_out_gives_the_desired_state((world, desired, plan) in planned()) {
+        let mut after = world.clone();
+        let done = after.carry_out(&plan);
+        let again = after.plan(&desired);
+        // What is declared on the old end of a pair that is recreated is reported once it can be.
+        prop_assume!(again.is_ok());
+        let mut again = again.unwrap();
+        // A route that leaves its device open goes with the one that it was on, and is made again.
+        let goes = |op: &Op| matches!(op.object, Object::Link(_)) && op.action == Action::Delete;
+        let lost = |op: &Op| op.object.kind() == Kind::Route && op.action == Action::Create;
+        if plan.ops.iter().any(goes) && again.ops.iter().all(lost) {
+            after.carry_out(&again);
+            again = after.plan(&desired).unwrap();
+        }
+        if done.iter().all(|done| *done) {
+            prop_assert_eq!(&again.ops, &[], "\n{}", plan.text());
+            prop_assert_eq!(&again.adopted, &[], "\n{}", plan.text());
+        }
+        // A hold can end with what the first pass did: an address is no longer a device's last.
+        for _ in 0..2 {
+            after.carry_out(&again);
+            let next = after.plan(&desired);
+            prop_assume!(next.is_ok());
+            again = next.unwrap();
+        }
+        // What is left to do is what was held, or waits for it.
+        let left = again.ops.iter().enumerate();
+        let mut waits = Vec::new();
+        for (at, op) in left {
+            let hindered = op.hold.is_some() || after.refuses(op, &again);
+            let waiting = hindered || again.needs(at).any(|need| waits[need]);
+            prop_assert!(waiting, "left: {op:?}\nfirst:\n{}again:\n{}", plan.text(), again.text());
+            waits.push(waiting);
+        }
+        // What the kernel made for a device goes with it by right.
+        let standing = |plan: &Plan| {
+            let conflicts = plan.conflicts.iter();
+            let is_kernels_own = |it: &Object| it.is_kernels_own(world.policy.unstored);
+            conflicts.filter(|conflict| !is_kernels_own(&conflict.foreign)).count()
+        };
+        // A conflict ends where ours goes with its device, and what is beside it serves.
+        prop_assert!(standing(&again) <= standing(&plan));
+        // Every desired object is there, but for conflicts and for what is held.
+        let there = after.objects();
+        let blocked: Vec<ObjectKey> = again
+            .conflicts
+            .iter()
+            .map(|conflict| conflict.desired.key())
+            .chain(again.ops.iter().map(|op| op.object.key()))
+            // The other end of a pair comes with it.
+            .chain(again.ops.iter().filter_map(|op| other_end(&op.object)))
+            .collect();
+        for object in wanted(resolved(&after, &desired)) {
+            let met = there.iter().any(|other| serves(&object, other));
+            // To create anew is to delete, which takes a complete view.
+            let met = met || !after.observed.complete.contains(object.kind());
+            prop_assert!(met || blocked.contains(&object.key()), "unmet: {object:?}\n{}", plan.text());
+        }
+    }
+
+    #[test]
+    fn the_proof_of_an_object_is_what_plans_go_by(world in world()) {
+        for object in world.objects() {
+            let by = proof(&object, &world.observed.links, &world.owned, &world.policy);
+            let taken = object.kind() == Kind::Link && world.is_taken(&object);
+            prop_assert_eq!(by.is_some(), world.is_ours(&object) || taken, "{:?}", object);
+            let by_ledger = world.policy.by_ledger.contains(object.kind());
+            prop_assert!(!by_ledger || by != Some(ProvenBy::Marker), "{object:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_stays_as_it_is((world, desired, plan) in planned()) {
+        spares_strangers(&world, &desired, &plan)?;
+    }
+
+    #[test]
+    fn nothing_is_done_outside_of_the_domain((world, _, plan) in planned()) {
+        let planned: Vec<_> = plan.devices.planned().map(|(dev, name)| (dev, *name)).collect();
+        for op in plan.ops.iter().filter(|op| op.hold.is_none()) {
+            prop_assert!(world.is_inside(&op.object, &planned), "{:?}", op);
+        }
+        for object in &plan.adopted {
+            prop_assert!(world.is_inside(object, &planned), "{object:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_adopted_is_as_desired_and_ours_once_it_is_recorded(
+        (world, desired, plan) in planned(),
+    ) {
+        let wanted = wanted(resolved(&world, &desired));
+        let foreign = world.foreign();
+        let flagged = |object: &Object| {
+            let positions = desired.adopt.iter().filter(|(kind, _)| *kind == object.kind());
+            let of_kind: Vec<&Object> =
+                wanted.iter().filter(|other| other.kind() == object.kind()).collect();
+            let adopted = desired.routes.iter().flat_map(Routes::adopted);
+            let is_key = |key: &RouteKey| ObjectKey::Route(*key) == object.key();
+            positions.filter_map(|(_, at)| of_kind.get(*at)).any(|other| serves(other, object))
+                || adopted.into_iter().any(is_key)
+        };
+        let mut after = world.clone();
+        for object in &plan.adopted {
+            let is_kernels_own = object.is_kernels_own(world.policy.unstored);
+            prop_assert!(foreign.contains(object) && !is_kernels_own, "{object:?}");
+            prop_assert!(wanted.iter().any(|wanted| serves(wanted, object)), "{object:?}");
+            prop_assert!(world.policy.adopt || flagged(object), "{object:?}");
+            let on_key = world.objects().iter().filter(|o| o.key() == object.key()).count();
+            prop_assert_eq!(on_key, 1, "{:?}", object);
+            after.own(object.clone());
+        }
+        let Ok(again) = after.plan(&desired) else { return Ok(()) };
+        prop_assert_eq!(&again.adopted, &[]);
+        // What held a link while it was foreign lets it be recreated once it is ours, and comes
+        // again on the new one. A pair goes with either end.
+        let made_anew = again
+            .ops
+            .iter()
+            .any(|op| op.action == Action::Delete && op.object.kind() == Kind::Link);
+        let moves = |op: &&Op| made_anew && !op.object.devices().is_empty();
+        for op in again.ops.iter().filter(|op| op.reason != Reason::Recreated && !moves(op)) {
+            prop_assert!(!plan.adopted.contains(&op.object), "{op:?}");
+            prop_assert!(!op.was().is_some_and(|was| plan.adopted.contains(&was)), "{op:?}");
+        }
+        spares_strangers(&after, &desired, &again)?;
+        // Nothing is desired any more.
+        let none = Desired::default()
+            .with_links([])
+            .with_addresses([])
+            .with_neighbours([])
+            .with_routes([])
+            .with_rules([]);
+        let last = after.plan(&none).unwrap();
+        let deleted = |object: &Object| {
+            let mut ops = last.ops.iter();
+            ops.any(|op| op.action == Action::Delete && op.object == *object)
+        };
+        for object in &plan.adopted {
+            let complete = world.observed.complete.contains(object.kind());
+            // The first end of a pair stands for both.
+            let deleted = deleted(object) || matches!(object, Object::Link(link) if
+                after.observed.links.iter().any(|other| other.name < link.name
+                    && other.peer() == Some(link.name)
+                    && deleted(&other.clone().into())));
+            let given_back = last.ops.iter().any(|op| {
+                op.reason == Reason::Restored && op.object.key() == object.key()
+            });
+            prop_assert!(deleted == complete || given_back, "{object:?}\n{}", last.text());
+        }
+        spares_strangers(&after, &none, &last)?;
+    }
+
+    #[test]
+    fn what_was_taken_is_given_back_as_it_was((world, desired, plan) in planned()) {
+        let resolved = resolved(&world, &desired);
+        let managed = desired.managed();
+        let wanted = wanted(resolved.clone());
+        let wanted: BTreeSet<ObjectKey> = wanted.iter().map(Object::key).collect();
+        let mut after = world.clone();
+        let done = after.carry_out(&plan);
+        for (key, former) in &world.owned.former {
+            let kind = former.kind();
+            let ops = (0..plan.ops.len()).filter(|at| plan.ops[*at].object.key() == *key);
+            let ops: Vec<usize> = ops.collect();
+            let back = ops.iter().map(|at| &plan.ops[*at]);
+            let back: Vec<&Op> = back.filter(|op| op.reason == Reason::Restored).collect();
+            let taken = world.objects().into_iter().filter(|object| object.key() == *key);
+            let (ours, foreign): (Vec<Object>, Vec<Object>) =
+                taken.partition(|object| match kind {
+                    Kind::Link => world.is_inside(object, &[]),
+                    _ => world.is_ours(object),
+                });
+            let there = |dev: &Dev| {
+                let links = world.observed.links.iter();
+                // A link that is recreated has another index. Where that is held at last, what is
+                // on it waits as well.
+                let comes = |link: &Link| plan.ops.iter().any(|op| {
+                    op.action == Action::Create && op.object.key() == ObjectKey::Link(link.name)
+                });
+                let anew = |op: &Op| matches!(&op.object, Object::Link(link)
+                    if op.action == Action::Delete && op.reason == Reason::Recreated
+                        && (op.hold.is_none() || comes(link))
+                        && (Dev::index(link.index) == *dev || link.peer().is_some_and(|peer| {
+                            resolved.devices.name(*dev) == Some(&peer)
+                        })));
+                links.map(|link| Dev::index(link.index)).any(|index| index == *dev)
+                    && !plan.ops.iter().any(anew)
+            };
+            let known = !matches!(former, Object::Route(route) if route.unmodelled);
+            let complete = kind == Kind::Link || world.observed.complete.contains(kind);
+            // What giving a link back would take along may not be known.
+            if kind == Kind::Link && !world.observed.complete.contains(kind) && back.is_empty() {
+                continue;
+            }
+            let due = managed.contains(kind) && complete && !wanted.contains(key)
+                && !ours.is_empty() && foreign.is_empty();
+            if !due || !known || !former.devices().iter().all(there) {
+                prop_assert!(back.is_empty() || !known, "{back:?}");
+                let deletes = |at: &usize| plan.ops[*at].action == Action::Delete;
+                prop_assert!(kind != Kind::Link || !ops.iter().any(deletes), "{former:?}");
+                continue;
+            }
+            let count = back.iter().filter(|op| op.object == *former).count();
+            prop_assert_eq!(count, 1, "{}", plan.text());
+            // A neighbour keeps a protocol that it is not to have.
+            let keeps = |ours: &Object| match (former, ours) {
+                (Object::Neighbour(former), Object::Neighbour(ours)) => {
+                    former.protocol == 0 && ours.protocol != 0
+                }
+                _ => false,
+            };
+            // A replace takes the first on the key, whatever follows.
+            let in_place = ours.first();
+            let in_place = in_place.is_some_and(|ours| changes_in_place(former, ours) && !keeps(ours));
+            prop_assert!(back.len() == 1 || back.len() == 2 && !in_place, "{back:?}");
+            if ops.iter().all(|at| done[*at]) {
+                prop_assert!(after.objects().contains(former), "{former:?}\n{}", plan.text());
+                prop_assert!(!after.owned.former.contains_key(key));
+                prop_assert!(!after.is_ours(former) || world.policy.unstored.contains(kind));
+            }
+        }
+        for op in plan.ops.iter().filter(|op| op.reason == Reason::Restored) {
+            prop_assert!(world.owned.former.contains_key(&op.object.key()), "{op:?}");
+        }
+    }
+
+    #[test]
+    fn plans_are_minimal((world, desired, plan) in planned()) {
+        let observed = world.objects();
+        let mut ops: BTreeMap<ObjectKey, Vec<&Op>> = BTreeMap::new();
+        for op in &plan.ops {
+            ops.entry(op.object.key()).or_default().push(op);
+        }
+        for object in wanted(resolved(&world, &desired)) {
+            let agreeing = observed.iter().any(|o| o.key() == object.key() && agrees(&object, o));
+            let building = ops.get(&object.key()).into_iter().flatten();
+            let building: Vec<_> = building.filter(|op| op.action != Action::Delete).collect();
+            // Links go with what they stand on, rules with those that the kernel takes for them.
+            let reborn = matches!(object.kind(), Kind::Link | Kind::Rule)
+                && plan.ops.iter().any(|op| {
+                    op.reason == Reason::Recreated && op.object.kind() == object.kind()
+                });
+            prop_assert!(!agreeing || building.is_empty() || reborn, "needless: {building:?}");
+        }
+        for (key, mut ops) in ops {
+            // What waits for one next hop completes what another op makes.
+            ops.retain(|op| !matches!(op.hold, Some(Hold::NextHop(_))));
+            let count = |action| ops.iter().filter(|op| op.action == action).count();
+            let (creates, updates, deletes) =
+                (count(Action::Create), count(Action::Update), count(Action::Delete));
+            let held = observed.iter().filter(|object| object.key() == key).count();
+            let fresh = ops.iter().all(|op| op.action != Action::Update || op.was().is_none());
+            prop_assert!(creates <= 1 && updates <= 1);
+            prop_assert!(creates + updates <= 1 || (matches!(key, ObjectKey::Link(_)) && fresh));
+            prop_assert!(deletes <= held);
+            let anew = |op: &&Op| matches!(op.reason, Reason::Recreated | Reason::Restored);
+            prop_assert!(creates == 0 || deletes == 0 || ops.iter().any(anew));
+        }
+    }
+
+    #[test]
+    fn the_order_of_input_does_not_matter(
+        (world, desired, plan) in planned(),
+        seed in any::<u64>(),
+    ) {
+        fn shuffle<T>(list: &mut [T], seed: &mut u64) {
+            for at in (1..list.len()).rev() {
+                *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                list.swap(at, (*seed >> 33) as usize % (at + 1));
+            }
+        }
+        let world = thinned(world);
+        drop(plan);
+        let Ok(plan) = world.plan(&desired) else { return Ok(()) };
+        let (mut other, mut same, mut seed) = (world.clone(), desired.clone(), seed);
+        shuffle(&mut other.observed.links, &mut seed);
+        shuffle(&mut other.observed.addresses, &mut seed);
+        shuffle(&mut other.observed.neighbours, &mut seed);
+        shuffle(&mut other.observed.routes, &mut seed);
+        shuffle(&mut other.observed.rules, &mut seed);
+        // Those that are to be adopted are identified by their place.
+        same.adopt.clear();
+        macro_rules! shuffle_desired {
+            ($list:ident, $kind:expr) => {
+                if let (Some(list), Some(before)) = (&mut same.$list, &desired.$list) {
+                    let mut places: Vec<usize> = (0..before.len()).collect();
+                    shuffle(&mut places, &mut seed);
+                    *list = places.iter().map(|place| before[*place].clone()).collect();
+                    let flagged = |place: &usize| desired.adopt.contains(&($kind, *place));
+                    let flagged = (0..places.len()).filter(|at| flagged(&places[*at]));
+                    same.adopt.extend(flagged.map(|at| ($kind, at)));
+                }
+            };
+        }
+        shuffle_desired!(links, Kind::Link);
+        shuffle_desired!(addresses, Kind::Address);
+        shuffle_desired!(neighbours, Kind::Neighbour);
+        if let (Some(routes), Some(before)) = (&mut same.routes, &desired.routes) {
+            let mut list: Vec<_> = before.iter().collect();
+            shuffle(&mut list, &mut seed);
+            *routes = list.into();
+            before.adopted().iter().for_each(|key| routes.adopt(*key));
+        }
+        shuffle_desired!(rules, Kind::Rule);
+        let shuffled = other.plan(&same).unwrap();
+        prop_assert_eq!(plan.text().to_string(), shuffled.text().to_string());
+        prop_assert_eq!(plan, shuffled);
+    }
+
+    #[test]
+    fn routes_that_a_dump_matcher_drops_make_no_difference_to_a_plan(
+        (world, desired, plan) in planned(),
+    ) {
+        let by_ledger = world.policy.by_ledger.contains(Kind::Route);
+        let (Some(routes), false) = (&desired.routes, by_ledger) else { return Ok(()) };
+        let World { observed, owned, policy, .. } = &world;
+        let devices = ResolvedDevices::of(&desired, observed, owned, policy).unwrap();
+        let of_ledger = |key: &ObjectKey| match key {
+            ObjectKey::Route(key) => Some(*key),
+            _ => None,
+        };
+        let former = owned.former.keys().chain(owned.returning.keys()).filter_map(of_ledger);
+        let resolved = ResolvedRoutes::new(routes, devices.devices(), policy.marker);
+        let outside = resolved.outside_domain(routes, &observed.links, owned, policy);
+        let kept = owned.routes.keys().copied().chain(former).chain(outside);
+        let kept: BTreeSet<RouteKey> = kept.collect();
+        // A dump is of our routes alone, or of all writers'.
+        for is_of_all in [false, true] {
+            let mut matcher = DumpMatcher::new(routes, &resolved, kept.clone());
+            let mut rest = world.clone();
+            let mut rows = std::mem::take(&mut rest.observed.routes);
+            rows.sort_by_key(Item::key);
+            let is_ours = |row: &Route| row.protocol == world.policy.marker;
+            let mut there = Vec::new();
+            let mut mismatches = Mismatches::default();
+            for family in [Family::Inet, Family::Inet6] {
+                matcher.begin(family);
+                for row in rows.iter().filter(|row| row.family() == family) {
+                    if !is_of_all && !is_ours(row) {
+                        rest.observed.routes.push(row.clone());
+                        continue;
+                    }
+                    match matcher.match_route(row) {
+                        RowMatch::Matched => {}
+                        // What it depends on is asked then.
+                        RowMatch::Foreign => {
+                            let key = row.key();
+                            prop_assert!(!is_ours(row) && !kept.contains(&key));
+                            prop_assert!(routes.get(&key).is_none(), "{row:?}");
+                            rest.observed.routes.push(row.clone());
+                        }
+                        RowMatch::Kept => {
+                            rest.observed.routes.push(row.clone());
+                            there.push(row.clone());
+                        }
+                        RowMatch::KeptBoth(before) => {
+                            prop_assert_eq!(before.key(), row.key());
+                            rest.observed.routes.extend([*before.clone(), row.clone()]);
+                            there.extend([*before, row.clone()]);
+                        }
+                    }
+                }
+                mismatches.add(matcher.end(family, None));
+            }
+            prop_assert!(mismatches.in_order());
+            let mut narrowed = desired.clone();
+            narrowed.routes = Some(routes.mismatched(&mismatches, &there));
+            let rest_plan = rest.plan(&narrowed).unwrap();
+            prop_assert_eq!(rest_plan.text().to_string(), plan.text().to_string());
+            prop_assert_eq!(&rest_plan, &plan);
+
+            // So is it with the names of all routes, resolved once.
+            let (observed, policy) = (&rest.observed, &rest.policy);
+            let devices = ResolvedDevices::of(&desired, observed, &rest.owned, policy).unwrap();
+            let all = devices.resolve_routes(&desired, observed, policy);
+            let part = narrowed.routes.as_ref().zip(all.as_ref());
+            let resolved = resolve_with(&desired, part, &devices, policy).unwrap();
+            prop_assert_eq!(&plan_resolved(&resolved, observed, &rest.owned).unwrap(), &plan);
+            let owned = &rest.owned;
+            let one_by_one = plan_with(&desired, part, &devices, observed, owned, policy).unwrap();
+            prop_assert_eq!(&one_by_one, &plan);
+        }
+    }
+
+    #[test]
+    fn routes_in_compact_form_make_no_difference_to_a_plan((world, desired, _) in planned()) {
+        let mut listed = world;
+        listed.observed.routes.sort_by_key(Item::key);
+        let mut compact = listed.clone();
+        compact.observed.compact_routes(&listed.policy);
+        let mut all: Vec<Route> = compact.observed.all_routes().map(Cow::into_owned).collect();
+        all.sort_by_key(Item::key);
+        prop_assert_eq!(&all, &listed.observed.routes);
+        prop_assert_eq!(snapshot_hash(&compact.observed), snapshot_hash(&listed.observed));
+        // Where routes are not managed all of them are foreign.
+        let Some(routes) = &desired.routes else { return Ok(()) };
+        let plan = listed.plan(&desired).unwrap();
+        prop_assert_eq!(&compact.plan(&desired).unwrap(), &plan);
+
+        let World { observed, owned, policy, .. } = &compact;
+        let devices = ResolvedDevices::of(&desired, observed, owned, policy).unwrap();
+        let resolved = devices.resolve_routes(&desired, observed, policy);
+        let routes = resolved.as_ref().map(|resolved| (routes, resolved));
+        let one_by_one = plan_with(&desired, routes, &devices, observed, owned, policy).unwrap();
+        prop_assert_eq!(&one_by_one, &plan);
+
+        let is_wanted = |route: &Route| route.metric % 2 == 0;
+        compact.observed.retain_routes(is_wanted);
+        listed.observed.routes.retain(is_wanted);
+        prop_assert_eq!(compact.observed.all_routes().count(), listed.observed.routes.len());
+    }
+
+    #[test]
+    fn needs_come_before_and_unknowns_delete_nothing((world, desired, plan) in planned()) {
+        let managed = desired.managed();
+        for (at, op) in plan.ops.iter().enumerate() {
+            prop_assert!(plan.needs(at).all(|need| need < at));
+            let kind = op.object.kind();
+            prop_assert!(managed.contains(kind), "unmanaged: {op:?}");
+            let deletes = op.action == Action::Delete;
+            prop_assert!(!deletes || world.observed.complete.contains(kind), "{op:?}");
+            let reasons: &[Reason] = match op.action {
+                Action::Create => &[Reason::Missing, Reason::Recreated, Reason::Restored],
+                Action::Update => {
+                    &[Reason::Missing, Reason::Differs, Reason::Overridden, Reason::Restored]
+                }
+                Action::Delete => &[Reason::Undesired, Reason::Recreated, Reason::Restored],
+            };
+            prop_assert!(reasons.contains(&op.reason), "{op:?}");
+        }
+    }
+
+    #[test]
+    fn conflicts_are_the_foreign_objects_that_differ((world, desired, _) in planned()) {
+        let world = thinned(world);
+        let Ok(plan) = world.plan(&desired) else { return Ok(()) };
+        let foreign = world.foreign();
+        let mut expected = Vec::new();
+        for object in wanted(resolved(&world, &desired)) {
+            let other = foreign.iter().find(|other| other.key() == object.key());
+            // Another rule may serve.
+            let served = world.objects().iter().any(|other| {
+                // Of ours only what it bears its maker's protocol for is left open.
+                let is_strict = object.kind() != Kind::Rule && object.protocol() == other.protocol();
+                object.kind() == other.kind()
+                    && serves(&object, other)
+                    && (!is_strict || !world.is_ours(other) || agrees(&object, other))
+            });
+            let taken = |other: &Object| {
+                let open = object.with_open_of(other);
+                world.policy.take
+                    && (changes_in_place(&object, other) || changes_in_place(&open, other))
+                    && !other.is_kernels_own(world.policy.unstored)
+            };
+            if let Some(other) = other.filter(|other| !served && !taken(other))
+                && object.kind() != Kind::Link
+            {
+                expected.push((object.key(), other.clone()));
+            }
+        }
+        let conflicts = plan.conflicts.iter().filter(|c| c.desired.kind() != Kind::Link);
+        let mut found: Vec<_> = conflicts.map(|c| (c.desired.key(), c.foreign.clone())).collect();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        expected.sort_by(|a, b| a.0.cmp(&b.0));
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_is_retained_keeps_its_needs((_, _, plan) in planned(), mask in any::<u64>()) {
+        let mut at = 0;
+        let kept = plan.clone().retain(|_| {
+            at += 1;
+            mask >> (at % 64) & 1 == 0
+        });
+        let places = (0..plan.ops.len()).filter(|at| mask >> ((at + 1) % 64) & 1 == 0);
+        let places: Vec<usize> = places.collect();
+        prop_assert_eq!(kept.ops.len(), places.len());
+        for (new, old) in places.iter().enumerate() {
+            prop_assert_eq!(&kept.ops[new], &plan.ops[*old]);
+            let expected: Vec<usize> = plan
+                .needs(*old)
+                .filter_map(|need| places.iter().position(|place| *place == need))
+                .collect();
+            prop_assert_eq!(kept.needs(new).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn a_hold_names_what_is_not_to_go((world, desired, plan) in planned()) {
+        for op in &plan.ops {
+            if let Some(Hold::Collateral(object)) = &op.hold {
+                let may_go = world.is_ours(object) && desired.managed().contains(object.kind());
+                let returns = |op: &Op| {
+                    op.reason == Reason::Restored && op.object.key() == object.key()
+                };
+                let former = world.owned.former.values().chain(world.owned.returning.values());
+                let mut former = former.clone();
+                let given_back =
+                    plan.ops.iter().any(returns) || former.any(|it| it == &**object);
+                prop_assert!(given_back || !may_go && world.objects().contains(object), "{op:?}");
+                let sourced = matches!(&**object, Object::Route(route) if route.src.is_some());
+                let is_about_links = op.object.kind() != Kind::Link
+                    || !devices(object).is_empty()
+                    || object.kind() == Kind::Link;
+                prop_assert!(is_about_links || sourced);
+            }
+        }
+    }
+}

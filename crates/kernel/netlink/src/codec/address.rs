@@ -1,0 +1,352 @@
+//! Addresses (`ifaddrmsg`, linux/if_addr.h).
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnetwork::IpNetwork;
+use trueup_net::{
+    Action, Address, AddressFlags, Dev, DuplicateDetection, FOREVER, Family, Kind, Label,
+    Lifetimes, Link, LostRoutes, Scope,
+};
+
+use super::change::{Change, Part, RefusalCause};
+use super::dump_query::{Consistency, DumpQuery};
+use super::kind_codec::KindCodec;
+use super::read_scope::ReadScope;
+use super::{
+    BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
+    split, take,
+};
+use crate::group::Group;
+use crate::kernel_error::KernelError;
+use crate::wire::{
+    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, read_ipv4,
+    read_string, read_u8, read_u32,
+};
+
+/// `RTM_NEWADDR`.
+pub const NEW: u16 = 20;
+/// `RTM_DELADDR`.
+pub const DELETE: u16 = 21;
+/// `RTM_GETADDR`.
+pub const GET: u16 = 22;
+
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_LABEL: u16 = 3;
+const IFA_BROADCAST: u16 = 4;
+const IFA_CACHEINFO: u16 = 6;
+const IFA_FLAGS: u16 = 8;
+const IFA_RT_PRIORITY: u16 = 9;
+const IFA_PROTO: u16 = 11;
+
+/// For IPv4. The same bit in IPv6 is [`IFA_F_TEMPORARY`].
+const IFA_F_SECONDARY: u32 = 0x01;
+const IFA_F_TEMPORARY: u32 = 0x01;
+const IFA_F_DADFAILED: u32 = 0x08;
+const IFA_F_TENTATIVE: u32 = 0x40;
+const IFA_F_DEPRECATED: u32 = 0x20;
+const IFA_F_PERMANENT: u32 = 0x80;
+/// `IFAPROT_KERNEL_RA`: the kernel made it from a router advertisement.
+const PROTO_KERNEL_RA: u8 = 2;
+
+impl KindCodec for Address {
+    const NEW: u16 = NEW;
+    const DELETE: u16 = DELETE;
+    const GROUPS: &'static [Group] = &[Group::IPV4_ADDRESS, Group::IPV6_ADDRESS];
+    const ABSENT: i32 = libc::EADDRNOTAVAIL;
+
+    fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
+        decode(body)
+    }
+
+    fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery> {
+        let index = scope.only_device().filter(|_| is_strict);
+        let dump = |family| {
+            DumpQuery::new(Consistency::Flagged, |buffer| dump_request(buffer, family, index))
+        };
+        [Family::Inet, Family::Inet6].map(dump).into()
+    }
+
+    fn is_within(&self, scope: &ReadScope) -> bool {
+        scope.covers_device(self.dev)
+    }
+
+    /// Makes labels canonical, which needs the names of the devices.
+    fn complete(addresses: &mut Vec<Address>, links: &[Link]) {
+        let names: BTreeMap<u32, _> = links.iter().map(|link| (link.index, link.name)).collect();
+        let name = |dev: Dev| dev.as_index().and_then(|index| names.get(&index));
+        let all = std::mem::take(addresses).into_iter();
+        addresses.extend(all.map(|address| {
+            let name = name(address.dev);
+            address.canonical(name)
+        }));
+    }
+
+    /// The kernel gives an IPv4 address the route to its subnet again where the metric of that
+    /// changes (`fib_modify_prefix_metric`), an IPv6 address at each write.
+    ///
+    /// The kernel computes the expiry of the route to the subnet wrongly, so that it is in the
+    /// past, where an address that was permanent becomes finite (`modify_prefix_route`). It gives
+    /// the address a new route, rightly, or leaves that of another address, where this one has
+    /// none.
+    fn parts(action: Action, address: &Address, was: Option<&Address>) -> &'static [Part] {
+        let is_permanent = |address: &Address| address.lifetimes.valid == FOREVER;
+        let has_route = |address: &Address| {
+            let without = address.flags.contains(AddressFlags::NOPREFIXROUTE);
+            address.family() == Family::Inet6 && !without
+        };
+        let lacks_route = |was: &Address| was.lost == LostRoutes::Subnet;
+        if address.family() == Family::Inet
+            && action == Action::Update
+            && was.is_some_and(lacks_route)
+        {
+            return &[Part::OtherMetric, Part::Whole];
+        }
+        match was.filter(|was| is_permanent(was) && has_route(was)) {
+            Some(_) if action == Action::Update && has_route(address) && !is_permanent(address) => {
+                &[Part::WithoutPrefixRoute, Part::Whole]
+            }
+            _ => &[Part::Whole],
+        }
+    }
+
+    fn encode(
+        buffer: &mut Vec<u8>,
+        part: Part,
+        change: &Change<'_, Address>,
+    ) -> Result<(), EncodeError> {
+        let (address, resolve) = (change.object, change.indexes.resolve);
+        if let (Part::WithoutPrefixRoute, Some(was)) = (part, change.was) {
+            let mut without = was.clone();
+            without.flags = without.flags | AddressFlags::NOPREFIXROUTE;
+            return replace(buffer, &without, resolve);
+        }
+        if part == Part::OtherMetric {
+            let metric = address.metric.wrapping_add(1);
+            return replace(buffer, &address.clone().with_metric(metric), resolve);
+        }
+        match change.action {
+            Action::Create => create(buffer, address, resolve),
+            Action::Update => replace(buffer, address, resolve),
+            Action::Delete => delete(buffer, address, resolve),
+        }
+    }
+
+    fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
+        match (action, error.errno()) {
+            (Action::Delete, _) => None,
+            // The device cannot have it: the loopback address of IPv6 on any but a loopback device
+            // (`ipv6_add_addr`).
+            (_, libc::EADDRNOTAVAIL) => Some(RefusalCause::Invalid),
+            // IPv6 is switched off on the device.
+            (_, libc::EACCES) => Some(RefusalCause::Dependency),
+            _ => None,
+        }
+    }
+}
+
+/// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
+/// and IPv6. The device's name not being in it, an IPv4 label that is the device's name stands as
+/// a label: make it canonical once more when the name is known.
+///
+/// A temporary IPv6 address (RFC 8981) is presented as made by the kernel, with the protocol of
+/// what comes from router advertisements, whatever protocol it inherited from the address beside
+/// which the kernel made it.
+///
+/// # Errors
+///
+/// When the message is too short or does not say what identifies the address.
+pub fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
+    let lost = |why| Undecodable::new(Kind::Address, why);
+    let (head, mut attrs) = split::<8>(Kind::Address, body)?;
+    let [family, prefix_len, flags, scope, index @ ..] = head;
+    let Some(family) = family_from(family) else {
+        return Ok(None);
+    };
+
+    let mut flags = u32::from(flags);
+    let (mut local, mut remote) = (None, None);
+    let mut label = None;
+    let mut broadcast = None;
+    let mut lifetimes = Lifetimes::default();
+    let (mut metric, mut protocol) = (0, 0);
+    for (number, payload) in attrs.by_ref() {
+        match number {
+            IFA_LOCAL => local = Some(read_ip_of(family, payload).ok_or(lost("address"))?),
+            IFA_ADDRESS => remote = Some(read_ip_of(family, payload).ok_or(lost("peer"))?),
+            IFA_LABEL => label = Label::from_bytes(read_string(payload)).ok(),
+            IFA_BROADCAST => broadcast = read_ipv4(payload),
+            IFA_FLAGS => _ = take(&mut flags, read_u32(payload)),
+            IFA_CACHEINFO => _ = take(&mut lifetimes, read_lifetimes(payload)),
+            IFA_RT_PRIORITY => _ = take(&mut metric, read_u32(payload)),
+            IFA_PROTO => _ = take(&mut protocol, read_u8(payload)),
+            _ => {}
+        }
+    }
+    if attrs.malformed() {
+        return Err(lost(BROKEN));
+    }
+
+    let (ip, peer) = match (local, remote, family) {
+        // IPv4 leaves out a peer of 0.0.0.0, which is none only where it says so twice.
+        (Some(local), None, Family::Inet) => (local, Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED))),
+        (Some(local), peer, _) => (local, peer),
+        (None, Some(address), _) => (address, None),
+        (None, None, _) => return Err(lost("address")),
+    };
+    let network = IpNetwork::new(ip, prefix_len).map_err(|_| lost("prefix length"))?;
+    if flags & IFA_F_PERMANENT != 0 {
+        lifetimes.valid = FOREVER;
+    }
+    // Kernels exist that report a deprecated permanent IPv4 address as preferred for ever.
+    if flags & IFA_F_DEPRECATED != 0 {
+        lifetimes.preferred = 0;
+    }
+    if family == Family::Inet6 && flags & IFA_F_TEMPORARY != 0 {
+        protocol = PROTO_KERNEL_RA;
+    }
+    let duplicates = match family {
+        Family::Inet6 if flags & IFA_F_DADFAILED != 0 => DuplicateDetection::Failed,
+        Family::Inet6 if flags & IFA_F_TENTATIVE != 0 => DuplicateDetection::Pending,
+        _ => DuplicateDetection::Passed,
+    };
+    let address = Address::new(Dev::index(u32::from_ne_bytes(index)), network)
+        .with_peer(peer)
+        .with_scope(Scope(scope))
+        .with_label(label)
+        .with_broadcast(broadcast)
+        .with_lifetimes(lifetimes)
+        .with_flags(AddressFlags::from_bits(flags))
+        .with_metric(metric)
+        .with_protocol(protocol)
+        .with_duplicates(duplicates)
+        .with_secondary(family == Family::Inet && flags & IFA_F_SECONDARY != 0);
+    Ok(Some(address.canonical(None)))
+}
+
+/// Encodes the creation of an address that must not exist yet (`EEXIST` else). The lifetimes are
+/// always written out; of an IPv4 address that is valid for ever the kernel shows no preferred
+/// lifetime until it has run out.
+///
+/// # Errors
+///
+/// When the device is not resolved.
+pub fn create(
+    buffer: &mut Vec<u8>,
+    address: &Address,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    put(buffer, address, NLM_F_CREATE | NLM_F_EXCL, resolve)
+}
+
+/// Encodes a change in place. The kernel looks at lifetimes, metric and protocol, in IPv6 also at
+/// flags and peer; it ignores the rest. IPv6 takes a metric of 0 for "as it is".
+///
+/// # Errors
+///
+/// As [`create`].
+pub fn replace(
+    buffer: &mut Vec<u8>,
+    address: &Address,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    put(buffer, address, NLM_F_CREATE | NLM_F_REPLACE, resolve)
+}
+
+/// Encodes the deletion of one address of a device, by all that identifies it.
+///
+/// # Errors
+///
+/// When the device is not resolved.
+pub fn delete(
+    buffer: &mut Vec<u8>,
+    address: &Address,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let mut message = begin(buffer, DELETE, 0, address, resolve)?;
+    if address.family() == Family::Inet6 {
+        // Older kernels leave the temporary addresses beside it without `IFA_F_MANAGETEMPADDR`.
+        message.attr_u32(IFA_FLAGS, address.flags.bits());
+    }
+    Ok(message.finish()?)
+}
+
+/// Encodes the request for all addresses of a family, or for those of one interface, which only a
+/// socket with `NETLINK_GET_STRICT_CHK` can ask for: without it all come.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn dump_request(
+    buffer: &mut Vec<u8>,
+    family: Family,
+    index: Option<u32>,
+) -> Result<(), EncodeError> {
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
+    message.body(&header(family, 0, 0, Scope::UNIVERSE, index.unwrap_or(0)));
+    Ok(message.finish()?)
+}
+
+fn put(
+    buffer: &mut Vec<u8>,
+    address: &Address,
+    flags: u16,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let mut message = begin(buffer, NEW, flags, address, resolve)?;
+    if let (Family::Inet, Some(broadcast)) = (address.family(), address.broadcast) {
+        message.attr_ip(IFA_BROADCAST, IpAddr::V4(broadcast));
+    }
+    let mut cache_info = [0; 16];
+    cache_info[..4].copy_from_slice(&address.lifetimes.preferred.to_ne_bytes());
+    cache_info[4..8].copy_from_slice(&address.lifetimes.valid.to_ne_bytes());
+    message.attr(IFA_CACHEINFO, &cache_info);
+    message.attr_u32(IFA_FLAGS, address.flags.bits());
+    if address.metric != 0 {
+        message.attr_u32(IFA_RT_PRIORITY, address.metric);
+    }
+    if address.protocol != 0 {
+        message.attr_u8(IFA_PROTO, address.protocol);
+    }
+    Ok(message.finish()?)
+}
+
+/// Header and identity, the same in each direction of change.
+fn begin<'a>(
+    buffer: &'a mut Vec<u8>,
+    kind: u16,
+    flags: u16,
+    address: &Address,
+    resolve: Resolve<'_>,
+) -> Result<MessageWriter<'a>, EncodeError> {
+    let index = index_of(address.dev, resolve)?;
+    let ip = address.address.ip();
+    let mut message = MessageWriter::begin(buffer, kind, NLM_F_REQUEST | flags);
+    message.body(&header(
+        address.family(),
+        address.address.prefix(),
+        address.flags.bits().to_le_bytes()[0],
+        address.scope,
+        index,
+    ));
+    message.attr_ip(IFA_LOCAL, ip);
+    message.attr_ip(IFA_ADDRESS, address.peer.unwrap_or(ip));
+    if let (Family::Inet, Some(label)) = (address.family(), &address.label) {
+        message.attr_string(IFA_LABEL, label.as_bytes());
+    }
+    Ok(message)
+}
+
+fn header(family: Family, prefix_len: u8, flags: u8, scope: Scope, index: u32) -> [u8; 8] {
+    let [a, b, c, d] = index.to_ne_bytes();
+    [family_number(family), prefix_len, flags, scope.0, a, b, c, d]
+}
+
+/// `struct ifa_cacheinfo`: preferred, valid, then when it was created and changed.
+fn read_lifetimes(payload: &[u8]) -> Option<Lifetimes> {
+    Some(Lifetimes {
+        preferred: read_u32(payload.get(..4)?)?,
+        valid: read_u32(payload.get(4..8)?)?,
+    })
+}

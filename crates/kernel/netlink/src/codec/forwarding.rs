@@ -1,0 +1,70 @@
+//! Entries of forwarding databases (`ndmsg` of family `AF_BRIDGE`): of bridges and VXLANs. They are
+//! read, and never written: the kernel drops their `NDA_PROTOCOL`.
+
+use std::net::IpAddr;
+
+use trueup_net::{Dev, ForwardingEntry, Kind, LinkAddr, NeighbourState};
+
+use super::neighbour::{GET, NUD_NOARP, NUD_PERMANENT};
+use super::{BROKEN, EncodeError, Undecodable, split};
+use crate::wire::{MessageWriter, NLM_F_DUMP, NLM_F_REQUEST, read_ipv4, read_ipv6, read_u32};
+
+pub use super::neighbour::NEW;
+
+const AF_BRIDGE: u8 = 7;
+
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const NDA_MASTER: u16 = 9;
+
+const NTF_EXT_LEARNED: u8 = 0x10;
+
+/// Decodes the body of a [`NEW`] message. `None` is one of another family, or without an address.
+///
+/// # Errors
+///
+/// When the message is too short or broken.
+pub fn decode(body: &[u8]) -> Result<Option<ForwardingEntry>, Undecodable> {
+    let (head, mut attrs) = split::<12>(Kind::Neighbour, body)?;
+    let [family, _, _, _, i0, i1, i2, i3, s0, s1, flags, _] = head;
+    if family != AF_BRIDGE {
+        return Ok(None);
+    }
+    let (mut lladdr, mut master, mut dst) = (None, None, None);
+    for (number, payload) in attrs.by_ref() {
+        match number {
+            NDA_LLADDR => lladdr = LinkAddr::from_bytes(payload).ok(),
+            NDA_MASTER => master = read_u32(payload).map(Dev::index),
+            NDA_DST => {
+                let v4 = read_ipv4(payload).map(IpAddr::V4);
+                dst = v4.or_else(|| read_ipv6(payload).map(IpAddr::V6));
+            }
+            _ => {}
+        }
+    }
+    if attrs.malformed() {
+        return Err(Undecodable::new(Kind::Neighbour, BROKEN));
+    }
+    let state = match u16::from_ne_bytes([s0, s1]) {
+        state if state & NUD_PERMANENT != 0 => NeighbourState::Permanent,
+        state if state & NUD_NOARP != 0 => NeighbourState::NoArp,
+        _ => NeighbourState::Dynamic,
+    };
+    Ok(lladdr.map(|lladdr| {
+        ForwardingEntry::new(Dev::index(u32::from_ne_bytes([i0, i1, i2, i3])), lladdr, state)
+            .with_master(master)
+            .with_dst(dst)
+            .with_ext_learn(flags & NTF_EXT_LEARNED != 0)
+    }))
+}
+
+/// Encodes the request for all entries.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn dump_request(buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
+    message.body(&[AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    Ok(message.finish()?)
+}

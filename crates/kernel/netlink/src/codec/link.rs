@@ -1,0 +1,336 @@
+//! Links (`ifinfomsg`, linux/rtnetlink.h and linux/if_link.h). The attributes of each kind of link
+//! are in the private module `link_kind`.
+
+mod change;
+mod codec;
+mod link_kind;
+
+use std::collections::HashMap;
+
+use trueup_net::{Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus, VethAttrs};
+
+use super::{BROKEN, EncodeError, Resolve, Undecodable, index_of, split, take};
+use crate::wire::{
+    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u32,
+};
+pub use change::{
+    change, change_kind, change_master, changes_master, needs_kind_change, needs_master_first,
+};
+
+/// `RTM_NEWLINK`.
+pub const NEW: u16 = 16;
+/// `RTM_DELLINK`.
+pub const DELETE: u16 = 17;
+/// `RTM_GETLINK`.
+pub const GET: u16 = 18;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
+const IFLA_GROUP: u16 = 27;
+const IFLA_EXT_MASK: u16 = 29;
+const IFLA_CARRIER: u16 = 33;
+const IFLA_LINK_NETNSID: u16 = 37;
+
+const IFF_UP: u32 = 1;
+const IFF_RUNNING: u32 = 0x40;
+/// `RTEXT_FILTER_SKIP_STATS`: a link without counters takes a quarter less space.
+const SKIP_STATS: u32 = 1 << 3;
+const AF_UNSPEC: u8 = 0;
+/// The kernel holds interface indexes as signed numbers.
+const INDEX_MAX: u32 = i32::MAX.unsigned_abs();
+
+/// A decoded link. A message has the index of a veth's peer: [`name_peers`] adds the name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DecodedLink {
+    /// The link; a veth's `peer` is `None` as yet.
+    pub link: Link,
+    /// The interface index of a veth's peer, if that is in this namespace.
+    pub peer_index: Option<u32>,
+    /// The status, which is not configuration.
+    pub status: LinkStatus,
+}
+
+/// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of a family of its own, such
+/// as a bridge's about its ports. A device below that is in another namespace is `Dev::index(0)`.
+///
+/// # Errors
+///
+/// When the message is too short or lacks a name or an index.
+pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
+    let lost = |why| Undecodable::new(Kind::Link, why);
+    let (head, mut attrs) = split::<16>(Kind::Link, body)?;
+    let [family, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = head;
+    if family != AF_UNSPEC {
+        return Ok(None);
+    }
+    let index = u32::from_ne_bytes([i0, i1, i2, i3]);
+    let flags = u32::from_ne_bytes([f0, f1, f2, f3]);
+
+    let (mut name, mut info): (_, &[u8]) = (None, &[]);
+    let (mut mtu, mut group, mut master, mut lower) = (None, None, None, None);
+    let (mut address, mut alias) = (None, Box::<[u8]>::default());
+    let (mut elsewhere, mut carrier) = (false, None);
+    for (number, payload) in attrs.by_ref() {
+        let device = || read_u32(payload).filter(|index| *index != 0).map(Some);
+        match number {
+            IFLA_IFNAME => name = IfName::from_bytes(read_string(payload)).ok(),
+            IFLA_ADDRESS if payload.is_empty() => {}
+            IFLA_ADDRESS => address = LinkAddr::from_bytes(payload).ok(),
+            IFLA_MTU => _ = take(&mut mtu, read_u32(payload).map(Some)),
+            IFLA_GROUP => _ = take(&mut group, read_u32(payload).map(Some)),
+            IFLA_MASTER => _ = take(&mut master, device()),
+            IFLA_LINK => _ = take(&mut lower, device()),
+            IFLA_LINK_NETNSID => elsewhere = true,
+            IFLA_IFALIAS => alias = Box::from(read_string(payload)),
+            IFLA_CARRIER => carrier = payload.first().map(|carrier| *carrier != 0),
+            IFLA_LINKINFO => info = payload,
+            _ => {}
+        }
+    }
+    if attrs.malformed() {
+        return Err(lost(BROKEN));
+    }
+    if index == 0 {
+        return Err(lost("index"));
+    }
+    let lower = lower.filter(|_| !elsewhere);
+    let kind = link_kind::decode(info, lower);
+    let peer_index = lower.filter(|_| matches!(kind, LinkKind::Veth(_)));
+    let link = Link::new(name.ok_or(lost("name"))?, kind)
+        .with_index(index)
+        .with_up(flags & IFF_UP != 0)
+        .with_mtu(mtu)
+        .with_address(address)
+        .with_master(master.map(Dev::index))
+        .with_alias(alias)
+        .with_group(group.unwrap_or(0));
+    let status = LinkStatus::default()
+        .with_running(flags & IFF_RUNNING != 0)
+        .with_carrier(carrier)
+        .with_lower(lower.filter(|_| peer_index.is_none()));
+    Ok(Some(DecodedLink { link, peer_index, status }))
+}
+
+/// Names the other ends of veth pairs, given all links of a namespace. An index that is not among
+/// them stays without a name.
+pub fn name_peers(links: &mut [DecodedLink]) {
+    let names: HashMap<u32, IfName> =
+        links.iter().map(|decoded| (decoded.link.index, decoded.link.name)).collect();
+    for decoded in links {
+        if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &mut decoded.link.kind {
+            *peer = decoded.peer_index.and_then(|at| names.get(&at).copied());
+        }
+    }
+}
+
+/// Encodes the creation of a link with all that one message can hold, under a name that must not
+/// exist yet (`EEXIST` else). An alias is left to a [`change`]: the kernel ignores it here.
+///
+/// The link gets the index that it has here, and a veth's other end `peer_index`; 0 leaves the
+/// choice to the kernel. With an index that is taken the kernel makes nothing, and answers
+/// `EEXIST` (`rtnl_newlink` in net/core/rtnetlink.c), or `EBUSY` if it is the other end's
+/// (`dev_index_reserve` in net/core/dev.c). An index that was chosen does not move the kernel's own
+/// numbering.
+///
+/// # Errors
+///
+/// When a device is not resolved, when the link has no kind or one that netlink cannot create
+/// (TUN, TAP and unknown ones), for a veth without its peer's name: the kernel would invent one,
+/// for an index above 2^31 - 1, and for a `peer_index` without an index of the link's own: the
+/// kernel would ignore it (`veth_newlink` in drivers/net/veth.c).
+pub fn create(
+    buffer: &mut Vec<u8>,
+    link: &Link,
+    peer_index: u32,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let kind = link.kind.as_ref().filter(|kind| kind.is_creatable());
+    let kind =
+        kind.ok_or(EncodeError::Refused("netlink cannot create such a link: it must exist"))?;
+    if matches!(kind, LinkKind::Veth(VethAttrs { peer: None, .. })) {
+        return Err(EncodeError::Refused("a veth needs the name of its peer"));
+    }
+    if link.index.max(peer_index) > INDEX_MAX {
+        return Err(EncodeError::Refused("no interface index is above 2^31 - 1"));
+    }
+    if link.index == 0 && peer_index != 0 {
+        return Err(EncodeError::Refused(
+            "the index of a veth's peer counts only beside one of its own",
+        ));
+    }
+    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
+    let mut message = MessageWriter::begin(buffer, NEW, flags);
+    message.body(&header(link.index, link.up));
+    message.attr_string(IFLA_IFNAME, link.name.as_bytes());
+    // A new link has no master.
+    let mut wanted = link.clone();
+    wanted.alias = None;
+    wanted.master = link.master.filter(Option::is_some);
+    write_common(&mut message, &wanted, resolve)?;
+    if let Some(lower) = link_kind::lower(kind) {
+        message.attr_u32(IFLA_LINK, index_of(lower, resolve)?);
+    }
+    link_kind::write_new(&mut message, kind, peer_index, resolve)?;
+    Ok(message.finish()?)
+}
+
+/// Encodes the deletion of a link by its index: a name may belong to another link by now.
+///
+/// # Errors
+///
+/// For index 0, with which the kernel looks for something else to delete.
+pub fn delete(buffer: &mut Vec<u8>, index: u32) -> Result<(), EncodeError> {
+    if index == 0 {
+        return Err(EncodeError::Refused("a link delete needs an index"));
+    }
+    let mut message = MessageWriter::begin(buffer, DELETE, NLM_F_REQUEST);
+    message.body(&header(index, None));
+    Ok(message.finish()?)
+}
+
+/// Encodes that a link, addressed by its index, is put into a group, and nothing else of it
+/// changes.
+///
+/// # Errors
+///
+/// For index 0, with which the kernel looks for another way to find the link.
+pub fn set_group(buffer: &mut Vec<u8>, index: u32, group: u32) -> Result<(), EncodeError> {
+    if index == 0 {
+        return Err(EncodeError::Refused("a link's group needs its index"));
+    }
+    let mut message = MessageWriter::begin(buffer, NEW, NLM_F_REQUEST);
+    message.body(&header(index, None));
+    message.attr_u32(IFLA_GROUP, group);
+    Ok(message.finish()?)
+}
+
+/// Encodes the deletion of all links of a group at once, which costs the kernel one wait where a
+/// [`delete`] of each costs one each. It deletes none of them, and answers `EOPNOTSUPP`, if one
+/// cannot be deleted; `ENODEV` if the group has no links (`rtnl_group_dellink` in
+/// net/core/rtnetlink.c).
+///
+/// # Errors
+///
+/// For group 0, in which every link is that was put into no other, and for one above 2^31 - 1: the
+/// kernel compares signed numbers.
+pub fn delete_group(buffer: &mut Vec<u8>, group: u32) -> Result<(), EncodeError> {
+    if group == 0 || group > INDEX_MAX {
+        return Err(EncodeError::Refused("only links of a group of their own"));
+    }
+    let mut message = MessageWriter::begin(buffer, DELETE, NLM_F_REQUEST);
+    message.body(&header(0, None));
+    message.attr_u32(IFLA_GROUP, group);
+    Ok(message.finish()?)
+}
+
+/// Encodes the request for all links, without their counters.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn dump_request(buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
+    message.body(&header(0, None));
+    message.attr_u32(IFLA_EXT_MASK, SKIP_STATS);
+    Ok(message.finish()?)
+}
+
+/// Encodes the request for one link, by name; `ENODEV` is the answer where there is none.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn request_by_name(buffer: &mut Vec<u8>, name: &IfName) -> Result<(), EncodeError> {
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST);
+    message.body(&header(0, None));
+    message.attr_string(IFLA_IFNAME, name.as_bytes());
+    message.attr_u32(IFLA_EXT_MASK, SKIP_STATS);
+    Ok(message.finish()?)
+}
+
+/// `struct ifinfomsg`: the flag `IFF_UP` is set or cleared where it is stated.
+fn header(index: u32, up: Option<bool>) -> [u8; 16] {
+    let flags = if up == Some(true) { IFF_UP } else { 0 };
+    let mask = if up.is_some() { IFF_UP } else { 0 };
+    let mut head = [0; 16];
+    head[4..8].copy_from_slice(&index.to_ne_bytes());
+    head[8..12].copy_from_slice(&flags.to_ne_bytes());
+    head[12..].copy_from_slice(&mask.to_ne_bytes());
+    head
+}
+
+fn write_common(
+    message: &mut MessageWriter<'_>,
+    link: &Link,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    if let Some(mtu) = link.mtu {
+        message.attr_u32(IFLA_MTU, mtu);
+    }
+    if let Some(address) = &link.address {
+        message.attr(IFLA_ADDRESS, address.as_bytes());
+    }
+    if let Some(master) = link.master {
+        let index = master.map_or(Ok(0), |master| index_of(master, resolve))?;
+        message.attr_u32(IFLA_MASTER, index);
+    }
+    if let Some(alias) = &link.alias {
+        // Without a NUL, which the kernel would keep; no bytes at all remove the alias.
+        message.attr(IFLA_IFALIAS, alias);
+    }
+    if let Some(group) = link.group {
+        message.attr_u32(IFLA_GROUP, group);
+    }
+    Ok(())
+}
+
+/// Clears a value if `clears`.
+fn clear_if<T>(clears: bool, value: &mut Option<T>) {
+    if clears {
+        *value = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::existing;
+    use super::*;
+    use crate::wire::{Attrs, HEADER_LEN};
+
+    fn pair(index: u32) -> Link {
+        let peer = Some("v1".parse().unwrap());
+        Link::new("v0".parse().unwrap(), LinkKind::Veth(VethAttrs::default().with_peer(peer)))
+            .with_index(index)
+    }
+
+    #[test]
+    fn both_ends_of_a_pair_bear_the_indexes_that_were_chosen() {
+        for (own, peer) in [(0, 0), (7, 0), (7, 8), (INDEX_MAX, INDEX_MAX - 1)] {
+            let mut message = Vec::new();
+            create(&mut message, &pair(own), peer, &existing).unwrap();
+            let body = &message[HEADER_LEN..];
+            assert_eq!(read_u32(&body[4..8]), Some(own));
+            let nest = [IFLA_LINKINFO, 2, 1]
+                .iter()
+                .fold(&body[16..], |nest, number| Attrs::new(nest).find(*number).unwrap());
+            assert_eq!(read_u32(&nest[4..8]), Some(peer));
+            assert_eq!(Attrs::new(&nest[16..]).find(IFLA_IFNAME), Some(&b"v1\0"[..]));
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_would_refuse_or_ignore_is_not_encoded() {
+        for (own, peer) in [(0, 8), (INDEX_MAX + 1, 0), (7, INDEX_MAX + 1), (u32::MAX, 8)] {
+            let mut message = Vec::new();
+            let refused = create(&mut message, &pair(own), peer, &existing);
+            assert!(matches!(refused, Err(EncodeError::Refused(_))), "{own} {peer}");
+            assert!(message.is_empty());
+        }
+    }
+}

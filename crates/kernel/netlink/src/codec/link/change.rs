@@ -1,0 +1,131 @@
+//! The change of a link that exists.
+
+use trueup_net::Link;
+
+use super::{IFLA_IFNAME, IFLA_LINKINFO, NEW, clear_if, header, link_kind, write_common};
+use crate::codec::{EncodeError, Resolve};
+use crate::wire::{MessageWriter, NLM_F_REQUEST};
+
+/// Encodes the change of a link that exists to what is stated in `link`, or, given what the link
+/// `was` observed as, to what of that differs. What can only change by recreation is left out, as
+/// are attributes that the kernel refuses even unchanged, such as a VXLAN's port. Where
+/// [`needs_kind_change`] says so, the kind's own attributes are left to [`change_kind`]; where
+/// [`needs_master_first`] does, the master to [`change_master`].
+///
+/// The link is addressed by the index of `was` or `link`; by name only where both are 0.
+///
+/// # Errors
+///
+/// When a device is not resolved.
+pub fn change(
+    buffer: &mut Vec<u8>,
+    link: &Link,
+    was: Option<&Link>,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let mut wanted = different(link, was);
+    clear_if(needs_master_first(link, was), &mut wanted.master);
+    let mut message = begin_change(buffer, link, was, wanted.up);
+    write_common(&mut message, &wanted, resolve)?;
+    if let Some(kind) = link_kind::changed_first(&wanted) {
+        link_kind::write_change(&mut message, IFLA_LINKINFO, &kind, resolve)?;
+    }
+    Ok(message.finish()?)
+}
+
+/// Returns whether a [`change_kind`] has to follow a [`change`], because the kernel does not take
+/// all in one message: VXLAN refuses an MTU beside its own attributes ("Cannot change mtu"), and a
+/// bridge judges the forwarding delay before it switches the spanning tree protocol off
+/// (`br_changelink` in net/bridge/br_netlink.c).
+#[must_use]
+pub fn needs_kind_change(link: &Link, was: Option<&Link>) -> bool {
+    link_kind::changed_after(&different(link, was)).is_some()
+}
+
+/// Returns whether a [`change`] makes the link a port, or no longer a port.
+#[must_use]
+pub fn changes_master(link: &Link, was: Option<&Link>) -> bool {
+    match different(link, was).master {
+        Some(None) => was.is_some(), // A new link has no master.
+        master => master.is_some(),
+    }
+}
+
+/// Returns whether a [`change_master`] has to come before a [`change`]. The kernel sets a link up
+/// before it makes it a port (since 6.8; earlier, after that), but a bond refuses a port that is up,
+/// and sets down a port that it releases. If the master refuses the link, it comes up all the same.
+#[must_use]
+pub fn needs_master_first(link: &Link, was: Option<&Link>) -> bool {
+    link.up == Some(true) && changes_master(link, was)
+}
+
+/// Encodes the change of a link's master alone. Before a [`change`] of the same link it keeps the
+/// kernel from bringing the link up first.
+///
+/// # Errors
+///
+/// When a device is not resolved.
+pub fn change_master(
+    buffer: &mut Vec<u8>,
+    link: &Link,
+    was: Option<&Link>,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let mut message = begin_change(buffer, link, was, None);
+    let mut master = Link::must_exist(link.name);
+    master.master = link.master;
+    write_common(&mut message, &master, resolve)?;
+    Ok(message.finish()?)
+}
+
+/// Encodes the change of those attributes of a link's kind that a [`change`] leaves to it.
+///
+/// # Errors
+///
+/// When a device is not resolved.
+pub fn change_kind(
+    buffer: &mut Vec<u8>,
+    link: &Link,
+    was: Option<&Link>,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let mut message = begin_change(buffer, link, was, None);
+    if let Some(kind) = link_kind::changed_after(&different(link, was)) {
+        link_kind::write_change(&mut message, IFLA_LINKINFO, &kind, resolve)?;
+    }
+    Ok(message.finish()?)
+}
+
+fn begin_change<'a>(
+    buffer: &'a mut Vec<u8>,
+    link: &Link,
+    was: Option<&Link>,
+    up: Option<bool>,
+) -> MessageWriter<'a> {
+    let index = was.map_or(0, |was| was.index).max(link.index);
+    let mut message = MessageWriter::begin(buffer, NEW, NLM_F_REQUEST);
+    message.body(&header(index, up));
+    if index == 0 {
+        message.attr_string(IFLA_IFNAME, link.name.as_bytes());
+    }
+    message
+}
+
+/// Returns the link without the attributes that an update does not write.
+fn different(link: &Link, was: Option<&Link>) -> Link {
+    let mut wanted = link.clone();
+    if let Some(was) = was {
+        let written = link.written(was);
+        let is_kept = |field: &str| !written.contains(field);
+        clear_if(is_kept("up"), &mut wanted.up);
+        clear_if(is_kept("mtu"), &mut wanted.mtu);
+        clear_if(is_kept("address"), &mut wanted.address);
+        clear_if(is_kept("master"), &mut wanted.master);
+        clear_if(is_kept("alias"), &mut wanted.alias);
+        clear_if(is_kept("group"), &mut wanted.group);
+        if let Some(kind) = &mut wanted.kind {
+            link_kind::clear_unchanged(kind, &is_kept);
+        }
+    }
+    wanted
+}

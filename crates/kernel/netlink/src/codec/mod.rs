@@ -1,0 +1,130 @@
+//! Codecs: between rtnetlink's messages and `trueup-net`'s objects, one file a kind, both
+//! directions side by side.
+//!
+//! A codec does no I/O. It decodes message by message, and never fails a message for an attribute
+//! that it does not know: status is ignored, and configuration marks the object as not fully
+//! modelled. Only a message whose key cannot be read is [`Undecodable`], so that the caller can
+//! distinguish a lost object from an absent one. Decoded objects are in canonical form, a plain
+//! route without an allocation.
+//!
+//! An encoder takes an object in canonical form and appends one message to a buffer, without
+//! `NLM_F_ACK` and without a sequence number, which the transport sets. A message that would touch
+//! more than its object, such as a route delete that leaves the protocol open, cannot be encoded:
+//! the encoder returns [`EncodeError`] and leaves the buffer as it was.
+//!
+//! Each module has `decode`, `create` (always exclusive), `delete` and `dump_request`, and
+//! `replace` or `change` where the kernel can do that. [`KindCodec`] is the same for code that is
+//! generic over kinds.
+
+pub mod address;
+mod change;
+mod dump_query;
+pub mod forwarding;
+mod kind_codec;
+pub mod link;
+pub mod neighbour;
+pub mod nexthop;
+mod read_scope;
+pub mod route;
+pub mod rule;
+
+use std::net::IpAddr;
+
+pub use change::{Change, DeviceIndexes, Part, RefusalCause};
+pub use dump_query::{Consistency, DumpQuery, DumpRow, RowPosition};
+pub use kind_codec::{KindCodec, decode};
+pub use read_scope::ReadScope;
+use trueup_net::{Dev, Family, Kind};
+
+use crate::wire::{Attrs, TooLarge, read_ipv4, read_ipv6};
+
+/// Returns the interface index of a device; `None` if the device does not exist (yet).
+pub type Resolve<'a> = &'a dyn Fn(Dev) -> Option<u32>;
+
+/// Resolves the devices that exist, and no planned device.
+#[must_use]
+pub fn existing(dev: Dev) -> Option<u32> {
+    dev.as_index()
+}
+
+/// A message from the kernel whose object cannot be identified. Its content is lost, which does not
+/// mean that the object is absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the {kind} message cannot be read: {why}")]
+#[non_exhaustive]
+pub struct Undecodable {
+    /// The kind of the message's object.
+    pub kind: Kind,
+    /// The part that cannot be read.
+    pub why: &'static str,
+}
+
+impl Undecodable {
+    fn new(kind: Kind, why: &'static str) -> Undecodable {
+        Undecodable { kind, why }
+    }
+}
+
+/// The reason why no message was encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// A device has no known interface index (yet).
+    #[error("the device {0:?} has no interface index")]
+    Unresolved(Dev),
+    /// The message would be wrong, or would touch more than this object.
+    #[error("refused: {0}")]
+    Refused(&'static str),
+    /// The object does not fit into a netlink message.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+}
+
+const SHORT: &str = "it is shorter than its fixed part";
+const BROKEN: &str = "its attributes break off";
+
+/// `AF_INET`, `AF_INET6`.
+fn family_number(family: Family) -> u8 {
+    match family {
+        Family::Inet => 2,
+        Family::Inet6 => 10,
+    }
+}
+
+/// Returns the family of a message; `None` for a family without objects here.
+fn family_from(number: u8) -> Option<Family> {
+    match number {
+        2 => Some(Family::Inet),
+        10 => Some(Family::Inet6),
+        _ => None,
+    }
+}
+
+/// Splits a message's body into its fixed struct and its attributes. All of rtnetlink's structs
+/// are multiples of four bytes long.
+fn split<const N: usize>(kind: Kind, body: &[u8]) -> Result<([u8; N], Attrs<'_>), Undecodable> {
+    let (head, rest) = body.split_first_chunk::<N>().ok_or(Undecodable::new(kind, SHORT))?;
+    Ok((*head, Attrs::new(rest)))
+}
+
+/// Reads an address of a family that is known.
+fn read_ip_of(family: Family, payload: &[u8]) -> Option<IpAddr> {
+    match family {
+        Family::Inet => read_ipv4(payload).map(IpAddr::V4),
+        Family::Inet6 => read_ipv6(payload).map(IpAddr::V6),
+    }
+}
+
+/// Stores a value that was read, and returns whether there is one.
+fn take<T>(slot: &mut T, read: Option<T>) -> bool {
+    let understood = read.is_some();
+    if let Some(value) = read {
+        *slot = value;
+    }
+    understood
+}
+
+/// Returns the interface index of a device.
+fn index_of(dev: Dev, resolve: Resolve<'_>) -> Result<u32, EncodeError> {
+    resolve(dev).filter(|index| *index != 0).ok_or(EncodeError::Unresolved(dev))
+}

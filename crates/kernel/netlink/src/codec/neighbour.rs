@@ -1,0 +1,334 @@
+//! Neighbours and proxy entries (`ndmsg`, linux/neighbour.h).
+
+use std::collections::BTreeMap;
+
+use trueup_net::{Action, Dev, Family, Kind, Link, LinkAddr, Neighbour, NeighbourState};
+
+use super::change::{Change, Part, RefusalCause};
+use super::dump_query::{Consistency, DumpQuery};
+use super::kind_codec::KindCodec;
+use super::read_scope::ReadScope;
+use super::{
+    BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
+    split, take,
+};
+use crate::group::Group;
+use crate::kernel_error::KernelError;
+use crate::wire::{
+    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, read_u8,
+};
+
+/// `RTM_NEWNEIGH`.
+pub const NEW: u16 = 28;
+/// `RTM_DELNEIGH`.
+pub const DELETE: u16 = 29;
+/// `RTM_GETNEIGH`.
+pub const GET: u16 = 30;
+
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const NDA_IFINDEX: u16 = 8;
+const NDA_PROTOCOL: u16 = 12;
+
+const NUD_NONE: u16 = 0;
+const NUD_REACHABLE: u16 = 0x02;
+pub(super) const NUD_NOARP: u16 = 0x40;
+pub(super) const NUD_PERMANENT: u16 = 0x80;
+
+const NTF_PROXY: u8 = 0x08;
+const NTF_EXT_LEARNED: u8 = 0x10;
+const NTF_ROUTER: u8 = 0x80;
+
+impl KindCodec for Neighbour {
+    const NEW: u16 = NEW;
+    const DELETE: u16 = DELETE;
+    const GROUPS: &'static [Group] = &[Group::NEIGHBOUR];
+    const ABSENT: i32 = libc::ENOENT;
+
+    fn decode(body: &[u8]) -> Result<Option<Neighbour>, Undecodable> {
+        decode(body)
+    }
+
+    fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery> {
+        let index = scope.only_device().filter(|_| is_strict);
+        let dumps = |family| {
+            // The kernel puts a new neighbour before all others of its bucket, or rebuilds all
+            // buckets: rows are then repeated, and none is left out without a repetition.
+            let moved_by = &[DELETE];
+            [
+                DumpQuery::new(Consistency::Events { family, moved_by }, |buffer| {
+                    dump_request(buffer, family, index)
+                }),
+                DumpQuery::new(Consistency::Unannounced, |buffer| {
+                    proxy_dump_request(buffer, family, index)
+                }),
+            ]
+        };
+        [Family::Inet, Family::Inet6].map(dumps).concat()
+    }
+
+    fn is_within(&self, scope: &ReadScope) -> bool {
+        scope.covers_device(self.dev)
+    }
+
+    /// Finds the NOARP neighbours that the kernel made by itself, which needs the links' addresses.
+    fn complete(neighbours: &mut Vec<Neighbour>, links: &[Link]) {
+        let addresses: BTreeMap<u32, _> =
+            links.iter().map(|link| (link.index, link.address)).collect();
+        for neighbour in neighbours {
+            let own =
+                neighbour.dev.as_index().and_then(|index| addresses.get(&index).copied().flatten());
+            if neighbour.state == NeighbourState::NoArp && is_derived(neighbour.lladdr, own) {
+                neighbour.state = NeighbourState::Dynamic;
+            }
+        }
+    }
+
+    fn encode(
+        buffer: &mut Vec<u8>,
+        _part: Part,
+        change: &Change<'_, Neighbour>,
+    ) -> Result<(), EncodeError> {
+        let (neighbour, resolve) = (change.object, change.indexes.resolve);
+        match change.action {
+            Action::Create => create(buffer, neighbour, resolve),
+            Action::Update => replace(buffer, neighbour, resolve),
+            Action::Delete => delete(buffer, neighbour, resolve),
+        }
+    }
+
+    fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
+        if action == Action::Delete || error.errno() != libc::EINVAL {
+            return None;
+        }
+        let message = error.message().unwrap_or_default();
+        Some(match message.starts_with("Invalid link address") {
+            // It is shorter than the hardware addresses of the device (`neigh_add`).
+            true => RefusalCause::Invalid,
+            // Other invalid neighbours are refused before they are sent. The device has no IPv6 (an
+            // MTU below 1280), or has just gone down ("Neighbor entry is now dead").
+            false => RefusalCause::Dependency,
+        })
+    }
+}
+
+/// Returns whether the kernel made a NOARP row by itself, where there is nothing to resolve: it
+/// then has no link-layer address, that of the device itself, or the broadcast one
+/// (`arp_constructor`, `ndisc_constructor`).
+fn is_derived(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
+    lladdr.is_none_or(|lladdr| {
+        Some(lladdr) == own || lladdr.as_bytes().iter().all(|byte| *byte == 0xff)
+    })
+}
+
+/// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
+/// and IPv6, such as a bridge's forwarding entry.
+///
+/// # Errors
+///
+/// When the message is too short or does not say what identifies the neighbour.
+pub fn decode(body: &[u8]) -> Result<Option<Neighbour>, Undecodable> {
+    let lost = |why| Undecodable::new(Kind::Neighbour, why);
+    let (head, mut attrs) = split::<12>(Kind::Neighbour, body)?;
+    let [family, _, _, _, i0, i1, i2, i3, s0, s1, flags, _] = head;
+    let Some(family) = family_from(family) else {
+        return Ok(None);
+    };
+    let (mut dst, mut lladdr, mut protocol) = (None, None, 0);
+    for (number, payload) in attrs.by_ref() {
+        match number {
+            NDA_DST => dst = Some(read_ip_of(family, payload).ok_or(lost("destination"))?),
+            // A device without hardware addresses reports one of no bytes.
+            NDA_LLADDR if payload.is_empty() => {}
+            NDA_LLADDR => lladdr = LinkAddr::from_bytes(payload).ok(),
+            NDA_PROTOCOL => _ = take(&mut protocol, read_u8(payload)),
+            _ => {}
+        }
+    }
+    if attrs.malformed() {
+        return Err(lost(BROKEN));
+    }
+    let state = match u16::from_ne_bytes([s0, s1]) {
+        state if state & NUD_PERMANENT != 0 => NeighbourState::Permanent,
+        state if state & NUD_NOARP != 0 => NeighbourState::NoArp,
+        _ => NeighbourState::Dynamic,
+    };
+    let dev = Dev::index(u32::from_ne_bytes([i0, i1, i2, i3]));
+    let neighbour = Neighbour::proxy(dev, dst.ok_or(lost("destination"))?)
+        .with_proxy(flags & NTF_PROXY != 0)
+        .with_lladdr(lladdr)
+        .with_state(state)
+        .with_router(flags & NTF_ROUTER != 0)
+        .with_ext_learn(flags & NTF_EXT_LEARNED != 0)
+        .with_protocol(protocol);
+    Ok(Some(neighbour.canonical()))
+}
+
+/// Encodes the creation of a neighbour that must not exist yet (`EEXIST` else). For proxy entries
+/// the kernel does not heed that: it overwrites one that exists.
+///
+/// # Errors
+///
+/// When the device is not resolved, or when no writer can declare such a neighbour: one that the
+/// kernel moves by itself is declarable only as externally learned.
+pub fn create(
+    buffer: &mut Vec<u8>,
+    neighbour: &Neighbour,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    put(buffer, neighbour, NLM_F_CREATE | NLM_F_EXCL, resolve)
+}
+
+/// Encodes the creation of a neighbour or the change of one that exists, whichever writer declared
+/// it.
+///
+/// # Errors
+///
+/// As [`create`].
+pub fn replace(
+    buffer: &mut Vec<u8>,
+    neighbour: &Neighbour,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    put(buffer, neighbour, NLM_F_CREATE | NLM_F_REPLACE, resolve)
+}
+
+/// Encodes the deletion of a neighbour or a proxy entry.
+///
+/// # Errors
+///
+/// When the device is not resolved.
+pub fn delete(
+    buffer: &mut Vec<u8>,
+    neighbour: &Neighbour,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let flags = if neighbour.proxy { NTF_PROXY } else { 0 };
+    Ok(begin(buffer, DELETE, 0, neighbour, (0, flags), resolve)?.finish()?)
+}
+
+/// Encodes the request for the neighbours of a family, or for those of one interface (a filter that
+/// needs `NETLINK_GET_STRICT_CHK`; without it all come). Proxy entries never come with them: they
+/// are asked for by [`proxy_dump_request`].
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn dump_request(
+    buffer: &mut Vec<u8>,
+    family: Family,
+    index: Option<u32>,
+) -> Result<(), EncodeError> {
+    dump(buffer, family, 0, index)
+}
+
+/// Encodes the request for the proxy entries of a family, or for those of one interface, as
+/// [`dump_request`] does for the others.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn proxy_dump_request(
+    buffer: &mut Vec<u8>,
+    family: Family,
+    index: Option<u32>,
+) -> Result<(), EncodeError> {
+    dump(buffer, family, NTF_PROXY, index)
+}
+
+fn dump(
+    buffer: &mut Vec<u8>,
+    family: Family,
+    flags: u8,
+    index: Option<u32>,
+) -> Result<(), EncodeError> {
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
+    message.body(&header(family, 0, 0, flags));
+    if let Some(index) = index {
+        message.attr_u32(NDA_IFINDEX, index);
+    }
+    Ok(message.finish()?)
+}
+
+fn put(
+    buffer: &mut Vec<u8>,
+    neighbour: &Neighbour,
+    nlm_flags: u16,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let state = match neighbour.state {
+        NeighbourState::Permanent => NUD_PERMANENT,
+        NeighbourState::NoArp => NUD_NOARP,
+        // One that was only declared to exist stays unresolved.
+        NeighbourState::Dynamic if neighbour.ext_learn && neighbour.lladdr.is_none() => NUD_NONE,
+        NeighbourState::Dynamic if neighbour.ext_learn => NUD_REACHABLE,
+        NeighbourState::Dynamic => {
+            return Err(EncodeError::Refused("a dynamic neighbour is the kernel's"));
+        }
+    };
+    let mut flags = 0;
+    for (set, flag) in [
+        (neighbour.router, NTF_ROUTER),
+        (neighbour.ext_learn, NTF_EXT_LEARNED),
+        (neighbour.proxy, NTF_PROXY),
+    ] {
+        flags |= if set { flag } else { 0 };
+    }
+    let mut message = begin(buffer, NEW, nlm_flags, neighbour, (state, flags), resolve)?;
+    if let Some(lladdr) = &neighbour.lladdr {
+        message.attr(NDA_LLADDR, lladdr.as_bytes());
+    }
+    if neighbour.protocol != 0 {
+        message.attr_u8(NDA_PROTOCOL, neighbour.protocol);
+    }
+    Ok(message.finish()?)
+}
+
+/// Header and identity, the same in each direction of change.
+fn begin<'a>(
+    buffer: &'a mut Vec<u8>,
+    kind: u16,
+    nlm_flags: u16,
+    neighbour: &Neighbour,
+    (state, flags): (u16, u8),
+    resolve: Resolve<'_>,
+) -> Result<MessageWriter<'a>, EncodeError> {
+    let index = index_of(neighbour.dev, resolve)?;
+    let mut message = MessageWriter::begin(buffer, kind, NLM_F_REQUEST | nlm_flags);
+    message.body(&header(neighbour.family(), index, state, flags));
+    message.attr_ip(NDA_DST, neighbour.dst);
+    Ok(message)
+}
+
+fn header(family: Family, index: u32, state: u16, flags: u8) -> [u8; 12] {
+    let [i0, i1, i2, i3] = index.to_ne_bytes();
+    let [s0, s1] = state.to_ne_bytes();
+    [family_number(family), 0, 0, 0, i0, i1, i2, i3, s0, s1, flags, 0]
+}
+
+#[cfg(test)]
+mod tests {
+    use trueup_net::LinkKind;
+
+    use super::*;
+
+    #[test]
+    fn a_noarp_neighbour_with_an_address_of_its_own_was_declared() {
+        let own: LinkAddr = "02:00:00:00:00:01".parse().unwrap();
+        let link = Link::new("eth0".parse().unwrap(), LinkKind::Dummy).with_index(2);
+        let links = [link.with_address(own)];
+        let state = |device, lladdr: Option<LinkAddr>| {
+            let to = Neighbour::new(Dev::index(device), "10.1.0.9".parse().unwrap(), own);
+            let mut seen = vec![to.with_lladdr(lladdr).with_state(NeighbourState::NoArp)];
+            Neighbour::complete(&mut seen, &links);
+            seen[0].state
+        };
+        let (dynamic, no_arp) = (NeighbourState::Dynamic, NeighbourState::NoArp);
+        let broadcast = "ff:ff:ff:ff:ff:ff".parse().unwrap();
+        for derived in [None, Some(own), Some(broadcast)] {
+            assert_eq!(state(2, derived), dynamic);
+        }
+        assert_eq!(state(2, Some("02:00:00:00:00:02".parse().unwrap())), no_arp);
+        assert_eq!(state(3, Some(own)), no_arp);
+    }
+}

@@ -1,0 +1,368 @@
+//! Routes (`rtmsg`, linux/rtnetlink.h).
+
+mod codec;
+mod list;
+mod row;
+
+use std::net::IpAddr;
+
+use trueup_net::{Family, Metrics, NextHops, Prefix, Route, RouteType, Scope, setters};
+
+pub use self::row::Row;
+use super::{EncodeError, Resolve, Undecodable, family_number, index_of};
+use crate::wire::{
+    MessageWriter, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
+};
+
+/// `RTM_NEWROUTE`.
+pub const NEW: u16 = 24;
+/// `RTM_DELROUTE`.
+pub const DELETE: u16 = 25;
+/// `RTM_GETROUTE`.
+pub const GET: u16 = 26;
+
+const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_CACHEINFO: u16 = 12;
+const RTA_TABLE: u16 = 15;
+const RTA_VIA: u16 = 18;
+const RTA_PREF: u16 = 20;
+const RTA_PAD: u16 = 24;
+const RTA_NH_ID: u16 = 30;
+
+const RTAX_LOCK: u16 = 1;
+const RTAX_CC_ALGO: u16 = 16;
+
+const RTM_F_CLONED: u32 = 0x200;
+/// The kernel answers with the route itself.
+const RTM_F_FIB_MATCH: u32 = 0x2000;
+const RTNH_F_PERVASIVE: u8 = 0x02;
+const RTNH_F_ONLINK: u8 = 0x04;
+/// Length of `struct rtnexthop`.
+const RTNH_LEN: usize = 8;
+
+/// `RT_TABLE_UNSPEC`: look into the attribute.
+const TABLE_UNSPEC: u8 = 0;
+/// The index of the loopback device, the same in every namespace.
+const LOOPBACK: u32 = 1;
+
+/// What a route dump is limited to, beside its family.
+///
+/// The kernel heeds it only on a socket with `NETLINK_GET_STRICT_CHK`, and then answers a table
+/// that does not exist with `ENOENT`; without it everything comes. So filter again what arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Filter {
+    /// The table.
+    pub table: Option<u32>,
+    /// Who installed it (`rtm_protocol`).
+    pub protocol: Option<u8>,
+    /// The type.
+    pub kind: Option<RouteType>,
+    /// The interface index of a next hop.
+    pub oif: Option<u32>,
+}
+
+setters! { impl Filter {
+    with_table(table: impl Into<Option<u32>>);
+    with_protocol(protocol: impl Into<Option<u8>>);
+    with_kind(kind: impl Into<Option<RouteType>>);
+    with_oif(oif: impl Into<Option<u32>>);
+} }
+
+/// Decodes the body of a [`NEW`] or [`DELETE`] message: [`Row::parse`] and [`Row::to_route`].
+///
+/// # Errors
+///
+/// When the message is too short or does not say what identifies the route.
+pub fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
+    Ok(Row::parse(body)?.map(|row| row.to_route()))
+}
+
+/// Encodes the creation of a route that must not exist yet (`EEXIST` else): without `NLM_F_EXCL`
+/// IPv6 would append our next hop to another writer's route.
+///
+/// # Errors
+///
+/// When a device is not resolved, or when the route is not in canonical form, not fully modelled,
+/// or has a weight out of 1 to 256.
+pub fn create(
+    buffer: &mut Vec<u8>,
+    route: &Route,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    put(buffer, route, NLM_F_CREATE | NLM_F_EXCL, resolve)
+}
+
+/// Encodes the replacement of whatever holds the route's key, whoever owns it: the kernel does not
+/// look at the protocol. Only for a route that was observed as ours.
+///
+/// # Errors
+///
+/// As [`create`].
+pub fn replace(
+    buffer: &mut Vec<u8>,
+    route: &Route,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    put(buffer, route, NLM_F_CREATE | NLM_F_REPLACE, resolve)
+}
+
+/// Encodes the addition of an IPv4 route after those of its key: none of them is touched, and the
+/// first still counts. Answered with EEXIST where one of them is the same. In IPv6 it would become
+/// one with what is there.
+///
+/// # Errors
+///
+/// As [`create`].
+pub fn append(
+    buffer: &mut Vec<u8>,
+    route: &Route,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    put(buffer, route, NLM_F_CREATE | NLM_F_APPEND, resolve)
+}
+
+/// Encodes the deletion of a route as it was observed: with its protocol, type, metric, preferred
+/// source and all of its next hops, so that no other row matches.
+///
+/// An IPv4 metric of 0 is the exception that the kernel makes: there it means "any", the lowest
+/// first, so that a row of this very protocol, type and next hops, but of another metric, goes
+/// where the one meant is gone already.
+///
+/// # Errors
+///
+/// When a device is not resolved, when the protocol is 0, which the kernel takes for "any", when
+/// the next hops are not known, or when the route is not in canonical form.
+pub fn delete(
+    buffer: &mut Vec<u8>,
+    route: &Route,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    if route.protocol == 0 {
+        return Err(EncodeError::Refused("a route delete needs a protocol"));
+    }
+    if route.nexthops == NextHops::None && !route.kind.is_reject() {
+        return Err(EncodeError::Refused("a route delete needs the next hops"));
+    }
+    // `RT_SCOPE_NOWHERE` is IPv4's wildcard; any other scope has to match exactly.
+    let mut message = begin(buffer, DELETE, 0, route, Scope::NOWHERE)?;
+    if route.family() == Family::Inet6 && route.nexthops == NextHops::None {
+        // IPv6 keeps reject routes on the loopback device, and compares that but no type.
+        message.attr_u32(RTA_OIF, LOOPBACK);
+    }
+    write_hops(&mut message, route, resolve)?;
+    Ok(message.finish()?)
+}
+
+/// Encodes the request for all routes of a family that pass a filter.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn dump_request(
+    buffer: &mut Vec<u8>,
+    family: Family,
+    filter: &Filter,
+) -> Result<(), EncodeError> {
+    let mut head = [0; 12];
+    head[0] = family_number(family);
+    head[5] = filter.protocol.unwrap_or(0);
+    head[7] = filter.kind.map_or(0, RouteType::number);
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
+    message.body(&head);
+    if let Some(table) = filter.table {
+        message.attr_u32(RTA_TABLE, table);
+    }
+    if let Some(oif) = filter.oif {
+        message.attr_u32(RTA_OIF, oif);
+    }
+    Ok(message.finish()?)
+}
+
+/// Encodes the request for the route by which the kernel reaches an address, as it is in its table.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn lookup_request(buffer: &mut Vec<u8>, to: IpAddr) -> Result<(), EncodeError> {
+    let family = Family::of(to);
+    let mut head = [0; 12];
+    head[0] = family_number(family);
+    head[1] = family.max_len();
+    head[8..].copy_from_slice(&RTM_F_FIB_MATCH.to_ne_bytes());
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST);
+    message.body(&head);
+    message.attr_ip(RTA_DST, to);
+    Ok(message.finish()?)
+}
+
+/// How long a route's message may be in bytes, with some room for what the kernel adds. A row that
+/// does not fit the 32 KiB buffer of a dump ends the dump: without it, without what comes after it,
+/// and without an error (`netlink_dump` in net/netlink/af_netlink.c).
+const LEGIBLE: usize = 32_000;
+
+fn put(
+    buffer: &mut Vec<u8>,
+    route: &Route,
+    flags: u16,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    if route.unmodelled {
+        return Err(EncodeError::Refused("a route with unknown attributes"));
+    }
+    let scope = match route.family() {
+        Family::Inet => route
+            .scope
+            .ok_or(EncodeError::Refused("an IPv4 route without scope is not in canonical form"))?,
+        Family::Inet6 => Scope::UNIVERSE,
+    };
+    let mut message = begin(buffer, NEW, flags, route, scope)?;
+    write_hops(&mut message, route, resolve)?;
+    write_metrics(&mut message, &route.metrics);
+    Ok(message.finish()?)
+}
+
+/// Header and identity, the same in each direction of change.
+fn begin<'a>(
+    buffer: &'a mut Vec<u8>,
+    kind: u16,
+    flags: u16,
+    route: &Route,
+    scope: Scope,
+) -> Result<MessageWriter<'a>, EncodeError> {
+    match route.family() {
+        Family::Inet6 if route.metric == 0 => {
+            return Err(EncodeError::Refused("an IPv6 route needs a metric"));
+        }
+        Family::Inet if route.from.is_some() => {
+            return Err(EncodeError::Refused("an IPv4 route has no source prefix"));
+        }
+        _ => {}
+    }
+    let onlink = matches!(&route.nexthops, NextHops::One(hop) if hop.onlink);
+    let rtm_flags = u32::from(if onlink { RTNH_F_ONLINK } else { 0 }).to_ne_bytes();
+    let mut head = [
+        family_number(route.family()),
+        route.dst.len(),
+        route.from.map_or(0, Prefix::len),
+        route.tos,
+        u8::try_from(route.table).unwrap_or(TABLE_UNSPEC),
+        route.protocol,
+        scope.0,
+        route.kind.number(),
+        0,
+        0,
+        0,
+        0,
+    ];
+    head[8..].copy_from_slice(&rtm_flags);
+    let mut message = MessageWriter::begin(buffer, kind, NLM_F_REQUEST | flags);
+    message.body(&head);
+    message.attr_u32(RTA_TABLE, route.table);
+    if !route.dst.is_default() {
+        message.attr_ip(RTA_DST, route.dst.address());
+    }
+    if let Some(from) = route.from {
+        message.attr_ip(RTA_SRC, from.address());
+    }
+    if route.metric != 0 {
+        message.attr_u32(RTA_PRIORITY, route.metric);
+    }
+    if let Some(src) = route.src {
+        message.attr_ip(RTA_PREFSRC, src);
+    }
+    Ok(message)
+}
+
+fn write_hops(
+    message: &mut MessageWriter<'_>,
+    route: &Route,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    match &route.nexthops {
+        NextHops::None => {}
+        NextHops::Object(id, _) => message.attr_u32(RTA_NH_ID, *id),
+        NextHops::One(hop) => {
+            write_gateway(message, route.family(), hop.via);
+            if let Some(dev) = hop.written_dev() {
+                message.attr_u32(RTA_OIF, index_of(*dev, resolve)?);
+            }
+        }
+        NextHops::Many(hops) => {
+            let nest = message.nest_unflagged(RTA_MULTIPATH);
+            for hop in hops {
+                let dev = hop.written_dev();
+                let index = dev.map_or(Ok(0), |dev| index_of(*dev, resolve))?;
+                let hops = hop.weight.checked_sub(1).and_then(|n| u8::try_from(n).ok());
+                let hops = hops.ok_or(EncodeError::Refused("a weight is 1 to 256"))?;
+                let flags = if hop.onlink { RTNH_F_ONLINK } else { 0 };
+                let at = message.position();
+                message.raw(&[0, 0, flags, hops]);
+                message.raw(&index.to_ne_bytes());
+                write_gateway(message, route.family(), hop.via);
+                message.patch_u16(at);
+            }
+            if message.position() > LEGIBLE {
+                return Err(EncodeError::Refused(
+                    "so many next hops can be written but not read back: no dump holds more than \
+                     some 2000 in IPv4 and 1100 in IPv6",
+                ));
+            }
+            message.end_nest(nest);
+        }
+        _ => {
+            return Err(EncodeError::Refused(
+                "a route with this kind of next hops cannot be written",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A gateway of the route's own family, or (`RTA_VIA`) of the other.
+fn write_gateway(message: &mut MessageWriter<'_>, family: Family, via: Option<IpAddr>) {
+    match via {
+        None => {}
+        Some(address) if Family::of(address) == family => message.attr_ip(RTA_GATEWAY, address),
+        Some(address) => {
+            let number = u16::from(family_number(Family::of(address)));
+            let mut bytes = [0; 18];
+            bytes[..2].copy_from_slice(&number.to_ne_bytes());
+            let used = match address {
+                IpAddr::V4(address) => {
+                    bytes[2..6].copy_from_slice(&address.octets());
+                    6
+                }
+                IpAddr::V6(address) => {
+                    bytes[2..].copy_from_slice(&address.octets());
+                    18
+                }
+            };
+            message.attr(RTA_VIA, &bytes[..used]);
+        }
+    }
+}
+
+fn write_metrics(message: &mut MessageWriter<'_>, metrics: &Metrics) {
+    if metrics.is_empty() {
+        return;
+    }
+    let nest = message.nest_unflagged(RTA_METRICS);
+    if metrics.lock() != 0 {
+        message.attr_u32(RTAX_LOCK, metrics.lock());
+    }
+    for (metric, value) in metrics.iter() {
+        message.attr_u32(metric as u16, value);
+    }
+    if let Some(name) = metrics.congctl() {
+        message.attr_string(RTAX_CC_ALGO, name.as_bytes());
+    }
+    message.end_nest(nest);
+}

@@ -1,0 +1,253 @@
+//! [`Row`]: a route as it stands in the receive buffer. One walk over the attributes puts what
+//! nearly every route has into a [`PlainRoute`], and allocates nothing. The rest is left where it
+//! is until someone asks for the whole [`Route`].
+//!
+//! This makes it cheap to compare a route that is as it should be; in a large table all are. What
+//! the attributes mean is said here and in [`super::list`], nowhere else.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use trueup_net::{
+    DEFAULT_IPV6_METRIC, Dev, Family, Kind, NextHops, PlainRoute, Prefix, Route, RouteKey,
+    RouteType, Scope,
+};
+
+use super::list::{read_hops, read_metrics, read_via};
+use super::{
+    RTA_CACHEINFO, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PAD,
+    RTA_PREF, RTA_PREFSRC, RTA_PRIORITY, RTA_SRC, RTA_TABLE, RTA_VIA, RTM_F_CLONED, RTNH_F_ONLINK,
+    RTNH_F_PERVASIVE,
+};
+use crate::codec::{BROKEN, SHORT, Undecodable, family_from, read_ip_of, take};
+use crate::wire::{Attrs, read_u8, read_u32};
+
+/// A route of the kernel's, borrowed from the message that reported it. All that it says is in
+/// canonical form, as [`Route::canonical`] has it.
+#[derive(Clone, Debug)]
+pub struct Row<'a> {
+    common: PlainRoute,
+    attrs: &'a [u8],
+    from_len: u8,
+    /// There is a list of next hops.
+    many: bool,
+    /// There is something that [`PlainRoute`] does not hold, other than such a list.
+    other: bool,
+    unmodelled: bool,
+}
+
+impl<'a> Row<'a> {
+    /// Reads the body of a [`NEW`](super::NEW) or [`DELETE`](super::DELETE) message. `None` is a
+    /// message about something that is no route here: a cached route, or one of another family
+    /// than IPv4 and IPv6.
+    ///
+    /// # Errors
+    ///
+    /// When the message is too short or does not say what identifies the route.
+    #[inline]
+    pub fn parse(body: &'a [u8]) -> Result<Option<Row<'a>>, Undecodable> {
+        let (head, attrs) =
+            body.split_first_chunk::<12>().ok_or(Undecodable::new(Kind::Route, SHORT))?;
+        let flags = u32::from_ne_bytes([head[8], head[9], head[10], head[11]]);
+        match family_from(head[0]) {
+            _ if flags & RTM_F_CLONED != 0 => Ok(None),
+            None => Ok(None),
+            Some(Family::Inet) => Row::walk::<Ipv4Addr>(head, attrs).map(Some),
+            Some(Family::Inet6) => Row::walk::<Ipv6Addr>(head, attrs).map(Some),
+        }
+    }
+
+    fn walk<A: Address>(head: &[u8; 12], attrs: &'a [u8]) -> Result<Row<'a>, Undecodable> {
+        let lost = |why| Undecodable::new(Kind::Route, why);
+        // The low byte of the flags is the only next hop's.
+        let [_, len, from_len, tos, table, protocol, scope, kind, flags, ..] = *head;
+        let mut common = PlainRoute::new(u32::from(table), A::FAMILY, 0, len);
+        common.tos = tos;
+        common.kind = RouteType::from_number(kind);
+        common.scope = (A::FAMILY == Family::Inet).then_some(Scope(scope));
+        common.protocol = protocol;
+        common.onlink = flags & RTNH_F_ONLINK != 0;
+        let (mut many, mut other) = (false, from_len != 0);
+        let mut unmodelled = flags & RTNH_F_PERVASIVE != 0;
+        let (mut to, mut from) = (None, None);
+        let mut walk = Attrs::new(attrs);
+        for (number, payload) in walk.by_ref() {
+            // What identifies the route must be readable. Anything else that is not marks the row.
+            match number {
+                RTA_TABLE => common.table = read_u32(payload).ok_or(lost("table"))?,
+                RTA_DST => to = Some(A::read(payload).ok_or(lost("destination"))?),
+                RTA_SRC => from = Some(A::read(payload).ok_or(lost("source"))?),
+                RTA_PRIORITY => common.metric = read_u32(payload).ok_or(lost("metric"))?,
+                RTA_OIF => unmodelled |= !take(&mut common.dev, read_u32(payload).map(device)),
+                RTA_GATEWAY => {
+                    let via = A::read(payload).map(A::address);
+                    unmodelled |= !take(&mut common.via, via.map(Some));
+                }
+                RTA_VIA => unmodelled |= !take(&mut common.via, read_via(payload).map(Some)),
+                RTA_NH_ID => {
+                    let id = read_u32(payload).map(|id| (id != 0).then_some(id));
+                    unmodelled |= !take(&mut common.object, id);
+                }
+                RTA_MULTIPATH => many = true,
+                RTA_PREFSRC | RTA_METRICS => other = true,
+                // `rta_expires`, the third of the struct's numbers: it goes by itself.
+                RTA_CACHEINFO => unmodelled |= payload.get(8..12) != Some(&[0; 4]),
+                // `ICMPV6_ROUTER_PREF_MEDIUM` says nothing.
+                RTA_PREF => unmodelled |= read_u8(payload) != Some(0),
+                RTA_PAD => {}
+                _ => unmodelled = true,
+            }
+        }
+        if walk.malformed() {
+            return Err(lost(BROKEN));
+        }
+
+        common.dst = prefix::<A>(to, len).ok_or(lost("prefix"))?;
+        prefix::<A>(from, from_len).ok_or(lost("prefix"))?;
+        if A::FAMILY == Family::Inet6 && common.metric == 0 {
+            common.metric = DEFAULT_IPV6_METRIC;
+        }
+        if common.object.is_some() {
+            // What an object leads to is not the route's to say.
+            (common.via, common.onlink) = (None, false);
+        } else if common.kind.is_reject() {
+            // IPv6 reports the loopback device.
+            (common.via, common.dev, common.onlink) = (None, None, false);
+        } else if common.via.is_none() && common.dev.is_none() {
+            common.onlink = false;
+        }
+        Ok(Row { common, attrs, from_len, many, other: other || unmodelled, unmodelled })
+    }
+
+    /// What the row has in common with nearly all. Unless it [is plain](Self::plain), this is not
+    /// all that it says, and its next hop means nothing.
+    #[must_use]
+    #[inline]
+    pub fn common(&self) -> &PlainRoute {
+        &self.common
+    }
+
+    /// The whole route, if it is plain.
+    #[must_use]
+    #[inline]
+    pub fn plain(&self) -> Option<&PlainRoute> {
+        (!self.other && !self.many).then_some(&self.common)
+    }
+
+    /// The source prefix; `None` is any source.
+    #[must_use]
+    pub fn from(&self) -> Option<Prefix> {
+        if self.from_len == 0 {
+            return None;
+        }
+        let all = Attrs::new(self.attrs).filter(|(number, _)| *number == RTA_SRC);
+        let last = read_ip_of(self.common.family, all.last()?.1)?;
+        Prefix::new(last, self.from_len).ok()
+    }
+
+    /// What identifies the route.
+    #[must_use]
+    pub fn key(&self) -> RouteKey {
+        self.common.key().with_from(self.from())
+    }
+
+    /// The whole route, in canonical form. Of a [plain](Self::plain) row without a nexthop object
+    /// it takes no allocation.
+    #[must_use]
+    pub fn to_route(&self) -> Route {
+        let mut route = self.common.to_route();
+        if self.plain().is_some() {
+            return route;
+        }
+        route.from = self.from();
+        route.unmodelled = self.unmodelled;
+        self.read_the_rest(&mut route);
+        route.canonical()
+    }
+
+    /// Reads what the walk has left where it is.
+    fn read_the_rest(&self, route: &mut Route) {
+        let family = self.common.family;
+        let mut many = None;
+        for (number, payload) in Attrs::new(self.attrs) {
+            let understood = match number {
+                RTA_PREFSRC => take(&mut route.src, read_ip_of(family, payload).map(Some)),
+                RTA_METRICS => read_metrics(&mut route.metrics, payload),
+                RTA_MULTIPATH => take(&mut many, read_hops(family, payload).map(Some)),
+                _ => true,
+            };
+            route.unmodelled |= !understood;
+        }
+        match (many, self.common.object) {
+            (None, _) => {}
+            // A route that points at a nexthop object shows what that expands to beside it.
+            (Some((hops, _)), Some(object)) => {
+                let devs = hops.into_iter().filter_map(|hop| hop.dev);
+                route.nexthops = NextHops::Object(object, devs.collect());
+            }
+            (Some((hops, understood)), None) => {
+                route.unmodelled |= !understood;
+                route.nexthops = NextHops::Many(hops);
+            }
+        }
+    }
+}
+
+/// The index of a device, if there is one. No interface has an index of 2^31 or more.
+fn device(index: u32) -> Option<u32> {
+    (index != 0).then(|| Dev::index(index).as_index()).flatten()
+}
+
+/// The address of a prefix of so many bits: only one of length 0 goes without.
+fn prefix<A: Address>(address: Option<u128>, len: u8) -> Option<u128> {
+    let address = match address {
+        None if len != 0 => return None,
+        address => address.unwrap_or(0),
+    };
+    let behind = match len {
+        len if len > A::LEN => return None,
+        len if len == A::LEN => 0,
+        len => A::ALL >> len,
+    };
+    (address & behind == 0).then_some(address)
+}
+
+/// What the two families do differently.
+trait Address {
+    const FAMILY: Family;
+    /// The longest prefix length.
+    const LEN: u8;
+    /// All bits of an address.
+    const ALL: u128;
+    fn read(payload: &[u8]) -> Option<u128>;
+    fn address(bits: u128) -> IpAddr;
+}
+
+impl Address for Ipv4Addr {
+    const FAMILY: Family = Family::Inet;
+    const LEN: u8 = 32;
+    const ALL: u128 = u32::MAX as u128;
+
+    fn read(payload: &[u8]) -> Option<u128> {
+        let octets = payload.try_into().ok()?;
+        Some(u128::from(u32::from_be_bytes(octets)))
+    }
+
+    fn address(bits: u128) -> IpAddr {
+        // The high bits are zero.
+        IpAddr::V4(Ipv4Addr::from_bits(bits as u32))
+    }
+}
+
+impl Address for Ipv6Addr {
+    const FAMILY: Family = Family::Inet6;
+    const LEN: u8 = 128;
+    const ALL: u128 = u128::MAX;
+
+    fn read(payload: &[u8]) -> Option<u128> {
+        payload.try_into().ok().map(u128::from_be_bytes)
+    }
+
+    fn address(bits: u128) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::from_bits(bits))
+    }
+}

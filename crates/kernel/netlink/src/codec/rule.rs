@@ -1,0 +1,369 @@
+//! Policy routing rules (`fib_rule_hdr`, linux/fib_rules.h).
+
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use trueup_net::{Action, Family, FwMark, IfName, Kind, PortRange, Rule, RuleAction, UidRange};
+
+use super::change::{Change, Part, RefusalCause};
+use super::dump_query::{Consistency, DumpQuery};
+use super::kind_codec::KindCodec;
+use super::read_scope::ReadScope;
+use super::{
+    BROKEN, EncodeError, Undecodable, family_from, family_number, read_ip_of, split, take,
+};
+use crate::group::Group;
+use crate::kernel_error::KernelError;
+use crate::wire::{
+    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u8,
+    read_u16, read_u32,
+};
+
+/// `RTM_NEWRULE`.
+pub const NEW: u16 = 32;
+/// `RTM_DELRULE`.
+pub const DELETE: u16 = 33;
+/// `RTM_GETRULE`.
+pub const GET: u16 = 34;
+
+const FRA_DST: u16 = 1;
+const FRA_SRC: u16 = 2;
+const FRA_IIFNAME: u16 = 3;
+const FRA_GOTO: u16 = 4;
+const FRA_PRIORITY: u16 = 6;
+const FRA_FWMARK: u16 = 10;
+const FRA_SUPPRESS_IFGROUP: u16 = 13;
+const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
+const FRA_TABLE: u16 = 15;
+const FRA_FWMASK: u16 = 16;
+const FRA_OIFNAME: u16 = 17;
+const FRA_PAD: u16 = 18;
+const FRA_L3MDEV: u16 = 19;
+const FRA_UID_RANGE: u16 = 20;
+const FRA_PROTOCOL: u16 = 21;
+const FRA_IP_PROTO: u16 = 22;
+const FRA_SPORT_RANGE: u16 = 23;
+const FRA_DPORT_RANGE: u16 = 24;
+const FRA_SPORT_MASK: u16 = 28;
+const FRA_DPORT_MASK: u16 = 29;
+
+const FIB_RULE_INVERT: u32 = 0x02;
+/// Permanent, unresolved, and the devices' absence: status.
+const STATUS_FLAGS: u32 = 0x01 | 0x04 | 0x08 | 0x10;
+
+const FR_ACT_TO_TBL: u8 = 1;
+const FR_ACT_GOTO: u8 = 2;
+const FR_ACT_NOP: u8 = 3;
+const FR_ACT_BLACKHOLE: u8 = 6;
+const FR_ACT_UNREACHABLE: u8 = 7;
+const FR_ACT_PROHIBIT: u8 = 8;
+
+impl KindCodec for Rule {
+    const NEW: u16 = NEW;
+    const DELETE: u16 = DELETE;
+    const GROUPS: &'static [Group] = &[Group::IPV4_RULE, Group::IPV6_RULE];
+    const ABSENT: i32 = libc::ENOENT;
+
+    fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
+        decode(body)
+    }
+
+    fn dumps(scope: &ReadScope, _is_strict: bool) -> Vec<DumpQuery> {
+        let dump = |family| {
+            let moved_by = &[NEW, DELETE];
+            DumpQuery::new(Consistency::Events { family, moved_by }, |buffer| {
+                dump_request(buffer, family)
+            })
+        };
+        scope.families().map(dump).collect()
+    }
+
+    fn encode(
+        buffer: &mut Vec<u8>,
+        _part: Part,
+        change: &Change<'_, Rule>,
+    ) -> Result<(), EncodeError> {
+        let rule = change.object;
+        match (change.action, change.is_unmarked) {
+            (Action::Create, false) => create(buffer, rule),
+            (Action::Create, true) => create_unmarked(buffer, rule),
+            (Action::Delete, false) => delete(buffer, rule),
+            (Action::Delete, true) => delete_unmarked(buffer, rule),
+            (Action::Update, _) => Err(EncodeError::Refused("a rule cannot be changed in place")),
+        }
+    }
+
+    fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
+        // An exclusive create fails only on an equal rule, protocol included.
+        let exists = action == Action::Create && error.errno() == libc::EEXIST;
+        exists.then_some(RefusalCause::AlreadyDone)
+    }
+}
+
+/// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
+/// and IPv6.
+///
+/// A selector that is unknown, or names no possible interface, marks the rule as not modelled: it
+/// is narrower than it looks.
+///
+/// # Errors
+///
+/// When the message is too short, or its priority, its protocol or another known selector cannot be
+/// read: which rule it is remains unknown.
+pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
+    let lost = |why| Undecodable::new(Kind::Rule, why);
+    let (head, mut attrs) = split::<12>(Kind::Rule, body)?;
+    let [family, dst_len, src_len, tos, table, _, _, action, flags @ ..] = head;
+    let flags = u32::from_ne_bytes(flags);
+    let Some(family) = family_from(family) else {
+        return Ok(None);
+    };
+
+    let mut rule = Rule::new(family, 0, RuleAction::Nop);
+    rule.tos = tos;
+    rule.not = flags & FIB_RULE_INVERT != 0;
+    let (mut table, mut target) = (u32::from(table), 0);
+    let (mut from, mut to) = (None, None);
+    let mut fwmark = FwMark { mark: 0, mask: 0 };
+    let mut all = flags & !(FIB_RULE_INVERT | STATUS_FLAGS) == 0;
+    for (number, payload) in attrs.by_ref() {
+        // Another writer can give any bytes as a name: they must not make dumps incomplete.
+        let name = || IfName::from_bytes(read_string(payload)).ok().map(Some);
+        let known = |read: bool| read.then_some(true).ok_or(lost("a selector"));
+        let limit = || read_u32(payload).map(Some);
+        all &= match number {
+            FRA_PRIORITY => {
+                rule.priority = read_u32(payload).ok_or(lost("priority"))?;
+                true
+            }
+            FRA_PROTOCOL => {
+                rule.protocol = read_u8(payload).ok_or(lost("protocol"))?;
+                true
+            }
+            FRA_DST => known(take(&mut to, read_ip_of(family, payload).map(Some)))?,
+            FRA_SRC => known(take(&mut from, read_ip_of(family, payload).map(Some)))?,
+            FRA_IIFNAME => take(&mut rule.iif, name()),
+            FRA_OIFNAME => take(&mut rule.oif, name()),
+            FRA_GOTO => known(take(&mut target, read_u32(payload)))?,
+            FRA_TABLE => known(take(&mut table, read_u32(payload)))?,
+            FRA_FWMARK => known(take(&mut fwmark.mark, read_u32(payload)))?,
+            FRA_FWMASK => known(take(&mut fwmark.mask, read_u32(payload)))?,
+            FRA_SUPPRESS_IFGROUP => known(take(&mut rule.suppress_ifgroup, limit()))?,
+            FRA_SUPPRESS_PREFIXLEN => known(take(&mut rule.suppress_prefixlength, limit()))?,
+            FRA_L3MDEV => known(take(&mut rule.l3mdev, read_u8(payload).map(|on| on != 0)))?,
+            FRA_UID_RANGE => known(take(&mut rule.uidrange, read_uids(payload).map(Some)))?,
+            FRA_IP_PROTO => known(take(&mut rule.ipproto, read_u8(payload).map(Some)))?,
+            FRA_SPORT_RANGE => known(take(&mut rule.sport, read_ports(payload).map(Some)))?,
+            FRA_DPORT_RANGE => known(take(&mut rule.dport, read_ports(payload).map(Some)))?,
+            // Since 6.15 a single port reports the mask that leaves it whole.
+            FRA_SPORT_MASK | FRA_DPORT_MASK => {
+                matches!(read_u16(payload), Some(0 | u16::MAX))
+            }
+            FRA_PAD => true,
+            _ => false,
+        };
+    }
+    if attrs.malformed() {
+        return Err(lost(BROKEN));
+    }
+
+    // Only a prefix of length 0 goes without its address.
+    let network = |address: Option<IpAddr>, len| match address {
+        None => (len == 0).then_some(None),
+        Some(address) => IpNetwork::new(address, len).ok().map(Some),
+    };
+    all &= take(&mut rule.from, network(from, src_len));
+    all &= take(&mut rule.to, network(to, dst_len));
+    rule.fwmark = Some(fwmark);
+    rule.action = match action {
+        FR_ACT_TO_TBL => RuleAction::Lookup(table),
+        FR_ACT_GOTO => RuleAction::Goto(target),
+        FR_ACT_BLACKHOLE => RuleAction::Blackhole,
+        FR_ACT_UNREACHABLE => RuleAction::Unreachable,
+        FR_ACT_PROHIBIT => RuleAction::Prohibit,
+        FR_ACT_NOP => RuleAction::Nop,
+        _ => {
+            all = false;
+            RuleAction::Nop
+        }
+    };
+    rule.unmodelled = !all;
+    Ok(Some(rule.canonical()))
+}
+
+/// Encodes the creation of a rule that must not exist yet (`EEXIST` else).
+///
+/// The kernel's test for the same rule (`rule_exists` in net/core/fib_rules.c) is wider than
+/// equality: `not` and the target of a `goto` do not count, and a prefix, a TOS or a flow that the
+/// new rule leaves open matches any that a rule of the same priority, action and protocol has. So
+/// of several such rules create the least selective first.
+///
+/// # Errors
+///
+/// When the rule is such that it could not be deleted again (see [`delete`]).
+pub fn create(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
+    guarded(rule)?;
+    put(buffer, NEW, NLM_F_CREATE | NLM_F_EXCL, rule)
+}
+
+/// As [`create`], on a kernel that stores no protocol on rules: none is sent.
+///
+/// # Errors
+///
+/// As [`create`], but for the protocol.
+pub fn create_unmarked(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
+    put(buffer, NEW, NLM_F_CREATE | NLM_F_EXCL, &unmarked(rule))
+}
+
+/// Encodes the deletion of a rule by its priority, protocol, action and all its selectors.
+///
+/// The kernel takes a selector that is absent for "any", and does not look at `not` and the target
+/// of a `goto`: of rules of the same priority, protocol and action the first goes that has the
+/// selectors given, be it with more of them.
+///
+/// # Errors
+///
+/// When the rule is not fully modelled, or has priority 0, protocol 0, or the table 0 without being
+/// an `l3mdev` rule: each of these means "any" to the kernel, even the rule that looks up table
+/// local, without which the host receives nothing.
+pub fn delete(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
+    guarded(rule)?;
+    put(buffer, DELETE, 0, rule)
+}
+
+/// As [`delete`], on a kernel that stores no protocol on rules: none is sent, and there is at most
+/// one such rule.
+///
+/// # Errors
+///
+/// As [`delete`], but for the protocol.
+pub fn delete_unmarked(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
+    put(buffer, DELETE, 0, &unmarked(rule))
+}
+
+fn unmarked(rule: &Rule) -> Rule {
+    rule.clone().with_protocol(0)
+}
+
+/// Checks that a rule has a protocol: to a kernel that stores protocols, none means any.
+fn guarded(rule: &Rule) -> Result<(), EncodeError> {
+    if rule.protocol == 0 {
+        return Err(EncodeError::Refused("a rule needs a protocol"));
+    }
+    Ok(())
+}
+
+/// Encodes the request for all rules of a family; there is no narrower one.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn dump_request(buffer: &mut Vec<u8>, family: Family) -> Result<(), EncodeError> {
+    let mut head = [0; 12];
+    head[0] = family_number(family);
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
+    message.body(&head);
+    Ok(message.finish()?)
+}
+
+fn put(buffer: &mut Vec<u8>, kind: u16, nlm_flags: u16, rule: &Rule) -> Result<(), EncodeError> {
+    let refusal = match rule {
+        Rule { unmodelled: true, .. } => Some("a rule with unknown selectors"),
+        Rule { priority: 0, .. } => Some("a rule needs a priority"),
+        Rule { action: RuleAction::Lookup(0), l3mdev: false, .. } => Some("a rule needs a table"),
+        _ => None,
+    };
+    if let Some(why) = refusal {
+        return Err(EncodeError::Refused(why));
+    }
+
+    let (action, table, target) = match rule.action {
+        RuleAction::Lookup(_) if rule.l3mdev => (FR_ACT_TO_TBL, None, None),
+        RuleAction::Lookup(table) => (FR_ACT_TO_TBL, Some(table), None),
+        RuleAction::Goto(target) => (FR_ACT_GOTO, None, Some(target)),
+        RuleAction::Blackhole => (FR_ACT_BLACKHOLE, None, None),
+        RuleAction::Unreachable => (FR_ACT_UNREACHABLE, None, None),
+        RuleAction::Prohibit => (FR_ACT_PROHIBIT, None, None),
+        RuleAction::Nop => (FR_ACT_NOP, None, None),
+        _ => {
+            return Err(EncodeError::Refused("a rule with this action cannot be written"));
+        }
+    };
+    let prefix_len = |network: Option<IpNetwork>| network.map_or(0, |network| network.prefix());
+    let flags = if rule.not { FIB_RULE_INVERT } else { 0 };
+    let mut head = [0; 12];
+    head[0] = family_number(rule.family);
+    head[1] = prefix_len(rule.to);
+    head[2] = prefix_len(rule.from);
+    head[3] = rule.tos;
+    // The byte for the table stays 0: look into the attribute.
+    head[7] = action;
+    head[8..].copy_from_slice(&flags.to_ne_bytes());
+    let mut message = MessageWriter::begin(buffer, kind, NLM_F_REQUEST | nlm_flags);
+    message.body(&head);
+    message.attr_u32(FRA_PRIORITY, rule.priority);
+    if rule.protocol != 0 {
+        message.attr_u8(FRA_PROTOCOL, rule.protocol);
+    }
+    if let Some(table) = table {
+        message.attr_u32(FRA_TABLE, table);
+    }
+    if let Some(target) = target {
+        message.attr_u32(FRA_GOTO, target);
+    }
+    write_selectors(&mut message, rule);
+    Ok(message.finish()?)
+}
+
+fn write_selectors(message: &mut MessageWriter<'_>, rule: &Rule) {
+    if let Some(to) = rule.to {
+        message.attr_ip(FRA_DST, to.ip());
+    }
+    if let Some(from) = rule.from {
+        message.attr_ip(FRA_SRC, from.ip());
+    }
+    if let Some(iif) = &rule.iif {
+        message.attr_string(FRA_IIFNAME, iif.as_bytes());
+    }
+    if let Some(oif) = &rule.oif {
+        message.attr_string(FRA_OIFNAME, oif.as_bytes());
+    }
+    if let Some(FwMark { mark, mask }) = rule.fwmark {
+        message.attr_u32(FRA_FWMARK, mark);
+        message.attr_u32(FRA_FWMASK, mask);
+    }
+    if let Some(proto) = rule.ipproto {
+        message.attr_u8(FRA_IP_PROTO, proto);
+    }
+    for (number, ports) in [(FRA_SPORT_RANGE, rule.sport), (FRA_DPORT_RANGE, rule.dport)] {
+        if let Some(PortRange { start, end }) = ports {
+            let ([a, b], [c, d]) = (start.to_ne_bytes(), end.to_ne_bytes());
+            message.attr(number, &[a, b, c, d]);
+        }
+    }
+    if let Some(UidRange { start, end }) = rule.uidrange {
+        let mut range = [0; 8];
+        range[..4].copy_from_slice(&start.to_ne_bytes());
+        range[4..].copy_from_slice(&end.to_ne_bytes());
+        message.attr(FRA_UID_RANGE, &range);
+    }
+    if rule.l3mdev {
+        message.attr_u8(FRA_L3MDEV, 1);
+    }
+    if let Some(length) = rule.suppress_prefixlength {
+        message.attr_u32(FRA_SUPPRESS_PREFIXLEN, length);
+    }
+    if let Some(group) = rule.suppress_ifgroup {
+        message.attr_u32(FRA_SUPPRESS_IFGROUP, group);
+    }
+}
+
+fn read_ports(payload: &[u8]) -> Option<PortRange> {
+    let (start, end) = payload.split_at_checked(2)?;
+    Some(PortRange { start: read_u16(start)?, end: read_u16(end)? })
+}
+
+fn read_uids(payload: &[u8]) -> Option<UidRange> {
+    let (start, end) = payload.split_at_checked(4)?;
+    Some(UidRange { start: read_u32(start)?, end: read_u32(end)? })
+}

@@ -1,0 +1,264 @@
+//! What is said of a kernel's markers, held against objects that are written with one and read
+//! back: on the running kernel and on the model, as they are and as older ones.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use trueup_net::{
+    Address, Dev, Family, Kinds, LinkAddr, Neighbour, Prefix, Route, RouteType, Rule, RuleAction,
+};
+use trueup_netlink::codec::{address, existing, neighbour, route, rule};
+use trueup_netlink::wire::{MessageWriter, NLM_F_CREATE, NLM_F_EXCL};
+use trueup_netlink::{Connect, Group, Marker, Markers, Namespace, Socket, Transport, markers};
+use trueup_testkit::model::Kernel;
+use trueup_testkit::{Kind, Snapshot, assert_no_changes, fresh_netns, mask, without_net_admin};
+
+use super::net::{Net, OURS};
+
+const FAMILIES: [Family; 2] = [Family::Inet, Family::Inet6];
+
+fn found(namespace: &Namespace) -> Markers {
+    markers(&mut Socket::open(namespace).unwrap(), Kinds::ALL).unwrap()
+}
+
+/// Returns true if an object of each kind comes back with its marker, in both families.
+fn kept(net: &mut Net, dev: Dev) -> [(Kind, bool); 5] {
+    let hosts = ["10.9.0.1", "2001:db8:9::1"];
+    let mut kept = [Kind::Address, Kind::Neighbour, Kind::Rule, Kind::Route, Kind::Nexthop]
+        .map(|kind| (kind, true));
+    for (family, host) in FAMILIES.into_iter().zip(hosts) {
+        let mut own = Address::new(dev, host.parse().unwrap());
+        own.protocol = OURS;
+        net.send(|b| address::create(b, &own, &existing)).unwrap();
+        let all = net.addresses(family);
+        let found = all.iter().find(|found| found.address == own.address).unwrap();
+        kept[0].1 &= found.protocol == OURS;
+
+        let lladdr = LinkAddr::from_bytes(&[2, 0, 0, 0, 0, 9]).unwrap();
+        let mut near = Neighbour::new(dev, host.parse().unwrap(), lladdr);
+        near.protocol = OURS;
+        net.send(|b| neighbour::create(b, &near, &existing)).unwrap();
+        let all = net.neighbours(family);
+        let found = all.iter().find(|found| found.dst == near.dst).unwrap();
+        kept[1].1 &= found.protocol == OURS;
+
+        let mut lookup = Rule::new(family, 1000, RuleAction::Lookup(100));
+        lookup.protocol = OURS;
+        net.send(|b| rule::create(b, &lookup)).unwrap();
+        let all = net.rules(family);
+        let found = all.iter().find(|found| found.priority == 1000).unwrap();
+        kept[2].1 &= found.protocol == OURS;
+
+        let mut away = Route::of_type(RouteType::Blackhole, host.parse::<Prefix>().unwrap());
+        away.protocol = OURS;
+        let away = away.canonical();
+        net.send(|b| route::create(b, &away, &existing)).unwrap();
+        let all = net.all_routes(family);
+        let found =
+            all.iter().find(|found| found.dst == away.dst && found.kind == away.kind).unwrap();
+        kept[3].1 &= found.protocol == OURS;
+    }
+    kept[4].1 = nexthop_kept(net);
+    kept
+}
+
+/// A nexthop object, by hand: there is no codec of them.
+fn nexthop_kept(net: &mut Net) -> bool {
+    const RTM_NEWNEXTHOP: u16 = 104;
+    const RTM_GETNEXTHOP: u16 = 106;
+    const NHA_ID: u16 = 1;
+    const NHA_BLACKHOLE: u16 = 4;
+    net.send(|buffer| {
+        let mut message = MessageWriter::begin(buffer, RTM_NEWNEXTHOP, NLM_F_CREATE | NLM_F_EXCL);
+        message.body(&[2, 0, OURS, 0, 0, 0, 0, 0]);
+        message.attr_u32(NHA_ID, 7);
+        message.attr(NHA_BLACKHOLE, &[]);
+        Ok(message.finish()?)
+    })
+    .unwrap();
+    let protocols = net.dump(
+        |buffer| {
+            let mut message = MessageWriter::begin(buffer, RTM_GETNEXTHOP, 0);
+            message.body(&[0; 8]);
+            Ok(message.finish()?)
+        },
+        |body| Ok(Some(body[2])),
+    );
+    protocols == [OURS]
+}
+
+/// What is said of each kind that [`kept`] tries.
+fn said(markers: &Markers) -> [(Kind, bool); 5] {
+    [
+        (Kind::Address, markers.address),
+        (Kind::Neighbour, markers.neighbour),
+        (Kind::Rule, markers.rule),
+        (Kind::Route, markers.route),
+        (Kind::Nexthop, markers.nexthop),
+    ]
+    .map(|(kind, marker)| {
+        assert_ne!(marker, Marker::Unknown, "{kind:?}");
+        (kind, marker == Marker::Kept)
+    })
+}
+
+pub(crate) fn a_marker_said_to_be_kept_comes_back_and_no_other() {
+    let kinds = [Kind::Address, Kind::Neighbour, Kind::Rule];
+    for subset in 0..8_u32 {
+        let chosen = |at: &usize| subset & 1 << at != 0;
+        let hidden: Vec<_> = (0..3).filter(chosen).map(|at| kinds[at]).collect();
+        fresh_netns();
+        for kernel in [Namespace::current(), Kernel::new().namespace()] {
+            let namespace = match hidden.is_empty() {
+                true => kernel,
+                false => mask(kernel, &hidden),
+            };
+            let (mut net, dev, _) = Net::with_devices_in(&namespace);
+            let said = said(&found(&namespace));
+            assert_eq!(said, kept(&mut net, dev), "{namespace} without {hidden:?}");
+            for (kind, kept) in said {
+                // All kernels that these tests run on keep them.
+                assert_eq!(kept, !hidden.contains(&kind), "{namespace}: {kind:?}");
+            }
+        }
+    }
+}
+
+pub(crate) fn asking_changes_nothing_and_takes_no_privilege() {
+    let (_net, _, _) = Net::with_devices();
+    let before = Snapshot::settled();
+    let ask = || found(&Namespace::current());
+    let mut privileged = None;
+    assert_no_changes(|| privileged = Some(ask()));
+    before.assert_same(&Snapshot::settled());
+    without_net_admin();
+    assert_eq!(privileged, Some(ask()));
+    let model = Kernel::new();
+    assert_eq!(found(&model.namespace()), found(&model.namespace_unprivileged()));
+}
+
+/// A namespace whose received bytes are counted. Without strict checking it is as before Linux
+/// 4.20: dumps are made whole, whatever the request says, and nothing is said in words.
+#[derive(Debug)]
+struct Counted {
+    inner: Namespace,
+    is_strict: bool,
+    received: Arc<AtomicUsize>,
+}
+
+impl Connect for Counted {
+    fn connect(&self) -> io::Result<Box<dyn Transport>> {
+        Ok(Box::new(CountedTransport {
+            inner: self.inner.connect().map_err(io::Error::other)?,
+            is_strict: self.is_strict,
+            received: Arc::clone(&self.received),
+        }))
+    }
+}
+
+struct CountedTransport {
+    inner: Box<dyn Transport>,
+    is_strict: bool,
+    received: Arc<AtomicUsize>,
+}
+
+impl Transport for CountedTransport {
+    fn port(&self) -> u32 {
+        self.inner.port()
+    }
+
+    fn prepare_requests(&mut self) -> io::Result<bool> {
+        match self.is_strict {
+            true => self.inner.prepare_requests(),
+            false => Ok(false),
+        }
+    }
+
+    fn join(&mut self, group: Group) -> io::Result<()> {
+        self.inner.join(group)
+    }
+
+    fn receive_buffer(&self) -> io::Result<usize> {
+        self.inner.receive_buffer()
+    }
+
+    fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
+        self.inner.set_receive_buffer(bytes)
+    }
+
+    fn netns_cookie(&self) -> io::Result<u64> {
+        self.inner.netns_cookie()
+    }
+
+    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+        self.inner.send(datagram)
+    }
+
+    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let length = self.inner.receive(buffer)?;
+        self.received.fetch_add(length, Ordering::Relaxed);
+        Ok(length)
+    }
+}
+
+impl AsFd for CountedTransport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+/// Returns what is said of a namespace, and how many bytes that took.
+fn found_counted(inner: Namespace, is_strict: bool) -> (Markers, usize) {
+    let received = Arc::new(AtomicUsize::new(0));
+    let counted = Counted { inner, is_strict, received: Arc::clone(&received) };
+    let found = found(&Namespace::through(Arc::new(counted)));
+    (found, received.load(Ordering::Relaxed))
+}
+
+pub(crate) fn a_kernel_that_does_not_check_strictly_keeps_those_of_rules_alone() {
+    for kernel in [Namespace::current(), Kernel::new().namespace()] {
+        let (markers, _) = found_counted(kernel, false);
+        assert_eq!(markers.rule, Marker::Kept);
+        assert_eq!(markers.neighbour, Marker::NotKept);
+        assert_eq!(markers.address, Marker::NotKept);
+    }
+}
+
+/// Every kernel that these tests run on has a rule of multicast routing in each namespace.
+pub(crate) fn many_rules_are_not_read_for_their_marker() {
+    let mut net = Net::empty();
+    let (few, before) = found_counted(Namespace::current(), true);
+    for family in FAMILIES {
+        for priority in 1000..1100 {
+            let mut lookup = Rule::new(family, priority, RuleAction::Lookup(100));
+            lookup.protocol = OURS;
+            net.send(|b| rule::create(b, &lookup)).unwrap();
+        }
+    }
+    assert_eq!(found_counted(Namespace::current(), true), (few, before));
+    assert_eq!(few.rule, Marker::Kept);
+}
+
+/// On the model: the running one may have rules of multicast routing, which serve as well.
+pub(crate) fn without_a_rule_nothing_is_said_of_rules() {
+    let namespace = Kernel::new().namespace();
+    let (mut net, _, _) = Net::with_devices_in(&namespace);
+    for family in FAMILIES {
+        for _ in net.rules(family) {
+            // One that says nothing takes the first.
+            net.send(|buffer| {
+                let mut message = MessageWriter::begin(buffer, rule::DELETE, 0);
+                message.body(&[if family == Family::Inet { 2 } else { 10 }, 0, 0, 0]);
+                message.body(&[0; 8]);
+                Ok(message.finish()?)
+            })
+            .unwrap();
+        }
+        assert_eq!(net.rules(family), []);
+    }
+    let markers = found(&namespace);
+    assert_eq!(markers.rule, Marker::Unknown);
+    assert_eq!(markers.address, Marker::Kept);
+}

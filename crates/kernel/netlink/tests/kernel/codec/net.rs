@@ -1,0 +1,138 @@
+//! A namespace of a test's own, and the objects in it.
+
+use trueup_net::{Address, Dev, Family, IfName, Link, LinkKind, Neighbour, Route, Rule, VethAttrs};
+use trueup_netlink::codec::{
+    EncodeError, Undecodable, address, existing, link, neighbour, route, rule,
+};
+use trueup_netlink::{DumpStep, Error, Namespace, Socket};
+use trueup_testkit::fresh_netns;
+
+/// The marker of what the tests own, and another writer's.
+pub(crate) const OURS: u8 = 116;
+pub(crate) const FOREIGN: u8 = 4;
+
+pub(crate) struct Net {
+    pub(crate) socket: Socket,
+}
+
+impl Net {
+    /// A fresh namespace in which only lo is, down.
+    pub(crate) fn empty() -> Net {
+        fresh_netns();
+        let socket = Socket::open(&Namespace::current()).unwrap();
+        Net { socket }
+    }
+
+    /// A fresh namespace with two veth pairs, `a`-`a1` and `b`-`b1`, all up, without link-local
+    /// addresses in the way; `a` has 10.0.0.1/24 and 2001:db8::1/64, `b` 10.0.1.1/24 and
+    /// 2001:db8:1::1/64.
+    pub(crate) fn with_devices() -> (Net, Dev, Dev) {
+        fresh_netns();
+        Net::with_devices_in(&Namespace::current())
+    }
+
+    /// The same in a namespace that is fresh.
+    pub(crate) fn with_devices_in(namespace: &Namespace) -> (Net, Dev, Dev) {
+        let socket = Socket::open(namespace).unwrap();
+        let mut net = Net { socket };
+        let mut lo = Link::must_exist(name("lo"));
+        lo.up = Some(true);
+        net.send(|b| link::change(b, &lo, None, &existing))
+            .unwrap_or_else(|error| panic!("{error}"));
+        for end in ["a", "b"] {
+            let kind = LinkKind::Veth(VethAttrs::default().with_peer(name(&format!("{end}1"))));
+            let mut pair = Link::new(name(end), kind);
+            pair.up = Some(true);
+            net.send(|b| link::create(b, &pair, 0, &existing))
+                .unwrap_or_else(|error| panic!("{error}"));
+            let mut peer = Link::must_exist(name(&format!("{end}1")));
+            peer.up = Some(true);
+            net.send(|b| link::change(b, &peer, None, &existing))
+                .unwrap_or_else(|error| panic!("{error}"));
+        }
+        let (a, b) = (net.dev("a"), net.dev("b"));
+        for (dev, network) in
+            [(a, "10.0.0.1/24"), (a, "2001:db8::1/64"), (b, "10.0.1.1/24"), (b, "2001:db8:1::1/64")]
+        {
+            let mut address = Address::new(dev, network.parse().unwrap());
+            address.flags = trueup_net::AddressFlags::NODAD;
+            net.send(|b| address::create(b, &address, &existing))
+                .unwrap_or_else(|error| panic!("{error}"));
+        }
+        (net, a, b)
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+    ) -> Result<(), Error> {
+        let mut message = Vec::new();
+        encode(&mut message).expect("it encodes");
+        self.socket.request(&message)
+    }
+
+    pub(crate) fn dump<T>(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+        decode: impl Fn(&[u8]) -> Result<Option<T>, Undecodable>,
+    ) -> Vec<T> {
+        let mut request = Vec::new();
+        encode(&mut request).unwrap();
+        let mut found = Vec::new();
+        let dump = self.socket.dump(&request, |step| match step {
+            DumpStep::Begin => found.clear(),
+            DumpStep::Message(message) => found.extend(decode(message.body).unwrap()),
+            DumpStep::Part(_) => {}
+        });
+        assert!(dump.unwrap().complete);
+        found
+    }
+
+    /// The routes that a test made; the kernel's own come and go as links get ready.
+    pub(crate) fn routes(&mut self, family: Family) -> Vec<Route> {
+        let mut all = self.all_routes(family);
+        all.retain(|route| [OURS, FOREIGN].contains(&route.protocol));
+        all
+    }
+
+    pub(crate) fn all_routes(&mut self, family: Family) -> Vec<Route> {
+        let filter = route::Filter::default();
+        self.dump(|b| route::dump_request(b, family, &filter), route::decode)
+    }
+
+    pub(crate) fn addresses(&mut self, family: Family) -> Vec<Address> {
+        self.dump(|b| address::dump_request(b, family, None), address::decode)
+    }
+
+    /// Neighbours and proxy entries.
+    pub(crate) fn neighbours(&mut self, family: Family) -> Vec<Neighbour> {
+        let mut all = self.dump(|b| neighbour::dump_request(b, family, None), neighbour::decode);
+        all.extend(
+            self.dump(|b| neighbour::proxy_dump_request(b, family, None), neighbour::decode),
+        );
+        all
+    }
+
+    pub(crate) fn rules(&mut self, family: Family) -> Vec<Rule> {
+        self.dump(|b| rule::dump_request(b, family), rule::decode)
+    }
+
+    pub(crate) fn links(&mut self) -> Vec<Link> {
+        let mut all = self.dump(link::dump_request, link::decode);
+        link::name_peers(&mut all);
+        all.into_iter().map(|decoded| decoded.link).collect()
+    }
+
+    pub(crate) fn link(&mut self, name: &str) -> Option<Link> {
+        let links = self.links();
+        links.into_iter().find(|link| link.name.as_str() == Some(name))
+    }
+
+    pub(crate) fn dev(&mut self, name: &str) -> Dev {
+        Dev::index(self.link(name).unwrap().index)
+    }
+}
+
+pub(crate) fn name(text: &str) -> IfName {
+    text.parse().unwrap()
+}

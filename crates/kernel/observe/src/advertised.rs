@@ -1,0 +1,133 @@
+//! Routes that the kernel makes from router advertisements.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::net::{IpAddr, Ipv6Addr};
+
+use trueup_net::{Family, Item as _, NextHop, NextHops, Protocols, Route, RouteKey};
+
+use crate::observer::Observer;
+
+/// The routes of the calling thread's namespace. Netlink does not report their flags.
+const ROUTES: &str = "/proc/thread-self/net/ipv6_route";
+
+/// `RTF_ADDRCONF`
+const RTF_ADDRCONF: u32 = 0x4_0000;
+
+impl Observer {
+    /// Returns the keys of those of these routes of which the kernel made every one with protocol
+    /// `ra`. Daemons that receive router advertisements themselves use that protocol too, but their
+    /// routes become one with another route of the same key.
+    ///
+    /// It reads all IPv6 routes from `/proc/net/ipv6_route`. Where there is none, the result is
+    /// empty.
+    pub fn advertised<'r>(
+        &self,
+        routes: impl IntoIterator<Item = &'r Route>,
+    ) -> BTreeSet<RouteKey> {
+        let is_advertised = |route: &&Route| {
+            route.family() == Family::Inet6 && route.protocol == Protocols::ROUTER_ADVERTISEMENT
+        };
+        let routes: Vec<&Route> = routes.into_iter().filter(is_advertised).collect();
+        if routes.is_empty() {
+            return BTreeSet::new();
+        }
+        let wanted: BTreeSet<Row> = routes.iter().filter_map(|route| Row::of(route)).collect();
+        let read = self.namespace.enter(|| read_made(&wanted));
+        let made = read.ok().flatten().unwrap_or_default();
+        let is_made = |route: &Route| Row::of(route).is_some_and(|row| made.contains(&row));
+        let others = routes.iter().filter(|route| !is_made(route));
+        let others: BTreeSet<RouteKey> = others.map(|route| route.key()).collect();
+        let keys = routes.iter().map(|route| route.key());
+        keys.filter(|key| !others.contains(key)).collect()
+    }
+}
+
+/// The part of a row of `/proc/net/ipv6_route` that tells a route. There is no table in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    dst: Ipv6Addr,
+    len: u8,
+    gateway: Ipv6Addr,
+    metric: u32,
+}
+
+impl Row {
+    fn of(route: &Route) -> Option<Row> {
+        let NextHops::One(NextHop { via, .. }) = &route.nexthops else {
+            return None;
+        };
+        let (IpAddr::V6(dst), gateway) = (route.dst.address(), via.unwrap_or(IpAddr::V6(NONE)))
+        else {
+            return None;
+        };
+        let IpAddr::V6(gateway) = gateway else {
+            return None;
+        };
+        Some(Row { dst, len: route.dst.len(), gateway, metric: route.metric })
+    }
+
+    /// Reads a row, and its flags: destination, length, source, its length, gateway, metric, number
+    /// of references, of uses, flags, device (`rt6_info_route` in net/ipv6/route.c).
+    fn parse(line: &str) -> Option<(Row, u32)> {
+        let mut words = line.split_ascii_whitespace();
+        let mut word = |at| words.nth(at);
+        let dst = address(word(0)?)?;
+        let len = u8::from_str_radix(word(0)?, 16).ok()?;
+        let gateway = address(word(2)?)?;
+        let metric = u32::from_str_radix(word(0)?, 16).ok()?;
+        let flags = u32::from_str_radix(word(2)?, 16).ok()?;
+        let row = Row { dst, len, gateway, metric };
+        Some((row, flags))
+    }
+}
+
+const NONE: Ipv6Addr = Ipv6Addr::UNSPECIFIED;
+
+fn address(digits: &str) -> Option<Ipv6Addr> {
+    Some(u128::from_str_radix(digits, 16).ok()?.into())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel's")]
+fn open() -> Option<File> {
+    File::open(ROUTES).ok()
+}
+
+/// Reads which of these rows the kernel made from router advertisements, and no writer made as
+/// well, in another table. `None` if they cannot be read.
+fn read_made(wanted: &BTreeSet<Row>) -> Option<BTreeSet<Row>> {
+    let mut lines = BufReader::new(open()?);
+    let (mut made, mut written) = (BTreeSet::new(), BTreeSet::new());
+    let mut line = String::new();
+    while lines.read_line(&mut line).ok()? > 0 {
+        if let Some((row, flags)) = Row::parse(&line).filter(|(row, _)| wanted.contains(row)) {
+            match flags & RTF_ADDRCONF {
+                0 => written.insert(row),
+                _ => made.insert(row),
+            };
+        }
+        line.clear();
+    }
+    made.retain(|row| !written.contains(row));
+    Some(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_the_kernel_is_read() {
+        let line = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 \
+                    fe80000000000000021122fffe334455 00000400 00000001 00000000 00450003     eth0";
+        let (row, flags) = Row::parse(line).unwrap();
+        assert_eq!(row.dst, NONE);
+        assert_eq!((row.len, row.metric), (0, 1024));
+        assert_eq!(row.gateway, "fe80::211:22ff:fe33:4455".parse::<Ipv6Addr>().unwrap());
+        assert_ne!(flags & RTF_ADDRCONF, 0);
+        for line in ["", "0", "0 0 0 0 0", "g 0 0 0 0 0 0 0 0 eth0"] {
+            assert_eq!(Row::parse(line), None, "{line:?}");
+        }
+    }
+}

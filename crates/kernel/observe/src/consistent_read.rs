@@ -1,0 +1,171 @@
+//! A dump, repeated until it is known to be complete, within a bound.
+
+use trueup_net::{Item, Kind};
+use trueup_netlink::codec::Consistency;
+use trueup_netlink::{Error, Socket};
+
+use crate::alternate_sockets::AlternateSockets;
+use crate::completeness::{Incomplete, ReadResult};
+use crate::dump_guard::{DumpGuard, is_announced};
+use crate::observer::Observer;
+
+/// The number of attempts: the first and the last in the kernel's own parts, the others on the
+/// [`AlternateSockets`].
+const ATTEMPTS: usize = AlternateSockets::COUNT + 2;
+
+impl Observer {
+    /// Repeats `read` until its result is consistent, and returns the rows in key order. If none of
+    /// the attempts is, returns the rows of all attempts (of each key those seen last) and why they
+    /// are incomplete.
+    pub(crate) fn read_until_consistent<T: Item + PartialEq>(
+        &mut self,
+        kind: Kind,
+        consistency: Consistency,
+        mut read: impl FnMut(
+            &mut Socket,
+            &mut DumpGuard<'_>,
+            &mut Vec<T>,
+        ) -> Result<(Option<Incomplete>, bool), Error>,
+    ) -> ReadResult<T> {
+        let mut seen: Vec<T> = Vec::new();
+        let mut reason = Incomplete::Changing(kind);
+        let mut undisturbed = false;
+        if is_announced(consistency) && !self.listener.is_open() {
+            let mut rows = Vec::new();
+            let mut guard = DumpGuard::new(&mut self.listener, consistency);
+            let (flaw, is_whole) = read(&mut self.socket, &mut guard, &mut rows)?;
+            if guard.is_broken_off {
+                self.replace_socket()?;
+            } else {
+                let repeated = sort(&mut rows);
+                // A row that cannot be read will not be by listening.
+                if flaw.is_some() || is_whole && !repeated {
+                    return Ok((rows, flaw));
+                }
+            }
+            self.listener.open()?;
+        }
+        for attempt in 0..ATTEMPTS {
+            let mut rows = Vec::new();
+            let mut guard = DumpGuard::new(&mut self.listener, consistency);
+            let alternate = match attempt {
+                // No writer disturbs any more: a dump in the kernel's own parts will do.
+                _ if undisturbed => None,
+                0 => None,
+                _ => self.alternate_sockets.get(attempt - 1, &self.socket),
+            };
+            // A dump in small parts may have left out a row that was too large for a part. Rules
+            // and neighbours never are.
+            let proves = alternate.is_none() || !matches!(consistency, Consistency::Routes { .. });
+            let socket = alternate.unwrap_or(&mut self.socket);
+            let (flaw, is_whole) = read(socket, &mut guard, &mut rows)?;
+            undisturbed = is_whole;
+            let repeated = sort(&mut rows);
+            if flaw.is_some() {
+                merge_rows(&mut seen, rows);
+                return Ok((seen, flaw));
+            }
+            let same_again = consistency == Consistency::Unannounced && attempt > 0 && seen == rows;
+            if !repeated && (is_whole && proves || same_again) {
+                return Ok((rows, None));
+            }
+            reason = if repeated && is_whole {
+                Incomplete::Repeated(kind)
+            } else {
+                Incomplete::Changing(kind)
+            };
+            merge_rows(&mut seen, rows);
+        }
+        Ok((seen, Some(reason)))
+    }
+}
+
+/// Sorts rows by their keys and removes repetitions. Returns whether there were any.
+fn sort<T: Item + PartialEq>(rows: &mut Vec<T>) -> bool {
+    if !rows.is_sorted_by(|a, b| a.key() <= b.key()) {
+        rows.sort_by_cached_key(Item::key);
+    }
+    remove_repeated(rows)
+}
+
+/// Removes the repetitions among rows in key order, and returns whether there were any.
+fn remove_repeated<T: Item + PartialEq>(rows: &mut Vec<T>) -> bool {
+    let mut keys = rows.iter().map(Item::key);
+    let mut last = keys.next();
+    let is_same = |key: T::Key| {
+        let same = last.as_ref() == Some(&key);
+        last = Some(key);
+        same
+    };
+    // Usually no two rows have the same key, and nothing is moved.
+    if !keys.any(is_same) {
+        return false;
+    }
+    let before = rows.len();
+    let all = std::mem::take(rows);
+    let mut same_key = 0;
+    for row in all {
+        if rows.get(same_key).is_some_and(|first| first.key() != row.key()) {
+            same_key = rows.len();
+        }
+        if !rows.iter().skip(same_key).any(|earlier| *earlier == row) {
+            rows.push(row);
+        }
+    }
+    before != rows.len()
+}
+
+/// Merges rows into those seen before, both in key order. Of one key the new rows replace the old.
+fn merge_rows<T: Item>(seen: &mut Vec<T>, rows: Vec<T>) {
+    let mut old = std::mem::take(seen).into_iter().peekable();
+    for row in rows {
+        let key = row.key();
+        while let Some(earlier) = old.next_if(|old| old.key() <= key) {
+            if earlier.key() != key {
+                seen.push(earlier);
+            }
+        }
+        seen.push(row);
+    }
+    seen.extend(old);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row of one key, with a value.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Row(u32, u32);
+
+    impl Item for Row {
+        type Key = u32;
+
+        fn key(&self) -> u32 {
+            self.0
+        }
+
+        fn compare(&self, _: &Row, _: &mut dyn FnMut(trueup_net::Difference)) {}
+    }
+
+    #[test]
+    fn of_one_key_what_was_seen_last_counts() {
+        let mut seen = Vec::new();
+        merge_rows(&mut seen, vec![Row(1, 1), Row(3, 1), Row(3, 2), Row(5, 1)]);
+        merge_rows(&mut seen, vec![Row(2, 2), Row(3, 3), Row(5, 2), Row(5, 3)]);
+        let all = [Row(1, 1), Row(2, 2), Row(3, 3), Row(5, 2), Row(5, 3)];
+        assert_eq!(seen, all);
+        merge_rows(&mut seen, Vec::new());
+        assert_eq!(seen, all);
+    }
+
+    #[test]
+    fn a_row_that_comes_again_among_others_of_its_key_is_seen() {
+        let mut rows = vec![Row(1, 1), Row(2, 1), Row(2, 2)];
+        assert!(!remove_repeated(&mut rows));
+        let once = rows.clone();
+        rows.extend([Row(2, 1), Row(2, 3)]);
+        assert!(remove_repeated(&mut rows));
+        assert_eq!(rows, [once, vec![Row(2, 3)]].concat());
+    }
+}

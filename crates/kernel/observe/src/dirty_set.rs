@@ -1,0 +1,108 @@
+//! [`DirtySet`]: the names of what may have changed since the last read. Events can be wrong in
+//! either direction, so a dirty set says what to read again, and nothing about the state.
+
+use std::collections::BTreeSet;
+
+use trueup_net::{Family, ObjectKey, RouteKey};
+
+/// The limit of single names for each field; beyond it the next larger unit is dirty.
+const NAMES: usize = 256;
+/// The limit of single routes.
+const ROUTES: usize = 4096;
+
+/// The names of what may have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DirtySet {
+    /// Everything may have changed: events were lost.
+    pub everything: bool,
+    /// The links may have changed.
+    pub links: bool,
+    /// The addresses of these devices, by interface index.
+    pub addresses: BTreeSet<u32>,
+    /// The neighbours of these devices, by interface index.
+    pub neighbours: BTreeSet<u32>,
+    /// The rules of these families.
+    pub rules: BTreeSet<Family>,
+    /// All routes of these families.
+    pub routes: BTreeSet<Family>,
+    /// The routes of these tables.
+    pub tables: BTreeSet<(Family, u32)>,
+    /// Single routes of ours that the kernel announced as deleted, and no others of their tables.
+    pub deleted_routes: BTreeSet<RouteKey>,
+    /// The keys on which another writer has put a route beside others, or in their place.
+    pub shared_routes: BTreeSet<RouteKey>,
+    /// The keys from which a route of another writer has gone.
+    pub freed_routes: BTreeSet<RouteKey>,
+    /// Objects that another writer removed, where such a removal differs from the kernel's own: see
+    /// [`removed_by_another_writer`](Self::removed_by_another_writer).
+    pub removed: BTreeSet<ObjectKey>,
+    /// More objects were removed than [`removed`](Self::removed) names.
+    pub more_removed: bool,
+}
+
+impl DirtySet {
+    /// Returns the set with everything in it.
+    pub fn everything() -> DirtySet {
+        DirtySet { everything: true, more_removed: true, ..DirtySet::default() }
+    }
+
+    /// Returns whether another writer removed an object, or may have. What the kernel removes as a
+    /// side effect, with a link, an address or a nexthop object, is not in the set: of an object
+    /// that is missing and not in it, the kernel is the cause.
+    ///
+    /// Routes and nexthop objects are in the set if a request removed them; addresses and
+    /// neighbours if their device was up. For links and rules the causes cannot be distinguished.
+    pub fn removed_by_another_writer(&self, key: &ObjectKey) -> bool {
+        let has_known_cause = !matches!(key, ObjectKey::Link(_) | ObjectKey::Rule(_));
+        self.more_removed || !has_known_cause || self.removed.contains(key)
+    }
+
+    /// Returns whether nothing is dirty.
+    pub fn is_empty(&self) -> bool {
+        *self == DirtySet::default()
+    }
+
+    /// Adds another set.
+    pub fn extend(&mut self, more: DirtySet) {
+        self.everything |= more.everything;
+        self.links |= more.links;
+        self.addresses.extend(more.addresses);
+        self.neighbours.extend(more.neighbours);
+        self.rules.extend(more.rules);
+        self.routes.extend(more.routes);
+        self.tables.extend(more.tables);
+        self.deleted_routes.extend(more.deleted_routes);
+        self.shared_routes.extend(more.shared_routes);
+        self.freed_routes.extend(more.freed_routes);
+        self.removed.extend(more.removed);
+        self.more_removed |= more.more_removed;
+        self.limit();
+    }
+
+    /// Replaces long lists of names by larger units.
+    pub(crate) fn limit(&mut self) {
+        for routes in [&mut self.deleted_routes, &mut self.shared_routes, &mut self.freed_routes] {
+            if routes.len() > ROUTES {
+                let tables = routes.iter().map(|key| (key.dst.family(), key.table));
+                self.tables.extend(tables);
+                routes.clear();
+            }
+        }
+        if self.removed.len() > NAMES {
+            self.removed.clear();
+            self.more_removed = true;
+        }
+        if self.tables.len() > NAMES {
+            let families = self.tables.iter().map(|(family, _)| *family);
+            self.routes.extend(families);
+            self.tables.clear();
+        }
+        if self.addresses.len().max(self.neighbours.len()) > NAMES {
+            self.everything = true;
+        }
+        if self.everything {
+            *self = DirtySet::everything();
+        }
+    }
+}

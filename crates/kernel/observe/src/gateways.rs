@@ -1,0 +1,91 @@
+//! Gateways: the routes by which the kernel reaches them, so that it is known which device leads
+//! there.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_net::{Family, Gateway, Kind, Kinds, Route, table};
+use trueup_netlink::codec::{ReadScope, route};
+use trueup_netlink::{Error, ErrorKind};
+
+use crate::observer::Observer;
+
+impl Observer {
+    /// Looks up the routes that lead straight to gateways, as the kernel does when it stores a
+    /// route through them. `None` where no route does.
+    ///
+    /// It costs a system call for each gateway, whatever the number of routes. Only a table other
+    /// than main is read whole, as the kernel looks up no address in a table that is named. The
+    /// gateways that the kernel does not look up are not in the result.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn gateways(
+        &mut self,
+        gateways: &BTreeSet<Gateway>,
+    ) -> Result<BTreeMap<Gateway, Option<Route>>, Error> {
+        let mut found = BTreeMap::new();
+        let mut tables: BTreeMap<(u32, Family), Vec<Route>> = BTreeMap::new();
+        for gateway in gateways {
+            let of_table = match gateway.table {
+                table::MAIN | table::LOCAL => None,
+                _ => self.direct_route_in_table(gateway, gateways, &mut tables)?,
+            };
+            let route = match of_table {
+                Some(route) => Some(route),
+                None => match self.look_up(gateway) {
+                    Ok(route) => route,
+                    // It answers with the error of the route that would refuse the packet.
+                    Err(error) if error.kind() == ErrorKind::Kernel => match error.errno() {
+                        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES) => None,
+                        _ => continue,
+                    },
+                    Err(error) => return Err(error),
+                },
+            };
+            let is_direct = |route: &Route| gateway.direct_device(route).is_some();
+            found.insert(*gateway, route.filter(is_direct));
+        }
+        Ok(found)
+    }
+
+    fn look_up(&mut self, gateway: &Gateway) -> Result<Option<Route>, Error> {
+        let mut request = Vec::new();
+        let _fixed_size = route::lookup_request(&mut request, gateway.via);
+        let read = |message: trueup_netlink::wire::Message<'_>| route::decode(message.body);
+        let route = self.socket.query(&request, read)?;
+        Ok(route.ok().flatten())
+    }
+
+    /// Returns the route with the longest prefix that leads straight to a gateway in its table.
+    /// `tables` holds the direct routes to any of the gateways, once they are read.
+    fn direct_route_in_table(
+        &mut self,
+        gateway: &Gateway,
+        gateways: &BTreeSet<Gateway>,
+        tables: &mut BTreeMap<(u32, Family), Vec<Route>>,
+    ) -> Result<Option<Route>, Error> {
+        let at = (gateway.table, Family::of(gateway.via));
+        if let Entry::Vacant(table) = tables.entry(at) {
+            let scope = ReadScope::default()
+                .with_kinds(Kinds::NONE.with(Kind::Route))
+                .with_tables(BTreeSet::from([at.0]))
+                .with_family(at.1);
+            let leads_to_one = |route: &Route| {
+                let mut of_table = gateways.iter().filter(|gateway| gateway.table == at.0);
+                of_table.any(|gateway| gateway.direct_device(route).is_some())
+            };
+            let (routes, _incomplete) = self.routes_where(&scope, leads_to_one)?;
+            table.insert(routes);
+        }
+        let routes = tables.get(&at).into_iter().flatten();
+        let direct = routes.filter(|route| gateway.direct_device(route).is_some());
+        // Of equal ones the kernel takes that with the lowest metric, which comes first.
+        let longest = direct.reduce(|best, next| match next.dst.len() > best.dst.len() {
+            true => next,
+            false => best,
+        });
+        Ok(longest.cloned())
+    }
+}

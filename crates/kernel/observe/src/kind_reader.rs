@@ -1,0 +1,140 @@
+//! The objects of one kind, read by the dumps that its codec names.
+
+use std::marker::PhantomData;
+
+use trueup_net::{Item, Link};
+use trueup_netlink::codec::{
+    Consistency, DumpQuery, KindCodec, ReadScope, RowPosition, Undecodable,
+};
+use trueup_netlink::{Error, ErrorKind};
+
+use crate::completeness::{Incomplete, ReadResult};
+use crate::dump::{DumpRequest, RowReader, read_dump};
+use crate::dump_guard::DumpGuard;
+use crate::observer::Observer;
+
+/// Reads the objects of a kind that are within a scope and that `keep` wants, in key order.
+pub(crate) fn read_kind<K: KindCodec>(
+    observer: &mut Observer,
+    scope: &ReadScope,
+    links: &[Link],
+    mut keep: impl FnMut(&K) -> bool,
+) -> ReadResult<K> {
+    let mut all = Rows::default();
+    for query in K::dumps(scope, observer.socket.strict()) {
+        let (rows, incomplete) = observer.read_rows(scope, &query, &mut keep)?;
+        all.add(rows, incomplete);
+        all.is_sorted &= query.consistency != Consistency::Flagged;
+    }
+    all.rows.retain(|object| object.is_within(scope));
+    K::complete(&mut all.rows, links);
+    Ok(all.into_sorted())
+}
+
+impl Observer {
+    /// Makes a dump, and returns the decoded objects that `keep` wants.
+    pub(crate) fn read_rows<K: KindCodec>(
+        &mut self,
+        scope: &ReadScope,
+        query: &DumpQuery,
+        keep: impl FnMut(&K) -> bool,
+    ) -> ReadResult<K> {
+        let mut rows = DecodedRows { scope, query, keep, kind: PhantomData };
+        self.read_query(query, &mut rows)
+    }
+
+    /// Makes a dump until it is consistent.
+    pub(crate) fn read_query<K: KindCodec>(
+        &mut self,
+        query: &DumpQuery,
+        rows: &mut impl RowReader<K>,
+    ) -> ReadResult<K> {
+        let dump = DumpRequest { kind: K::KIND, request: &query.request, row_type: K::NEW };
+        if query.consistency == Consistency::Flagged {
+            return match self.read_flagged(&dump, rows) {
+                Err(error) if is_empty::<K>(query, &error) => Ok((Vec::new(), None)),
+                answer => answer,
+            };
+        }
+        self.read_until_consistent(K::KIND, query.consistency, |socket, guard, items| {
+            match read_dump(socket, guard, &dump, rows, items) {
+                Err(error) if is_empty::<K>(query, &error) => Ok((None, true)),
+                answer => answer,
+            }
+        })
+    }
+
+    /// Makes a dump that the kernel flags if it is interrupted.
+    pub(crate) fn read_flagged<T>(
+        &mut self,
+        dump: &DumpRequest<'_>,
+        rows: &mut impl RowReader<T>,
+    ) -> ReadResult<T> {
+        let mut items = Vec::new();
+        let mut guard = DumpGuard::new(&mut self.listener, Consistency::Flagged);
+        let (incomplete, _) = read_dump(&mut self.socket, &mut guard, dump, rows, &mut items)?;
+        Ok((items, incomplete))
+    }
+}
+
+/// Returns whether a refusal of a dump means that there are no such objects: the kernel does not
+/// have the kind, or not the table.
+fn is_empty<K: KindCodec>(query: &DumpQuery, error: &Error) -> bool {
+    let is_one_table = matches!(query.consistency, Consistency::Routes { table: Some(_), .. });
+    error.kind() == ErrorKind::Kernel
+        && match error.errno() {
+            Some(libc::EOPNOTSUPP) => K::IS_OPTIONAL,
+            Some(libc::ENOENT) => is_one_table,
+            _ => false,
+        }
+}
+
+/// Decodes every row and keeps the objects that `keep` wants.
+struct DecodedRows<'a, K, F> {
+    scope: &'a ReadScope,
+    query: &'a DumpQuery,
+    keep: F,
+    kind: PhantomData<K>,
+}
+
+impl<K: KindCodec, F: FnMut(&K) -> bool> RowReader<K> for DecodedRows<'_, K, F> {
+    fn row(&mut self, body: &[u8], items: &mut Vec<K>) -> Result<Option<RowPosition>, Undecodable> {
+        let row = K::decode_row(body, self.scope, self.query)?;
+        items.extend(row.object.filter(|object| (self.keep)(object)));
+        Ok(row.position)
+    }
+}
+
+/// The rows of several dumps.
+pub(crate) struct Rows<K> {
+    rows: Vec<K>,
+    is_sorted: bool,
+    incomplete: Option<Incomplete>,
+}
+
+impl<K> Default for Rows<K> {
+    fn default() -> Rows<K> {
+        Rows { rows: Vec::new(), is_sorted: true, incomplete: None }
+    }
+}
+
+impl<K: Item> Rows<K> {
+    /// Adds the rows of a dump, which are in key order.
+    pub(crate) fn add(&mut self, rows: Vec<K>, incomplete: Option<Incomplete>) {
+        self.incomplete = incomplete.or(self.incomplete.take());
+        if self.rows.is_empty() {
+            self.rows = rows;
+        } else if !rows.is_empty() {
+            self.rows.extend(rows);
+            self.is_sorted = false;
+        }
+    }
+
+    /// Returns all rows in key order.
+    pub(crate) fn into_sorted(mut self) -> (Vec<K>, Option<Incomplete>) {
+        if !self.is_sorted {
+            self.rows.sort_by_cached_key(Item::key);
+        }
+        (self.rows, self.incomplete)
+    }
+}

@@ -1,0 +1,172 @@
+//! Routes, read without holding those that the caller does not want.
+
+use std::ops::ControlFlow;
+
+use trueup_net::{DumpMatcher, Family, Mismatches, Route, RowMatch};
+use trueup_netlink::codec::route::Row;
+use trueup_netlink::codec::{
+    Consistency, DumpQuery, KindCodec as _, ReadScope, RowPosition, Undecodable,
+};
+use trueup_netlink::{DumpStep, Error};
+
+use crate::completeness::Incomplete;
+use crate::dump::RowReader;
+use crate::kind_reader::{Rows, read_kind};
+use crate::observer::Observer;
+
+impl Observer {
+    /// Reads the routes within a scope that `keep` wants. Holds none of the others, so that reading
+    /// a few routes among many costs no memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn routes_where(
+        &mut self,
+        scope: &ReadScope,
+        keep: impl FnMut(&Route) -> bool,
+    ) -> Result<(Vec<Route>, Option<Incomplete>), Error> {
+        read_kind(self, scope, &[], keep)
+    }
+
+    /// Matches the routes within a scope with those that a matcher expects. Returns the routes that
+    /// do not match and the mismatches; holds none of the others.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn match_routes(
+        &mut self,
+        scope: &ReadScope,
+        matcher: &mut DumpMatcher<'_>,
+    ) -> Result<(Vec<Route>, Mismatches, Option<Incomplete>), Error> {
+        let mut all = Rows::default();
+        let mut mismatches = Mismatches::default();
+        for query in Route::dumps(scope, self.socket.strict()) {
+            let Consistency::Routes { family, .. } = query.consistency else {
+                continue;
+            };
+            let mut dump = MatchedDump {
+                scope,
+                query: &query,
+                family,
+                matcher,
+                has_begun: false,
+                attempts: Vec::new(),
+            };
+            let (mut rows, mut incomplete) = self.read_query(&query, &mut dump)?;
+            dump.end();
+            let mut attempts = dump.attempts;
+            let last = attempts.pop().unwrap_or_default();
+            // Without a consistent attempt, a route that any attempt saw exists.
+            let seen = match incomplete {
+                None => last,
+                Some(_) => attempts.iter().fold(last, Mismatches::common),
+            };
+            if seen.in_order() {
+                mismatches.add(seen);
+            } else {
+                (rows, incomplete) = self.read_rows(scope, &query, |_| true)?;
+                matcher.begin(family);
+                mismatches.add(matcher.end(family, query.table));
+            }
+            all.add(rows, incomplete);
+        }
+        let (rows, incomplete) = all.into_sorted();
+        Ok((rows, mismatches, incomplete))
+    }
+
+    /// Matches the first routes within a scope, as many as the kernel sends at once, and returns
+    /// how many of them are ours and [differ](DumpMatcher::differing). It costs two system calls
+    /// and a socket, whatever the number of routes, and tells what to expect of the whole.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn sample_routes(
+        &mut self,
+        scope: &ReadScope,
+        matcher: &mut DumpMatcher<'_>,
+    ) -> Result<usize, Error> {
+        let mut differing = 0;
+        for query in Route::dumps(scope, self.socket.strict()) {
+            let Consistency::Routes { family, .. } = query.consistency else {
+                continue;
+            };
+            matcher.begin(family);
+            // The kernel would go on with a dump that is broken off, so the socket is not kept.
+            let mut socket = self.alternate_sockets.open_another(&self.socket)?;
+            socket.dump_while(&query.request, |step| {
+                match step {
+                    DumpStep::Begin => {}
+                    DumpStep::Message(message) => {
+                        let row = Row::parse(message.body).ok().flatten();
+                        if let Some(row) = row.filter(|row| row.is_within(scope, &query)) {
+                            let _kept = match row.plain() {
+                                Some(row) => matcher.match_plain(row),
+                                None => matcher.match_route(&row.to_route()),
+                            };
+                        }
+                    }
+                    DumpStep::Part(_) => return ControlFlow::Break(()),
+                }
+                ControlFlow::Continue(())
+            })?;
+            differing += matcher.differing();
+        }
+        Ok(differing)
+    }
+}
+
+/// Matches the rows of a dump as they arrive.
+struct MatchedDump<'a, 'r> {
+    scope: &'a ReadScope,
+    query: &'a DumpQuery,
+    family: Family,
+    matcher: &'a mut DumpMatcher<'r>,
+    has_begun: bool,
+    /// The mismatches of each attempt.
+    attempts: Vec<Mismatches>,
+}
+
+impl MatchedDump<'_, '_> {
+    fn end(&mut self) {
+        if !std::mem::take(&mut self.has_begun) {
+            self.matcher.begin(self.family);
+        }
+        let mismatches = self.matcher.end(self.family, self.query.table);
+        self.attempts.push(mismatches);
+    }
+}
+
+impl RowReader<Route> for MatchedDump<'_, '_> {
+    fn begin(&mut self) {
+        if self.has_begun {
+            self.end();
+        }
+        self.matcher.begin(self.family);
+        self.has_begun = true;
+    }
+
+    fn row(
+        &mut self,
+        body: &[u8],
+        items: &mut Vec<Route>,
+    ) -> Result<Option<RowPosition>, Undecodable> {
+        let Some(row) = Row::parse(body)? else {
+            return Ok(None);
+        };
+        if row.is_within(self.scope, self.query) {
+            let matched = match row.plain() {
+                Some(row) => self.matcher.match_plain(row),
+                None => self.matcher.match_route(&row.to_route()),
+            };
+            match matched {
+                RowMatch::Matched | RowMatch::Foreign => {}
+                RowMatch::Kept => items.push(row.to_route()),
+                RowMatch::KeptBoth(before) => items.extend([*before, row.to_route()]),
+            }
+        }
+        Ok(row.position())
+    }
+}

@@ -1,0 +1,123 @@
+//! [`Snapshot`]: the objects of a namespace, and which kinds are complete.
+
+use trueup_net::{
+    ForwardingEntry, IfName, Kind, Link, ObjectKind as _, Observed, OfKind, each_kind,
+};
+use trueup_netlink::Error;
+use trueup_netlink::codec::link::DecodedLink;
+use trueup_netlink::codec::{ReadScope, forwarding, link};
+
+use crate::completeness::{Incomplete, ReadResult};
+use crate::dump::DumpRequest;
+use crate::kind_reader::read_kind;
+use crate::observer::Observer;
+
+/// The objects that were read, and why kinds are incomplete.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The objects, in key order.
+    pub observed: Observed,
+    /// Why the kinds that are read and not complete are not.
+    pub incomplete: Vec<Incomplete>,
+}
+
+impl Snapshot {
+    /// Notes that a kind was read, and why it is incomplete, if it is. The kind is complete if
+    /// neither this read nor an earlier one was incomplete. Every read that adds to a snapshot
+    /// calls this.
+    pub fn mark_read(&mut self, kind: Kind, reasons: impl IntoIterator<Item = Incomplete>) {
+        self.incomplete.extend(reasons);
+        let is_incomplete = self.incomplete.iter().any(|reason| reason.kind() == kind);
+        self.observed.complete = match is_incomplete {
+            true => self.observed.complete.without(kind),
+            false => self.observed.complete.with(kind),
+        };
+    }
+}
+
+impl Observer {
+    /// Reads the objects of a scope.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses or breaks off a dump, or does not answer. A kind that was read
+    /// incompletely is no error: see [`Snapshot::incomplete`].
+    pub fn snapshot(&mut self, scope: &ReadScope) -> Result<Snapshot, Error> {
+        let (mut links, incomplete) = self.links()?;
+        link::name_peers(&mut links);
+        let status = |link: &DecodedLink| (link.link.index, link.status);
+        let link_status = links.iter().map(status).collect();
+        let mut links: Vec<Link> = links.into_iter().map(|decoded| decoded.link).collect();
+        links.sort_by_key(|link| link.name);
+        let mut snapshot = self.snapshot_beside(scope, &links)?;
+        snapshot.observed.link_status = link_status;
+        snapshot.observed.links = links;
+        snapshot.mark_read(Kind::Link, incomplete);
+        snapshot.incomplete.sort_by_key(Incomplete::kind);
+        Ok(snapshot)
+    }
+
+    /// Reads the objects of a scope without the links, which were read before. The snapshot has
+    /// none of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn snapshot_beside(
+        &mut self,
+        scope: &ReadScope,
+        links: &[Link],
+    ) -> Result<Snapshot, Error> {
+        let mut snapshot = Snapshot::default();
+        each_kind!(K => if K::KIND != Kind::Link && scope.kinds.contains(K::KIND) {
+            let (objects, incomplete) = read_kind::<K>(self, scope, links, |_| true)?;
+            *OfKind::<K>::of_kind_mut(&mut snapshot.observed) = objects;
+            snapshot.mark_read(K::KIND, incomplete);
+        });
+        Ok(snapshot)
+    }
+
+    /// Reads the index of the link of a name; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn link_index(&mut self, name: &IfName) -> Result<Option<u32>, Error> {
+        let mut request = Vec::new();
+        let _fixed_size = link::request_by_name(&mut request, name);
+        match self.socket.query(&request, |message| link::decode(message.body)) {
+            Ok(Ok(Some(decoded))) => Ok(Some(decoded.link.index)),
+            Ok(_) => Ok(None),
+            Err(error) if error.errno() == Some(libc::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the links with their status and the indexes of veth peers.
+    fn links(&mut self) -> ReadResult<DecodedLink> {
+        let mut request = Vec::new();
+        let _fixed_size = link::dump_request(&mut request);
+        let dump = DumpRequest { kind: Kind::Link, request: &request, row_type: link::NEW };
+        self.read_flagged(&dump, &mut link::decode)
+    }
+
+    /// Reads the forwarding entries of bridges and VXLANs, learnt ones too, that `keep` wants.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn forwarding_where(
+        &mut self,
+        mut keep: impl FnMut(&ForwardingEntry) -> bool,
+    ) -> Result<(Vec<ForwardingEntry>, Option<Incomplete>), Error> {
+        let mut request = Vec::new();
+        let _fixed_size = forwarding::dump_request(&mut request);
+        let dump =
+            DumpRequest { kind: Kind::Neighbour, request: &request, row_type: forwarding::NEW };
+        let mut decode = |body: &[u8]| Ok(forwarding::decode(body)?.filter(&mut keep));
+        let (mut entries, incomplete) = self.read_flagged(&dump, &mut decode)?;
+        entries.sort_by_key(|entry| (entry.dev, entry.lladdr, entry.dst));
+        Ok((entries, incomplete))
+    }
+}

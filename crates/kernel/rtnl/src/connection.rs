@@ -1,0 +1,62 @@
+//! The sockets in a namespace, kept from pass to pass while subscribed.
+
+use trueup_net::{Desired, Kind, Kinds, Routes};
+use trueup_netlink::{Markers, Namespace, markers};
+use trueup_observe::Observer;
+
+use crate::Error;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) observer: Observer,
+    /// What this kernel stores a protocol on, of the kinds that it was asked about.
+    markers: Option<(Kinds, Markers)>,
+}
+
+/// A dump of more routes comes in several parts.
+const MAX_IN_ONE_PART: usize = 256;
+
+impl Connection {
+    pub(crate) fn open(namespace: &Namespace) -> Result<Connection, trueup_netlink::Error> {
+        Ok(Connection::over(Observer::open(namespace)?))
+    }
+
+    /// Opens the sockets of a pass without a subscription: where few routes are desired, no more of
+    /// them than it turns out to need.
+    pub(crate) fn open_once(
+        namespace: &Namespace,
+        desired: &Desired,
+    ) -> Result<Connection, trueup_netlink::Error> {
+        let routes = desired.routes.as_ref().map_or(0, Routes::len);
+        match routes > MAX_IN_ONE_PART {
+            true => Connection::open(namespace),
+            false => Ok(Connection::over(Observer::open_lazily(namespace)?)),
+        }
+    }
+
+    fn over(observer: Observer) -> Connection {
+        Connection { observer, markers: None }
+    }
+
+    /// Finds out what this kernel stores a protocol on. It is asked once, and only about what
+    /// matters to one of the kinds.
+    pub(crate) fn markers(&mut self, kinds: Kinds) -> Result<Option<Markers>, Error> {
+        // With a link go addresses, and with these neighbours: not all of them are foreign.
+        let has_addresses = kinds.contains(Kind::Link) || kinds.contains(Kind::Address);
+        let mut asked = kinds.without(Kind::Link).without(Kind::Route).without(Kind::Nexthop);
+        if has_addresses {
+            asked = asked.with(Kind::Address).with(Kind::Neighbour);
+        }
+        if asked == Kinds::NONE {
+            return Ok(None);
+        }
+        match self.markers {
+            Some((known, markers)) if known == asked => Ok(Some(markers)),
+            _ => {
+                let found = markers(self.observer.socket(), asked)?;
+                self.markers = Some((asked, found));
+                Ok(Some(found))
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The part of a namespace that is dirty. It can be read, planned and changed by itself. What lies
+//! outside is not read, and nothing is concluded from its absence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_net::{Desired, Family, IfName, Kind, Op, Plan, RouteKey, with_object};
+use trueup_observe::DirtySet;
+
+use crate::location::Location;
+use crate::ownership::record_key::SourceKind as _;
+
+/// The dirty part of a namespace. Links always belong to it: names come from them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DirtyPart {
+    /// The devices whose addresses and neighbours are dirty.
+    pub(crate) devices: BTreeMap<u32, IfName>,
+    /// The families whose rules are dirty.
+    pub(crate) rules: BTreeSet<Family>,
+    /// The families of which all routes are dirty.
+    pub(crate) routes: BTreeSet<Family>,
+    /// Tables of other families with dirty routes.
+    pub(crate) tables: BTreeSet<(Family, u32)>,
+}
+
+impl DirtyPart {
+    /// Returns the part that a set of dirty objects is in, or `None` where only a pass over
+    /// everything will do. `names` are the interfaces of the last pass. On other keys than those
+    /// that matter, whatever other writers have is no concern of ours.
+    pub(crate) fn of(
+        dirty: &DirtySet,
+        names: &BTreeMap<u32, IfName>,
+        matters: impl Fn(&RouteKey) -> bool,
+    ) -> Option<DirtyPart> {
+        if dirty.everything {
+            return None;
+        }
+        let devices = dirty.addresses.union(&dirty.neighbours);
+        // On an interface that has come since, there may be objects with our marker.
+        let named = devices.map(|index| Some((*index, *names.get(index)?)));
+        let mut part = DirtyPart {
+            devices: named.collect::<Option<_>>()?,
+            rules: dirty.rules.clone(),
+            tables: BTreeSet::new(),
+            routes: dirty.routes.clone(),
+        };
+        let shared = dirty.shared_routes.iter().filter(|key| matters(key));
+        let of_routes = dirty.deleted_routes.iter().chain(shared);
+        let of_routes = of_routes.map(|key| (key.dst.family(), key.table));
+        for (family, table) in dirty.tables.iter().copied().chain(of_routes) {
+            part.add_table(family, table);
+        }
+        Some(part)
+    }
+
+    pub(crate) fn add(&mut self, location: Location, names: &BTreeMap<u32, IfName>) {
+        match location {
+            Location::Link | Location::Nexthops | Location::Device(None) => {}
+            Location::Device(Some(name)) => {
+                let named = names.iter().filter(|(_, known)| **known == name);
+                self.devices.extend(named.map(|(index, name)| (*index, *name)));
+            }
+            Location::Rules(family) => drop(self.rules.insert(family)),
+            Location::Route(key) => self.add_table(key.dst.family(), key.table),
+        }
+    }
+
+    fn add_table(&mut self, family: Family, table: u32) {
+        if !self.routes.contains(&family) {
+            self.tables.insert((family, table));
+        }
+    }
+
+    pub(crate) fn has_routes(&self) -> bool {
+        !self.routes.is_empty() || !self.tables.is_empty()
+    }
+
+    pub(crate) fn contains(&self, location: Location) -> bool {
+        match location {
+            Location::Link => true,
+            Location::Nexthops => false,
+            Location::Device(name) => {
+                name.is_some_and(|name| self.devices.values().any(|known| *known == name))
+            }
+            Location::Rules(family) => self.rules.contains(&family),
+            Location::Route(key) => self.contains_table(key.dst.family(), key.table),
+        }
+    }
+
+    fn contains_table(&self, family: Family, table: u32) -> bool {
+        self.routes.contains(&family) || self.tables.contains(&(family, table))
+    }
+
+    /// Returns what of a dirty set is not in this part.
+    pub(crate) fn outside(&self, mut dirty: DirtySet) -> DirtySet {
+        dirty.links = false;
+        dirty.addresses.retain(|index| !self.devices.contains_key(index));
+        dirty.neighbours.retain(|index| !self.devices.contains_key(index));
+        dirty.rules.retain(|family| !self.rules.contains(family));
+        dirty.routes.retain(|family| !self.routes.contains(family));
+        dirty.tables.retain(|(family, table)| !self.contains_table(*family, *table));
+        dirty.deleted_routes.retain(|key| !self.contains(Location::Route(*key)));
+        for routes in [&mut dirty.shared_routes, &mut dirty.freed_routes] {
+            routes.retain(|key| !self.contains(Location::Route(*key)));
+        }
+        // The names of removed objects mean nothing without what became dirty by the removal.
+        let removed = std::mem::take(&mut dirty.removed);
+        let more_removed = std::mem::take(&mut dirty.more_removed);
+        if dirty.is_empty() {
+            return dirty;
+        }
+        (dirty.removed, dirty.more_removed) = (removed, more_removed);
+        dirty
+    }
+
+    /// Returns what is desired in this part, and all links: a plan has to show what it would do to
+    /// them, see [`exceeds_part`].
+    pub(crate) fn narrow(&self, desired: &Desired) -> Desired {
+        let on = |name: &IfName| self.devices.values().any(|known| known == name);
+        let mut adopt = BTreeSet::new();
+        let mut narrowed = Desired::default();
+        narrowed.links.clone_from(&desired.links);
+        let links = desired.adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
+        adopt.extend(links.copied());
+        if !self.devices.is_empty() {
+            let addresses = &desired.addresses;
+            narrowed.addresses =
+                keep(desired, Kind::Address, addresses, &mut adopt, |address| on(&address.dev));
+            let neighbours = &desired.neighbours;
+            narrowed.neighbours =
+                keep(desired, Kind::Neighbour, neighbours, &mut adopt, |entry| on(&entry.dev));
+        }
+        if !self.rules.is_empty() {
+            narrowed.rules = keep(desired, Kind::Rule, &desired.rules, &mut adopt, |rule| {
+                self.rules.contains(&rule.family)
+            });
+        }
+        if self.has_routes() {
+            let contains = |key: &RouteKey| self.contains(Location::Route(*key));
+            let routes = desired.routes.as_ref();
+            narrowed.routes = routes.map(|routes| routes.filtered(contains));
+        }
+        narrowed.adopt = adopt;
+        narrowed
+    }
+}
+
+fn keep<T: Clone>(
+    desired: &Desired,
+    kind: Kind,
+    list: &Option<Vec<T>>,
+    adopt: &mut BTreeSet<(Kind, usize)>,
+    wanted: impl Fn(&T) -> bool,
+) -> Option<Vec<T>> {
+    let list = list.as_ref()?;
+    let mut kept = Vec::new();
+    for (at, item) in list.iter().enumerate().filter(|(_, item)| wanted(item)) {
+        if desired.adopt.contains(&(kind, at)) {
+            adopt.insert((kind, kept.len()));
+        }
+        kept.push(item.clone());
+    }
+    Some(kept)
+}
+
+/// Returns true if a plan for a part has consequences outside it: a change of a link, or of an
+/// address that is there, can take other objects along.
+pub(crate) fn exceeds_part(plan: &Plan) -> bool {
+    let takes_along = |op: &Op| with_object!(&op.object, _it: K => K::takes_along(op.action));
+    plan.ops.iter().any(takes_along)
+}
+
+#[cfg(test)]
+mod tests {
+    use trueup_net::{
+        Action, Address, Dev, Link, LinkKind, Nexthop, NexthopTarget, Object, Reason,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_plan_exceeds_its_part_where_it_takes_others_along() {
+        let device = Dev::index(2);
+        let link = Object::from(Link::new("i0".parse().unwrap(), LinkKind::Ifb));
+        let address = Object::from(Address::new(device, "10.0.0.1/24".parse().unwrap()));
+        let nexthop = Object::from(Nexthop::new(7, NexthopTarget::Blackhole(Family::Inet)));
+        let exceeds = |action, object: &Object| {
+            let mut plan = Plan::default();
+            plan.ops.push(Op::new(action, object.clone(), Reason::Missing));
+            exceeds_part(&plan)
+        };
+        let each = [Action::Create, Action::Update, Action::Delete];
+        assert_eq!(each.map(|action| exceeds(action, &link)), [true; 3]);
+        assert_eq!(each.map(|action| exceeds(action, &address)), [false, true, true]);
+        // Its routes go with it.
+        assert_eq!(each.map(|action| exceeds(action, &nexthop)), [false, false, true]);
+    }
+}

@@ -1,0 +1,181 @@
+//! Why a pass could not run at all.
+
+use std::fmt;
+
+use trueup_net::{DesiredError, Kind};
+use trueup_netlink::{self as netlink, Namespace};
+use trueup_reconcile::LedgerError;
+
+/// Why a pass could not run. Nothing was changed.
+#[derive(Debug)]
+pub struct Error(Repr);
+
+#[derive(Debug)]
+enum Repr {
+    Netlink(netlink::Error),
+    Desired(DesiredError),
+    Links(String),
+    LinksChanged,
+    Ledger(LedgerError),
+    Unmarked(Kind),
+    Ended(String),
+    Descriptor(std::io::Error),
+}
+
+/// The kind of an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The namespace does not exist or cannot be entered.
+    Namespace,
+    /// The namespace of the subscription is gone, or another bears its name: nothing is ours in the
+    /// one because it was in the other.
+    Ended,
+    /// The kernel could not be read.
+    Observe,
+    /// The ledger could not be read, so that it is not known what is ours.
+    Ledger,
+    /// The marker was asked for as the proof of ownership of objects on which this kernel does not
+    /// store it.
+    Unmarked,
+    /// What is desired cannot be: [`Error::desired`] says which object and why.
+    Desired,
+}
+
+impl Error {
+    /// The kind.
+    pub fn kind(&self) -> ErrorKind {
+        match &self.0 {
+            Repr::Netlink(error) if error.kind() == netlink::ErrorKind::Namespace => {
+                ErrorKind::Namespace
+            }
+            Repr::Netlink(_) | Repr::Links(_) | Repr::LinksChanged | Repr::Descriptor(_) => {
+                ErrorKind::Observe
+            }
+            Repr::Desired(_) => ErrorKind::Desired,
+            Repr::Ledger(_) => ErrorKind::Ledger,
+            Repr::Unmarked(_) => ErrorKind::Unmarked,
+            Repr::Ended(_) => ErrorKind::Ended,
+        }
+    }
+
+    /// Which desired object is wrong, and how.
+    pub fn desired(&self) -> Option<&DesiredError> {
+        match &self.0 {
+            Repr::Desired(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The kernel's errno, where it gave one.
+    pub fn errno(&self) -> Option<i32> {
+        match &self.0 {
+            Repr::Netlink(error) => error.errno(),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a later pass may well succeed with nothing else changed.
+    pub fn is_retryable(&self) -> bool {
+        match &self.0 {
+            Repr::Netlink(error) => error.is_retryable(),
+            Repr::Links(_) | Repr::LinksChanged | Repr::Ledger(_) | Repr::Descriptor(_) => true,
+            Repr::Desired(_) | Repr::Unmarked(_) | Repr::Ended(_) => false,
+        }
+    }
+
+    /// The ledger's error, if it is one.
+    pub fn ledger(&self) -> Option<&LedgerError> {
+        match &self.0 {
+            Repr::Ledger(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn links(doubt: String) -> Error {
+        Error(Repr::Links(doubt))
+    }
+
+    pub(crate) fn links_changed() -> Error {
+        Error(Repr::LinksChanged)
+    }
+
+    /// Returns true if the interfaces changed during the pass, so that another is to follow.
+    pub(crate) fn have_links_changed(&self) -> bool {
+        matches!(self.0, Repr::LinksChanged)
+    }
+
+    pub(crate) fn unmarked(kind: Kind) -> Error {
+        Error(Repr::Unmarked(kind))
+    }
+
+    pub(crate) fn replaced(scope: &Namespace) -> Error {
+        Error(Repr::Ended(format!(
+            "{scope} is another network namespace now: start again to go on with that one"
+        )))
+    }
+
+    pub(crate) fn descriptor(source: std::io::Error) -> Error {
+        Error(Repr::Descriptor(source))
+    }
+
+    /// The error of opening a namespace that could be opened before.
+    pub(crate) fn of_reopening(error: netlink::Error) -> Error {
+        Error(match error.is_gone() {
+            true => Repr::Ended(format!("the network namespace is gone: {error}")),
+            // It is there, and could not be opened: for want of a descriptor, a thread, a
+            // privilege.
+            false => Repr::Netlink(error),
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Netlink(error) => error.fmt(f),
+            Repr::Desired(error) => error.fmt(f),
+            Repr::Links(doubt) => write!(f, "the links could not be read whole: {doubt}"),
+            Repr::LinksChanged => f.write_str("interfaces have changed during the pass"),
+            Repr::Ledger(error) => write!(f, "the ledger cannot be read: {error}"),
+            Repr::Ended(why) => f.write_str(why),
+            Repr::Descriptor(error) => {
+                write!(f, "no file descriptor for the subscription: {error}")
+            }
+            Repr::Unmarked(kind) => write!(
+                f,
+                "this kernel stores no marker on objects of kind {kind}: leave their ownership to the ledger"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0 {
+            Repr::Netlink(error) => Some(error),
+            Repr::Desired(error) => Some(error),
+            Repr::Ledger(error) => Some(error),
+            Repr::Descriptor(error) => Some(error),
+            Repr::Links(_) | Repr::LinksChanged | Repr::Unmarked(_) | Repr::Ended(_) => None,
+        }
+    }
+}
+
+impl From<LedgerError> for Error {
+    fn from(error: LedgerError) -> Error {
+        Error(Repr::Ledger(error))
+    }
+}
+
+impl From<netlink::Error> for Error {
+    fn from(error: netlink::Error) -> Error {
+        Error(Repr::Netlink(error))
+    }
+}
+
+impl From<DesiredError> for Error {
+    fn from(error: DesiredError) -> Error {
+        Error(Repr::Desired(error))
+    }
+}

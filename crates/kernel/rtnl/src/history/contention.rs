@@ -1,0 +1,115 @@
+//! Objects that another writer removes or rewrites repeatedly: they are restored with growing
+//! delays.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use trueup_net::{Hold, Object};
+
+use crate::Options;
+use crate::object_id::{ObjectId, digest};
+
+/// The first and the longest delay before a contended object is restored. It doubles each time.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+const LAST_DELAY: Duration = Duration::from_secs(60);
+/// The number of objects that are followed at a time. Others are restored without a count.
+const MAX_OBJECTS: usize = 1 << 16;
+
+/// The losses of objects, by object.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contention {
+    objects: HashMap<ObjectId, Losses>,
+}
+
+#[derive(Clone, Debug)]
+struct Losses {
+    /// A digest of what is desired. Another value starts a new count: that it is not there yet is
+    /// no loss.
+    desired: u64,
+    /// The times of the losses within the window.
+    times: VecDeque<Instant>,
+    last: Instant,
+    /// The number of delays so far.
+    delays: u32,
+    until: Instant,
+    /// The protocol that the object bore in another writer's hands, if it was observed.
+    by: Option<u8>,
+}
+
+impl Losses {
+    fn none(desired: &Object, now: Instant) -> Losses {
+        Losses {
+            desired: digest(desired),
+            times: VecDeque::new(),
+            last: now,
+            delays: 0,
+            until: now,
+            by: None,
+        }
+    }
+}
+
+impl Contention {
+    pub(super) fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Counts the loss of an object.
+    pub(super) fn add_loss(
+        &mut self,
+        id: ObjectId,
+        desired: &Object,
+        by: Option<u8>,
+        options: &Options,
+        now: Instant,
+    ) {
+        if self.objects.len() >= MAX_OBJECTS && !self.objects.contains_key(&id) {
+            return;
+        }
+        let contention = options.contention();
+        let none = Losses::none(desired, now);
+        let losses = self.objects.entry(id).or_insert_with(|| none.clone());
+        if losses.desired != none.desired {
+            *losses = none;
+            return;
+        }
+        losses.last = now;
+        losses.by = by.or(losses.by);
+        losses.times.push_back(now);
+        let is_old = |loss: &Instant| now.duration_since(*loss) > contention.window;
+        while losses.times.front().is_some_and(is_old) {
+            losses.times.pop_front();
+        }
+        if losses.delays > 0 || losses.times.len() >= contention.times as usize {
+            let delay = FIRST_DELAY.saturating_mul(1 << losses.delays.min(16));
+            losses.delays += 1;
+            losses.until = now + delay.min(LAST_DELAY);
+        }
+    }
+
+    /// Cancels the last loss of an object: it was there all the time.
+    pub(super) fn cancel_loss(&mut self, id: ObjectId) {
+        if let Some(losses) = self.objects.get_mut(&id) {
+            losses.times.pop_back();
+        }
+    }
+
+    /// Returns the hold of an object that is not to be restored yet.
+    pub(super) fn hold(&self, id: ObjectId, now: Instant) -> Option<Hold> {
+        let losses = self.objects.get(&id)?;
+        let left = losses.until.saturating_duration_since(now);
+        (!left.is_zero()).then_some(Hold::Contention {
+            times: losses.times.len() as u32,
+            by: losses.by,
+            left,
+        })
+    }
+
+    /// Removes the objects that were not lost for a while.
+    pub(super) fn expire(&mut self, options: &Options, now: Instant) {
+        let window = options.contention().window;
+        self.objects.retain(|_, losses| {
+            now.saturating_duration_since(losses.until.max(losses.last)) <= window
+        });
+    }
+}

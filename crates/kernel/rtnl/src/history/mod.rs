@@ -1,0 +1,436 @@
+//! What a source remembers of its own passes, for the sake of other writers: which objects it has
+//! seen declared, which are contended, which the kernel stores otherwise. Correctness needs none of
+//! it, and all of it may be lost.
+
+mod anothers_addresses;
+mod contention;
+mod delete_limit;
+mod duplicates;
+pub(crate) mod fingerprint;
+mod spared;
+pub(crate) mod stored_otherwise;
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use trueup_net::{
+    Action, Desired, Devices, FOREVER, Hold, Item as _, Kind, Kinds, Object, ObjectKey, Observed,
+    Op, Plan, Reason, Resolved,
+};
+use trueup_observe::DirtySet;
+use trueup_reconcile::{Condition, OpKey, Status};
+
+use self::anothers_addresses::AnothersAddresses;
+use self::contention::Contention;
+use self::delete_limit::DeleteLimit;
+use self::duplicates::Duplicates;
+use self::fingerprint::DesiredFingerprint;
+use self::stored_otherwise::StoredOtherwise;
+use crate::Options;
+use crate::location::Location;
+use crate::object_id::{ObjectId, key_id, object_id};
+use crate::pass::scope::PassScope;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// The desired state of the last pass.
+    desired: Option<DesiredFingerprint>,
+    /// What is declared, and what was before that. Kept only where there is a grace.
+    declared: [HashSet<ObjectId>; 2],
+    /// When an object that bears our marker and was never declared was first observed.
+    undeclared: HashMap<ObjectId, Instant>,
+    /// What the last passes left undone: that it is not in place is no loss.
+    undone: HashMap<ObjectId, Undone>,
+    /// Those of them that wait for an op on another object, by that object.
+    waiting: HashMap<ObjectId, HashSet<ObjectId>>,
+    contention: Contention,
+    delete_limit: DeleteLimit,
+    anothers_addresses: AnothersAddresses,
+    duplicates: Duplicates,
+    pub(crate) stored_otherwise: StoredOtherwise,
+}
+
+/// An object that a pass has left undone.
+#[derive(Clone, Debug)]
+pub(crate) struct Undone {
+    pub(crate) location: Location,
+    pub(crate) status: Arc<Status>,
+    /// True if it was not tried because it failed before: its status is what that was.
+    pub(crate) is_put_off: bool,
+    /// The object whose op it waits for, if it does.
+    pub(crate) waits_for: Option<ObjectId>,
+    /// The kind of an object that is to be deleted.
+    pub(crate) deletes: Option<Kind>,
+    /// True for a route that another host offers, and that this one cannot have: it keeps nothing
+    /// from being converged.
+    pub(crate) is_declined: bool,
+}
+
+/// The statuses that a pass has found changed; `None` for an object that has none any more.
+pub(crate) type StatusChanges = Vec<(OpKey, Option<Arc<Status>>)>;
+
+/// What a plan is reviewed by.
+pub(crate) struct Review<'a> {
+    pub(crate) desired: &'a Desired,
+    pub(crate) observed: &'a Observed,
+    pub(crate) options: &'a Options,
+    /// What became dirty since the last pass. Given for the first plan of a pass: that one tells
+    /// what another writer has removed or overwritten since.
+    pub(crate) dirty: Option<&'a DirtySet>,
+    /// What the plan is for. It says nothing of what is not in it.
+    pub(crate) scope: &'a PassScope,
+    pub(crate) now: Instant,
+}
+
+impl History {
+    /// Returns true if the desired state is that of the last pass but for its routes.
+    pub(crate) fn is_same_but_routes(&self, desired: &Desired) -> bool {
+        let known = self.desired.as_ref();
+        known.is_some_and(|known| known.is_same_but_routes(desired))
+    }
+
+    /// Returns true if the desired state is that of the last pass.
+    pub(crate) fn is_same(&self, desired: &Desired) -> bool {
+        let known = self.desired.as_ref();
+        known.is_some_and(|known| known.is_same(desired))
+    }
+
+    /// Returns true if [`declare`](Self::declare) is due: there is a grace for what is not
+    /// declared.
+    pub(crate) fn is_behind(&self, desired: &Desired, options: &Options) -> bool {
+        !options.grace().is_zero() && !self.is_same(desired)
+    }
+
+    /// Notes what is declared.
+    pub(crate) fn declare(&mut self, resolved: &Resolved) {
+        let devices = &resolved.devices;
+        self.declared.rotate_right(1);
+        let [declared, _] = &mut self.declared;
+        declared.clear();
+        let mut note = |key: ObjectKey| {
+            declared.insert(key_id(key, devices));
+        };
+        let all = resolved.nexthops.iter().flatten();
+        all.for_each(|nexthop| note(ObjectKey::Nexthop(nexthop.id)));
+        let all = resolved.addresses.iter().flatten();
+        all.for_each(|address| note(ObjectKey::Address(address.key())));
+        let all = resolved.neighbours.iter().flatten();
+        all.for_each(|neighbour| note(ObjectKey::Neighbour(neighbour.key())));
+        let all = resolved.routes.iter().flatten();
+        all.for_each(|route| note(ObjectKey::Route(route.key())));
+        let all = resolved.rules.iter().flatten();
+        all.for_each(|rule| note(ObjectKey::Rule(Box::new(rule.key()))));
+    }
+
+    /// Notes whether the caller has allowed the deletes of the pass that begins.
+    pub(crate) fn allow_deletes(&mut self, is_allowed: bool) {
+        self.delete_limit.allow(is_allowed);
+    }
+
+    /// Reviews a plan: names its orphans, counts losses, and holds what has to wait. `is_recorded`
+    /// says whether an object is ours by the ledger: such a one is no orphan.
+    pub(crate) fn review(
+        &mut self,
+        plan: &mut Plan,
+        review: &Review<'_>,
+        is_recorded: impl Fn(&Object) -> bool,
+    ) {
+        let Review { options, now, .. } = *review;
+        let is_first = review.dirty.is_some();
+        if is_first {
+            self.contention.expire(options, now);
+        }
+        let is_whole = is_first && review.scope.is_everything();
+        self.stored_otherwise.hold(plan, is_whole, now);
+        self.review_orphans(plan, review, is_recorded);
+        self.review_losses(plan, review);
+        self.duplicates.hold(plan, review.observed, now);
+        self.anothers_addresses.note(plan, review.desired);
+        let outside = match self.delete_limit.is_holding() {
+            true => self.deletes_outside(review.scope),
+            false => BTreeMap::new(),
+        };
+        let max_deletes = options.max_deletes();
+        self.delete_limit.hold(plan, max_deletes, review.desired, &outside);
+        spared::hold_collateral(plan);
+    }
+
+    /// Names the orphans of a plan, and holds those whose grace has not ended.
+    fn review_orphans(
+        &mut self,
+        plan: &mut Plan,
+        review: &Review<'_>,
+        is_recorded: impl Fn(&Object) -> bool,
+    ) {
+        let (grace, now) = (review.options.grace(), review.now);
+        // Without a grace it is not noted what is declared: only a first pass knows of orphans.
+        let is_known = !grace.is_zero() || self.desired.is_none();
+        let Plan { ops, devices, .. } = plan;
+        for op in ops.iter_mut().filter(|_| is_known) {
+            let is_undesired = (op.action, op.reason) == (Action::Delete, Reason::Undesired);
+            if !is_undesired || is_recorded(&op.object) {
+                continue;
+            }
+            if grace.is_zero() && self.declared.iter().all(HashSet::is_empty) {
+                op.reason = Reason::Orphan;
+                continue;
+            }
+            let id = object_id(&op.object, devices);
+            if self.declared.iter().any(|declared| declared.contains(&id)) {
+                continue;
+            }
+            op.reason = Reason::Orphan;
+            let since = *self.undeclared.entry(id).or_insert(now);
+            let left = grace.saturating_sub(now.duration_since(since));
+            if !left.is_zero() {
+                op.hold.get_or_insert(Hold::Grace(left));
+            }
+        }
+    }
+
+    /// Counts what another writer has removed or overwritten, and holds what is contended.
+    fn review_losses(&mut self, plan: &mut Plan, review: &Review<'_>) {
+        let Review { options, now, .. } = *review;
+        // What the desired state did not have before was not lost.
+        let dirty = review.dirty.filter(|_| self.is_same(review.desired));
+        if dirty.is_none() && self.contention.is_empty() {
+            return;
+        }
+        // What is missing and was not removed by another writer, the kernel took along.
+        let is_by_another_writer = |op: &Op| {
+            dirty.is_some_and(|dirty| {
+                !op.reason.is_missing() || dirty.removed_by_another_writer(&op.object.key())
+            })
+        };
+        // A link is created by one op and set up by another.
+        let mut counted = HashSet::new();
+        let Plan { ops, devices, .. } = plan;
+        for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
+            let restores = matches!(
+                op.reason,
+                Reason::Missing
+                    | Reason::Beside
+                    | Reason::Differs
+                    | Reason::Overridden
+                    | Reason::Excluded
+            );
+            if !restores {
+                continue;
+            }
+            let id = object_id(&op.object, devices);
+            let was_undone = self.undone.contains_key(&id);
+            let is_loss = is_by_another_writer(op) && !was_undone && !has_run_down(op);
+            if is_loss && counted.insert(id) {
+                let by = observed_protocol(op);
+                self.contention.add_loss(id, &op.object, by, options, now);
+            }
+            op.hold = self.contention.hold(id, now);
+        }
+        if dirty.is_none() {
+            return;
+        }
+        for conflict in plan.conflicts.iter().filter(|it| !it.is_in_front) {
+            let id = object_id(&conflict.desired, &plan.devices);
+            if !self.undone.contains_key(&id) {
+                let by = Some(conflict.foreign.protocol());
+                self.contention.add_loss(id, &conflict.desired, by, options, now);
+            }
+        }
+    }
+
+    /// Returns true if a desired object was in place when the last pass ended.
+    pub(crate) fn was_in_place(&self, object: &Object, devices: &Devices) -> bool {
+        !self.undone.contains_key(&object_id(object, devices))
+    }
+
+    /// Cancels the loss of an object: it was there all the time.
+    pub(crate) fn cancel_loss(&mut self, object: &Object, devices: &Devices) {
+        self.contention.cancel_loss(object_id(object, devices));
+    }
+
+    /// Returns the objects that a pass of this scope looks at, among which are all that earlier
+    /// ones have left undone there.
+    fn looked_at(&self, scope: &PassScope) -> Vec<ObjectId> {
+        match scope.route_keys() {
+            // What was left undone elsewhere can be much, and is not looked at.
+            Some(keys) => {
+                keys.map(|key| key_id(ObjectKey::Route(*key), &Devices::default())).collect()
+            }
+            None => {
+                let inside = self.undone.iter();
+                let inside = inside.filter(|(_, undone)| scope.contains(undone.location));
+                inside.map(|(id, _)| *id).collect()
+            }
+        }
+    }
+
+    /// Counts the deletes that earlier passes have left undone outside of a scope.
+    fn deletes_outside(&self, scope: &PassScope) -> BTreeMap<Kind, usize> {
+        let mut counts = BTreeMap::new();
+        let mut count = |undone: &Undone, by: isize| {
+            if let Some(kind) = undone.deletes {
+                let count: &mut usize = counts.entry(kind).or_default();
+                *count = count.saturating_add_signed(by);
+            }
+        };
+        self.undone.values().for_each(|undone| count(undone, 1));
+        let inside = self.looked_at(scope);
+        let inside = inside.iter().filter_map(|id| self.undone.get(id));
+        inside.for_each(|undone| count(undone, -1));
+        counts
+    }
+
+    /// Notes what a pass left undone in its scope, and of which kinds it has seen all. Returns the
+    /// statuses that have changed.
+    pub(crate) fn end_pass(
+        &mut self,
+        desired: &Desired,
+        scope: &PassScope,
+        complete: Kinds,
+        mut left: HashMap<ObjectId, Undone>,
+    ) -> StatusChanges {
+        match &mut self.desired {
+            Some(known) => known.follow(desired),
+            None => self.desired = Some(DesiredFingerprint::of(desired)),
+        }
+        let looked_at = self.looked_at(scope);
+        let mut changes = StatusChanges::new();
+        for id in looked_at {
+            // Where objects may be missing from what was read, none is deleted.
+            let is_unseen = |undone: &Undone| {
+                let is_partly_read =
+                    |kind| desired.managed().contains(kind) && !complete.contains(kind);
+                undone.deletes.is_some_and(is_partly_read) && !left.contains_key(&id)
+            };
+            if self.undone.get(&id).is_some_and(is_unseen) {
+                continue;
+            }
+            let Some(before) = self.undone.remove(&id) else {
+                continue;
+            };
+            self.unlink_waiting(id, &before);
+            match left.get_mut(&id) {
+                Some(undone) if undone.status == before.status || undone.is_put_off => {
+                    undone.status = before.status;
+                    let unchanged = left.remove_entry(&id);
+                    self.insert_undone(unchanged);
+                }
+                Some(_) => {}
+                None => {
+                    // A grace goes on until its object is gone: a delete can be held for another
+                    // reason, or fail.
+                    self.undeclared.remove(&id);
+                    changes.push((OpKey(id), None));
+                }
+            }
+        }
+        changes.extend(self.add_undone(left));
+        changes
+    }
+
+    /// Notes that a pass does not know how it ended, and what it may have left undone. Returns the
+    /// statuses that have changed.
+    pub(crate) fn end_unknown(&mut self, left: HashMap<ObjectId, Undone>) -> StatusChanges {
+        self.desired = None;
+        self.add_undone(left)
+    }
+
+    fn add_undone(&mut self, left: HashMap<ObjectId, Undone>) -> StatusChanges {
+        let change = |(id, undone): (&ObjectId, &Undone)| {
+            let status = Arc::clone(&undone.status);
+            (OpKey(*id), Some(status))
+        };
+        let changes = left.iter().map(change).collect();
+        self.insert_undone(left);
+        changes
+    }
+
+    fn insert_undone(&mut self, left: impl IntoIterator<Item = (ObjectId, Undone)>) {
+        for (id, undone) in left {
+            let need = undone.waits_for;
+            if let Some(before) = self.undone.insert(id, undone) {
+                self.unlink_waiting(id, &before);
+            }
+            if let Some(need) = need {
+                self.waiting.entry(need).or_default().insert(id);
+            }
+        }
+    }
+
+    fn unlink_waiting(&mut self, id: ObjectId, before: &Undone) {
+        if let Some(need) = before.waits_for
+            && let Entry::Occupied(mut waiting) = self.waiting.entry(need)
+        {
+            waiting.get_mut().remove(&id);
+            if waiting.get().is_empty() {
+                waiting.remove();
+            }
+        }
+    }
+
+    /// Returns true if nothing was left undone, by the last pass or an earlier one.
+    pub(crate) fn is_all_done(&self) -> bool {
+        self.undone.is_empty()
+    }
+
+    /// Returns true if nothing was left undone but what other hosts offer, and this one cannot
+    /// have.
+    pub(crate) fn is_done_but_declined(&self) -> bool {
+        self.undone.values().all(|undone| undone.is_declined)
+    }
+
+    /// Returns where something was left undone.
+    pub(crate) fn undone(&self) -> impl Iterator<Item = Location> {
+        self.undone.values().map(|undone| undone.location)
+    }
+
+    /// Returns true if another writer's object was in the place of an object when it was looked at
+    /// last.
+    pub(crate) fn is_in_conflict(&self, id: ObjectId) -> bool {
+        let is_conflict =
+            |undone: &Undone| matches!(undone.status.condition, Condition::Conflict { .. });
+        self.undone.get(&id).is_some_and(is_conflict)
+    }
+
+    /// Returns where that is which waits for an op on one of these objects, or on what waits
+    /// itself.
+    pub(crate) fn waiting_for(&self, objects: impl Iterator<Item = ObjectId>) -> Vec<Location> {
+        let mut seen = HashSet::new();
+        let mut locations = Vec::new();
+        let mut needed: Vec<ObjectId> = objects.collect();
+        while let Some(need) = needed.pop() {
+            for id in self.waiting.get(&need).into_iter().flatten() {
+                if seen.insert(*id) {
+                    needed.push(*id);
+                    locations.extend(self.undone_at(*id));
+                }
+            }
+        }
+        locations
+    }
+
+    /// Returns where an object is, if it was left undone.
+    pub(crate) fn undone_at(&self, id: ObjectId) -> Option<Location> {
+        self.undone.get(&id).map(|undone| undone.location)
+    }
+}
+
+/// Returns true if an address only has to be renewed: its lifetimes run down by themselves.
+fn has_run_down(op: &Op) -> bool {
+    let was = op.was();
+    let (Object::Address(wanted), Some(Object::Address(was))) = (&op.object, was.as_deref()) else {
+        return false;
+    };
+    let renewed = was.clone().with_lifetimes(wanted.lifetimes);
+    let ran = |wanted: u32, left: u32| left == wanted || wanted != FOREVER && left < wanted;
+    let (wants, left) = (wanted.lifetimes, was.lifetimes);
+    wanted.agrees(&renewed) && ran(wants.valid, left.valid) && ran(wants.preferred, left.preferred)
+}
+
+/// Returns the protocol that an object bears in another writer's hands, where it is there.
+fn observed_protocol(op: &Op) -> Option<u8> {
+    let was = op.was();
+    was.map(|was| was.protocol()).filter(|by| *by != 0)
+}

@@ -1,0 +1,395 @@
+//! Objects that the kernel stores otherwise than they are written: found once, and not written
+//! again until they, or what is stored of them, change.
+//!
+//! An op was acknowledged, and the next plan has the same op again. Either the kernel made
+//! something else of it, or another writer came in between. The changes that the kernel announced
+//! meanwhile tell: if the object was never as desired, no other writer changed it. Where they do
+//! not tell, the op is tried once more; if that ends in the same, it is most likely the kernel. As
+//! another writer may be as fast each time, it is tried again later, with growing delays.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use trueup_apply::{Failure, Outcome};
+use trueup_net::{Action, FOREVER, Hold, Kind, Lifetimes, Object, Op, Plan, Reason};
+use trueup_observe::ObservedChange;
+
+use crate::object_id::{ObjectId, digest, object_id};
+use crate::round::Round;
+
+/// Changes are recorded for a plan of so many ops, and so many for each.
+const MAX_OPS: usize = 4096;
+const CHANGES_PER_OP: usize = 8;
+
+/// The first and the longest delay before an op is tried again that another writer may have undone.
+/// It doubles each time.
+const FIRST_DELAY: Duration = Duration::from_secs(60);
+const LAST_DELAY: Duration = Duration::from_secs(3600);
+
+/// The objects that were written and did not become as desired.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StoredOtherwise {
+    objects: HashMap<ObjectId, Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    digests: Digests,
+    held: Held,
+}
+
+/// Of what is desired and of what is stored; `None` where there is no object.
+#[derive(Clone, Debug, PartialEq)]
+struct Digests {
+    desired: u64,
+    stored: Option<u64>,
+}
+
+/// How long an object is not written again while its digests stay as they are.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    /// Observed once: another writer may have done it.
+    Not,
+    /// Observed again: another writer may still have done it.
+    Until(Instant, Duration),
+    /// The kernel itself has done it.
+    UntilChanged,
+}
+
+impl Held {
+    fn is_over(self, now: Instant) -> bool {
+        match self {
+            Held::Not => true,
+            Held::Until(end, _) => now >= end,
+            Held::UntilChanged => false,
+        }
+    }
+
+    /// Returns the hold after one more write that ended in the same.
+    fn longer(self, now: Instant) -> Held {
+        let delay = match self {
+            Held::Not => FIRST_DELAY,
+            Held::Until(_, delay) => delay.saturating_mul(2).min(LAST_DELAY),
+            Held::UntilChanged => return self,
+        };
+        Held::Until(now + delay, delay)
+    }
+}
+
+/// What a plan is to write of one object.
+struct Due<'a> {
+    ops: Vec<usize>,
+    desired: &'a Object,
+    stored: Option<Cow<'a, Object>>,
+}
+
+impl Due<'_> {
+    fn digests(&self) -> Digests {
+        Digests {
+            desired: digest(self.desired),
+            stored: self.stored.as_deref().map(|stored| digest(lasting(stored, self.desired))),
+        }
+    }
+
+    /// The fields that differ; none where the object is not there.
+    fn fields(&self, of: &Object) -> BTreeSet<&'static str> {
+        let differences = self.desired.differences(of).into_iter();
+        differences.map(|difference| difference.field).collect()
+    }
+
+    /// Returns true if a change, rather than a new object, can set what differs.
+    fn may_change_in_place(&self) -> bool {
+        let stored = self.stored.as_deref();
+        let differences = stored.map(|stored| self.desired.differences(stored));
+        differences.is_none_or(|all| all.iter().all(|difference| difference.in_place))
+    }
+
+    /// Returns true if the object, or the device that it is on, is known by its index.
+    fn is_on_known_device(&self) -> bool {
+        let key = match self.desired {
+            Object::Address(address) => Some(address.dev),
+            Object::Neighbour(neighbour) => Some(neighbour.dev),
+            _ => None,
+        };
+        key.is_none_or(|dev| dev.as_index().is_some())
+    }
+}
+
+/// Returns how many changes to record while a plan is carried out; `None` where the plan is too
+/// large, or writes nothing.
+pub(crate) fn changes_to_record(plan: &Plan) -> Option<usize> {
+    let writes = |op: &&Op| op.hold.is_none() && op.action != Action::Delete;
+    let ops = plan.ops.iter().filter(writes).count();
+    (1..=MAX_OPS).contains(&ops).then_some(plan.ops.len() * CHANGES_PER_OP + MAX_OPS)
+}
+
+impl StoredOtherwise {
+    /// Holds the objects that are stored otherwise, as long as neither form has changed and they
+    /// are not to be tried again. A plan for everything has them all.
+    pub(super) fn hold(&mut self, plan: &mut Plan, is_everything: bool, now: Instant) {
+        if self.objects.is_empty() {
+            return;
+        }
+        let mut holds = Vec::new();
+        let mut met = BTreeSet::new();
+        for (id, due) in due(plan) {
+            let Some(known) = self.objects.get(&id) else {
+                continue;
+            };
+            if known.digests != due.digests() {
+                self.objects.remove(&id);
+                continue;
+            }
+            met.insert(id);
+            if !known.held.is_over(now) {
+                let stored = due.stored.map(|stored| Box::new(stored.into_owned()));
+                holds.extend(due.ops.into_iter().map(|at| (at, stored.clone())));
+            }
+        }
+        if is_everything {
+            self.objects.retain(|id, _| met.contains(id));
+        }
+        for (at, stored) in holds {
+            plan.ops[at].hold = Some(Hold::StoredOtherwise(stored));
+        }
+    }
+
+    /// Finds what a plan is to write although a round has just done it, and no other writer has
+    /// undone it. What the round did to it has failed.
+    pub(crate) fn find(
+        &mut self,
+        round: &mut Round,
+        plan: &Plan,
+        changes: impl FnOnce() -> Option<Vec<ObservedChange>>,
+        now: Instant,
+    ) {
+        // Of a round of a million ops hardly one is due again.
+        let mut all_due = due(plan);
+        if all_due.is_empty() {
+            return;
+        }
+        let written = written(round, |id| all_due.contains_key(id));
+        all_due.retain(|id, due| {
+            let fields = |stored| due.fields(stored);
+            let same = |written: &Written| match (&written.fields, due.stored.as_deref()) {
+                (written, None) => written.is_none(),
+                // An object as desired may have to be recreated for another's sake.
+                (None, Some(stored)) => !fields(stored).is_empty(),
+                (Some(written), Some(stored)) => {
+                    let differing = fields(stored);
+                    !differing.is_empty() && differing.is_subset(written)
+                }
+            };
+            due.is_on_known_device() && written.get(id).is_some_and(same)
+        });
+        if all_due.is_empty() {
+            return;
+        }
+        let changes = changes();
+        for (id, due) in all_due {
+            let is_new_link = written.get(&id).is_some_and(|done| done.is_new_link);
+            let is_new_link = is_new_link && due.may_change_in_place();
+            let writer = match &changes {
+                Some(changes) if !is_new_link => written_by(&due, changes),
+                _ => Writer::Unknown,
+            };
+            let digests = due.digests();
+            let before = self.objects.get(&id);
+            let before = before.filter(|before| before.digests == digests);
+            let held = match (writer, before) {
+                (Writer::Other, _) => {
+                    self.objects.remove(&id);
+                    continue;
+                }
+                (Writer::Kernel, _) => Held::UntilChanged,
+                (Writer::Unknown, None) => Held::Not,
+                (Writer::Unknown, Some(before)) => before.held.longer(now),
+            };
+            self.objects.insert(id, Entry { digests, held });
+            if held.is_over(now) {
+                continue;
+            }
+            if let Some(written) = written.get(&id) {
+                let (desired, stored) = (due.desired, due.stored.as_deref());
+                let failure = Failure::stored_otherwise(desired, stored, &plan.devices);
+                let outcome = Outcome::Failed(Box::new(failure));
+                round.outcomes.outcomes[written.last] = outcome;
+            }
+        }
+    }
+}
+
+/// What a round wrote of an object.
+struct Written {
+    /// The last op that did.
+    last: usize,
+    /// The fields; `None`: all.
+    fields: Option<BTreeSet<&'static str>>,
+    /// True if a link was created. The kernel may have ignored what a later change sets.
+    is_new_link: bool,
+}
+
+/// Returns what a round wrote of the objects in question, and the kernel acknowledged.
+fn written(
+    round: &Round,
+    is_in_question: impl Fn(&ObjectId) -> bool,
+) -> HashMap<ObjectId, Written> {
+    let Round { plan, outcomes } = round;
+    let mut all: HashMap<ObjectId, Written> = HashMap::new();
+    let mut failed = BTreeSet::new();
+    let ops = plan.ops.iter().zip(&outcomes.outcomes);
+    for (at, (op, outcome)) in ops.enumerate() {
+        if op.action == Action::Delete {
+            continue;
+        }
+        let id = object_id(&op.object, &plan.devices);
+        if !is_in_question(&id) {
+            continue;
+        }
+        if *outcome != Outcome::Applied || outcomes.found_existing.contains(&at) {
+            failed.insert(id);
+            continue;
+        }
+        let fields = op.was().map(|was| {
+            let differences = op.object.differences(&was).into_iter();
+            differences.map(|difference| difference.field).collect()
+        });
+        let written = all.entry(id).or_insert(Written {
+            last: at,
+            fields: Some(BTreeSet::new()),
+            is_new_link: false,
+        });
+        written.last = at;
+        let is_link = op.object.kind() == Kind::Link;
+        written.is_new_link |= is_link && op.action == Action::Create;
+        match (&mut written.fields, fields) {
+            (Some(all), Some(fields)) => all.extend::<BTreeSet<_>>(fields),
+            (all, _) => *all = None,
+        }
+    }
+    all.retain(|id, _| !failed.contains(id));
+    all
+}
+
+/// Returns what a plan is to write, by object.
+fn due(plan: &Plan) -> BTreeMap<ObjectId, Due<'_>> {
+    let mut all: BTreeMap<ObjectId, Due<'_>> = BTreeMap::new();
+    let mut former: HashMap<ObjectId, (usize, &Object)> = HashMap::new();
+    for (at, op) in plan.ops.iter().enumerate() {
+        if op.hold.is_some() {
+            continue;
+        }
+        let id = || object_id(&op.object, &plan.devices);
+        match (op.action, op.reason) {
+            (Action::Delete, Reason::Recreated) => {
+                former.insert(id(), (at, &op.object));
+            }
+            (_, Reason::Missing | Reason::Beside | Reason::Differs | Reason::Recreated) => {
+                let new = || Due { ops: Vec::new(), desired: &op.object, stored: op.was() };
+                all.entry(id()).or_insert_with(new).ops.push(at);
+            }
+            _ => {}
+        }
+    }
+    for (id, due) in &mut all {
+        if let Some((at, object)) = former.get(id) {
+            due.ops.push(*at);
+            due.stored = Some(Cow::Borrowed(*object));
+        }
+    }
+    all
+}
+
+/// Who has made an object what it is.
+enum Writer {
+    Kernel,
+    Other,
+    Unknown,
+}
+
+/// Returns who has made an object what it is, as far as the announced changes tell.
+fn written_by(due: &Due<'_>, changes: &[ObservedChange]) -> Writer {
+    // The kernel announces neither proxy entries nor most changes of a link that is down
+    // (`netif_state_change`).
+    let is_silent = match due.desired {
+        Object::Neighbour(neighbour) => neighbour.proxy,
+        Object::Link(_) => {
+            !matches!(due.stored.as_deref(), Some(Object::Link(stored)) if stored.up == Some(true))
+        }
+        _ => false,
+    };
+    if is_silent {
+        return Writer::Unknown;
+    }
+    let key = due.desired.key();
+    let mut of_it = changes.iter().filter(|change| change.object.key() == key).peekable();
+    let Some(stored) = due.stored.as_deref() else {
+        // It came and went, or never came.
+        return match of_it.peek() {
+            Some(_) => Writer::Other,
+            None => Writer::Kernel,
+        };
+    };
+    let differing = due.fields(stored);
+    let mut was_as_desired = false;
+    for change in of_it {
+        let is_stored = || stored.differences(&change.object).is_empty();
+        if change.is_after_writes && (change.is_deleted || !is_stored()) {
+            return Writer::Other;
+        }
+        was_as_desired |= !change.is_deleted && !differing.is_subset(&due.fields(&change.object));
+    }
+    match was_as_desired {
+        true => Writer::Unknown,
+        false => Writer::Kernel,
+    }
+}
+
+/// Returns a stored object without what changes by itself, and what is not desired of it.
+fn lasting(object: &Object, desired: &Object) -> Object {
+    let kept = |left: u32| match left {
+        0 | FOREVER => left,
+        _ => 1,
+    };
+    match (object, desired) {
+        (Object::Address(address), _) => Object::Address(
+            address
+                .clone()
+                .with_lifetimes(Lifetimes {
+                    valid: kept(address.lifetimes.valid),
+                    preferred: kept(address.lifetimes.preferred),
+                })
+                .with_secondary(false),
+        ),
+        // A recreated link has another index, and another hardware address unless one is desired.
+        (Object::Link(link), Object::Link(desired)) => Object::from(
+            (**link)
+                .clone()
+                .with_index(0)
+                .with_up(desired.up.and(link.up))
+                .with_mtu(desired.mtu.and(link.mtu))
+                .with_address(desired.address.and(link.address)),
+        ),
+        (other, _) => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_writer_may_have_undone_is_tried_again_after_growing_delays() {
+        let now = Instant::now();
+        assert!(Held::Not.is_over(now));
+        let mut held = Held::Not;
+        for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
+            held = held.longer(now);
+            let end = now + Duration::from_secs(minutes * 60);
+            assert!(held.is_over(end), "{minutes}");
+            assert!(!held.is_over(end - Duration::from_secs(1)), "{minutes}");
+        }
+        assert!(!Held::UntilChanged.longer(now).is_over(now + LAST_DELAY * 9));
+    }
+}

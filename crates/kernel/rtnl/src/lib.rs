@@ -1,0 +1,37 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod connection;
+mod dirty_part;
+mod error;
+mod history;
+pub mod key;
+mod ledger_scope;
+mod location;
+mod monitor;
+mod object_id;
+mod options;
+mod ownership;
+mod pass;
+mod planned;
+mod report;
+mod round;
+mod source;
+mod status;
+mod why;
+
+pub use error::{Error, ErrorKind};
+pub use ledger_scope::{ledger_scope, ledger_scope_of};
+pub use monitor::Watch;
+pub use options::{AllowDeletes, Contention, Options, ReservedProtocol};
+pub use planned::Planned;
+pub use report::{Finding, OpOutcome, OwnershipRule, Report};
+pub use source::Rtnl;
+pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
+
+pub use trueup_apply::{Failure, Outcome, Pending};
+pub use trueup_net::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
+pub use trueup_netlink::Namespace;
+pub use trueup_observe::{Incomplete, ReadScope, Snapshot};
+pub use trueup_reconcile::{Ledger, LedgerScope, MemoryLedger};

@@ -1,0 +1,301 @@
+//! What proves an object ours, and what a pass does where nothing does.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use trueup_net::{
+    DEFAULT_PROTOCOL, Domain, Kind, Kinds, MaxDeletes, OnConflict, Ownership, Protocols, setters,
+};
+
+/// Options of a pass.
+///
+/// [`Options::default`] says what they are unless set otherwise, and what that assumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    protocol: u8,
+    by_marker: Kinds,
+    by_ledger: Kinds,
+    adopt: bool,
+    adopt_protocols: Protocols,
+    on_conflict: OnConflict,
+    grace: Duration,
+    contention: Contention,
+    domain: Arc<Domain>,
+    strict: bool,
+    max_deletes: Option<MaxDeletes>,
+    allow_deletes: Option<AllowDeletes>,
+}
+
+/// Releases the deletes that [`MaxDeletes`] holds in a loop that is running: a clone goes into the
+/// [options](Options::with_allow_deletes), and the other one is kept.
+#[derive(Clone, Debug, Default)]
+pub struct AllowDeletes(Arc<AtomicBool>);
+
+impl AllowDeletes {
+    /// Lets the next pass over everything delete what it would hold. A pass that is cut short
+    /// leaves the rest held.
+    pub fn once(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Two are equal if one releases what the other does.
+impl PartialEq for AllowDeletes {
+    fn eq(&self, other: &AllowDeletes) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for AllowDeletes {}
+
+/// From when on an object counts as contended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Contention {
+    /// The number of losses to another writer.
+    pub times: u32,
+    /// The time within which they count.
+    pub window: Duration,
+}
+
+setters! { impl Contention {
+    with_times(times: u32);
+    with_window(window: Duration);
+} }
+
+/// A protocol number that cannot be a marker, because others write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReservedProtocol(pub u8);
+
+impl std::error::Error for ReservedProtocol {}
+
+impl fmt::Display for ReservedProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ReservedProtocol(number) = self;
+        write!(f, "protocol {number} cannot mark what is ours: ")?;
+        match Protocols::registered_name(*number) {
+            Some(name) => {
+                write!(f, "it is registered as `{name}`, whose objects would count as ours")?
+            }
+            None => f.write_str(
+                "0 to 4 and 9 are the kernel's own, and what `ip` and hand-made routes bear",
+            )?,
+        }
+        let (first, last) = (Protocols::UNASSIGNED.start(), Protocols::UNASSIGNED.end());
+        write!(
+            f,
+            "; choose one that no other agent on the host uses, such as {DEFAULT_PROTOCOL}: \
+             {first} to {last} are unassigned"
+        )
+    }
+}
+
+impl Options {
+    /// With another marker than [`DEFAULT_PROTOCOL`]: the protocol number that our objects bear
+    /// and that proves them ours.
+    ///
+    /// # Errors
+    ///
+    /// For 0 to 4 and 9 (unspecified, redirect, kernel, boot, static, router advertisement):
+    /// objects that bear those are made by the kernel and by hand. And for a number that is
+    /// [registered](Protocols::REGISTERED) for another program.
+    pub fn with_protocol(self, protocol: u8) -> Result<Options, ReservedProtocol> {
+        match Protocols::registered_name(protocol) {
+            Some(_) => Err(ReservedProtocol(protocol)),
+            None => self.with_registered_protocol(protocol),
+        }
+    }
+
+    /// As [`with_protocol`](Self::with_protocol), for a number that may be registered: only for the
+    /// program whose number it is.
+    ///
+    /// # Errors
+    ///
+    /// For 0 to 4 and 9.
+    pub fn with_registered_protocol(self, protocol: u8) -> Result<Options, ReservedProtocol> {
+        if Protocols::UNMARKED.contains(protocol) {
+            return Err(ReservedProtocol(protocol));
+        }
+        Ok(Options { protocol, ..self })
+    }
+
+    /// With a proof of ownership for the objects of a kind, whatever this kernel stores. Unless
+    /// said otherwise it is the marker where the kernel stores it, and the ledger where it does
+    /// not; links have no marker. Of nexthop objects it is always the marker.
+    #[must_use]
+    pub fn with_ownership(mut self, kind: Kind, ownership: Ownership) -> Options {
+        self.by_marker = self.by_marker.without(kind);
+        self.by_ledger = self.by_ledger.without(kind);
+        match ownership {
+            Ownership::Marker => self.by_marker = self.by_marker.with(kind),
+            Ownership::Ledger => self.by_ledger = self.by_ledger.with(kind),
+        }
+        self
+    }
+
+    /// Returns true if a foreign object that is as desired becomes ours. It does not unless said
+    /// so, and not if it bears a protocol that may be another agent's marker: see
+    /// [`Options::with_adopt_protocols`].
+    #[must_use]
+    pub fn with_adopt(self, adopt: bool) -> Options {
+        Options { adopt, ..self }
+    }
+
+    /// The protocols of other agents whose objects may be adopted all the same; none unless said
+    /// so. Any agent may have any protocol but [`Protocols::UNMARKED`] for its marker, and goes on
+    /// to look after what bears it.
+    #[must_use]
+    pub fn with_adopt_protocols(self, adopt_protocols: Protocols) -> Options {
+        Options { adopt_protocols, ..self }
+    }
+
+    /// What is done about foreign objects on desired keys.
+    #[must_use]
+    pub fn with_on_conflict(self, on_conflict: OnConflict) -> Options {
+        Options { on_conflict, ..self }
+    }
+
+    /// How long an object is left alone that bears our marker and that this source has not seen
+    /// declared: another agent with our marker may have created it. 0 unless said otherwise.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Options {
+        Options { grace, ..self }
+    }
+
+    /// When an object counts as contended. Three losses in a minute unless said otherwise.
+    #[must_use]
+    pub fn with_contention(self, contention: Contention) -> Options {
+        Options { contention, ..self }
+    }
+
+    /// The part of the namespace that this agent speaks for: all of it unless said otherwise. What
+    /// is outside is another writer's, whatever it bears.
+    #[must_use]
+    pub fn with_domain(self, domain: impl Into<Arc<Domain>>) -> Options {
+        let domain = domain.into();
+        Options { domain, ..self }
+    }
+
+    /// Refuses the whole desired state if one object names a device that neither exists nor is
+    /// declared. Otherwise, and unless said so, such an object is pending by itself, and is made
+    /// once the device comes.
+    #[must_use]
+    pub fn with_strict(self, strict: bool) -> Options {
+        Options { strict, ..self }
+    }
+
+    /// Holds all deletes of a kind of which more objects than these are no longer desired, and
+    /// goes on with everything else. They stay held until they are few enough again, or
+    /// [allowed](AllowDeletes::once). There is no limit unless said otherwise. An object that is
+    /// deleted to be made anew does not count.
+    #[must_use]
+    pub fn with_max_deletes(self, max_deletes: impl Into<Option<MaxDeletes>>) -> Options {
+        let max_deletes = max_deletes.into();
+        Options { max_deletes, ..self }
+    }
+
+    /// What releases held deletes in a running loop.
+    #[must_use]
+    pub fn with_allow_deletes(self, allow_deletes: AllowDeletes) -> Options {
+        Options { allow_deletes: Some(allow_deletes), ..self }
+    }
+
+    /// The marker.
+    pub fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    /// What was said of the objects of a kind.
+    pub fn ownership(&self, kind: Kind) -> Option<Ownership> {
+        if self.by_marker.contains(kind) {
+            Some(Ownership::Marker)
+        } else if self.by_ledger.contains(kind) {
+            Some(Ownership::Ledger)
+        } else {
+            None
+        }
+    }
+
+    /// Returns true if foreign objects as desired are adopted.
+    pub fn adopt(&self) -> bool {
+        self.adopt
+    }
+
+    /// The protocols of other agents whose objects may be adopted.
+    pub fn adopt_protocols(&self) -> Protocols {
+        self.adopt_protocols
+    }
+
+    /// What is done about foreign objects on desired keys.
+    pub fn on_conflict(&self) -> OnConflict {
+        self.on_conflict
+    }
+
+    /// How long an orphan is left alone.
+    pub fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    /// When an object counts as contended.
+    pub fn contention(&self) -> Contention {
+        self.contention
+    }
+
+    /// The most objects of a kind that a pass deletes as no longer desired.
+    pub fn max_deletes(&self) -> Option<MaxDeletes> {
+        self.max_deletes
+    }
+
+    /// Returns true if the caller has allowed the deletes of the pass that asks.
+    pub(crate) fn take_allowance(&self) -> bool {
+        self.allow_deletes.as_ref().is_some_and(AllowDeletes::take)
+    }
+
+    /// Returns true if one missing device is an error of the whole desired state.
+    pub fn strict(&self) -> bool {
+        self.strict
+    }
+
+    /// The part of the namespace that this agent speaks for.
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+}
+
+impl Default for Contention {
+    fn default() -> Contention {
+        Contention { times: 3, window: Duration::from_secs(60) }
+    }
+}
+
+impl Default for Options {
+    /// Assumes that one agent alone uses a marker in a namespace, and declares all that is to be
+    /// there of its own: what else bears that marker is an orphan of an earlier run, and is
+    /// deleted.
+    ///
+    /// Where several agents, or several short runs of one, share a namespace, each needs a marker
+    /// of its own ([`with_protocol`](Options::with_protocol)), or a ledger of its own and
+    /// [`Ownership::Ledger`] for each kind ([`with_ownership`](Options::with_ownership)).
+    fn default() -> Options {
+        Options {
+            protocol: DEFAULT_PROTOCOL,
+            by_marker: Kinds::NONE,
+            by_ledger: Kinds::NONE,
+            adopt: false,
+            adopt_protocols: Protocols::NONE,
+            on_conflict: OnConflict::default(),
+            grace: Duration::ZERO,
+            contention: Contention::default(),
+            domain: Arc::default(),
+            strict: false,
+            max_deletes: None,
+            allow_deletes: None,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Which ops of a plan the ledger has to record before they are carried out, and as what.
+
+use std::collections::BTreeMap;
+
+use trueup_net::{
+    Action, Dev, Devices, IfName, Kind, Link, LinkKind, Object, Op, Plan, Policy, Reason, VethAttrs,
+};
+
+use super::ledger_view::LedgerView;
+use super::record::{Former, Record, Records};
+use super::record_key::{LinkRecordKey, RecordKey};
+
+/// Says of each op which record it leaves.
+pub(crate) struct Intents<'a> {
+    view: &'a LedgerView,
+    policy: &'a Policy,
+    devices: &'a Devices,
+    /// The indexes of the links that the plan creates.
+    indexes: &'a BTreeMap<Dev, u32>,
+    /// Their names.
+    created: BTreeMap<Dev, IfName>,
+}
+
+impl<'a> Intents<'a> {
+    pub(crate) fn new(
+        view: &'a LedgerView,
+        policy: &'a Policy,
+        devices: &'a Devices,
+        indexes: &'a BTreeMap<Dev, u32>,
+    ) -> Self {
+        let created = devices.planned().filter_map(|(dev, name)| {
+            let index = indexes.get(&dev)?;
+            Some((Dev::index(*index), *name))
+        });
+        Intents { view, policy, devices, indexes, created: created.collect() }
+    }
+
+    /// Returns the records that the ops of a plan leave. Of two ops on one key the later one
+    /// counts.
+    pub(crate) fn of_plan(&self, plan: &Plan) -> Records {
+        let due = plan.ops.iter().filter(|op| op.hold.is_none());
+        due.flat_map(|op| self.of(op)).collect()
+    }
+
+    /// Returns the records that an op leaves. An object that bears the marker needs none.
+    pub(crate) fn of(&self, op: &Op) -> Vec<(RecordKey, Option<Record>)> {
+        let kind = op.object.kind();
+        if kind == Kind::Nexthop {
+            // Never overridden, and always ours by the marker.
+            return Vec::new();
+        }
+        let by_marker = kind != Kind::Link && !self.policy.by_ledger.contains(kind);
+        if by_marker && self.view.is_empty() && op.reason != Reason::Overridden {
+            return Vec::new();
+        }
+        if let Object::Link(link) = &op.object {
+            return self.of_link(op, link);
+        }
+        let Some(object) = self.real(&op.object) else {
+            return Vec::new();
+        };
+        let Some(key) = self.key(&object) else {
+            return Vec::new();
+        };
+        let before = self.view.record(&key);
+        let is_unrecorded = before.is_none() && !self.view.has_intent(&key);
+        if by_marker && is_unrecorded && op.reason != Reason::Overridden {
+            return Vec::new();
+        }
+        let former = match op.reason {
+            Reason::Overridden => op.was().map(|was| self.former(was.into_owned())),
+            // Another writer has removed an overridden object: there is nothing to restore.
+            Reason::Missing | Reason::Beside => before
+                .filter(|record| record.is_restoring())
+                .and_then(|record| record.former.clone()),
+            _ => before.and_then(|record| record.former.clone()),
+        };
+        let record = match (op.action, op.reason) {
+            (Action::Delete, _) | (Action::Update, Reason::Restored) => None,
+            (Action::Create, Reason::Restored) => former.as_ref().map(Record::restoring),
+            _ => Some(Record { object, former }),
+        };
+        vec![(key, record)]
+    }
+
+    /// Of a link it is recorded that it is created, overridden or deleted. What is set on it is
+    /// not: it is ours by its index.
+    fn of_link(&self, op: &Op, link: &Link) -> Vec<(RecordKey, Option<Record>)> {
+        let other = match &link.kind {
+            Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer,
+            _ => None,
+        };
+        match (op.action, op.reason, op.was().as_deref()) {
+            (Action::Create, ..) => {
+                let own = self.created(link.name, link.kind.clone());
+                let kind = LinkKind::Veth(VethAttrs::default().with_peer(link.name));
+                let other = other.and_then(|name| self.created(name, Some(kind)));
+                own.into_iter().chain(other).collect()
+            }
+            (Action::Update, Reason::Restored, Some(was)) => {
+                self.key(was).map(|key| (key, None)).into_iter().collect()
+            }
+            (Action::Update, reason, Some(Object::Link(was))) => {
+                self.overridden(reason, link, was).into_iter().collect()
+            }
+            (Action::Update, ..) => Vec::new(),
+            (Action::Delete, ..) => {
+                let other = other.and_then(|name| self.view.link_named(&name));
+                let keys = self.key(&op.object).into_iter().chain(other);
+                keys.filter(|key| self.view.record(key).is_some()).map(|key| (key, None)).collect()
+            }
+        }
+    }
+
+    /// A link that is overridden, with what of it is to be restored: what we changed, and no more.
+    fn overridden(
+        &self,
+        reason: Reason,
+        wanted: &Link,
+        was: &Link,
+    ) -> Option<(RecordKey, Option<Record>)> {
+        let object = Object::Link(Box::new(was.clone()));
+        let key = self.key(&object)?;
+        let known = match self.view.record(&key).map(|record| &record.former) {
+            Some(Some(former)) => match &former.object {
+                Object::Link(former) => Some((**former).clone()),
+                _ => None,
+            },
+            _ if reason == Reason::Overridden => None,
+            _ => return None,
+        };
+        let changed = was.where_stated(wanted);
+        let former = known.map_or(changed.clone(), |known| known.or(changed));
+        let former = Some(self.former(former.into()));
+        Some((key, Some(Record { object, former })))
+    }
+
+    fn former(&self, object: Object) -> Former {
+        Former::new(object, |dev| self.devices.name(dev).copied())
+    }
+
+    /// A link that the plan creates under a name, unless there is one already.
+    fn created(&self, name: IfName, kind: Option<LinkKind>) -> Option<(RecordKey, Option<Record>)> {
+        let index = *self.indexes.get(&self.devices.dev(&name)?)?;
+        let object =
+            Object::Link(Box::new(Link::must_exist(name).with_index(index).with_kind(kind)));
+        let former = None;
+        Some((RecordKey::Link(LinkRecordKey { name, index }), Some(Record { object, former })))
+    }
+
+    /// The object with the indexes that its devices will have. `None` if one will not exist.
+    fn real(&self, object: &Object) -> Option<Object> {
+        let real = |dev: Dev| {
+            let drawn = || self.indexes.get(&dev).copied();
+            dev.as_index().or_else(drawn).map(Dev::index).ok_or(())
+        };
+        Some(match object.clone() {
+            Object::Address(address) => address.try_map_dev(real).ok()?.into(),
+            Object::Neighbour(neighbour) => neighbour.try_map_dev(real).ok()?.into(),
+            Object::Route(route) => route.try_map_dev(real).ok()?.into(),
+            other => other,
+        })
+    }
+
+    fn key(&self, object: &Object) -> Option<RecordKey> {
+        RecordKey::of(object, |dev| {
+            let created = || self.created.get(&dev).copied();
+            self.devices.name(dev).copied().or_else(created)
+        })
+    }
+}

@@ -1,0 +1,396 @@
+//! What we own by the ledger: links, objects on which the kernel stores no marker, objects that
+//! were adopted, and objects that override another writer's. The records are a [`Ledger`]'s; here
+//! they are compared with what was observed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_net::{IfName, Item as _, Kind, Kinds, Object, Observed, Owned, Policy, RouteKey};
+use trueup_reconcile::{Claim, Ledger, LedgerError};
+
+use super::observed_records::ObservedRecords;
+use super::record::{Former, Record, Records, agrees, encode, entry, is_as_before};
+use super::record_key::RecordKey;
+use crate::location::Location;
+
+/// The records of a ledger, and the intents that are open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LedgerView {
+    records: BTreeMap<RecordKey, Record>,
+    open: Records,
+}
+
+/// What an observation says of an intent.
+enum Answer {
+    Ours(Object),
+    NotOurs,
+    /// Nothing is there, and the former object is to be restored.
+    Restoring(Former),
+    /// What is there is not known.
+    Unknown,
+}
+
+impl LedgerView {
+    /// Reads the records of the locations that a pass is about. The others stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// When the ledger cannot be read, or holds a record that this version does not write.
+    pub(crate) fn read(
+        ledger: &dyn Ledger,
+        contains: impl Fn(Location) -> bool,
+    ) -> Result<LedgerView, LedgerError> {
+        let mut view = LedgerView::default();
+        for (key, record) in ledger.owned()? {
+            let (key, record) = entry(&key, Some(&record))?;
+            if contains(key.location()) {
+                view.records.extend(record.map(|record| (key, record)));
+            }
+        }
+        for (key, claim) in ledger.open_intents()? {
+            let intended = match &claim {
+                Claim::Ours(record) => Some(&record[..]),
+                Claim::NotOurs => None,
+            };
+            let (key, intended) = entry(&key, intended)?;
+            if contains(key.location()) {
+                view.open.insert(key, intended);
+            }
+        }
+        Ok(view)
+    }
+
+    /// Whether there is no record and no open intent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.open.is_empty()
+    }
+
+    pub(crate) fn record(&self, key: &RecordKey) -> Option<&Record> {
+        self.records.get(key)
+    }
+
+    /// The keys of records and of open intents.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &RecordKey> {
+        let intended = self.open.keys();
+        let intended = intended.filter(|key| !self.records.contains_key(key));
+        self.records.keys().chain(intended)
+    }
+
+    /// The record that an open intent is to leave.
+    pub(crate) fn intent(&self, key: &RecordKey) -> Option<&Record> {
+        self.open.get(key)?.as_ref()
+    }
+
+    fn observed(&self, observed: &Observed) -> ObservedRecords {
+        let has = |key: &RecordKey| self.records.contains_key(key) || self.has_intent(key);
+        ObservedRecords::of(observed, self.keys(), has)
+    }
+
+    pub(crate) fn has_intent(&self, key: &RecordKey) -> bool {
+        self.open.contains_key(key)
+    }
+
+    /// Returns the routes that do not bear the marker: a read by the marker does not show them.
+    pub(crate) fn unmarked_routes(&self, marker: u8) -> BTreeSet<RouteKey> {
+        let intended = self.open.values().filter_map(|record| record.as_ref());
+        self.records
+            .values()
+            .chain(intended)
+            .filter_map(|record| match &record.object {
+                Object::Route(route) if route.protocol != marker => Some(route.key()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Returns the key of a link of ours by its name.
+    pub(crate) fn link_named(&self, name: &IfName) -> Option<RecordKey> {
+        let key = |key: &&RecordKey| matches!(key, RecordKey::Link(link) if link.name == *name);
+        self.records.keys().find(key).cloned()
+    }
+
+    /// Returns the kinds of which an object of ours is missing, and whose dumps lose rows silently
+    /// while others write: routes (`inet6_dump_fib`, `fn_trie_dump_leaf`), rules (`dump_rules`).
+    pub(crate) fn missing(&self, observed: &Observed) -> Kinds {
+        let lossy = |kind| matches!(kind, Kind::Route | Kind::Rule);
+        let expected = |key: &&RecordKey| {
+            let recorded = || self.records.get(*key).is_some_and(|r| !r.is_restoring());
+            let intended = self.open.get(*key).map(Option::is_some);
+            lossy(key.kind()) && intended.unwrap_or_else(recorded)
+        };
+        let mut expected = self.keys().filter(expected).peekable();
+        if expected.peek().is_none() {
+            return Kinds::NONE;
+        }
+        let seen = self.observed(observed);
+        expected
+            .filter(|key| observed.complete.contains(key.kind()) && seen.on(key).is_empty())
+            .map(RecordKey::kind)
+            .collect()
+    }
+
+    /// Returns what is ours of what was observed.
+    pub(crate) fn owned(&self, observed: &Observed) -> Owned {
+        let mut owned = Owned::default();
+        if self.records.is_empty() {
+            return owned;
+        }
+        let seen = self.observed(observed);
+        for (key, record) in &self.records {
+            if !seen.has_interface(key) {
+                continue;
+            }
+            let object = &record.object;
+            let there = seen.on(key);
+            let former = record.former.as_ref();
+            if record.is_restoring() {
+                let former = former.filter(|_| there.is_empty());
+                let former = former.filter(|former| !former.is_elsewhere(&seen.names));
+                let former = former.map(|former| (object.key(), former.object.clone()));
+                owned.returning.extend(former);
+                continue;
+            }
+            // A link that has become another kind is another link, and one that was overridden is
+            // not ours to delete.
+            let is_link = key.kind() == Kind::Link;
+            let is_current = !is_link || there.iter().any(|object| record.is_current(object));
+            if is_current && !(is_link && record.former.is_some()) {
+                key.own(object.protocol(), &mut owned);
+            }
+            let former = former.filter(|former| is_current && !former.is_elsewhere(&seen.names));
+            let former = former.map(|former| (object.key(), former.object.clone()));
+            owned.former.extend(former);
+        }
+        owned
+    }
+
+    /// Withdraws an intent of which nothing was done. `missing`: the object was not there before.
+    pub(crate) fn withdraw(&mut self, key: &RecordKey, missing: bool) {
+        let stays = |record: &&Record| !missing || record.is_restoring();
+        let before = self.records.get(key).filter(stays).cloned();
+        if let Some(intended) = self.open.get_mut(key) {
+            *intended = before;
+        }
+    }
+
+    /// Closes the open intents that an observation answers, in this view alone. `refused` are keys
+    /// that another writer had by the time of our write.
+    pub(crate) fn close_intents(
+        &mut self,
+        observed: &Observed,
+        policy: &Policy,
+        refused: &BTreeSet<RecordKey>,
+    ) -> Records {
+        let mut closed = Records::new();
+        if self.open.is_empty() {
+            return closed;
+        }
+        let seen = self.observed(observed);
+        for (key, intended) in std::mem::take(&mut self.open) {
+            let answer = if refused.contains(&key) {
+                Answer::NotOurs
+            } else {
+                self.answer(&key, intended.as_ref(), &seen, policy)
+            };
+            match answer {
+                Answer::Unknown => drop(self.open.insert(key, intended)),
+                Answer::NotOurs => drop(closed.insert(key, None)),
+                Answer::Restoring(former) => {
+                    closed.insert(key, Some(Record::restoring(&former)));
+                }
+                Answer::Ours(object) => {
+                    let known = intended.as_ref().or_else(|| self.records.get(&key));
+                    let former = known.and_then(|record| record.former.clone());
+                    closed.insert(key, Some(Record { object, former }));
+                }
+            }
+        }
+        self.note(&closed);
+        closed
+    }
+
+    /// Answers an intent by what is on its key: an object that we were to have (`wanted`), or to
+    /// remove, and may have had before.
+    fn answer(
+        &self,
+        key: &RecordKey,
+        wanted: Option<&Record>,
+        seen: &ObservedRecords,
+        policy: &Policy,
+    ) -> Answer {
+        let before = self.record(key);
+        let there = seen.on(key);
+        if there.is_empty() {
+            if !seen.is_complete(key) {
+                return Answer::Unknown;
+            }
+            // An object that overrode another, and is to be recreated or restored, was deleted for
+            // that.
+            let overrode = |former: &&Former| {
+                let before = before.and_then(|record| record.former.as_ref());
+                wanted.is_some_and(Record::is_restoring) || before == Some(*former)
+            };
+            let former = wanted.and_then(|record| record.former.as_ref());
+            return match former.filter(overrode) {
+                Some(former) => Answer::Restoring(former.clone()),
+                None => Answer::NotOurs,
+            };
+        }
+        let known = || wanted.into_iter().chain(before);
+        let former = || known().filter_map(|record| record.former.as_ref());
+        let overrode_one_of = |borne| former().any(|former| former.object.protocol() == borne);
+        // A former object is no proof.
+        let either = || known().filter(|record| !record.is_restoring());
+        let as_intended = |object: &Object| either().any(|record| agrees(&record.object, object));
+        let bore = |borne| either().any(|record| record.object.protocol() == borne);
+        let stored = !policy.unstored.contains(key.kind());
+        // An overridden object that is as before has been restored, or was never changed.
+        let is_ours =
+            |object: &&Object| !former().any(|former| is_as_before(&former.object, object));
+        let mut candidates = there.iter().filter(is_ours);
+        let ours = candidates.find(|object| match (key, object.protocol()) {
+            // Its index was drawn for it, or it is overridden.
+            (RecordKey::Link(_), _) => as_intended(object),
+            // The key has the protocol in it.
+            (RecordKey::Rule(_), _) => either().next().is_some(),
+            // It bears no marker: what is not as intended is another writer's.
+            (_, 0) => as_intended(object) && (!stored || bore(0) || overrode_one_of(0)),
+            // Older kernels leave an IPv4 address that is replaced the mark that it had.
+            (_, borne) => bore(borne) || overrode_one_of(borne) && as_intended(object),
+        });
+        match ours {
+            Some(object) => Answer::Ours(object.clone()),
+            None => Answer::NotOurs,
+        }
+    }
+
+    /// Removes the records of objects that are not ours any more, and those that are not needed, of
+    /// the keys that were observed. Returns them, and the objects that another writer has
+    /// overwritten, as they are now.
+    pub(crate) fn release(
+        &mut self,
+        observed: &Observed,
+        policy: &Policy,
+        is_observed: impl Fn(&RecordKey) -> bool,
+    ) -> (Records, Vec<Object>) {
+        let mut gone = Records::new();
+        let mut overwritten = Vec::new();
+        if self.records.is_empty() {
+            return (gone, overwritten);
+        }
+        let seen = self.observed(observed);
+        for (key, record) in &self.records {
+            if self.has_intent(key) || !seen.is_complete(key) || !is_observed(key) {
+                continue;
+            }
+            let current = seen.on(key).iter().find(|object| record.is_current(object));
+            if record.is_restoring() {
+                let possible = |former: &Former| former.has_devices(&seen.names);
+                if !seen.on(key).is_empty() || !record.former.as_ref().is_some_and(possible) {
+                    gone.insert(key.clone(), None);
+                }
+                continue;
+            }
+            let needed = current.is_some_and(|object| {
+                let proven = key.kind() != Kind::Link
+                    && !policy.by_ledger.contains(key.kind())
+                    && object.protocol() == policy.marker;
+                !proven || record.former.is_some()
+            });
+            if needed {
+                continue;
+            }
+            gone.insert(key.clone(), None);
+            if current.is_none() {
+                overwritten.extend(seen.on(key).first().cloned());
+            }
+        }
+        self.note(&gone);
+        (gone, overwritten)
+    }
+
+    fn note(&mut self, closed: &Records) {
+        for (key, record) in closed {
+            self.open.remove(key);
+            match record {
+                Some(record) => drop(self.records.insert(key.clone(), record.clone())),
+                None => drop(self.records.remove(key)),
+            }
+        }
+    }
+
+    /// Records intents durably.
+    ///
+    /// # Errors
+    ///
+    /// When that failed: then nothing of what is intended may be done.
+    pub(crate) fn begin(
+        &mut self,
+        ledger: &mut dyn Ledger,
+        intents: Records,
+    ) -> Result<(), LedgerError> {
+        if intents.is_empty() {
+            return Ok(());
+        }
+        ledger.begin(claims(&intents))?;
+        self.open.extend(intents);
+        Ok(())
+    }
+}
+
+/// Commits the outcomes of intents. Without any it costs nothing.
+///
+/// # Errors
+///
+/// When they are not known to be recorded.
+pub(crate) fn commit(ledger: &mut dyn Ledger, outcomes: &Records) -> Result<(), LedgerError> {
+    if outcomes.is_empty() {
+        return Ok(());
+    }
+    ledger.commit_outcomes(claims(outcomes))
+}
+
+fn claims(records: &Records) -> BTreeMap<Vec<u8>, Claim> {
+    let claim = |record: &Option<Record>| match record {
+        Some(record) => Claim::Ours(record.encode()),
+        None => Claim::NotOurs,
+    };
+    records.iter().map(|(key, record)| (encode(key), claim(record))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trueup_net::{Family, Rule, RuleAction};
+    use trueup_reconcile::MemoryLedger;
+
+    fn ledger(key: &str, record: &str) -> MemoryLedger {
+        let mut ledger = MemoryLedger::default();
+        let claims = [(key.into(), Claim::Ours(record.into()))];
+        ledger.commit_outcomes(claims.into()).unwrap();
+        ledger
+    }
+
+    #[test]
+    fn a_record_that_this_version_does_not_write_is_an_error() {
+        let rule = Rule::new(Family::Inet, 77, RuleAction::Lookup(5));
+        let key = |rule: &Rule| {
+            let key = RecordKey::Rule(Box::new(rule.key()));
+            String::from_utf8(encode(&key)).unwrap()
+        };
+        let record = Record { object: rule.clone().into(), former: None };
+        let record = String::from_utf8(record.encode()).unwrap();
+        assert!(LedgerView::read(&ledger(&key(&rule), &record), |_| true).is_ok());
+        let other = Rule::new(Family::Inet, 78, RuleAction::Lookup(5));
+        let later = record.replacen('{', "{\"until\":5,", 1);
+        for (key, record) in [
+            (key(&other), record.clone()),
+            (key(&rule), later),
+            (key(&rule) + " ", record.clone()),
+            (key(&rule), String::new()),
+            (String::new(), record),
+        ] {
+            let read = LedgerView::read(&ledger(&key, &record), |_| true);
+            assert!(read.is_err(), "{key}: {record}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A record of the ledger: its value, and its text.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use trueup_net::{Dev, IfName, Item, Kind, LinkKind, Object, with_object};
+use trueup_reconcile::LedgerError;
+
+use super::record_key::RecordKey;
+
+/// What was last applied to a key that is ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// As it was last observed. Of a link: as it was created.
+    pub(crate) object: Object,
+    /// What was there before it was overridden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) former: Option<Former>,
+}
+
+/// What was on a key before it was overridden.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Former {
+    pub(crate) object: Object,
+    /// The devices that it refers to: it is not restored on another that has such an index by now.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    devices: BTreeMap<u32, IfName>,
+}
+
+impl Former {
+    pub(crate) fn new(object: Object, name: impl Fn(Dev) -> Option<IfName>) -> Former {
+        let devices = object.devices();
+        let named = devices.iter().filter_map(|dev| Some((dev.as_index()?, name(*dev)?)));
+        Former { devices: named.collect(), object }
+    }
+
+    /// Returns true if another device has the index of one of its by now.
+    pub(crate) fn is_elsewhere(&self, names: &BTreeMap<u32, IfName>) -> bool {
+        let mut devices = self.devices.iter();
+        devices.any(|(index, name)| names.get(index).is_some_and(|now| now != name))
+    }
+
+    /// Returns true if all that it was on is there.
+    pub(crate) fn has_devices(&self, names: &BTreeMap<u32, IfName>) -> bool {
+        let mut devices = self.devices.iter();
+        devices.all(|(index, name)| names.get(index) == Some(name))
+    }
+}
+
+/// What keys are to be, or are: `None` for what is not ours.
+pub(crate) type Records = BTreeMap<RecordKey, Option<Record>>;
+
+impl Record {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// The record of an object that was deleted so that the former one can be restored. A link is
+    /// never deleted for that.
+    pub(crate) fn restoring(former: &Former) -> Record {
+        Record { object: former.object.clone(), former: Some(former.clone()) }
+    }
+
+    pub(crate) fn is_restoring(&self) -> bool {
+        let is_former = |former: &Former| former.object == self.object;
+        self.object.kind() != Kind::Link && self.former.as_ref().is_some_and(is_former)
+    }
+
+    /// Returns true if an object is still the one that was recorded.
+    pub(crate) fn is_current(&self, object: &Object) -> bool {
+        match (&self.object, object) {
+            // The kind of a link cannot change.
+            (Object::Link(recorded), Object::Link(link)) => same_kind(&recorded.kind, &link.kind),
+            _ => self.object.protocol() == object.protocol(),
+        }
+    }
+}
+
+fn same_kind(one: &Option<LinkKind>, other: &Option<LinkKind>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => std::mem::discriminant(one) == std::mem::discriminant(other),
+        // What must exist, and what the kernel says nothing of.
+        _ => true,
+    }
+}
+
+/// Returns true if an object is as wanted in every respect; of a link, whether it is of the kind.
+pub(crate) fn agrees(wanted: &Object, object: &Object) -> bool {
+    if let (Object::Link(wanted), Object::Link(link)) = (wanted, object) {
+        return same_kind(&wanted.kind, &link.kind);
+    }
+    with_object!(wanted, wanted: K => {
+        <&K>::try_from(object).is_ok_and(|object| wanted.agrees(object))
+    })
+}
+
+/// Returns true if an object is what was there before it was overridden.
+pub(crate) fn is_as_before(former: &Object, object: &Object) -> bool {
+    let same = match (former, object) {
+        (Object::Link(former), Object::Link(link)) => former.agrees(link),
+        _ => agrees(former, object),
+    };
+    same && former.protocol() == object.protocol()
+}
+
+/// Encodes a key or a record as text, which can be read in an export.
+pub(crate) fn encode(what: &impl Serialize) -> Vec<u8> {
+    // Writing to memory does not fail, and neither does any of our types.
+    serde_json::to_vec(what).unwrap_or_default()
+}
+
+/// Decodes what this version encodes the same: another text may mean something else to a later one.
+fn decode<'a, T: Deserialize<'a> + Serialize>(
+    what: &str,
+    bytes: &'a [u8],
+) -> Result<T, LedgerError> {
+    let unreadable = |why: &dyn std::fmt::Display| {
+        let shown = String::from_utf8_lossy(bytes);
+        LedgerError::new(format!("a {what} in the ledger cannot be read: {why}: {shown}"))
+    };
+    let decoded = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
+    if encode(&decoded) != bytes {
+        return Err(unreadable(&"this version does not write it so"));
+    }
+    Ok(decoded)
+}
+
+/// Decodes a key, and its record.
+pub(crate) fn entry(
+    key: &[u8],
+    record: Option<&[u8]>,
+) -> Result<(RecordKey, Option<Record>), LedgerError> {
+    let (shown, key): (_, RecordKey) = (key, decode("key", key)?);
+    let record: Option<Record> = record.map(|bytes| decode("record", bytes)).transpose()?;
+    let name = |_| key.interface().map(|(name, _)| name);
+    let is_about = |object: &Object| RecordKey::of(object, name).as_ref() == Some(&key);
+    let mut objects = record.iter().flat_map(|Record { object, former }| {
+        let former = former.iter().map(|former| &former.object);
+        std::iter::once(object).chain(former)
+    });
+    if !objects.all(is_about) {
+        let shown = String::from_utf8_lossy(shown);
+        return Err(LedgerError::new(format!(
+            "a record in the ledger is not about its key: {shown}"
+        )));
+    }
+    Ok((key, record))
+}

@@ -1,0 +1,312 @@
+//! The rtnetlink source: what it keeps between passes.
+
+use std::fmt;
+use std::time::Instant;
+
+use trueup_net::{Desired, Kind, Kinds};
+use trueup_netlink::{Namespace, NamespaceId};
+use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
+use trueup_reconcile::{Extent, Hints, Ledger, Observation, OpKey, PassLimits, Source, Subscribed};
+
+use crate::connection::Connection;
+use crate::history::History;
+use crate::history::fingerprint::DesiredFingerprint;
+use crate::monitor::{MonitorHandle, Watch};
+use crate::ownership::policy::policy;
+use crate::pass::baseline::Baseline;
+use crate::pass::scope::PassScope;
+use crate::pass::{Pass, PassPlan, RouteRows};
+use crate::why::{self, Explanation, Query};
+use crate::{Error, ErrorKind, Options, Planned, Report};
+
+/// The rtnetlink source.
+///
+/// It keeps nothing between passes that correctness needs. Subscribed, it keeps its sockets, and
+/// looks before each pass whether the namespace is still the one that they are in: one that was
+/// recreated under its old name is met as what it is. What else it keeps is for other writers' sake
+/// (see [`Options::with_grace`] and [`Options::with_contention`]), and lets a pass read no more
+/// than what is dirty.
+///
+/// Subscribed, it is bound to the namespace of the subscription: once that is gone, or another
+/// bears its name, a pass ends with [`ErrorKind::Ended`](crate::ErrorKind::Ended) and has changed
+/// nothing.
+pub struct Rtnl {
+    clock: Box<dyn Fn() -> Instant + Send + Sync>,
+    history: History,
+    /// The sockets of the last pass, while subscribed, unless it failed.
+    connection: Option<Connection>,
+    monitor: Option<MonitorHandle>,
+    /// What the last pass found, unless it failed.
+    baseline: Option<Baseline>,
+    /// The desired state that a driver last asked about.
+    asked: DesiredFingerprint,
+}
+
+impl Rtnl {
+    /// Returns a source that has run no pass yet.
+    pub fn new() -> Rtnl {
+        Rtnl::with_clock(Instant::now)
+    }
+
+    /// Returns a source with a clock of the caller's, which never goes back.
+    pub fn with_clock(clock: impl Fn() -> Instant + Send + Sync + 'static) -> Rtnl {
+        Rtnl {
+            clock: Box::new(clock),
+            history: History::default(),
+            connection: None,
+            monitor: None,
+            baseline: None,
+            asked: DesiredFingerprint::default(),
+        }
+    }
+
+    /// Returns what a pass would do now. Changes nothing, neither in the kernel nor in the ledger.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::reconcile`].
+    pub fn plan(
+        &self,
+        scope: &Namespace,
+        desired: &Desired,
+        ledger: &dyn Ledger,
+        options: &Options,
+    ) -> Result<Planned, Error> {
+        let connection = &mut self.open(scope, desired)?;
+        let limits = PassLimits::default();
+        let nothing = Kinds::NONE;
+        let (_, next) = self.dry_run(connection, desired, ledger, options, &limits, nothing)?;
+        Ok(next.planned)
+    }
+
+    /// Explains the objects that `query` asks about: what the kernel holds, whose it is and by what
+    /// proof, what is desired, and what a pass would do. Without a desired state nothing is
+    /// managed. Changes nothing, neither in the kernel nor in the ledger.
+    ///
+    /// A source that has run passes knows what these found contended, stored otherwise, or in its
+    /// grace. That of a running loop is asked by [`why_within`](Self::why_within).
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan).
+    pub fn why(
+        &self,
+        scope: &Namespace,
+        desired: Option<&Desired>,
+        ledger: &dyn Ledger,
+        options: &Options,
+        query: &Query,
+    ) -> Result<Explanation, Error> {
+        self.why_within(scope, desired, ledger, options, query, &PassLimits::default())
+    }
+
+    /// As [`why`](Self::why), of a pass within a driver's limits: of these the backoff counts. It
+    /// is for a question to a running loop, with all that such a question sees.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan). [`ErrorKind::Ended`](crate::ErrorKind::Ended) if the namespace is
+    /// not that of the subscription.
+    pub fn why_within(
+        &self,
+        scope: &Namespace,
+        desired: Option<&Desired>,
+        ledger: &dyn Ledger,
+        options: &Options,
+        query: &Query,
+        limits: &PassLimits<'_>,
+    ) -> Result<Explanation, Error> {
+        let nothing = Desired::default();
+        let desired = desired.unwrap_or(&nothing);
+        let asked = Kinds::NONE.with(query.kind());
+        let connection = &mut self.open(scope, desired)?;
+        let (pass, next) = self.dry_run(connection, desired, ledger, options, limits, asked)?;
+        let resolved = pass.resolve_all(&next)?;
+        let view = &pass.ledger_view;
+        why::explain(pass.observer, view, &resolved, next.planned, query)
+    }
+
+    /// Runs a pass up to its first plan. Its policy is also for objects of the kinds in `more`.
+    fn dry_run<'a>(
+        &self,
+        connection: &'a mut Connection,
+        desired: &'a Desired,
+        ledger: &dyn Ledger,
+        options: &'a Options,
+        limits: &PassLimits<'a>,
+        more: Kinds,
+    ) -> Result<(Pass<'a>, PassPlan), Error> {
+        let is_asked = |kind: &Kind| desired.managed().contains(*kind) || more.contains(*kind);
+        let kinds = Kind::ALL.into_iter().filter(is_asked).collect();
+        let policy = policy(connection.markers(kinds)?, options)?;
+        let everything = PassScope::Everything(RouteRows::All);
+        let observer = &mut connection.observer;
+        let pass = Pass::open(observer, everything, desired, options, policy, ledger)?;
+        let mut pass = pass.with_limits(limits);
+        let next = pass.dry_run(&mut self.history.clone(), &self.clock)?;
+        Ok((pass, next))
+    }
+
+    /// Opens sockets in the namespace, which has to be that of the subscription, if there is one.
+    fn open(&self, scope: &Namespace, desired: &Desired) -> Result<Connection, Error> {
+        let pinned = scope.pinned().map_err(|error| self.open_error(error))?;
+        self.require_bound(scope, &pinned)?;
+        let opened = match self.monitor {
+            Some(_) => Connection::open(&pinned),
+            None => Connection::open_once(&pinned, desired),
+        };
+        opened.map_err(|error| self.open_error(error))
+    }
+
+    /// Refuses a namespace that is not that of the subscription, if there is one.
+    fn require_bound(&self, scope: &Namespace, now: &Namespace) -> Result<(), Error> {
+        let Some(bound) = self.bound_to() else {
+            return Ok(());
+        };
+        match now.id().map_err(|error| self.open_error(error))? {
+            id if id == bound => Ok(()),
+            _ => Err(Error::replaced(scope)),
+        }
+    }
+
+    /// The namespace of the subscription, if there is one.
+    fn bound_to(&self) -> Option<NamespaceId> {
+        self.monitor.as_ref().and_then(MonitorHandle::namespace)
+    }
+
+    fn open_error(&self, error: trueup_netlink::Error) -> Error {
+        match self.bound_to() {
+            Some(_) => Error::of_reopening(error),
+            None => Error::from(error),
+        }
+    }
+
+    /// Takes the sockets of the last pass, or opens others, in the namespace, which has to be that
+    /// of the subscription, if there is one.
+    fn connect(&mut self, scope: &Namespace, desired: &Desired) -> Result<Connection, Error> {
+        let kept = self.connection.take();
+        // Once the subscription has ended, a pass may be over another namespace.
+        if let Some(kept) = kept.filter(|_| self.bound_to().is_some()) {
+            self.require_bound(scope, scope)?;
+            return Ok(kept);
+        }
+        if let Some(monitor) = &self.monitor {
+            // The port of a socket that is closed may be another's by now.
+            monitor.ignore_own_writes(None);
+        }
+        self.open(scope, desired)
+    }
+}
+
+impl Default for Rtnl {
+    fn default() -> Rtnl {
+        Rtnl::new()
+    }
+}
+
+impl fmt::Debug for Rtnl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rtnl").finish_non_exhaustive()
+    }
+}
+
+impl Source for Rtnl {
+    type Scope = Namespace;
+    type Desired = Desired;
+    type Options = Options;
+    type Report = Report;
+    type Observed = Snapshot;
+    type Error = Error;
+    type Subscription = Watch;
+
+    fn reconcile(
+        &mut self,
+        scope: &Namespace,
+        desired: &Desired,
+        ledger: &mut dyn Ledger,
+        options: &Options,
+    ) -> Result<Report, Error> {
+        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
+    }
+
+    fn reconcile_within(
+        &mut self,
+        namespace: &Namespace,
+        desired: &Desired,
+        ledger: &mut dyn Ledger,
+        options: &Options,
+        limits: &PassLimits<'_>,
+    ) -> Result<Report, Error> {
+        // If this pass fails, the next one is over everything.
+        let mut baseline = self.baseline.take();
+        if let Some(baseline) = &mut baseline {
+            baseline.follow(desired, options.protocol());
+        }
+        let dirty = self.monitor.as_ref().and_then(MonitorHandle::take_dirty);
+        // Without a subscription nothing is known of what happened since the last pass.
+        let dirty = dirty.unwrap_or_else(DirtySet::everything);
+        if let Some(baseline) = &mut baseline {
+            baseline.note_shared(&dirty, desired);
+        }
+        if let Some(monitor) = &self.monitor {
+            monitor.cover(desired.managed(), options.protocol());
+        }
+        let mut connection = self.connect(namespace, desired)?;
+        let port = connection.observer.socket().port_id();
+        if let Some(monitor) = &self.monitor {
+            monitor.ignore_own_writes(Some(port));
+        }
+        let policy = policy(connection.markers(desired.managed())?, options)?;
+        let scope = match limits.extent() {
+            Extent::Everything => PassScope::Everything(RouteRows::OutOfSync),
+            Extent::Dirty => {
+                let (known, due) = (baseline.as_mut(), limits.due());
+                PassScope::decide(known, &self.history, desired, options, &dirty, due)
+            }
+        };
+        let observer = &mut connection.observer;
+        let pass = Pass::open(observer, scope, desired, options, policy, ledger)?;
+        let pass = pass.with_limits(limits).with_monitor(self.monitor.clone());
+        let (clock, history) = (&self.clock, &mut self.history);
+        let (report, next) = pass.run(history, baseline, &dirty, ledger, clock)?;
+        self.baseline = next;
+        // Without a subscription the next pass may be far off, or never come.
+        self.connection = self.monitor.as_ref().map(|_| {
+            connection.observer.rest();
+            connection
+        });
+        Ok(report)
+    }
+
+    fn observe(
+        &mut self,
+        scope: &Namespace,
+        _options: &Options,
+    ) -> Result<Observation<Snapshot>, Error> {
+        let mut observer = match self.monitor {
+            Some(_) => Observer::open(scope)?,
+            None => Observer::open_lazily(scope)?,
+        };
+        Ok(Observation::Observed(observer.snapshot(&ReadScope::whole())?))
+    }
+
+    fn subscribe(&mut self, scope: &Namespace, _hints: Hints) -> Subscribed<Watch, Error> {
+        self.baseline = None;
+        self.connection = None;
+        match Watch::open(scope) {
+            Ok((watch, monitor)) => {
+                self.monitor = Some(monitor);
+                Subscribed::Active(watch)
+            }
+            Err(error) => Subscribed::Failed(error),
+        }
+    }
+
+    fn changed_keys(&mut self, desired: &Desired, options: &Options) -> Option<Vec<OpKey>> {
+        self.asked.changed_keys(desired, options)
+    }
+
+    fn is_scope_gone(error: &Error) -> bool {
+        error.kind() == ErrorKind::Ended
+    }
+}

@@ -1,0 +1,400 @@
+//! The gathering of an explanation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_apply::is_drawn_index;
+use trueup_net::{
+    Action, Dev, Devices, Domain, IfName, Kind, Kinds, Link, LinkKind, Object, ObjectKey,
+    ObjectKind as _, Observed, OfKind, Owned, Policy, ProvenBy, Resolved, VethAttrs, each_kind,
+    proof,
+};
+use trueup_observe::{Observer, ReadScope, Snapshot};
+
+use super::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
+use crate::ownership::ledger_view::LedgerView;
+use crate::ownership::record_key::RecordKey;
+use crate::pass::require_all_links;
+use crate::{Error, Planned};
+
+/// Explains what is asked about. `planned` is the next pass, as of a look just before, and `view`
+/// what is ours by then.
+pub(crate) fn explain(
+    observer: &mut Observer,
+    view: &LedgerView,
+    resolved: &Resolved,
+    planned: Planned,
+    query: &Query,
+) -> Result<Explanation, Error> {
+    let Snapshot { observed: rows, incomplete: doubts, .. } = read(observer, query)?;
+    let mut view = view.clone();
+    // The pass looked only at what is managed.
+    view.close_intents(&rows, &resolved.policy, &BTreeSet::new());
+    let owned = view.owned(&rows);
+    let mut case = Case {
+        devices: &resolved.devices,
+        indexes: rows.links.iter().map(|link| (link.name, link.index)).collect(),
+        found: BTreeMap::new(),
+    };
+    let name = |dev: Dev| resolved.devices.name(dev).copied();
+    for object in objects(&rows).into_iter().filter(|object| query.is_about(object, name)) {
+        let whose = whose(&object, &rows.links, &owned, &resolved.policy, |object| {
+            recorded_on(&view, object, name)
+        });
+        let explained = case.about(&object);
+        explained.present.push(Present { object, whose });
+    }
+    for key in view.keys() {
+        let record = view.record(key).or_else(|| view.intent(key));
+        let Some(record) = record else { continue };
+        let recorded = |_| key.interface().map(|(name, _)| name);
+        if query.is_about(&record.object, recorded) {
+            let entry = Entry {
+                object: record.object.clone(),
+                origin: origin(&record.object, record.former.is_some(), &resolved.policy),
+                former: record.former.clone().map(|former| former.object),
+                is_open: view.has_intent(key),
+            };
+            case.about(&record.object).entry = Some(entry);
+        }
+    }
+    for (position, object) in desired(resolved, query.kind()).into_iter().enumerate() {
+        if query.is_about(&object, name) {
+            let wanted = object.clone();
+            case.about(&object).desired = Some((position, wanted));
+        }
+    }
+    let Planned { plan, observed, .. } = &planned;
+    let mut held: Vec<Option<usize>> = Vec::with_capacity(plan.ops.len());
+    for (at, op) in plan.ops.iter().enumerate() {
+        let cause = || plan.needs(at).find_map(|need| held[need]);
+        held.push(op.hold.as_ref().map_or_else(cause, |_| Some(at)));
+        if query.is_about(&op.object, name) {
+            let cause = held[at].filter(|cause| *cause != at);
+            let waits_for = cause.map(|cause| Box::new(plan.ops[cause].clone()));
+            let steps = &mut case.about(&op.object).next;
+            let op = Box::new(op.clone());
+            steps.push(Step::Op { op, waits_for });
+        }
+    }
+    for conflict in &plan.conflicts {
+        if query.is_about(&conflict.desired, name) {
+            let step = Step::Conflict(Box::new(conflict.clone()));
+            case.about(&conflict.desired).next.push(step);
+        }
+    }
+    for object in &plan.adopted {
+        if query.is_about(object, name) {
+            case.about(object).next.push(Step::Adopt);
+        }
+    }
+    let managed = resolved.managed().contains(query.kind());
+    let complete = observed.complete.contains(query.kind());
+    let deleted: BTreeSet<u32> = plan
+        .ops
+        .iter()
+        .filter(|op| op.action == Action::Delete)
+        .filter_map(|op| match &op.object {
+            Object::Link(link) => Some(link.index),
+            _ => None,
+        })
+        .collect();
+    let mut objects: Vec<Explained> = case.found.into_values().collect();
+    for explained in &mut objects {
+        if explained.next.is_empty() {
+            let nothing = match managed {
+                true => nothing(explained, complete, &deleted, &rows),
+                false => Nothing::Unmanaged,
+            };
+            explained.next.push(Step::Nothing(nothing));
+        }
+    }
+    Ok(Explanation { objects, devices: resolved.devices.clone(), doubts })
+}
+
+/// Why nothing would be done.
+fn nothing(
+    explained: &Explained,
+    complete: bool,
+    deleted: &BTreeSet<u32>,
+    rows: &Observed,
+) -> Nothing {
+    let there = explained.present.iter();
+    if let Some((_, desired)) = &explained.desired {
+        let serves = |object| desired.with_open_of(object).differences(object).is_empty();
+        let mut serving = there.filter(|present| serves(&present.object));
+        let creatable = match desired {
+            Object::Link(link) => link.is_creatable(),
+            _ => true,
+        };
+        return match serving.next() {
+            // A link that must exist is not created.
+            Some(present) if present.whose.is_ours() || !creatable => Nothing::AsDesired,
+            Some(_) => Nothing::SatisfiedByForeign,
+            None if explained.present.is_empty() => Nothing::Along,
+            None => Nothing::Unread,
+        };
+    }
+    let Some(ours) = there.clone().find(|present| present.whose.is_ours()) else {
+        return match explained.present.is_empty() {
+            true => Nothing::Absent,
+            false => Nothing::Foreign,
+        };
+    };
+    if !complete {
+        return Nothing::Unread;
+    }
+    match &ours.object {
+        Object::Link(link) => {
+            let other = match &link.kind {
+                Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer,
+                _ => None,
+            };
+            let other = rows.links.iter().find(|link| Some(link.name) == other);
+            match other.is_some_and(|other| deleted.contains(&other.index)) {
+                true => Nothing::Along,
+                false => Nothing::OtherEnd,
+            }
+        }
+        _ => Nothing::Along,
+    }
+}
+
+/// What was found, by key.
+struct Case<'a> {
+    devices: &'a Devices,
+    indexes: BTreeMap<IfName, u32>,
+    found: BTreeMap<ObjectKey, Explained>,
+}
+
+impl Case<'_> {
+    /// What is found on the key of an object. A device that is to be made anew is, for its name,
+    /// the one that is there.
+    fn about(&mut self, object: &Object) -> &mut Explained {
+        let mut key = object.key();
+        match &mut key {
+            ObjectKey::Address(key) => key.dev = self.there(key.dev),
+            ObjectKey::Neighbour(key) => key.dev = self.there(key.dev),
+            ObjectKey::Rule(rule) => rule.protocol = 0,
+            // Neither a device nor a protocol is part of any other key.
+            _ => {}
+        }
+        let empty = || Explained {
+            key: key.clone(),
+            present: Vec::new(),
+            entry: None,
+            desired: None,
+            next: Vec::new(),
+        };
+        self.found.entry(key.clone()).or_insert_with(empty)
+    }
+
+    fn there(&self, dev: Dev) -> Dev {
+        let planned = dev.as_index().is_none();
+        let name = self.devices.name(dev).filter(|_| planned);
+        let index = name.and_then(|name| self.indexes.get(name));
+        index.map_or(dev, |index| Dev::index(*index))
+    }
+}
+
+/// Reads all links, and what is asked about, foreign objects too.
+fn read(observer: &mut Observer, query: &Query) -> Result<Snapshot, Error> {
+    let kind = query.kind();
+    let kinds = Kinds::NONE.with(kind);
+    let scope = ReadScope::default().with_kinds(kinds.without(Kind::Route));
+    let mut snapshot = require_all_links(observer.snapshot(&scope)?)?;
+    if let Query::Route { table, .. } = query {
+        let scope = ReadScope::default()
+            .with_kinds(kinds)
+            .with_tables(table.map(|table| BTreeSet::from([table])));
+        let (routes, doubt) = observer.routes_where(&scope, |route| query.is_about_route(route))?;
+        snapshot.observed.routes = routes;
+        snapshot.mark_read(Kind::Route, doubt);
+    }
+    Ok(snapshot)
+}
+
+/// The observed objects of the kinds that are declared.
+fn objects(observed: &Observed) -> Vec<Object> {
+    let mut objects: Vec<Object> = Vec::new();
+    each_kind!(K => if K::IS_DECLARED {
+        let of_kind = OfKind::<K>::of_kind(observed).iter();
+        objects.extend(of_kind.cloned().map(Into::<Object>::into));
+    });
+    objects
+}
+
+/// What is desired of a kind, in the order of the list.
+fn desired(resolved: &Resolved, kind: Kind) -> Vec<Object> {
+    let mut objects: Vec<Object> = Vec::new();
+    each_kind!(K => if K::KIND == kind {
+        let of_kind = OfKind::<K>::of_kind(resolved).iter().flatten();
+        objects.extend(of_kind.cloned().map(Into::<Object>::into));
+    });
+    objects
+}
+
+/// Returns whose an object is; `recorded` says whether the ledger has a record on its key.
+fn whose(
+    object: &Object,
+    links: &[Link],
+    owned: &Owned,
+    policy: &Policy,
+    recorded: impl Fn(&Object) -> bool,
+) -> Whose {
+    let passing = matches!(object, Object::Neighbour(neighbour) if !neighbour.is_declared());
+    let everywhere = policy.clone().with_domain(Domain::default());
+    let would_be_ours = || proof(object, links, owned, everywhere).is_some();
+    match (proof(object, links, owned, policy), object.protocol()) {
+        (Some(ProvenBy::Marker), _) => Whose::Marked,
+        (Some(ProvenBy::Ledger), _) => Whose::Recorded,
+        _ if object.is_kernels_own(policy.unstored) => Whose::Kernels,
+        _ if passing => Whose::Passing,
+        _ if policy.domain.is_limited() && would_be_ours() => Whose::OutsideDomain,
+        _ if recorded(object) => Whose::Rewritten,
+        (None, 0) => Whose::Unmarked,
+        (None, protocol) if protocol == policy.marker => Whose::MarkUnproven,
+        (None, protocol) => Whose::Others { protocol },
+    }
+}
+
+/// Returns true if the ledger has anything on an object's key, or had a link of its name.
+fn recorded_on(view: &LedgerView, object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> bool {
+    match object {
+        Object::Link(link) => view.link_named(&link.name).is_some(),
+        _ => RecordKey::of(object, name).is_some_and(|key| view.record(&key).is_some()),
+    }
+}
+
+/// The ledger does not say how an object became ours, but the object does: what we made bears our
+/// marker, or, a link, an index that was drawn for it.
+fn origin(object: &Object, is_overridden: bool, policy: &Policy) -> Origin {
+    match object {
+        _ if is_overridden => Origin::Overridden,
+        Object::Link(link) if is_drawn_index(link.index) => Origin::Made,
+        Object::Link(_) => Origin::Adopted,
+        _ if policy.unstored.contains(object.kind()) => Origin::MadeOrAdopted,
+        _ if object.protocol() == policy.marker => Origin::Made,
+        _ => Origin::Adopted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use trueup_loop::{Config, Loop, LoopView};
+    use trueup_net::{Address, Desired, Hold, IpNetwork, Link};
+    use trueup_netlink::Namespace;
+    use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, Report as _, Source as _};
+    use trueup_testkit::faults::{At, Fault, Faults};
+    use trueup_testkit::mask;
+    use trueup_testkit::model::Kernel;
+
+    use crate::{Options, Rtnl};
+
+    /// An older kernel, that stores no marker on addresses, and what is remembered of a pass that
+    /// made a link and an address.
+    fn older() -> (Namespace, MemoryLedger) {
+        let kernel = mask(Kernel::new().namespace(), &[trueup_testkit::Kind::Address]);
+        let name: IfName = "v0".parse().unwrap();
+        let peer = Some("v1".parse().unwrap());
+        let network: IpNetwork = "10.1.0.1/24".parse().unwrap();
+        let desired = Desired::default()
+            .with_links([Link::new(name, LinkKind::Veth(VethAttrs::default().with_peer(peer)))])
+            .with_addresses([Address::new(name, network)]);
+        let mut ledger = MemoryLedger::default();
+        let options = Options::default();
+        let report = Rtnl::new().reconcile(&kernel, &desired, &mut ledger, &options);
+        assert!(report.unwrap().converged());
+        (kernel, ledger)
+    }
+
+    fn address() -> Query {
+        Query::Address { address: [10, 1, 0, 1].into(), len: None, dev: None }
+    }
+
+    fn why(kernel: &Namespace, ledger: &MemoryLedger, query: &Query) -> Explanation {
+        let options = Options::default();
+        let why = Rtnl::new().why(kernel, None, ledger, &options, query);
+        why.unwrap()
+    }
+
+    /// The same ledger, had the pass been cut short before it looked at what it did.
+    fn cut_short(ledger: &MemoryLedger) -> MemoryLedger {
+        let mut open = MemoryLedger::default();
+        let claims = ledger.owned().unwrap().into_iter();
+        let intents = claims.map(|(key, record)| (key, Claim::Ours(record)));
+        open.begin(intents.collect()).unwrap();
+        open
+    }
+
+    #[test]
+    fn where_no_marker_is_stored_the_ledger_alone_is_proof() {
+        let (kernel, ledger) = older();
+        let explained = why(&kernel, &ledger, &address()).objects.remove(0);
+        assert_eq!(explained.present[0].whose, Whose::Recorded);
+        assert_eq!(explained.entry.unwrap().origin, Origin::MadeOrAdopted);
+        assert_eq!(explained.next, [Step::Nothing(Nothing::Unmanaged)]);
+        let forgotten = MemoryLedger::default();
+        let explained = why(&kernel, &forgotten, &address()).objects.remove(0);
+        assert_eq!(explained.present[0].whose, Whose::Unmarked);
+        assert_eq!(explained.entry, None);
+    }
+
+    #[test]
+    fn a_running_loop_explains_what_it_holds_back() {
+        const EBUSY: i32 = 16;
+        const LONG: Duration = Duration::from_secs(60);
+        let faults = Faults::over(Kernel::new().namespace());
+        faults.add(At::EveryChange, Fault::Refuse(EBUSY));
+        let name: IfName = "d0".parse().unwrap();
+        let link = Link::new(name, LinkKind::Dummy);
+        let desired = Desired::default().with_links([link]);
+        let (scope, ledger) = (faults.namespace(), MemoryLedger::default());
+        let options = Options::default();
+        let config = Config::default().with_backoff(LONG, LONG).with_interval(LONG);
+        let running = Loop::new(Rtnl::new(), scope, desired, ledger, options, config);
+        let running = running.spawn("rtnl").unwrap();
+        let handle = running.handle();
+        handle.force(LONG).unwrap();
+        handle.pause(LONG).unwrap();
+        let question = move |view: LoopView<'_, Rtnl>| {
+            let LoopView { source, scope, desired, ledger, options, limits, .. } = view;
+            let query = Query::Link { name };
+            source.why_within(scope, Some(desired), ledger, options, &query, &limits)
+        };
+        let explanation = handle.ask(question, LONG).unwrap().unwrap();
+        let [Step::Op { op, .. }] = &explanation.objects[0].next[..] else {
+            panic!("{explanation:?}")
+        };
+        assert!(matches!(op.hold, Some(Hold::Backoff(_))), "{op:?}");
+        running.stop(LONG).unwrap();
+    }
+
+    #[test]
+    fn an_open_intent_is_answered_by_what_is_there() {
+        let (kernel, ledger) = older();
+        let link = Query::Link { name: "v1".parse().unwrap() };
+        for query in [&address(), &link] {
+            let explanation = why(&kernel, &cut_short(&ledger), query);
+            assert_eq!(explanation, why(&kernel, &ledger, query));
+            assert_eq!(explanation.objects[0].present[0].whose, Whose::Recorded);
+        }
+    }
+
+    #[test]
+    fn an_intent_of_which_nothing_can_be_read_stays_open() {
+        let (kernel, ledger) = older();
+        let faults = Faults::over(kernel);
+        let every = At::EveryDump(trueup_testkit::Kind::Address);
+        // The first is that of the loopback device.
+        faults.add(every, Fault::LoseRow(2));
+        faults.add(every, Fault::Interrupt);
+        let explanation = why(&faults.namespace(), &cut_short(&ledger), &address());
+        assert_eq!(explanation.doubts.len(), 1);
+        let explained = &explanation.objects[0];
+        assert_eq!(explained.present, []);
+        assert!(explained.entry.as_ref().unwrap().is_open);
+    }
+}

@@ -1,0 +1,105 @@
+//! Desired links, by number.
+
+use std::collections::BTreeMap;
+
+use trueup_net::{
+    BridgeAttrs, IfName, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs, VxlanAttrs,
+};
+
+use super::author::{LINKS, ip, up};
+use super::spec::LinkSpec;
+use crate::desired::name;
+
+/// The links of a specification, the first of each name. In a clean case, such as can be.
+pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
+    let mut seen: BTreeMap<&str, &LinkSpec> = BTreeMap::new();
+    for spec in specs {
+        seen.entry(LINKS[spec.which]).or_insert(spec);
+    }
+    let mut links: Vec<Link<IfName>> = Vec::new();
+    for (dev, spec) in &seen {
+        let kind = match *dev {
+            "br0" | "br1" => LinkKind::Bridge(
+                BridgeAttrs::default()
+                    .with_stp((spec.variant & 1 != 0).then_some(spec.variant & 2 != 0))
+                    .with_ageing_time(
+                        (spec.variant & 4 != 0).then_some(if spec.variant & 2 != 0 {
+                            6000
+                        } else {
+                            0
+                        }),
+                    ),
+            ),
+            "v0" => LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))),
+            "v1" => LinkKind::Veth(VethAttrs::default().with_peer(name("v0"))),
+            "vx0" => LinkKind::Vxlan(
+                VxlanAttrs::new(u32::from(spec.variant & 1) + 1)
+                    .with_local((spec.variant & 2 != 0).then(|| ip(false, 3, 1)))
+                    .with_remote((spec.variant & 4 != 0).then(|| ip(false, 3, 9)))
+                    .with_port(4789)
+                    .with_learning((spec.variant & 4 != 0).then_some(spec.variant & 1 != 0))
+                    .with_ttl((spec.variant & 2 != 0).then_some(3 + spec.variant)),
+            ),
+            "mv0" => LinkKind::Macvlan(
+                MacvlanAttrs::new(if spec.variant & 1 != 0 && seen.contains_key("br1") {
+                    name("br1")
+                } else {
+                    name("ext0")
+                })
+                .with_mode((spec.variant & 2 != 0).then_some(
+                    if spec.variant & 4 != 0 { MacvlanMode::Private } else { MacvlanMode::Bridge },
+                )),
+            ),
+            "ifb0" => LinkKind::Ifb,
+            _ => {
+                let mut link = Link::must_exist(name(dev));
+                link.mtu = spec.mtu.map(|small| if small { 1400 } else { 1500 });
+                links.push(link);
+                continue;
+            }
+        };
+        let mut link = Link::new(name(dev), kind);
+        link.up = spec.up;
+        link.alias = spec.alias.map(|alias| match alias {
+            0 => Box::from(&b""[..]),
+            n => format!("alias {n}").into_bytes().into(),
+        });
+        link.group = spec.group.map(u32::from);
+        link.address = spec.mac.map(|number| mac(number, dev));
+        if *dev != "mv0" {
+            link.mtu = spec.mtu.map(|small| if small { 1400 } else { 1500 });
+        }
+        // Only these become ports: what else does not forward, or carries another device. Both ends
+        // of a pair in one bridge are a loop, whose frames take all processors.
+        if matches!(*dev, "v0" | "vx0" | "v1") {
+            let becomes_port = *dev != "v1" && seen.contains_key("br0");
+            link.master = match spec.master {
+                0 | 1 => None,
+                2 => Some(None),
+                _ => becomes_port.then(|| Some(name("br0"))),
+            };
+        }
+        links.push(link);
+    }
+    if clean {
+        // A macvlan cannot come up over what is down, and a bridge takes an MTU no larger than
+        // its ports' away from one of them.
+        let lower_up = |link: &Link<IfName>| match &link.kind {
+            Some(LinkKind::Macvlan(MacvlanAttrs { link, .. })) => up(&links, &link.to_string()),
+            _ => true,
+        };
+        let raised: Vec<bool> = links.iter().map(lower_up).collect();
+        for (link, may) in links.iter_mut().zip(raised) {
+            if !may {
+                link.up = link.up.map(|_| false);
+            }
+        }
+    }
+    links
+}
+
+/// A hardware address of its own for each device.
+fn mac(mac: u8, dev: &str) -> LinkAddr {
+    let last = dev.bytes().map(u32::from).sum::<u32>() % 200;
+    format!("02:00:00:00:{mac:02x}:{last:02x}").parse().unwrap()
+}

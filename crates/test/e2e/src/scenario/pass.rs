@@ -1,0 +1,213 @@
+//! Plans and passes of an agent, and their reports as the lines that a scenario expects.
+
+use std::time::Duration;
+
+use trueup_net::render::ConflictRecord;
+use trueup_net::{Notice, Reason};
+use trueup_netlink::Namespace;
+use trueup_reconcile::{
+    Condition, Drained, Extent, PassLimits, Report as _, Source as _, Status, Subscription as _,
+};
+use trueup_rtnl::{Finding, OwnershipRule, Pending, Report};
+
+use super::agent::{Agent, Host};
+use super::errno;
+use super::text::Expected;
+
+/// A line of a report.
+fn line(text: String) -> Expected {
+    Expected::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+impl Agent {
+    /// Returns the lines of a plan.
+    pub(super) fn plan(&mut self, host: &Host, namespace: &Namespace) -> Vec<Expected> {
+        let ledger = match self.ledger(host, namespace) {
+            Ok(ledger) => ledger,
+            Err(error) => return vec![line(format!("error {error}"))],
+        };
+        let planned = self.source.plan(namespace, &self.desired, &ledger, &self.options);
+        let planned = match planned {
+            Ok(planned) => planned,
+            Err(error) => return vec![line(format!("error {error}"))],
+        };
+        let plan = &planned.plan;
+        let mut lines = Vec::new();
+        for op in &plan.ops {
+            let reason = op.reason_text(&plan.devices);
+            lines.push(line(format!("{} ({reason})", op.command(&plan.devices))));
+        }
+        for conflict in &plan.conflicts {
+            lines.push(line(conflict_line(conflict, &plan.devices)));
+        }
+        lines.extend(planned.doubts.iter().map(|doubt| line(format!("incomplete {doubt}"))));
+        if lines.is_empty() {
+            lines.push(line("nothing".to_owned()));
+        }
+        lines
+    }
+
+    /// Drains the subscription.
+    ///
+    /// # Errors
+    ///
+    /// When the subscription has ended.
+    pub(super) fn drain(&mut self) -> Result<Drained, String> {
+        let listener =
+            self.listener.as_mut().ok_or("the agent is not subscribed: write `listen` first")?;
+        listener.drain().map_err(|error| error.to_string())
+    }
+
+    /// Passes as a driver would after a drain: over the dirty keys, or over everything after a
+    /// loss; and once more if the source asks for it at once. Also returns the number of ops.
+    pub(super) fn pass_after_drain(
+        &mut self,
+        host: &Host,
+        namespace: &Namespace,
+        drained: Drained,
+    ) -> (Vec<Expected>, usize) {
+        let (mut lines, extent) = match drained {
+            Drained::Nothing => return (vec![line("nothing".to_owned())], 0),
+            Drained::Hint => (Vec::new(), Extent::Dirty),
+            Drained::Lost => (vec![line("lost".to_owned())], Extent::Everything),
+        };
+        let (report, mut ops, again) = self.pass_over(host, namespace, extent);
+        lines.extend(report);
+        if again {
+            let (report, more, _) = self.pass_over(host, namespace, Extent::Everything);
+            lines.extend(report);
+            ops += more;
+        }
+        (lines, ops)
+    }
+
+    /// One pass over everything, and the number of its ops.
+    pub(super) fn pass(&mut self, host: &Host, namespace: &Namespace) -> (Vec<Expected>, usize) {
+        let (lines, ops, _) = self.pass_over(host, namespace, Extent::Everything);
+        (lines, ops)
+    }
+
+    /// One pass. The flag says whether another is due at once.
+    fn pass_over(
+        &mut self,
+        host: &Host,
+        namespace: &Namespace,
+        extent: Extent,
+    ) -> (Vec<Expected>, usize, bool) {
+        let mut ledger = match self.ledger(host, namespace) {
+            Ok(ledger) => ledger,
+            Err(error) => return (vec![line(format!("error {error}"))], 0, false),
+        };
+        let limits = PassLimits::default().with_extent(extent);
+        let report = self.source.reconcile_within(
+            namespace,
+            &self.desired,
+            &mut ledger,
+            &self.options,
+            &limits,
+        );
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => return (vec![line(format!("error {error}"))], 0, false),
+        };
+        for finding in report.findings() {
+            if matches!(finding.rule, OwnershipRule::Adopted | OwnershipRule::Overridden) {
+                self.record_adopted(&finding.object.kind().to_string());
+            }
+        }
+        // What it says that goes along is gone by right, and so is what it was told to exclude.
+        for (notice, _) in report.notices() {
+            if let Notice::GoesAlong { object, .. } = notice {
+                self.record_adopted(&object.kind().to_string());
+            }
+        }
+        for done in report.applied().filter(|done| done.op.reason == Reason::Excluded) {
+            self.record_adopted(&done.op.object.kind().to_string());
+        }
+        report.statuses(&mut |key, status| match status {
+            Some(status) => drop(self.statuses.insert(key, status.clone())),
+            None => drop(self.statuses.remove(&key)),
+        });
+        let again = report.requeue_after() == Some(Duration::ZERO);
+        (report_lines(&report), report.ops().count(), again)
+    }
+
+    /// Returns a line for each object that is not in place, in the order of the objects.
+    pub(super) fn status_lines(&self) -> Vec<Expected> {
+        let mut all: Vec<_> = self.statuses.values().collect();
+        all.sort_by(|one, other| (one.kind, &one.object).cmp(&(other.kind, &other.object)));
+        all.into_iter().map(|status| status_line(status)).collect()
+    }
+}
+
+fn status_line(status: &Status) -> Expected {
+    let Status { kind, object, condition, .. } = status;
+    let (word, why) = match condition {
+        Condition::Failed { errno: Some(code), .. } => ("failed", errno::name(*code)),
+        Condition::Failed { class, message, .. } => ("failed", format!("{class} {message}")),
+        Condition::Pending { why } => ("pending", why.clone()),
+        Condition::Conflict { foreign } => ("conflict", foreign.clone()),
+        Condition::Contended { why } => ("contended", why.clone()),
+        Condition::StoredOtherwise { stored } => {
+            ("stored", stored.clone().unwrap_or_else(|| "nothing".to_owned()))
+        }
+        other => panic!("{other:?} has no word"),
+    };
+    let text = format!("{word} {kind} {object}: {why}");
+    Expected::status(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn conflict_line(conflict: &trueup_net::Conflict, devices: &trueup_net::Devices) -> String {
+    let record = ConflictRecord::new(conflict, devices);
+    format!("conflict {} {}: {}", record.kind, record.desired, record.foreign)
+}
+
+fn report_lines(report: &Report) -> Vec<Expected> {
+    let mut lines = Vec::new();
+    for done in report.ops() {
+        use trueup_apply::Outcome;
+        let command = done.op.command(done.devices);
+        let of_op = |finding: &Finding<'_>| std::ptr::eq(finding.object, &raw const done.op.object);
+        let finding = report.findings().find(of_op);
+        lines.push(line(match done.outcome {
+            Outcome::Applied => match finding {
+                Some(finding) => format!("applied {command}: {}", finding.rule),
+                None => format!("applied {command}"),
+            },
+            Outcome::Failed(failure) => {
+                let why = match failure.errno() {
+                    Some(code) => errno::name(code),
+                    None => format!("{} {failure}", failure.class()),
+                };
+                format!("failed {command}: {why}")
+            }
+            Outcome::Pending(pending) => {
+                let why = match (done.waits_for(), pending) {
+                    (Some(awaited), _) => format!("waits for {}", awaited.command(done.devices)),
+                    (None, Pending::Needs(_)) => "waits".to_owned(),
+                    (None, other) => other.to_string(),
+                };
+                format!("pending {command}: {why}")
+            }
+        }));
+    }
+    for Finding { rule, object, devices, .. } in report.findings() {
+        let (verdict, details) = match rule {
+            OwnershipRule::Adopted => ("adopted", String::new()),
+            OwnershipRule::Overwritten { by } => ("overwritten", format!(": to protocol {by}")),
+            // Reported with the op.
+            _ => continue,
+        };
+        let (kind, object) = (object.kind(), object.spec(devices));
+        lines.push(line(format!("{verdict} {kind} {object}{details}")));
+    }
+    for conflict in report.conflicts() {
+        lines.push(line(conflict_line(conflict, report.devices())));
+    }
+    let notices = report.notices();
+    lines.extend(notices.map(|(it, devices)| line(format!("notice {}", it.text(devices)))));
+    lines.extend(report.doubts().iter().map(|doubt| line(format!("incomplete {doubt}"))));
+    lines.extend(report.trouble().map(|trouble| line(format!("trouble {trouble}"))));
+    lines.push(line(if report.converged() { "converged" } else { "not converged" }.to_owned()));
+    lines
+}

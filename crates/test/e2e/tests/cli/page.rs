@@ -1,0 +1,90 @@
+//! The commands of the crate's README and of the main README, run in their order.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use rustix::process::Signal;
+use trueup_testkit::named_netns;
+
+use crate::agent::{Agent, Ran, Running, TRUEUP};
+
+const PAGE: &str = include_str!("../../../../agent/cli/README.md");
+const README: &str = include_str!("../../../../../README.md");
+const EXAMPLE: &str = include_str!("../../../../../docs/examples/edge.toml");
+
+/// The lines of the page's `console` blocks that begin with `$`, each with the exit code that its
+/// comment names, 0 if none.
+fn commands() -> Vec<(&'static str, i32)> {
+    let mut inside = false;
+    let mut commands = Vec::new();
+    for line in PAGE.lines() {
+        match line {
+            "```console" => inside = true,
+            "```" => inside = false,
+            _ => {}
+        }
+        if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
+            let (command, comment) = command.split_once(" # ").unwrap_or((command, ""));
+            let code = comment.strip_prefix("exits with ").map_or(0, |code| code.parse().unwrap());
+            commands.push((command.trim(), code));
+        }
+    }
+    commands
+}
+
+pub(crate) fn every_command_of_the_page_does_as_it_says() {
+    let agent = Agent::new();
+    agent.write("edge.toml", EXAMPLE);
+    let _blue = named_netns("blue");
+    let commands = commands();
+    assert!(commands.len() >= 8, "{commands:?}");
+    run(&agent, &commands);
+}
+
+pub(crate) fn the_commands_of_the_readme_bring_the_example_up() {
+    let agent = Agent::new();
+    fs::create_dir_all(agent.directory().join("docs/examples")).unwrap();
+    agent.write("docs/examples/edge.toml", EXAMPLE);
+    let commands: Vec<&str> = README
+        .lines()
+        .filter(|line| line.starts_with("trueup "))
+        .map(|line| line.split_once(" # ").map_or(line, |(command, _)| command).trim())
+        .collect();
+    let [plan, ..] = commands[..] else {
+        panic!("the README shows no commands");
+    };
+    assert!(commands.len() >= 4, "{commands:?}");
+    assert!(plan.starts_with("trueup plan "), "{plan}");
+    // There is something to do before the first pass, and nothing after the last.
+    let codes = std::iter::once(2).chain(std::iter::repeat(0));
+    let mut commands: Vec<_> = commands.iter().copied().zip(codes).collect();
+    commands.push((plan, 0));
+    run(&agent, &commands);
+}
+
+/// Runs commands in the agent's directory, each with the exit code that it has to end with.
+fn run(agent: &Agent, commands: &[(&str, i32)]) {
+    let programs = agent.directory().join("programs");
+    fs::create_dir(&programs).unwrap();
+    symlink(TRUEUP, programs.join("trueup")).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    for &(command, code) in commands {
+        // Signals are for the program, not for the shell.
+        let command =
+            if command.contains('|') { command.to_owned() } else { format!("exec {command}") };
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &command]).env("PATH", &path).current_dir(agent.directory());
+        if command.starts_with("exec trueup watch") {
+            let mut child = Running::of(&mut shell);
+            let mut first = String::new();
+            let out = child.0.stdout.as_mut().unwrap();
+            BufReader::new(out).read_line(&mut first).unwrap();
+            child.terminate(Signal::TERM);
+            continue;
+        }
+        let ran = Ran::of(shell.output().unwrap());
+        assert_eq!(ran.code, code, "{command}: {ran:?}");
+    }
+}

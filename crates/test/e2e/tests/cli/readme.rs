@@ -1,0 +1,45 @@
+//! The program that the README shows, word for word, against the kernel, and the other examples.
+
+use std::process::Command;
+
+use trueup_testkit::{Kind, Snapshot, bridge, ip};
+
+pub(crate) fn the_example_converges() {
+    bridge("br0", &[]);
+    ip(&["address", "add", "10.1.0.1/24", "dev", "br0"]);
+    let before = Snapshot::settled();
+    let output = Command::new(env!("CARGO_BIN_EXE_example-route")).output().unwrap();
+    assert_eq!(output.stdout, b"converged: true\n", "{output:?}");
+    let after = Snapshot::settled();
+    assert_eq!(after.routes_with_protocol(116).len(), 1);
+    assert_eq!(after.of(Kind::Route).count(), before.of(Kind::Route).count() + 1);
+    before.assert_same(&after.without_protocol(116));
+}
+
+pub(crate) fn the_example_of_the_loop_measures() {
+    let output = Command::new(env!("CARGO_BIN_EXE_example-latency")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("to the source: median"), "{text}");
+}
+
+pub(crate) fn the_example_of_a_daemon_goes_on_beside_what_cannot_be() {
+    let output = Command::new(env!("CARGO_BIN_EXE_example-daemon")).arg("1").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    let (changes, exceptions) = text.split_once("not in place at the end:\n").unwrap();
+    assert!(changes.contains(" objects, 2 of them not in place"), "{text}");
+    let exceptions: Vec<&str> = exceptions.lines().collect();
+    let [conflict, unreachable] = exceptions[..] else { panic!("not two exceptions: {text}") };
+    let (foreign, failed) = (": conflict: foreign ", "failed");
+    assert!(conflict.contains("198.18.0.0/24 ") && conflict.contains(foreign));
+    assert!(unreachable.contains("198.51.100.0/24 ") && unreachable.contains(failed));
+}
+
+pub(crate) fn the_readme_shows_it() {
+    let example = include_str!("../../../../agent/trueup/examples/route.rs");
+    let program = example.split_once("\n\n").unwrap().1;
+    assert!(
+        include_str!("../../../../../README.md").contains(program),
+        "README.md shows another one"
+    );
+}

@@ -1,0 +1,120 @@
+//! Another writer takes from us what is ours, each time that it is there.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use trueup_loop::Config;
+use trueup_net::{Desired, Routes};
+use trueup_rtnl::{Namespace, Rtnl};
+use trueup_testkit::uplinks;
+
+use crate::agent::{Agent, until, within};
+use crate::is_long;
+use crate::other_writer::{OURS, OtherWriter, route, v4, v6, wanted};
+
+/// How often he looks whether it is there.
+const HIS_TURN: Duration = Duration::from_millis(200);
+/// What is allowed beyond what was said: for the passes themselves, on a machine that does other
+/// work too. The long run goes beside storms.
+fn slack() -> Duration {
+    Duration::from_secs(if is_long() { 30 } else { 3 })
+}
+
+pub(crate) fn a_writer_that_deletes_without_end_is_reported_and_answered_with_delays() {
+    let lasts = Duration::from_secs(if is_long() { 60 } else { 8 });
+    uplinks(1);
+    let desired = Desired::default()
+        .with_routes((0..20).flat_map(|at| [v4(at), v6(at)]).map(wanted).collect::<Routes>());
+    let agent = Agent::start(Rtnl::new(), Namespace::current(), desired, Config::default());
+    agent.converges();
+
+    let fought = v6(3);
+    let over = AtomicBool::new(false);
+    let begin = (Instant::now(), agent.passes());
+    let (taken, absences) = thread::scope(|scope| {
+        let _over = Over(&over);
+        let deletes = scope.spawn(|| {
+            let mut other_writer = OtherWriter::open();
+            let mut taken = 0;
+            while begin.0.elapsed() < lasts && !over.load(Ordering::Relaxed) {
+                taken += usize::from(other_writer.takes(&route(fought, OURS)));
+                thread::sleep(HIS_TURN);
+            }
+            taken
+        });
+        let watches = absences(&agent, &over, fought);
+        (deletes.join().unwrap(), watches)
+    });
+
+    let record = agent.record();
+    let during = &record.passes[begin.1..];
+    let restored: usize = during.iter().map(|pass| pass.applied).sum();
+    // He took it, so it was there: each time it was put back, but the last may be yet to come.
+    assert!(taken - restored <= 1, "taken {taken} times, restored {restored} times");
+    assert!(restored >= 3, "before it counts as a fight, and after: {restored}");
+    // The first three at once, or nearly, then after 1 s, 2 s, 4 s and so on.
+    let bound = 4 + (lasts.as_secs_f64() + 1.0).log2().ceil() as usize;
+    assert!(restored <= bound, "{restored} times in {lasts:?}");
+    // What is not there is not taken: no event, no pass. Of each restoration one sees the delete,
+    // and goes on when it is over.
+    let timer = lasts.as_secs_f64() / (Config::default().interval().as_secs_f64() * 0.9);
+    let most = 4 * restored + timer as usize + 4;
+    assert!(during.len() <= most, "{} passes: {during:#?}", during.len());
+    assert!(record.contentions > 0, "it is reported");
+    for (absent, held) in &absences {
+        assert!(*absent <= *held + slack(), "gone for {absent:?}, reported {held:?}");
+    }
+    eprintln!(
+        "fight: taken {taken} times, restored {restored} times, {} passes, gone for {absences:.1?}",
+        during.len()
+    );
+    let left = during.iter().rev().find_map(|pass| pass.held);
+    drop(record);
+
+    // He is gone, and it is back for good.
+    let left = left.unwrap_or_default();
+    let mut eye = OtherWriter::open();
+    within(left + 2 * slack(), "it is back", || eye.sees_ours(fought));
+    until("nothing is amiss", || agent.record().passes.last().is_some_and(|pass| pass.converged));
+    agent.stop();
+}
+
+/// Watches until the deleter is done: for how long it was gone each time, and for how long at most
+/// it was said to be left alone.
+fn absences(
+    agent: &Agent,
+    over: &AtomicBool,
+    dst: trueup_net::Prefix,
+) -> Vec<(Duration, Duration)> {
+    let lasts = Duration::from_secs(if is_long() { 60 } else { 8 });
+    let mut eye = OtherWriter::open();
+    let mut all = Vec::new();
+    let mut gone: Option<(Instant, usize)> = None;
+    let begin = Instant::now();
+    while begin.elapsed() < lasts && !over.load(Ordering::Relaxed) {
+        match (eye.sees_ours(dst), gone) {
+            (false, None) => gone = Some((Instant::now(), agent.passes())),
+            (true, Some((since, passes))) => {
+                let record = agent.record();
+                // Also by the pass that was under way when it was first missed.
+                let during = &record.passes[passes.saturating_sub(1)..];
+                let held = during.iter().filter_map(|pass| pass.held).max();
+                all.push((since.elapsed(), held.unwrap_or_default()));
+                gone = None;
+            }
+            _ => {}
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    all
+}
+
+/// Ends the deleter, also when the test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

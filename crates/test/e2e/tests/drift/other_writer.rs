@@ -1,0 +1,150 @@
+//! The other writer: he writes by the hundred thousand, and looks without a dump, which would lose
+//! rows as ours do.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use trueup_net::{Dev, Family, IfName, NextHop, NextHops, Object, Prefix, Route};
+use trueup_netlink::codec::{self, EncodeError, existing};
+use trueup_netlink::wire::MessageWriter;
+use trueup_netlink::{BATCH_MESSAGES, Batch, Outcome, Push, Socket};
+use trueup_rtnl::{DEFAULT_PROTOCOL, Namespace};
+
+/// `RTPROT_STATIC`: what his own objects bear.
+pub(crate) const HIS: u8 = 4;
+/// What ours bear.
+pub(crate) const OURS: u8 = DEFAULT_PROTOCOL;
+
+/// The `at`-th /32 of 20.0.0.0/8.
+pub(crate) fn v4(at: u32) -> Prefix {
+    Prefix::host(Ipv4Addr::from((20 << 24) + at).into())
+}
+
+/// The `at`-th /128 of 2001:db8::/96.
+pub(crate) fn v6(at: u32) -> Prefix {
+    Prefix::host(Ipv6Addr::from((0x2001_0db8_u128 << 96) + u128::from(at)).into())
+}
+
+/// Behind `up0` of `trueup_testkit::uplinks`.
+fn gateway(family: Family) -> IpAddr {
+    match family {
+        Family::Inet => Ipv4Addr::new(10, 200, 0, 2).into(),
+        Family::Inet6 => Ipv6Addr::new(0xfd00, 0x200, 0, 0, 0, 0, 0, 2).into(),
+    }
+}
+
+/// A route as one desires it.
+pub(crate) fn wanted(dst: Prefix) -> Route<IfName> {
+    Route::new(dst, NextHops::One(NextHop::via(gateway(dst.family()))))
+}
+
+/// A route as it is written, by whom.
+pub(crate) fn route(dst: Prefix, protocol: u8) -> Object {
+    let hop: NextHop<Dev> = NextHop::via(gateway(dst.family()));
+    let route = Route::new(dst, NextHops::One(hop));
+    Object::Route(route.with_protocol(protocol).canonical())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Do {
+    Create,
+    Delete,
+}
+
+pub(crate) struct OtherWriter {
+    socket: Socket,
+    batch: Batch,
+}
+
+impl OtherWriter {
+    /// In the namespace of the calling thread.
+    pub(crate) fn open() -> OtherWriter {
+        OtherWriter { socket: Socket::open(&Namespace::current()).unwrap(), batch: Batch::new() }
+    }
+
+    /// All of them, one after the other; each has to succeed.
+    #[track_caller]
+    pub(crate) fn write<'a>(&mut self, all: impl IntoIterator<Item = (Do, &'a Object)>) {
+        for (verb, object) in all {
+            if self.push(verb, object) == Push::Full {
+                self.flush();
+                assert_eq!(self.push(verb, object), Push::Added);
+            }
+        }
+        self.flush();
+    }
+
+    #[track_caller]
+    pub(crate) fn create<'a>(&mut self, all: impl IntoIterator<Item = &'a Object>) {
+        self.write(all.into_iter().map(|object| (Do::Create, object)));
+    }
+
+    /// All of them; what is there already, or is not there any more, is not his concern.
+    pub(crate) fn tries(&mut self, verb: Do, all: &[Object]) {
+        for some in all.chunks(BATCH_MESSAGES / 2) {
+            for object in some {
+                assert_eq!(self.push(verb, object), Push::Added);
+            }
+            self.socket.send_batch(&mut self.batch).unwrap();
+        }
+    }
+
+    /// Deletes one, and says whether it was there.
+    pub(crate) fn takes(&mut self, object: &Object) -> bool {
+        assert_eq!(self.push(Do::Delete, object), Push::Added);
+        self.socket.send_batch(&mut self.batch).unwrap() == [Outcome::Done]
+    }
+
+    fn push(&mut self, verb: Do, object: &Object) -> Push {
+        self.batch.push(|buffer| encode(buffer, verb, object)).unwrap()
+    }
+
+    #[track_caller]
+    fn flush(&mut self) {
+        let outcomes = self.socket.send_batch(&mut self.batch).unwrap();
+        let refused = outcomes.iter().find(|outcome| **outcome != Outcome::Done);
+        assert_eq!(refused, None);
+    }
+
+    /// Returns true if there is a route to that very destination, and it is ours: the kernel is
+    /// asked what it would use.
+    pub(crate) fn sees_ours(&mut self, dst: Prefix) -> bool {
+        const RTM_GETROUTE: u16 = 26;
+        const RTA_DST: u16 = 1;
+        // The route itself, and not what it comes to for a packet.
+        const RTM_F_FIB_MATCH: u32 = 0x2000;
+        let mut request = Vec::new();
+        let mut message = MessageWriter::begin(&mut request, RTM_GETROUTE, 0);
+        let family = match dst.family() {
+            Family::Inet => 2,
+            Family::Inet6 => 10,
+        };
+        let mut header = [0; 12];
+        header[..2].copy_from_slice(&[family, dst.len()]);
+        header[8..].copy_from_slice(&RTM_F_FIB_MATCH.to_ne_bytes());
+        message.body(&header);
+        match dst.address() {
+            IpAddr::V4(address) => message.attr(RTA_DST, &address.octets()),
+            IpAddr::V6(address) => message.attr(RTA_DST, &address.octets()),
+        }
+        message.finish().unwrap();
+        let found = self.socket.query(&request, |reply| codec::route::decode(reply.body).unwrap());
+        // Where there is none the kernel refuses.
+        let found = found.ok().flatten();
+        found.is_some_and(|route| route.dst == dst && route.protocol == OURS)
+    }
+}
+
+fn encode(buffer: &mut Vec<u8>, verb: Do, object: &Object) -> Result<(), EncodeError> {
+    let resolve = &existing;
+    match (object, verb) {
+        (Object::Route(it), Do::Create) => codec::route::create(buffer, it, resolve),
+        (Object::Route(it), Do::Delete) => codec::route::delete(buffer, it, resolve),
+        (Object::Address(it), Do::Create) => codec::address::create(buffer, it, resolve),
+        (Object::Address(it), Do::Delete) => codec::address::delete(buffer, it, resolve),
+        (Object::Neighbour(it), Do::Create) => codec::neighbour::create(buffer, it, resolve),
+        (Object::Neighbour(it), Do::Delete) => codec::neighbour::delete(buffer, it, resolve),
+        (Object::Rule(it), Do::Create) => codec::rule::create(buffer, it),
+        (Object::Rule(it), Do::Delete) => codec::rule::delete(buffer, it),
+        (other, _) => unreachable!("no process writes it here: {other:?}"),
+    }
+}

@@ -1,0 +1,360 @@
+//! A run as data: what is desired when, what other writers do, and which faults happen where. It is
+//! drawn from a seed, carried out, and shrunk.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use fastrand::Rng;
+use trueup_e2e::desired::nothing;
+use trueup_e2e::world::World as Rows;
+use trueup_net::{Desired, Domain, IfName, NextHop, NextHops, NexthopMode, Route};
+use trueup_netlink::Namespace;
+use trueup_testkit::faults::{At, Fault};
+use trueup_testkit::{Kind, RawMessage, mask};
+
+use crate::disk::DiskFault;
+use crate::draw;
+use crate::writers::Change;
+
+#[derive(Clone)]
+pub(crate) struct Script {
+    pub(crate) seed: u64,
+    pub(crate) setup: Setup,
+    pub(crate) turns: Vec<Turn>,
+}
+
+/// What holds for a whole run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// The ledger is the proof of every kind.
+    pub(crate) by_ledger: bool,
+    /// The kernel keeps no marker on addresses, neighbours and rules.
+    pub(crate) is_masked: bool,
+    /// How long orphans are left alone.
+    pub(crate) grace: Duration,
+    /// How many changes a second, if that is limited.
+    pub(crate) limit: Option<u32>,
+    /// The agent has a domain, and other writers write beside it under the same marker.
+    pub(crate) has_domain: bool,
+}
+
+/// The link that is outside of the domain, and what of tables and priorities is inside.
+const OUTSIDE: &str = "ifb0";
+const TABLES: RangeInclusive<u32> = 1..=254;
+const PRIORITIES: RangeInclusive<u32> = 40_000..=40_999;
+
+impl Setup {
+    /// The namespace of the kernel that the host has.
+    pub(crate) fn kernel(&self, namespace: Namespace) -> Namespace {
+        match self.is_masked {
+            true => mask(namespace, &[Kind::Address, Kind::Neighbour, Kind::Rule]),
+            false => namespace,
+        }
+    }
+
+    pub(crate) fn domain(&self) -> Domain {
+        if !self.has_domain {
+            return Domain::default();
+        }
+        let interfaces = ["br*", "v*", "mv*", "ext*", "lo"].map(|it| it.parse().unwrap());
+        Domain::default()
+            .with_interfaces(interfaces)
+            .with_tables([TABLES])
+            .with_rule_priorities([PRIORITIES])
+            .with_nexthop_objects(true)
+    }
+
+    /// Whether a row, among others, is in the domain: not by what trueup says of it.
+    pub(crate) fn is_in_domain(&self, row: &RawMessage, rows: &Rows) -> bool {
+        const FRA_PRIORITY: u16 = 6;
+        let names = row.devices().into_iter();
+        let mut names = names.filter_map(|device| rows.names.get(&device));
+        !self.has_domain
+            || match row.kind {
+                Kind::Rule => {
+                    let priority = row.attr_u32(FRA_PRIORITY).unwrap_or(0);
+                    PRIORITIES.contains(&priority)
+                }
+                Kind::Nexthop => true,
+                _ => {
+                    names.all(|name| name != OUTSIDE)
+                        && row.table().is_none_or(|table| TABLES.contains(&table))
+                }
+            }
+    }
+
+    /// A state that the kernel can hold, all of it in the domain.
+    fn draw(&self, seed: u64) -> Desired {
+        if !self.has_domain {
+            return draw::desired(seed, &[]);
+        }
+        let mut desired = draw::desired(seed, &[OUTSIDE]);
+        if let Some(routes) = desired.routes.take() {
+            let inside = routes.iter().filter(|route| TABLES.contains(&route.table));
+            desired.routes = Some(inside.collect());
+        }
+        desired
+    }
+}
+
+/// What happens before a pass, and in it.
+#[derive(Clone, Default)]
+pub(crate) struct Turn {
+    pub(crate) event: Option<Event>,
+    pub(crate) desired: Option<Desired>,
+    /// The desired state is changed in place, and not replaced.
+    pub(crate) is_change: bool,
+    pub(crate) acts: Vec<Act>,
+    pub(crate) faults: Vec<(At, Injection)>,
+    pub(crate) disk: Vec<(u32, DiskFault)>,
+}
+
+/// What happens to the agent or its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Restart,
+    Recreate { is_noticed: bool },
+    ClockStands,
+    Later(Duration),
+}
+
+/// What happens at a message of a pass.
+#[derive(Clone)]
+pub(crate) enum Injection {
+    Fault(Fault),
+    Act(Act),
+}
+
+/// What another writer does.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Drawn when its time comes, from what is there then; of a kind, if that is given.
+    Drawn(u64, Option<Kind>),
+    Known(Vec<Change>),
+}
+
+impl Script {
+    pub(crate) fn draw(seed: u64) -> Script {
+        let mut rng = Rng::with_seed(seed);
+        let is_masked = rng.u8(..4) == 0;
+        let setup = Setup {
+            by_ledger: rng.u8(..3) == 0,
+            is_masked,
+            grace: Duration::from_secs(if rng.u8(..4) == 0 { 10 } else { 0 }),
+            limit: (rng.u8(..6) == 0).then(|| rng.u32(1..20)),
+            has_domain: rng.u8(..4) == 0,
+        };
+        let turns = rng.usize(2..10);
+        let mut desired = None;
+        let turns = (0..turns).map(|_| Turn::draw(&setup, &mut rng, &mut desired));
+        let turns = turns.collect();
+        Script { seed, setup, turns }
+    }
+}
+
+impl Turn {
+    /// `last` is what the turns before desire.
+    fn draw(setup: &Setup, rng: &mut Rng, last: &mut Option<Desired>) -> Turn {
+        let mut turn = Turn::default();
+        let is_first = last.is_none();
+        turn.desired = match last {
+            Some(last) if rng.u8(..4) == 0 => {
+                turn.is_change = true;
+                Some(with_other_routes(setup, last.clone(), rng))
+            }
+            Some(last) if rng.u8(..6) == 0 => Some(altered(last.clone(), rng)),
+            Some(_) if rng.u8(..3) > 0 => None,
+            _ => Some(desired(setup, rng)),
+        };
+        if turn.desired.is_some() {
+            last.clone_from(&turn.desired);
+        }
+        turn.event = match rng.u8(..24) {
+            _ if is_first => None,
+            0 | 1 => Some(Event::Restart),
+            2 => Some(Event::Recreate { is_noticed: rng.bool() }),
+            3 => Some(Event::ClockStands),
+            4 => Some(Event::Later(Duration::from_secs(rng.u64(1..100)))),
+            _ => None,
+        };
+        for _ in 0..rng.u8(..5) {
+            turn.acts.push(Act::Drawn(rng.u64(..), None));
+        }
+        for _ in 0..rng.u8(..5).saturating_sub(1) {
+            turn.faults.push(injection(rng));
+        }
+        if rng.u8(..4) == 0 {
+            turn.faults.extend(lossy_dump(rng));
+        }
+        if rng.u8(..8) == 0 {
+            second_dump(rng, &mut turn, last);
+        }
+        if rng.u8(..8) == 0 {
+            interrupted_nexthops(&mut turn, last);
+        }
+        if rng.u8(..8) == 0 {
+            let fault = match rng.u8(..4) {
+                0 => DiskFault::KillBefore,
+                1 => DiskFault::KillAfter,
+                2 => DiskFault::Full,
+                _ => DiskFault::SyncFails,
+            };
+            turn.disk.push((rng.u32(1..20), fault));
+        }
+        turn
+    }
+}
+
+/// Everything is declared, a few sections, or nothing.
+fn desired(setup: &Setup, rng: &mut Rng) -> Desired {
+    if rng.u8(..8) == 0 {
+        return nothing();
+    }
+    let mut desired = setup.draw(rng.u64(..));
+    if rng.u8(..4) == 0 {
+        desired.nexthops = NexthopMode::Objects;
+    }
+    // An absent section is unknown, an empty one known to be empty.
+    if rng.u8(..8) == 0 {
+        desired.rules = None;
+    }
+    if rng.u8(..8) == 0 {
+        desired.neighbours = None;
+    }
+    if rng.u8(..8) == 0 {
+        desired.routes = None;
+    }
+    desired
+}
+
+/// Some objects are others of the same key, and some are not declared any more.
+fn altered(mut desired: Desired, rng: &mut Rng) -> Desired {
+    for rule in desired.rules.iter_mut().flatten() {
+        rule.not ^= rng.bool();
+    }
+    let kept = |rng: &mut Rng| rng.u8(..4) > 0;
+    if let Some(rules) = &mut desired.rules {
+        rules.retain(|_| kept(rng));
+    }
+    if let Some(neighbours) = &mut desired.neighbours {
+        neighbours.retain(|_| kept(rng));
+    }
+    if let Some(routes) = desired.routes.take() {
+        desired.routes = Some(routes.iter().filter(|_| kept(rng)).collect());
+    }
+    desired
+}
+
+/// Some routes are not declared any more, and others are, that need no address.
+fn with_other_routes(setup: &Setup, mut desired: Desired, rng: &mut Rng) -> Desired {
+    let others = setup.draw(rng.u64(..)).routes;
+    if let (Some(routes), Some(others)) = (&mut desired.routes, others) {
+        let gone: Vec<_> = routes.keys().filter(|_| rng.u8(..4) == 0).collect();
+        for key in gone {
+            routes.remove(&key);
+        }
+        let needs_none = |route: &Route<IfName>| route.kind.is_reject() && route.src.is_none();
+        for route in others.iter().filter(needs_none).filter(|_| rng.bool()) {
+            routes.insert(route);
+        }
+    }
+    desired
+}
+
+/// While another writer writes, the kernel may leave out a row; it may show one twice.
+fn lossy_dump(rng: &mut Rng) -> Vec<(At, Injection)> {
+    let kinds = [Kind::Neighbour, Kind::Route, Kind::Rule];
+    let kind = *rng.choice(&kinds).unwrap_or(&Kind::Rule);
+    let at = match rng.u8(..3) {
+        0 => At::EveryDump(kind),
+        _ => At::Dump(kind, rng.u32(1..6)),
+    };
+    let row = rng.usize(1..6);
+    let fault = match rng.u8(..4) {
+        0 => return vec![(at, Injection::Fault(Fault::RepeatRow(row)))],
+        _ => Fault::LoseRow(row),
+    };
+    let act = Act::Drawn(rng.u64(..), Some(kind));
+    vec![(at, Injection::Act(act)), (at, Injection::Fault(fault))]
+}
+
+/// Of what the agent has a record and does not find, because it is gone or a dump has lost it, it
+/// makes a second dump of both families. That may be spoilt while other objects are to go.
+fn second_dump(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
+    let kind = *rng.choice(&[Kind::Route, Kind::Rule]).unwrap_or(&Kind::Rule);
+    let of_family = rng.u32(1..3);
+    // The row that the first has lost is the one that the second cannot show.
+    let row = rng.usize(1..5);
+    let act = Act::Drawn(rng.u64(..), Some(kind));
+    if rng.bool() {
+        turn.acts.push(act);
+    } else {
+        let at = At::Dump(kind, of_family);
+        let lost = Fault::LoseRow(row);
+        turn.faults.push((at, Injection::Act(act)));
+        turn.faults.push((at, Injection::Fault(lost)));
+    }
+    let at = At::Dump(kind, of_family + 2);
+    let fault = Fault::SpoilRow(row);
+    turn.faults.push((at, Injection::Fault(fault)));
+    if let Some(last) = last {
+        *last = altered(last.clone(), rng);
+        turn.desired = Some(last.clone());
+    }
+}
+
+/// Two routes point at nexthop objects, and in a later turn at none: then the objects are to go
+/// while their dump is never whole.
+fn interrupted_nexthops(turn: &mut Turn, last: &mut Option<Desired>) {
+    let Some(last) = last else { return };
+    let Some(routes) = &mut last.routes else {
+        return;
+    };
+    let route = |dst: &str, via: &str| {
+        let hop = NextHop::via(via.parse().ok()?).with_dev("ext0".parse::<IfName>().ok());
+        let route = Route::new(dst.parse().ok()?, NextHops::One(hop));
+        Some(route.with_table(254))
+    };
+    let both = [("10.60.0.0/24", "10.0.3.90"), ("10.60.1.0/24", "10.0.3.91")];
+    let both: Vec<_> = both.into_iter().filter_map(|(dst, via)| route(dst, via)).collect();
+    let was_there = both.iter().map(|it| routes.remove(&it.canonical_key()).is_some());
+    if was_there.fold(false, |any, one| any | one) {
+        let at = At::EveryDump(Kind::Nexthop);
+        turn.faults.push((at, Injection::Fault(Fault::Interrupt)));
+    } else {
+        last.nexthops = NexthopMode::Objects;
+        both.into_iter().for_each(|route| drop(routes.insert(route)));
+    }
+    turn.desired = Some(last.clone());
+}
+
+fn injection(rng: &mut Rng) -> (At, Injection) {
+    let dumped = *rng.choice(&Kind::ALL).unwrap_or(&Kind::Link);
+    let at_change = At::Change(rng.u32(1..12));
+    let at_dump = At::Dump(dumped, rng.u32(1..5));
+    let row = rng.usize(1..6);
+    let fault = match rng.u8(..32) {
+        0..=7 => return (at_change, Injection::Act(Act::Drawn(rng.u64(..), None))),
+        8..=13 => return (at_dump, Injection::Act(Act::Drawn(rng.u64(..), None))),
+        14 => (at_change, Fault::Refuse(*rng.choice(&[16, 12, 105]).unwrap_or(&16))),
+        15 | 16 => (at_change, Fault::LoseAnswer),
+        17 | 18 => (at_change, Fault::DieBefore),
+        19 | 20 => (at_change, Fault::DieAfter),
+        21 => (at_dump, Fault::DieBefore),
+        22 => (At::EveryDump(dumped), Fault::Interrupt),
+        23 => (at_dump, Fault::Interrupt),
+        24 | 25 => (at_dump, Fault::SpoilRow(row)),
+        26 => (At::EveryDump(dumped), Fault::SpoilRow(row)),
+        27 => {
+            // What a rule or a route says with an attribute that is not known is not known either.
+            let kinds = [Kind::Link, Kind::Address, Kind::Neighbour];
+            let kind = *rng.choice(&kinds).unwrap_or(&Kind::Link);
+            (At::EveryDump(kind), Fault::UnknownAttribute)
+        }
+        28 => (at_dump, Fault::Overrun),
+        29 => (at_dump, Fault::BreakOff(12)),
+        30 => (at_dump, Fault::Refuse(12)),
+        _ => (At::Announcements, Fault::Overrun),
+    };
+    (fault.0, Injection::Fault(fault.1))
+}

@@ -1,0 +1,162 @@
+//! Passes over what was announced to be doubtful, held against the whole: whatever the other writer
+//! does between them, once one says that all is right, a look at everything finds nothing to do
+//! either. And with a quiet other writer they come to an end: none is announced by the next.
+
+use std::thread;
+use std::time::Duration;
+
+use trueup_e2e::property;
+use trueup_net::{Action, Desired, Kind, Object, Observed, Op};
+use trueup_reconcile::{
+    Drained, Extent, Hints, PassLimits, Report as _, Source as _, Subscribed, Subscription as _,
+};
+use trueup_rtnl::{Contention, MemoryLedger, Namespace, Options, Ownership, Rtnl, Watch};
+use trueup_testkit::quiet_netns;
+
+use crate::act::{self, Case};
+use crate::actor::Actor;
+use crate::oracle::lines;
+use crate::ours::describe;
+use crate::run::desired;
+
+/// So many passes are enough after the other writer has acted.
+const MANY: usize = 10;
+/// How often what the kernel does in its own time is waited for, and how long each time.
+const PATIENCE: (usize, Duration) = (20, Duration::from_millis(25));
+
+pub(crate) fn what_was_not_announced_of_needed_no_look() {
+    property::run("doubtful", 16, act::case, |case| {
+        quiet_netns();
+        let mut run = Run::start(case);
+        run.turns(case).map_err(|wrong| {
+            format!("{wrong}\n\nwhat happened:\n{}", run.other_writer.journal.join("\n"))
+        })
+    });
+}
+
+struct Run {
+    other_writer: Actor,
+    source: Rtnl,
+    watch: Watch,
+    ledger: MemoryLedger,
+    options: Options,
+    /// The last pass said so.
+    converged: bool,
+}
+
+impl Run {
+    fn start(case: &Case) -> Run {
+        let other_writer = Actor::settle();
+        let mut options =
+            Options::default().with_contention(Contention::default().with_times(u32::MAX));
+        if case.ledger {
+            for kind in Kind::ALL {
+                options = options.with_ownership(kind, Ownership::Ledger);
+            }
+        }
+        let mut source = Rtnl::new();
+        let subscribed = source.subscribe(&Namespace::current(), Hints::new(|| {}));
+        let Subscribed::Active(watch) = subscribed else {
+            panic!("{subscribed:?}");
+        };
+        Run {
+            other_writer,
+            source,
+            watch,
+            ledger: MemoryLedger::default(),
+            options,
+            converged: false,
+        }
+    }
+
+    fn turns(&mut self, case: &Case) -> Result<(), String> {
+        let desired = case.desired.each_ref().map(desired);
+        self.other_writer.say("desired:");
+        self.other_writer.journal.extend(lines(&desired[0]));
+        self.pass(&desired[0], Extent::Everything)?;
+        self.comes_to_rest(&desired[0])?;
+        for turn in &case.turns {
+            // Each for itself, so that none is announced because another was.
+            for act in &turn.acts {
+                self.other_writer.say("the other writer:");
+                self.other_writer.renamed.clear();
+                self.other_writer.act(act);
+                self.comes_to_rest(&desired[0])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A pass, and whether it wants another at once.
+    fn pass(&mut self, desired: &Desired, extent: Extent) -> Result<bool, String> {
+        let limits = PassLimits::default().with_extent(extent);
+        let here = Namespace::current();
+        let (ledger, options) = (&mut self.ledger, &self.options);
+        let report = self
+            .source
+            .reconcile_within(&here, desired, ledger, options, &limits)
+            .map_err(|error| error.to_string())?;
+        self.other_writer.say(format!("{extent:?}"));
+        self.other_writer.journal.extend(describe(&report));
+        self.converged = report.converged();
+        Ok(report.requeue_after().is_some_and(|after| after.is_zero()))
+    }
+
+    /// Runs the passes that a driver would, but for those by its timer.
+    fn comes_to_rest(&mut self, desired: &Desired) -> Result<(), String> {
+        for _ in 0..MANY {
+            let extent = match self.sees(desired)? {
+                Drained::Nothing => return Ok(()),
+                Drained::Hint => Extent::Dirty,
+                Drained::Lost => Extent::Everything,
+            };
+            if self.pass(desired, extent)? {
+                self.pass(desired, Extent::Everything)?;
+            }
+        }
+        Err(format!("{MANY} passes, and each was announced"))
+    }
+
+    /// What there is to hear. If that is nothing, and all was said to be right, it has to be.
+    fn sees(&mut self, desired: &Desired) -> Result<Drained, String> {
+        let here = Namespace::current();
+        let mut wrong = Vec::new();
+        for _ in 0..PATIENCE.0 {
+            let announced = self.watch.drain().map_err(|error| error.to_string())?;
+            if announced != Drained::Nothing || !self.converged {
+                return Ok(announced);
+            }
+            // One that remembers nothing.
+            let planned = Rtnl::new()
+                .plan(&here, desired, &self.ledger, &self.options)
+                .map_err(|error| error.to_string())?;
+            let ops = planned.plan.ops.iter();
+            let ops = ops.filter(|op| !is_silent(op, &planned.observed));
+            if ops.clone().next().is_none() && planned.doubts.is_empty() {
+                return Ok(Drained::Nothing);
+            }
+            let devices = &planned.plan.devices;
+            let ops = ops.map(|op| op.command(devices));
+            wrong = ops.chain(planned.doubts.iter().map(|doubt| format!("{doubt:?}"))).collect();
+            // The kernel may be about to tell.
+            thread::sleep(PATIENCE.1);
+        }
+        Err(format!("nothing was announced, but there is to do:\n{}", wrong.join("\n")))
+    }
+}
+
+/// Returns true if it restores what the kernel does not announce, and what is for the timer:
+/// neighbour proxies (`pneigh_delete` in net/core/neighbour.c), a neighbour that got another
+/// protocol and is otherwise as it was (`__neigh_update`), and what was set on a link that is down
+/// (`netdev_state_change` in net/core/dev.c).
+fn is_silent(op: &Op, observed: &Observed) -> bool {
+    match (&op.object, op.action) {
+        (Object::Neighbour(neighbour), action) => neighbour.proxy || action == Action::Delete,
+        (Object::Link(link), Action::Update) => {
+            let mut links = observed.links.iter();
+            let there = links.find(|there| there.name == link.name);
+            there.is_some_and(|there| there.up == Some(false))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,78 @@
+//! What the kernel has to hold, of what is desired.
+
+use trueup_e2e::cases::expect;
+use trueup_e2e::world::World;
+use trueup_net::Desired;
+use trueup_testkit::Kind;
+use trueup_testkit::fields::{Fields, line};
+
+use crate::owners::{Owners, Whose};
+
+/// What is desired, a line each.
+pub(crate) fn lines(desired: &Desired) -> Vec<String> {
+    let all = expectations(desired).into_iter();
+    let lines = all.flat_map(|(kind, all)| {
+        let all = all.into_iter();
+        all.map(move |fields| format!("  {}", line(kind.word(), &fields)))
+    });
+    lines.collect()
+}
+
+/// What is ours is what is desired, nothing more, and of what is desired all is there, whosesoever.
+pub(crate) fn as_desired(owners: &Owners, desired: &Desired) -> Result<(), String> {
+    let now = World::look();
+    let mut wrong = String::new();
+    for (kind, wanted) in expectations(desired) {
+        let mut rows: Vec<(bool, Fields)> = now
+            .of(kind)
+            .map(|(id, row)| {
+                let mut fields = now.fields(row);
+                fields.remove("proto");
+                (owners.whose(id, row) == Whose::Ours, fields)
+            })
+            .collect();
+        // Another writer's serves only where there is none of ours.
+        rows.sort_by_key(|(ours, _)| !ours);
+        let lowers: Vec<_> = wanted.iter().filter_map(|w| w.get("lower")).cloned().collect();
+        for expected in &wanted {
+            let open = kind == Kind::Link;
+            match rows.iter().position(|(_, row)| agrees(expected, row, open)) {
+                Some(at) => drop(rows.remove(at)),
+                None => wrong += &format!("lacks {}\n", line(kind.word(), expected)),
+            }
+        }
+        for (_, row) in rows.iter().filter(|(ours, _)| *ours) {
+            // The other end of a pair that is desired is there by right.
+            if kind != Kind::Link || !lowers.contains(&row["name"]) {
+                wrong += &format!("has   {}\n", line(kind.word(), row));
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(format!("converged, but the kernel\n{wrong}")) }
+}
+
+/// As the oracle says, but for how much is left of a lifetime, which a snapshot does not tell.
+fn agrees(expected: &Fields, row: &Fields, open: bool) -> bool {
+    let mut expected = expected.clone();
+    for field in ["valid", "preferred"] {
+        if expected.get(field).is_some_and(|value| value.starts_with("left of ")) {
+            expected.insert(field, "1".to_owned());
+        }
+    }
+    expect::matches(&expected, row, open)
+}
+
+fn expectations(desired: &Desired) -> Vec<(Kind, Vec<Fields>)> {
+    fn all<T>(items: &Option<Vec<T>>, fields: impl Fn(&T) -> Fields) -> Vec<Fields> {
+        items.iter().flatten().map(fields).collect()
+    }
+    let routes = desired.routes.as_ref();
+    let routes = routes.map(|routes| routes.iter().collect());
+    vec![
+        (Kind::Link, all(&desired.links, expect::link)),
+        (Kind::Address, all(&desired.addresses, expect::address)),
+        (Kind::Neighbour, all(&desired.neighbours, expect::neighbour)),
+        (Kind::Route, all(&routes, expect::route)),
+        (Kind::Rule, all(&desired.rules, expect::rule)),
+    ]
+}

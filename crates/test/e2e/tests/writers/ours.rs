@@ -1,0 +1,129 @@
+//! Our side: passes, what they remember, and what they reported.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use trueup_journal::{Journal, LedgerScope};
+use trueup_net::{Desired, Kind};
+use trueup_reconcile::{Ledger, Report as _, Source as _};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Ownership, Pending, Report, Rtnl};
+
+pub(crate) struct Ours {
+    source: Rtnl,
+    pub(crate) ledger: MemoryLedger,
+    /// Where the ledger is instead, if each pass is that of a process of its own.
+    journal: Option<Directory>,
+    options: Options,
+}
+
+impl Ours {
+    pub(crate) fn new(mut options: Options, by_ledger: bool) -> Ours {
+        if by_ledger {
+            for kind in Kind::ALL {
+                options = options.with_ownership(kind, Ownership::Ledger);
+            }
+        }
+        // How long one waits in a fight is not what this is about.
+        let never = options.contention().with_times(u32::MAX);
+        Ours {
+            source: Rtnl::new(),
+            ledger: MemoryLedger::default(),
+            journal: None,
+            options: options.with_contention(never),
+        }
+    }
+
+    /// Has each pass start from nothing but a journal.
+    pub(crate) fn restarting(mut self) -> Ours {
+        self.journal = Some(Directory::new());
+        self
+    }
+
+    /// A pass, and what it reported, a line each.
+    pub(crate) fn pass(&mut self, desired: &Desired) -> (Option<Report>, Vec<String>) {
+        match &self.journal {
+            None => run(&mut self.source, desired, &mut self.ledger, &self.options),
+            Some(Directory(path)) => {
+                let journal = Journal::open(path.join("journal")).unwrap();
+                let scope = LedgerScope::new("here", "this boot");
+                let mut ledger = journal.ledger("rtnl", &scope).unwrap();
+                run(&mut Rtnl::new(), desired, &mut ledger, &self.options)
+            }
+        }
+    }
+}
+
+fn run(
+    source: &mut Rtnl,
+    desired: &Desired,
+    ledger: &mut dyn Ledger,
+    options: &Options,
+) -> (Option<Report>, Vec<String>) {
+    match source.reconcile(&Namespace::current(), desired, ledger, options) {
+        Err(error) => (None, vec![format!("pass: could not run: {error}")]),
+        Ok(report) => {
+            let describe = describe(&report);
+            (Some(report), describe)
+        }
+    }
+}
+
+/// A directory of a test's own, gone when dropped.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Directory {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // In memory, where there is such a place: what a power cut leaves of a file is not what
+        // this is about.
+        let memory = Path::new("/dev/shm");
+        let place = memory.is_dir().then(|| memory.to_owned());
+        let place = place.unwrap_or_else(std::env::temp_dir);
+        let path = place.join(format!("strangers-{}-{number}", process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _best_effort = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Why a report says that it did not converge.
+pub(crate) fn reasons(report: &Report) -> usize {
+    let refused = report.failed().count() + report.pending().count();
+    refused + report.conflicts().len() + report.doubts().len()
+}
+
+pub(crate) fn describe(report: &Report) -> Vec<String> {
+    let mut lines = vec![format!("pass: converged {}", report.converged())];
+    for done in report.ops() {
+        let outcome = match done.outcome {
+            Outcome::Applied => String::new(),
+            Outcome::Failed(failure) => format!(" FAILED {failure}"),
+            Outcome::Pending(Pending::Held(hold)) => format!(" HELD {hold:?}"),
+            Outcome::Pending(pending) => format!(" PENDING {pending}"),
+        };
+        let text = (done.op.command(done.devices), done.op.reason_text(done.devices));
+        lines.push(format!("  {}   # {}{outcome}", text.0, text.1));
+    }
+    let devices = report.devices();
+    for conflict in report.conflicts() {
+        let spec = (conflict.desired.spec(devices), conflict.foreign.spec(devices));
+        lines.push(format!("  conflict: {} with {}", spec.0, spec.1));
+    }
+    for finding in report.findings() {
+        let spec = finding.object.spec(finding.devices);
+        lines.push(format!("  {}: {spec}", finding.rule));
+    }
+    if !report.doubts().is_empty() || report.trouble().is_some() {
+        let doubts = report.doubts();
+        lines.push(format!("  doubts {doubts:?} {:?}", report.trouble()));
+    }
+    lines
+}
