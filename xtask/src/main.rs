@@ -57,7 +57,7 @@ usage: cargo xtask COMMAND
          simulation finds it; plants the faults of single crates, which a test program has to notice:
          [NUMBER|CRATE]...
   mutants  a sample of small changes to the code, another one each day, each of which a test has to notice:
-         [--seed N] [diff|reconcile|loop|queue|graph|control|apply|codecs|ledger]...; installs cargo-mutants
+         [--seed N] [net|reconcile|loop|queue|graph|control|apply|codecs|ledger]...; installs cargo-mutants
   fuzz   the targets of fuzz/ under libFuzzer, on a nightly toolchain: [--seconds N] (60 unless given; --total N is
          shared by the targets) [TARGET]...; or --seeds: records the corpus anew from what the running kernel says
   sanitize  what has no kernel in it under AddressSanitizer, on a nightly toolchain
