@@ -59,7 +59,7 @@ const STEPS: [Step; 16] = [
                 "observe/kernel",
                 "journal/journal",
                 "loop",
-                "graph",
+                "graph/states",
                 "graph/it",
                 "e2e/graph",
             ] {

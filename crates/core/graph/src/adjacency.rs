@@ -4,8 +4,8 @@
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Adjacency {
     /// Where the list of each vertex begins, and the last one ends.
-    offsets: Box<[u32]>,
-    items: Box<[u32]>,
+    pub(crate) offsets: Box<[u32]>,
+    pub(crate) items: Box<[u32]>,
 }
 
 impl Adjacency {
@@ -55,11 +55,6 @@ impl Adjacency {
     pub(crate) fn of(&self, vertex: u32) -> &[u32] {
         let at = vertex as usize;
         &self.items[self.offsets[at] as usize..self.offsets[at + 1] as usize]
-    }
-
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> usize {
-        4 * (self.offsets.len() + self.items.len())
     }
 }
 

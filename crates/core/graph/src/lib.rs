@@ -10,8 +10,6 @@ mod config;
 mod driver;
 mod edge;
 mod error;
-#[cfg(test)]
-mod exhaustive;
 mod graph;
 mod links;
 mod one_line;
@@ -23,8 +21,6 @@ mod spec;
 mod state;
 mod svg;
 mod sync;
-#[cfg(test)]
-mod tests;
 mod vertex;
 mod vertices;
 

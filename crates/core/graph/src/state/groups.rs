@@ -14,10 +14,10 @@ use super::{Action, RunId, State};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     /// What waits for nothing but a worker, by ticket.
-    waiting: BTreeMap<u64, u32>,
+    pub(crate) waiting: BTreeMap<u64, u32>,
     /// The ticket of the one that stands in the queue of workers.
     offered: Option<u64>,
-    running: usize,
+    pub(crate) running: usize,
 }
 
 impl State {
@@ -123,13 +123,5 @@ impl State {
         };
         let runs = self.runs.iter().filter(|run| run.group == Some(group));
         runs.map(|run| run.vertex).collect()
-    }
-}
-
-#[cfg(test)]
-impl Group {
-    pub(crate) fn hash_order(&self, hasher: &mut impl std::hash::Hasher) {
-        let order = self.waiting.values().collect::<Vec<_>>();
-        std::hash::Hash::hash(&(self.running, order), hasher);
     }
 }

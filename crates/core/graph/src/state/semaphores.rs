@@ -12,14 +12,14 @@ use super::Run;
 use crate::Graph;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Semaphores(Vec<Semaphore>);
+pub(crate) struct Semaphores(pub(crate) Vec<Semaphore>);
 
 #[derive(Clone, Debug)]
-struct Semaphore {
+pub(crate) struct Semaphore {
     id: Arc<str>,
     /// Less than 0 after a replacement by a smaller count.
-    free: i64,
-    waiting: BTreeMap<u64, u32>,
+    pub(crate) free: i64,
+    pub(crate) waiting: BTreeMap<u64, u32>,
 }
 
 impl Semaphores {
@@ -84,15 +84,5 @@ impl Semaphores {
 
     pub(crate) fn release(&mut self, ids: &[u32]) {
         ids.iter().for_each(|&id| self.0[id as usize].free += 1);
-    }
-}
-
-#[cfg(test)]
-impl Semaphores {
-    pub(crate) fn hash_order(&self, hasher: &mut impl std::hash::Hasher) {
-        for semaphore in &self.0 {
-            let order = semaphore.waiting.values().collect::<Vec<_>>();
-            std::hash::Hash::hash(&(semaphore.free, order), hasher);
-        }
     }
 }

@@ -1,9 +1,10 @@
-//! The driver on real threads, with the journal.
+//! What the state machine decides; and the driver on real threads, with the journal.
 #![allow(clippy::unwrap_used)]
 
 mod attacks;
 mod bad_values;
 mod crashes;
+mod decisions;
 mod driver;
 mod faults;
 mod group_records;

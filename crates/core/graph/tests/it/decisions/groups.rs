@@ -1,7 +1,6 @@
 //! Vertices that run together.
 
 use super::*;
-use crate::Wait;
 
 fn member(name: &str) -> VertexSpec {
     VertexSpec::new(name).with_group("address")

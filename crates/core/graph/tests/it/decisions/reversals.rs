@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{Made, Records};
+use trueup_graph::{Made, Records};
 
 fn varying(name: &str) -> VertexSpec {
     VertexSpec::new(name).with_records(Records::Varying)

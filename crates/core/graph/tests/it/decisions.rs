@@ -5,12 +5,11 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use trueup_reconcile::ErrorClass;
-
-use crate::{
+use trueup_graph::{
     Action, Config, Context, EdgeKind, Graph, Record, Replaced, RunId, State, Verdict, VertexId,
-    VertexSpec,
+    VertexSpec, Wait,
 };
+use trueup_reconcile::ErrorClass;
 
 mod groups;
 mod known_failures;
@@ -80,7 +79,7 @@ impl Driver {
                 Action::RunGroup { runs } => {
                     self.begin(runs.clone());
                     let names = runs.iter().map(|it| it.1);
-                    let names = names.map(|it| self.state.graph().name(it.0).to_string());
+                    let names = names.map(|it| self.name(it));
                     self.groups.push(names.collect());
                 }
                 Action::Persist { records } => {
@@ -96,7 +95,7 @@ impl Driver {
 
     fn begin(&mut self, runs: impl IntoIterator<Item = (RunId, VertexId, Context)>) {
         for (run, vertex, context) in runs {
-            let name = self.state.graph().name(vertex.0).to_string();
+            let name = self.name(vertex);
             self.ran.push((name.clone(), context));
             self.going.push((run, name, context));
         }
@@ -139,6 +138,10 @@ impl Driver {
         let replaced = self.state.replace(self.now, graph).unwrap();
         self.drive();
         replaced
+    }
+
+    fn name(&self, vertex: VertexId) -> String {
+        self.state.graph().vertex(vertex).unwrap().name().to_owned()
     }
 
     fn id(&self, name: &str) -> VertexId {

@@ -84,8 +84,13 @@ impl World<'_> {
         }
         state.ready.len().hash(&mut hasher);
         state.ready.values().for_each(|it| it.hash(&mut hasher));
-        state.groups.iter().for_each(|it| it.hash_order(&mut hasher));
-        state.semaphores.hash_order(&mut hasher);
+        for group in &state.groups {
+            (group.running, group.waiting.values().collect::<Vec<_>>()).hash(&mut hasher);
+        }
+        for semaphore in &state.semaphores.0 {
+            let waiting = semaphore.waiting.values().collect::<Vec<_>>();
+            (semaphore.free, waiting).hash(&mut hasher);
+        }
         (&state.unsaved, in_future(state.persist_at)).hash(&mut hasher);
         (&self.journal, &self.writing, self.paused, self.budget).hash(&mut hasher);
         (self.revisions, self.present, self.things).hash(&mut hasher);
