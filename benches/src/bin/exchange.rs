@@ -13,8 +13,8 @@ use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use trueup_benches::listener::Listener;
+use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_etcd::EtcdStore;
-use trueup_etcd::testing::{Cluster, ClusterOptions};
 use trueup_net::Prefix;
 use trueup_world::{Export, Session, Store, Transaction, World, Write};
 

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use etcd_client::{Client, EventType, WatchOptions};
 use trueup_benches::processor::of_process;
 use trueup_benches::usage::{memory, memory_of};
-use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_etcd::{Config, EtcdStore};
 use trueup_world::{Event, Export, Filter, Keeper, ResourceKey, Session, WatchConfig, World};
 

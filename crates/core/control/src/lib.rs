@@ -18,7 +18,6 @@ mod report;
 mod report_text;
 #[cfg(feature = "signed")]
 mod signed;
-pub mod testing;
 mod trace;
 mod watched_file;
 

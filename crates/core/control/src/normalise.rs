@@ -12,7 +12,7 @@ type Normaliser = Arc<dyn Fn(&str) -> String + Send + Sync>;
 ///
 /// A normaliser maps each text that a backend stores alike to one text. It is applied to the
 /// desired and to the observed value, and only for the comparison: an action writes the desired
-/// value as declared. It has to be idempotent. `check_backend` in [`testing`](crate::testing)
+/// value as declared. It has to be idempotent. `check_backend` in [trueup-contracts](https://docs.rs/trueup-contracts)
 /// checks all of them against a real backend.
 #[derive(Clone, Default)]
 pub struct Normalisers {

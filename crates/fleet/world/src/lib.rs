@@ -6,6 +6,7 @@
 mod access;
 mod collector;
 mod deploys;
+#[cfg(feature = "embedded")]
 mod embedded;
 mod encoding;
 mod error;
@@ -22,8 +23,6 @@ mod scheduler;
 mod session;
 mod store;
 mod strings;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod transaction;
 mod watch;
 mod world;
@@ -33,6 +32,7 @@ pub use collector::{
     Collector, CollectorConfig, DampingConfig, Holdings, Knowledge, PartitionPolicy,
 };
 pub use deploys::{Deploy, DeployedFile, RemovedContent};
+#[cfg(feature = "embedded")]
 pub use embedded::Embedded;
 pub use error::{Error, ErrorKind};
 pub use exporter::{Action, ExportOp, ExportOutcome, ExportReport, Exporter, HostExporter};

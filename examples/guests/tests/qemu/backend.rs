@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use trueup_control::testing::check_backend;
+use trueup_contracts::control::check_backend;
 use trueup_control::{Backend as _, Class, Objects, Policy, Started, Task, plan};
 use trueup_guests::backend::Guests;
 use trueup_guests::file::File;

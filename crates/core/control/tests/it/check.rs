@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_control::testing::check_backend;
+use trueup_contracts::control::check_backend;
 use trueup_control::{ErrorKind, Normalisers, round_up};
 
 use crate::world::{Mode, Sim, objects};

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
-use trueup_etcd::testing::{Cluster, ClusterOptions, Place, write_secret};
+use trueup_contracts::etcd::{Cluster, ClusterOptions, Place, write_secret};
+use trueup_contracts::world::Fixture;
 use trueup_etcd::{Config, EtcdStore};
 use trueup_testkit::{Node, bridge_at, wait_until};
-use trueup_world::testing::Fixture;
 use trueup_world::{Access, Error, ErrorKind, Revision, Store};
 
 /// The bridge between all hosts and the members, which are in the tests' own namespace.

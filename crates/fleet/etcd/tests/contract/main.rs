@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use trueup_contracts::world::{Test, store_contract, world_contract};
 use trueup_testkit::{enter, may_skip, panic_text, tests_at_once};
-use trueup_world::testing::{Test, store_contract, world_contract};
 
 use fixture::{EtcdFixture, Shared};
 
@@ -44,7 +44,7 @@ fn run(
     shared: Option<&Shared>,
     members: usize,
     name: &str,
-    test: fn(&dyn trueup_world::testing::Fixture),
+    test: fn(&dyn trueup_contracts::world::Fixture),
     forbidden: Option<String>,
 ) -> Result<(), Failed> {
     let Some(shared) = shared else {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use trueup_etcd::testing::{Authority, Cluster, ClusterOptions, write_secret};
+use trueup_contracts::etcd::{Authority, Cluster, ClusterOptions, write_secret};
 use trueup_etcd::{Administrator, Config, EtcdStore, Exposure};
 use trueup_testkit::wait_until;
 use trueup_world::{Access, Committed, ErrorKind, Revision, Store};

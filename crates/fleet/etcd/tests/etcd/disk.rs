@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::process::Command;
 
-use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_testkit::wait_until;
 use trueup_world::Store;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_etcd::{Config, EtcdStore};
 use trueup_world::{
     Committed, Error, ErrorKind, KeyChange, LeaseId, Revision, Store, StoreEvent, StoreWatch,

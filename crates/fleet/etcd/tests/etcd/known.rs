@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_etcd::EtcdStore;
-use trueup_etcd::testing::{Cluster, ClusterOptions};
 use trueup_testkit::wait_until;
 use trueup_world::{
     Committed, ErrorKind, Export, Renewed, Revision, Session, Store, StoreEvent, Transaction,

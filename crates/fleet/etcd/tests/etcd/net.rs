@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use trueup_etcd::testing::{Cluster, ClusterOptions, Place};
+use trueup_contracts::etcd::{Cluster, ClusterOptions, Place};
 use trueup_testkit::{Node, bridge_at};
 
 /// The members, and on their bridge `net` the test's own namespace.

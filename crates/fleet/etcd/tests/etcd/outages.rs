@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_testkit::wait_until;
 use trueup_world::{Committed, Error, ErrorKind, LeaseId, Revision, Store, Transaction, Write};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use trueup_etcd::testing::ClusterOptions;
+use trueup_contracts::etcd::ClusterOptions;
 use trueup_world::{ErrorKind, Revision, Store};
 
 use crate::help::{SOON, change, end, open, open_with, set, set_at_last, watch_at_last};

@@ -1,6 +1,6 @@
 //! The roles of hosts, as an administrator makes them, against credentials that are used for more.
 
-use trueup_etcd::testing::Cluster;
+use trueup_contracts::etcd::Cluster;
 use trueup_etcd::{Administrator, EtcdStore};
 use trueup_world::{Access, Change, ErrorKind, Export, Filter, Revision, Store, World};
 

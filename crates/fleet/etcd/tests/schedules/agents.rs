@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
-use trueup_etcd::testing::Cluster;
+use trueup_contracts::etcd::Cluster;
 use trueup_etcd::{Config, EtcdStore};
 use trueup_testkit::wait_until;
 use trueup_world::{Export, Session, World};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use rustix::process::Signal;
+use trueup_contracts::etcd::Cluster;
 use trueup_etcd::EtcdStore;
-use trueup_etcd::testing::Cluster;
 use trueup_testkit::wait_until;
 use trueup_world::Store;
 

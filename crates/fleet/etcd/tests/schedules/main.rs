@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use trueup_etcd::testing::{Cluster, write_secret};
+use trueup_contracts::etcd::{Cluster, write_secret};
 use trueup_etcd::{Config, EtcdStore};
 use trueup_testkit::Node;
 use trueup_world::{Access, Committed, Error, Revision, Store, Transaction, Write};

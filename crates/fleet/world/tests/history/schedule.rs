@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use trueup_world::testing::Gate;
+use trueup_contracts::world::Gate;
 use trueup_world::{
     Embedded, Error, ErrorKind, Event, Export, Filter, Renewed, Resource, ResourceKey, Revision,
     Session, Store, View, Watch, WatchConfig, World,

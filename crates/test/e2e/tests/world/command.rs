@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use trueup::world::{ErrorKind, Export, Session, Store as _, Transaction, World, Write};
+use trueup_contracts::etcd::Cluster;
 use trueup_etcd::EtcdStore;
-use trueup_etcd::testing::Cluster;
 use trueup_testkit::wait_until;
 
 use crate::agent::Ran;

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use rustix::process::Signal;
-use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_testkit::{ip, uplinks, wait_until};
 
 use crate::agent::{Agent, Ran, Running};

@@ -2,8 +2,8 @@
 
 use rustix::process::Signal;
 use trueup::world::{Export, Session, Store as _, Transaction, World, Write};
+use trueup_contracts::etcd::Cluster;
 use trueup_etcd::EtcdStore;
-use trueup_etcd::testing::Cluster;
 use trueup_testkit::{Changes, Kind, ip, wait_until};
 
 use crate::host::{Host, Pair, etcd, export, export_via};

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::process::{Child, Command};
 
 use serde_json::Value;
-use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_testkit::{Node, bridge_at, wait_until};
 
 /// A process of the example, killed when dropped.

@@ -1,7 +1,7 @@
 //! The store is away.
 
 use rustix::process::{Pid, Signal, kill_process};
-use trueup_etcd::testing::{Cluster, ClusterOptions};
+use trueup_contracts::etcd::{Cluster, ClusterOptions};
 use trueup_testkit::{assert_no_changes, ip, uplinks, wait_until};
 
 use crate::host::{Host, Pair, etcd, export};

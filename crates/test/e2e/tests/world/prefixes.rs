@@ -4,8 +4,8 @@ use std::fs;
 
 use rustix::process::Signal;
 use trueup::world::{Store as _, Transaction, Write};
+use trueup_contracts::etcd::Cluster;
 use trueup_etcd::EtcdStore;
-use trueup_etcd::testing::Cluster;
 use trueup_testkit::wait_until;
 
 use crate::host::{Host, etcd, export_via};

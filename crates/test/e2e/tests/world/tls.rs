@@ -1,7 +1,7 @@
 //! Hosts that speak TLS with etcd.
 
 use rustix::process::Signal;
-use trueup_etcd::testing::{Authority, Cluster, ClusterOptions};
+use trueup_contracts::etcd::{Authority, Cluster, ClusterOptions};
 use trueup_testkit::{ip, uplinks, wait_until};
 
 use crate::host::{Host, export};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use trueup::etcd::EtcdStore;
 use trueup::world::Store as _;
-use trueup_etcd::testing::{Cluster, ClusterOptions, Place};
+use trueup_contracts::etcd::{Cluster, ClusterOptions, Place};
 use trueup_testkit::{Action, Node, bridge_at};
 
 use crate::host::Host;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Fixture, SOON, Test};
-use crate::{
+use trueup_world::{
     Access, Committed, Compare, ErrorKind, KeyChange, LeaseId, Revision, Store, StoreEvent,
     StoreWatch, Transaction, Write,
 };
+
+use super::{Fixture, SOON, Test};
 
 /// Returns the tests of the store's contract.
 pub fn store_contract() -> Vec<Test> {

@@ -1,7 +1,8 @@
 //! The contract of strings.
 
-use super::{Fixture, Test, config, next, quiet, world};
-use crate::{Access, Change, ErrorKind, Event, Transaction, World, Write};
+use trueup_world::{Access, Change, ErrorKind, Event, Transaction, World, Write};
+
+use super::{Fixture, Test, config, key, next, quiet, world};
 
 pub(super) fn tests() -> Vec<Test> {
     tests![
@@ -132,11 +133,8 @@ fn a_value_that_is_no_text_affects_itself_alone(fixture: &dyn Fixture) {
     b.set_own_string("m", "2").unwrap();
     let mut watch = b.watch_string_map("m", config()).unwrap();
     assert!(matches!(next(&mut watch), Event::Ready(view) if view.values.len() == 2));
-    let write = Write::Put {
-        key: a.keys.named_of_host("a", "strings", "m"),
-        value: vec![0xff],
-        lease: None,
-    };
+    let write =
+        Write::Put { key: key(fixture, "hosts/a/strings/m"), value: vec![0xff], lease: None };
     let writes = vec![write];
     a.store().commit(&Transaction { writes, ..Transaction::default() }).unwrap();
     match next(&mut watch) {

@@ -1,88 +1,13 @@
-//! The fixture of the embedded store, and the gate between a store and its users.
+//! The gate between a store and its users.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use super::Fixture;
-use crate::{
-    Access, Committed, Embedded, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreEvent,
-    StoreMember, StoreWatch, Transaction, TransactionLimits,
+use trueup_world::{
+    Committed, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreEvent, StoreMember,
+    StoreWatch, Transaction, TransactionLimits,
 };
-
-/// The embedded store, with a clock that the test moves, behind gates.
-#[derive(Debug)]
-pub struct EmbeddedFixture {
-    store: Embedded,
-    gates: Mutex<BTreeMap<String, Arc<Gate>>>,
-}
-
-impl EmbeddedFixture {
-    /// Makes an empty store in memory.
-    pub fn new() -> EmbeddedFixture {
-        EmbeddedFixture::on(Embedded::with_manual_clock())
-    }
-
-    /// Makes a fixture of a store, whose clock is a manual one.
-    pub fn on(store: Embedded) -> EmbeddedFixture {
-        EmbeddedFixture { store, gates: Mutex::default() }
-    }
-
-    fn gate(&self, host: &str) -> Arc<Gate> {
-        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(gates.entry(host.to_owned()).or_default())
-    }
-}
-
-impl Default for EmbeddedFixture {
-    fn default() -> EmbeddedFixture {
-        EmbeddedFixture::new()
-    }
-}
-
-impl Fixture for EmbeddedFixture {
-    fn prefix(&self) -> String {
-        "/test".into()
-    }
-
-    fn store(&self, host: &str) -> Arc<dyn Store> {
-        self.gate(host).around(self.store.connect())
-    }
-
-    fn restricted(&self, host: &str, access: &Access) -> Option<Arc<dyn Store>> {
-        let store = self.store.connect_with(access.clone());
-        Some(self.gate(host).around(store))
-    }
-
-    fn compact(&self, before: Revision) -> Result<(), Error> {
-        self.store.compact(before);
-        Ok(())
-    }
-
-    fn ttl(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    fn pass(&self, time: Duration) {
-        self.store.advance(time);
-    }
-
-    fn cut(&self, host: &str) -> bool {
-        self.gate(host).close();
-        true
-    }
-
-    fn heal(&self, host: &str) {
-        self.gate(host).open();
-    }
-
-    fn restart(&self) -> bool {
-        let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        gates.values().for_each(|gate| gate.break_watches());
-        true
-    }
-}
 
 /// A gate between a store and its users: what a network is. While it is closed each call fails as
 /// [unavailable](ErrorKind::Unavailable), and each watch ends.

@@ -8,13 +8,15 @@ use trueup_reconcile::{
     Claim, Hints, Ledger as _, MemoryLedger, Observation, Outcome, PassLimits, Report as _,
     Source as _,
 };
+use trueup_world::{
+    Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportOutcome, ExportReport,
+    Exporter, Filter, Holdings, HostExporter, Knowledge, PartitionPolicy, SessionEvent,
+    Transaction, World, Write,
+};
 
 use super::{
-    Fixture, Test, brief_session, config, eventually, export, session, session_of, within, world,
-};
-use crate::{
-    Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportOutcome, ExportReport,
-    Exporter, Filter, Holdings, HostExporter, Knowledge, PartitionPolicy, SessionEvent, World,
+    Fixture, Test, brief_session, config, eventually, export, key, session, session_of, within,
+    world,
 };
 
 pub(super) fn tests() -> Vec<Test> {
@@ -158,7 +160,7 @@ fn an_intent_that_a_crash_left_is_closed(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     let mut ledger = MemoryLedger::default();
     let exports = [export("written", "1").persist(), export("not", "1").persist()];
-    let keys = exports.each_ref().map(|it| a.world().keys.resource(&it.key("a")));
+    let keys = ["written", "not"].map(|name| key(fixture, &format!("resources/*/a/route/{name}")));
     let intents = keys.clone().map(|key| (key, Claim::Ours(b"1".to_vec())));
     ledger.begin(intents.into()).unwrap();
     a.export(&exports[..1]).unwrap();
@@ -176,8 +178,8 @@ fn what_an_operator_deletes_is_exported_again(fixture: &dyn Fixture) {
     let exports = [export("x", "1"), export("y", "1")];
     pass(&mut exporter, &exports, &mut ledger);
     let operator = world(fixture, "b");
-    let writes = vec![crate::Write::Delete(operator.keys.resource(&exports[0].key("a")))];
-    let transaction = crate::Transaction { writes, ..Default::default() };
+    let writes = vec![Write::Delete(key(fixture, "resources/*/a/route/x"))];
+    let transaction = Transaction { writes, ..Default::default() };
     operator.store().commit(&transaction).unwrap();
     let report = pass(&mut exporter, &exports, &mut ledger);
     assert_eq!(actions(&report), [Action::Create]);
@@ -398,18 +400,18 @@ fn what_a_host_deleted_whose_session_has_no_lease_stays_and_is_said_to(fixture: 
     let (b, _) = collector(fixture, "b", PartitionPolicy::Keep);
     eventually_held(&b, &["x"]);
     let operator = world(fixture, "b");
-    let session_key = operator.keys.of_host("a", "session");
-    let value = operator.entry(&session_key).unwrap().unwrap().value;
+    let session_key = key(fixture, "hosts/a/session");
+    let value = operator.store().read_key(&session_key).unwrap().unwrap().value;
     let write = |write| {
-        let transaction = crate::Transaction { writes: vec![write], ..Default::default() };
+        let transaction = Transaction { writes: vec![write], ..Default::default() };
         operator.store().commit(&transaction).unwrap();
     };
     // The same value: only the lease is missing.
-    write(crate::Write::Put { key: session_key.clone(), value, lease: None });
+    write(Write::Put { key: session_key.clone(), value, lease: None });
     for word in ["", "generation"] {
         if !word.is_empty() {
-            write(crate::Write::Put {
-                key: operator.keys.of_host("a", "generation"),
+            write(Write::Put {
+                key: key(fixture, "hosts/a/generation"),
                 value: b"1".to_vec(),
                 lease: None,
             });
@@ -424,7 +426,7 @@ fn what_a_host_deleted_whose_session_has_no_lease_stays_and_is_said_to(fixture: 
         assert!(read.resources.is_empty() && read.incomplete.contains("a"));
         assert!(!operator.members().unwrap().contains_key("a"));
     }
-    write(crate::Write::Delete(session_key));
+    write(Write::Delete(session_key));
     eventually_held(&b, &[]);
     let known = known(&b).unwrap();
     assert!(known.is_complete() && known.kept.is_empty());

@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use certificates::{Authority, CertificateFiles};
-pub use options::{ClusterOptions, Place};
+use trueup_etcd::Config;
 
-use crate::config::Config;
 use certificates::Certificates;
+pub use certificates::{Authority, CertificateFiles};
 use member::Member;
+pub use options::{ClusterOptions, Place};
 
 /// Writes a file that nobody else can read, as those of passwords and keys have to be.
 ///

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{
+use trueup_control::{
     Action, Backend, Error, ErrorKind, Normalisers, Objects, Plan, Policy, Started, Task, plan,
 };
 

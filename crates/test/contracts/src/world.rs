@@ -1,7 +1,7 @@
-//! The contract as tests, for any store: a program with a `main` of its own (libtest-mimic) runs
-//! each on a [`Fixture`].
+//! The contract of a store of `trueup-world` as tests, for any store: a program with a `main` of its
+//! own (libtest-mimic) runs each on a [`Fixture`].
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "they are tests")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "they are tests")]
 
 /// Names the tests by their functions.
 macro_rules! tests {
@@ -12,20 +12,22 @@ macro_rules! tests {
 
 mod agents;
 mod cluster;
-mod embedded;
 mod exports;
+mod gate;
 mod sessions;
-mod store_contract;
+mod store;
 mod strings;
 mod watches;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::{Access, Error, Event, Export, Revision, Session, Store, Watch, WatchConfig, World};
+use trueup_world::{
+    Access, Error, Event, Export, Revision, Session, Store, Watch, WatchConfig, World,
+};
 
-pub use embedded::{EmbeddedFixture, Gate};
-pub use store_contract::store_contract;
+pub use gate::Gate;
+pub use store::store_contract;
 
 /// A test of the contract, by its name.
 pub type Test = (&'static str, fn(&dyn Fixture));
@@ -115,12 +117,19 @@ fn session_of(world: World, ttl: Duration) -> Session {
     Session::begin(world, &owner, ttl).unwrap()
 }
 
+/// Returns the key at a path below the prefix, as the page of `trueup-world` lists them.
+fn key(fixture: &dyn Fixture, path: &str) -> Vec<u8> {
+    format!("{}/{path}", fixture.prefix()).into_bytes()
+}
+
 fn export(name: &str, data: &str) -> Export {
     Export::new("route", name, data)
 }
 
 fn config() -> WatchConfig {
-    WatchConfig { max_backoff: Duration::from_millis(200), ..WatchConfig::default() }
+    let mut config = WatchConfig::default();
+    config.max_backoff = Duration::from_millis(200);
+    config
 }
 
 /// Calls until it returns something.

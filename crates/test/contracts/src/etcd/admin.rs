@@ -5,17 +5,15 @@ use std::io;
 use std::time::Duration;
 
 use etcd_client::{
-    AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, Error as ClientError,
-    MemberAddOptions,
+    AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, ConnectOptions,
+    Error as ClientError, MemberAddOptions,
 };
+use tokio::runtime::Builder;
 use tokio::time::timeout;
-use trueup_world::{Access, Error, ErrorKind, Revision};
+use trueup_etcd::{Administrator, read_password};
+use trueup_world::{Access, Error, Revision};
 
 use super::{Cluster, write_secret};
-use crate::Administrator;
-use crate::config::Config;
-use crate::endpoints::Endpoints;
-use crate::runtime::Runtime;
 
 /// The longest time of a change.
 const BOUND: Duration = Duration::from_secs(60);
@@ -174,13 +172,13 @@ impl Cluster {
     }
 
     /// Sends a request to the first member that does not fail.
-    fn at_any<F>(&self, request: impl Fn(Client) -> F + Clone + Send + 'static) -> io::Result<()>
+    fn at_any<F>(&self, request: impl Fn(Client) -> F) -> io::Result<()>
     where
-        F: Future<Output = Result<(), ClientError>> + Send + 'static,
+        F: Future<Output = Result<(), ClientError>>,
     {
         let mut result = Ok(());
         for member in 0..self.size() {
-            result = self.at(member, request.clone());
+            result = self.at(member, &request);
             if result.is_ok() {
                 break;
             }
@@ -188,49 +186,36 @@ impl Cluster {
         result
     }
 
-    fn at<T: Send + 'static, F>(
-        &self,
-        member: usize,
-        request: impl FnOnce(Client) -> F + Send + 'static,
-    ) -> io::Result<T>
+    fn at<T, F>(&self, member: usize, request: impl FnOnce(Client) -> F) -> io::Result<T>
     where
-        F: Future<Output = Result<T, ClientError>> + Send + 'static,
+        F: Future<Output = Result<T, ClientError>>,
     {
         self.within(BOUND, member, request)
     }
 
-    fn within<T: Send + 'static, F>(
+    /// Sends a request to a member as its administrator, on a connection of its own.
+    fn within<T, F>(
         &self,
         bound: Duration,
         member: usize,
-        request: impl FnOnce(Client) -> F + Send + 'static,
+        request: impl FnOnce(Client) -> F,
     ) -> io::Result<T>
     where
-        F: Future<Output = Result<T, ClientError>> + Send + 'static,
+        F: Future<Output = Result<T, ClientError>>,
     {
-        let mut config = self.config_of(&[member]).with_timeout(bound);
+        let mut options = ConnectOptions::new();
         if let Some(password) = &self.root {
-            config = config.with_user("root", password);
+            options = options.with_user("root", read_password(password).map_err(io::Error::other)?);
         }
-        let done = Runtime::start()?.run(bound, request_to(config, request));
-        done.map_err(io::Error::other)
-    }
-}
-
-async fn request_to<T, F>(
-    config: Config,
-    request: impl FnOnce(Client) -> F + Send,
-) -> Result<T, Error>
-where
-    F: Future<Output = Result<T, ClientError>> + Send,
-{
-    let other = |message: String| Error::new(ErrorKind::Store, message);
-    let bound = config.timeout;
-    let endpoints = Endpoints::new(config);
-    let client = endpoints.connect(0, false).await;
-    let client = client.map_err(|failure| endpoints.error(0, failure, false))?;
-    match timeout(bound, request(client)).await {
-        Ok(done) => done.map_err(|error| other(error.to_string())),
-        Err(_) => Err(other("no answer in time".to_owned())),
+        if let Some(certificates) = &self.certificates {
+            options = options.with_tls(certificates.client_options()?);
+        }
+        let url = self.members[member].url();
+        let ask = async { request(Client::connect([url], Some(options)).await?).await };
+        let answer = Builder::new_current_thread()
+            .enable_all()
+            .build()?
+            .block_on(async { timeout(bound, ask).await })?;
+        answer.map_err(io::Error::other)
     }
 }

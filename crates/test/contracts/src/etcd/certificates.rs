@@ -5,13 +5,15 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
+use etcd_client::{Certificate, Identity, TlsOptions};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 
+use trueup_etcd::Config;
+
 use super::{Place, write_secret};
-use crate::config::Config;
 
 /// A certificate authority of a test.
 #[derive(Debug)]
@@ -131,6 +133,14 @@ impl Certificates {
         let client = self.authority.files("client");
         let config = config.with_ca_file(self.authority.file());
         config.with_cert_files(client.certificate, client.key)
+    }
+
+    /// The same for a client of etcd's own protocol.
+    pub(super) fn client_options(&self) -> io::Result<TlsOptions> {
+        let client = self.authority.files("client");
+        let identity = Identity::from_pem(fs::read(client.certificate)?, fs::read(client.key)?);
+        let authority = Certificate::from_pem(fs::read(self.authority.file())?);
+        Ok(TlsOptions::new().ca_certificate(authority).identity(identity))
     }
 }
 

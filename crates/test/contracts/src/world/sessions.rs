@@ -2,8 +2,9 @@
 
 use std::sync::mpsc;
 
-use super::{Fixture, SOON, Test, brief_session, eventually, export, session, within, world};
-use crate::{ErrorKind, Filter, Renewed, Session, SessionEvent, Transaction, World, Write};
+use trueup_world::{ErrorKind, Filter, Renewed, Session, SessionEvent, Transaction, World, Write};
+
+use super::{Fixture, SOON, Test, brief_session, eventually, export, key, session, within, world};
 
 pub(super) fn tests() -> Vec<Test> {
     tests![
@@ -171,7 +172,7 @@ fn nothing_of_another_owner_is_overwritten(fixture: &dyn Fixture) {
     a.declare(&[export("x", "1")]).unwrap();
     // An operator moves the name to another session, without the lease's end.
     let writes = vec![Write::Put {
-        key: a.world().keys.of_host("a", "session"),
+        key: key(fixture, "hosts/a/session"),
         value: br#"{"owner":"another","session":"1"}"#.to_vec(),
         lease: Some(a.world().store().grant(fixture.ttl() * 100).unwrap()),
     }];
@@ -198,8 +199,8 @@ fn an_ended_session_takes_its_exports_along_at_once(fixture: &dyn Fixture) {
 /// one and the other mark are one change has to see it.
 fn a_host_is_marked_as_complete_once_for_each_lease(fixture: &dyn Fixture) {
     let (a, b) = (session(fixture, "a"), world(fixture, "b"));
-    let key = a.world().keys.of_host("a", "generation");
-    let mark = || b.entry(&key).unwrap().expect("a mark");
+    let key = key(fixture, "hosts/a/generation");
+    let mark = || b.store().read_key(&key).unwrap().expect("a mark");
     a.declare(&[export("x", "1")]).unwrap();
     let first = mark();
     a.declare(&[export("x", "2"), export("y", "1")]).unwrap();

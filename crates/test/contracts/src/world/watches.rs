@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use trueup_world::{
+    Access, ErrorKind, Event, Export, Filter, Resource, ResourceKey, Revision, View, Watch, World,
+};
+
 use super::{
     Fixture, SOON, Test, brief_session, config, eventually, export, next, quiet, session, world,
-};
-use crate::{
-    Access, ErrorKind, Event, Filter, Resource, ResourceKey, Revision, View, Watch, World,
 };
 
 pub(super) fn tests() -> Vec<Test> {
@@ -100,10 +101,10 @@ fn a_watch_has_no_event_of_what_does_not_match(fixture: &dyn Fixture) {
     let mut none = b.watch_resources(&[], config()).unwrap();
     assert!(matches!(next(&mut rules), Event::Ready(_)));
     assert!(matches!(next(&mut none), Event::Ready(_)));
-    let others = [export("x", "1"), crate::Export::new("rule", "x", "1").to("c")];
+    let others = [export("x", "1"), Export::new("rule", "x", "1").to("c")];
     a.export(&others).unwrap();
     quiet(&mut rules);
-    a.export(&[crate::Export::new("rule", "y", "1")]).unwrap();
+    a.export(&[Export::new("rule", "y", "1")]).unwrap();
     assert_eq!(shown(next(&mut rules)), "y=1");
     quiet(&mut none);
 }

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{
-    Fixture, Test, brief_session, config, eventually, next, quiet, session, within, world,
-};
-use crate::{
+use trueup_world::{
     Access, Change, Deploy, Error, ErrorKind, Event, Hash, Schedule, Session, Strategy,
     Transaction, World, Write,
+};
+
+use super::{
+    Fixture, Test, brief_session, config, eventually, key, next, quiet, session, within, world,
 };
 
 pub(super) fn tests() -> Vec<Test> {
@@ -127,8 +128,8 @@ fn tamper(world: &World, key: Vec<u8>, value: Option<Vec<u8>>) {
 fn content_that_was_tampered_with_is_not_read(fixture: &dyn Fixture) {
     let a = world(fixture, "a");
     let deploy = a.add_deploy(None, &files("1")).unwrap();
-    let chunk = deploy.files["a/b"].chunks[0].to_string();
-    let key = [a.keys.cluster("chunks"), chunk.into_bytes()].concat();
+    let chunk = deploy.files["a/b"].chunks[0];
+    let key = key(fixture, &format!("cluster/chunks/{chunk}"));
     for value in [Some(b"2".to_vec()), Some(Vec::new()), None] {
         tamper(&a, key.clone(), value);
         let error = a.read_file(&deploy, "a/b").unwrap_err();
@@ -147,7 +148,7 @@ fn a_deploy_that_was_tampered_with_is_noticed(fixture: &dyn Fixture) {
         let parent = deploys.last().map(|it| it.hash);
         deploys.push(a.add_deploy(parent, &files(content)).unwrap());
     }
-    let key = [a.keys.cluster("deploys"), b"00000000000000000002".to_vec()].concat();
+    let key = key(fixture, "cluster/deploys/00000000000000000002");
     let entry = a.store().read(&key, None).unwrap().entries.remove(0);
     let text = String::from_utf8(entry.value).unwrap();
     let malformed = |result: Result<(), Error>| {
@@ -181,7 +182,8 @@ fn a_file_is_not_read_beyond_its_size(fixture: &dyn Fixture) {
 
 fn content_that_no_deploy_names_is_removed(fixture: &dyn Fixture) {
     let a = world(fixture, "a");
-    let chunks = || a.store().read(&a.keys.cluster("chunks"), None).unwrap().entries.len();
+    let all = key(fixture, "cluster/chunks/");
+    let chunks = || a.store().read(&all, None).unwrap().entries.len();
     let removed = |limit| {
         let removed = a.remove_unused_chunks(limit).unwrap();
         (removed.chunks, removed.bytes)
@@ -190,9 +192,8 @@ fn content_that_no_deploy_names_is_removed(fixture: &dyn Fixture) {
     let deploy = a.add_deploy(None, &files("1")).unwrap();
     let named = chunks();
     for unused in ["2", "3", "4"] {
-        let hash = Hash::of(unused.as_bytes()).to_string();
-        let key = [a.keys.cluster("chunks"), hash.into_bytes()].concat();
-        tamper(&a, key, Some(unused.into()));
+        let hash = Hash::of(unused.as_bytes());
+        tamper(&a, key(fixture, &format!("cluster/chunks/{hash}")), Some(unused.into()));
     }
     assert_eq!(removed(2), (2, 2));
     assert_eq!(removed(10), (1, 1));
@@ -399,11 +400,9 @@ fn what_has_no_lease_is_no_sign_of_life(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     let world = a.world();
     let mark = br#"{"owner":"m","session":"1"}"#.to_vec();
-    tamper(world, world.keys.of_host("m", "session"), Some(mark));
-    let offer = world.keys.named_of_host("m", "offers", "s");
-    tamper(world, offer, Some(Vec::new()));
-    let leader = world.keys.shared("leaders", "s");
-    tamper(world, leader, Some(b"m".to_vec()));
+    tamper(world, key(fixture, "hosts/m/session"), Some(mark));
+    tamper(world, key(fixture, "hosts/m/offers/s"), Some(Vec::new()));
+    tamper(world, key(fixture, "shared/leaders/s"), Some(b"m".to_vec()));
     assert_eq!(world.members().unwrap().into_keys().collect::<Vec<_>>(), ["a"]);
     assert!(world.offers("s").unwrap().is_empty());
     a.offer("s").unwrap();
@@ -444,7 +443,7 @@ fn the_ideal_size_is_set_once(fixture: &dyn Fixture) {
     quiet(&mut watch);
     assert_eq!(a.set_ideal_size(None).unwrap(), Change::Changed);
     assert!(matches!(next(&mut watch), Event::Deleted { .. }));
-    tamper(&a, a.keys.size(), Some(b"five".to_vec()));
+    tamper(&a, key(fixture, "cluster/size"), Some(b"five".to_vec()));
     assert_eq!(a.ideal_size().unwrap_err().kind(), ErrorKind::Malformed);
     assert!(matches!(next(&mut watch), Event::Malformed { .. }));
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Fixture, Test, export, session, session_of, world};
-use crate::{
+use trueup_world::{
     Access, Change, ErrorKind, Export, Filter, Recipient, ResourceKey, Session, Transaction, World,
     Write,
 };
+
+use super::{Fixture, Test, export, key, session, session_of, world};
 
 pub(super) fn tests() -> Vec<Test> {
     tests![
@@ -376,7 +377,7 @@ fn an_export_that_is_on_no_record_is_found(fixture: &dyn Fixture) {
     let a = session(fixture, "a");
     let wanted = export("x", "2").to("b");
     let writes = vec![Write::Put {
-        key: a.world().keys.resource(&wanted.key("a")),
+        key: key(fixture, "resources/b/a/route/x"),
         value: b"1".to_vec(),
         lease: None,
     }];

@@ -1,12 +1,16 @@
 //! The contract, on the embedded store in memory and in a file.
 #![allow(clippy::unwrap_used)]
 
+mod fixture;
+
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 use redb::backends::InMemoryBackend;
+use trueup_contracts::world::{Test, store_contract, world_contract};
 use trueup_world::Embedded;
-use trueup_world::testing::{EmbeddedFixture, Test, store_contract, world_contract};
+
+use fixture::EmbeddedFixture;
 
 fn memory() -> Embedded {
     Embedded::with_manual_clock()
