@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use trueup::net::{Family, NexthopMode, Routes, RuleAction, table};
 use trueup::{
     Address, Desired, Link, LinkKind, MemoryLedger, Namespace, NextHop, NextHops, Options,
-    Report as _, Route, Rtnl, Rule, Source as _,
+    PassInput, Report as _, Route, Rtnl, Rule, Source as _,
 };
 use trueup_testkit::ip_batch;
 
@@ -59,7 +59,8 @@ enum Expected {
 fn pass(desired: &Desired, ledger: &mut MemoryLedger, expected: Expected) -> Result<()> {
     let here = Namespace::current();
     let mut source = Rtnl::new();
-    let mut report = source.reconcile(&here, desired, ledger, &Options::default())?;
+    let mut report =
+        source.reconcile(PassInput::new(&here, desired, ledger, &Options::default()))?;
     let any = report.ops().next().is_some();
     ensure!(any == (expected == Expected::Ops), "ops: {any}");
     // What the turn before set off in the kernel may come between the rows of a dump: that is
@@ -68,7 +69,7 @@ fn pass(desired: &Desired, ledger: &mut MemoryLedger, expected: Expected) -> Res
         if report.converged() || report.doubts().is_empty() {
             break;
         }
-        report = source.reconcile(&here, desired, ledger, &Options::default())?;
+        report = source.reconcile(PassInput::new(&here, desired, ledger, &Options::default()))?;
     }
     let (failed, doubts) = (report.failed().next(), report.doubts());
     ensure!(report.converged(), "not converged: {failed:?} {doubts:?}");

@@ -15,7 +15,7 @@ use trueup_netlink::wire::{
     Attrs, HEADER_LEN, Header, Messages, NLM_F_ACK, NLM_F_DUMP, NLMSG_DONE,
 };
 use trueup_netlink::{Group, Namespace, Transport};
-use trueup_reconcile::{Ledger as _, MemoryLedger, Source as _};
+use trueup_reconcile::{Ledger as _, MemoryLedger, PassInput, Source as _};
 use trueup_rtnl::Rtnl;
 
 /// What there is to be dumped: something of everything that the model knows. A line that this
@@ -264,7 +264,8 @@ impl Recorder {
         let options = trueup_fuzz::options(&file.settings).unwrap();
         let mut ledger = MemoryLedger::default();
         let here = Namespace::current();
-        let report = Rtnl::new().reconcile(&here, &file.desired, &mut ledger, &options);
+        let report =
+            Rtnl::new().reconcile(PassInput::new(&here, &file.desired, &mut ledger, &options));
         let report = report.unwrap();
         for (done, failure) in report.failed() {
             println!("passed over: {:?}: {failure}", done.op.object);

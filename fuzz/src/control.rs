@@ -8,7 +8,7 @@ use trueup_control::{
     Objects, Observed, OperationState, Policy, Started, Task, Unset, Verifier, parse_json, plan,
 };
 use trueup_journal::{Journal, Start};
-use trueup_reconcile::{MemoryLedger, Source as _};
+use trueup_reconcile::{MemoryLedger, PassInput, Source as _};
 
 use crate::journal::Disk;
 
@@ -107,7 +107,7 @@ pub fn operation(data: &[u8]) {
     let config = Config::default().with_lanes(std::num::NonZeroUsize::MIN).with_clock(move || now);
     let mut engine = Engine::new(&SILENT, Unset, &journal, config).expect("a thread");
     let mut ledger = MemoryLedger::default();
-    let report = engine.reconcile(&(), &(), &mut ledger, &()).expect("a good disk");
+    let report = engine.reconcile(PassInput::new(&(), &(), &mut ledger, &())).expect("a good disk");
     assert!(!report.is_known());
     assert_eq!(*SILENT.0.lock().expect("no test panics with it"), 0);
     let found = journal.operations().find("control/vm7").expect("a good disk");

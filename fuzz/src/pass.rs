@@ -11,7 +11,7 @@ use trueup_file::{File, Settings, TableNames};
 use trueup_net::{Item as _, Kind};
 use trueup_netlink::wire::{Attrs, Header, NLA_TYPE_MASK, NLM_F_ACK, NLM_F_DUMP, NLM_F_EXCL};
 use trueup_netlink::{Namespace, codec};
-use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, Report as _, Source as _};
+use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, PassInput, Report as _, Source as _};
 use trueup_rtnl::{OnConflict, Options, Ownership, Report, Rtnl};
 
 use crate::script::{self, messages};
@@ -189,7 +189,8 @@ impl Case {
         let namespace = case.kernel(move || _ = count.fetch_add(1, Ordering::Relaxed));
         let mut ledger = ledger.clone();
         let desired = &self.file.desired;
-        let report = Rtnl::new().reconcile(&namespace, desired, &mut ledger, &self.options);
+        let report =
+            Rtnl::new().reconcile(PassInput::new(&namespace, desired, &mut ledger, &self.options));
         Some((report.ok()?, sent.load(Ordering::Relaxed)))
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use trueup_reconcile::{MemoryLedger, Report as _, Source as _};
+use trueup_reconcile::{MemoryLedger, PassInput, Report as _, Source as _};
 use trueup_sysctl::{Desired, Files, Key, Namespace, Options, Sysctl, Value};
 
 /// Of three lines the first is a key, the second what it is to be, and the rest what it is.
@@ -46,7 +46,7 @@ fn pass(key: Key, value: Value, now: &[u8]) {
     let mut desired = Desired::default();
     desired.insert(key, value).expect("it is the first");
     let mut reconcile = |desired: &Desired| {
-        let report = source.reconcile(&here, desired, &mut ledger, &options);
+        let report = source.reconcile(PassInput::new(&here, desired, &mut ledger, &options));
         report.expect("the ledger is in memory, and this namespace is there")
     };
     let report = reconcile(&desired);

@@ -20,7 +20,7 @@ use trueup_benches::usage::{measure, measure_command, memory};
 use trueup_benches::{floor, state};
 use trueup_file::{Settings, to_json, to_toml};
 use trueup_net::Desired;
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 
 use flags::Internet;
@@ -91,7 +91,7 @@ fn work(piece: &str, flags: &Internet) -> Result<Measurement> {
         let (report, usage) = measure(|| {
             let here = Namespace::current();
             let mut ledger = MemoryLedger::default();
-            Rtnl::new().reconcile(&here, desired, &mut ledger, &Options::default())
+            Rtnl::new().reconcile(PassInput::new(&here, desired, &mut ledger, &Options::default()))
         })?;
         let report = report?;
         let count = report.ops().count();

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use trueup::{Desired, MemoryLedger, Options, Report, Route, Rtnl, Source};
+use trueup::{Desired, MemoryLedger, Options, PassInput, Report, Route, Rtnl, Source};
 use trueup_testkit::faults::{At, Fault, Faults};
 use trueup_testkit::{Snapshot, assert_no_changes, empty_directory, ip, uplinks, wait_until};
 
@@ -58,7 +58,9 @@ fn a_refused_change_is_tried_again() {
         "10.3.0.0/16".parse().unwrap(),
     )]);
     let mut ledger = MemoryLedger::default();
-    let mut pass = || Rtnl::new().reconcile(&here, &desired, &mut ledger, &Options::default());
+    let options = Options::default();
+    let mut pass =
+        || Rtnl::new().reconcile(PassInput::new(&here, &desired, &mut ledger, &options));
     faults.add(At::Change(1), Fault::Refuse(16)); // EBUSY
     assert!(!pass().unwrap().converged());
     assert!(pass().unwrap().converged());

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use trueup::net::Kind;
 use trueup::reconcile::{
-    ErrorClass, Extent, Hints, Ledger, Outcome, PassLimits, Report as _, Source, Subscribed,
+    ErrorClass, Extent, Hints, Ledger, Outcome, PassInput, Report as _, Source, Subscribed,
 };
 use trueup::rtnl::OpOutcome;
 use trueup::sysctl::{self as sysctl, Sysctl};
@@ -102,15 +102,6 @@ pub(crate) struct Options {
     pub(crate) settings: sysctl::Options,
 }
 
-/// What a pass is given.
-struct Pass<'a> {
-    scope: &'a Namespace,
-    desired: &'a Desired,
-    ledger: &'a mut dyn Ledger,
-    options: &'a Options,
-    limits: &'a PassLimits<'a>,
-}
-
 impl Host {
     /// Creates the source of a part. `ledger` opens a ledger.
     pub(crate) fn new<L: Ledger + Send + 'static>(
@@ -131,7 +122,7 @@ impl Host {
         }
     }
 
-    fn pass(&mut self, pass: Pass<'_>) -> Result<Report, Error> {
+    fn pass(&mut self, pass: PassInput<'_, Self>) -> Result<Report, Error> {
         match self.part {
             Part::Settings => {
                 self.check_network(&pass)?;
@@ -148,7 +139,7 @@ impl Host {
 
     /// Checks that the network's pass could run, so that an error of it comes before any setting is
     /// changed. Once for each desired state.
-    fn check_network(&self, pass: &Pass<'_>) -> Result<(), Error> {
+    fn check_network(&self, pass: &PassInput<'_, Self>) -> Result<(), Error> {
         if !pass.limits.is_same_desired() {
             let (network, options) = (&pass.desired.network, &pass.options.network);
             let source = &self.network;
@@ -160,7 +151,7 @@ impl Host {
     }
 
     /// Returns true if a setting is of a device that does not exist.
-    fn is_link_missing(&self, pass: &Pass<'_>) -> Result<bool, Error> {
+    fn is_link_missing(&self, pass: &PassInput<'_, Self>) -> Result<bool, Error> {
         let Some(desired) = &pass.desired.settings else {
             return Ok(false);
         };
@@ -175,13 +166,15 @@ impl Host {
         Ok(failed.any(|(_, why)| why.class == ErrorClass::Dependency))
     }
 
-    fn set(&mut self, pass: Pass<'_>) -> Result<Report, Error> {
+    fn set(&mut self, pass: PassInput<'_, Self>) -> Result<Report, Error> {
         let Some(desired) = &pass.desired.settings else {
             return Ok(Report::default());
         };
         let (options, limits) = (&pass.options.settings, pass.limits);
         let source = &mut self.settings;
-        match source.reconcile_within(pass.scope, desired, pass.ledger, options, limits) {
+        match source.reconcile(
+            PassInput::new(pass.scope, desired, pass.ledger, options).with_limits(limits),
+        ) {
             Ok(report) => Ok(Report::of_settings(report)),
             Err(error) if error.is_gone() => Err(error.into()),
             // The network is handled all the same.
@@ -189,11 +182,12 @@ impl Host {
         }
     }
 
-    fn network(&mut self, pass: Pass<'_>) -> Result<Report, Error> {
-        let (desired, options) = (&pass.desired.network, &pass.options.network);
+    fn network(&mut self, pass: PassInput<'_, Self>) -> Result<Report, Error> {
+        let (desired, options) = (&*pass.desired.network, &pass.options.network);
         let source = &mut self.network;
-        let report =
-            source.reconcile_within(pass.scope, desired, pass.ledger, options, pass.limits)?;
+        let report = source.reconcile(
+            PassInput::new(pass.scope, desired, pass.ledger, options).with_limits(pass.limits),
+        )?;
         let is_of_link = |done: OpOutcome<'_>| done.op.object.kind() == Kind::Link;
         let has_changed_links = report.applied().any(is_of_link);
         let settings = match &pass.desired.settings {
@@ -209,7 +203,7 @@ impl Host {
     /// some of one that comes up or has another MTU.
     fn set_again(
         &mut self,
-        pass: &Pass<'_>,
+        pass: &PassInput<'_, Self>,
         settings: &sysctl::Desired,
         so_far: &rtnl::Report,
     ) -> Report {
@@ -219,7 +213,9 @@ impl Host {
         let limits = pass.limits.with_extent(Extent::Everything);
         let limits = limits.with_ops(pass.limits.ops().saturating_sub(tried));
         let options = &pass.options.settings;
-        match source.reconcile_within(pass.scope, settings, ledger, options, &limits) {
+        match source
+            .reconcile(PassInput::new(pass.scope, settings, ledger, options).with_limits(limits))
+        {
             Ok(report) => Report::of_settings(report),
             Err(error) => Report::of_settings_error(error),
         }
@@ -235,26 +231,10 @@ impl Source for Host {
     type Error = Error;
     type Subscription = HostSubscription;
 
-    fn reconcile(
-        &mut self,
-        scope: &Namespace,
-        desired: &Desired,
-        ledger: &mut dyn Ledger,
-        options: &Options,
-    ) -> Result<Report, Error> {
-        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
-    }
-
-    fn reconcile_within(
-        &mut self,
-        scope: &Namespace,
-        desired: &Desired,
-        ledger: &mut dyn Ledger,
-        options: &Options,
-        limits: &PassLimits<'_>,
-    ) -> Result<Report, Error> {
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
+        let limits = input.limits;
         self.pass_timer.begin(self.part);
-        let ended = self.pass(Pass { scope, desired, ledger, options, limits });
+        let ended = self.pass(input);
         if limits.ops() == 0 {
             // It is reported with what follows from it, later.
             self.pass_timer.end(self.part);

@@ -8,7 +8,7 @@ use trueup::journal::Journal;
 use trueup::net::Domain;
 use trueup::rtnl::ledger_scope;
 use trueup::{
-    Address, Desired, Namespace, NextHop, NextHops, Options, Report, Route, Rtnl, Source,
+    Address, Desired, Namespace, NextHop, NextHops, Options, PassInput, Report, Route, Rtnl, Source,
 };
 
 /// The protocol number of this agent, for all of its runs: no other agent uses it.
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::default()
         .with_protocol(PROTOCOL)?
         .with_domain(Domain::default().with_ledger_only(true));
-    let report = Rtnl::new().reconcile(&here, &desired, &mut ledger, &options)?;
+    let report = Rtnl::new().reconcile(PassInput::new(&here, &desired, &mut ledger, &options))?;
     for (done, failure) in report.failed() {
         eprintln!("{}: {failure}", done.op.command(done.devices));
     }

@@ -1,7 +1,8 @@
 //! One route, and no opinion on anything else.
 
 use trueup::{
-    Desired, MemoryLedger, Namespace, NextHop, NextHops, Options, Report, Route, Rtnl, Source,
+    Desired, MemoryLedger, Namespace, NextHop, NextHops, Options, PassInput, Report, Route, Rtnl,
+    Source,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,7 +12,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let here = Namespace::current();
     // Routes bear our marker: they need no record of ours.
     let mut ledger = MemoryLedger::default();
-    let report = Rtnl::new().reconcile(&here, &desired, &mut ledger, &Options::default())?;
+    let report =
+        Rtnl::new().reconcile(PassInput::new(&here, &desired, &mut ledger, &Options::default()))?;
     for (done, failure) in report.failed() {
         eprintln!("{}: {failure}", done.op.command(done.devices));
     }

@@ -28,5 +28,5 @@ pub use trueup_net::{
     Address, Desired, IfName, Link, LinkKind, Neighbour, NextHop, NextHops, Plan, Prefix, Route,
     RouteType, Rule,
 };
-pub use trueup_reconcile::{Ledger, MemoryLedger, Report, Source};
+pub use trueup_reconcile::{Ledger, MemoryLedger, PassInput, Report, Source};
 pub use trueup_rtnl::{Namespace, Options, Rtnl};

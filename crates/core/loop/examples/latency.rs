@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_loop::{Config, Loop};
-use trueup_reconcile::{Ledger, MemoryLedger, Report, Source};
+use trueup_reconcile::{MemoryLedger, PassInput, Report, Source};
 
 const CHANGES: usize = 10_000;
 
@@ -33,13 +33,7 @@ impl Source for Clock {
     type Error = Infallible;
     type Subscription = ();
 
-    fn reconcile(
-        &mut self,
-        (): &(),
-        _: &Vec<u64>,
-        _: &mut dyn Ledger,
-        (): &(),
-    ) -> Result<Noted, Infallible> {
+    fn reconcile(&mut self, _: PassInput<'_, Self>) -> Result<Noted, Infallible> {
         Ok(Noted(Instant::now()))
     }
 }

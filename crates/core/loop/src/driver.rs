@@ -8,8 +8,8 @@ use std::task::Waker;
 use std::time::Instant;
 
 use trueup_reconcile::{
-    Condition, Drained, ErrorClass, Extent, Ledger, OpKey, PassLimits, Report, Source, Status,
-    Subscribed, Subscription,
+    Condition, Drained, ErrorClass, Extent, Ledger, OpKey, PassInput, PassLimits, Report, Source,
+    Status, Subscribed, Subscription,
 };
 
 use crate::control::{Control, Sleep, Step};
@@ -337,12 +337,9 @@ impl<'a, S: Source> Loop<'a, S> {
             limits = limits.with_backoff(&backoff);
         }
         let outcome = open.span.within(|| {
-            self.source.reconcile_within(
-                &self.scope,
-                &self.desired,
-                &mut *self.ledger,
-                &self.options,
-                &limits,
+            self.source.reconcile(
+                PassInput::new(&self.scope, &self.desired, &mut *self.ledger, &self.options)
+                    .with_limits(limits),
             )
         });
         match outcome {

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use crate::{Hints, Ledger, OpKey, PassLimits, Report, Subscription};
+use crate::{Hints, OpKey, PassInput, Report, Subscription};
 
 /// A subsystem that can be brought into a desired state.
 ///
@@ -35,37 +35,13 @@ pub trait Source {
 
     /// Runs one pass and returns its report.
     ///
-    /// `ledger` is this source's in this scope, and lists what earlier passes, and earlier
-    /// processes, made ours. The pass records intents there before it changes anything, and
-    /// outcomes after it has read back.
+    /// The pass records intents in the ledger before it changes anything, and outcomes after it has
+    /// read back. A source that ignores [`PassInput::limits`] is correct, but slower to stop.
     ///
     /// # Errors
     ///
     /// When the pass could not run. Failed ops are in the report.
-    fn reconcile(
-        &mut self,
-        scope: &Self::Scope,
-        desired: &Self::Desired,
-        ledger: &mut dyn Ledger,
-        options: &Self::Options,
-    ) -> Result<Self::Report, Self::Error>;
-
-    /// Runs one pass within a driver's limits. A source that does not implement it runs an
-    /// unlimited pass.
-    ///
-    /// # Errors
-    ///
-    /// As [`reconcile`](Self::reconcile).
-    fn reconcile_within(
-        &mut self,
-        scope: &Self::Scope,
-        desired: &Self::Desired,
-        ledger: &mut dyn Ledger,
-        options: &Self::Options,
-        _limits: &PassLimits<'_>,
-    ) -> Result<Self::Report, Self::Error> {
-        self.reconcile(scope, desired, ledger, options)
-    }
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Self::Report, Self::Error>;
 
     /// Returns the keys of the objects that are desired otherwise than at the last call, as
     /// [`Report::statuses`](crate::Report::statuses) names them; `None` if the source does not know
@@ -106,66 +82,6 @@ pub trait Source {
         _hints: Hints,
     ) -> Subscribed<Self::Subscription, Self::Error> {
         Subscribed::Unsupported
-    }
-}
-
-/// Lets a caller lend a source to a driver.
-impl<S: Source> Source for &mut S {
-    type Scope = S::Scope;
-    type Desired = S::Desired;
-    type Options = S::Options;
-    type Report = S::Report;
-    type Observed = S::Observed;
-    type Error = S::Error;
-    type Subscription = S::Subscription;
-
-    fn reconcile(
-        &mut self,
-        scope: &Self::Scope,
-        desired: &Self::Desired,
-        ledger: &mut dyn Ledger,
-        options: &Self::Options,
-    ) -> Result<Self::Report, Self::Error> {
-        (**self).reconcile(scope, desired, ledger, options)
-    }
-
-    fn reconcile_within(
-        &mut self,
-        scope: &Self::Scope,
-        desired: &Self::Desired,
-        ledger: &mut dyn Ledger,
-        options: &Self::Options,
-        limits: &PassLimits<'_>,
-    ) -> Result<Self::Report, Self::Error> {
-        (**self).reconcile_within(scope, desired, ledger, options, limits)
-    }
-
-    fn changed_keys(
-        &mut self,
-        desired: &Self::Desired,
-        options: &Self::Options,
-    ) -> Option<Vec<OpKey>> {
-        (**self).changed_keys(desired, options)
-    }
-
-    fn is_scope_gone(error: &Self::Error) -> bool {
-        S::is_scope_gone(error)
-    }
-
-    fn observe(
-        &mut self,
-        scope: &Self::Scope,
-        options: &Self::Options,
-    ) -> Result<Observation<Self::Observed>, Self::Error> {
-        (**self).observe(scope, options)
-    }
-
-    fn subscribe(
-        &mut self,
-        scope: &Self::Scope,
-        hints: Hints,
-    ) -> Subscribed<Self::Subscription, Self::Error> {
-        (**self).subscribe(scope, hints)
     }
 }
 
@@ -244,13 +160,8 @@ mod tests {
         type Error = LedgerError;
         type Subscription = ();
 
-        fn reconcile(
-            &mut self,
-            _: &(),
-            desired: &u8,
-            ledger: &mut dyn Ledger,
-            _: &(),
-        ) -> Result<Counted, LedgerError> {
+        fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Counted, LedgerError> {
+            let PassInput { desired, ledger, .. } = input;
             let last = ledger.owned()?.get(&b"at"[..]).map_or(0, |at| at[0]);
             let at = *desired.min(&(last + 1));
             ledger.commit_outcomes(BTreeMap::from([(b"at".to_vec(), Claim::Ours(vec![at]))]))?;
@@ -270,14 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_source_goes_on_from_what_is_in_the_ledger() {
-        fn until_converged<S>(mut source: S) -> u32
-        where
-            S: Source<Scope = (), Desired = u8, Options = ()>,
-        {
+    fn a_source_goes_on_from_what_is_in_the_ledger() {
+        fn until_converged(source: &mut Counter) -> u32 {
             let mut ledger = MemoryLedger::default();
             for pass in 1..=10 {
-                let report = source.reconcile(&(), &3, &mut ledger, &()).unwrap();
+                let report = source.reconcile(PassInput::new(&(), &3, &mut ledger, &())).unwrap();
                 if report.converged() {
                     return pass;
                 }
@@ -288,6 +196,6 @@ mod tests {
         let mut source = Counter;
         assert_eq!(until_converged(&mut source), 3);
         // The source itself keeps nothing: with an empty ledger it starts again.
-        assert_eq!(until_converged(source), 3);
+        assert_eq!(until_converged(&mut source), 3);
     }
 }

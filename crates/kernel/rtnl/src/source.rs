@@ -6,7 +6,9 @@ use std::time::Instant;
 use trueup_net::{Desired, Kind, Kinds};
 use trueup_netlink::{Namespace, NamespaceId};
 use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
-use trueup_reconcile::{Extent, Hints, Ledger, Observation, OpKey, PassLimits, Source, Subscribed};
+use trueup_reconcile::{
+    Extent, Hints, Ledger, Observation, OpKey, PassInput, PassLimits, Source, Subscribed,
+};
 
 use crate::connection::Connection;
 use crate::history::History;
@@ -219,24 +221,8 @@ impl Source for Rtnl {
     type Error = Error;
     type Subscription = Watch;
 
-    fn reconcile(
-        &mut self,
-        scope: &Namespace,
-        desired: &Desired,
-        ledger: &mut dyn Ledger,
-        options: &Options,
-    ) -> Result<Report, Error> {
-        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
-    }
-
-    fn reconcile_within(
-        &mut self,
-        namespace: &Namespace,
-        desired: &Desired,
-        ledger: &mut dyn Ledger,
-        options: &Options,
-        limits: &PassLimits<'_>,
-    ) -> Result<Report, Error> {
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
+        let PassInput { scope: namespace, desired, ledger, options, limits } = input;
         // If this pass fails, the next one is over everything.
         let mut baseline = self.baseline.take();
         if let Some(baseline) = &mut baseline {
@@ -266,7 +252,7 @@ impl Source for Rtnl {
         };
         let observer = &mut connection.observer;
         let pass = Pass::open(observer, scope, desired, options, policy, ledger)?;
-        let pass = pass.with_limits(limits).with_monitor(self.monitor.clone());
+        let pass = pass.with_limits(&limits).with_monitor(self.monitor.clone());
         let (clock, history) = (&self.clock, &mut self.history);
         let (report, next) = pass.run(history, baseline, &dirty, ledger, clock)?;
         self.baseline = next;

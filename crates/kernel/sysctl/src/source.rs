@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use trueup_netlink::Namespace;
 use trueup_reconcile::{
-    Claim, Hints, Ledger, LedgerError, Observation, PassLimits, Source, Status, Subscribed,
+    Claim, Hints, Ledger, LedgerError, Observation, PassInput, PassLimits, Source, Status,
+    Subscribed,
 };
 
 use crate::namespace::EnteredNamespace;
@@ -112,25 +113,9 @@ impl Source for Sysctl {
     type Error = Error;
     type Subscription = Changes;
 
-    fn reconcile(
-        &mut self,
-        scope: &Namespace,
-        desired: &Desired,
-        ledger: &mut dyn Ledger,
-        options: &Options,
-    ) -> Result<Report, Error> {
-        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
-    }
-
     /// Each pass observes everything: not all changes are reported.
-    fn reconcile_within(
-        &mut self,
-        scope: &Namespace,
-        desired: &Desired,
-        ledger: &mut dyn Ledger,
-        options: &Options,
-        limits: &PassLimits<'_>,
-    ) -> Result<Report, Error> {
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
+        let PassInput { scope, desired, ledger, options, limits } = input;
         self.last = desired.keys().cloned().collect();
         let namespace = EnteredNamespace::enter(scope, &*self.files, &mut self.cookie)?;
         if let Some(inotify) = self.inotify.as_deref() {
@@ -146,7 +131,7 @@ impl Source for Sysctl {
             namespace: &namespace,
             desired,
             options,
-            limits,
+            limits: &limits,
             ledger,
             absent: &mut self.absent,
         };

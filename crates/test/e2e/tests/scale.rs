@@ -17,7 +17,7 @@ use trueup_net::{
     RuleAction, table,
 };
 use trueup_netlink::{Connect, Transport};
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl};
 use trueup_testkit::layer::{self, Layer};
 use trueup_testkit::{Snapshot, assert_no_changes, ip_batch, uplinks};
@@ -43,7 +43,9 @@ fn main() -> ExitCode {
 /// A pass over a namespace, whatever comes of it.
 fn pass_over(namespace: &Namespace, desired: &Desired) -> Report {
     let options = Options::default();
-    Rtnl::new().reconcile(namespace, desired, &mut MemoryLedger::default(), &options).unwrap()
+    Rtnl::new()
+        .reconcile(PassInput::new(namespace, desired, &mut MemoryLedger::default(), &options))
+        .unwrap()
 }
 
 fn pass(desired: &Desired) -> Report {

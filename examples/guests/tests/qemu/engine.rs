@@ -17,7 +17,7 @@ use trueup_guests::host::Host;
 use trueup_guests::objects::{desired, normalisers};
 use trueup_journal::Journal;
 use trueup_loop::Loop;
-use trueup_reconcile::{Condition, MemoryLedger, Report as _, Source as _};
+use trueup_reconcile::{Condition, MemoryLedger, PassInput, Report as _, Source as _};
 
 use crate::support::{MIB, TestHost, eventually};
 
@@ -75,7 +75,7 @@ fn until(
 ) -> Report {
     let mut last = None;
     eventually(what, || {
-        let report = engine.reconcile(&(), &(), ledger, &()).unwrap();
+        let report = engine.reconcile(PassInput::new(&(), &(), ledger, &())).unwrap();
         let holds = is_so(&report);
         last = Some(report);
         holds
@@ -116,7 +116,7 @@ fn a_guest_that_hangs_holds_up_no_other() {
         }
         let begun = Instant::now();
         until("the other is changed", &mut it, &mut ledger, |_| is_changed());
-        let report = it.reconcile(&(), &(), &mut ledger, &()).unwrap();
+        let report = it.reconcile(PassInput::new(&(), &(), &mut ledger, &())).unwrap();
         // A conversation is bounded by 5 s, and there are few of them.
         assert!(begun.elapsed() < Duration::from_secs(30));
         assert!(!report.converged());
@@ -130,7 +130,7 @@ fn a_guest_that_hangs_holds_up_no_other() {
     // Passes are short once it is known that it hangs: none waits for the 5 s of a conversation.
     let begun = Instant::now();
     for _ in 0..4 {
-        it.reconcile(&(), &(), &mut ledger, &()).unwrap();
+        it.reconcile(PassInput::new(&(), &(), &mut ledger, &())).unwrap();
     }
     assert!(begun.elapsed() < Duration::from_secs(15));
 

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use trueup::graph::{
     Config, Driver, Failure, Places, RunContext, Snapshot, Verdict, Vertex, VertexSpec,
 };
-use trueup::reconcile::{ErrorClass, Ledger, Outcome, PassLimits};
+use trueup::reconcile::{ErrorClass, Ledger, Outcome, PassInput, PassLimits};
 use trueup::{Namespace, Report as _, Source as _};
 use trueup_file as file;
 
@@ -64,7 +64,9 @@ impl Vertex for Once {
             limits = limits.with_ops(0);
         }
         let Once { scope, desired, ledger, options, .. } = self;
-        let result = self.host.reconcile_within(scope, desired, &mut **ledger, options, &limits);
+        let result = self
+            .host
+            .reconcile(PassInput::new(scope, desired, &mut **ledger, options).with_limits(limits));
         let verdict = verdict(&result, apply);
         if verdict != Ok(Verdict::WouldChange) {
             if let Ok(report) = &result {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use trueup::Report as _;
 use trueup::net::{LinkKind, VethAttrs};
-use trueup::reconcile::{Claim, LedgerError, MemoryLedger};
+use trueup::reconcile::{Claim, LedgerError, MemoryLedger, PassInput};
 use trueup::sysctl::{Files, Key};
 use trueup::{IfName, Link};
 
@@ -72,7 +72,7 @@ fn pass(
     let mut host = Host::new(part, |_| Failing(Cell::new(ledger_reads)), &timer);
     host.settings = Sysctl::with_files(value.clone());
     let desired = settings(&[("net.ipv4.ip_forward", "1")]);
-    host.reconcile(&Namespace::current(), &desired, ledger, &Options::default())
+    host.reconcile(PassInput::new(&Namespace::current(), &desired, ledger, &Options::default()))
 }
 
 #[test]

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use trueup_journal::Journal;
-use trueup_reconcile::{Hints, Ledger, Observation, OpKey, PassLimits, Source, Status, Subscribed};
+use trueup_reconcile::{Hints, Observation, OpKey, PassInput, Source, Status, Subscribed};
 
 pub use approvals::ApprovalRequest;
 pub(crate) use flight::End;
@@ -98,25 +98,9 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
     type Error = Error;
     type Subscription = EngineSubscription;
 
-    fn reconcile(
-        &mut self,
-        scope: &(),
-        desired: &(),
-        ledger: &mut dyn Ledger,
-        options: &(),
-    ) -> Result<Report, Error> {
-        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
-    }
-
     /// Each pass observes everything.
-    fn reconcile_within(
-        &mut self,
-        (): &(),
-        (): &(),
-        ledger: &mut dyn Ledger,
-        (): &(),
-        limits: &PassLimits<'_>,
-    ) -> Result<Report, Error> {
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
+        let PassInput { ledger, limits, .. } = input;
         self.shared.recover()?;
         self.ask_provider();
         let pass = Pass {
@@ -124,7 +108,7 @@ impl<B: Backend, P: Provider> Source for Engine<B, P> {
             last_known: &self.last_known,
             last_desired: self.last_desired.as_ref(),
             ledger,
-            limits,
+            limits: &limits,
             unread_since: &self.unread_since,
         };
         let mut report = pass.run()?;

@@ -9,7 +9,7 @@ use trueup_control::{
     Verifier,
 };
 use trueup_journal::LedgerScope;
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 
 use crate::world::{Mode, Says, Sim, fixed, snapshot};
 
@@ -94,7 +94,7 @@ fn run(sim: &Sim, script: Script, nonce: u8) -> Known {
     let mut engine = Engine::new(sim.clone(), provider(script), &journal, config).unwrap();
     let handle = engine.handle();
     for _ in 0..40 {
-        let pass = engine.reconcile(&(), &(), &mut ledger, &());
+        let pass = engine.reconcile(PassInput::new(&(), &(), &mut ledger, &()));
         known.converged = pass.is_ok_and(|report| report.converged());
         if let Some(action) = action(script) {
             match handle.submit_job("k", action.clone()) {

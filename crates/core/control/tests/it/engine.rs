@@ -6,7 +6,7 @@ use trueup_control::{
     Backend, Class, Desired, Engine, ErrorClass, ErrorKind, Fixed, Object, Objects, Outcome,
     Pending, Provider, Report, Value,
 };
-use trueup_reconcile::{Ledger, MemoryLedger, Report as _, Source as _};
+use trueup_reconcile::{Ledger, MemoryLedger, PassInput, Report as _, Source as _};
 
 use crate::world::{Mode, Sim, fixed, hints, objects};
 
@@ -14,7 +14,7 @@ pub(crate) fn pass<B: Backend, P: Provider>(
     engine: &mut Engine<B, P>,
     ledger: &mut MemoryLedger,
 ) -> Report {
-    engine.reconcile(&(), &(), ledger, &()).unwrap()
+    engine.reconcile(PassInput::new(&(), &(), ledger, &())).unwrap()
 }
 
 pub(crate) fn texts(report: &Report) -> Vec<String> {
@@ -131,7 +131,9 @@ fn a_driver_s_limits_are_kept() {
     let (mut engine, mut ledger) = (sim.engine(desired), MemoryLedger::default());
     for (ops, starts, truncated) in [(0, 0, true), (2, 2, true), (9, 3, false), (9, 3, false)] {
         let limits = PassLimits::default().with_ops(ops);
-        let report = engine.reconcile_within(&(), &(), &mut ledger, &(), &limits).unwrap();
+        let report = engine
+            .reconcile(PassInput::new(&(), &(), &mut ledger, &()).with_limits(limits))
+            .unwrap();
         assert_eq!((sim.world().starts, report.is_truncated()), (starts, truncated));
         assert_eq!(report.converged(), !truncated);
     }

@@ -8,7 +8,7 @@ use trueup_control::{
     Observed, OperationState, Policy, Started, Task,
 };
 use trueup_journal::Journal;
-use trueup_reconcile::{MemoryLedger, Report as _, Source as _};
+use trueup_reconcile::{MemoryLedger, PassInput, Report as _, Source as _};
 
 use crate::world::{Sim, fixed};
 
@@ -154,7 +154,7 @@ fn run(what: &str, odd: Case, restarts: bool) {
     };
     let (mut it, mut ledger) = (engine(), MemoryLedger::default());
     for round in 0..12 {
-        match it.reconcile(&(), &(), &mut ledger, &()) {
+        match it.reconcile(PassInput::new(&(), &(), &mut ledger, &())) {
             Ok(report) => {
                 // One outcome each, and no text without a bound.
                 let keys: Vec<_> = report.ops().iter().map(|op| op.to_string()).collect();
@@ -178,7 +178,7 @@ fn run(what: &str, odd: Case, restarts: bool) {
     backend.0.lock().unwrap().odd = None;
     let converges = (0..20).any(|_| {
         backend.0.lock().unwrap().now += 601;
-        let report = it.reconcile(&(), &(), &mut ledger, &()).unwrap();
+        let report = it.reconcile(PassInput::new(&(), &(), &mut ledger, &())).unwrap();
         report.converged()
     });
     let left = it.handle().operations().unwrap();

@@ -6,7 +6,7 @@ use trueup_control::{
     Action, ErrorKind, Operation, OperationState, Step, StepsState, Verb, Verdict,
 };
 use trueup_journal::Journal;
-use trueup_reconcile::{MemoryLedger, Source as _};
+use trueup_reconcile::{MemoryLedger, PassInput, Source as _};
 
 use crate::world::{Mode, Says, Sim, fixed, snapshot};
 
@@ -30,7 +30,7 @@ fn run(sim: &Sim) -> Option<StepsState> {
     let (mut engine, mut ledger) = (sim.engine_on(&journal, fixed([])), MemoryLedger::default());
     let mut last = None;
     for _ in 0..40 {
-        let _ = engine.reconcile(&(), &(), &mut ledger, &());
+        let _ = engine.reconcile(PassInput::new(&(), &(), &mut ledger, &()));
         if let Ok(state) = engine.handle().submit_steps("k", &steps()) {
             last = Some(state);
         }

@@ -4,7 +4,7 @@ use trueup_control::{
     Desired, Engine, Error, ErrorKind, JobState, Object, Objects, OperationState, Outcome, Pending,
     Policy, Report,
 };
-use trueup_reconcile::{Ledger, MemoryLedger, Report as _, Source as _, Utc};
+use trueup_reconcile::{Ledger, MemoryLedger, PassInput, Report as _, Source as _, Utc};
 
 use crate::engine::{pass, texts};
 use crate::world::{Mode, Says, Sim, fixed, objects, snapshot};
@@ -249,7 +249,7 @@ fn an_observation_that_fails_ends_nothing() {
     pass(&mut engine, &mut ledger);
     sim.advance(10);
     sim.world().hides_all = true;
-    assert!(engine.reconcile(&(), &(), &mut ledger, &()).is_err());
+    assert!(engine.reconcile(PassInput::new(&(), &(), &mut ledger, &())).is_err());
     assert_eq!(engine.handle().operations().unwrap().len(), 1);
     sim.world().hides_all = false;
     assert!(pass(&mut engine, &mut ledger).converged());

@@ -9,7 +9,7 @@ use trueup_graph::{Driver, SourceVertex, VertexSpec};
 use trueup_loop::{Config, Loop};
 use trueup_reconcile::{
     Claim, ErrorClass, EventCoverage, Extent, Hints, Ledger, LedgerError, MemoryLedger, OpKey,
-    Outcome, PassLimits, Report, ReportedOp, Source, Subscribed, Subscription,
+    Outcome, PassInput, Report, ReportedOp, Source, Subscribed, Subscription,
 };
 
 use crate::support::{BOUND, start, until};
@@ -65,24 +65,8 @@ impl Source for Values {
     type Error = LedgerError;
     type Subscription = Subscribing;
 
-    fn reconcile(
-        &mut self,
-        scope: &(),
-        desired: &Self::Desired,
-        ledger: &mut dyn Ledger,
-        options: &(),
-    ) -> Result<Pass, LedgerError> {
-        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
-    }
-
-    fn reconcile_within(
-        &mut self,
-        _: &(),
-        desired: &Self::Desired,
-        ledger: &mut dyn Ledger,
-        _: &(),
-        limits: &PassLimits<'_>,
-    ) -> Result<Pass, LedgerError> {
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Pass, LedgerError> {
+        let PassInput { desired, ledger, limits, .. } = input;
         let mut system = self.0.lock().unwrap();
         system.passes.push((limits.extent(), limits.ops() > 0));
         let mut outcomes = Vec::new();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use trueup_loop::{Config, Loop, PassSummary, Running};
 use trueup_reconcile::{
-    ErrorClass, Ledger, MemoryLedger, OpKey, Outcome, PassLimits, Report, ReportedOp, Source,
+    ErrorClass, MemoryLedger, OpKey, Outcome, PassInput, Report, ReportedOp, Source,
 };
 
 /// Longer than any test.
@@ -109,13 +109,8 @@ impl Source for Counted {
     type Error = Infallible;
     type Subscription = ();
 
-    fn reconcile(
-        &mut self,
-        (): &(),
-        desired: &Wish,
-        _: &mut dyn Ledger,
-        (): &(),
-    ) -> Result<Many, Infallible> {
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Many, Infallible> {
+        let desired = input.desired;
         let (bytes, times) = ALLOCATED.get();
         let between = (bytes - self.since.0, times - self.since.1);
         self.between.send(between).unwrap();
@@ -123,17 +118,6 @@ impl Source for Counted {
             Many { ops: desired.ops, fails: desired.fails, asked: Arc::clone(&self.asked) };
         self.since = ALLOCATED.get();
         Ok(report)
-    }
-
-    fn reconcile_within(
-        &mut self,
-        scope: &(),
-        desired: &Wish,
-        ledger: &mut dyn Ledger,
-        options: &(),
-        _: &PassLimits<'_>,
-    ) -> Result<Many, Infallible> {
-        self.reconcile(scope, desired, ledger, options)
     }
 }
 

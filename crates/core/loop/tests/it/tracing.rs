@@ -13,8 +13,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use trueup_loop::{Config, Loop};
 use trueup_reconcile::{
-    Drained, Hints, Ledger, MemoryLedger, OpKey, Outcome, Report, ReportedOp, Source, Subscribed,
-    Subscription,
+    Drained, Hints, MemoryLedger, OpKey, Outcome, PassInput, Report, ReportedOp, Source,
+    Subscribed, Subscription,
 };
 
 /// Records what it receives.
@@ -110,13 +110,7 @@ impl Source for Unlucky {
     type Error = fmt::Error;
     type Subscription = Deaf;
 
-    fn reconcile(
-        &mut self,
-        (): &(),
-        (): &(),
-        _: &mut dyn Ledger,
-        (): &(),
-    ) -> Result<Pass, fmt::Error> {
+    fn reconcile(&mut self, _: PassInput<'_, Self>) -> Result<Pass, fmt::Error> {
         self.passes += 1;
         match self.passes {
             1 | 2 => Ok(Pass),

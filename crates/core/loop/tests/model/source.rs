@@ -10,8 +10,8 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::Condvar;
 use shuttle::thread;
 use trueup_reconcile::{
-    Claim, ErrorClass, Hints, Ledger, LedgerError, MemoryLedger, OpKey, Outcome, PassLimits,
-    Report, ReportedOp, Source, Subscribed,
+    Claim, ErrorClass, Hints, Ledger, LedgerError, MemoryLedger, OpKey, Outcome, PassInput, Report,
+    ReportedOp, Source, Subscribed,
 };
 
 use crate::{Config, Fleet, Handle, Loop, sync};
@@ -76,13 +76,11 @@ impl Source for Noting {
     type Error = LedgerError;
     type Subscription = ();
 
-    fn reconcile(
-        &mut self,
-        (): &(),
-        desired: &u32,
-        ledger: &mut dyn Ledger,
-        (): &(),
-    ) -> Result<Pass, LedgerError> {
+    /// As a source does that asks between its steps, on the loop's thread, while others ask the
+    /// loop.
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Pass, LedgerError> {
+        let PassInput { desired, ledger, limits, .. } = input;
+        let _ = limits.should_continue();
         let number = {
             let mut seen = self.seen.lock().unwrap();
             let earlier = ledger.owned()?.len();
@@ -103,23 +101,8 @@ impl Source for Noting {
         assert!(!self.seen.lock().unwrap().forbidden, "a write after a pause or a stop");
         let key = number.to_be_bytes().to_vec();
         ledger.commit_outcomes(BTreeMap::from([(key, Claim::Ours(Vec::new()))]))?;
-        Ok(Pass { number, desired: *desired })
-    }
-
-    /// As a source does that asks between its steps, on the loop's thread, while others ask the
-    /// loop.
-    fn reconcile_within(
-        &mut self,
-        scope: &(),
-        desired: &u32,
-        ledger: &mut dyn Ledger,
-        options: &(),
-        limits: &PassLimits<'_>,
-    ) -> Result<Pass, LedgerError> {
-        let _ = limits.should_continue();
-        let pass = self.reconcile(scope, desired, ledger, options);
         let _ = limits.backoff(OpKey(0));
-        pass
+        Ok(Pass { number, desired: *desired })
     }
 
     fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<(), LedgerError> {

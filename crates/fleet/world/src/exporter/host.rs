@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trueup_reconcile::{Hints, LateHints, Ledger, Observation, PassLimits, Source, Subscribed};
+use trueup_reconcile::{Hints, LateHints, Observation, PassInput, Source, Subscribed};
 
 use super::{ExportReport, Exporter};
 use crate::{
@@ -89,30 +89,14 @@ impl Source for HostExporter {
     type Error = Error;
     type Subscription = ();
 
-    fn reconcile(
-        &mut self,
-        scope: &(),
-        desired: &Vec<Export>,
-        ledger: &mut dyn Ledger,
-        options: &(),
-    ) -> Result<ExportReport, Error> {
-        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
-    }
-
-    fn reconcile_within(
-        &mut self,
-        scope: &(),
-        desired: &Vec<Export>,
-        ledger: &mut dyn Ledger,
-        options: &(),
-        limits: &PassLimits<'_>,
-    ) -> Result<ExportReport, Error> {
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<ExportReport, Error> {
         // A pass that may write nothing does not make the host a member either.
-        if self.begun.is_none() && (desired.is_empty() || limits.ops() == 0) {
-            return Ok(ExportReport::without_session(&self.world, desired));
+        if self.begun.is_none() && (input.desired.is_empty() || input.limits.ops() == 0) {
+            return Ok(ExportReport::without_session(&self.world, input.desired));
         }
         let exporter = self.exporter()?;
-        exporter.reconcile_within(scope, desired, ledger, options, limits)
+        let PassInput { scope, desired, ledger, options, limits } = input;
+        exporter.reconcile(PassInput { scope, desired, ledger, options, limits })
     }
 
     fn observe(&mut self, _: &(), _: &()) -> Result<Observation<Self::Observed>, Error> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use trueup_net::two_way;
 use trueup_reconcile::{
-    Claim, Condition, Ledger, LedgerError, Observation, OpKey, PassLimits, Source, Status,
+    Claim, Condition, Ledger, LedgerError, Observation, OpKey, PassInput, Source, Status,
 };
 
 pub use host::HostExporter;
@@ -170,25 +170,9 @@ impl Source for Exporter {
     type Error = Error;
     type Subscription = ();
 
-    fn reconcile(
-        &mut self,
-        scope: &(),
-        desired: &Vec<Export>,
-        ledger: &mut dyn Ledger,
-        options: &(),
-    ) -> Result<ExportReport, Error> {
-        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
-    }
-
     /// Each pass observes everything.
-    fn reconcile_within(
-        &mut self,
-        _scope: &(),
-        desired: &Vec<Export>,
-        ledger: &mut dyn Ledger,
-        _options: &(),
-        limits: &PassLimits<'_>,
-    ) -> Result<ExportReport, Error> {
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<ExportReport, Error> {
+        let PassInput { desired, ledger, limits, .. } = input;
         self.recover(ledger)?;
         let plan = self.plan(desired, &self.observed(ledger)?)?;
         let mut report = ExportReport::default();

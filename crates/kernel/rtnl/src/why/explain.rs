@@ -286,7 +286,7 @@ mod tests {
     use trueup_loop::{Config, Loop, LoopView};
     use trueup_net::{Address, Desired, Hold, IpNetwork, Link};
     use trueup_netlink::Namespace;
-    use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, Report as _, Source as _};
+    use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, PassInput, Report as _, Source as _};
     use trueup_testkit::faults::{At, Fault, Faults};
     use trueup_testkit::mask;
     use trueup_testkit::model::Kernel;
@@ -305,7 +305,8 @@ mod tests {
             .with_addresses([Address::new(name, network)]);
         let mut ledger = MemoryLedger::default();
         let options = Options::default();
-        let report = Rtnl::new().reconcile(&kernel, &desired, &mut ledger, &options);
+        let report =
+            Rtnl::new().reconcile(PassInput::new(&kernel, &desired, &mut ledger, &options));
         assert!(report.unwrap().converged());
         (kernel, ledger)
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use trueup_net::{Desired, IfName, NextHop, NextHops, NexthopMode, Route, Routes};
 use trueup_reconcile::{
-    EventCoverage, Extent, Hints, Outcome, PassLimits, Report as _, Source as _, Subscribed,
+    EventCoverage, Extent, Hints, Outcome, PassInput, PassLimits, Report as _, Source as _,
+    Subscribed,
 };
 use trueup_rtnl::{Error, MemoryLedger, Namespace, Options, Report, Rtnl, Watch, key};
 use trueup_testkit::faults::{At, Fault, Faults};
@@ -77,7 +78,10 @@ impl Agent {
 
     fn pass_of(&mut self, limits: &PassLimits<'_>) -> Result<Report, Error> {
         let (desired, ledger) = (&self.desired, &mut self.ledger);
-        self.source.reconcile_within(&self.namespace, desired, ledger, &Options::default(), limits)
+        self.source.reconcile(
+            PassInput::new(&self.namespace, desired, ledger, &Options::default())
+                .with_limits(*limits),
+        )
     }
 
     fn want(&mut self, route: Route<IfName>) {
@@ -651,7 +655,7 @@ pub(crate) fn events_cover_what_a_source_that_listens_has_read() {
 
     let (here, options) = (Namespace::current(), Options::default());
     let (desired, ledger) = (&agent.desired, &mut agent.ledger);
-    let report = Rtnl::new().reconcile(&here, desired, ledger, &options).unwrap();
+    let report = Rtnl::new().reconcile(PassInput::new(&here, desired, ledger, &options)).unwrap();
     assert!(report.converged(), "{}", describe(&report));
     assert_eq!(report.coverage(), EventCoverage::Nothing);
     agent.leave();

@@ -8,7 +8,7 @@ use trueup_journal::{Journal, JournalLedger};
 use trueup_net::{
     Desired, Domain, IfName, Kind, Link, LinkKind, Neighbour, Rule, RuleAction, VethAttrs,
 };
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Ownership, Report, Rtnl, ledger_scope};
 use trueup_testkit::faults::{At, Fault, Faults};
 use trueup_testkit::{ip_batch, uplinks};
@@ -43,7 +43,9 @@ impl Desk {
     fn pass(&mut self, desired: &Desired, options: &Options) -> (Report, Cost) {
         let before = self.journal.stats();
         let here = Namespace::current();
-        let report = Rtnl::new().reconcile(&here, desired, &mut self.ledger, options).unwrap();
+        let report = Rtnl::new()
+            .reconcile(PassInput::new(&here, desired, &mut self.ledger, options))
+            .unwrap();
         assert!(report.converged(), "{}", describe(&report));
         let after = self.journal.stats();
         let cost = Cost { syncs: after.syncs - before.syncs, writes: after.writes - before.writes };
@@ -142,7 +144,7 @@ pub(crate) fn a_pass_that_leaves_links_alone_reads_them_once() {
     let none = Desired::default().with_addresses([]).with_routes([]);
     for desired in [&desired, &desired, &none, &none] {
         let here = refusing(trueup_testkit::Kind::Link, 2);
-        let report = Rtnl::new().reconcile(&here, desired, &mut ledger, &options);
+        let report = Rtnl::new().reconcile(PassInput::new(&here, desired, &mut ledger, &options));
         let report = report.unwrap();
         assert!(report.converged(), "{}", describe(&report));
     }
@@ -155,14 +157,15 @@ pub(crate) fn what_waits_for_a_device_costs_no_second_read() {
     let waiting = desired.clone().with_addresses(on_missing);
     let mut ledger = MemoryLedger::default();
     let here = Namespace::current();
-    let report = Rtnl::new().reconcile(&here, &waiting, &mut ledger, &options);
+    let report = Rtnl::new().reconcile(PassInput::new(&here, &waiting, &mut ledger, &options));
     let report = report.unwrap();
     assert_eq!(report.applied().count(), 2, "{}", describe(&report));
     assert_eq!(report.pending().count(), 1, "{}", describe(&report));
     let mut first_unread = |desired: &Desired| {
         let is_unread = |dump: &u32| {
             let here = refusing(trueup_testkit::Kind::Address, *dump);
-            let report = Rtnl::new().reconcile(&here, desired, &mut ledger, &options);
+            let report =
+                Rtnl::new().reconcile(PassInput::new(&here, desired, &mut ledger, &options));
             report.is_ok_and(|report| report.trouble().is_none())
         };
         (1..20).find(is_unread)
@@ -178,6 +181,6 @@ pub(crate) fn a_link_that_another_writer_renames_meanwhile_is_noticed() {
     };
     faults.add(At::Change(1), Fault::Writer(Arc::new(rename)));
     let (here, mut ledger) = (faults.namespace(), MemoryLedger::default());
-    let report = Rtnl::new().reconcile(&here, &desired, &mut ledger, &options);
+    let report = Rtnl::new().reconcile(PassInput::new(&here, &desired, &mut ledger, &options));
     assert!(!report.unwrap().converged(), "there is no up0");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trueup_loop::{Config, Loop};
 use trueup_net::{Address, Desired};
-use trueup_reconcile::{Condition, Report as _, Source as _};
+use trueup_reconcile::{Condition, PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_testkit::{ip, ip_batch, wait_until};
 
@@ -34,7 +34,8 @@ pub(crate) fn a_duplicate_address_is_never_called_converged() {
     let mut ledger = MemoryLedger::default();
     let mut pass = || {
         let options = Options::default();
-        let report = Rtnl::new().reconcile(&here, &desired(), &mut ledger, &options);
+        let report =
+            Rtnl::new().reconcile(PassInput::new(&here, &desired(), &mut ledger, &options));
         report.unwrap()
     };
     pass();

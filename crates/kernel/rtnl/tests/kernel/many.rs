@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use trueup_net::{Action, Desired, Item as _, NextHops, Object, Route, RouteKey};
-use trueup_reconcile::{Extent, Hints, PassLimits, Report as _, Source as _, Subscribed};
+use trueup_reconcile::{
+    Extent, Hints, PassInput, PassLimits, Report as _, Source as _, Subscribed,
+};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Rtnl};
 use trueup_testkit::fields::OURS;
 use trueup_testkit::{Kind, ip_batch, uplinks};
@@ -148,7 +150,8 @@ pub(crate) fn a_source_that_listens_knows_very_many_routes_after_another_writer_
     let mut desired = desired(8);
     let mut pass = |desired: &Desired, extent| {
         let limits = PassLimits::default().with_extent(extent);
-        let report = source.reconcile_within(&here, desired, &mut ledger, &options, &limits);
+        let report = source
+            .reconcile(PassInput::new(&here, desired, &mut ledger, &options).with_limits(limits));
         report.unwrap()
     };
     for _ in 0..2 {

@@ -7,7 +7,7 @@ use trueup_net::{
     AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route, Routes, VethAttrs,
     VxlanAttrs,
 };
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_testkit::crash::Points;
 use trueup_testkit::{Kind, Snapshot, index_of, ip, ip_batch, quiet_netns};
@@ -140,8 +140,9 @@ pub(crate) fn many_links_go_in_one_message_and_no_writer_with_them() {
     let points = Points::counted();
     let through = points.namespace(Namespace::current());
     let mut ledger = made.ledger().clone();
-    let report =
-        Rtnl::new().reconcile(&through, &nothing(), &mut ledger, &Options::default()).unwrap();
+    let report = Rtnl::new()
+        .reconcile(PassInput::new(&through, &nothing(), &mut ledger, &Options::default()))
+        .unwrap();
     assert!(report.converged(), "{}", describe(&report));
     // The second end of the pair goes with the first.
     assert_eq!(report.applied().count(), 14, "{}", describe(&report));
@@ -168,8 +169,9 @@ pub(crate) fn few_links_go_one_by_one_and_what_is_gone_is_no_failure() {
         let points = Points::counted();
         let through = points.namespace(Namespace::current());
         let mut ledger = made.ledger().clone();
-        let report =
-            Rtnl::new().reconcile(&through, &links(0), &mut ledger, &Options::default()).unwrap();
+        let report = Rtnl::new()
+            .reconcile(PassInput::new(&through, &links(0), &mut ledger, &Options::default()))
+            .unwrap();
         assert!(report.converged() && report.applied().count() == count);
         let deletes = points.passed();
         let deletes = deletes.iter().filter(|point| *point == "before send: delete link");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use trueup_journal::Journal;
 use trueup_net::{Desired, Family, Kind, LinkKind, Neighbour, Rule, RuleAction};
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Ownership, Rtnl, ledger_scope};
 use trueup_testkit::{Snapshot, assert_no_changes, ip, named_netns, uplinks};
 
@@ -28,7 +28,7 @@ pub(crate) fn a_desired_state_changed_in_its_place_is_no_contention() {
     let mut ledger = MemoryLedger::default();
     let mut pass = |desired: &Desired| {
         seconds.fetch_add(1, Ordering::Relaxed);
-        source.reconcile(&here, desired, &mut ledger, &Options::default()).unwrap()
+        source.reconcile(PassInput::new(&here, desired, &mut ledger, &Options::default())).unwrap()
     };
     for last in 2..8 {
         if let Some(routes) = &mut desired.routes {
@@ -99,7 +99,9 @@ impl Runs {
         let journal = Journal::open(self.directory.join("journal")).unwrap();
         let scope = ledger_scope(&here).unwrap();
         let mut ledger = journal.ledger(name, &scope).unwrap();
-        let report = Rtnl::new().reconcile(&here, desired, &mut ledger, &self.options).unwrap();
+        let report = Rtnl::new()
+            .reconcile(PassInput::new(&here, desired, &mut ledger, &self.options))
+            .unwrap();
         assert!(report.converged(), "{name}: {}", describe(&report));
     }
 }

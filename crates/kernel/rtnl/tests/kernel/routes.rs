@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trueup_apply::apply;
 use trueup_net::{Action, Desired, NextHop, NextHops, Route, RouteType};
 use trueup_netlink::Socket;
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Rtnl};
 use trueup_testkit::{Changes, Kind, assert_no_changes, ip, ip_batch, uplinks};
 
@@ -64,7 +64,7 @@ pub(crate) fn a_route_that_is_offered_and_refused_keeps_nothing_from_converging(
     let limits = trueup_reconcile::PassLimits::default().with_ops(0);
     let (here, options) = (Namespace::current(), Options::default());
     let cut = Rtnl::new()
-        .reconcile_within(&here, &desired, &mut none.clone(), &options, &limits)
+        .reconcile(PassInput::new(&here, &desired, &mut none.clone(), &options).with_limits(limits))
         .unwrap();
     assert!(!cut.converged(), "{}", describe(&cut));
 

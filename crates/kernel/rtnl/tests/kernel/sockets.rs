@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trueup_net::{Desired, IfName, Route, RouteType};
 use trueup_netlink::{Connect, Transport};
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_testkit::{Kind, ip_batch};
 
@@ -57,7 +57,8 @@ fn with_too_few_sockets(kept: u32) -> (usize, usize) {
         let sockets = Scarce(AtomicUsize::new(refused + unverified));
         let scarce = Namespace::through(Arc::new(sockets));
         let mut ledger = made.ledger().clone();
-        let passed = Rtnl::new().reconcile(&scarce, &few, &mut ledger, &Options::default());
+        let passed =
+            Rtnl::new().reconcile(PassInput::new(&scarce, &few, &mut ledger, &Options::default()));
         assert_eq!(foreign(), theirs);
         match passed {
             Err(error) => {

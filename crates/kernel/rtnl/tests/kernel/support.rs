@@ -5,7 +5,7 @@ use std::ops::Deref;
 use trueup_net::{
     Address, AddressFlags, BridgeAttrs, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route,
 };
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl};
 use trueup_testkit::fields::{Fields, OURS, fields, line, names};
 use trueup_testkit::{Kind, RawMessage, raw_dump};
@@ -38,7 +38,9 @@ impl Deref for Passed {
 pub(crate) fn pass(desired: &Desired, ledger: &MemoryLedger) -> Passed {
     let mut ledger = ledger.clone();
     let here = Namespace::current();
-    let report = Rtnl::new().reconcile(&here, desired, &mut ledger, &Options::default()).unwrap();
+    let report = Rtnl::new()
+        .reconcile(PassInput::new(&here, desired, &mut ledger, &Options::default()))
+        .unwrap();
     Passed { report, ledger }
 }
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Command;
 
 use support::{Agent, describe, failed, key, read, write};
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_sysctl::{
     Desired, ErrorClass, ErrorKind, Finding, MemoryLedger, Namespace, Options, Reason, Sysctl,
 };
@@ -48,7 +48,8 @@ fn a_setting_that_moves_to_another_source_of_the_ledger_is_not_reverted() {
     let mut ledger = MemoryLedger::default();
     let options = Options::default().with_revert(true);
     let mut pass = |source: &mut Sysctl, desired: &Desired| {
-        let report = source.reconcile(&Namespace::current(), desired, &mut ledger, &options);
+        let report =
+            source.reconcile(PassInput::new(&Namespace::current(), desired, &mut ledger, &options));
         let report = report.unwrap();
         assert!(report.converged(), "{}", describe(&report));
         report.ops().len()
@@ -349,10 +350,10 @@ fn a_namespace_made_anew_is_another() {
     let desired = Desired::parse([(FORWARD, "1")]).unwrap();
     let (mut source, mut ledger) = (Sysctl::new(), MemoryLedger::default());
     let options = Options::default().with_revert(true);
-    let report = source.reconcile(&scope, &desired, &mut ledger, &options);
+    let report = source.reconcile(PassInput::new(&scope, &desired, &mut ledger, &options));
     assert!(report.unwrap().converged());
     drop(netns);
-    let error = source.reconcile(&scope, &desired, &mut ledger, &options);
+    let error = source.reconcile(PassInput::new(&scope, &desired, &mut ledger, &options));
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
     assert!(Sysctl::is_scope_gone(&error) && !error.is_retryable());
@@ -360,7 +361,7 @@ fn a_namespace_made_anew_is_another() {
     let netns = named_netns("sysctl-anew");
     let nothing = Desired::default();
     for desired in [&desired, &nothing] {
-        let error = source.reconcile(&scope, desired, &mut ledger, &options);
+        let error = source.reconcile(PassInput::new(&scope, desired, &mut ledger, &options));
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Gone);
     }
     assert!(source.observe(&scope, &options).unwrap_err().is_gone());
@@ -373,7 +374,12 @@ fn a_namespace_made_anew_is_another() {
 fn a_namespace_that_is_none_says_so() {
     let (mut source, mut ledger) = (Sysctl::new(), MemoryLedger::default());
     let mut error = |scope: Namespace| {
-        let pass = source.reconcile(&scope, &Desired::default(), &mut ledger, &Options::default());
+        let pass = source.reconcile(PassInput::new(
+            &scope,
+            &Desired::default(),
+            &mut ledger,
+            &Options::default(),
+        ));
         pass.unwrap_err()
     };
     let missing = error("sysctl-none".parse().unwrap());

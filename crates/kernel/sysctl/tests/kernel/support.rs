@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use trueup_reconcile::{Ledger as _, Report as _, Source as _};
+use trueup_reconcile::{Ledger as _, PassInput, Report as _, Source as _};
 use trueup_sysctl::{
     Desired, ErrorClass, Files, Key, MemoryLedger, Namespace, Observed, Options, ProcSys, Report,
     Sysctl,
@@ -88,7 +88,7 @@ impl Agent {
     pub(crate) fn pass(&mut self, pairs: &[(&str, &str)]) -> Report {
         let desired = Desired::parse(pairs.iter().copied()).unwrap();
         let (ledger, options) = (&mut self.ledger, &self.options);
-        let pass = self.source.reconcile(&self.scope, &desired, ledger, options);
+        let pass = self.source.reconcile(PassInput::new(&self.scope, &desired, ledger, options));
         pass.unwrap()
     }
 

@@ -1,6 +1,6 @@
 //! A source over values that are not the kernel's, and how a test drives it.
 
-use trueup_reconcile::{Ledger as _, PassLimits, Report as _, Source as _};
+use trueup_reconcile::{Ledger as _, PassInput, PassLimits, Report as _, Source as _};
 use trueup_sysctl::{ErrorClass, Namespace, Options, Report, Sysctl};
 
 use crate::fake::{Fake, Shaky, describe, desired};
@@ -39,7 +39,9 @@ impl Bench {
     pub(crate) fn within(&mut self, pairs: &[(&str, &str)], limits: &PassLimits<'_>) -> Report {
         let (here, desired) = (Namespace::current(), desired(pairs));
         let (ledger, options) = (&mut self.ledger, &self.options);
-        let pass = self.source.reconcile_within(&here, &desired, ledger, options, limits);
+        let pass = self
+            .source
+            .reconcile(PassInput::new(&here, &desired, ledger, options).with_limits(*limits));
         pass.unwrap()
     }
 

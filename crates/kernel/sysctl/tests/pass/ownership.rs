@@ -1,6 +1,6 @@
 //! What is ours, what was there before us, and what a crash leaves open.
 
-use trueup_reconcile::{Claim, Ledger as _, Report as _, Source as _};
+use trueup_reconcile::{Claim, Ledger as _, PassInput, Report as _, Source as _};
 use trueup_sysctl::{
     Action, Desired, ErrorClass, ErrorKind, Finding, Namespace, Options, Pending, Reason, Sysctl,
 };
@@ -138,8 +138,12 @@ fn a_ledger_that_fails_costs_nothing_but_the_pass() {
 
     bench.ledger.fail_read = true;
     let here = Namespace::current();
-    let error =
-        bench.source.reconcile(&here, &Desired::default(), &mut bench.ledger, &bench.options);
+    let error = bench.source.reconcile(PassInput::new(
+        &here,
+        &Desired::default(),
+        &mut bench.ledger,
+        &bench.options,
+    ));
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Ledger);
     assert!(error.is_retryable() && error.ledger().is_some());
@@ -158,7 +162,12 @@ fn a_ledger_that_says_what_we_never_said_is_an_error() {
         bench.ledger.commit_outcomes([(name.as_bytes().to_vec(), claim)].into()).unwrap();
         let here = Namespace::current();
         let desired = desired(&[(FORWARD, "1")]);
-        let pass = bench.source.reconcile(&here, &desired, &mut bench.ledger, &bench.options);
+        let pass = bench.source.reconcile(PassInput::new(
+            &here,
+            &desired,
+            &mut bench.ledger,
+            &bench.options,
+        ));
         assert_eq!(pass.unwrap_err().kind(), ErrorKind::Ledger, "{record}");
         assert!(bench.fake.writes().is_empty());
     }
@@ -178,7 +187,12 @@ fn a_process_that_dies_anywhere_loses_nothing() {
         bench.fake.die_after(point);
         let here = Namespace::current();
         let wanted = desired(&second);
-        let pass = bench.source.reconcile(&here, &wanted, &mut bench.ledger, &bench.options);
+        let pass = bench.source.reconcile(PassInput::new(
+            &here,
+            &wanted,
+            &mut bench.ledger,
+            &bench.options,
+        ));
         let died = bench.fake.revive();
         if died {
             points += 1;

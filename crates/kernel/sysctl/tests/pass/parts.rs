@@ -1,6 +1,6 @@
 //! Two sources that share a ledger, each for its part of the settings.
 
-use trueup_reconcile::{Ledger as _, Report as _, Source as _};
+use trueup_reconcile::{Ledger as _, PassInput, Report as _, Source as _};
 use trueup_sysctl::{Action, Desired, Namespace, Options, Report, Sysctl};
 
 use crate::bench::FORWARD;
@@ -34,7 +34,8 @@ impl Two {
         let Two { ledger, of_devices: first, others: second, .. } = self;
         let options = Options::default().with_revert(true);
         let mut pass = |source: &mut Sysctl, desired: &Desired| {
-            let report = source.reconcile(&Namespace::current(), desired, ledger, &options);
+            let report =
+                source.reconcile(PassInput::new(&Namespace::current(), desired, ledger, &options));
             let report = report.unwrap();
             assert!(report.converged());
             report

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use trueup_reconcile::{
-    Claim, Hints, Ledger as _, MemoryLedger, Observation, Outcome, PassLimits, Report as _,
-    Source as _,
+    Claim, Hints, Ledger as _, MemoryLedger, Observation, Outcome, PassInput, PassLimits,
+    Report as _, Source as _,
 };
 use trueup_world::{
     Access, Action, Collector, CollectorConfig, ErrorKind, Export, ExportOutcome, ExportReport,
@@ -47,7 +47,7 @@ pub(super) fn tests() -> Vec<Test> {
 }
 
 fn pass(exporter: &mut Exporter, exports: &[Export], ledger: &mut MemoryLedger) -> ExportReport {
-    exporter.reconcile(&(), &exports.to_vec(), ledger, &()).unwrap()
+    exporter.reconcile(PassInput::new(&(), &exports.to_vec(), ledger, &())).unwrap()
 }
 
 fn actions(report: &ExportReport) -> Vec<Action> {
@@ -103,7 +103,9 @@ fn an_exporter_that_may_do_nothing_only_observes(fixture: &dyn Fixture) {
     let mut ledger = MemoryLedger::default();
     let limits = PassLimits::default().with_ops(0);
     let exports = vec![export("x", "1")];
-    let report = exporter.reconcile_within(&(), &exports, &mut ledger, &(), &limits).unwrap();
+    let report = exporter
+        .reconcile(PassInput::new(&(), &exports, &mut ledger, &()).with_limits(limits))
+        .unwrap();
     assert!(!report.converged() && report.is_truncated());
     assert!(matches!(report.ops[0].outcome, ExportOutcome::Pending));
     assert!(exporter.session().world().exports().unwrap().is_empty());
@@ -116,7 +118,9 @@ fn each_op_has_one_outcome_within_limits(fixture: &dyn Fixture) {
     let exports: Vec<Export> = ["v", "w", "x", "y", "z"].map(|it| export(it, "1")).into();
     let limits = PassLimits::default().with_ops(2);
     for (applied, pending, is_complete) in [(2, 3, false), (2, 1, false), (1, 0, true)] {
-        let report = exporter.reconcile_within(&(), &exports, &mut ledger, &(), &limits).unwrap();
+        let report = exporter
+            .reconcile(PassInput::new(&(), &exports, &mut ledger, &()).with_limits(limits))
+            .unwrap();
         let mut counts = [0; 2];
         report.outcomes(&mut |op| match op.outcome {
             Outcome::Applied => counts[0] += 1,
@@ -193,10 +197,12 @@ fn an_exporter_that_is_cut_off_goes_on_later(fixture: &dyn Fixture) {
         return;
     }
     let exports = vec![export("x", "1")];
-    let error = exporter.reconcile(&(), &exports, &mut ledger, &()).unwrap_err();
+    let error = exporter.reconcile(PassInput::new(&(), &exports, &mut ledger, &())).unwrap_err();
     assert!(error.is_retryable(), "{error}");
     fixture.heal("a");
-    let report = eventually("a pass", || exporter.reconcile(&(), &exports, &mut ledger, &()).ok());
+    let report = eventually("a pass", || {
+        exporter.reconcile(PassInput::new(&(), &exports, &mut ledger, &())).ok()
+    });
     assert!(report.converged());
 }
 
@@ -204,19 +210,21 @@ fn a_host_exporter_begins_its_session_with_the_first_export(fixture: &dyn Fixtur
     let mut exporter = HostExporter::new(world(fixture, "a"), "machine a", fixture.ttl());
     let mut ledger = MemoryLedger::default();
     let (none, exports) = (Vec::new(), vec![export("x", "1")]);
-    let report = exporter.reconcile(&(), &none, &mut ledger, &()).unwrap();
+    let report = exporter.reconcile(PassInput::new(&(), &none, &mut ledger, &())).unwrap();
     assert!(report.converged() && report.ops.is_empty());
     let nothing = PassLimits::default().with_ops(0);
-    let report = exporter.reconcile_within(&(), &exports, &mut ledger, &(), &nothing).unwrap();
+    let report = exporter
+        .reconcile(PassInput::new(&(), &exports, &mut ledger, &()).with_limits(nothing))
+        .unwrap();
     assert!(!report.converged() && report.is_truncated());
     assert!(matches!(report.ops[0].outcome, ExportOutcome::Pending));
     let is_member = || world(fixture, "b").members().unwrap().contains_key("a");
     assert!(exporter.session().is_none() && !is_member());
 
-    let report = exporter.reconcile(&(), &exports, &mut ledger, &()).unwrap();
+    let report = exporter.reconcile(PassInput::new(&(), &exports, &mut ledger, &())).unwrap();
     assert!(report.converged() && is_member());
     assert_eq!(actions(&report), [Action::Create]);
-    let report = exporter.reconcile(&(), &none, &mut ledger, &()).unwrap();
+    let report = exporter.reconcile(PassInput::new(&(), &none, &mut ledger, &())).unwrap();
     assert!(report.converged() && is_member());
     assert_eq!(actions(&report), [Action::Delete]);
 }
@@ -237,7 +245,7 @@ fn a_host_exporter_hints_when_its_session_is_cut_off(fixture: &dyn Fixture) {
     let _subscribed = exporter.subscribe(&(), hints);
     let mut ledger = MemoryLedger::default();
     let exports = vec![export("x", "1")];
-    exporter.reconcile(&(), &exports, &mut ledger, &()).unwrap();
+    exporter.reconcile(PassInput::new(&(), &exports, &mut ledger, &())).unwrap();
     if !fixture.cut("a") {
         return;
     }
@@ -245,7 +253,7 @@ fn a_host_exporter_hints_when_its_session_is_cut_off(fixture: &dyn Fixture) {
         let is_hinted = hinted.load(Ordering::SeqCst) > 0;
         (is_hinted && events.load(Ordering::SeqCst) > 0).then_some(())
     });
-    let failed = exporter.reconcile(&(), &exports, &mut ledger, &());
+    let failed = exporter.reconcile(PassInput::new(&(), &exports, &mut ledger, &()));
     assert!(failed.is_err_and(|error| error.is_retryable()));
     fixture.heal("a");
 }

@@ -6,7 +6,8 @@ use trueup_net::render::ConflictRecord;
 use trueup_net::{Notice, Reason};
 use trueup_netlink::Namespace;
 use trueup_reconcile::{
-    Condition, Drained, Extent, PassLimits, Report as _, Source as _, Status, Subscription as _,
+    Condition, Drained, Extent, PassInput, PassLimits, Report as _, Source as _, Status,
+    Subscription as _,
 };
 use trueup_rtnl::{Finding, OwnershipRule, Pending, Report};
 
@@ -99,12 +100,9 @@ impl Agent {
             Err(error) => return (vec![line(format!("error {error}"))], 0, false),
         };
         let limits = PassLimits::default().with_extent(extent);
-        let report = self.source.reconcile_within(
-            namespace,
-            &self.desired,
-            &mut ledger,
-            &self.options,
-            &limits,
+        let report = self.source.reconcile(
+            PassInput::new(namespace, &self.desired, &mut ledger, &self.options)
+                .with_limits(limits),
         );
         let report = match report {
             Ok(report) => report,

@@ -2,7 +2,7 @@
 //! moment.
 
 use trueup::Source as _;
-use trueup::reconcile::{ErrorClass, Report as _};
+use trueup::reconcile::{ErrorClass, PassInput, Report as _};
 use trueup::rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_file::{File, TableNames};
 use trueup_testkit::{Action, Changes, Kind, assert_no_changes, ip, ip_batch, veth_pair};
@@ -98,7 +98,8 @@ pub(crate) fn what_is_stored_otherwise_is_written_once_until_it_changes() {
     let (mut source, mut ledger) = (Rtnl::new(), MemoryLedger::default());
     let mut pass = |lladdr| {
         let (here, options) = (Namespace::current(), Options::default());
-        let report = source.reconcile(&here, &desired(lladdr), &mut ledger, &options);
+        let report =
+            source.reconcile(PassInput::new(&here, &desired(lladdr), &mut ledger, &options));
         let report = report.unwrap();
         assert!(!report.converged());
         let classes = report.failed().map(|(_, why)| why.class());

@@ -12,7 +12,7 @@ use std::thread::yield_now;
 use trueup_e2e::report::describe;
 use trueup_journal::{ErrorKind, Journal, JournalLedger};
 use trueup_net::Kind;
-use trueup_reconcile::{Ledger as _, Report as _, Source as _};
+use trueup_reconcile::{Ledger as _, PassInput, Report as _, Source as _};
 use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl};
 use trueup_testkit::crash::Points;
 use trueup_testkit::{Kind as MaskedKind, mask};
@@ -222,7 +222,9 @@ pub(crate) fn live(will: &Will) -> ExitCode {
 
 fn pass(namespace: &Namespace, journal: &Journal, file: File, proof: Proof) -> Report {
     let mut ledger = ledger(namespace, journal);
-    Rtnl::new().reconcile(namespace, file.desired(), &mut ledger, &proof.options()).unwrap()
+    Rtnl::new()
+        .reconcile(PassInput::new(namespace, file.desired(), &mut ledger, &proof.options()))
+        .unwrap()
 }
 
 fn ledger(namespace: &Namespace, journal: &Journal) -> JournalLedger {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use trueup_loop::Config;
 use trueup_net::{Address, AddressFlags, Desired, Family, Neighbour, Routes, Rule, RuleAction};
-use trueup_reconcile::{Drained, Hints, Ledger, PassLimits, Source, Subscribed, Subscription};
+use trueup_reconcile::{Drained, Hints, PassInput, Source, Subscribed, Subscription};
 use trueup_rtnl::{Error, Namespace, Options, Report, Rtnl, Snapshot as Seen, Watch};
 use trueup_testkit::{Kind, RawMessage, Snapshot, ip_batch, quiet_netns, uplinks};
 
@@ -211,25 +211,9 @@ impl Source for Inventor {
     type Error = Error;
     type Subscription = Invented;
 
-    fn reconcile(
-        &mut self,
-        scope: &Namespace,
-        desired: &Desired,
-        ledger: &mut dyn Ledger,
-        options: &Options,
-    ) -> Result<Report, Error> {
-        self.inner.reconcile(scope, desired, ledger, options)
-    }
-
-    fn reconcile_within(
-        &mut self,
-        scope: &Namespace,
-        desired: &Desired,
-        ledger: &mut dyn Ledger,
-        options: &Options,
-        limits: &PassLimits<'_>,
-    ) -> Result<Report, Error> {
-        self.inner.reconcile_within(scope, desired, ledger, options, limits)
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report, Error> {
+        let PassInput { scope, desired, ledger, options, limits } = input;
+        self.inner.reconcile(PassInput { scope, desired, ledger, options, limits })
     }
 
     fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<Invented, Error> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use trueup_net::{Desired, Object, Routes};
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_testkit::{Kind, raw_dump, uplinks};
 
@@ -28,7 +28,8 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
         .with_routes((0..table / 2).map(|at| wanted(ours(at))).collect::<Routes>());
     let (mut source, mut ledger) = (Rtnl::new(), MemoryLedger::default());
     let (here, options) = (Namespace::current(), Options::default());
-    let mut pass = || source.reconcile(&here, &desired, &mut ledger, &options).unwrap();
+    let mut pass =
+        || source.reconcile(PassInput::new(&here, &desired, &mut ledger, &options)).unwrap();
     assert!(pass().converged(), "while no writer changes anything");
 
     let quiet = AtomicBool::new(false);

@@ -10,7 +10,7 @@ use trueup_e2e::cases::expect;
 use trueup_e2e::cases::other_writer;
 use trueup_e2e::cases::spec::Case;
 use trueup_net::Desired;
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Pending, Report, Rtnl};
 use trueup_testkit::fields::{Fields, Names, OURS, fields, line};
 use trueup_testkit::{Changes, Kind, RawMessage, Snapshot, quiet_netns, raw_dump};
@@ -213,7 +213,7 @@ impl Run {
     fn reconcile(&mut self, desired: &Desired) -> Result<Report, String> {
         let options = Options::default();
         Rtnl::new()
-            .reconcile(&Namespace::current(), desired, &mut self.last, &options)
+            .reconcile(PassInput::new(&Namespace::current(), desired, &mut self.last, &options))
             .map_err(|error| format!("the pass could not run: {error}"))
     }
 

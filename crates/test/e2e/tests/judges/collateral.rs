@@ -16,7 +16,7 @@ use trueup_net::{
     BondAttrs, BondMode, BridgeAttrs, Desired, Family, IfName, Link, LinkKind, MacvlanAttrs,
     MacvlanMode, Notice, Object, Rule, RuleAction, VethAttrs, VlanAttrs, VxlanAttrs,
 };
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl};
 use trueup_testkit::fields::{OURS, is_static_entry};
 use trueup_testkit::{Kind, RawMessage, Snapshot, ip_force, quiet_netns, raw_dump};
@@ -437,7 +437,8 @@ impl Run {
         }
         let options = Options::default();
         let here = Namespace::current();
-        let report = Rtnl::new().reconcile(&here, desired, &mut self.ledger, &options);
+        let report =
+            Rtnl::new().reconcile(PassInput::new(&here, desired, &mut self.ledger, &options));
         let report = match report {
             Ok(report) => report,
             Err(error) => {

@@ -18,7 +18,7 @@ use trueup::net::{
     Address, AddressFlags, BondAttrs, Desired, Family, IfName, Kind, Link, LinkAddr, LinkKind,
     MacvlanAttrs, Neighbour, NextHop, NextHops, Prefix, Route, Rule, VethAttrs, VlanAttrs,
 };
-use trueup::reconcile::Report as _;
+use trueup::reconcile::{PassInput, Report as _};
 use trueup::rtnl::{MemoryLedger, Namespace, OpOutcome, Options, Outcome, Report, Rtnl};
 use trueup_e2e::property;
 use trueup_file::{File, Settings, TableNames, to_toml};
@@ -92,7 +92,7 @@ fn run(desired: Desired, seed: u64, counts: &Counts) -> Result<(), String> {
     // What failed may succeed later: an IPv6 address is no source before it is usable.
     let mut has_failed = BTreeSet::new();
     for pass in 1..=3 {
-        let report = source.reconcile(&here, &desired, &mut ledger, &options);
+        let report = source.reconcile(PassInput::new(&here, &desired, &mut ledger, &options));
         let report = report.map_err(|error| format!("{said}\npass {pass}: {error}"))?;
         describe(&mut said, pass, &report);
         if pass == 1 {

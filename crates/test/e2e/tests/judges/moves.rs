@@ -15,7 +15,7 @@ use trueup_net::{
     BridgeAttrs, Desired, IfName, Link, LinkKind, MacvlanAttrs, MacvlanMode, NextHop, NextHops,
     Route, VethAttrs, VxlanAttrs,
 };
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{PassInput, Report as _, Source as _};
 
 use crate::case::Run;
 
@@ -212,7 +212,8 @@ impl Kept {
         let desired = Settings::parse(pairs).map_err(|error| error.to_string())?;
         let here = trueup::sysctl::Namespace::current();
         let options = trueup::sysctl::Options::default();
-        let report = self.source.reconcile(&here, &desired, &mut self.ledger, &options);
+        let report =
+            self.source.reconcile(PassInput::new(&here, &desired, &mut self.ledger, &options));
         let report = report.map_err(|error| format!("the settings: {error}"))?;
         for op in report.ops() {
             run.say(format!("  {op}"));

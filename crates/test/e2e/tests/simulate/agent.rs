@@ -10,7 +10,8 @@ use trueup_loop::{Action, Config, PassSummary, Revision, State, SubscriptionStat
 use trueup_net::{Desired, Kind};
 use trueup_netlink::Namespace;
 use trueup_reconcile::{
-    Extent, Hints, OpKey, PassLimits, Report as _, Source, Status, Subscribed, Subscription as _,
+    Extent, Hints, OpKey, PassInput, PassLimits, Report as _, Source, Status, Subscribed,
+    Subscription as _,
 };
 use trueup_rtnl::{Options, Ownership, Rtnl, Watch, ledger_scope_of};
 use trueup_testkit::faults::Faults;
@@ -256,12 +257,9 @@ impl Agent {
             limits = limits.with_backoff(&backoff);
         }
         let ledger = &mut self.ledger;
-        let done = self.source.reconcile_within(
-            &self.namespace,
-            &self.desired,
-            ledger,
-            &self.options,
-            &limits,
+        let done = self.source.reconcile(
+            PassInput::new(&self.namespace, &self.desired, ledger, &self.options)
+                .with_limits(limits),
         );
         let now = self.world.now();
         let mut world = self.world.lock();

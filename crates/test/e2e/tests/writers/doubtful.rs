@@ -8,7 +8,8 @@ use std::time::Duration;
 use trueup_e2e::property;
 use trueup_net::{Action, Desired, Kind, Object, Observed, Op};
 use trueup_reconcile::{
-    Drained, Extent, Hints, PassLimits, Report as _, Source as _, Subscribed, Subscription as _,
+    Drained, Extent, Hints, PassInput, PassLimits, Report as _, Source as _, Subscribed,
+    Subscription as _,
 };
 use trueup_rtnl::{Contention, MemoryLedger, Namespace, Options, Ownership, Rtnl, Watch};
 use trueup_testkit::quiet_netns;
@@ -94,7 +95,7 @@ impl Run {
         let (ledger, options) = (&mut self.ledger, &self.options);
         let report = self
             .source
-            .reconcile_within(&here, desired, ledger, options, &limits)
+            .reconcile(PassInput::new(&here, desired, ledger, options).with_limits(limits))
             .map_err(|error| error.to_string())?;
         self.other_writer.say(format!("{extent:?}"));
         self.other_writer.journal.extend(describe(&report));

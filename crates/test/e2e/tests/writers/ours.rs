@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use trueup_journal::{Journal, LedgerScope};
 use trueup_net::{Desired, Kind};
-use trueup_reconcile::{Ledger, Report as _, Source as _};
+use trueup_reconcile::{Ledger, PassInput, Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Ownership, Pending, Report, Rtnl};
 
 pub(crate) struct Ours {
@@ -61,7 +61,7 @@ fn run(
     ledger: &mut dyn Ledger,
     options: &Options,
 ) -> (Option<Report>, Vec<String>) {
-    match source.reconcile(&Namespace::current(), desired, ledger, options) {
+    match source.reconcile(PassInput::new(&Namespace::current(), desired, ledger, options)) {
         Err(error) => (None, vec![format!("pass: could not run: {error}")]),
         Ok(report) => {
             let describe = describe(&report);

@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use trueup_loop::{Config, Handle, Loop};
 use trueup_reconcile::{
-    Claim, Condition, Drained, Extent, Hints, Ledger, MemoryLedger, OpKey, Outcome, PassLimits,
-    Report, ReportedOp, Source, Status, Subscribed, Subscription,
+    Claim, Condition, Drained, Extent, Hints, Ledger, MemoryLedger, OpKey, Outcome, PassInput,
+    PassLimits, Report, ReportedOp, Source, Status, Subscribed, Subscription,
 };
 
 /// Longer than any test: what is to happen within it does so at once, or the test fails.
@@ -185,24 +185,8 @@ impl Source for Scripted {
     type Error = Oops;
     type Subscription = Listener;
 
-    fn reconcile(
-        &mut self,
-        _: &&'static str,
-        _: &u32,
-        _: &mut dyn Ledger,
-        _: &&'static str,
-    ) -> Result<Report1, Oops> {
-        panic!("a loop has limits")
-    }
-
-    fn reconcile_within(
-        &mut self,
-        scope: &&'static str,
-        desired: &u32,
-        ledger: &mut dyn Ledger,
-        options: &&'static str,
-        limits: &PassLimits<'_>,
-    ) -> Result<Report1, Oops> {
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Report1, Oops> {
+        let PassInput { scope, desired, ledger, options, limits } = input;
         self.number += 1;
         let given = Given {
             number: self.number,
@@ -214,7 +198,7 @@ impl Source for Scripted {
             ops: limits.ops(),
         };
         let _ = self.given.send(given.clone());
-        (self.work)(&given, ledger, limits)
+        (self.work)(&given, ledger, &limits)
     }
 
     fn changed_keys(&mut self, desired: &u32, _: &&'static str) -> Option<Vec<OpKey>> {

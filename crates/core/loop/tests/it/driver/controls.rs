@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use trueup_loop::{Config, ErrorKind, Handle, Loop};
-use trueup_reconcile::{Ledger, MemoryLedger, Source};
+use trueup_reconcile::{MemoryLedger, PassInput, Source};
 
 use super::held::*;
 
@@ -194,7 +194,7 @@ impl Source for SelfPausing {
     type Error = Oops;
     type Subscription = ();
 
-    fn reconcile(&mut self, _: &(), _: &(), _: &mut dyn Ledger, _: &()) -> Result<Pass, Oops> {
+    fn reconcile(&mut self, _: PassInput<'_, Self>) -> Result<Pass, Oops> {
         let handle = self.handle.get().unwrap();
         self.told.send(kind(handle.pause(LONG))).unwrap();
         Ok(Pass { number: 1 })

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use trueup_loop::{Config, Error, ErrorKind, Handle, Loop, Running};
-use trueup_reconcile::{Claim, Hints, Ledger, MemoryLedger, Report, Source, Subscribed};
+use trueup_reconcile::{Claim, Hints, Ledger, MemoryLedger, PassInput, Report, Source, Subscribed};
 use trueup_testkit::InterceptedLedger;
 
 /// Longer than any test: what is to happen within it does so at once, or the test fails.
@@ -95,13 +95,8 @@ impl Source for Held {
     type Error = Oops;
     type Subscription = Subscription;
 
-    fn reconcile(
-        &mut self,
-        _: &(),
-        desired: &&'static str,
-        ledger: &mut dyn Ledger,
-        _: &(),
-    ) -> Result<Pass, Oops> {
+    fn reconcile(&mut self, input: PassInput<'_, Self>) -> Result<Pass, Oops> {
+        let PassInput { desired, ledger, .. } = input;
         let _ = self.given.send(Given { desired, kept: kept(ledger) });
         match self.verdicts.recv() {
             Ok(Verdict::Report(number)) => {
