@@ -6,14 +6,8 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod commands;
-mod core_dumps;
 mod first_process;
-mod graph;
-mod host;
-mod options;
 mod output;
-mod state;
-mod world;
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -24,8 +18,8 @@ use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand};
 use signal_hook::consts::SIGXFSZ;
 use trueup::Namespace;
+use trueup_agent::desired_file::Writers;
 
-use crate::commands::Writers;
 use crate::output::Format;
 
 /// Makes the kernel's network state agree with a file.

@@ -6,8 +6,6 @@ mod lines;
 mod plan;
 mod report;
 mod setting;
-mod status;
-mod vertex;
 mod why;
 
 use std::fmt::{self, Display};
@@ -20,14 +18,10 @@ pub(crate) use trueup::net::render::clean;
 use trueup_file as file;
 
 pub(crate) use collected::Collected;
-pub(crate) use lines::{changes, verdict, verdict_of, write_verdict};
+pub(crate) use lines::{changes, write_verdict};
 pub(crate) use plan::plan;
-pub(crate) use report::{GraphReport, News, notices, report};
-pub(crate) use status::{StatusChanges, StatusCounts, StatusEntry, seconds, status_text};
-pub(crate) use vertex::{
-    VertexRecord, VertexState, change_line, graph_verdict, is_in_place, is_of_file_or_command,
-    is_reported_alone, named, unsettled_lines, vertex_line,
-};
+pub(crate) use report::{GraphReport, NewsRecord, report, write_news};
+pub(crate) use trueup_agent::words::{count, with_causes};
 pub(crate) use why::{WhyContext, why};
 
 /// The form of the output.
@@ -118,30 +112,9 @@ pub(crate) fn print_error(error: &Error) {
     }
 }
 
-/// Returns an error with its causes. Many errors name their cause themselves; it is not repeated.
-pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let said = cause.to_string();
-        // As the netlink errors write those of the operating system.
-        let bare = said.split(" (os error").next().unwrap_or_default();
-        if !text.ends_with(&said) && !text.ends_with(bare) {
-            text = format!("{text}: {said}");
-        }
-        next = cause.source();
-    }
-    text
-}
-
 fn write_stderr(what: std::fmt::Arguments<'_>) {
     // In one piece, because threads and processes share it. A failed write has no reader.
     let _ = io::stderr().write_all(what.to_string().as_bytes());
-}
-
-/// Returns a number with its noun.
-pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// A path in JSON. Bytes that are no text are replaced.
@@ -178,18 +151,6 @@ mod tests {
         assert_eq!(
             String::from_utf8(out.0).unwrap(),
             "! exec.a   failed: no\\nconverged\\x1b[2J\\n\n\na\\nb1\n2\n"
-        );
-    }
-
-    #[test]
-    fn an_error_is_said_with_its_causes_and_each_of_them_once() {
-        let cause = || io::Error::from_raw_os_error(24);
-        let named = Error::new(cause()).context("cannot open it: Too many open files");
-        assert_eq!(with_causes(named.as_ref()), "cannot open it: Too many open files");
-        let bare = Error::new(cause()).context("cannot open it").context("the pass broke off");
-        assert_eq!(
-            with_causes(bare.as_ref()),
-            "the pass broke off: cannot open it: Too many open files (os error 24)"
         );
     }
 }

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "agent")]
+pub use trueup_agent as agent;
 pub use trueup_apply as apply;
 #[cfg(feature = "control")]
 pub use trueup_control as control;

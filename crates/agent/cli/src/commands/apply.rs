@@ -11,12 +11,17 @@ use trueup::Report as _;
 use trueup::graph::Verdict;
 use trueup::reconcile::Ledger;
 
-use super::{Declared, Target, privilege};
-use crate::graph::{self, Changes, OnResult, Once, Passed};
-use crate::host::{self, Host, PassTimer};
+use trueup_agent::declared::Declared;
+use trueup_agent::graph::{
+    self, Changes, OnResult, Once, Passed, change_line, is_of_file_or_command,
+};
+use trueup_agent::host::{self, Host, PassTimer};
+use trueup_agent::state::LedgerOf;
+use trueup_agent::verdict::verdict;
+use trueup_agent::world::recorder;
+
+use super::{note_cautions, target};
 use crate::output::GraphReport;
-use crate::state::LedgerOf;
-use crate::world::recorder;
 use crate::{Common, output};
 
 /// The kernel is not as desired, or what the pass did could not be reported.
@@ -34,12 +39,17 @@ pub(crate) fn apply(
     if allow_deletes {
         *network = network.clone().with_max_deletes(None);
     }
-    let target = Target::open(common)?;
-    privilege::require(&target)?;
-    let state = target.claim(common, &declared.options)?;
-    declared.note_cautions();
+    let target = target(common)?;
+    target.require_privilege()?;
+    let (state, notes) = target.claim(&declared.options)?;
+    notes.iter().for_each(output::note);
+    note_cautions(&declared);
     let desired = match &declared.file.settings.world {
-        Some(named) => declared.collect(&target, common, recorder(&state, named))?.0,
+        Some(named) => {
+            let collected = declared.collect(&target, recorder(&state, named))?;
+            collected.notes.iter().for_each(output::note);
+            collected.desired
+        }
         None => declared.desired(),
     };
     if !declared.exports().is_empty() {
@@ -57,7 +67,7 @@ pub(crate) fn apply(
         planned.map_err(|error| declared.explain(error))?;
     }
     let (passed, changes) = (Passed::default(), Changes::default());
-    let pass_timer = Arc::new(PassTimer::new());
+    let pass_timer = Arc::new(PassTimer::default());
     let parts = desired.parts().into_iter().map(|(part, desired)| Once {
         part,
         host: Host::new(part, |of| state.ledger(of), &pass_timer),
@@ -74,8 +84,8 @@ pub(crate) fn apply(
     let snapshot = graph::run_once(&declared.file, parts, &changes, graph_ledger, &on_result)?;
     let changed = std::mem::take(&mut *changed.lock().unwrap_or_else(PoisonError::into_inner));
     let changes = changed.iter();
-    let changes = changes.filter(|name| output::is_of_file_or_command(name));
-    let changes = changes.map(|name| output::change_line(&declared.file, name));
+    let changes = changes.filter(|name| is_of_file_or_command(name));
+    let changes = changes.map(|name| change_line(&declared.file, name));
     let ran = GraphReport { changes: changes.collect(), snapshot: has_graph.then_some(snapshot) };
     let report = match passed.take() {
         Some(Ok(report)) => report,
@@ -84,9 +94,10 @@ pub(crate) fn apply(
     };
     let is_converged = report.converged() && ran.verdict().is_none();
     let reported = output::report(common.format, &report, &ran);
-    report.devices().for_each(|it| declared.note_missing(it, &target.namespace));
+    let missing = report.devices().flat_map(|it| declared.all_missing(it, &target.namespace));
+    missing.for_each(output::note);
     if let Err(error) = &reported {
-        output::print_error(&unreported(error, output::verdict(&report)));
+        output::print_error(&unreported(error, verdict(&report)));
     }
     Ok(if is_converged && reported.is_ok() {
         ExitCode::SUCCESS

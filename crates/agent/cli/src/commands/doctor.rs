@@ -18,13 +18,16 @@ use trueup::Namespace;
 use trueup::net::Kinds;
 use trueup::netlink::{Socket, boot_id, markers};
 use trueup::observe::RECEIVE_BUFFER;
+use trueup_agent::declared::Declared;
+use trueup_agent::desired_file::{self, Writers};
+use trueup_agent::{graph, state};
 
 use self::daemons::{Found, daemons};
 use self::journals::{JournalState, journals, usable};
 use self::ownership::{Proof, ownership};
-use super::{Declared, Target, Writers, desired_file};
+use super::{note_cautions, target};
+use crate::Common;
 use crate::output::{self, Format, LossyPath};
-use crate::{Common, graph, state};
 
 /// A problem would prevent a pass.
 const NOT_READY: u8 = 2;
@@ -42,7 +45,7 @@ pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
     let untrusted = file.and_then(|file| desired_file::untrusted(file, common.writers()));
     let declared = file.map(|file| Declared::read(file, Writers::Any, Duration::ZERO));
     let declared = declared.transpose()?;
-    declared.iter().for_each(Declared::note_cautions);
+    declared.iter().for_each(note_cautions);
     let found = Findings::gather(common, declared.as_ref(), untrusted)?;
     output::print(|out| match common.format {
         Format::Json => {
@@ -99,7 +102,7 @@ impl Findings {
         declared: Option<&Declared>,
         untrusted: Option<String>,
     ) -> Result<Findings> {
-        let target = Target::open(common)?;
+        let target = target(common)?;
         let mut socket = Socket::open(&target.namespace)?;
         let mut problems: Vec<_> = untrusted
             .into_iter()

@@ -10,12 +10,16 @@ use serde::Serialize;
 use trueup::graph::{EdgeKind, Failure, RunContext, Snapshot, Verdict};
 use trueup::reconcile::ErrorClass;
 
+use trueup_agent::declared::Declared;
+use trueup_agent::graph::{VertexRecord, VertexState, WorldVertices, file_name, vertex_line};
+use trueup_agent::state::NO_STATE_DIRECTORY;
+use trueup_agent::target::Target;
+use trueup_agent::world;
+
 use super::why::FILE;
-use super::{Declared, Target, plan};
-use crate::graph::{WorldVertices, file_name};
-use crate::output::{self, Format, VertexRecord, VertexState};
-use crate::state::NO_STATE_DIRECTORY;
-use crate::{Common, world};
+use super::{plan, target};
+use crate::Common;
+use crate::output::{self, Format};
 
 pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
     if common.format == Format::Ip {
@@ -44,24 +48,20 @@ pub(crate) fn graph(common: &Common, file: &Path) -> Result<ExitCode> {
 }
 
 fn check(common: &Common, declared: &Declared) -> Result<Snapshot> {
-    let target = Target::open(common)?;
-    let state = plan::find_state_file(&target, common, &declared.options)?;
-    let planned = plan::network(common, declared, &target, state.as_ref())?;
-    let world = world_vertices(common, declared, &target)?;
+    let target = target(common)?;
+    let state = plan::find_state_file(&target, &declared.options)?;
+    let planned = plan::network(declared, &target, state.as_ref())?;
+    let world = world_vertices(declared, &target)?;
     plan::check(declared, &planned, world, state.as_ref())
 }
 
 /// Returns the vertices of the world, if the file has `[world]`: what it collects is in the plan,
 /// and what it exports is compared with what is exported.
-fn world_vertices(
-    common: &Common,
-    declared: &Declared,
-    target: &Target,
-) -> Result<Option<WorldVertices>> {
+fn world_vertices(declared: &Declared, target: &Target) -> Result<Option<WorldVertices>> {
     let Some(named) = &declared.file.settings.world else {
         return Ok(None);
     };
-    let state = target.state(common, &declared.options)?;
+    let state = target.state(&declared.options)?;
     let state = state.context(NO_STATE_DIRECTORY)?;
     let exports = declared.exports();
     let exported = world::open(named, state.directory(), world::Use::Read)
@@ -106,10 +106,10 @@ pub(super) fn why(
             writeln!(out)
         }
         _ => {
-            let line = output::vertex_line(&snapshot.vertices[at]);
+            let line = vertex_line(&snapshot.vertices[at]);
             writeln!(out, "{line}")?;
             for (parent, _, kind) in parents {
-                let parent = output::vertex_line(&snapshot.vertices[*parent]);
+                let parent = vertex_line(&snapshot.vertices[*parent]);
                 let line = parent_line(&parent, *kind);
                 writeln!(out, "{line}")?;
             }
@@ -135,8 +135,7 @@ fn lines(snapshot: &Snapshot) -> Vec<String> {
         parents[*child].push(parent_line(name, *kind));
     }
     let each = snapshot.vertices.iter().zip(parents);
-    each.flat_map(|(vertex, parents)| [vec![output::vertex_line(vertex)], parents].concat())
-        .collect()
+    each.flat_map(|(vertex, parents)| [vec![vertex_line(vertex)], parents].concat()).collect()
 }
 
 #[derive(Serialize)]

@@ -10,7 +10,9 @@ use serde::Serialize;
 use trueup::journal::{self, Counts, Loss, Repaired};
 
 use crate::output::{self, Format, LossyPath};
-use crate::{Common, state};
+use trueup_agent::state;
+
+use crate::Common;
 
 /// The task.
 #[derive(clap::Subcommand)]

@@ -2,236 +2,37 @@
 //! line.
 
 mod apply;
-mod cautions;
-mod desired_file;
 mod doctor;
 mod graph;
 mod journal;
-mod missing;
 mod observe;
 mod plan;
-mod privilege;
 mod watch;
 mod why;
 mod world;
-
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
-
-use anyhow::{Context as _, Error, Result};
-use trueup::Namespace;
-use trueup::net::Kind;
-use trueup::world::{Export, Filter, SeenGrants};
-use trueup_file::{self as file, Accepted, Contest, File};
-
-pub(crate) use self::desired_file::Writers;
-use self::desired_file::is_stdin;
-use crate::host::{self, Desired, Options};
-use crate::state::NamespaceKey;
-use crate::world::{Collection, Retained, Surroundings, read_grants};
-use crate::{Common, options, output, state};
 
 pub(crate) use apply::apply;
 pub(crate) use doctor::doctor;
 pub(crate) use graph::graph;
 pub(crate) use journal::{Task, journal};
-pub(crate) use observe::{authored_routes, observe};
+pub(crate) use observe::observe;
 pub(crate) use plan::plan;
 pub(crate) use watch::{Watch, watch};
 pub(crate) use why::{Why, why};
 pub(crate) use world::{WorldTask, world};
 
-/// A file with its options.
-struct Declared {
-    /// Its name in errors.
-    name: String,
-    file: File,
-    options: Options,
+use anyhow::Result;
+use trueup_agent::declared::Declared;
+use trueup_agent::target::Target;
+
+use crate::{Common, output};
+
+/// Opens the namespace of the command line.
+fn target(common: &Common) -> Result<Target> {
+    Target::open(common.netns.as_ref(), common.state.clone())
 }
 
-impl Declared {
-    /// Reads a file that only these users can write; `-` is the standard input. `grace` is the
-    /// default of the command.
-    fn read(path: &Path, writers: Writers, grace: Duration) -> Result<Declared> {
-        let name = match is_stdin(path) {
-            true => "(standard input)".to_owned(),
-            false => path.display().to_string(),
-        };
-        let file = desired_file::read(&name, path, writers)?;
-        Declared::new(name, file, grace)
-    }
-
-    fn new(name: String, file: File, grace: Duration) -> Result<Declared> {
-        let options = options::options(&file.settings, grace)
-            .map_err(|reserved| file::Error::at(&name, None, reserved.to_string()))?;
-        Ok(Declared { name, file, options })
-    }
-
-    /// Returns the desired state of the namespace.
-    fn desired(&self) -> Desired {
-        Desired {
-            network: Arc::new(self.file.desired.clone()),
-            settings: self.file.sysctl.clone(),
-            ..Desired::default()
-        }
-    }
-
-    /// Returns the exports.
-    fn exports(&self) -> Vec<Export> {
-        crate::world::exports(self.file.exports.as_deref().unwrap_or_default())
-    }
-
-    /// Reads the store, and returns the desired state with what is collected, for a command that
-    /// looks once. Writes nothing to the store. `record` records which grants were seen.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be read, or it is not known what hosts may export: then it is not known
-    /// what is desired.
-    fn collect(
-        &self,
-        target: &Target,
-        common: &Common,
-        record: impl FnOnce(&SeenGrants) -> Result<(), trueup::world::Error>,
-    ) -> Result<(Desired, Option<Accepted>)> {
-        let mut desired = self.desired();
-        let (Some(named), Some(collects)) = (&self.file.settings.world, &self.file.collects) else {
-            return Ok((desired, None));
-        };
-        let state = target.state(common, &self.options)?;
-        let state = state.context(state::NO_STATE_DIRECTORY)?;
-        let (collected, granted) =
-            crate::world::open(named, state.directory(), crate::world::Use::Read)
-                .and_then(|world| {
-                    let granted = read_grants(&world, named, &state, record)?;
-                    Ok((world.collect(&[Filter::kind(Kind::Route.name())])?, granted))
-                })
-                .context("cannot read what other hosts export, so nothing is done")?;
-        let takes_from = |host: &&String| collects.iter().any(|it| it.from.contains(host));
-        let incomplete: Vec<&String> = collected.incomplete.iter().filter(takes_from).collect();
-        for host in &incomplete {
-            output::note(format_args!(
-                "it is not known yet what host {host} exports: routes that were collected before \
-                 stay"
-            ));
-        }
-        let retained = match incomplete.is_empty() {
-            true => Retained::default(),
-            // Of those hosts it is not known yet what they export.
-            false => {
-                let options = &self.options.network;
-                Retained::read(&target.namespace, options, collects)?
-            }
-        };
-        let protected = self.protected(&target.namespace, named)?;
-        let resources = collected.resources;
-        let collection = Collection::new(&self.file, &named.host, protected, granted, resources);
-        let network = Arc::make_mut(&mut desired.network);
-        let routes = network.routes.get_or_insert_default();
-        let collected = collection.routes(&self.file, &retained);
-        for (key, route) in collected {
-            drop(routes.insert(route));
-            routes.offer(key);
-        }
-        Ok((desired, Some(collection.accepted(&self.file))))
-    }
-
-    /// Returns what no collected route may lead away, for a command that looks once.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel cannot be asked.
-    fn protected(&self, namespace: &Namespace, named: &file::World) -> Result<file::Protected> {
-        let protocol = self.options.network.protocol();
-        let surroundings = Surroundings::new(namespace, named, protocol).resolved();
-        Ok(surroundings.protected(&self.file)?.unwrap_or_default())
-    }
-
-    /// Reads the store once, and returns what other hosts export of the prefixes that the file
-    /// exports, and in words what of these is not granted to this host.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be read.
-    fn contests(&self, target: &Target, common: &Common) -> Result<(Vec<Contest>, Vec<String>)> {
-        let exports = self.file.exports.as_ref().filter(|it| !it.is_empty());
-        let (Some(named), Some(_)) = (&self.file.settings.world, exports) else {
-            return Ok(Default::default());
-        };
-        let state = target.state(common, &self.options)?;
-        let state = state.context(state::NO_STATE_DIRECTORY)?;
-        let world = crate::world::open(named, state.directory(), crate::world::Use::Read)?;
-        let granted = read_grants(&world, named, &state, |_| Ok(()))?;
-        let mut resources = world.collect(&[Filter::kind(Kind::Route.name())])?.resources;
-        // Also those to a host by name.
-        resources.extend(world.exports()?);
-        let protected = self.protected(&target.namespace, named)?;
-        let collection = Collection::new(&self.file, &named.host, protected, granted, resources);
-        Ok((collection.contests(), collection.ungranted(&self.file)))
-    }
-
-    /// Returns the number of objects of each kind that the file manages.
-    fn managed(&self) -> Vec<(&'static str, usize)> {
-        let managed = self.file.desired.managed();
-        let kinds = Kind::DECLARED.into_iter().filter(|kind| managed.contains(*kind));
-        let counts = kinds.map(|kind| (kind.name(), self.file.locations.count(kind)));
-        let sysctls = self.file.sysctl.as_ref();
-        let sysctls = sysctls.map(|sysctls| ("sysctl", sysctls.len()));
-        counts.chain(sysctls).collect()
-    }
-
-    /// Returns why a pass could not run, with the place in the file if the cause is there.
-    fn explain(&self, error: host::Error) -> Error {
-        match error.network().and_then(|error| self.file_error(error)) {
-            Some(wrong) => wrong.into(),
-            None => error.into(),
-        }
-    }
-
-    /// Returns the error in the file, with its place, if an object that the pass could not take is
-    /// the cause.
-    fn file_error(&self, error: &trueup::rtnl::Error) -> Option<file::Error> {
-        let wrong = error.desired()?;
-        let place = |index| self.file.locations.at(wrong.kind(), index);
-        let message = wrong.problem().describe(|index| match place(index) {
-            Some(place) => format!("that at {place}"),
-            None => format!("item {index} of its kind"),
-        });
-        Some(file::Error::at(&self.name, place(wrong.index()), message))
-    }
-}
-
-/// The namespace of the command line, held open so that the whole command works in the same one.
-struct Target {
-    namespace: Namespace,
-    key: NamespaceKey,
-}
-
-impl Target {
-    fn open(common: &Common) -> Result<Target> {
-        let namespace = match &common.netns {
-            Some(namespace) => namespace.open()?,
-            None => Namespace::current(),
-        };
-        let key = NamespaceKey::of(&namespace)?;
-        Ok(Target { namespace, key })
-    }
-
-    /// Returns the journal of the namespace and agent, if there is a directory for it.
-    fn state(&self, common: &Common, options: &Options) -> Result<Option<state::StateFile>> {
-        let agent = state::Agent::of(&options.network);
-        state::StateFile::find(common.state.as_deref(), &self.key, &agent)
-    }
-
-    /// Locks the journal, to write it. Notes if it had another domain, and which other files speak
-    /// for the same.
-    fn claim(&self, common: &Common, options: &Options) -> Result<state::State> {
-        let found = self.state(common, options)?;
-        let state = found.context(state::NO_STATE_DIRECTORY)?.claim()?;
-        for note in state.announce_domain(options.network.domain())? {
-            crate::output::note(note);
-        }
-        Ok(state)
-    }
+/// Notes what the author of a file should know the price of.
+fn note_cautions(declared: &Declared) {
+    declared.cautions().iter().for_each(output::note);
 }

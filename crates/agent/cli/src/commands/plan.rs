@@ -10,10 +10,13 @@ use trueup::graph::{Failure, Snapshot, Verdict};
 use trueup::net::Kind;
 use trueup::reconcile::{ErrorClass, Ledger, MemoryLedger};
 
-use super::{Declared, Target};
-use crate::graph::{self, Changes, WorldVertices};
-use crate::host::{self, Options, Part, Planned};
-use crate::state::{self, LedgerOf};
+use trueup_agent::declared::Declared;
+use trueup_agent::graph::{self, Changes, WorldVertices, is_in_place};
+use trueup_agent::host::{self, Options, Part, Planned};
+use trueup_agent::state::{self, LedgerOf};
+use trueup_agent::target::Target;
+
+use super::{note_cautions, target};
 use crate::{Common, output};
 
 /// Changes are pending.
@@ -21,21 +24,22 @@ pub(super) const PENDING: u8 = 2;
 
 pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     let declared = Declared::read(file, common.writers(), Duration::ZERO)?;
-    declared.note_cautions();
-    let target = Target::open(common)?;
-    let state = find_state_file(&target, common, &declared.options)?;
-    let planned = network(common, &declared, &target, state.as_ref())?;
+    note_cautions(&declared);
+    let target = target(common)?;
+    let state = find_state_file(&target, &declared.options)?;
+    let planned = network(&declared, &target, state.as_ref())?;
     let graph_ledger = ledger(state.as_ref(), LedgerOf::Graph)?;
     let beside = match graph::is_needed(&declared.file, &*graph_ledger)? {
         true => Some(check(&declared, &planned, None, state.as_ref())?),
         false => None,
     };
     output::plan(common.format, &planned, beside.as_ref())?;
-    declared.note_missing(&planned.network.plan.devices, &target.namespace);
+    let missing = declared.all_missing(&planned.network.plan.devices, &target.namespace);
+    missing.iter().for_each(output::note);
     for doubt in &planned.network.doubts {
         output::note(doubt);
     }
-    let is_beside_in_place = beside.as_ref().is_none_or(output::is_in_place);
+    let is_beside_in_place = beside.as_ref().is_none_or(is_in_place);
     if planned.is_converged() && is_beside_in_place {
         return Ok(ExitCode::SUCCESS);
     }
@@ -47,12 +51,13 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
 
 /// Returns what a pass over the network would do.
 pub(super) fn network(
-    common: &Common,
     declared: &Declared,
     target: &Target,
     state: Option<&state::StateFile>,
 ) -> Result<Planned> {
-    let (desired, _) = declared.collect(target, common, |_| Ok(()))?;
+    let collected = declared.collect(target, |_| Ok(()))?;
+    collected.notes.iter().for_each(output::note);
+    let desired = collected.desired;
     let (scope, options) = (&target.namespace, &declared.options);
     let planned = host::plan(scope, &desired, options, |of| ledger(state, of))?;
     planned.map_err(|error| declared.explain(error))
@@ -115,10 +120,9 @@ fn verdict(is_converged: bool, is_empty: bool) -> Result<Verdict, Failure> {
 /// When that is not known.
 pub(super) fn find_state_file(
     target: &Target,
-    common: &Common,
     options: &Options,
 ) -> Result<Option<state::StateFile>> {
-    let found = target.state(common, options)?;
+    let found = target.state(options)?;
     if found.is_none() {
         let none = state::NO_STATE_DIRECTORY;
         output::note(format_args!("{none}. The output is that of an empty ledger"));

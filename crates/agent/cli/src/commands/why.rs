@@ -15,10 +15,14 @@ use trueup::rtnl::Query;
 use trueup::{Options, Rtnl};
 use trueup_file::{Accepted, TableNames};
 
-use super::{Declared, Target, plan};
+use trueup_agent::declared::{Collected, Declared};
+use trueup_agent::host;
+use trueup_agent::state::LedgerOf;
+use trueup_agent::target::Target;
+
+use super::{plan, target};
+use crate::Common;
 use crate::output::{self, Format};
-use crate::state::LedgerOf;
-use crate::{Common, host};
 
 /// The arguments of `why`.
 #[derive(clap::Args)]
@@ -68,13 +72,14 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         (None, Some(protocol)) => Options::default().with_registered_protocol(protocol)?,
         (None, None) => Options::default(),
     };
-    let target = Target::open(common)?;
+    let target = target(common)?;
     let all = host::Options { network: options.clone(), ..host::Options::default() };
-    let state = plan::find_state_file(&target, common, &all)?;
+    let state = plan::find_state_file(&target, &all)?;
     let ledger = plan::ledger(state.as_ref(), LedgerOf::Network)?;
     let (desired, accepted) = match &declared {
         Some(declared) => {
-            let (desired, accepted) = declared.collect(&target, common, |_| Ok(()))?;
+            let Collected { desired, accepted, notes } = declared.collect(&target, |_| Ok(()))?;
+            notes.iter().for_each(output::note);
             (Some(desired.network), accepted)
         }
         None => (None, None),
@@ -97,7 +102,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         place: &place_of,
         collected: &collected(accepted.as_ref(), &query),
         contests: &match (&declared, &query) {
-            (Some(declared), Query::Route { dst, .. }) => contests(declared, &target, common, *dst),
+            (Some(declared), Query::Route { dst, .. }) => contests(declared, &target, *dst),
             _ => Vec::new(),
         },
     };
@@ -127,8 +132,8 @@ fn collected(accepted: Option<&Accepted>, query: &Query) -> Vec<output::Collecte
 
 /// Returns in words what is the matter with this host's exports of a destination: which host takes
 /// it, or a part of it. If that cannot be known, a note says so.
-fn contests(declared: &Declared, target: &Target, common: &Common, dst: Prefix) -> Vec<String> {
-    let (contests, ungranted) = match declared.contests(target, common) {
+fn contests(declared: &Declared, target: &Target, dst: Prefix) -> Vec<String> {
+    let (contests, ungranted) = match declared.contests(target) {
         Ok(found) => found,
         Err(error) => {
             let why = output::with_causes(error.as_ref());

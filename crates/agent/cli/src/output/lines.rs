@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use trueup::Report as _;
 use trueup::apply::Failure;
 use trueup::net::Hold;
 use trueup::net::render::ConflictRecord;
 use trueup::rtnl::{Finding, OpOutcome, OwnershipRule, Pending};
+use trueup_agent::host::Report;
+use trueup_agent::verdict::ownership_changes;
 
-use super::{StatusCounts, setting};
-use crate::host::Report;
+use super::setting;
 
 /// Returns a line for each applied op and each change of ownership.
 pub(crate) fn changes(report: &Report) -> impl Iterator<Item = String> {
@@ -18,14 +18,6 @@ pub(crate) fn changes(report: &Report) -> impl Iterator<Item = String> {
     let ownership_changes = ownership_changes(report).map(|finding| finding_text(&finding));
     let left = report.settings_findings().map(|finding| format!("* sysctl {finding}"));
     set.chain(applied).chain(left).chain(ownership_changes)
-}
-
-/// Returns the findings without an op: the owner of an object has changed, and the object has not.
-pub(super) fn ownership_changes(report: &Report) -> impl Iterator<Item = Finding<'_>> {
-    let still = |finding: &Finding<'_>| {
-        matches!(finding.rule, OwnershipRule::Adopted | OwnershipRule::Overwritten { .. })
-    };
-    report.findings().filter(still)
 }
 
 pub(super) fn finding_text(finding: &Finding<'_>) -> String {
@@ -104,25 +96,4 @@ pub(super) fn pending_cause(pending: &OpOutcome<'_>, why: &Pending) -> String {
         },
         _ => why.to_string(),
     }
-}
-
-/// Returns why the state is not converged; `None` if it is.
-pub(crate) fn verdict(report: &Report) -> Option<String> {
-    let counts = StatusCounts {
-        failed: report.failed().count() + report.settings_failed().count(),
-        pending: report.pending().count() + report.settings_pending().count(),
-        conflict: report.conflicts().count(),
-        ..StatusCounts::default()
-    };
-    (!report.converged()).then(|| verdict_of(counts, report.errors()))
-}
-
-/// Returns why the state is not converged, by the numbers of objects and by what went wrong.
-pub(crate) fn verdict_of(counts: StatusCounts, errors: impl IntoIterator<Item = String>) -> String {
-    let mut parts = counts.words();
-    parts.extend(errors);
-    if parts.is_empty() {
-        parts.push("the state changed meanwhile; the next pass reads it again".to_owned());
-    }
-    parts.join(", ")
 }

@@ -8,10 +8,11 @@ use trueup::graph::Snapshot;
 use trueup::net::render::{ConflictRecord, OpRecord, snapshot_hash};
 use trueup::net::{Action, Kind, Plan};
 use trueup::sysctl::{Outcome, SysctlOp};
+use trueup_agent::graph::{VertexRecord, unsettled_lines};
+use trueup_agent::host::Planned;
 
 use super::setting::{self, Setting};
-use super::{Format, List, VertexRecord, count, print, unsettled_lines, write_lines};
-use crate::host::Planned;
+use super::{Format, List, count, print, write_lines};
 
 /// Prints what a pass would do, and what files and commands would, if there are such.
 ///

@@ -11,17 +11,17 @@ use trueup::net::render::OpRecord;
 use trueup::net::{Action, Kind};
 use trueup::reconcile::ErrorClass;
 use trueup::rtnl::{Finding, OpOutcome, OwnershipRule, Pending};
+use trueup_agent::graph::{VertexRecord, graph_verdict, unsettled_lines};
+use trueup_agent::host::Report;
+use trueup_agent::verdict::{ownership_changes, verdict};
+use trueup_agent::watch::event::News;
 
 use super::lines::{
     changes, command, conflict_text, conflicts, declined_text, failed_text, finding_text,
-    ownership_changes, pending_cause, pending_text, settings_unfinished, verdict, write_verdict,
+    pending_cause, pending_text, settings_unfinished, write_verdict,
 };
 use super::setting::{self, Found, Setting};
-use super::{
-    Format, Lines, List, StatusChanges, StatusCounts, VertexRecord, graph_verdict, print,
-    unsettled_lines, write_lines,
-};
-use crate::host::Report;
+use super::{Format, Lines, List, print, write_lines};
 
 /// What one run of files and commands did; the default where there is none.
 #[derive(Default)]
@@ -83,7 +83,7 @@ fn text_of_the_rest(out: &mut dyn Write, report: &Report, graph: &GraphReport) -
 }
 
 /// Returns what the author of the declaration should know of.
-pub(crate) fn notices(report: &Report) -> impl Iterator<Item = String> {
+fn notices(report: &Report) -> impl Iterator<Item = String> {
     report.notices().map(|(notice, devices)| notice.text(devices))
 }
 
@@ -112,35 +112,18 @@ fn batch(out: &mut dyn Write, report: &Report, graph: &GraphReport) -> io::Resul
 /// The report as JSON, built while it is written: it may have a million ops.
 struct Record<'a>(&'a Report, &'a GraphReport);
 
-/// A report of `watch`, which has only what is new.
-pub(crate) struct News<'a> {
-    pub(crate) report: &'a Report,
-    pub(crate) changes: &'a StatusChanges,
-    /// The number of all statuses, new or not.
-    pub(crate) counts: StatusCounts,
-    /// All parts of the network are converged.
-    pub(crate) is_converged: bool,
-    /// Why the state is not converged, if so; `None` if it is not known yet whether it is.
-    pub(crate) why_not: Option<Option<&'a str>>,
+/// Writes what is new in a report of `watch`, as text.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub(crate) fn write_news(out: &mut dyn Write, news: &News<'_>) -> io::Result<()> {
+    changes(news.report).try_for_each(|change| writeln!(out, "{change}"))?;
+    news.changes.lines().try_for_each(|line| writeln!(out, "{line}"))
 }
 
-impl News<'_> {
-    /// Writes what is new, as text.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be written.
-    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        for change in changes(self.report) {
-            writeln!(out, "{change}")?;
-        }
-        self.changes.write(out)?;
-        match self.why_not {
-            Some(why_not) => write_verdict(out, why_not),
-            None => Ok(()),
-        }
-    }
-}
+/// A report of `watch`, which has only what is new, as JSON.
+pub(crate) struct NewsRecord<'a>(pub(crate) &'a News<'a>);
 
 /// A record of one of the sources.
 #[derive(serde::Serialize)]
@@ -285,18 +268,18 @@ impl Serialize for Record<'_> {
     }
 }
 
-impl Serialize for News<'_> {
+impl Serialize for NewsRecord<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let News { report, changes, .. } = *self;
+        let News { report, changes, counts, is_converged } = self.0;
         let mut out = serializer.serialize_struct("News", 8)?;
-        out.serialize_field("converged", &self.is_converged)?;
+        out.serialize_field("converged", is_converged)?;
         out.serialize_field("applied", &List(|| applied(report)))?;
         out.serialize_field("statuses", &List(|| changes.changed()))?;
         out.serialize_field("cleared", &List(|| changes.cleared()))?;
         out.serialize_field("snapshot", &changes.is_snapshot())?;
         out.serialize_field("ownership", &List(|| findings(report, is_change)))?;
         out.serialize_field("errors", &report.errors())?;
-        out.serialize_field("unresolved", &self.counts)?;
+        out.serialize_field("unresolved", counts)?;
         out.end()
     }
 }

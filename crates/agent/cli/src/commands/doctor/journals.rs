@@ -11,7 +11,7 @@ use trueup::journal::{self, Journal};
 
 use super::Problem;
 use crate::output::LossyPath;
-use crate::state;
+use trueup_agent::state;
 
 /// A journal.
 #[derive(Serialize)]

@@ -2,21 +2,16 @@
 
 use std::process;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::loops::Loops;
-use super::reload::ReloadRequest;
-use super::reporter::Reporter;
+use trueup_agent::watch::{Handle, STOP_TIMEOUT};
+
 use super::screen::Waker;
 use crate::output;
-
-/// The time that a pass, or a command, may take to end its step after a stop.
-pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Signals whose default action is off, until they are handled.
 pub(super) struct SignalHandler(Signals);
@@ -39,13 +34,7 @@ impl SignalHandler {
     /// # Errors
     ///
     /// When the operating system refuses.
-    pub(super) fn spawn(
-        self,
-        loops: Loops,
-        reporter: Reporter,
-        reload_request: ReloadRequest,
-        screen: Option<Waker>,
-    ) -> Result<()> {
+    pub(super) fn spawn(self, agent: Handle, screen: Option<Waker>) -> Result<()> {
         let SignalHandler(mut signals) = self;
         if screen.is_some() {
             for signal in [SIGWINCH, SIGTSTP] {
@@ -56,7 +45,7 @@ impl SignalHandler {
             let mut is_stopping = false;
             for signal in signals.forever() {
                 match (signal, &screen) {
-                    (SIGHUP, _) => reload_request.send(),
+                    (SIGHUP, _) => agent.reload(),
                     (SIGWINCH, Some(screen)) => screen.wake(),
                     (SIGTSTP, Some(screen)) => screen.suspend(|| {
                         // If it cannot stop, it goes on.
@@ -65,8 +54,7 @@ impl SignalHandler {
                     _ if is_stopping => leave(screen.as_ref(), "ended in the middle of a pass"),
                     _ => {
                         is_stopping = true;
-                        loops.stop();
-                        end(&loops, &reporter, screen.as_ref());
+                        end(&agent, screen.as_ref());
                     }
                 }
             }
@@ -79,18 +67,21 @@ impl SignalHandler {
     }
 }
 
-/// Reports the end, and bounds the time until it. Both on threads of their own, because this one
+/// Stops the agent, and bounds the time until its end. Both on threads of their own, because this one
 /// waits for the next signal.
-fn end(loops: &Loops, reporter: &Reporter, screen: Option<&Waker>) {
-    let (loops, reporter, screen) = (loops.clone(), reporter.clone(), screen.cloned());
-    let report = move || reporter.stopping();
+fn end(agent: &Handle, screen: Option<&Waker>) {
+    let (stopped, waited, screen) = (agent.clone(), agent.clone(), screen.cloned());
+    let stop = move || stopped.stop();
     let wait = move || {
-        if !loops.wait_ended(STOP_TIMEOUT) {
+        if !waited.wait_ended(STOP_TIMEOUT) {
             leave(screen.as_ref(), "a pass did not end in time, and was ended");
         }
     };
-    let reported = thread::Builder::new().spawn(report);
-    if thread::Builder::new().spawn(wait).and(reported).is_err() {
+    let is_stopped = thread::Builder::new().spawn(stop).is_ok();
+    if !is_stopped {
+        agent.stop();
+    }
+    if thread::Builder::new().spawn(wait).is_err() {
         output::note("cannot start a thread, so the pass may take long to end");
     }
 }

@@ -95,12 +95,6 @@ impl View {
         }
     }
 
-    /// Notes a pass that could not run.
-    pub(super) fn failed(&mut self, now: Instant, why: &str) {
-        let why_not = Some(format!("the pass could not run: {why}"));
-        self.pass(now, why_not);
-    }
-
     /// Notes why the file was refused, or `None` if it is in force.
     pub(super) fn file(&mut self, wrong: Option<String>) {
         self.file = wrong;
@@ -109,16 +103,6 @@ impl View {
     /// Notes why no metrics are served, or `None` if they are.
     pub(super) fn metrics(&mut self, failure: Option<String>) {
         self.metrics = failure;
-    }
-
-    /// Returns true if metrics should be served and are not.
-    pub(super) fn is_without_metrics(&self) -> bool {
-        self.metrics.is_some()
-    }
-
-    /// Returns true if the file on disk was refused.
-    pub(super) fn is_refused(&self) -> bool {
-        self.file.is_some()
     }
 
     /// Notes a change of a pass.
@@ -131,11 +115,11 @@ impl View {
         push(&mut self.events, now, event);
     }
 
-    /// Returns whether the last pass converged, and the verdict.
-    pub(super) fn verdict(&self) -> Option<(bool, String)> {
+    /// Returns the last verdict.
+    pub(super) fn verdict(&self) -> Option<String> {
         self.verdict.as_ref().map(|verdict| match &verdict.why_not {
-            None => (true, "converged".to_owned()),
-            Some(why) => (false, format!("not converged: {why}")),
+            None => "converged".to_owned(),
+            Some(why) => format!("not converged: {why}"),
         })
     }
 

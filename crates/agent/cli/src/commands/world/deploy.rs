@@ -11,8 +11,8 @@ use trueup::path::{ErrorKind, TrustedUsers};
 use trueup::world::Deploy;
 
 use super::{Opened, Store, print};
-use crate::world::Use;
 use crate::{Common, output};
+use trueup_agent::world::Use;
 
 /// What to do.
 #[derive(clap::Subcommand)]

@@ -11,8 +11,9 @@ use trueup::world::{Filter, Grants, StoreMember};
 use trueup_file::{File, StoreAddress};
 
 use super::{Opened, Store, WRONG, print};
-use crate::world::{Collection, Use, open, owner, read_grants};
+use crate::commands::note_cautions;
 use crate::{Common, output};
+use trueup_agent::world::{Collection, Use, open, owner, read_grants};
 
 /// What was found about one thing.
 #[derive(Serialize)]
@@ -32,7 +33,7 @@ impl fmt::Display for Finding {
 
 pub(super) fn doctor(common: &Common, store: &Store) -> Result<ExitCode> {
     let opened = store.open(common, Use::Read)?;
-    opened.declared.note_cautions();
+    note_cautions(&opened.declared);
     let (declared, world) = (&opened.declared, &opened.world);
     let mut findings: Vec<Finding> = world.store().members()?.iter().map(member).collect();
     findings.extend(endpoints(&opened));

@@ -11,8 +11,8 @@ use trueup::world::{
 };
 
 use super::{Exports, Name, Opened, Store, print};
-use crate::world::Use;
 use crate::{Common, output};
+use trueup_agent::world::Use;
 
 /// The longest data that is read from the standard input; a store takes less in one transaction.
 const LONGEST: u64 = 4 << 20;

@@ -11,8 +11,8 @@ use trueup::path::{self, Readers, TrustedUsers, open_any};
 use trueup::world::{Grants, grants_public_key};
 
 use super::{Opened, Store, hex, print, random};
-use crate::world::{Use, grants_key, read_grants};
 use crate::{Common, output};
+use trueup_agent::world::{Use, grants_key, read_grants};
 
 /// What to do.
 #[derive(clap::Subcommand)]
@@ -79,7 +79,7 @@ pub(super) fn grants(common: &Common, task: &Task) -> Result<()> {
                     host: host.clone(),
                     prefixes: prefixes.iter().map(ToString::to_string).collect(),
                     serial: grants.serial(),
-                    ends: output::seconds(grants.ends()),
+                    ends: trueup_agent::words::seconds(grants.ends()),
                 };
                 print(common.format, &record)?;
             }
@@ -126,7 +126,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// Reads a secret key. A missing file is made, if that is asked for.
 fn secret_key(path: &Path, make: bool) -> Result<[u8; 32]> {
-    crate::core_dumps::forbid()?;
+    trueup_agent::core_dumps::forbid()?;
     let users = TrustedUsers::current()?;
     if make {
         make_key(&users, path)?;

@@ -11,8 +11,8 @@ use trueup::world::{Access, Change};
 use trueup_file::StoreAddress;
 
 use super::{Store, hex, random};
-use crate::world::etcd_config;
 use crate::{Common, output};
+use trueup_agent::world::etcd_config;
 
 /// The arguments of `init`.
 #[derive(clap::Args)]

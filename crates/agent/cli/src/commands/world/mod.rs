@@ -24,11 +24,13 @@ use trueup::Namespace;
 use trueup::world::{Filter, Grants, Resource, ResourceKey, World};
 use trueup_file as file;
 
-use super::{Declared, Target};
+use trueup_agent::declared::Declared;
+use trueup_agent::state::{self, StateFile};
+use trueup_agent::world::{Collection, Use, open, read_grants};
+
+use super::target;
 use crate::Common;
 use crate::output::{self, Format};
-use crate::state::{self, StateFile};
-use crate::world::{Collection, Use, open, read_grants};
 
 /// Random bytes, of which keys and passwords are made.
 #[expect(clippy::disallowed_methods, reason = "a device of the kernel")]
@@ -221,8 +223,8 @@ impl Store {
     /// Reads the file, and opens the store as its host.
     fn open(&self, common: &Common, with: Use) -> Result<Opened> {
         let (declared, named) = self.read(common)?;
-        let target = Target::open(common)?;
-        let state = target.state(common, &declared.options)?;
+        let target = target(common)?;
+        let state = target.state(&declared.options)?;
         let state = state.context(state::NO_STATE_DIRECTORY)?;
         let world = open(&named, state.directory(), with)?;
         Ok(Opened { declared, named, state, world, namespace: target.namespace })

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use trueup::driver::ObjectStatus;
 use trueup::graph::Snapshot;
+use trueup_agent::graph::vertex_line;
+use trueup_agent::status::status_text;
 
 use super::{Line, MAX_ENTRIES, Tone, line};
-use crate::output::{self, status_text};
 
 /// A part of the screen.
 pub(in crate::commands::watch) struct Section {
@@ -46,7 +47,7 @@ impl Section {
         let lines = vertices.iter().take(MAX_ENTRIES);
         Section {
             title: "graph",
-            lines: lines.map(output::vertex_line).collect(),
+            lines: lines.map(vertex_line).collect(),
             more: vertices.len().saturating_sub(MAX_ENTRIES),
         }
     }

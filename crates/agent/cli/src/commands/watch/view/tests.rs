@@ -5,7 +5,7 @@ use super::*;
 
 fn texts(view: &View, now: Instant, height: usize, width: usize) -> Vec<String> {
     let [mut failed, contended, conflicts] = Section::of_statuses(&[], now);
-    if view.verdict().is_some_and(|(is_converged, _)| !is_converged) {
+    if view.verdict().is_some_and(|it| it != "converged") {
         let lines = (0..10).map(|n| format!("! route 10.9.{n}.0/24   (failed: no)"));
         failed.lines = lines.collect();
         failed.more = 90;

@@ -1,0 +1,64 @@
+//! No core dump of a process that holds a password.
+
+use anyhow::{Context as _, Result};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
+
+/// Makes the kernel write no core dump of this process from now on, and lets no other process of
+/// the same user read its memory.
+///
+/// # Errors
+///
+/// When the kernel refuses that: the process has to go without the password then.
+pub fn forbid() -> Result<()> {
+    // The limit alone is ignored where the dump goes to a program (`core_pattern`). The hard limit
+    // stays, so that a command which is run may have its own.
+    let limit = Rlimit { current: Some(0), ..getrlimit(Resource::Core) };
+    setrlimit(Resource::Core, limit)
+        .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
+        .context("cannot forbid core dumps, which would have the password in them")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::{Command, abort};
+
+    use rustix::process::{Signal, dumpable_behavior};
+
+    use super::*;
+
+    const CHILD: &str = "TRUEUP_TEST_CORE_DUMPS";
+
+    /// Not a test of its own: crashes.
+    #[test]
+    fn child() {
+        if std::env::var_os(CHILD).is_none() {
+            return;
+        }
+        let all = getrlimit(Resource::Core).maximum;
+        let limit = Rlimit { current: all, maximum: all };
+        setrlimit(Resource::Core, limit).unwrap();
+        forbid().unwrap();
+        let limit = getrlimit(Resource::Core);
+        assert_eq!((limit.current, limit.maximum), (Some(0), all));
+        assert_eq!(dumpable_behavior(), Ok(DumpableBehavior::NotDumpable));
+        abort();
+    }
+
+    #[test]
+    fn a_process_that_may_hold_a_password_leaves_no_core_dump() {
+        let directory = std::env::temp_dir().join(format!("trueup-dumps-{}", std::process::id()));
+        trueup_testkit::empty_directory(&directory).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["core_dumps::tests::child", "--exact", "--nocapture"]);
+        let output = command.env(CHILD, "1").current_dir(&directory).output();
+        let status = output.unwrap().status;
+        // It has come as far as to the crash.
+        assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()));
+        assert!(!status.core_dumped());
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

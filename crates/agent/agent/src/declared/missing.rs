@@ -1,0 +1,95 @@
+//! The objects of a file that name a missing device.
+
+use std::collections::BTreeSet;
+
+use trueup_file::nearest;
+use trueup_net::{Devices, IfName, Kind};
+use trueup_netlink::Socket;
+use trueup_netlink::codec::link;
+use trueup_rtnl::Namespace;
+
+use super::Declared;
+use crate::words::count;
+
+/// So many objects are named at once.
+const MAX_NAMED: usize = 20;
+
+impl Declared {
+    /// Returns a line for each object that names one of these missing devices: with its place in the
+    /// file, and the name that was probably meant. `devices` are those that exist.
+    pub fn missing(
+        &self,
+        missing: &BTreeSet<IfName>,
+        devices: &Devices,
+        namespace: &Namespace,
+    ) -> Vec<String> {
+        if missing.is_empty() {
+            return Vec::new();
+        }
+        let mut found = self.naming(missing);
+        let more = found.len().saturating_sub(MAX_NAMED);
+        found.truncate(MAX_NAMED);
+        let lines = found.into_iter().map(|(kind, index, device)| {
+            let place = self.file.locations.at(kind, index);
+            let place = place.map_or_else(String::new, |place| format!(":{place}"));
+            let known = devices.present().filter_map(IfName::as_str);
+            let meant = match alternative_name_of(namespace, &device) {
+                Some(link) => format!("; it is an alternative name of `{link}`: write that"),
+                None => match device.as_str().and_then(|device| nearest(device, known)) {
+                    Some(name) => format!("; did you mean `{name}`?"),
+                    None => String::new(),
+                },
+            };
+            let (file, kind) = (&self.name, kind.name());
+            format!("{file}{place}: no interface `{device}`: this {kind} is pending{meant}")
+        });
+        let more = (more > 0).then(|| {
+            let objects = count(more, "more object", "more objects");
+            format!("{}: {objects} on missing interfaces", self.name)
+        });
+        lines.chain(more).collect()
+    }
+
+    /// Returns the objects that name one of these devices: the kind, the position in the list of
+    /// that kind, and the first such device.
+    fn naming(&self, names: &BTreeSet<IfName>) -> Vec<(Kind, usize, IfName)> {
+        let desired = &self.file.desired;
+        let mut found = Vec::new();
+        let is_named = |device: &&IfName| names.contains(*device);
+        let mut note = |kind, index, device: Option<&IfName>| {
+            found.extend(device.map(|device| (kind, index, *device)));
+        };
+        for (index, link) in desired.links.iter().flatten().enumerate() {
+            let mut names = std::iter::once(&link.name).chain(link.parents());
+            note(Kind::Link, index, names.find(is_named));
+        }
+        for (index, address) in desired.addresses.iter().flatten().enumerate() {
+            note(Kind::Address, index, Some(&address.dev).filter(is_named));
+        }
+        for (index, entry) in desired.neighbours.iter().flatten().enumerate() {
+            note(Kind::Neighbour, index, Some(&entry.dev).filter(is_named));
+        }
+        let routes = desired.routes.iter().flat_map(|routes| routes.iter());
+        for (index, route) in routes.enumerate() {
+            note(Kind::Route, index, route.nexthops.devices().find(is_named));
+        }
+        found
+    }
+
+    /// Returns these lines, of all devices that are missing.
+    pub fn all_missing(&self, devices: &Devices, namespace: &Namespace) -> Vec<String> {
+        let missing = devices.missing().map(|(_, name)| *name).collect();
+        self.missing(&missing, devices, namespace)
+    }
+}
+
+/// Returns the interface that has a name beside its own (`ip link property add dev eth0 altname`): the
+/// kernel finds it by either (`netdev_name_node_lookup`).
+fn alternative_name_of(namespace: &Namespace, name: &IfName) -> Option<IfName> {
+    let mut socket = Socket::open(namespace).ok()?;
+    let mut request = Vec::new();
+    link::request_by_name(&mut request, name).ok()?;
+    let found = socket.query(&request, |message| link::decode(message.body));
+    let link = found.ok()?.ok()??.link;
+    (link.name != *name).then_some(link.name)
+}

@@ -1,0 +1,365 @@
+//! The graph of a file: each part of the network namespace, what is collected and exported, each
+//! `[[file]]` and each `[[exec]]` as a vertex, and the order between them.
+
+mod derived;
+mod once;
+mod reported;
+mod running;
+mod section;
+mod vertex_state;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::time::Duration;
+
+use trueup_file::{self as file, FileContent, ManagedFile, NodeRef, Order};
+use trueup_graph::{
+    Exec, Failure, File, Places, RunContext, Snapshot, Verdict, Vertex, VertexSpec,
+};
+use trueup_reconcile::{ErrorClass, Ledger};
+use trueup_rtnl::Namespace;
+
+use crate::host::Part;
+use crate::state::LedgerOf;
+use crate::world::{COLLECTOR, EXPORTER};
+use derived::{Derived, derived};
+pub use once::{Once, Passed, run_once};
+pub use reported::{OnResult, Reported};
+pub use running::{Around, RunningGraph, Sources};
+use section::Section;
+pub use section::{Changes, Network};
+pub use vertex_state::{
+    VertexRecord, VertexState, change_line, graph_verdict, is_in_place, is_of_file_or_command,
+    is_reported_alone, named, unsettled_lines, vertex_line,
+};
+
+/// The time between two tries of what failed.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// The same for what does not pass by itself, such as a missing permission.
+const SLOW_RETRY: Duration = Duration::from_secs(60);
+
+/// The time between two tries to reach the store.
+const WORLD_RETRY: Duration = Duration::from_secs(1);
+
+/// The time after which what failed, and is not tried again by itself, looks at what came during its
+/// run.
+const SOON: Duration = Duration::from_millis(100);
+
+/// A vertex with its declaration.
+pub type Declared = (VertexSpec, Box<dyn Vertex>);
+
+/// The semaphore of the parts that write links, which work with one ledger. No command has one of
+/// this name.
+const LINKS: &str = "the links";
+
+/// How often a file is looked at: so often at once, and in the long run once in this time. Another
+/// writer that answers each change with another one is not fought at its pace.
+const FILE_RATE: (Duration, u32) = (Duration::from_millis(500), 20);
+
+/// How the name of a file's vertex begins.
+pub const FILE: &str = "file:";
+
+/// The section of settings.
+const SYSCTL: &str = "sysctl";
+
+/// The vertices of the parts of a namespace, in the order in which they run.
+pub type Parts = Vec<(Part, Box<dyn Vertex>)>;
+
+/// The vertices of a file with `[world]`.
+pub struct WorldVertices {
+    /// It comes before the network, whose routes it collects.
+    pub collector: Box<dyn Vertex>,
+    pub exporter: Box<dyn Vertex>,
+}
+
+/// How files and commands run.
+pub struct Runs {
+    /// The time between two checks of a command, or two looks at a file; `None` if there is one run.
+    pub interval: Option<Duration>,
+    /// The network namespace of the desired state.
+    pub namespace: Namespace,
+    /// The places of the files.
+    pub places: Places,
+}
+
+/// Makes vertices of the same loops again.
+pub type MakeWorld = Box<dyn Fn() -> WorldVertices + Send + Sync>;
+
+/// Makes the vertices of a file: those of the namespace, as they are given, and those of its files
+/// and commands. The parts come in their order, after the collector, and one that fails holds back
+/// no other. What runs after a section of the network runs after all of it, and what runs after the
+/// settings after all of those. What is refreshed by a section is so by its own changes, through a
+/// vertex of its name.
+pub fn vertices(
+    declared: &file::File,
+    parts: Parts,
+    world: Option<WorldVertices>,
+    by: &Network,
+    run: &Runs,
+) -> Vec<Declared> {
+    let of_settings = parts.iter().map(|(part, _)| *part);
+    let has = Has {
+        of_settings: of_settings.filter(|part| part.is_of_settings()).collect(),
+        world: world.is_some(),
+    };
+    let mut before = Vec::from_iter(has.world.then_some(COLLECTOR));
+    let parts = parts.into_iter().map(|(part, vertex)| {
+        // Its loop says when it is tried again.
+        let spec = VertexSpec::new(part.name()).with_retry(0, SOON);
+        let spec = before.iter().fold(spec, |spec, it| spec.after_tried(it));
+        before.push(part.name());
+        let spec = match part.ledger() {
+            LedgerOf::Network => spec.with_semaphore(LINKS, 1),
+            LedgerOf::Settings | LedgerOf::Graph | LedgerOf::World => spec,
+        };
+        (spec, vertex)
+    });
+    let parts: Vec<Declared> = parts.collect();
+    let world = world.into_iter().flat_map(world_vertices);
+    let files_vertices = files(declared).iter().map(|file| {
+        let (spec, vertex) = file_vertex(file, run);
+        (ordered(spec, &file.order, declared, &has), vertex)
+    });
+    let execs_vertices = execs(declared).iter().map(|exec| {
+        let (spec, vertex) = exec_vertex(exec, run);
+        (ordered(spec, &exec.order, declared, &has), vertex)
+    });
+    let mut derived: BTreeMap<String, Vec<Derived>> = BTreeMap::new();
+    for it in self::derived(declared, &has) {
+        derived.entry(it.vertex.clone()).or_default().push(it);
+    }
+    let declared_vertices = files_vertices.chain(execs_vertices).map(|(spec, vertex)| {
+        let derived = derived.get(spec.name()).into_iter().flatten();
+        let spec = derived.fold(spec, |spec, it| match it.is_needed {
+            true => spec.after(&it.after),
+            false => spec.after_tried(&it.after),
+        });
+        (spec, vertex)
+    });
+    let sections = sections(declared, &has).into_iter();
+    let sections = sections.map(|name| section_vertex(name, by, &has));
+    let beside = world.chain(sections).chain(declared_vertices);
+    parts.into_iter().chain(beside).collect()
+}
+
+/// What a graph has beside the network.
+struct Has {
+    of_settings: Vec<Part>,
+    world: bool,
+}
+
+fn world_vertices(world: WorldVertices) -> [Declared; 2] {
+    // It runs when something has changed; if the network's loop is busy, again.
+    let collector = VertexSpec::new(COLLECTOR).with_retry(0, SOON);
+    let collector = collector.with_class_retry(ErrorClass::Busy, u32::MAX, WORLD_RETRY);
+    let exporter = VertexSpec::new(EXPORTER).with_retry(u32::MAX, WORLD_RETRY);
+    [(collector, world.collector), (exporter, world.exporter)]
+}
+
+/// Returns the sections that have a vertex of their own: those that files and commands are refreshed
+/// by, and that of the settings if some run after them.
+fn sections<'a>(declared: &'a file::File, has: &Has) -> BTreeSet<&'a str> {
+    let of_files = files(declared).iter().map(|it| &it.order);
+    let orders = of_files.chain(execs(declared).iter().map(|it| &it.order));
+    let on = orders.clone().flat_map(|order| &order.on);
+    let on = on.filter_map(|it| section_of_network(it, has));
+    let after = orders.flat_map(|order| &order.after);
+    let after = after.filter_map(|it| section_of_network(it, has));
+    let after = after.filter(|name| *name == SYSCTL && !has.of_settings.is_empty());
+    on.chain(after).collect()
+}
+
+/// Returns true if there is more than the network: files and commands, or what the graph's ledger
+/// has of earlier ones.
+///
+/// # Errors
+///
+/// When the ledger cannot be read.
+pub fn is_needed(declared: &file::File, ledger: &dyn Ledger) -> anyhow::Result<bool> {
+    let is_declared = !files(declared).is_empty() || !execs(declared).is_empty();
+    Ok(is_declared || !ledger.owned()?.is_empty())
+}
+
+/// Says what files and commands would do now, after what the parts of the namespace would.
+pub fn check(
+    declared: &file::File,
+    parts: Vec<(Part, Result<Verdict, Failure>)>,
+    world: Option<WorldVertices>,
+    changes: &Changes,
+    ledger: &dyn Ledger,
+) -> anyhow::Result<Snapshot> {
+    let by = Network::at_start(changes, ledger)?;
+    let parts = parts.into_iter().map(|(part, verdict)| {
+        let vertex = move |_: &RunContext, _: bool| verdict.clone();
+        (part, Box::new(vertex) as Box<dyn Vertex>)
+    });
+    let run = Runs {
+        interval: None,
+        // No command runs.
+        namespace: Namespace::current(),
+        places: Places::default(),
+    };
+    let vertices = vertices(declared, parts.collect(), world, &by, &run);
+    Ok(trueup_graph::check(vertices, ledger)?)
+}
+
+fn files(declared: &file::File) -> &[ManagedFile] {
+    declared.files.as_deref().unwrap_or_default()
+}
+
+fn execs(declared: &file::File) -> &[file::Exec] {
+    declared.execs.as_deref().unwrap_or_default()
+}
+
+/// Returns the name of a file's vertex. It is that of the path: what was made there is kept by this
+/// name, whatever the section is called.
+pub fn file_name(file: &ManagedFile) -> String {
+    format!("{FILE}{}", file.path.display())
+}
+
+fn exec_name(exec: &file::Exec) -> String {
+    NodeRef::Exec(exec.name.clone()).to_string()
+}
+
+fn file_vertex(declared: &ManagedFile, run: &Runs) -> Declared {
+    let vertex = match &declared.content {
+        FileContent::Text(text) => File::new(&declared.path, text.clone()),
+        FileContent::Source(source) => File::from_source(&declared.path, source),
+    };
+    let user = declared.owner.map(|owner| owner.user);
+    let group = declared.owner.and_then(|owner| owner.group);
+    let vertex = vertex.with_mode(declared.mode).with_owner(user, group).with_places(&run.places);
+    let (every, burst) = FILE_RATE;
+    let spec = VertexSpec::new(&file_name(declared)).with_rate(every, burst);
+    // Not all that changes it is announced.
+    let spec = run.interval.into_iter().fold(spec, VertexSpec::with_poll);
+    (settled(spec, declared), Box::new(vertex))
+}
+
+/// Makes a vertex that removes a file which has left the declaration, of the record of its vertex.
+fn restored(name: &str, record: &[u8]) -> Result<Declared, Failure> {
+    let spec = retried(VertexSpec::new(name));
+    Ok((spec, Box::new(File::from_record(record)?)))
+}
+
+/// Returns the command of a declaration, for a network namespace.
+pub fn exec(declared: &file::Exec, namespace: &Namespace) -> Exec {
+    // The file crate lets no command be empty.
+    let (program, arguments) = split(&declared.command);
+    let mut vertex = Exec::new(program, arguments)
+        .with_timeout(declared.timeout)
+        .with_environment(&declared.environment);
+    if declared.ambient {
+        vertex = vertex.with_ambient_capabilities();
+    }
+    if declared.netns {
+        let namespace = namespace.clone();
+        vertex = vertex.with_spawn(move |command| {
+            let entered = namespace.enter(|| command.spawn());
+            entered.unwrap_or_else(|error| Err(io::Error::other(error)))
+        });
+    }
+    if let Some(check) = &declared.check {
+        let (program, arguments) = split(check);
+        vertex = vertex.with_check(program, arguments);
+    }
+    if !declared.order.on.is_empty() && declared.every.is_none() {
+        vertex = vertex.only_refreshed();
+    }
+    vertex
+}
+
+fn exec_vertex(declared: &file::Exec, run: &Runs) -> Declared {
+    let spec = VertexSpec::new(&exec_name(declared));
+    // Nothing tells of what a check looks at.
+    let has_checks = declared.check.is_some() && declared.order.on.is_empty();
+    let every = declared.every.or(run.interval.filter(|_| has_checks));
+    let mut spec = match every.filter(|_| run.interval.is_some()) {
+        Some(every) => spec.unwatched().with_poll(every),
+        None => spec.unwatched(),
+    };
+    for semaphore in &declared.semaphores {
+        spec = spec.with_semaphore(&semaphore.id, semaphore.count);
+    }
+    let exec = exec(declared, &run.namespace);
+    (settled(spec, declared), Box::new(exec))
+}
+
+/// Has a vertex run after what is declared.
+fn ordered(spec: VertexSpec, order: &Order, all: &file::File, has: &Has) -> VertexSpec {
+    let after = order.after.iter();
+    let after = after.flat_map(|it| match section_of_network(it, has) {
+        Some(SYSCTL) if !has.of_settings.is_empty() => vec![SYSCTL.to_owned()],
+        _ => names(it, all, has),
+    });
+    let spec = after.fold(spec, |spec, parent| spec.after(&parent));
+    let on = order.on.iter();
+    let on = on.flat_map(|it| match section_of_network(it, has) {
+        Some(section) => vec![section.to_owned()],
+        None => names(it, all, has),
+    });
+    on.fold(spec, |spec, parent| spec.refreshed_by(&parent))
+}
+
+fn section_vertex(name: &str, by: &Network, has: &Has) -> Declared {
+    let parents = match name {
+        SYSCTL if !has.of_settings.is_empty() => &has.of_settings[..],
+        _ => &[Part::Network],
+    };
+    // It is tried again when one of these has run.
+    let spec = VertexSpec::new(name).unwatched().with_retry(0, RETRY);
+    let parents = parents.iter().map(|part| part.name());
+    let spec = parents.fold(spec, |spec, parent| spec.refreshed_by(parent));
+    (spec, Box::new(Section::new(name, by)))
+}
+
+/// Returns the section that a reference is about, if that is one of the network. What is collected
+/// is, and what is exported if nothing exports it.
+fn section_of_network<'a>(reference: &'a NodeRef, has: &Has) -> Option<&'a str> {
+    match reference {
+        NodeRef::Section(name) if name == "file" || name == "exec" => None,
+        NodeRef::Section(name) if name == "export" && has.world => None,
+        NodeRef::Section(name) => Some(name),
+        NodeRef::File(_) | NodeRef::Exec(_) => None,
+    }
+}
+
+/// Has a vertex tried again without end.
+fn retried(spec: VertexSpec) -> VertexSpec {
+    let permanent = ErrorClass::ALL.into_iter().filter(|class| class.is_permanent());
+    let spec = spec.with_retry(u32::MAX, RETRY);
+    permanent.fold(spec, |spec, class| spec.with_class_retry(class, u32::MAX, SLOW_RETRY))
+}
+
+/// Sets what all files and commands have: the revision, and that they are tried again without end.
+fn settled(spec: VertexSpec, declared: &impl std::fmt::Debug) -> VertexSpec {
+    let mut hasher = DefaultHasher::new();
+    // It has all that is declared.
+    format!("{declared:?}").hash(&mut hasher);
+    retried(spec.with_revision(hasher.finish()))
+}
+
+/// Returns the names of the vertices that a reference is about.
+fn names(reference: &NodeRef, all: &file::File, has: &Has) -> Vec<String> {
+    match reference {
+        NodeRef::Section(name) if name == "file" => files(all).iter().map(file_name).collect(),
+        NodeRef::Section(name) if name == "exec" => execs(all).iter().map(exec_name).collect(),
+        NodeRef::Section(name) if name == "export" && has.world => vec![EXPORTER.to_owned()],
+        // It is collected, and it is there.
+        NodeRef::Section(name) if name == "collect" && has.world => {
+            vec![COLLECTOR.to_owned(), Part::Network.name().to_owned()]
+        }
+        NodeRef::Section(_) => vec![Part::Network.name().to_owned()],
+        NodeRef::File(name) => {
+            let declared = files(all).iter().filter(|file| file.name == *name);
+            declared.map(file_name).collect()
+        }
+        NodeRef::Exec(_) => vec![reference.to_string()],
+    }
+}
+
+fn split(command: &[String]) -> (&str, &[String]) {
+    command.split_first().map_or(("", &[]), |(program, arguments)| (program, arguments))
+}

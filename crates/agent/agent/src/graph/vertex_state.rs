@@ -1,0 +1,172 @@
+//! The vertices of a graph in words, and as records.
+
+use serde::Serialize;
+use trueup_file::{File, NodeRef};
+use trueup_graph::{Explanation, Snapshot, Verdict, Wait};
+
+use super::{FILE, file_name};
+use crate::words::count;
+use crate::world::EXPORTER;
+
+/// How a vertex stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VertexState {
+    /// All is as declared.
+    InPlace,
+    /// Something would be changed.
+    WouldChange,
+    /// It runs.
+    Running,
+    /// It waits for what is in `waits_for`.
+    Waiting,
+    /// Its last run failed.
+    Failed,
+}
+
+impl VertexState {
+    pub fn of(vertex: &Explanation) -> VertexState {
+        match (vertex.running, vertex.last) {
+            (true, _) => VertexState::Running,
+            (false, Some(Err(_))) => VertexState::Failed,
+            (false, _) if !vertex.waits.is_empty() => VertexState::Waiting,
+            (false, Some(Ok(Verdict::WouldChange))) => VertexState::WouldChange,
+            (false, Some(Ok(Verdict::InPlace | Verdict::Changed))) => VertexState::InPlace,
+            (false, None) => VertexState::Waiting,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            VertexState::InPlace => "in_place",
+            VertexState::WouldChange => "would_change",
+            VertexState::Running => "running",
+            VertexState::Waiting => "waiting",
+            VertexState::Failed => "failed",
+        }
+    }
+}
+
+/// A vertex as JSON.
+#[derive(Serialize)]
+pub struct VertexRecord {
+    vertex: String,
+    state: VertexState,
+    waits_for: Vec<String>,
+    refreshes: u32,
+    message: Option<String>,
+}
+
+impl VertexRecord {
+    pub fn of(vertex: &Explanation) -> VertexRecord {
+        VertexRecord {
+            vertex: vertex.name.clone(),
+            state: VertexState::of(vertex),
+            waits_for: waits(vertex).collect(),
+            refreshes: vertex.refreshes,
+            message: vertex.message.clone(),
+        }
+    }
+}
+
+/// Returns what a vertex waits for. That one which failed is not tried again by itself is no wait:
+/// `apply` tries each once, and the loop of the network has a time of its own.
+fn waits(vertex: &Explanation) -> impl Iterator<Item = String> {
+    let waits = vertex.waits.iter().filter(|wait| **wait != Wait::Event);
+    waits.map(Wait::to_string)
+}
+
+/// Returns the line of a vertex: its name, its state, and why.
+pub fn vertex_line(vertex: &Explanation) -> String {
+    let state = VertexState::of(vertex);
+    let mut parts = vec![match (vertex.reversal, state) {
+        (true, VertexState::WouldChange) => "would be removed".to_owned(),
+        _ => state.name().replace('_', " "),
+    }];
+    parts.extend(waits(vertex));
+    match vertex.refreshes {
+        0 => {}
+        1 => parts.push("1 refresh pending".to_owned()),
+        many => parts.push(format!("{many} refreshes pending")),
+    }
+    let message = vertex.message.iter().map(|it| format!(": {it}"));
+    let name = &vertex.name;
+    format!("{name}   {}{}", parts.join("; "), message.collect::<String>())
+}
+
+/// Returns a line for each vertex of `snapshot` that is not in place, but those that have a report.
+pub fn unsettled_lines(snapshot: &Snapshot) -> Vec<String> {
+    let beside = beside(snapshot);
+    let unsettled = beside.filter(|it| VertexState::of(it) != VertexState::InPlace);
+    let line = |it: &Explanation| match VertexState::of(it) {
+        VertexState::WouldChange => format!("~ {}", vertex_line(it)),
+        _ => format!("! {}", vertex_line(it)),
+    };
+    unsettled.map(line).collect()
+}
+
+/// Returns true if the vertices without a report are in place.
+pub fn is_in_place(snapshot: &Snapshot) -> bool {
+    unsettled_lines(snapshot).is_empty()
+}
+
+/// Returns why the graph is not converged, beside the network; `None` if it is.
+pub fn graph_verdict(snapshot: &Snapshot) -> Option<String> {
+    let of = |state| {
+        let vertices = beside(snapshot).filter(move |it| VertexState::of(it) == state);
+        vertices.map(|it| it.name.as_str())
+    };
+    let failed = named(of(VertexState::Failed), "failed");
+    let waiting = named(of(VertexState::Waiting), "waiting");
+    let parts: Vec<String> = failed.into_iter().chain(waiting).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The most vertices that are named in one line.
+const MAX_NAMED: usize = 3;
+
+/// Returns which vertices are in a state, given their names; `None` if there are none.
+pub fn named<'a>(mut names: impl Iterator<Item = &'a str>, state: &str) -> Option<String> {
+    let first: Vec<&str> = names.by_ref().take(MAX_NAMED).collect();
+    let more = match names.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!first.is_empty()).then(|| format!("{}{more} {state}", first.join(", ")))
+}
+
+/// Returns the vertices without a report.
+fn beside(snapshot: &Snapshot) -> impl Iterator<Item = &Explanation> {
+    let vertices = snapshot.vertices.iter();
+    vertices.filter(|it| is_reported_alone(&it.name))
+}
+
+/// Returns true for files, commands and the exporter, whose runs are reported each: the network and
+/// its sections, which have no dot in their names, have one report, and the collector's is that of
+/// the world.
+pub fn is_reported_alone(vertex: &str) -> bool {
+    is_of_file_or_command(vertex) || vertex == EXPORTER
+}
+
+/// True for the vertex of a `[[file]]` or an `[[exec]]`.
+pub fn is_of_file_or_command(vertex: &str) -> bool {
+    vertex.starts_with(FILE) || vertex.contains('.')
+}
+
+/// Returns the line of a vertex that has changed something: what it is about.
+pub fn change_line(declared: &File, name: &str) -> String {
+    let mut files = declared.files.iter().flatten();
+    if files.any(|it| file_name(it) == name) {
+        return format!("~ {name}");
+    }
+    let mut execs = declared.execs.iter().flatten();
+    match execs.find(|it| NodeRef::Exec(it.name.clone()).to_string() == name) {
+        Some(exec) => format!("~ {name}   ({})", exec.command.join(" ")),
+        None if name == EXPORTER => {
+            let exports = declared.exports.iter().flatten().count();
+            format!("~ {name}   ({})", count(exports, "export", "exports"))
+        }
+        // It has left the declaration.
+        None => format!("- {name}"),
+    }
+}

@@ -1,0 +1,250 @@
+//! A namespace's state as a file, of which a plan finds nothing to do. It leaves out what the kernel
+//! makes by itself, and what a file cannot express; the latter with a note.
+
+mod authored;
+mod portable;
+mod unsaid;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use trueup_net::{
+    Desired, Devices, IfName, Item, Kind, Kinds, Link, LinkAddr, Neighbour, NextHops, NexthopMode,
+    Object, Observed, Owned, Route, RouteType, Rule,
+};
+use trueup_netlink::{Marker, Socket, markers};
+use trueup_reconcile::Source as _;
+use trueup_rtnl::{DEFAULT_PROTOCOL, Namespace, Options, Rtnl};
+
+use self::authored::Names;
+
+/// The state of a namespace as a file.
+pub struct Authored {
+    pub desired: Desired,
+    /// What the file cannot express, and why.
+    pub left_out: Vec<String>,
+    /// What could not be read whole.
+    pub incomplete: Vec<String>,
+    observed: Observed,
+}
+
+impl Authored {
+    /// Reads a namespace. `is_portable` leaves out what another host has by itself.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read at all.
+    pub fn read(namespace: &Namespace, is_portable: bool) -> Result<Authored> {
+        let snapshot = Rtnl::new()
+            .observe(namespace, &Options::default())?
+            .observed()
+            .context("cannot read the namespace")?;
+        let mut socket = Socket::open(namespace)?;
+        let unstored = match markers(&mut socket, Kinds::NONE.with(Kind::Address))?.address {
+            Marker::NotKept => Kinds::NONE.with(Kind::Address),
+            _ => Kinds::NONE,
+        };
+        let mut authored = Authored::of(snapshot.observed, unstored);
+        authored.incomplete = snapshot.incomplete.iter().map(ToString::to_string).collect();
+        match unsaid::of_links(&mut socket) {
+            Ok(unsaid) => authored.left_out.extend(unsaid),
+            Err(error) => authored.incomplete.push(format!("of the links: {error}")),
+        }
+        if is_portable {
+            authored.left_out.extend(portable::strip(&mut authored.desired));
+        }
+        Ok(authored)
+    }
+
+    fn of(observed: Observed, unstored: Kinds) -> Authored {
+        let mut extractor = Extractor::new(&observed);
+        let links = extractor.extract(&observed.links, |_| true);
+        let addresses = extractor.extract(&observed.addresses, |it| !it.is_kernels_own(unstored));
+        let neighbours = extractor.extract(&observed.neighbours, Neighbour::is_declared);
+        let routes = extractor.extract(&observed.routes, |route| !is_kernels_route(route));
+        let rules = extractor.extract(&observed.rules, |rule| !is_kernels_rule(rule));
+        let nexthops = extractor.names.shape;
+        let left_out = extractor.left_out;
+        Authored {
+            desired: Desired::default()
+                .with_links(links)
+                .with_addresses(addresses)
+                .with_neighbours(neighbours)
+                .with_routes(routes)
+                .with_rules(rules)
+                .with_nexthops(nexthops),
+            left_out,
+            incomplete: Vec::new(),
+            observed,
+        }
+    }
+
+    /// Returns the commands that recreate this state where only the links exist that no file can
+    /// create. A comment names each of those.
+    pub fn batch(&self) -> String {
+        let observed = &self.observed;
+        let names: BTreeSet<IfName> = self
+            .desired
+            .links
+            .iter()
+            .flatten()
+            .filter(|link| !link.is_creatable())
+            .map(|link| link.name)
+            .collect();
+        let undeclared = observed.links.iter();
+        let undeclared = undeclared.filter(|link| names.contains(&link.name));
+        let bare = Observed::default()
+            .with_links(undeclared.clone().map(as_made).collect::<Vec<_>>())
+            .with_complete(Kinds::ALL);
+        let devices = Devices::observed(&observed.links);
+        let mut commands = String::new();
+        for link in undeclared {
+            let name = Object::from(Link::must_exist(link.name)).spec(&devices);
+            let _ = writeln!(commands, "# link {name} has to be there");
+        }
+        let nothing = Owned::default();
+        match trueup_net::plan(&self.desired, &bare, &nothing, DEFAULT_PROTOCOL) {
+            Ok(plan) => commands + &plan.batch().to_string(),
+            // Each object has been found to be one that a plan takes; links cannot be in a circle.
+            Err(error) => format!("# {error}\n"),
+        }
+    }
+}
+
+/// Returns routes of a namespace as a file declares them: those that are wanted. The second value
+/// names those that no file can express.
+pub fn authored_routes(
+    observed: &Observed,
+    wanted: impl Fn(&Route) -> bool,
+) -> (Vec<Route<IfName>>, Vec<String>) {
+    let mut extractor = Extractor::new(observed);
+    let routes = extractor.extract(&observed.routes, wanted);
+    (routes, extractor.left_out)
+}
+
+/// A link that no file can create as it is before anything is set on it. The hardware address of
+/// `lo`, which is zero, cannot be set.
+fn as_made(link: &Link) -> Link {
+    let is_settable = |address: &LinkAddr| address.as_bytes().iter().any(|byte| *byte != 0);
+    link.clone()
+        .with_up(false)
+        .with_mtu(None)
+        .with_address(link.address.filter(|address| !is_settable(address)))
+        .with_master(None)
+        .with_alias([])
+        .with_group(0)
+}
+
+/// Returns true if the kernel made the route by itself: connected and local routes, redirects,
+/// router advertisements.
+fn is_kernels_route(route: &Route) -> bool {
+    const REDIRECT: u8 = 1;
+    const KERNEL: u8 = 2;
+    const RA: u8 = 9;
+    let undeclarable = matches!(
+        route.kind,
+        RouteType::Broadcast | RouteType::Anycast | RouteType::Multicast | RouteType::Other(_)
+    );
+    undeclarable || matches!(route.protocol, REDIRECT | KERNEL | RA)
+}
+
+/// Returns true for the three rules of every namespace, and the one that comes with the first VRF.
+/// Kernels before 4.17 do not mark them.
+fn is_kernels_rule(rule: &Rule) -> bool {
+    const KERNEL: u8 = 2;
+    rule.protocol == KERNEL || (rule.protocol == 0 && matches!(rule.priority, 0 | 32766 | 32767))
+}
+
+/// Returns true for a route with next hops of its own where other routes have nexthop objects.
+fn is_written_out(object: &Object, shape: &NexthopMode) -> bool {
+    let is_object = |route: &Route| matches!(route.nexthops, NextHops::Object(..));
+    *shape == NexthopMode::Objects && matches!(object, Object::Route(route) if !is_object(route))
+}
+
+/// A kind of object that a file can declare.
+trait Authorable: Item + Clone + Into<Object> {
+    type Authored;
+
+    /// The object by names; `None` if it refers to a device that is not in the namespace.
+    fn authored(&self, names: &Names<'_>) -> Option<Self::Authored>;
+
+    /// A desired state of that alone.
+    fn alone(authored: Self::Authored) -> Desired;
+
+    /// Out of [`alone`](Self::alone).
+    fn back(desired: Desired) -> Option<Self::Authored>;
+
+    /// An observation of that alone, on links.
+    fn seen(&self, links: Vec<Link>, names: &Names<'_>) -> Observed;
+
+    /// The devices that it refers to, by index.
+    fn devices(&self, names: &Names<'_>) -> BTreeSet<u32>;
+}
+
+/// Separates what a file can express from what it cannot, by trial: a plan for the object alone has
+/// to be empty.
+struct Extractor<'a> {
+    names: Names<'a>,
+    devices: Devices,
+    left_out: Vec<String>,
+}
+
+impl<'a> Extractor<'a> {
+    fn new(observed: &'a Observed) -> Extractor<'a> {
+        Extractor {
+            names: Names::new(observed),
+            devices: Devices::observed(&observed.links),
+            left_out: Vec::new(),
+        }
+    }
+
+    fn extract<T: Authorable>(
+        &mut self,
+        observed: &[T],
+        wanted: impl Fn(&T) -> bool,
+    ) -> Vec<T::Authored> {
+        let mut of_a_key: BTreeMap<T::Key, &T> = BTreeMap::new();
+        let mut picked = Vec::new();
+        for object in observed.iter().filter(|object| wanted(object)) {
+            if of_a_key.insert(object.key(), object).is_some() {
+                self.leave_out(object, "another has the same key");
+                continue;
+            }
+            match self.one(object) {
+                Ok(authored) => picked.push(authored),
+                Err(why) => self.leave_out(object, &why),
+            }
+        }
+        picked
+    }
+
+    fn one<T: Authorable>(&self, object: &T) -> Result<T::Authored, String> {
+        let authored =
+            object.authored(&self.names).ok_or("it is on a device of another namespace")?;
+        let desired = T::alone(authored).with_nexthops(self.names.shape);
+        let links = object
+            .devices(&self.names)
+            .into_iter()
+            .filter_map(|index| self.names.link(index).cloned())
+            .collect();
+        let seen = object.seen(links, &self.names);
+        match trueup_net::plan(&desired, &seen, &Owned::default(), DEFAULT_PROTOCOL) {
+            Err(wrong) => Err(wrong.problem().to_string()),
+            Ok(plan) if plan.is_empty() => {
+                T::back(desired).ok_or_else(|| "it is missing in the plan".to_owned())
+            }
+            Ok(_) if is_written_out(&object.clone().into(), &self.names.shape) => {
+                Err("it has next hops of its own, and other routes of ours use nexthop objects"
+                    .to_owned())
+            }
+            Ok(_) => Err("it has attributes that a file has no keys for".to_owned()),
+        }
+    }
+
+    fn leave_out<T: Authorable>(&mut self, object: &T, why: &str) {
+        let object: Object = object.clone().into();
+        let (kind, spec) = (object.kind(), object.spec(&self.devices));
+        self.left_out.push(format!("{kind} {spec}: {why}"));
+    }
+}

@@ -1,0 +1,241 @@
+//! Turns indexed objects into authored ones, as `trueup_net::resolve` does in the other direction.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_net::{
+    Address, Desired, Dev, IfName, Link, LinkKind, Neighbour, NextHops, Nexthop, NexthopMode,
+    NexthopTarget, Observed, Route, Rule, VethAttrs,
+};
+use trueup_rtnl::DEFAULT_PROTOCOL;
+
+use super::Authorable;
+
+/// A device that is not in the namespace.
+struct Nameless;
+
+/// The links of a namespace, by index and by name, and the nexthop objects of ours.
+pub(crate) struct Names<'a> {
+    by_index: BTreeMap<u32, &'a Link>,
+    by_name: BTreeMap<IfName, u32>,
+    nexthops: BTreeMap<u32, &'a Nexthop>,
+    /// How routes are declared: with nexthop objects where a route of ours has one.
+    pub(crate) shape: NexthopMode,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn new(observed: &'a Observed) -> Names<'a> {
+        let links = &observed.links;
+        let nexthops = observed.nexthops.iter();
+        let nexthops = nexthops.filter(|nexthop| nexthop.protocol == DEFAULT_PROTOCOL);
+        let mut names = Names {
+            by_index: links.iter().map(|link| (link.index, link)).collect(),
+            by_name: links.iter().map(|link| (link.name, link.index)).collect(),
+            nexthops: nexthops.map(|nexthop| (nexthop.id, nexthop)).collect(),
+            shape: NexthopMode::Inline,
+        };
+        let mut routes = observed.routes.iter();
+        if routes.any(|route| names.hops_of_object(route).is_some()) {
+            names.shape = NexthopMode::Objects;
+        }
+        names
+    }
+
+    /// The object of ours that a route of ours leads by, and the members of it where it is a group.
+    fn nexthops_of(&self, route: &Route) -> impl Iterator<Item = &'a Nexthop> {
+        let object = match route.nexthops {
+            NextHops::Object(id, _) if route.protocol == DEFAULT_PROTOCOL => self.nexthops.get(&id),
+            _ => None,
+        };
+        let members = object.into_iter().flat_map(|object| object.members());
+        let members = members.filter_map(|id| self.nexthops.get(&id));
+        object.into_iter().chain(members).copied()
+    }
+
+    /// The next hops that those stand for.
+    fn hops_of_object(&self, route: &Route) -> Option<NextHops> {
+        let hop = |nexthop: &Nexthop, weight| match &nexthop.target {
+            NexthopTarget::One(_, hop) => Some(hop.clone().with_weight(weight)),
+            _ => None,
+        };
+        let object = self.nexthops_of(route).next()?;
+        let hops = match &object.target {
+            NexthopTarget::Group(members) => {
+                let member = |(id, weight): &(u32, u16)| hop(self.nexthops.get(id)?, *weight);
+                members.iter().map(member).collect::<Option<_>>()?
+            }
+            _ => vec![hop(object, 1)?],
+        };
+        Some(NextHops::Many(hops).canonical())
+    }
+
+    pub(crate) fn link(&self, index: u32) -> Option<&'a Link> {
+        self.by_index.get(&index).copied()
+    }
+
+    fn name(&self, dev: Dev) -> Result<IfName, Nameless> {
+        let link = dev.as_index().and_then(|index| self.link(index));
+        link.map(|link| link.name).ok_or(Nameless)
+    }
+}
+
+fn index(dev: Dev) -> Option<u32> {
+    dev.as_index()
+}
+
+impl Authorable for Link {
+    type Authored = Link<IfName>;
+
+    /// Returns the authored link. A link on a device of another namespace has no kind, so that it
+    /// must exist. Master, alias and group are left out where the link has none.
+    fn authored(&self, names: &Names<'_>) -> Option<Link<IfName>> {
+        let kind = self.kind.clone().and_then(|kind| authored_kind(kind, names));
+        let mut link = self.clone();
+        (link.index, link.kind) = (0, None);
+        link.master = link.master.filter(Option::is_some);
+        link.alias = link.alias.filter(|alias| !alias.is_empty());
+        link.group = link.group.filter(|group| *group != 0);
+        let link = link.try_map_dev(|dev| names.name(dev)).ok()?;
+        Some(link.with_kind(kind))
+    }
+
+    fn alone(authored: Link<IfName>) -> Desired {
+        Desired::default().with_links([authored])
+    }
+
+    fn back(desired: Desired) -> Option<Link<IfName>> {
+        desired.links?.pop()
+    }
+
+    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
+        Observed::default().with_links(links)
+    }
+
+    fn devices(&self, names: &Names<'_>) -> BTreeSet<u32> {
+        let peer = match &self.kind {
+            Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => {
+                names.by_name.get(peer).copied()
+            }
+            _ => None,
+        };
+        let parents = self.parents().filter_map(|dev| index(*dev));
+        parents.chain(peer).chain([self.index]).collect()
+    }
+}
+
+fn authored_kind(kind: LinkKind, names: &Names<'_>) -> Option<LinkKind<IfName>> {
+    match kind.try_map_dev(|dev| names.name(dev)).ok()? {
+        // A kernel without VLAN filtering reports it as off, and refuses the attribute.
+        LinkKind::Bridge(bridge) => Some(LinkKind::Bridge(
+            bridge.with_vlan_filtering(bridge.vlan_filtering.filter(|on| *on)),
+        )),
+        LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_) => None,
+        kind => Some(kind),
+    }
+}
+
+impl Authorable for Address {
+    type Authored = Address<IfName>;
+
+    fn authored(&self, names: &Names<'_>) -> Option<Address<IfName>> {
+        let authored = self.clone().try_map_dev(|dev| names.name(dev)).ok()?;
+        Some(authored.with_protocol(0).with_secondary(false))
+    }
+
+    fn alone(authored: Address<IfName>) -> Desired {
+        Desired::default().with_addresses([authored])
+    }
+
+    fn back(desired: Desired) -> Option<Address<IfName>> {
+        desired.addresses?.pop()
+    }
+
+    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
+        Observed::default().with_links(links).with_addresses([self.clone()])
+    }
+
+    fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
+        index(self.dev).into_iter().collect()
+    }
+}
+
+impl Authorable for Neighbour {
+    type Authored = Neighbour<IfName>;
+
+    fn authored(&self, names: &Names<'_>) -> Option<Neighbour<IfName>> {
+        let authored = self.clone().try_map_dev(|dev| names.name(dev)).ok()?;
+        Some(authored.with_state(Default::default()).with_protocol(0))
+    }
+
+    fn alone(authored: Neighbour<IfName>) -> Desired {
+        Desired::default().with_neighbours([authored])
+    }
+
+    fn back(desired: Desired) -> Option<Neighbour<IfName>> {
+        desired.neighbours?.pop()
+    }
+
+    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
+        Observed::default().with_links(links).with_neighbours([self.clone()])
+    }
+
+    fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
+        index(self.dev).into_iter().collect()
+    }
+}
+
+impl Authorable for Route {
+    type Authored = Route<IfName>;
+
+    fn authored(&self, names: &Names<'_>) -> Option<Route<IfName>> {
+        let mut route = self.clone();
+        if let Some(hops) = names.hops_of_object(self) {
+            route.nexthops = hops;
+        }
+        let authored = route.try_map_dev(|dev| names.name(dev)).ok()?;
+        Some(authored.with_protocol(0))
+    }
+
+    fn alone(authored: Route<IfName>) -> Desired {
+        Desired::default().with_routes([authored])
+    }
+
+    fn back(desired: Desired) -> Option<Route<IfName>> {
+        desired.routes?.iter().next()
+    }
+
+    fn seen(&self, links: Vec<Link>, names: &Names<'_>) -> Observed {
+        Observed::default()
+            .with_links(links)
+            .with_nexthops(names.nexthops_of(self).cloned().collect::<Vec<_>>())
+            .with_routes([self.clone()])
+    }
+
+    fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
+        let devices = self.nexthops.devices();
+        devices.filter_map(|dev| index(*dev)).collect()
+    }
+}
+
+impl Authorable for Rule {
+    type Authored = Rule;
+
+    fn authored(&self, _names: &Names<'_>) -> Option<Rule> {
+        Some(self.clone().with_protocol(0))
+    }
+
+    fn alone(authored: Rule) -> Desired {
+        Desired::default().with_rules([authored])
+    }
+
+    fn back(desired: Desired) -> Option<Rule> {
+        desired.rules?.pop()
+    }
+
+    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
+        Observed::default().with_links(links).with_rules([self.clone()])
+    }
+
+    fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
+        BTreeSet::new()
+    }
+}

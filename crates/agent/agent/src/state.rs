@@ -1,0 +1,388 @@
+//! The state directory: a journal for each namespace and agent, in which the sources keep their
+//! ledgers.
+
+mod directory;
+mod domains;
+mod earlier;
+mod shared_ledger;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Error, Result, anyhow};
+use trueup_journal::{self as journal, Journal, JournalLedger};
+use trueup_netlink::boot_id;
+use trueup_path as path;
+use trueup_reconcile::{Claim, Ledger as _, LedgerError, LedgerScope};
+use trueup_rtnl::Namespace;
+use trueup_rtnl::{Options, ledger_scope_of};
+
+use self::directory::is_usable;
+pub use self::directory::{
+    NoStateDirectory, directories, existing, ignored_runtime_directory, is_unsafe, make,
+};
+pub use self::shared_ledger::SharedLedger;
+
+/// A source that has a ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LedgerOf {
+    Network,
+    Settings,
+    /// The refreshes that are pending, which outlive a boot.
+    Graph,
+    /// Which grants were seen last, which outlives a boot.
+    World,
+}
+
+impl LedgerOf {
+    /// True if its records can outlive a boot.
+    fn is_lasting(self) -> bool {
+        matches!(self, LedgerOf::Graph | LedgerOf::World)
+    }
+
+    /// Returns the ledger's name in the journal.
+    fn name(self) -> &'static str {
+        match self {
+            LedgerOf::Network => "rtnl",
+            LedgerOf::Settings => "sysctl",
+            LedgerOf::Graph => "graph",
+            LedgerOf::World => "world",
+        }
+    }
+}
+
+/// The key of the random id in the ledger of the world.
+const WORLD_ID: &[u8] = b"id";
+
+/// The extension of journals.
+pub const EXTENSION: &str = "journal";
+
+/// What tells an agent from others in its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Agent {
+    pub marker: u8,
+    /// The name of its domain, if it has one.
+    pub domain: Option<String>,
+}
+
+/// What tells a namespace from others.
+#[derive(Clone, Debug)]
+pub struct NamespaceKey {
+    /// In this boot: another namespace can have the same cookie after it.
+    pub cookie: u64,
+    /// The name that `ip netns` gave it, if it has one: in all boots.
+    pub name: Option<String>,
+}
+
+/// The cookie of the first namespace of a boot, the host's own.
+const FIRST_NAMESPACE: u64 = 1;
+
+/// The journal of one agent in a namespace, in a directory.
+#[derive(Clone, Debug)]
+pub struct StateFile {
+    directory: PathBuf,
+    namespace: NamespaceKey,
+    pub agent: Agent,
+}
+
+/// A locked journal. The lock ends when this and all of its ledgers are dropped.
+#[derive(Debug)]
+pub struct State(SharedLedger);
+
+impl Agent {
+    pub fn of(options: &Options) -> Agent {
+        Agent { marker: options.protocol(), domain: options.domain().name.clone() }
+    }
+
+    /// Returns the agent whose journal has this name, and the cookie of its namespace.
+    fn of_file(name: &OsStr) -> Option<(u64, Agent)> {
+        let name = name.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+        let (cookie, name) = name.strip_prefix("netns-")?.split_once('-')?;
+        let (marker, domain) = match name.split_once('-') {
+            Some((marker, domain)) => (marker, Some(domain.to_owned())),
+            None => (name, None),
+        };
+        let marker = marker.parse().ok()?;
+        Some((cookie.parse().ok()?, Agent { marker, domain }))
+    }
+}
+
+impl NamespaceKey {
+    /// # Errors
+    ///
+    /// When the kernel cannot be asked.
+    pub fn of(namespace: &Namespace) -> Result<NamespaceKey> {
+        Ok(NamespaceKey { cookie: namespace.cookie()?, name: namespace.name() })
+    }
+
+    /// Returns the scope of records about the host's files, of commands, and of other hosts. They
+    /// outlive a boot if the namespace can be told from others after it.
+    fn lasting_scope(&self, boot_id: &str) -> LedgerScope {
+        match &self.name {
+            Some(name) => LedgerScope::of_all_boots(format!("netns {name}")),
+            None if self.cookie == FIRST_NAMESPACE => {
+                LedgerScope::of_all_boots(self.cookie.to_string())
+            }
+            None => ledger_scope_of(self.cookie, boot_id),
+        }
+    }
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.marker)?;
+        match &self.domain {
+            Some(domain) => write!(f, "-{domain}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StateFile {
+    /// Finds the place for an agent in a namespace. It is in the directory that
+    /// was given; or in the first of the usual ones that has its journal; or else in the first of
+    /// them that is, or can be made, writable. A reader decides as a writer does. Makes no
+    /// directory.
+    ///
+    /// # Errors
+    ///
+    /// When another user could change a directory; when it cannot be known whether one of the usual
+    /// directories has the journal.
+    pub fn find(
+        given: Option<&Path>,
+        namespace: &NamespaceKey,
+        agent: &Agent,
+    ) -> Result<Option<StateFile>> {
+        let places = directories(given).into_iter().map(|directory| StateFile {
+            directory,
+            namespace: namespace.clone(),
+            agent: agent.clone(),
+        });
+        let mut places: Vec<StateFile> = places.collect();
+        if let Some(given) = given {
+            existing(given)?;
+            return Ok(places.pop());
+        }
+        for place in &places {
+            if place.is_in_use()? {
+                return Ok(Some(place.clone()));
+            }
+        }
+        let usable = |place: &StateFile| is_usable(&place.directory);
+        Ok(places.into_iter().find(usable))
+    }
+
+    /// Returns the journals of all agents in a namespace that are in this directory, in order. What
+    /// cannot be listed has none.
+    pub fn of_all_agents(&self) -> Vec<StateFile> {
+        let mut all = self.of_directory();
+        all.retain(|it| it.namespace.cookie == self.namespace.cookie);
+        all.sort_by(|one, other| one.agent.cmp(&other.agent));
+        all
+    }
+
+    /// Returns the journals in this directory. What cannot be listed has none.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "names alone: each journal is opened by way of `trueup_path`"
+    )]
+    fn of_directory(&self) -> Vec<StateFile> {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let journals = entries.filter_map(|entry| {
+            let (cookie, agent) = Agent::of_file(&entry.file_name())?;
+            let name = self.namespace.name.clone();
+            Some(StateFile {
+                directory: self.directory.clone(),
+                namespace: NamespaceKey {
+                    cookie,
+                    name: name.filter(|_| cookie == self.namespace.cookie),
+                },
+                agent,
+            })
+        });
+        journals.collect()
+    }
+
+    /// Returns true if the journal, or the lock of a process that writes it, exists.
+    fn is_in_use(&self) -> Result<bool> {
+        let Some(folder) = existing(&self.directory)? else {
+            return Ok(false);
+        };
+        let journal = self.name();
+        for file in [journal::lock_file(&journal), journal.into()] {
+            let found = folder.place(&file).metadata().with_context(|| {
+                let directory = self.directory.display();
+                format!(
+                    "cannot know what trueup made in this namespace, as that may be in \
+                     {directory}/{}; run it as the owner of {directory}, or name another directory \
+                     with --state DIR",
+                    file.display()
+                )
+            })?;
+            if found.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns its directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Reads a ledger without a lock. A missing journal is empty.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read or is damaged.
+    pub fn read_ledger(&self, of: LedgerOf) -> Result<JournalLedger> {
+        let file = self.file();
+        let journal =
+            Journal::open_read_only(&file).map_err(|error| describe_error(error, &file))?;
+        let boot_id = boot_id()?;
+        let ledger = self.ledger(of, &journal, &boot_id)?;
+        match of.is_lasting() && ledger.is_empty()? {
+            true => Ok(self.earlier_ledger(of, &boot_id)?.unwrap_or(ledger)),
+            false => Ok(ledger),
+        }
+    }
+
+    /// Returns the id of [`State::world_id`]; none if no process has needed one.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read or is damaged.
+    pub fn world_id(&self) -> Result<Option<String>> {
+        let known = self.read_ledger(LedgerOf::World)?.last_applied(WORLD_ID)?;
+        Ok(known.map(String::from_utf8).transpose()?)
+    }
+
+    /// Locks the journal and reads it. Writes nothing to it.
+    ///
+    /// # Errors
+    ///
+    /// When another process holds it for longer than a second; when it cannot be opened or is
+    /// damaged.
+    pub fn claim(self) -> Result<State> {
+        let boot_id = boot_id()?;
+        make(&self.directory)?;
+        let state = State(SharedLedger::open(LedgerOf::Network, self, boot_id)?);
+        state.take_over_earlier()?;
+        Ok(state)
+    }
+
+    fn ledger(&self, of: LedgerOf, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
+        let scope = match of.is_lasting() {
+            true => self.namespace.lasting_scope(boot_id),
+            false => ledger_scope_of(self.namespace.cookie, boot_id),
+        };
+        Ok(journal.ledger(of.name(), &scope)?)
+    }
+
+    /// Returns the path of the journal.
+    pub fn file(&self) -> PathBuf {
+        self.directory.join(self.name())
+    }
+
+    fn name(&self) -> String {
+        let cookie = self.namespace.cookie;
+        format!("netns-{cookie}-{}.{EXTENSION}", self.agent)
+    }
+}
+
+impl State {
+    /// Returns the place of the journal.
+    pub fn place(&self) -> &StateFile {
+        &self.0.place
+    }
+
+    /// Makes the journal anew if it was removed, as with its directory. Returns true if that was
+    /// done since the last call.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made, or another process has one of its name: no pass can run.
+    pub fn keep_in_place(&self) -> Result<bool> {
+        self.0.keep_in_place()
+    }
+
+    /// Returns an id that is random, and stays the same as long as the records of the world do.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read or written.
+    pub fn world_id(&self) -> Result<String> {
+        Ok(self.0.with(|opened| {
+            let new = opened.journal.id().map_err(LedgerError::new)?.to_string();
+            let world = opened.of(LedgerOf::World);
+            let known = world.last_applied(WORLD_ID).map_err(LedgerError::new)?;
+            if let Some(known) = known {
+                return String::from_utf8(known).map_err(LedgerError::new);
+            }
+            let claim = Claim::Ours(new.clone().into_bytes());
+            world.commit_outcomes(BTreeMap::from([(WORLD_ID.to_vec(), claim)]))?;
+            Ok(new)
+        })?)
+    }
+
+    /// Returns the ledger of a source.
+    pub fn ledger(&self, of: LedgerOf) -> SharedLedger {
+        self.0.of(of)
+    }
+}
+
+/// Returns an error of a journal with its remedy.
+pub fn describe_error(error: journal::Error, file: &Path) -> Error {
+    let shown = file.display();
+    if error.is_held() {
+        let holder = match error.holder() {
+            Some(holder) => format!("{holder}"),
+            None => "it".into(),
+        };
+        return anyhow!(
+            "another trueup writes to this namespace with this marker: {holder} holds {shown}.lock. Stop it, or give the two \
+             files different `protocol` numbers, or a `[domain]` with a name each"
+        );
+    }
+    if error.is_damaged() {
+        return Error::new(error).context(format!(
+            "the journal {shown} is damaged, so nothing is done. `trueup journal check {shown}` looks at \
+             it, `trueup journal export {shown}` prints what can be read, \
+             `trueup journal repair {shown}` makes it usable, or says what that would lose"
+        ));
+    }
+    let remedy = match remedy(&error) {
+        Some(remedy) => format!("; {remedy}"),
+        None => String::new(),
+    };
+    anyhow!("cannot use the state file {shown}: {error}{remedy}")
+}
+
+/// Returns the remedy for an error of a journal, if one is known.
+pub fn remedy(error: &journal::Error) -> Option<&'static str> {
+    let cause = || {
+        let cause = std::error::Error::source(error)?;
+        cause.downcast_ref::<io::Error>()
+    };
+    let is_forbidden = |cause: &io::Error| {
+        use ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        // The message of a file that another user could change has the remedy.
+        let error = cause.get_ref().and_then(|error| error.downcast_ref());
+        !error.is_some_and(path::Error::is_refused)
+            && matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem)
+    };
+    let readable = || cause().is_some_and(is_forbidden).then_some(FIX_PERMISSIONS);
+    error.remedy().or_else(readable)
+}
+
+/// The remedy for a journal that cannot be opened.
+pub const FIX_PERMISSIONS: &str =
+    "let the user that runs trueup read and write it, or run trueup as its owner";
+
+/// The message where no default directory can be written.
+pub const NO_STATE_DIRECTORY: NoStateDirectory = NoStateDirectory;

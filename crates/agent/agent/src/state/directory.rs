@@ -1,0 +1,237 @@
+//! Directories for journals: where they are, whether they can be used, and how they are made.
+//!
+//! The journals in such a directory decide what trueup owns and deletes. So no other user may change
+//! what is in it, nor put another directory in its place.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use rustix::fs::{Access, access};
+use rustix::process::geteuid;
+use trueup_path::{self as path, ErrorKind, Folder, TrustedUsers};
+
+const RUNTIME: &str = "XDG_RUNTIME_DIR";
+
+/// Returns the directories in which journals may be: the given one, or the default ones.
+pub fn directories(given: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(given) = given {
+        return vec![given.to_owned()];
+    }
+    let runtime = runtime_directory().ok().flatten();
+    let usual = [Some(PathBuf::from("/run")), runtime];
+    let usual = usual.into_iter().flatten();
+    usual.map(|base| base.join("trueup")).collect()
+}
+
+/// Returns the reason why the runtime directory of the environment does not count, if it does not.
+pub fn ignored_runtime_directory() -> Option<String> {
+    runtime_directory().err()
+}
+
+fn runtime_directory() -> Result<Option<PathBuf>, String> {
+    match std::env::var_os(RUNTIME).filter(|dir| !dir.is_empty()) {
+        Some(directory) => owned_by(directory.into(), geteuid().as_raw()).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Returns the runtime directory if it is that of the effective user, and otherwise why it does not
+/// count: `su` and `sudo -E` leave that of the user who called them.
+fn owned_by(directory: PathBuf, us: u32) -> Result<PathBuf, String> {
+    let shown = directory.display();
+    if directory.is_relative() {
+        return Err(format!("${RUNTIME} is ignored: {shown} is no absolute path"));
+    }
+    match fs::metadata(&directory) {
+        Ok(found) if found.uid() == us => Ok(directory),
+        Ok(found) => Err(format!(
+            "${RUNTIME} is ignored: user {} owns {shown}, and trueup runs as user {us}",
+            found.uid()
+        )),
+        Err(error) => Err(format!("${RUNTIME} is ignored: {shown}: {error}")),
+    }
+}
+
+/// Opens a state directory. Returns `None` if there is none.
+///
+/// # Errors
+///
+/// When another user can change what is in it, or lead us to another directory; when it is not known
+/// whether it exists.
+pub fn existing(directory: &Path) -> Result<Option<Folder>> {
+    let found = TrustedUsers::current().and_then(|users| users.folder(directory)?.ours());
+    match found {
+        Err(error) if error.is_not_found() || error.kind() == ErrorKind::NotRegular => Ok(None),
+        Err(error) if !error.is_refused() => Err(error).with_context(|| {
+            let directory = directory.display();
+            format!(
+                "cannot know what trueup made, as that may be in {directory}; run it as the owner \
+                 of {directory}, or name another directory with --state DIR"
+            )
+        }),
+        found => found.map(Some).with_context(|| cannot_use(directory)),
+    }
+}
+
+/// Opens a state directory, and creates it if it is missing. Every user may search it, to learn that
+/// a namespace has no journal: [`StateFile::is_in_use`](super::StateFile::is_in_use). The journal
+/// itself is readable by its owner alone.
+///
+/// # Errors
+///
+/// As [`existing`], and when it cannot be created.
+pub fn make(directory: &Path) -> Result<Folder> {
+    TrustedUsers::current()
+        .and_then(|users| users.make_folder(directory, 0o711)?.ours())
+        .with_context(|| cannot_use(directory))
+}
+
+fn cannot_use(directory: &Path) -> String {
+    format!("cannot use the state directory {}", directory.display())
+}
+
+/// Returns true if an error is that another user could change the state.
+pub fn is_unsafe(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(path::Error::is_refused)
+}
+
+/// Returns true if journals can be written there, or the missing directory can be made.
+pub(crate) fn is_usable(directory: &Path) -> bool {
+    let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    match access(directory, Access::EXISTS) {
+        Ok(()) => directory.is_dir() && access(directory, all).is_ok(),
+        Err(_) => directory
+            .parent()
+            .is_some_and(|parent| access(parent, Access::WRITE_OK | Access::EXEC_OK).is_ok()),
+    }
+}
+
+/// The message where no default directory can be written.
+#[derive(Clone, Copy, Debug)]
+pub struct NoStateDirectory;
+
+impl fmt::Display for NoStateDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no state directory: neither /run/trueup nor ${RUNTIME}/trueup can be written")?;
+        if let Some(ignored) = ignored_runtime_directory() {
+            write!(f, "; {ignored}")?;
+        }
+        f.write_str("; name a directory with --state DIR")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::super::{Agent, NamespaceKey, StateFile};
+    use super::*;
+
+    const OTHER: u32 = 4_242;
+
+    /// A folder of our own that is removed at the end.
+    struct Own(PathBuf);
+
+    impl Own {
+        fn new(name: &str) -> Own {
+            let name = format!("trueup-state-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir(&path).unwrap();
+            Own(path)
+        }
+
+        fn directory(&self, name: &str, mode: u32) -> PathBuf {
+            let path = self.0.join(name);
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Own {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn find(directory: &Path) -> Result<Option<StateFile>> {
+        let (marker, domain) = (116, None);
+        let key = NamespaceKey { cookie: 7, name: None };
+        StateFile::find(Some(directory), &key, &Agent { marker, domain })
+    }
+
+    /// The text of the error of a reader, and of a writer.
+    fn refusals(directory: &Path) -> [String; 2] {
+        let errors =
+            [find(directory).map(drop).unwrap_err(), make(directory).map(drop).unwrap_err()];
+        errors.map(|error| {
+            assert!(is_unsafe(&error), "{error:#}");
+            format!("{error:#}")
+        })
+    }
+
+    #[test]
+    fn a_directory_that_others_can_change_is_refused_with_the_remedy() {
+        let own = Own::new("open");
+        let mut directories = vec![
+            own.directory("all", 0o777),
+            own.directory("sticky", 0o1777),
+            own.directory("write-only", 0o712),
+        ];
+        let (his, above) = (own.directory("his", 0o755), own.directory("above", 0o777));
+        fs::create_dir(above.join("ours")).unwrap();
+        directories.push(above.join("ours"));
+        if std::os::unix::fs::chown(&his, Some(OTHER), None).is_ok() {
+            directories.extend([his.join("made"), his]);
+        }
+        for directory in directories {
+            // One that is missing in the folder of another user is refused when it is to be made.
+            let found = match directory.exists() {
+                true => refusals(&directory).to_vec(),
+                false => vec![format!("{:#}", make(&directory).unwrap_err())],
+            };
+            for text in found {
+                let shown = directory.display().to_string();
+                assert!(text.contains(&shown), "{text}");
+                let remedies = ["use another folder", "it is not made, as user 4242"];
+                assert!(remedies.iter().any(|it| text.contains(it)), "{text}");
+            }
+            let names = fs::read_dir(directory).into_iter().flatten();
+            assert_eq!(names.count(), 0);
+        }
+    }
+
+    #[test]
+    fn a_directory_is_made_and_links_of_ours_are_followed() {
+        let own = Own::new("made");
+        let made = own.0.join("one/two");
+        assert!(existing(&made).unwrap().is_none());
+        assert!(find(&made).unwrap().is_some());
+        make(&made).unwrap();
+        for directory in [&made, &own.0.join("one")] {
+            let mode = fs::metadata(directory).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o711);
+        }
+        let link = own.0.join("link");
+        symlink("one/two", &link).unwrap();
+        assert_eq!(existing(&link).unwrap().unwrap().path(), made);
+    }
+
+    #[test]
+    fn only_the_runtime_directory_of_the_effective_user_counts() {
+        let own = Own::new("runtime");
+        let us = geteuid().as_raw();
+        assert_eq!(owned_by(own.0.clone(), us), Ok(own.0.clone()));
+        // As `su` leaves it.
+        let ignored = owned_by(own.0.clone(), us + 1).unwrap_err();
+        let words = format!("user {us} owns {}", own.0.display());
+        assert!(ignored.contains(&words), "{ignored}");
+        for elsewhere in ["relative", "/nowhere"] {
+            owned_by(elsewhere.into(), us).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The statuses of objects: how many there are, and how they have changed, as text and as JSON.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use serde::Serialize;
+use trueup_loop::ObjectStatus;
+use trueup_reconcile::{Condition, ErrorClass, Status};
+
+use crate::words::{count, seconds};
+
+/// The number of objects that are not in place, by what is the matter with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StatusCounts {
+    pub failed: usize,
+    pub pending: usize,
+    pub conflict: usize,
+    pub contended: usize,
+    pub stored_otherwise: usize,
+}
+
+impl StatusCounts {
+    /// Adds up the counts of a loop, which are by kind as well.
+    pub fn of(counts: &BTreeMap<(&'static str, &'static str), usize>) -> StatusCounts {
+        let of = |condition: &str| {
+            let of_condition = counts.iter().filter(|((_, it), _)| *it == condition);
+            of_condition.map(|(_, number)| number).sum()
+        };
+        StatusCounts {
+            failed: of("failed"),
+            pending: of("pending"),
+            conflict: of("conflict"),
+            contended: of("contended"),
+            stored_otherwise: of("stored_otherwise"),
+        }
+    }
+
+    /// Returns the words for each count that is not 0.
+    pub fn words(self) -> Vec<String> {
+        let StatusCounts { failed, pending, conflict, contended, stored_otherwise } = self;
+        let all = [
+            (failed, format!("{failed} failed")),
+            (pending, format!("{pending} pending")),
+            (conflict, count(conflict, "conflict", "conflicts")),
+            (contended, format!("{contended} contended")),
+            (stored_otherwise, format!("{stored_otherwise} stored otherwise")),
+        ];
+        let some = all.into_iter().filter(|(number, _)| *number > 0);
+        some.map(|(_, words)| words).collect()
+    }
+}
+
+/// A status, and what the loop knows of its object: the same as the view shows.
+#[derive(Clone, Debug)]
+pub struct StatusEntry {
+    pub status: Arc<Status>,
+    /// When the object came to have a status.
+    pub since: SystemTime,
+    /// How often its op has failed since it last succeeded.
+    pub tries: u32,
+    /// When its op is tried again at the latest.
+    pub next_try: Option<SystemTime>,
+}
+
+impl From<ObjectStatus> for StatusEntry {
+    fn from(of: ObjectStatus) -> StatusEntry {
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        let next_try = of.next_try.map(|at| wall + at.saturating_duration_since(now));
+        StatusEntry { status: of.status, since: of.since, tries: of.tries, next_try }
+    }
+}
+
+/// How the statuses have changed.
+#[derive(Clone, Debug, Default)]
+pub struct StatusChanges {
+    /// The statuses that are new, or not what they were.
+    changed: Vec<StatusEntry>,
+    /// The former statuses of objects that have none any more.
+    cleared: Vec<Arc<Status>>,
+    /// True if `changed` has every status that there is, because the changes are not known.
+    is_snapshot: bool,
+}
+
+impl StatusChanges {
+    /// Returns these changes, in the order of the objects.
+    pub fn new(mut changed: Vec<StatusEntry>, mut cleared: Vec<Arc<Status>>) -> Self {
+        let order = |one: &Status, other: &Status| {
+            (one.kind, &one.object).cmp(&(other.kind, &other.object))
+        };
+        changed.sort_by(|one, other| order(&one.status, &other.status));
+        cleared.sort_by(|one, other| order(one, other));
+        StatusChanges { changed, cleared, is_snapshot: false }
+    }
+
+    /// Returns every status, in place of changes that are not known.
+    pub fn snapshot(all: Vec<StatusEntry>) -> Self {
+        StatusChanges { changed: all, cleared: Vec::new(), is_snapshot: true }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.cleared.is_empty() && !self.is_snapshot
+    }
+
+    /// Returns a line for each.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let many =
+            "! too many objects changed at once to name each: all that are not in place follow";
+        let many = self.is_snapshot.then(|| many.to_owned());
+        let changed = self.changed.iter().map(|entry| status_text(&entry.status));
+        let cleared = self.cleared.iter().map(|status| {
+            let Status { kind, object, condition, .. } = &**status;
+            format!("= {kind} {object}   (no longer {condition})")
+        });
+        many.into_iter().chain(changed).chain(cleared)
+    }
+
+    /// Returns the statuses that are new or changed, as JSON.
+    pub fn changed(&self) -> impl Iterator<Item = EntryRecord<'_>> {
+        self.changed.iter().map(|entry| EntryRecord {
+            of: StatusRecord::new(&entry.status),
+            since: seconds(entry.since),
+            tries: entry.tries,
+            next_try: entry.next_try.map(seconds),
+        })
+    }
+
+    /// Returns the former statuses of objects that have none any more, as JSON.
+    pub fn cleared(&self) -> impl Iterator<Item = StatusRecord<'_>> {
+        self.cleared.iter().map(|status| StatusRecord::new(status))
+    }
+
+    /// Returns true if every status is among [`changed`](Self::changed).
+    pub fn is_snapshot(&self) -> bool {
+        self.is_snapshot
+    }
+}
+
+/// Returns the line of a status.
+pub fn status_text(status: &Status) -> String {
+    let Status { kind, object, condition, .. } = status;
+    format!("! {kind} {object}   ({condition})")
+}
+
+/// A status as JSON.
+#[derive(Serialize)]
+pub struct StatusRecord<'a> {
+    kind: &'static str,
+    object: &'a str,
+    condition: &'static str,
+    #[serde(flatten)]
+    cause: Cause<'a>,
+}
+
+/// A status as JSON, with what the loop knows of its object.
+#[derive(Serialize)]
+pub struct EntryRecord<'a> {
+    #[serde(flatten)]
+    of: StatusRecord<'a>,
+    since: f64,
+    tries: u32,
+    next_try: Option<f64>,
+}
+
+/// The details of a condition.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Cause<'a> {
+    Failed { class: ErrorClass, errno: Option<i32>, message: &'a str },
+    Reason { reason: &'a str },
+    Conflict { foreign: &'a str },
+    StoredOtherwise { stored: Option<&'a str> },
+}
+
+impl StatusRecord<'_> {
+    fn new(status: &Status) -> StatusRecord<'_> {
+        let cause = match &status.condition {
+            Condition::Failed { class, errno, message } => {
+                Cause::Failed { class: *class, errno: *errno, message }
+            }
+            Condition::Pending { why } | Condition::Contended { why } => {
+                Cause::Reason { reason: why }
+            }
+            Condition::Conflict { foreign } => Cause::Conflict { foreign },
+            Condition::StoredOtherwise { stored } => {
+                Cause::StoredOtherwise { stored: stored.as_deref() }
+            }
+            // There are no others yet.
+            _ => Cause::Reason { reason: "" },
+        };
+        StatusRecord {
+            kind: status.kind,
+            object: &status.object,
+            condition: status.condition.name(),
+            cause,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(object: &str, condition: Condition) -> Arc<Status> {
+        Arc::new(Status::new("route", object, condition))
+    }
+
+    fn entry(object: &str, condition: Condition) -> StatusEntry {
+        let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
+        StatusEntry {
+            status: status(object, condition),
+            since: at(1_700_000_000_250),
+            tries: 3,
+            next_try: Some(at(1_700_000_060_500)),
+        }
+    }
+
+    fn changes() -> StatusChanges {
+        let failed = Condition::Failed {
+            class: ErrorClass::Dependency,
+            errno: Some(101),
+            message: "Network is unreachable (ENETUNREACH)".to_owned(),
+        };
+        let foreign = "10.1.0.0/16 via 10.9.0.1".to_owned();
+        let conflict = Condition::Conflict { foreign };
+        let why = "the pass ended before its turn".to_owned();
+        StatusChanges::new(
+            vec![entry("10.2.0.0/16", failed), entry("10.1.0.0/16", conflict)],
+            vec![status("10.3.0.0/16", Condition::Pending { why })],
+        )
+    }
+
+    fn text(changes: &StatusChanges) -> String {
+        changes.lines().map(|line| format!("{line}\n")).collect()
+    }
+
+    #[test]
+    fn each_change_is_a_line_in_the_order_of_the_objects() {
+        assert_eq!(
+            text(&changes()),
+            "! route 10.1.0.0/16   (conflict: foreign 10.1.0.0/16 via 10.9.0.1)\n\
+             ! route 10.2.0.0/16   (failed: Network is unreachable (ENETUNREACH) (dependency))\n\
+             = route 10.3.0.0/16   (no longer pending: the pass ended before its turn)\n"
+        );
+        let not = entry("10.4.0.0/16", Condition::StoredOtherwise { stored: None });
+        let not = text(&StatusChanges::new(vec![not], Vec::new()));
+        assert!(not.contains("10.4.0.0/16   (not stored)"), "{not}");
+        assert!(text(&StatusChanges::snapshot(Vec::new())).starts_with("! too many"));
+        assert!(StatusChanges::default().is_empty());
+    }
+
+    #[test]
+    fn a_status_in_json_has_what_is_known_of_its_condition() {
+        let changes = changes();
+        let json = |record: EntryRecord<'_>| serde_json::to_value(record).unwrap();
+        let changed: Vec<_> = changes.changed().map(json).collect();
+        assert_eq!(changed[0]["foreign"], "10.1.0.0/16 via 10.9.0.1");
+        assert_eq!(
+            changed[1],
+            json!({
+                "kind": "route",
+                "object": "10.2.0.0/16",
+                "condition": "failed",
+                "class": "dependency",
+                "errno": 101,
+                "message": "Network is unreachable (ENETUNREACH)",
+                "since": 1_700_000_000.25,
+                "tries": 3,
+                "next_try": 1_700_000_060.5,
+            })
+        );
+        let json = |record: StatusRecord<'_>| serde_json::to_value(record).unwrap();
+        let cleared: Vec<_> = changes.cleared().map(json).collect();
+        assert_eq!(cleared[0]["reason"], "the pass ended before its turn");
+    }
+
+    #[test]
+    fn counts_are_over_all_kinds() {
+        let counts = [
+            (("route", "failed"), 2),
+            (("rule", "failed"), 1),
+            (("route", "conflict"), 1),
+            (("link", "contended"), 0),
+        ];
+        let counts = StatusCounts::of(&counts.into());
+        assert_eq!(counts.words(), ["3 failed", "1 conflict"]);
+    }
+}

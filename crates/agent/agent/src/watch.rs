@@ -1,0 +1,453 @@
+//! An agent that runs until it is stopped: the graph of a file, which is read again when it changes.
+//!
+//! Other threads wait for the file and the namespace, the service manager, and scrapers of metrics.
+
+mod collecting;
+mod contested;
+pub mod event;
+mod exporting;
+mod exposition;
+mod file_watch;
+mod loops;
+mod reload;
+mod reporter;
+mod serve;
+mod service_manager;
+mod world_status;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Error, Result, anyhow};
+use trueup_graph::{Places, Snapshot};
+use trueup_loop::{Budget, ObjectStatus, Stats};
+use trueup_reconcile::LateHints;
+use trueup_rtnl::Namespace;
+use trueup_world::{CollectorConfig, DampingConfig};
+
+use self::collecting::{Collecting, CollectorVertex};
+use self::exporting::Exporting;
+use self::file_watch::FileWatch;
+use self::loops::{Loops, PartMaker};
+use self::reload::{ReloadRequest, Reloader, Stamp};
+use self::reporter::Reporter;
+use self::service_manager::{NotifierThread, Service};
+use crate::declared::Declared;
+use crate::desired_file::Writers;
+use crate::graph::{
+    Around, Changes, MakeWorld, OnResult, RunningGraph, Runs, Sources, WorldVertices, change_line,
+};
+use crate::host::{self, PassTimer, Report};
+use crate::state::{LedgerOf, State};
+use crate::target::Target;
+use crate::world::{self, OnReplaced, Retained, Surroundings};
+
+pub use self::reporter::Observer;
+pub use self::serve::{Address, Server};
+pub use self::world_status::WorldStatus;
+
+/// The default grace: the time for which an undeclared object with our marker is left alone,
+/// because the file may be written later than the object.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The time that a pass, or a command, may take to end its step after a stop.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How an agent runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Of the loops.
+    pub passes: trueup_loop::Config,
+    /// The most changes a second, and at once.
+    pub budget: Option<Budget>,
+    /// Who may be able to write the file.
+    pub writers: Writers,
+    /// Where metrics are served.
+    pub metrics: Option<Address>,
+}
+
+/// An agent that has its file and its journal, and does not run yet.
+pub struct Watch {
+    config: Config,
+    reloader: Unstarted,
+    declared: Declared,
+    exporting: Option<Exporting>,
+    sources: Sources,
+    maker: PartMaker,
+    handle: Handle,
+    // The last one to go, so that all is sent.
+    notifier_thread: NotifierThread,
+}
+
+/// What reads the file again, before the graph runs.
+struct Unstarted {
+    file_watch: std::io::Result<FileWatch>,
+    stamp: Stamp,
+    target: Target,
+    netns: Option<Namespace>,
+}
+
+/// An agent that runs. Dropping it leaves it running until the process ends.
+pub struct Running {
+    graph: RunningGraph,
+    handle: Handle,
+    _server: Option<Server>,
+    _notifier_thread: NotifierThread,
+}
+
+/// What can be asked of an agent from any thread. Clones share it.
+#[derive(Clone)]
+pub struct Handle {
+    loops: Loops,
+    reporter: Reporter,
+    reload_request: ReloadRequest,
+    shared: Arc<Shared>,
+}
+
+impl Handle {
+    /// Ends the agent: between two steps of a pass, and not within one. Reports that at once, after
+    /// what is being reported.
+    pub fn stop(&self) {
+        self.end();
+        self.reporter.stopping();
+    }
+
+    /// Ends the agent as [`stop`](Self::stop), and reports that later: an observer may call it.
+    pub fn end(&self) {
+        self.loops.stop();
+    }
+
+    /// Returns false if it has not ended after that time.
+    pub fn wait_ended(&self, within: Duration) -> bool {
+        self.loops.wait_ended(within)
+    }
+
+    /// Has the file read again, also if it has not changed, and all of the state.
+    pub fn reload(&self) {
+        self.reload_request.send();
+    }
+
+    /// Returns the counts of all loops in sum, and for the rest what holds for all.
+    pub fn stats(&self) -> Stats {
+        self.loops.stats()
+    }
+
+    /// Returns the objects that are not in place.
+    pub fn exceptions(&self) -> Vec<ObjectStatus> {
+        self.loops.exceptions()
+    }
+
+    /// Returns their numbers by kind and condition.
+    pub fn exception_counts(&self) -> BTreeMap<(&'static str, &'static str), usize> {
+        self.loops.exception_counts()
+    }
+
+    /// Returns how the vertices stand, if there is more than the network.
+    pub fn graph(&self) -> Option<Snapshot> {
+        self.reporter.graph()
+    }
+
+    /// Returns how the world stands, if the file has `[world]`.
+    pub fn world(&self) -> Option<WorldStatus> {
+        self.reporter.world_status()
+    }
+
+    /// Returns true if the file in force is the one on disk.
+    pub fn is_file_current(&self) -> bool {
+        self.reporter.is_current()
+    }
+
+    /// Returns the metrics in the text format of Prometheus.
+    fn page(&self) -> Option<String> {
+        let (stats, counts) = (self.stats(), self.exception_counts());
+        let (world, graph) = (self.world(), self.graph());
+        let (world, graph) = (world.as_ref(), graph.as_ref());
+        exposition::exposition(&stats, &counts, self.is_file_current(), world, graph).ok()
+    }
+}
+
+impl Watch {
+    /// Reads a file and locks the journal of a namespace. `netns` is its name, if it has one: the
+    /// agent ends if that leads to another one. `observer` is called with each event.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or the agent could not run.
+    pub fn open(
+        path: &Path,
+        netns: Option<&Namespace>,
+        state_directory: Option<&Path>,
+        config: Config,
+        mut observer: Observer,
+    ) -> Result<Watch> {
+        let writers = config.writers;
+        let file_watch = FileWatch::new(path);
+        let stamp = Stamp::of(path, writers);
+        let declared = Declared::read(path, writers, GRACE)?;
+        let target = Target::open(netns, state_directory.map(Path::to_owned))?;
+        target.require_privilege()?;
+        let (state, notes) = target.claim(&declared.options)?;
+        notes.into_iter().for_each(|note| observer(&event::Event::Note(note)));
+        let state = Arc::new(state);
+        let pass_timer = Arc::new(PassTimer::default());
+        let (service, notifier_thread) = Service::begin(Arc::clone(&pass_timer))?;
+        let shared = Arc::new(Shared::default());
+        let reload_request = ReloadRequest::new()?;
+        let loops = Loops::default();
+        let reporter = Reporter::new(vec![observer, service.observer()], loops.clone());
+        reporter.set_managed(declared.managed());
+        declared.cautions().iter().for_each(|it| reporter.note(it));
+        let joined = match &declared.file.settings.world {
+            Some(named) => Some(Joined::open(named, &declared, &target, &state, &reporter, {
+                let (shared, loops) = (Arc::clone(&shared), loops.clone());
+                Box::new(move |error| {
+                    let failure = anyhow!("{error}").context("the store is another one now");
+                    shared.lock().failure.get_or_insert(failure);
+                    loops.stop();
+                })
+            })?),
+            None => None,
+        };
+        let (desired, exporting) = match joined {
+            Some(Joined { collecting, exporting }) => {
+                let (collecting, desired) = collecting.of(&declared)?;
+                reporter.world(|world| world.collection = collecting.status());
+                exporting.declare(declared.exports());
+                shared.lock().collecting = Some(collecting);
+                (desired, Some(exporting))
+            }
+            None => (declared.desired(), None),
+        };
+        let maker = PartMaker {
+            scope: target.namespace.clone(),
+            state,
+            options: declared.options.clone(),
+            config: config.passes,
+            budget: config.budget.clone(),
+            pass_timer,
+            changes: Changes::default(),
+            reporter: reporter.clone(),
+            shared: Arc::clone(&shared),
+            loops: loops.clone(),
+        };
+        let parts = desired.parts().into_iter().map(|(part, desired)| {
+            let source = maker.make(part, desired)?;
+            maker.join(part, &source);
+            Ok((part, source))
+        });
+        let sources = parts.collect::<Result<Sources>>()?;
+        Ok(Watch {
+            config,
+            reloader: Unstarted { file_watch, stamp, target, netns: netns.cloned() },
+            declared,
+            exporting,
+            sources,
+            maker,
+            handle: Handle { loops, reporter, reload_request, shared },
+            notifier_thread,
+        })
+    }
+
+    /// Returns what can be asked of it, also before it runs.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started: nothing was changed.
+    pub fn start(self, path: &Path) -> Result<Running> {
+        let Watch { config, reloader, declared, exporting, sources, maker, handle, .. } = self;
+        let Handle { loops, reporter, reload_request, shared } = handle.clone();
+        let make_world = exporting.clone().map(|exporting| {
+            let (shared, loops, reporter) = (Arc::clone(&shared), loops.clone(), reporter.clone());
+            let make = move || WorldVertices {
+                collector: Box::new(CollectorVertex {
+                    shared: Arc::clone(&shared),
+                    loops: loops.clone(),
+                    reporter: reporter.clone(),
+                }),
+                exporter: exporting.vertex(),
+            };
+            Box::new(make) as MakeWorld
+        });
+        let serve = |address: &Address| {
+            let (reporter, handle) = (reporter.clone(), handle.clone());
+            let report = move |failure: Option<&str>| reporter.metrics(failure);
+            Server::start(address.clone(), move || handle.page(), report)
+        };
+        let server = config.metrics.as_ref().map(serve).transpose()?;
+        let options = declared.options.clone();
+        let Unstarted { file_watch, stamp, target, netns } = reloader;
+        let interval = config.passes.interval();
+        let graph = {
+            // What is reported meanwhile is about this file.
+            let mut locked = shared.lock();
+            let ledger = Box::new(maker.state.ledger(LedgerOf::Graph));
+            let around = Around {
+                run: Runs {
+                    interval: Some(interval),
+                    namespace: target.namespace.clone(),
+                    places: Places::default(),
+                },
+                make_world,
+                changes: maker.changes.clone(),
+                on_result: on_result(&reporter, &shared),
+            };
+            let graph = RunningGraph::start(&declared.file, sources, ledger, around)?;
+            reporter.set_untried(Some(graph.untried()));
+            locked.declared = Some(declared);
+            graph
+        };
+        reporter.set_graph(&graph);
+        let reloader = Reloader {
+            path: path.to_owned(),
+            writers: config.writers,
+            stamp,
+            pending_stamp: None,
+            namespace_error: None,
+            state_error: None,
+            is_polling: false,
+            target,
+            netns,
+            options,
+            ledger: Box::new(maker.state.ledger(LedgerOf::Network)),
+            interval,
+            maker,
+            shared,
+            reporter,
+            reload_request,
+            exporting,
+            running: graph.clone(),
+        };
+        thread::Builder::new()
+            .name("reloader".into())
+            .spawn(move || reloader.run(file_watch))
+            .context("cannot start a thread")?;
+        Ok(Running { graph, handle, _server: server, _notifier_thread: self.notifier_thread })
+    }
+}
+
+impl Running {
+    /// Returns once it has ended.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not go on.
+    pub fn wait(&self) -> Result<()> {
+        let ended = self.graph.wait_ended();
+        self.handle.reporter.stopping();
+        self.graph.stop(STOP_TIMEOUT)?;
+        if let Some(failure) = self.handle.shared.lock().failure.take() {
+            return Err(failure);
+        }
+        match ended {
+            Err(error) if error.is_scope_ended() => {
+                Err(error).context("the network namespace is gone")
+            }
+            ended => ended.context("the loop ended early"),
+        }
+    }
+}
+
+/// The world of a file: what is collected from it, and exported to it.
+struct Joined {
+    collecting: Collecting,
+    exporting: Exporting,
+}
+
+impl Joined {
+    fn open(
+        named: &trueup_file::World,
+        declared: &Declared,
+        target: &Target,
+        state: &State,
+        reporter: &Reporter,
+        on_replaced: OnReplaced,
+    ) -> Result<Joined> {
+        let place = state.place();
+        let world = world::open_to_stay(named, place.directory(), on_replaced)?;
+        let collects = declared.file.collects.as_deref().unwrap_or_default();
+        let options = &declared.options.network;
+        let retained = Retained::read(&target.namespace, options, collects)?;
+        let surroundings = Surroundings::new(&target.namespace, named, options.protocol());
+        let config = CollectorConfig {
+            partition: world::partition(named.partition),
+            grace: named.grace,
+            damping: DampingConfig::default().with_interval(named.damping),
+            ..CollectorConfig::default()
+        };
+        let owner = world::owner(&state.world_id()?);
+        let hints = LateHints::default();
+        let grants = world::follow_grants(&world, named, state, hints.hints())?;
+        let world = world.clone();
+        Ok(Joined {
+            collecting: Collecting::new(
+                world.clone(),
+                config,
+                surroundings,
+                retained,
+                (grants, hints),
+            ),
+            exporting: Exporting::new(world, owner, named.ttl, reporter)?,
+        })
+    }
+}
+
+/// Has the runs of files and commands reported.
+fn on_result(reporter: &Reporter, shared: &Arc<Shared>) -> OnResult {
+    let (reporter, shared) = (reporter.clone(), Arc::clone(shared));
+    Arc::new(move |name, result| {
+        let line = {
+            let shared = shared.lock();
+            let file = shared.declared.as_ref().map(|declared| &declared.file);
+            file.map_or_else(String::new, |file| change_line(file, name))
+        };
+        reporter.vertex(name, &line, result);
+    })
+}
+
+/// The state that the threads share.
+#[derive(Default)]
+struct Shared(Mutex<Inner>);
+
+/// Under the lock.
+#[derive(Default)]
+struct Inner {
+    /// The file in force.
+    declared: Option<Declared>,
+    /// What is collected, if the file has `[world]`.
+    collecting: Option<Collecting>,
+    /// Why the loop was stopped, if not by a signal.
+    failure: Option<Error>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing that can panic halfway runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the objects whose devices a pass has found missing, and the last one has not.
+    fn note_missing(&self, reporter: &Reporter, report: &Report, namespace: &Namespace) {
+        let shared = self.lock();
+        for devices in report.devices() {
+            let missing = reporter.newly_missing(devices);
+            let declared = shared.declared.iter();
+            let lines =
+                declared.flat_map(|declared| declared.missing(&missing, devices, namespace));
+            lines.for_each(|line| reporter.note(&line));
+        }
+    }
+
+    /// Returns the error in the file that kept a pass from running.
+    fn file_error(&self, error: &host::Error) -> Option<trueup_file::Error> {
+        let shared = self.lock();
+        shared.declared.as_ref()?.file_error(error.network()?)
+    }
+}

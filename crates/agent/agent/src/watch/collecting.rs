@@ -1,0 +1,231 @@
+//! What is collected becomes a part of the desired state, and follows each change in the store.
+
+mod intake;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use anyhow::Result;
+use trueup_file::File;
+use trueup_graph::{Failure, RunContext, Verdict, Vertex, Watch};
+use trueup_net::{IfName, Route, RouteKey};
+use trueup_reconcile::{ErrorClass, Hints, LateHints};
+use trueup_world::{Collector, CollectorConfig, Filter, GrantsFollower, World};
+
+use super::loops::Loops;
+use super::reporter::Reporter;
+use super::world_status::Collection;
+use super::{Inner, Shared};
+use crate::declared::Declared;
+use crate::host::{Desired, Part};
+use crate::world::{self, Probation, Retained, Surroundings};
+
+type Routes = BTreeMap<RouteKey, Route<IfName>>;
+
+/// The collection of a file, and what of it is desired.
+pub(crate) struct Collecting {
+    world: World,
+    config: CollectorConfig,
+    hints: LateHints,
+    surroundings: Surroundings,
+    probation: Arc<Mutex<Probation>>,
+    /// It runs while the file has collections, or exports that others can contest.
+    collector: Option<Arc<Collector>>,
+    /// What hosts may export, if the file has `grants_key`.
+    grants: Option<Arc<GrantsFollower>>,
+    /// What an earlier process collected, until a complete view says what there is.
+    retained: Retained,
+    collection: world::Collection,
+    /// The routes that are in the desired state of the loop.
+    desired: Routes,
+    /// The loop had no room for a change, of the routes with these keys.
+    is_behind: bool,
+    behind: BTreeSet<RouteKey>,
+    /// The file has, or had, collections: what they made is ours to remove.
+    has_collected: bool,
+    status: Collection,
+}
+
+impl Collecting {
+    pub(crate) fn new(
+        world: World,
+        config: CollectorConfig,
+        surroundings: Surroundings,
+        retained: Retained,
+        (grants, hints): (Option<Arc<GrantsFollower>>, LateHints),
+    ) -> Collecting {
+        Collecting {
+            world,
+            config,
+            hints,
+            surroundings,
+            probation: Arc::default(),
+            collector: None,
+            grants,
+            retained,
+            collection: world::Collection::default(),
+            desired: Routes::new(),
+            is_behind: false,
+            behind: BTreeSet::new(),
+            has_collected: false,
+            status: Collection::default(),
+        }
+    }
+
+    /// Returns the collection of another file, and the desired state of that with what is collected
+    /// for it. This one stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses the thread that collects.
+    pub(crate) fn of(&self, declared: &Declared) -> Result<(Collecting, Desired)> {
+        let file = &declared.file;
+        let has_exports = file.exports.as_ref().is_some_and(|it| !it.is_empty());
+        let collector = match &self.collector {
+            _ if !has_collections(file) && !has_exports => None,
+            Some(collector) => Some(Arc::clone(collector)),
+            None => Some(Arc::new(self.start(file)?)),
+        };
+        let mut next = Collecting {
+            world: self.world.clone(),
+            hints: self.hints.clone(),
+            surroundings: self.surroundings.clone(),
+            probation: Arc::clone(&self.probation),
+            collector,
+            grants: self.grants.clone(),
+            // What was collected stays until it is known what to collect.
+            retained: match self.status.is_known {
+                true => self.retained.clone(),
+                false => self.retained.with(&self.desired),
+            },
+            collection: world::Collection::to_update(file, self.world.host()),
+            desired: Routes::new(),
+            is_behind: false,
+            behind: BTreeSet::new(),
+            has_collected: self.has_collected || file.collects.is_some(),
+            status: Collection { contests: self.status.contests.clone(), ..Collection::default() },
+            ..*self
+        };
+        next.collection.withhold_as(&self.collection);
+        next.look(file);
+        next.desired = next.collection.routes(file, &next.retained);
+        let mut desired = declared.desired();
+        if next.has_collected {
+            let network = Arc::make_mut(&mut desired.network);
+            let routes = network.routes.get_or_insert_default();
+            for (key, route) in &next.desired {
+                drop(routes.insert(route.clone()));
+                routes.offer(*key);
+            }
+        }
+        Ok((next, desired))
+    }
+
+    fn start(&self, declared: &File) -> Result<Collector> {
+        let limits = declared.collects.iter().flatten().map(|it| it.limit);
+        let damping = self.config.damping;
+        let exports = limits.fold(damping.exports, u32::max);
+        let config = CollectorConfig { damping: damping.with_exports(exports), ..self.config };
+        self.surroundings.follow(self.hints.hints())?;
+        let (filters, hints) = ([Filter::kind("route")], self.hints.hints());
+        Ok(Collector::start(&self.world, &filters, config, hints)?)
+    }
+
+    /// Brings the desired state of the network up to date: only what has changed is planned.
+    ///
+    /// # Errors
+    ///
+    /// When it is not known yet what to collect, or the loop has no room for the change.
+    fn update(
+        &mut self,
+        declared: &Declared,
+        loops: &Loops,
+        apply: bool,
+    ) -> Result<Verdict, Failure> {
+        let was_known = self.status.unknown().is_none();
+        let changed = self.look(&declared.file);
+        self.behind.extend(changed);
+        let is_known = self.status.unknown().is_none();
+        let (mut gone, mut new) = (Vec::new(), Vec::new());
+        for key in &self.behind {
+            let now = self.collection.route(&declared.file, &self.retained, key);
+            match now {
+                None if self.desired.contains_key(key) => gone.push(*key),
+                Some(route) if self.desired.get(key) != Some(route) => new.push(route.clone()),
+                _ => {}
+            }
+        }
+        let is_same = gone.is_empty() && new.is_empty();
+        if !is_same && !apply {
+            return Ok(Verdict::WouldChange);
+        }
+        // That it is known is a change as well: the next pass can be converged.
+        if !is_same || was_known != is_known || self.is_behind {
+            let (out, into) = (gone.clone(), new.clone());
+            let change = move |desired: &mut Desired| {
+                let network = Arc::make_mut(&mut desired.network);
+                let routes = network.routes.get_or_insert_default();
+                out.iter().for_each(|key| drop(routes.remove(key)));
+                for route in into {
+                    let key = route.canonical_key();
+                    drop(routes.insert(route));
+                    routes.offer(key);
+                }
+            };
+            let network = loops.of(Part::Network);
+            self.is_behind = network.is_none_or(|network| network.change(change).is_err());
+            if self.is_behind {
+                let message = "the loop of the network has no room for what has changed yet";
+                return Err(Failure::new(ErrorClass::Busy, message));
+            }
+        }
+        self.note_news(&new);
+        gone.iter().for_each(|key| drop(self.desired.remove(key)));
+        let new = new.into_iter().map(|route| (route.canonical_key(), route));
+        self.desired.extend(new);
+        self.behind.clear();
+        match (self.status.unknown(), is_same) {
+            (Some(unknown), _) => Err(Failure::new(ErrorClass::Dependency, unknown)),
+            (None, true) => Ok(Verdict::InPlace),
+            (None, false) => Ok(Verdict::Changed),
+        }
+    }
+
+    pub(crate) fn status(&self) -> Collection {
+        self.status.clone()
+    }
+}
+
+fn has_collections(declared: &File) -> bool {
+    declared.collects.as_ref().is_some_and(|it| !it.is_empty())
+}
+
+/// The collection of the file in force as a vertex.
+pub(crate) struct CollectorVertex {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) loops: Loops,
+    pub(crate) reporter: Reporter,
+}
+
+impl Vertex for CollectorVertex {
+    fn check_apply(&mut self, _: &RunContext, apply: bool) -> Result<Verdict, Failure> {
+        let (verdict, status) = {
+            let mut inner = self.shared.lock();
+            let Inner { declared, collecting, .. } = &mut *inner;
+            let (Some(declared), Some(collecting)) = (declared, collecting) else {
+                return Ok(Verdict::InPlace);
+            };
+            let verdict = collecting.update(declared, &self.loops, apply);
+            (verdict, collecting.status())
+        };
+        self.reporter.world(|world| world.collection = status);
+        verdict
+    }
+
+    fn watch(&mut self, hints: Hints) -> Result<Watch, Failure> {
+        if let Some(collecting) = &self.shared.lock().collecting {
+            collecting.hints.set(hints);
+        }
+        Ok(Watch::Active(Box::new(())))
+    }
+}

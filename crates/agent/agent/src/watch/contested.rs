@@ -1,0 +1,180 @@
+//! Which prefixes of this host others export: since when, and what is noted of them.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Value, json};
+use trueup_file::{Contest, ContestEffect};
+
+use crate::words::seconds;
+
+/// What a contest is about: this host's export, the other host, and the effect. How many exports
+/// of the other host are involved is no other contest.
+type Id = (String, String, ContestEffect);
+
+/// A contest, and when this process first saw it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contested {
+    pub since: SystemTime,
+    pub contest: Contest,
+}
+
+impl Contested {
+    fn id(&self) -> Id {
+        let Contest { name, other: (_, origin), effect, .. } = &self.contest;
+        (name.clone(), origin.exporter.clone(), *effect)
+    }
+
+    pub fn json(&self) -> Value {
+        let Contest { name, dst, created, other: (theirs, origin), count, effect, .. } =
+            &self.contest;
+        json!({
+            "export": name,
+            "dst": dst.to_string(),
+            "revision": created,
+            "effect": effect.name(),
+            "host": origin.exporter,
+            "other_export": origin.name,
+            "other_dst": theirs.to_string(),
+            "other_revision": origin.created,
+            "count": count,
+            "since": seconds(self.since),
+        })
+    }
+}
+
+/// Returns the contests of now, with the times of those that were there before.
+pub(crate) fn contested(contests: Vec<Contest>, before: &[Contested]) -> Vec<Contested> {
+    let now = SystemTime::now();
+    let since: BTreeMap<Id, SystemTime> = before.iter().map(|it| (it.id(), it.since)).collect();
+    let contests = contests.into_iter();
+    contests
+        .map(|contest| {
+            let found = Contested { since: now, contest };
+            let since = since.get(&found.id()).copied().unwrap_or(now);
+            Contested { since, ..found }
+        })
+        .collect()
+}
+
+/// The time after the note of a contest before it is noted again: a host that exports and withdraws
+/// without end fills no log.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// How many contests are noted at once.
+const MOST: usize = 20;
+
+/// What was noted of contests.
+#[derive(Default)]
+pub(crate) struct ContestNotes(BTreeMap<Id, Noted>);
+
+struct Noted {
+    at: Instant,
+    /// Its end was not noted.
+    is_there: bool,
+}
+
+impl ContestNotes {
+    /// Returns the notes that are due.
+    pub(crate) fn due(&mut self, contested: &[Contested], now: Instant) -> Vec<String> {
+        let is_quiet = |noted: &Noted| now.saturating_duration_since(noted.at) < QUIET;
+        let there: BTreeMap<Id, &Contest> =
+            contested.iter().map(|it| (it.id(), &it.contest)).collect();
+        let mut notes = Vec::new();
+        for (id, noted) in &mut self.0 {
+            if noted.is_there && !there.contains_key(id) {
+                noted.is_there = false;
+                let (name, host, _) = id;
+                let name = name.escape_debug();
+                notes.push(format!("export `{name}` is no longer contested by host {host}"));
+            }
+        }
+        self.0.retain(|_, noted| noted.is_there || is_quiet(noted));
+        for (id, contest) in there {
+            self.0.entry(id).or_insert_with(|| {
+                notes.push(contest.to_string());
+                Noted { at: now, is_there: true }
+            });
+        }
+        let more = notes.len().saturating_sub(MOST);
+        notes.truncate(MOST);
+        if more > 0 {
+            notes.push(format!(
+                "{more} more changes of contested exports: `trueup world doctor` lists them"
+            ));
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trueup_file::{Contests, File, Resource, TableNames};
+
+    use super::*;
+
+    const FILE: &str = "[world]\nstore = \"embedded\"\nhost = \"a\"\n[[export]]\nname = \"pods\"\n\
+                        route = { dst = \"10.20.1.0/24\", via = \"10.0.0.11\" }\n";
+
+    fn contests(hosts: &[&str]) -> Vec<Contested> {
+        let file = File::parse("f", FILE.as_bytes(), &TableNames::default()).unwrap();
+        let mut contests = Contests::new(&file.exports.unwrap(), "a");
+        for exporter in hosts {
+            contests.insert(Resource {
+                exporter,
+                name: "x",
+                created: 7,
+                data: b"{ \"dst\": \"10.20.1.0/24\", \"via\": \"10.0.0.9\" }",
+            });
+        }
+        contested(contests.all(), &[])
+    }
+
+    #[test]
+    fn a_contest_is_noted_once_with_the_taker_and_its_end_as_well() {
+        let (mut notes, begun) = (ContestNotes::default(), Instant::now());
+        let taken = contests(&["b"]);
+        let noted = notes.due(&taken, begun);
+        assert!(matches!(&noted[..], [one] if one.contains("is taken by host b")), "{noted:?}");
+        assert_eq!(notes.due(&taken, begun + QUIET), Vec::<String>::new());
+        let ended = notes.due(&[], begun + QUIET);
+        assert_eq!(ended, ["export `pods` is no longer contested by host b"]);
+        // Again, and the minute since it was noted is over.
+        assert_eq!(notes.due(&taken, begun + 2 * QUIET).len(), 1);
+    }
+
+    #[test]
+    fn a_host_that_flaps_fills_no_log_and_one_that_stays_is_noted_after_all() {
+        let (mut notes, begun) = (ContestNotes::default(), Instant::now());
+        let taken = contests(&["b"]);
+        let mut number = 0;
+        for n in 0..1_000 {
+            let at = begun + n * Duration::from_millis(50);
+            number += notes.due(&taken, at).len() + notes.due(&[], at).len();
+        }
+        assert_eq!(number, 2);
+        assert!(notes.due(&taken, begun + QUIET / 2).is_empty());
+        assert_eq!(notes.due(&taken, begun + QUIET).len(), 1);
+    }
+
+    #[test]
+    fn many_takers_are_summed_up() {
+        let hosts: Vec<String> = (0..100).map(|n| format!("h{n}")).collect();
+        let hosts: Vec<&str> = hosts.iter().map(|it| &**it).collect();
+        let noted = ContestNotes::default().due(&contests(&hosts), Instant::now());
+        assert_eq!(noted.len(), MOST + 1);
+        assert!(noted[MOST].starts_with("80 more"), "{}", noted[MOST]);
+    }
+
+    #[test]
+    fn a_contest_keeps_its_time_while_it_lasts() {
+        let mut before = contests(&["b"]);
+        before[0].since = SystemTime::UNIX_EPOCH;
+        let all = contests(&["b", "c"]).into_iter().map(|it| it.contest);
+        let now = contested(all.collect(), &before);
+        let is_old: Vec<bool> = now.iter().map(|it| it.since == SystemTime::UNIX_EPOCH).collect();
+        assert_eq!(is_old, [true, false]);
+        assert_eq!(now[0].json()["host"], "b");
+        assert_eq!(now[0].json()["effect"], "takes");
+    }
+}

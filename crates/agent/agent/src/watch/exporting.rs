@@ -1,0 +1,105 @@
+//! The exports of a file as a vertex. Nothing that happens to them changes anything in the kernel.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use trueup_graph::{SourceVertex, Vertex};
+use trueup_loop::{Config, Loop};
+use trueup_reconcile::MemoryLedger;
+use trueup_reconcile::Report as _;
+use trueup_world::{Error, Export, ExportOutcome, ExportReport, HostExporter, SessionEvent, World};
+
+use super::reporter::Reporter;
+use super::world_status::Exports;
+
+/// The time between two passes over the exports. The keeper restores what a lost lease took.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// The exports. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Exporting {
+    source: SourceVertex<HostExporter>,
+    reporter: Reporter,
+}
+
+impl Exporting {
+    /// Makes the loop. Its session begins when the first exports are declared.
+    pub(crate) fn new(
+        world: World,
+        owner: String,
+        ttl: Duration,
+        reporter: &Reporter,
+    ) -> Result<Exporting> {
+        let (of_session, of_pass) = (reporter.clone(), reporter.clone());
+        let exporter = HostExporter::new(world, owner, ttl).on_event(move |event, session| {
+            let (note, is_error) = words(event);
+            of_session.note(&note);
+            of_session.world(|world| {
+                world.exports.session(&session);
+                world.exports.error = is_error.then_some(note);
+            });
+        });
+        let config = Config::default().with_interval(INTERVAL);
+        let ledger = MemoryLedger::default();
+        let passes = Loop::new(exporter, (), Vec::new(), ledger, (), config);
+        let passes = passes.on_report(move |pass| {
+            of_pass.world(|world| note_pass(&mut world.exports, pass.result));
+        });
+        let source = SourceVertex::of_loop(passes).map_err(|error| anyhow!("{error}"))?;
+        Ok(Exporting { source, reporter: reporter.clone() })
+    }
+
+    /// Declares the exports.
+    pub(crate) fn declare(&self, exports: Vec<Export>) {
+        let declared = exports.len();
+        self.reporter.world(|world| {
+            world.exports.declared = declared;
+            // Until a pass has looked.
+            world.exports.is_in_place = false;
+        });
+        // It is there until the program ends.
+        let _ended = self.source.handle().set_desired(exports);
+    }
+
+    pub(crate) fn vertex(&self) -> Box<dyn Vertex> {
+        Box::new(self.source.clone())
+    }
+}
+
+fn note_pass(exports: &mut Exports, result: Result<&ExportReport, &Error>) {
+    match result {
+        Ok(report) => {
+            exports.session(&report.session);
+            exports.is_in_place = report.converged();
+            exports.error = report.ops.iter().find_map(|op| match &op.outcome {
+                ExportOutcome::Failed(error) => Some(format!("{}: {error}", op.key)),
+                _ => None,
+            });
+        }
+        Err(error) => {
+            exports.is_in_place = false;
+            exports.error = Some(format!("the exports are not in place: {error}"));
+        }
+    }
+}
+
+/// Returns what happened to the session, in words, and whether it is an error that lasts.
+fn words(event: SessionEvent) -> (String, bool) {
+    match event {
+        SessionEvent::Restored { exported, failed } => (
+            format!(
+                "the lease of the exports had ended: {exported} are made again, {failed} are not"
+            ),
+            false,
+        ),
+        SessionEvent::CutOff { error, .. } => {
+            (format!("the lease of the exports is not renewed: {error}"), true)
+        }
+        SessionEvent::Reconnected => ("the lease of the exports is renewed again".into(), false),
+        SessionEvent::Failed(error) => {
+            (format!("the lease of the exports is not renewed: {error}"), true)
+        }
+        SessionEvent::Ended(error) => (format!("nothing is exported any more: {error}"), true),
+        _ => ("the lease of the exports has changed".into(), false),
+    }
+}

@@ -1,0 +1,323 @@
+//! Reloads the file when it changes, and ends the loop when its namespace is replaced.
+//!
+//! A file comes into force when it can be read and every device that it names exists or is
+//! declared, and if no other user can write it. Until then the last good file stays in force. inotify reports most changes at once;
+//! once a second the file's inode, size and times are compared as well, and who can write it. A file that is being
+//! written is not read: a part of a file would delete most objects.
+
+mod activation;
+mod options;
+mod request;
+mod stamp;
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Error, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use trueup_file as file;
+use trueup_reconcile::Ledger;
+use trueup_rtnl::Namespace;
+
+use self::activation::Waiting;
+pub(crate) use self::request::ReloadRequest;
+pub(crate) use self::stamp::Stamp;
+use super::Shared;
+use super::exporting::Exporting;
+use super::file_watch::FileWatch;
+use super::loops::PartMaker;
+use super::reporter::Reporter;
+use crate::desired_file::Writers;
+use crate::graph::RunningGraph;
+use crate::host::Options;
+use crate::target::Target;
+use crate::words::with_causes;
+
+/// The interval of the comparison.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The time without an event after which a changed file is read, because files are written in
+/// pieces.
+const SETTLE_TIME: Duration = Duration::from_millis(50);
+/// The longest wait for that.
+const MAX_SETTLE_TIME: Duration = Duration::from_millis(500);
+/// The time for which a file that another process has open for writing is left alone.
+const OPEN_FILE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why the file is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The interval is over.
+    Timer,
+    /// inotify reported a change, and no more events came.
+    Changed,
+    /// A reload was requested.
+    Requested,
+}
+
+pub(crate) struct Reloader {
+    pub(crate) path: PathBuf,
+    /// Who may be able to write it.
+    pub(crate) writers: Writers,
+    /// The stamp of the file that was read last.
+    pub(crate) stamp: Stamp,
+    /// Another stamp that was found without an event, and when.
+    pub(crate) pending_stamp: Option<(Stamp, Instant)>,
+    /// The last reported reason why the namespace could not be opened.
+    pub(crate) namespace_error: Option<String>,
+    /// The last reported reason why the journal, which was removed, could not be made anew.
+    pub(crate) state_error: Option<String>,
+    /// The file cannot be watched, as last reported, so it is polled.
+    pub(crate) is_polling: bool,
+    pub(crate) target: Target,
+    /// The namespace as the command line names it.
+    pub(crate) netns: Option<Namespace>,
+    pub(crate) options: Options,
+    /// Read here while the loop writes it.
+    pub(crate) ledger: Box<dyn Ledger + Send>,
+    pub(crate) interval: Duration,
+    pub(crate) maker: PartMaker,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) reporter: Reporter,
+    pub(crate) reload_request: ReloadRequest,
+    /// The exports, if the file has `[world]`.
+    pub(crate) exporting: Option<Exporting>,
+    pub(crate) running: RunningGraph,
+}
+
+impl Reloader {
+    /// Runs until a loop ends, and has the others end with it. The watch is older than the first
+    /// stamp: no change comes between the two.
+    pub(crate) fn run(mut self, watch: io::Result<FileWatch>) {
+        let mut watch = self.report_watch(watch);
+        let mut waiting = None;
+        let mut reported = String::new();
+        let mut next = Instant::now();
+        while !self.maker.loops.is_ended() {
+            let cause = self.wait(&mut watch, next);
+            if next <= Instant::now() {
+                next = Instant::now() + POLL_INTERVAL;
+                if watch.is_none() {
+                    watch = self.report_watch(FileWatch::new(&self.path));
+                }
+                if let Err(failure) = self.check_namespace().and_then(|()| self.check_state()) {
+                    self.shared.lock().failure = Some(failure);
+                    self.maker.loops.stop();
+                    return;
+                }
+            }
+            let writing = watch.as_ref().and_then(FileWatch::last_write);
+            match self.check_file(&mut waiting, cause, writing) {
+                Ok(is_loaded) => {
+                    if is_loaded {
+                        self.reporter.file(None);
+                        reported.clear();
+                    }
+                }
+                Err(why) => {
+                    let text = with_causes(why.as_ref());
+                    if text != reported || cause == Cause::Requested {
+                        self.reporter.file(Some(&why));
+                        reported = text;
+                    }
+                }
+            }
+            if cause == Cause::Requested {
+                self.maker.loops.force();
+                // A graph that has ended needs none.
+                let _ended = self.running.look_at_files_and_commands();
+            }
+        }
+        self.maker.loops.stop();
+    }
+
+    /// Reports if the file can be watched now. A lack of descriptors, for example, may end.
+    fn report_watch(&mut self, watch: io::Result<FileWatch>) -> Option<FileWatch> {
+        match watch {
+            Ok(watch) => {
+                if std::mem::take(&mut self.is_polling) {
+                    self.reporter.note("the file is watched for changes again");
+                }
+                Some(watch)
+            }
+            Err(error) => {
+                self.report_polling(&error);
+                None
+            }
+        }
+    }
+
+    fn report_polling(&mut self, error: &io::Error) {
+        if std::mem::replace(&mut self.is_polling, true) {
+            return;
+        }
+        self.reporter.note(&format!(
+            "cannot watch the file for changes, so they are seen within two seconds only, until \
+             that works again: {error}"
+        ));
+    }
+
+    /// Waits until `next`, a settled change of the file, or a request to reload.
+    fn wait(&mut self, watch: &mut Option<FileWatch>, next: Instant) -> Cause {
+        let mut first: Option<Instant> = None;
+        let mut until = next;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).unwrap_or_default();
+            let reload_request = PollFd::new(self.reload_request.descriptor(), PollFlags::IN);
+            let polled = match watch {
+                None => poll(&mut [reload_request], Some(&timeout)),
+                Some(watch) => {
+                    let file = PollFd::from_borrowed_fd(watch.as_fd(), PollFlags::IN);
+                    poll(&mut [reload_request, file], Some(&timeout))
+                }
+            };
+            if self.reload_request.take() {
+                return Cause::Requested;
+            }
+            if left.is_zero() || self.maker.loops.is_ended() {
+                return first.map_or(Cause::Timer, |_| Cause::Changed);
+            }
+            match polled {
+                Ok(_) => {}
+                // A signal that another thread handles.
+                Err(rustix::io::Errno::INTR) => continue,
+                // Without memory it polls by timer.
+                Err(_) => thread::sleep(left),
+            }
+            match watch.as_mut().map(FileWatch::drain) {
+                Some(Ok(true)) => {
+                    let now = Instant::now();
+                    let first = *first.get_or_insert(now);
+                    until = (now + SETTLE_TIME).min(first + MAX_SETTLE_TIME);
+                }
+                Some(Err(error)) => {
+                    *watch = None;
+                    self.report_polling(&error);
+                }
+                Some(Ok(false)) | None => {}
+            }
+        }
+    }
+
+    /// Checks that the name still leads to the same namespace: our claims in one do not hold in
+    /// another.
+    fn check_namespace(&mut self) -> Result<()> {
+        let Some(named) = &self.netns else {
+            return Ok(());
+        };
+        // The target is kept open, so no other namespace gets its id.
+        let target = self.target.namespace.id();
+        match named.id().and_then(|now| Ok(now == target?)) {
+            Ok(true) => self.namespace_error = None,
+            Ok(false) => bail!(
+                "{named} is another network namespace now: start again to go on with that one"
+            ),
+            Err(error) if error.is_gone() => bail!("the network namespace is gone: {error}"),
+            // It exists and cannot be seen, for lack of a privilege for example.
+            Err(error) => {
+                let why = with_causes(&error);
+                if self.namespace_error.as_ref() != Some(&why) {
+                    self.reporter.note(&format!(
+                        "cannot see whether {named} is still the same network namespace, and will \
+                         try again: {why}"
+                    ));
+                    self.namespace_error = Some(why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the journal made anew if it was removed. Without it another agent could start beside
+    /// this one, and what this one owns would be lost with it.
+    fn check_state(&mut self) -> Result<()> {
+        match self.maker.state.keep_in_place() {
+            Ok(false) => self.state_error = None,
+            Ok(true) => {
+                let directory = self.maker.state.place().directory().display();
+                self.reporter.note(&format!(
+                    "the journal in {directory} was removed, and was made anew with all that it had"
+                ));
+                self.state_error = None;
+            }
+            Err(error) if !may_pass(&error) => return Err(error),
+            Err(error) => {
+                let why = with_causes(error.as_ref());
+                if self.state_error.as_ref() != Some(&why) {
+                    self.reporter.note(&format!("no pass can run: {why}"));
+                    self.state_error = Some(why);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads the file if it has changed, or could not be put in force before. Returns true if it
+    /// came into force.
+    fn check_file(
+        &mut self,
+        waiting: &mut Option<Waiting>,
+        cause: Cause,
+        writing: Option<Instant>,
+    ) -> Result<bool> {
+        let stamp = Stamp::of(&self.path, self.writers);
+        let is_being_written =
+            writing.is_some_and(|last| Instant::now() < last + OPEN_FILE_TIMEOUT);
+        let is_new = stamp != self.stamp && !is_being_written;
+        if cause == Cause::Requested
+            || is_new && (cause == Cause::Changed || self.has_settled(stamp))
+        {
+            self.reporter.reload_begins();
+            let declared = self.read();
+            let done = match Stamp::of(&self.path, self.writers).is_rewritten(&stamp) {
+                // A part of it may be old, or missing.
+                true => Ok(false),
+                false => {
+                    let error = declared.as_ref().err();
+                    let error = error.and_then(|why| why.downcast_ref::<file::Error>());
+                    // A lack of resources is no property of the file, so it is read again.
+                    if !error.is_some_and(file::Error::is_transient) {
+                        self.stamp = stamp;
+                        *waiting = None;
+                    }
+                    declared.and_then(|it| self.activate(it, waiting).map(|()| true))
+                }
+            };
+            self.reporter.reload_ended();
+            return done;
+        }
+        match waiting.take() {
+            Some(Waiting { declared, next }) if next <= Instant::now() => {
+                self.activate(declared, waiting).map(|()| true)
+            }
+            other => {
+                *waiting = other;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Returns true if a file without an event has been the same for a while.
+    fn has_settled(&mut self, stamp: Stamp) -> bool {
+        let now = Instant::now();
+        let pending_stamp = self.pending_stamp.filter(|(seen, _)| *seen == stamp);
+        let (_, since) = *self.pending_stamp.insert(pending_stamp.unwrap_or((stamp, now)));
+        since + MAX_SETTLE_TIME <= now
+    }
+}
+
+/// True if the cause is a lack that may end, such as that of room on a disk.
+fn may_pass(error: &Error) -> bool {
+    use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
+    let causes = error.chain().filter_map(|it| it.downcast_ref::<io::Error>());
+    let is_lack = |it: &io::Error| {
+        matches!(it.kind(), OutOfMemory | QuotaExceeded | StorageFull)
+            || matches!(Errno::from_io_error(it), Some(Errno::MFILE | Errno::NFILE))
+    };
+    causes.into_iter().any(is_lack)
+}

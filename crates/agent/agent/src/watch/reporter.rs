@@ -1,0 +1,339 @@
+//! What is known of how all stands, and the events that say so.
+
+mod events;
+mod standing;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use trueup_file as file;
+use trueup_graph::Snapshot;
+use trueup_loop::Revision;
+use trueup_net::{Devices, IfName};
+use trueup_reconcile::{Report as _, Status};
+
+use self::standing::{Found, Overall, Standing};
+use super::contested::ContestNotes;
+use super::event::{Event, News};
+use super::loops::Loops;
+use super::world_status::WorldStatus;
+use crate::graph::RunningGraph;
+use crate::host::{Error, Part, Report};
+use crate::status::StatusCounts;
+use crate::verdict::changes_anything;
+use crate::words::with_causes;
+
+/// Is called with each event, one at a time.
+pub type Observer = Box<dyn FnMut(&Event<'_>) + Send>;
+
+/// What is known of how all stands, and who is told of changes. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Reporter {
+    inner: Arc<Mutex<Inner>>,
+    /// Locked before `inner`, so that events come in order, and called without it.
+    observers: Arc<Mutex<Vec<Observer>>>,
+    /// The file in force is the one on disk. Outside the lock, so that a scraper does not wait.
+    current: Arc<AtomicBool>,
+}
+
+struct Inner {
+    loops: Loops,
+    /// How the parts of the namespace stand.
+    parts: BTreeMap<Part, Standing>,
+    /// The statuses of parts that have left, which are not reported as cleared yet.
+    left: Vec<Arc<Status>>,
+    /// The last reported convergence.
+    converged: Option<bool>,
+    /// The last reported verdict: why the state is not converged; `None` before the first.
+    verdict: Option<Option<String>>,
+    /// The verdict for the status line.
+    shown_verdict: Option<String>,
+    /// How the world stands, if the file has `[world]`.
+    world: Option<WorldStatus>,
+    /// What was noted of this host's exports.
+    notes: ContestNotes,
+    /// The vertices without a report that failed, each with the reason that was reported last.
+    failed_vertices: BTreeMap<String, String>,
+    /// The vertices without a report that are still to run for the file in force; `None` before it is
+    /// known which these are.
+    untried: Option<BTreeSet<String>>,
+    /// The graph, once it runs.
+    graph: Option<RunningGraph>,
+    /// The notices that were reported.
+    noticed: BTreeSet<String>,
+    /// The missing devices that were reported.
+    missing: BTreeSet<IfName>,
+    /// The last reported number of contended objects.
+    contended: usize,
+    /// The file on disk was refused.
+    is_refused: bool,
+    /// Metrics should be served, and are not.
+    is_without_metrics: bool,
+    /// Reports a pass.
+    is_ready: bool,
+    is_stopping: bool,
+    /// The last reported status line.
+    status: String,
+}
+
+impl Reporter {
+    pub(crate) fn new(observers: Vec<Observer>, loops: Loops) -> Reporter {
+        let inner = Inner {
+            loops,
+            parts: BTreeMap::new(),
+            left: Vec::new(),
+            converged: None,
+            verdict: None,
+            shown_verdict: None,
+            world: None,
+            notes: ContestNotes::default(),
+            failed_vertices: BTreeMap::new(),
+            untried: None,
+            graph: None,
+            noticed: BTreeSet::new(),
+            missing: BTreeSet::new(),
+            contended: 0,
+            is_refused: false,
+            is_without_metrics: false,
+            is_ready: false,
+            is_stopping: false,
+            status: String::new(),
+        };
+        Reporter {
+            inner: Arc::new(Mutex::new(inner)),
+            observers: Arc::new(Mutex::new(observers)),
+            current: Arc::new(AtomicBool::new(true)),
+        }
+    }
+
+    /// Changes what is known, and reports the events of that.
+    fn change<'a>(&self, change: impl FnOnce(&mut Inner, &mut Vec<Event<'a>>)) {
+        let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = Vec::new();
+        {
+            let mut inner = self.lock();
+            change(&mut inner, &mut events);
+            inner.update_status(&mut events);
+        }
+        for event in &events {
+            observers.iter_mut().for_each(|observer| observer(event));
+        }
+    }
+
+    /// Reports how many objects of each kind are managed.
+    pub(crate) fn set_managed(&self, managed: Vec<(&'static str, usize)>) {
+        self.change(|_, events| events.push(Event::Managed(managed)));
+    }
+
+    /// Reports a pass over a part.
+    pub(crate) fn report(&self, part: Part, revision: Revision, report: &Report) {
+        self.change(|inner, events| {
+            events.push(Event::Pass(report));
+            if !inner.parts.contains_key(&part) {
+                // It has left.
+                return;
+            }
+            inner.report_notices(report, events);
+            let changes = inner.status_changes(part);
+            let Some(standing) = inner.parts.get_mut(&part) else {
+                return;
+            };
+            standing.last = Some(Found {
+                revision,
+                // The network has all of the links.
+                is_converged: report.converged() || part == Part::Links,
+                errors: report.errors(),
+            });
+            let has_failed = standing.failure.take().is_some();
+            let overall = inner.overall();
+            let is_changed = !changes.is_empty() || changes_anything(report);
+            let verdict = overall.as_ref().and_then(Overall::verdict);
+            let counts = match &overall {
+                Some(overall) => overall.counts,
+                None => StatusCounts::of(&inner.loops.exception_counts()),
+            };
+            let is_looked_at = overall.is_some();
+            // The end of a failure is reported as its begin was.
+            let is_new = has_failed || verdict.is_some() && inner.verdict != verdict || is_changed;
+            if is_new {
+                events.push(Event::News(News {
+                    report,
+                    changes,
+                    counts,
+                    is_converged: overall.is_some_and(|overall| overall.is_converged),
+                }));
+            }
+            match verdict {
+                Some(why_not) => inner.set_verdict(why_not, is_new, events),
+                // It is reported once it is known again.
+                None if is_new => (inner.verdict, inner.converged) = (None, None),
+                None => {}
+            }
+            if is_looked_at {
+                inner.set_contended(counts.contended, events);
+                if !std::mem::replace(&mut inner.is_ready, true) {
+                    events.push(Event::Ready);
+                }
+            }
+        });
+    }
+
+    /// Returns the missing devices among these that were not reported as such yet.
+    pub(crate) fn newly_missing(&self, devices: &Devices) -> BTreeSet<IfName> {
+        let missing = &mut self.lock().missing;
+        for name in devices.present() {
+            missing.remove(name);
+        }
+        let names = devices.missing().map(|(_, name)| *name);
+        names.filter(|name| missing.insert(*name)).collect()
+    }
+
+    /// Reports a pass over a part that could not run; `why` is the error of the file, if that is
+    /// the cause.
+    pub(crate) fn failed(&self, part: Part, error: &Error, why: Option<file::Error>) {
+        let why = match why {
+            Some(wrong) => wrong.to_string(),
+            None => with_causes(error),
+        };
+        self.change(|inner, events| {
+            let is_known = |standing: &Standing| standing.failure.as_ref() == Some(&why);
+            // What keeps several parts from running is reported once.
+            let is_news = !inner.parts.values().any(is_known);
+            let message = why.clone();
+            inner.shown_verdict = Some(format!("not converged: the pass could not run: {why}"));
+            events.push(Event::PassFailed { message, is_news });
+            if let Some(standing) = inner.parts.get_mut(&part) {
+                standing.failure = Some(why);
+            }
+            inner.verdict = inner.overall().and_then(|overall| overall.verdict());
+            inner.set_converged(false, events);
+        });
+    }
+
+    /// Sets the graph.
+    pub(crate) fn set_graph(&self, graph: &RunningGraph) {
+        self.lock().graph = Some(graph.clone());
+    }
+
+    /// Sets which vertices are still to run for the file in force: before they have, nothing is said
+    /// to be converged, nor while it is not known which they are.
+    pub(crate) fn set_untried(&self, vertices: Option<BTreeSet<String>>) {
+        self.change(|inner, events| {
+            inner.untried = vertices;
+            inner.verdict_may_be_known(events);
+        });
+    }
+
+    /// Returns how the vertices stand, if there is more than the network.
+    pub(crate) fn graph(&self) -> Option<Snapshot> {
+        let graph = self.lock().graph.clone()?;
+        // Without the lock: a run reports under locks of the graph.
+        Some(graph.snapshot()).filter(|it| it.vertices.len() > 1)
+    }
+
+    /// Returns true if the file in force is the one on disk.
+    pub(crate) fn is_current(&self) -> bool {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// Reports that the file is being read; [`reload_ended`](Self::reload_ended) follows. Neither is
+    /// reported before the first pass is over.
+    pub(crate) fn reload_begins(&self) {
+        self.change(|inner, events| {
+            if inner.is_ready {
+                events.push(Event::Reloading);
+            }
+        });
+    }
+
+    /// Reports that the file was read.
+    pub(crate) fn reload_ended(&self) {
+        self.change(|inner, events| {
+            if inner.is_ready {
+                events.push(Event::Reloaded);
+            }
+        });
+    }
+
+    /// Reports a message that is no result.
+    pub(crate) fn note(&self, what: &str) {
+        self.change(|_, events| events.push(Event::Note(what.to_owned())));
+    }
+
+    /// Reports the end, once.
+    pub(crate) fn stopping(&self) {
+        self.change(|inner, events| {
+            if !std::mem::replace(&mut inner.is_stopping, true) {
+                events.push(Event::Stopping);
+            }
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic while reporting leaves nothing half done.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Reports the notices of a pass that were not reported yet.
+    fn report_notices(&mut self, report: &Report, events: &mut Vec<Event<'_>>) {
+        for (notice, devices) in report.notices() {
+            let notice = notice.text(devices);
+            if self.noticed.insert(notice.clone()) {
+                events.push(Event::Notice(notice));
+            }
+        }
+    }
+
+    /// Reports the verdict if it is known, and another one than was reported.
+    fn verdict_may_be_known(&mut self, events: &mut Vec<Event<'_>>) {
+        let verdict = self.overall().and_then(|overall| overall.verdict());
+        if let Some(why_not) = verdict {
+            let is_news = self.is_ready && self.verdict.as_ref() != Some(&why_not);
+            self.set_verdict(why_not, is_news, events);
+        }
+    }
+
+    /// Takes note of why the state is not converged, or that it is.
+    fn set_verdict(&mut self, why_not: Option<String>, is_news: bool, events: &mut Vec<Event<'_>>) {
+        self.shown_verdict = Some(match &why_not {
+            None => "converged".to_owned(),
+            Some(why) => format!("not converged: {why}"),
+        });
+        events.push(Event::Verdict { why_not: why_not.clone(), is_news });
+        self.set_converged(why_not.is_none(), events);
+        self.verdict = Some(why_not);
+    }
+
+    fn set_converged(&mut self, converged: bool, events: &mut Vec<Event<'_>>) {
+        if self.converged != Some(converged) {
+            self.converged = Some(converged);
+            events.push(Event::Converged(converged));
+        }
+    }
+
+    fn set_contended(&mut self, contended: usize, events: &mut Vec<Event<'_>>) {
+        if std::mem::replace(&mut self.contended, contended) != contended {
+            events.push(Event::Contention(contended));
+        }
+    }
+
+    /// Reports the status line if it is another one.
+    fn update_status(&mut self, events: &mut Vec<Event<'_>>) {
+        let file = "the last good file is in force, not the one that is there";
+        let metrics = "no metrics are served";
+        let parts = [
+            self.shown_verdict.clone(),
+            self.is_refused.then(|| file.to_owned()),
+            self.is_without_metrics.then(|| metrics.to_owned()),
+            self.world.as_ref().and_then(WorldStatus::trouble),
+        ];
+        let status = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+        if status != self.status {
+            events.push(Event::Status(status.clone()));
+            self.status = status;
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What is reported besides the passes over parts.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use trueup_file as file;
+use trueup_graph::{Failure, Verdict};
+use trueup_reconcile::Report as _;
+
+use super::{Event, Reporter};
+use crate::host::{Error, Report};
+use crate::watch::event::FileChange;
+use crate::watch::world_status::WorldStatus;
+use crate::words::with_causes;
+
+impl Reporter {
+    /// Reports the run of a vertex without a report; `line` is what it has changed, if it has.
+    pub(crate) fn vertex(&self, name: &str, line: &str, result: &Result<Verdict, Failure>) {
+        if *result == Ok(Verdict::WouldChange) {
+            // It is about to change.
+            return;
+        }
+        self.change(|inner, events| {
+            let untried = inner.untried.as_mut();
+            let is_first = untried.is_some_and(|untried| untried.remove(name));
+            let before = inner.failed_vertices.remove(name);
+            let (state, message) = match result {
+                Ok(Verdict::InPlace) if before.is_none() => {
+                    if is_first {
+                        inner.verdict_may_be_known(events);
+                    }
+                    return;
+                }
+                Ok(Verdict::InPlace | Verdict::WouldChange) => ("in_place", None),
+                Ok(Verdict::Changed) => ("changed", None),
+                Err(failure) => ("failed", Some(failure.message().to_owned())),
+            };
+            if let Some(message) = &message {
+                let failed = &mut inner.failed_vertices;
+                failed.insert(name.to_owned(), message.clone());
+            }
+            if message.is_none() || message != before {
+                let line = match &message {
+                    Some(message) => format!("! {name}   (failed: {message})"),
+                    None if state == "changed" => line.to_owned(),
+                    None => format!("  {name}   (in place)"),
+                };
+                events.push(Event::Vertex { name: name.to_owned(), state, message, line });
+            }
+            inner.verdict_may_be_known(events);
+        });
+    }
+
+    /// Reports a change of how the world stands.
+    pub(crate) fn world(&self, change: impl FnOnce(&mut WorldStatus)) {
+        self.change(|inner, events| {
+            let before = inner.world.clone();
+            let mut status = before.clone().unwrap_or_default();
+            change(&mut status);
+            let ungranted = status.collection.ungranted.iter().filter(|it| {
+                let before = before.as_ref().map(|it| &it.collection.ungranted);
+                before.is_none_or(|before| !before.contains(it))
+            });
+            let ungranted = ungranted.cloned();
+            // Also without a change: what was noted a minute ago may be noted again.
+            let contests = inner.notes.due(&status.collection.contests, Instant::now());
+            events.extend(contests.into_iter().chain(ungranted).map(Event::Note));
+            if before.as_ref() == Some(&status) {
+                return;
+            }
+            let was_ungrantable =
+                (before.as_ref()).is_some_and(|it| it.collection.ungrantable.is_some());
+            let before = before.as_ref().and_then(WorldStatus::trouble);
+            let trouble = status.trouble();
+            if before.is_some() && trouble.is_none() {
+                let ended = match was_ungrantable {
+                    true => "it is known what hosts may export",
+                    false => "the store is reached",
+                };
+                events.push(Event::Note(format!("{ended}; {}", status.line())));
+            } else if let Some(trouble) = trouble.filter(|it| before.as_ref() != Some(it)) {
+                events.push(Event::Note(trouble));
+            }
+            events.push(Event::World(Box::new(status.clone())));
+            inner.world = Some(status);
+        });
+    }
+
+    /// Returns how the world stands, if the file has `[world]`.
+    pub(crate) fn world_status(&self) -> Option<WorldStatus> {
+        self.lock().world.clone()
+    }
+
+    /// Reports drift.
+    pub(crate) fn drift(&self, report: &Report) {
+        self.change(|_, events| {
+            let mut kinds = BTreeMap::<&str, usize>::new();
+            report.outcomes(&mut |op| *kinds.entry(op.kind).or_default() += 1);
+            events.push(Event::Drift(kinds));
+        });
+    }
+
+    /// Reports dropped events.
+    pub(crate) fn overrun(&self, times: u64) {
+        self.change(|_, events| events.push(Event::Overrun(times)));
+    }
+
+    /// Reports that the subscription to events failed, or works again.
+    pub(crate) fn subscription(&self, failure: Option<&Error>) {
+        self.change(|inner, events| {
+            events.push(Event::Subscription {
+                failure: failure.map(ToString::to_string),
+                with_causes: failure.map(|error| with_causes(error)),
+                is_news: failure.is_some() || inner.is_ready,
+            });
+        });
+    }
+
+    /// Reports that the metrics are not served, or are by now.
+    pub(crate) fn metrics(&self, failure: Option<&str>) {
+        self.change(|inner, events| {
+            inner.is_without_metrics = failure.is_some();
+            events.push(Event::Metrics(failure.map(str::to_owned)));
+        });
+    }
+
+    /// Reports that a changed file is in force, or why it is refused and the last good file stays in
+    /// force.
+    pub(crate) fn file(&self, refused: Option<&anyhow::Error>) {
+        self.change(|inner, events| {
+            let is_refused = refused.is_some();
+            self.current.store(!is_refused, Ordering::Relaxed);
+            let was_refused = std::mem::replace(&mut inner.is_refused, is_refused);
+            let first = refused.and_then(|why| why.downcast_ref::<file::Error>());
+            events.push(Event::File(FileChange {
+                // An error of a file has a line for each problem.
+                refused: refused.map(|why| with_causes(why.as_ref()).replace('\n', "; ")),
+                place: first.and_then(|error| error.diagnostics().first()?.location),
+                was_refused,
+            }));
+        });
+    }
+}

@@ -1,0 +1,152 @@
+//! How the parts of the namespace stand, each and together.
+
+use std::collections::BTreeSet;
+
+use trueup_loop::{Event, Events, Handle, Revision};
+use trueup_reconcile::OpKey;
+
+use super::{Inner, Reporter};
+use crate::graph::named;
+use crate::host::{Host, Part};
+use crate::status::{StatusChanges, StatusCounts, StatusEntry};
+use crate::verdict::verdict_of;
+use crate::watch::world_status::WorldStatus;
+
+/// How a part of the namespace stands.
+pub(crate) struct Standing {
+    /// The changes of statuses that are not reported yet.
+    pub(crate) status_events: Events,
+    /// The revision of the file in force.
+    pub(crate) declared: Revision,
+    /// What the last pass that ran has found; `None` before the first.
+    pub(crate) last: Option<Found>,
+    /// Why the last pass could not run, if it could not.
+    pub(crate) failure: Option<String>,
+}
+
+/// What a pass has found.
+pub(crate) struct Found {
+    /// The desired state that the pass was for.
+    pub(crate) revision: Revision,
+    pub(crate) is_converged: bool,
+    pub(crate) errors: Vec<String>,
+}
+
+/// How all parts stand together, with the files and commands, and the world.
+pub(crate) struct Overall {
+    pub(crate) counts: StatusCounts,
+    /// All of them are, whatever is known of the world.
+    pub(crate) is_converged: bool,
+    /// Why they are not converged, as far as is known.
+    pub(crate) why_not: Option<String>,
+    /// Each file and command has been tried.
+    pub(crate) is_whole: bool,
+}
+
+impl Overall {
+    /// Returns why they are not converged, `None` of it if they are, and nothing before one of the
+    /// two is known.
+    pub(crate) fn verdict(&self) -> Option<Option<String>> {
+        (self.is_whole || self.why_not.is_some()).then(|| self.why_not.clone())
+    }
+}
+
+impl Standing {
+    /// Returns what the last pass has found, if that was for the file in force.
+    fn found(&self) -> Option<&Found> {
+        let last = self.last.as_ref();
+        last.filter(|found| found.revision >= self.declared)
+    }
+}
+
+impl Reporter {
+    /// Has a part of the namespace count from now on: nothing is converged before its first pass.
+    pub(crate) fn part_joined(&self, part: Part, handle: &Handle<Host>) {
+        let standing = Standing {
+            status_events: handle.events(),
+            declared: Revision::default(),
+            last: None,
+            failure: None,
+        };
+        self.lock().parts.insert(part, standing);
+    }
+
+    /// Has what was found of a part before this revision count no longer.
+    pub(crate) fn part_declared(&self, part: Part, revision: Revision) {
+        let mut inner = self.lock();
+        // What the file says of them may be new.
+        inner.missing.clear();
+        inner.noticed.clear();
+        if let Some(standing) = inner.parts.get_mut(&part) {
+            standing.declared = revision;
+        }
+    }
+
+    /// Has a part that has left count no longer.
+    pub(crate) fn part_left(&self, part: Part, handle: &Handle<Host>) {
+        let mut inner = self.lock();
+        inner.parts.remove(&part);
+        let statuses = handle.exceptions().into_iter();
+        let statuses = statuses.filter(|status| status.key != OpKey::SCOPE);
+        inner.left.extend(statuses.map(|it| it.status));
+    }
+}
+
+impl Inner {
+    /// Returns how all parts stand together; `None` before each has been looked at once by the file
+    /// in force.
+    pub(crate) fn overall(&self) -> Option<Overall> {
+        let parts = self.parts.values();
+        let failures: Vec<&String> = parts.clone().filter_map(|it| it.failure.as_ref()).collect();
+        let found: Option<Vec<&Found>> = parts.map(Standing::found).collect();
+        let found = found?;
+        let counts = StatusCounts::of(&self.loops.exception_counts());
+        let are_parts = failures.is_empty() && found.iter().all(|it| it.is_converged);
+        let why_not = (!are_parts).then(|| {
+            let failures = failures.iter();
+            let failures = failures.map(|why| format!("the pass could not run: {why}"));
+            let errors = found.iter().flat_map(|it| it.errors.iter().cloned());
+            verdict_of(counts, errors.chain(failures))
+        });
+        let unknown = self.world.as_ref().and_then(WorldStatus::unknown);
+        let failed = self.failed_vertices.keys().map(String::as_str);
+        let failed = named(failed, "failed");
+        let is_whole = self.untried.as_ref().is_some_and(BTreeSet::is_empty);
+        let is_converged = are_parts && failed.is_none() && is_whole;
+        let why_not = why_not.into_iter().chain(failed).chain(unknown);
+        let why_not: Vec<String> = why_not.collect();
+        Some(Overall {
+            counts,
+            is_converged,
+            why_not: (!why_not.is_empty()).then(|| why_not.join("; ")),
+            is_whole,
+        })
+    }
+
+    /// Returns how the statuses of a part have changed since the last call, and those of parts that
+    /// have left.
+    pub(crate) fn status_changes(&mut self, part: Part) -> StatusChanges {
+        let (mut changed, mut cleared) = (Vec::new(), std::mem::take(&mut self.left));
+        let found = self.parts.get_mut(&part).zip(self.loops.of(part));
+        let Some((standing, handle)) = found.filter(|_| part != Part::Links) else {
+            return StatusChanges::new(Vec::new(), cleared);
+        };
+        while let Some(event) = standing.status_events.try_next() {
+            match event {
+                // A pass that cannot run is reported by itself.
+                Event::Changed { key, .. } | Event::Cleared { key, .. } if key == OpKey::SCOPE => {}
+                // An object without a status by now has another event.
+                Event::Changed { key, .. } => changed.extend(handle.status(key)),
+                Event::Cleared { status, .. } => cleared.push(status),
+                // What is now stands for the changes that were not kept.
+                _ => {
+                    standing.status_events = handle.events();
+                    let all = self.loops.exceptions().into_iter();
+                    return StatusChanges::snapshot(all.map(StatusEntry::from).collect());
+                }
+            }
+        }
+        let changed = changed.into_iter().map(StatusEntry::from);
+        StatusChanges::new(changed.collect(), cleared)
+    }
+}

@@ -1,0 +1,222 @@
+//! How the collection and the exports stand: for lines, events and metrics.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use trueup_world::SessionStatus;
+
+use super::contested::Contested;
+use crate::words::{count, seconds};
+
+/// How the collection and the exports stand.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorldStatus {
+    pub collection: Collection,
+    pub exports: Exports,
+}
+
+/// How the collection stands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Collection {
+    /// There was a complete view of the store, or there is nothing to collect.
+    pub is_known: bool,
+    /// The revision that it is of; 0 before the first view.
+    pub revision: u64,
+    pub collected: usize,
+    pub refused: usize,
+    /// Routes that take traffic from another host's.
+    pub overlaps: usize,
+    /// Routes that an earlier process may have collected, and that stay until it is known.
+    pub retained: usize,
+    /// All is withdrawn, as `partition` says.
+    pub is_withdrawn: bool,
+    /// The hosts whose exports change too often, with the number of those whose changes wait.
+    pub damped: BTreeMap<String, usize>,
+    /// Since when the store is not reached, and why.
+    pub cut_off: Option<(SystemTime, String)>,
+    /// Why the desired state is not known, although there was a complete view.
+    pub doubt: Option<String>,
+    /// What other hosts export of the prefixes that this host exports.
+    pub contests: Vec<Contested>,
+    /// The exports of this host that are not granted to it, in words.
+    pub ungranted: Vec<String>,
+    /// Why it is not known what hosts may export.
+    pub ungrantable: Option<String>,
+}
+
+/// How the exports stand.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Exports {
+    pub declared: usize,
+    /// The store has them as declared, as the last pass found.
+    pub is_in_place: bool,
+    /// How often the lease has ended although this process was there.
+    pub losses: u64,
+    pub cut_off_since: Option<SystemTime>,
+    /// Why they are not all there.
+    pub error: Option<String>,
+}
+
+impl Exports {
+    /// Notes how their session stands.
+    pub fn session(&mut self, status: &SessionStatus) {
+        self.losses = status.losses;
+        self.cut_off_since = status.cut_off_since;
+    }
+}
+
+impl Collection {
+    /// Returns the names of this host's exports that lose traffic to other hosts.
+    pub fn taken(&self) -> BTreeSet<&str> {
+        let contests = self.contests.iter().map(|it| &it.contest);
+        let losses = contests.filter(|it| it.is_loss());
+        losses.map(|it| &*it.name).collect()
+    }
+
+    /// Nothing is collected.
+    pub fn none() -> Collection {
+        Collection { is_known: true, ..Collection::default() }
+    }
+
+    /// Returns why the desired state is not known, if it is not.
+    pub fn unknown(&self) -> Option<String> {
+        let Collection { is_known, retained, cut_off, doubt, ungrantable, .. } = self;
+        if let Some(doubt) = doubt {
+            return Some(format!("it is not known what to collect: {doubt}"));
+        }
+        if *is_known {
+            return None;
+        }
+        if let Some(why) = ungrantable {
+            return Some(format!(
+                "it is not known what hosts may export, so what was collected stays: {why}"
+            ));
+        }
+        let why = match cut_off {
+            Some((since, error)) => {
+                format!(": cut off from the store since {}: {error}", at(*since))
+            }
+            None => String::new(),
+        };
+        let stay = match retained {
+            0 => String::new(),
+            number => format!(", and {} from before", count(*number, "route stays", "routes stay")),
+        };
+        Some(format!("it is not known yet what to collect{stay}{why}"))
+    }
+}
+
+impl WorldStatus {
+    /// Returns since when the store is not reached.
+    pub fn cut_off_since(&self) -> Option<SystemTime> {
+        let collection = self.collection.cut_off.as_ref().map(|(since, _)| *since);
+        let both = [collection, self.exports.cut_off_since];
+        both.into_iter().flatten().min()
+    }
+
+    /// Returns why the desired state is not known, if it is not.
+    pub fn unknown(&self) -> Option<String> {
+        self.collection.unknown()
+    }
+
+    /// Returns what is the matter: that it is not known what to collect, that the store is not
+    /// reached, or that changes of exports wait.
+    pub fn trouble(&self) -> Option<String> {
+        let damped = || {
+            let (host, exports) = self.collection.damped.first_key_value()?;
+            let hosts = self.collection.damped.len() - 1;
+            let more = match hosts {
+                0 => String::new(),
+                more => format!(", and so of {}", count(more, "other host", "other hosts")),
+            };
+            Some(format!(
+                "host {host} is damped, as its exports change too often: {}{more}",
+                count(*exports, "change waits", "changes wait")
+            ))
+        };
+        let cut_off = || {
+            let since = at(self.cut_off_since()?);
+            let then = match self.collection.is_withdrawn {
+                true => "what was collected is withdrawn",
+                false => "what was collected stays",
+            };
+            let why = self.collection.cut_off.as_ref().map(|(_, why)| why.as_str());
+            let why = why.map_or_else(String::new, |why| format!("; {why}"));
+            Some(format!("cut off from the store since {since}: {then}{why}"))
+        };
+        self.unknown().or_else(cut_off).or_else(damped)
+    }
+
+    /// Returns the line of the view.
+    pub fn line(&self) -> String {
+        let Collection { revision, collected, refused, overlaps, .. } = self.collection;
+        let Exports { declared, is_in_place, losses, error, .. } = &self.exports;
+        let mut line = format!(
+            "world: {collected} collected, {refused} refused{}, revision {revision}; {}{}{}{}; {}",
+            match overlaps {
+                0 => String::new(),
+                number => format!(", {number} that take from others"),
+            },
+            count(*declared, "export", "exports"),
+            if *is_in_place || *declared == 0 { "" } else { " (not in place)" },
+            match self.collection.taken().len() {
+                0 => String::new(),
+                taken => format!(", {taken} taken by other hosts"),
+            },
+            match self.collection.ungranted.len() {
+                0 => String::new(),
+                ungranted => format!(", {ungranted} not granted"),
+            },
+            count(usize::try_from(*losses).unwrap_or(usize::MAX), "lease lost", "leases lost"),
+        );
+        for more in [self.trouble(), error.clone()].into_iter().flatten() {
+            line += &format!("; {more}");
+        }
+        line
+    }
+
+    pub fn json(&self) -> Value {
+        let Collection {
+            is_known,
+            revision,
+            collected,
+            refused,
+            overlaps,
+            retained,
+            is_withdrawn,
+            ..
+        } = self.collection;
+        json!({
+            "known": is_known,
+            "revision": revision,
+            "collected": collected,
+            "refused": refused,
+            "overlaps": overlaps,
+            "retained": retained,
+            "damped": self.collection.damped.len(),
+            "withdrawn": is_withdrawn,
+            "cut_off_since": self.cut_off_since().map(seconds),
+            "taken": self.collection.taken().len(),
+            "contests": (self.collection.contests.iter())
+                .take(MOST_CONTESTS)
+                .map(Contested::json)
+                .collect::<Vec<Value>>(),
+            "ungranted": self.collection.ungranted.len(),
+            "exports": self.exports.declared,
+            "exported": self.exports.is_in_place,
+            "lease_losses": self.exports.losses,
+            "message": self.trouble().or_else(|| self.exports.error.clone()),
+        })
+    }
+}
+
+/// How many contests an event lists, those that lose traffic first.
+const MOST_CONTESTS: usize = 100;
+
+/// Returns a time of the day in UTC.
+fn at(time: SystemTime) -> String {
+    let seconds = seconds(time) as u64;
+    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02} UTC", seconds % 60)
+}

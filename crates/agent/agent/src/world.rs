@@ -1,0 +1,72 @@
+//! The world, as a file names it: the store of `[world]`, and the routes that `[[collect]]` makes
+//! of what other hosts export.
+
+mod collect;
+mod grants;
+mod probation;
+#[cfg(feature = "etcd")]
+mod remedy;
+mod store;
+mod surroundings;
+
+use std::path::Path;
+
+use trueup_file::{self as file, Hosts, Partition};
+use trueup_path::{open_any, read};
+use trueup_world::{Error, Export, PartitionPolicy, Recipient, World};
+
+pub use collect::{Collection, Retained};
+pub use grants::{follow_grants, grants_key, read_grants, recorder};
+pub use probation::Probation;
+#[cfg(feature = "etcd")]
+pub use store::etcd_config;
+pub use store::{OnReplaced, Use, open, open_to_stay};
+pub use surroundings::Surroundings;
+
+/// The name of the vertex of what is collected.
+pub const COLLECTOR: &str = "collector";
+/// The name of the vertex of the exports.
+pub const EXPORTER: &str = "exporter";
+
+/// Returns the exports of a file.
+pub fn exports(declared: &[file::Export]) -> Vec<Export> {
+    let exports = declared.iter().map(|declared| {
+        let kind = declared.kind().name();
+        let mut export = Export::new(kind, declared.name.clone(), declared.data());
+        if let Hosts::One(host) = &declared.to {
+            export.to = Recipient::Host(host.clone());
+        }
+        export
+    });
+    exports.collect()
+}
+
+/// Returns true if the store has these exports, and no other that goes with a lease of this host.
+pub fn is_exported(world: &World, exports: &[Export]) -> Result<bool, Error> {
+    let mut own = world.exports()?;
+    let are_there = exports.iter().all(|it| {
+        let found = own.remove(&it.key(world.host()));
+        found.is_some_and(|found| found.lease.is_some() && *found.data == *it.data)
+    });
+    Ok(are_there && own.values().all(|it| it.lease.is_none()))
+}
+
+pub fn partition(declared: Partition) -> PartitionPolicy {
+    match declared {
+        Partition::Keep => PartitionPolicy::Keep,
+        Partition::For(time) => PartitionPolicy::KeepFor(time),
+        Partition::Drop => PartitionPolicy::Drop,
+    }
+}
+
+/// Returns what tells this agent from others that say they are the same host: the machine, and the
+/// random id of its [`State`](crate::state::State), as two machines made of one image have the same
+/// machine id. A process that is started again is the same owner, and one process has the state at a
+/// time.
+pub fn owner(id: &str) -> String {
+    let path = Path::new("/etc/machine-id");
+    let machine = open_any(path).and_then(|file| read(path, &file, 1_024));
+    let machine = machine.unwrap_or_default();
+    let machine = String::from_utf8_lossy(&machine);
+    format!("{} {id}", machine.trim())
+}

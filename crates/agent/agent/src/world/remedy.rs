@@ -1,0 +1,104 @@
+//! Errors of TLS, with the keys of the file that are to blame.
+
+use std::time::Duration;
+
+use trueup_etcd::EtcdStore;
+use trueup_file::World;
+use trueup_world::{
+    Committed, Error, ErrorKind, LeaseId, Revision, Snapshot, Store, StoreMember, StoreWatch,
+    Transaction, TransactionLimits,
+};
+
+use super::store::OnReplaced;
+
+/// etcd, with errors that say what to change in the file.
+pub(crate) struct WithRemedy {
+    etcd: EtcdStore,
+    /// For a member's certificate that is not accepted here.
+    authority: Option<String>,
+    /// For a certificate of this host that a member does not accept.
+    certificate: String,
+    on_replaced: OnReplaced,
+}
+
+/// The ends of errors that say no more than that a connection was closed.
+const CLOSED: [&str; 3] = ["operation was canceled", "transport error", "broken pipe"];
+
+impl WithRemedy {
+    pub(crate) fn new(etcd: EtcdStore, named: &World, on_replaced: OnReplaced) -> WithRemedy {
+        let authority = named.ca_file.as_ref().map(|file| {
+            format!(
+                "ca_file {} is not that of the authority which signed the certificate of the \
+                 member: give that one",
+                file.display()
+            )
+        });
+        let certificate = match &named.certificate {
+            Some(files) => format!(
+                "if the member goes on to close the connection, it does not accept cert_file {}: \
+                 give one of an authority that it trusts (its --trusted-ca-file), with its \
+                 key_file",
+                files.cert_file.display()
+            ),
+            None => {
+                "if the member asks for a certificate (its --client-cert-auth), give cert_file \
+                     and key_file"
+                    .to_owned()
+            }
+        };
+        WithRemedy { etcd, authority, certificate, on_replaced }
+    }
+
+    fn remedy(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::Replaced {
+            (self.on_replaced)(&error);
+        }
+        let text = error.to_string();
+        // The words of rustls for what this side refuses, and for the alerts of the other one.
+        let remedy = match &self.authority {
+            Some(authority) if text.contains("invalid peer certificate: UnknownIssuer") => {
+                authority
+            }
+            Some(_) if text.contains("received fatal alert") => &self.certificate,
+            // A member that misses a certificate, or does not trust it, closes the connection. What
+            // is heard of that depends on what was under way.
+            Some(_) if CLOSED.iter().any(|words| text.ends_with(words)) => &self.certificate,
+            _ => return error,
+        };
+        Error::new(error.kind(), format!("{text}; {remedy}"))
+    }
+}
+
+impl Store for WithRemedy {
+    fn read(&self, prefix: &[u8], at: Option<Revision>) -> Result<Snapshot, Error> {
+        self.etcd.read(prefix, at).map_err(|it| self.remedy(it))
+    }
+
+    fn commit(&self, transaction: &Transaction) -> Result<Committed, Error> {
+        self.etcd.commit(transaction).map_err(|it| self.remedy(it))
+    }
+
+    fn limits(&self) -> TransactionLimits {
+        self.etcd.limits()
+    }
+
+    fn watch(&self, prefix: &[u8], after: Revision) -> Result<Box<dyn StoreWatch>, Error> {
+        self.etcd.watch(prefix, after).map_err(|it| self.remedy(it))
+    }
+
+    fn grant(&self, ttl: Duration) -> Result<LeaseId, Error> {
+        self.etcd.grant(ttl).map_err(|it| self.remedy(it))
+    }
+
+    fn renew(&self, lease: LeaseId) -> Result<Duration, Error> {
+        self.etcd.renew(lease).map_err(|it| self.remedy(it))
+    }
+
+    fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
+        self.etcd.revoke(lease).map_err(|it| self.remedy(it))
+    }
+
+    fn members(&self) -> Result<Vec<StoreMember>, Error> {
+        self.etcd.members().map_err(|it| self.remedy(it))
+    }
+}

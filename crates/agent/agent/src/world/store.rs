@@ -1,0 +1,133 @@
+//! Opens the store.
+
+use std::fs::TryLockError;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use trueup_file::{self as file, StoreAddress};
+use trueup_path::Place;
+use trueup_world::{Embedded, Error, Store, World};
+
+#[cfg(feature = "etcd")]
+use super::remedy::WithRemedy;
+use crate::state;
+
+/// The embedded store, in the state directory. All hosts that are named in files with it, and all
+/// commands, share it.
+const EMBEDDED: &str = "world.redb";
+
+/// What a command does with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It only reads: an embedded store that does not exist is empty, and is not made.
+    Read,
+    /// It writes.
+    Write,
+}
+
+/// Opens the store, as the host of `[world]`. Members of etcd need not be there yet: each call on
+/// the world fails, in time, while none is reached. An embedded store lies in `directory`, the
+/// state directory.
+///
+/// # Errors
+///
+/// When the file of an embedded store cannot be opened, as while another process has it; when this
+/// program was built without etcd, and the file names members of it.
+pub fn open(declared: &file::World, directory: &Path, with: Use) -> Result<World> {
+    let store = match &declared.store {
+        StoreAddress::Embedded => embedded(directory, with)?,
+        StoreAddress::Etcd(endpoints) => etcd(declared, endpoints, Box::new(|_| {}))?,
+    };
+    Ok(World::new(store, &declared.prefix, &declared.host)?)
+}
+
+/// Called with the error when the store is another one than before.
+pub type OnReplaced = Box<dyn Fn(&Error) + Send + Sync>;
+
+/// As [`open`], to write, for as long as this process runs.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn open_to_stay(
+    declared: &file::World,
+    directory: &Path,
+    on_replaced: OnReplaced,
+) -> Result<World> {
+    let store = match &declared.store {
+        StoreAddress::Embedded => embedded(directory, Use::Write)?,
+        StoreAddress::Etcd(endpoints) => etcd(declared, endpoints, on_replaced)?,
+    };
+    Ok(World::new(store, &declared.prefix, &declared.host)?)
+}
+
+/// Opens the embedded store. Who can open its file may read and write all of it.
+fn embedded(directory: &Path, with: Use) -> Result<Arc<dyn Store>> {
+    let folder = match with {
+        Use::Write => Some(state::make(directory)?),
+        Use::Read => state::existing(directory)?,
+    };
+    let Some(place) = folder.map(|folder| folder.place(EMBEDDED)) else {
+        return Ok(Embedded::in_memory().connect());
+    };
+    if with == Use::Read && place.metadata()?.is_none() {
+        return Ok(Embedded::in_memory().connect());
+    }
+    let path = directory.join(EMBEDDED);
+    let opened = Embedded::open(&path).map_err(|error| match is_locked(&place) {
+        true => anyhow!(
+            "the store {} is open in another process, such as `trueup watch`, and one process has \
+             it at a time: ask that one, by its output and metrics, or end it first; hosts and \
+             commands that work at the same time need etcd, as `endpoints` names it",
+            path.display()
+        ),
+        false => error.into(),
+    });
+    Ok(opened?.connect())
+}
+
+fn is_locked(place: &Place) -> bool {
+    let opened = place.open().ok().flatten();
+    let locked = opened.map(|file| file.try_lock_shared());
+    matches!(locked, Some(Err(TryLockError::WouldBlock)))
+}
+
+#[cfg(feature = "etcd")]
+fn etcd(
+    declared: &file::World,
+    endpoints: &[String],
+    on_replaced: OnReplaced,
+) -> Result<Arc<dyn Store>> {
+    let config = etcd_config(declared, endpoints)?;
+    let store = trueup_etcd::EtcdStore::open(config)?;
+    Ok(Arc::new(WithRemedy::new(store, declared, on_replaced)))
+}
+
+/// Returns how to connect to the members of etcd. From then on the process may hold a password or
+/// a private key, so no core dump of it is written.
+#[cfg(feature = "etcd")]
+pub fn etcd_config(declared: &file::World, endpoints: &[String]) -> Result<trueup_etcd::Config> {
+    crate::core_dumps::forbid()?;
+    let mut config = trueup_etcd::Config::new(endpoints.iter().cloned())
+        .with_clear_password(declared.allow_clear_password);
+    if let Some(credentials) = &declared.credentials {
+        config = config.with_user(&credentials.user, &credentials.password_file);
+    }
+    if let Some(ca_file) = &declared.ca_file {
+        config = config.with_ca_file(ca_file);
+    }
+    if let Some(certificate) = &declared.certificate {
+        config = config.with_cert_files(&certificate.cert_file, &certificate.key_file);
+    }
+    Ok(config)
+}
+
+#[cfg(not(feature = "etcd"))]
+fn etcd(_: &file::World, _: &[String], _: OnReplaced) -> Result<Arc<dyn Store>> {
+    anyhow::bail!(
+        "[world] names endpoints of etcd, and this trueup was built without the feature `etcd`: \
+         build it with `cargo build --features etcd` (with Debian's packages protobuf-compiler and \
+         libprotobuf-dev), or write store = \"embedded\""
+    )
+}

@@ -1,0 +1,253 @@
+//! What no collected route may lead away from this host, as its kernel and the file have it now.
+
+mod facts;
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use trueup_file::{self as file, AddressUse, File, Protected, StoreAddress};
+use trueup_net::{Prefix, RouteKey};
+use trueup_reconcile::Hints;
+use trueup_rtnl::Namespace;
+
+use facts::Facts;
+
+/// How often it is looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How often names of the store are resolved.
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(60);
+/// How many addresses of the store are protected, those that it had before among them.
+const MAX_ADDRESSES: usize = 256;
+/// Addresses of no host, for documentation: the route there is the one to all that is elsewhere.
+const ELSEWHERE: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
+
+/// What no collected route may lead away. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Surroundings(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    namespace: Namespace,
+    protocol: u8,
+    /// The members of the store, by host and port. None if this host reaches them from another
+    /// namespace than the one with the routes.
+    members: Vec<(String, u16)>,
+    known: Mutex<Known>,
+    /// Something is to be looked at soon, though nothing here has changed.
+    is_waiting: AtomicBool,
+    /// A thread looks for changes.
+    is_followed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The addresses of the members, those that they had before among them; none before they were
+    /// resolved for the first time.
+    store: Option<BTreeSet<IpAddr>>,
+    /// The gateways of the file.
+    gateways: BTreeSet<IpAddr>,
+    /// None before it was read for the first time.
+    facts: Option<Facts>,
+}
+
+impl Surroundings {
+    /// Makes those of a namespace, for the store of a file. `protocol` is what our routes bear.
+    pub fn new(namespace: &Namespace, named: &file::World, protocol: u8) -> Surroundings {
+        let here = Namespace::current().cookie();
+        let is_here = match (here, namespace.cookie()) {
+            (Ok(here), Ok(there)) => here == there,
+            _ => true,
+        };
+        let members: Vec<(String, u16)> = match &named.store {
+            StoreAddress::Etcd(urls) if is_here => {
+                urls.iter().filter_map(|url| member(url)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let is_literal = |(host, _): &(String, u16)| host.parse::<IpAddr>().is_ok();
+        let known = Known {
+            store: members.iter().all(is_literal).then(|| resolve(&members)),
+            ..Known::default()
+        };
+        Surroundings(Arc::new(Inner {
+            namespace: namespace.clone(),
+            protocol,
+            members,
+            known: Mutex::new(known),
+            is_waiting: AtomicBool::new(false),
+            is_followed: AtomicBool::new(false),
+        }))
+    }
+
+    /// Resolves the names of the store, for a command that looks once.
+    pub fn resolved(self) -> Surroundings {
+        self.resolve();
+        self
+    }
+
+    /// Looks for changes on a thread of its own, and sends a hint for each, until all clones are
+    /// dropped. Further calls do nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a thread.
+    pub fn follow(&self, hints: Hints) -> Result<()> {
+        if self.0.is_followed.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let weak = Arc::downgrade(&self.0);
+        let follow = move || {
+            let mut resolved = None;
+            while let Some(inner) = weak.upgrade() {
+                let surroundings = Surroundings(inner);
+                let is_due = |at: Instant| at.elapsed() >= RESOLVE_INTERVAL;
+                let mut is_changed = surroundings.0.is_waiting.load(Ordering::SeqCst);
+                if resolved.is_none_or(is_due) {
+                    is_changed |= surroundings.resolve();
+                    resolved = Some(Instant::now());
+                }
+                // What cannot be read is said by those who ask for it.
+                is_changed |= surroundings.look().unwrap_or(true);
+                drop(surroundings);
+                if is_changed {
+                    hints.request_pass();
+                }
+                thread::sleep(INTERVAL);
+            }
+        };
+        let thread = thread::Builder::new().name("world-surroundings".into());
+        thread.spawn(follow).context("a thread does not start")?;
+        Ok(())
+    }
+
+    /// Has hints sent, also if nothing has changed.
+    pub fn set_waiting(&self, is_waiting: bool) {
+        self.0.is_waiting.store(is_waiting, Ordering::SeqCst);
+    }
+
+    /// Returns what no route may lead away, for a file; none before the names of the store were
+    /// resolved.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel was not asked with success yet.
+    pub fn protected(&self, declared: &File) -> Result<Option<Protected>> {
+        let routes = declared.desired.routes.as_ref();
+        let hops = routes.iter().flat_map(|routes| routes.nexthops());
+        let hops = hops.flat_map(|hops| hops.as_slice());
+        self.lock().gateways = hops.filter_map(|hop| hop.via).collect();
+        let looked = self.look();
+        let known = self.lock();
+        let (Some(store), Some(facts)) = (&known.store, &known.facts) else {
+            return looked.map(|_| None);
+        };
+        let Facts { own, tables, leads } = facts;
+        // Of ours, those that the file declares: any other is collected.
+        let is_declared = |key: &RouteKey| {
+            let routes = routes.as_ref();
+            routes.is_some_and(|routes| routes.get(key).is_some())
+        };
+        let lead = |address: &IpAddr| {
+            let lead = leads.get(address);
+            lead.filter(|lead| !lead.is_ours || is_declared(&lead.key))
+        };
+        let mut protected = Protected::default().with_tables(tables.iter().copied());
+        for (address, subnet) in own {
+            protected = protected.with_own(*address, *subnet);
+        }
+        for address in store {
+            let lead = lead(address).map(|lead| lead.key.dst);
+            protected = protected.with_other(*address, AddressUse::Store, lead);
+        }
+        let in_use = leads.keys().filter_map(lead);
+        let in_use = in_use.flat_map(|lead| &lead.gateways);
+        for gateway in in_use.chain(&known.gateways) {
+            // One that nothing else leads to is hidden by a route to itself alone.
+            let lead = lead(gateway).map_or(Prefix::host(*gateway), |lead| lead.key.dst);
+            protected = protected.with_other(*gateway, AddressUse::Gateway, [lead]);
+        }
+        Ok(Some(protected))
+    }
+
+    /// Asks the kernel, and returns true if something has changed.
+    fn look(&self) -> Result<bool> {
+        let asked = {
+            let known = self.lock();
+            let asked = known.store.iter().flatten().chain(&known.gateways);
+            asked.copied().chain(ELSEWHERE).collect()
+        };
+        let facts = Facts::read(&self.0.namespace, asked, self.0.protocol)
+            .context("cannot read the addresses of this host")?;
+        let mut known = self.lock();
+        let is_changed = known.facts.as_ref() != Some(&facts);
+        known.facts = Some(facts);
+        Ok(is_changed)
+    }
+
+    /// Resolves the names of the store. Returns true if an address is new.
+    fn resolve(&self) -> bool {
+        let found = resolve(&self.0.members);
+        let mut known = self.lock();
+        let was_resolved = known.store.is_some();
+        let store = known.store.get_or_insert_default();
+        let before = store.len();
+        for address in found {
+            // A connection may go to one that the name has no longer.
+            if store.len() < MAX_ADDRESSES {
+                store.insert(address);
+            }
+        }
+        !was_resolved || store.len() > before
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        // Nothing under the lock leaves it half done.
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the host and the port of a member's URL.
+fn member(url: &str) -> Option<(String, u16)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split('/').next()?;
+    let default = if scheme == "https" { 443 } else { 80 };
+    let is_bare = authority.ends_with(']') || !authority.contains(':');
+    let (host, port) = match authority.rsplit_once(':').filter(|_| !is_bare) {
+        Some((host, port)) => (host, port.parse().ok()?),
+        None => (authority, default),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Some((host.to_owned(), port))
+}
+
+/// Resolves names. One that has no address now has none.
+fn resolve(members: &[(String, u16)]) -> BTreeSet<IpAddr> {
+    let addresses =
+        members.iter().filter_map(|(host, port)| (host.as_str(), *port).to_socket_addrs().ok());
+    addresses.flatten().map(|it| it.ip()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_s_url_names_its_host() {
+        for (url, host, port) in [
+            ("http://10.0.0.1:2379", "10.0.0.1", 2379),
+            ("https://etcd.example", "etcd.example", 443),
+            ("http://[fd00::1]:2379/", "fd00::1", 2379),
+            ("http://[fd00::1]", "fd00::1", 80),
+        ] {
+            assert_eq!(member(url), Some((host.to_owned(), port)), "{url}");
+        }
+    }
+}
