@@ -8,7 +8,8 @@ use criterion::{
     BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main,
 };
 use trueup_counts::made;
-use trueup_net::{Family, Item as _, Route, RouteKey, Routes, three_way, two_way};
+use trueup_diff::three_way;
+use trueup_net::{Family, Item as _, Route, RouteKey, Routes};
 
 const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
 
@@ -25,18 +26,20 @@ fn generic(c: &mut Criterion) {
         let routes = made::routes(Family::Inet, size);
         let shuffled = made::shuffled(&routes);
         group.bench_function(BenchmarkId::new("two_way, both in order", size), |b| {
-            b.iter(|| black_box(two_way(&routes, &routes, Route::key, made::value)));
+            b.iter(|| black_box(made::two_way(&routes, &routes, Route::key, made::value)));
         });
         group.bench_function(BenchmarkId::new("two_way, one shuffled", size), |b| {
-            b.iter(|| black_box(two_way(&shuffled, &routes, Route::key, made::value)));
+            b.iter(|| black_box(made::two_way(&shuffled, &routes, Route::key, made::value)));
         });
         group.bench_function(BenchmarkId::new("two_way, both shuffled", size), |b| {
-            b.iter(|| black_box(two_way(&shuffled, &shuffled, Route::key, made::value)));
+            b.iter(|| black_box(made::two_way(&shuffled, &shuffled, Route::key, made::value)));
         });
         drop(shuffled);
         let owned: BTreeSet<RouteKey> = routes.iter().map(Route::key).collect();
         group.bench_function(BenchmarkId::new("three_way, all undesired", size), |b| {
-            b.iter(|| black_box(three_way(&[], &routes, &owned, Route::key, made::value)));
+            b.iter(|| {
+                black_box(three_way(&[], &routes, &owned, Route::key, Route::key, Route::eq))
+            });
         });
     }
     group.finish();
@@ -51,10 +54,10 @@ fn integers(c: &mut Criterion) {
         let shuffled = made::shuffled(&sorted);
         let (key, value) = (|item: &(u128, u64)| item.0, |item: &(u128, u64)| item.1);
         group.bench_function(BenchmarkId::new("both in order", size), |b| {
-            b.iter(|| black_box(two_way(&sorted, &sorted, key, value)));
+            b.iter(|| black_box(made::two_way(&sorted, &sorted, key, value)));
         });
         group.bench_function(BenchmarkId::new("one shuffled", size), |b| {
-            b.iter(|| black_box(two_way(&shuffled, &sorted, key, value)));
+            b.iter(|| black_box(made::two_way(&shuffled, &sorted, key, value)));
         });
     }
     group.finish();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use trueup_diff::{Diff, Duplicate};
 use trueup_net::{
     Desired, Dev, Devices, DumpMatcher, Family, IfName, Kind, NextHop, NextHops, Observed, Owned,
     PlainRoute, Plan, Prefix, ResolvedRoutes, Route, RouteKey, RouteType, Routes, RowMatch,
@@ -62,6 +63,21 @@ pub fn routes(family: Family, count: usize) -> Vec<Route> {
 /// What a route has beside its key, for a diff.
 pub fn value(route: &Route) -> (RouteType, &NextHops) {
     (route.kind, &route.nexthops)
+}
+
+/// The diff of items that are all ours, by their values.
+///
+/// # Errors
+///
+/// When two desired items have one key.
+pub fn two_way<'a, T, K: Ord, V: PartialEq>(
+    desired: &'a [T],
+    observed: &'a [T],
+    key: impl Fn(&'a T) -> K,
+    value: impl Fn(&'a T) -> V,
+) -> Result<Diff<'a, T>, Duplicate> {
+    let is_as_desired = |desired, observed| value(desired) == value(observed);
+    trueup_diff::two_way(desired, observed, &key, &key, is_as_desired, |_| true)
 }
 
 /// The same elements, each far from where it was; always in the same places.

@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 
-use trueup_net::{Family, Item as _, Observed, Owned, Plan, Route, Routes, plan, two_way};
+use trueup_net::{Family, Item as _, Observed, Owned, Plan, Route, Routes, plan};
 use trueup_netlink::codec;
 use trueup_netlink::codec::route::Row;
 use trueup_netlink::wire::Messages;
@@ -135,7 +135,9 @@ fn two_way_shuffled(count: u32) {
 }
 
 fn compare(desired: &[Route], observed: &[Route], count: u32) {
-    rounds(count, || two_way(black_box(desired), black_box(observed), Route::key, made::value));
+    rounds(count, || {
+        made::two_way(black_box(desired), black_box(observed), Route::key, made::value)
+    });
 }
 
 fn plan_nothing(count: u32) {

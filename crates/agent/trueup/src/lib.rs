@@ -7,6 +7,7 @@ pub use trueup_agent as agent;
 pub use trueup_apply as apply;
 #[cfg(feature = "control")]
 pub use trueup_control as control;
+pub use trueup_diff as diff;
 #[cfg(feature = "etcd")]
 pub use trueup_etcd as etcd;
 #[cfg(feature = "graph")]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use trueup_diff::{Found, Verdict, decide};
+
 use crate::{Action, Change, Normalisers, Object, Objects, Verb};
 
 /// What to do with an object that is only desired, or only there. Both are left as they are unless
@@ -72,17 +74,25 @@ pub fn plan(
     let mut plan = Plan::default();
     let keys: BTreeSet<&String> = desired.keys().chain(observed.keys()).collect();
     for key in keys {
-        match (desired.get(key), observed.get(key)) {
-            (Some(desired), Some(observed)) => {
-                plan.actions.extend(update(key, desired, observed, normalisers));
+        let (wanted, there) = (desired.get(key), observed.get(key));
+        let changes: Vec<Action> = match (wanted, there) {
+            (Some(wanted), Some(there)) => update(key, wanted, there, normalisers).collect(),
+            _ => Vec::new(),
+        };
+        let is_as_desired = wanted.is_some() && changes.is_empty();
+        let found = there.map_or(Found::Nothing, |_| Found::item(is_as_desired));
+        let (ours, foreign) =
+            if owned.contains(key) { (found, Found::Nothing) } else { (Found::Nothing, found) };
+        match (decide(wanted.is_some(), ours, foreign), wanted) {
+            // A desired object is changed, whoever created it.
+            (Verdict::Change | Verdict::Conflict, _) => plan.actions.extend(changes),
+            (Verdict::Create, Some(wanted)) if policy.create => {
+                plan.actions.push(create(key, wanted));
             }
-            (Some(desired), None) if policy.create => plan.actions.push(create(key, desired)),
-            (Some(_), None) => plan.missing.push(key.clone()),
-            (None, Some(_)) if policy.destroy && owned.contains(key) => {
-                plan.actions.push(destroy(key));
-            }
-            (None, Some(_)) => plan.undesired.push(key.clone()),
-            (None, None) => {}
+            (Verdict::Create, _) => plan.missing.push(key.clone()),
+            (Verdict::Delete, _) if policy.destroy => plan.actions.push(destroy(key)),
+            (Verdict::Delete | Verdict::Leave, _) => plan.undesired.push(key.clone()),
+            (Verdict::Keep | Verdict::Satisfied, _) => {}
         }
     }
     plan

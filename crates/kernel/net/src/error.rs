@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::compare::Duplicate;
+use trueup_diff::Duplicate;
+
 use crate::devices::Problem;
 use crate::kinds::Kind;
 use crate::routes::Routes;

@@ -3,13 +3,11 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod by_kind;
 #[macro_use]
 mod setters;
 
 mod check;
 mod collateral;
-mod compare;
 mod desired;
 mod devices;
 mod domain;
@@ -26,8 +24,6 @@ mod routes;
 mod values;
 mod words;
 
-pub use by_kind::{KindDiff, addresses, links, neighbours, nexthops, routes, rules};
-pub use compare::{Diff, Duplicate, three_way, three_way_by, two_way, two_way_by};
 pub use desired::{Desired, NexthopMode};
 pub use devices::{Devices, Problem};
 pub use domain::{Domain, InterfacePattern, Part, Place};
@@ -50,6 +46,6 @@ pub use plan::{Conflict, Notice, Plan, plan, plan_resolved, plan_with};
 pub use resolve::{Resolved, ResolvedDevices, resolve, resolve_with};
 pub use routes::{
     DeviceName, DumpMatcher, Gateway, Mismatches, NexthopAssignment, NexthopTable, PlainRoute,
-    ResolvedRoutes, RouteDependencies, Routes, RoutesRevision, RowMatch, Tracker,
+    ResolvedRoutes, RouteDependencies, Routes, RowMatch, Tracker,
 };
 pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};

@@ -8,9 +8,10 @@ use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use trueup_diff::{Found, Verdict, decide, walk};
+
 use crate::check::Check;
 use crate::collateral::{CollateralIndex, Effects};
-use crate::compare;
 use crate::desired::{Desired, NexthopMode};
 use crate::devices::{Devices, Macvlans, Names, Problem};
 use crate::domain::DomainDevices;
@@ -200,7 +201,7 @@ impl<A: Authored + Check> Resolve for Option<Vec<A>> {
         };
         let objects: Vec<A::Indexed> =
             objects.iter().enumerate().map(one).collect::<Result<_, _>>()?;
-        let joined = compare::join(&objects, &[], A::Indexed::key, |_, _, _| {});
+        let joined = walk(&objects, &[], A::Indexed::key, A::Indexed::key, |_, _, _| {});
         joined.map_err(|duplicate| DesiredError::duplicate(A::Indexed::KIND, duplicate))?;
         Ok(Some(objects))
     }
@@ -472,9 +473,11 @@ pub(crate) fn undesired<D>(
     proof: Proof<'_>,
 ) -> BTreeSet<u32> {
     let declared: BTreeSet<IfName> = wanted.iter().map(|link| link.name).collect();
-    let kept = |link: &Link| {
-        declared.contains(&link.name) || link.peer().is_some_and(|peer| declared.contains(&peer))
+    let verdict = |link: &Link| {
+        let is_declared = declared.contains(&link.name)
+            || link.peer().is_some_and(|peer| declared.contains(&peer));
+        let ours = if proof.is_ours(link) { Found::Different } else { Found::Nothing };
+        decide(is_declared, ours, Found::Nothing)
     };
-    let gone = observed.iter().filter(|link| proof.is_ours(*link) && !kept(link));
-    gone.map(|link| link.index).collect()
+    observed.iter().filter(|link| verdict(link) == Verdict::Delete).map(|link| link.index).collect()
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use trueup_diff::{Found, Verdict, decide};
 use trueup_reconcile::ErrorClass;
 
 use crate::pass::{Pass, PassState};
@@ -85,9 +86,10 @@ impl Pass<'_> {
         };
         if let Some(found) = now {
             let key = key.clone();
+            let verdict = verdict(&key, None, Some(record), Some(&found));
             match &record.original {
                 Some(original) if is_same_value(&key, &found, original) => {}
-                _ if !is_same_value(&key, &found, record.applied()) => {
+                _ if verdict != Verdict::Delete => {
                     let applied = record.applied().to_owned();
                     state.findings.push(Finding::Left { key, applied, found });
                 }
@@ -172,15 +174,17 @@ fn set(
         }
     };
     step.from.clone_from(now);
-    if let Some(now) = now {
-        if is_same_value(key, wanted, now) {
-            return None;
-        }
-        if record.is_some_and(|record| record.is_stored_differently(key, wanted, now)) {
+    match (verdict(key, Some(wanted), record, now.as_deref()), now) {
+        (Verdict::Keep | Verdict::Satisfied, _) => return None,
+        (Verdict::Change, Some(now))
+            if record.is_some_and(|record| record.is_stored_differently(key, wanted, now)) =>
+        {
             let outcome = stored_differently(wanted, now);
             state.add_op(step, outcome);
             return None;
         }
+        // A value of another writer is replaced, and reverted once the key is no longer declared.
+        _ => {}
     }
     step.record = Some(Record {
         wanted: wanted.to_owned(),
@@ -190,6 +194,17 @@ fn set(
         original: record.map_or_else(|| now.clone(), |record| record.original.clone()),
     });
     Some(step)
+}
+
+/// Decides about a key. Its value is ours if it is what we wrote last.
+fn verdict(key: &Key, wanted: Option<&str>, record: Option<&Record>, now: Option<&str>) -> Verdict {
+    let is_now = |text: &str| now.is_some_and(|now| is_same_value(key, text, now));
+    let found = now.map_or(Found::Nothing, |_| Found::item(wanted.is_some_and(is_now)));
+    if record.is_some_and(|record| is_now(record.applied())) {
+        decide(wanted.is_some(), found, Found::Nothing)
+    } else {
+        decide(wanted.is_some(), Found::Nothing, found)
+    }
 }
 
 fn reason_to_set(record: Option<&Record>, wanted: &str) -> Reason {

@@ -6,7 +6,7 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use trueup_net::two_way;
+use trueup_diff::two_way;
 use trueup_reconcile::{
     Claim, Condition, Ledger, LedgerError, Observation, OpKey, PassInput, Source, Status,
 };
@@ -80,8 +80,15 @@ impl Exporter {
         let observed =
             own.iter().map(|(key, it)| Item { key: key.clone(), data: &it.data, lease: it.lease });
         let observed: Vec<Item<'_>> = observed.collect();
-        let diff = two_way(&wanted, &observed, |it| &it.key, |it| (it.data, it.lease));
-        let diff = diff.map_err(|twice| {
+        let diff = two_way(
+            &wanted,
+            &observed,
+            |it| &it.key,
+            |it| &it.key,
+            |wanted, there| (wanted.data, wanted.lease) == (there.data, there.lease),
+            |_| true,
+        )
+        .map_err(|twice| {
             let message = format!(
                 "{}: exported twice; give each a name of its own",
                 wanted[twice.second].key
@@ -89,7 +96,7 @@ impl Exporter {
             Error::new(ErrorKind::Invalid, message)
         })?;
         let create = diff.create.into_iter().map(|it| (it, Action::Create));
-        let update = diff.update.into_iter().map(|(it, _)| (it, Action::Update));
+        let update = diff.change.into_iter().map(|(it, _)| (it, Action::Update));
         let delete = diff.delete.into_iter().map(|it| (it, Action::Delete));
         let ops = create.chain(update).chain(delete);
         Ok(ops.map(|(it, action)| (it.key.clone(), action)).collect())

@@ -20,7 +20,7 @@ mod tracker;
 pub use dump_matcher::{DumpMatcher, Mismatches, RouteDependencies, RowMatch};
 pub use gateways::Gateway;
 pub(crate) use gateways::Gateways;
-pub use index::{Routes, RoutesRevision};
+pub use index::Routes;
 pub use nexthop_assignment::NexthopAssignment;
 pub use nexthop_table::NexthopTable;
 pub use plain::PlainRoute;

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::index::{Id, Packed, RoutesRevision, Value};
+use trueup_diff::Revision;
+
+use super::index::{Id, Packed, Value};
 use super::nexthop_assignment::NexthopAssignment;
 use super::nexthop_table::{NexthopTable, can_point};
 use super::{Gateways, Routes};
@@ -47,7 +49,7 @@ impl DeviceName for Dev {
 /// routes, or a part of them, takes it, so that names are resolved once.
 #[derive(Clone, Debug)]
 pub struct ResolvedRoutes {
-    revision: RoutesRevision,
+    revision: Revision,
     devices: Devices,
     pub(super) marker: u8,
     /// By value, as a default route in the table of the value.

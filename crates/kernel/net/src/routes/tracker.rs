@@ -9,7 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 
-use super::index::{Change, Id, Packed, Routes, RoutesRevision, Value};
+use trueup_diff::Revision;
+
+use super::index::{Change, Id, Packed, Routes, Value};
 use super::nexthop_assignment::NexthopAssignment;
 use super::nexthop_table::can_point;
 use super::resolved::DeviceName;
@@ -39,7 +41,7 @@ use crate::kinds::{Item as _, Route, RouteKey};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracker {
-    at: RoutesRevision,
+    at: Revision,
     /// What the kernel holds on dirty keys.
     dirty: BTreeMap<RouteKey, Vec<Route>>,
     /// What it holds on parked keys.

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_net::{Desired, Kind, ObjectKind as _, OfKind, Routes, RoutesRevision, Rule, each_kind};
+use trueup_diff::Revision;
+use trueup_net::{Desired, Kind, ObjectKind as _, OfKind, Routes, Rule, each_kind};
 use trueup_reconcile::OpKey;
 
 use crate::{Options, key};
@@ -11,7 +12,7 @@ use crate::{Options, key};
 pub(crate) struct DesiredFingerprint {
     /// All but the routes.
     lists: Desired,
-    routes: Option<RoutesRevision>,
+    routes: Option<Revision>,
 }
 
 impl DesiredFingerprint {

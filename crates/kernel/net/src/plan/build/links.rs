@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use trueup_diff::{Found, Verdict, decide, walk};
+
 use super::{ConflictPolicy, Find, Findings};
-use crate::compare;
 use crate::error::DesiredError;
 use crate::kinds::Action;
 use crate::kinds::{Item as _, Kind, Link};
@@ -47,7 +48,7 @@ fn find(
     };
     let mut makers = makers(wanted);
     makers.retain(|_, maker| created(maker));
-    let joined = compare::join(wanted, observed, Link::key, |_, wanted, links| {
+    walk(wanted, observed, Link::key, Link::key, |_, wanted, links| {
         let there = links.first().copied();
         let gone = there.filter(|link| desired.recreated.contains(&link.index));
         let there = there.filter(|_| gone.is_none());
@@ -75,11 +76,10 @@ fn find(
             (None, Some(there)) if policy.proof.may_change(there) => {
                 found.restore(there, policy);
             }
-            (None, Some(_)) => {}
-            (None, None) => {}
+            (None, _) => {}
         }
-    });
-    joined.map_err(|duplicate| DesiredError::duplicate(Kind::Link, duplicate))?;
+    })
+    .map_err(|duplicate| DesiredError::duplicate(Kind::Link, duplicate))?;
     for link in present.values().filter(|link| undesired.contains(&link.index)) {
         // Either end of a pair takes the other along: the first by name stands for both.
         let other = link.peer().and_then(|name| present.get(&name));
@@ -113,19 +113,26 @@ fn existing(found: &mut Findings, wanted: &Link, there: &Link, policy: ConflictP
         keeps &= difference.in_place;
     });
     // What we could not have created is ours to set up, as far as the file says.
-    let creatable = wanted.is_creatable();
-    if !differs {
-        if creatable && !policy.proof.may_change(there) {
-            found.adopt(wanted, there, policy);
-        }
-    } else if keeps && (policy.proof.may_change(there) || !creatable) {
-        let (wanted, was) = (wanted.clone().into(), there.clone().into());
-        found.update(wanted, was, Reason::Differs);
-    } else if let Some(hold) = policy.desired.held.get(&there.index) {
-        let op = found.op(Action::Delete, there.clone().into(), Reason::Recreated);
-        op.hold = Some(hold.clone());
+    let is_ours = policy.proof.may_change(there) || !wanted.is_creatable();
+    let (found_ours, foreign) = if is_ours {
+        (Found::item(!differs), Found::Nothing)
     } else {
-        found.contest(wanted, there, keeps, policy);
+        (Found::Nothing, Found::item(!differs))
+    };
+    match decide(true, found_ours, foreign) {
+        Verdict::Satisfied => found.adopt(wanted, there, policy),
+        Verdict::Change if keeps => {
+            let (wanted, was) = (wanted.clone().into(), there.clone().into());
+            found.update(wanted, was, Reason::Differs);
+        }
+        Verdict::Change | Verdict::Conflict => match policy.desired.held.get(&there.index) {
+            Some(hold) => {
+                let op = found.op(Action::Delete, there.clone().into(), Reason::Recreated);
+                op.hold = Some(hold.clone());
+            }
+            None => found.contest(wanted, there, keeps, policy),
+        },
+        Verdict::Keep | Verdict::Leave | Verdict::Create | Verdict::Delete => {}
     }
 }
 

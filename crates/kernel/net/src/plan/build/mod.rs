@@ -15,8 +15,9 @@ use std::collections::BTreeSet;
 pub(crate) use device_check::no_device;
 pub(crate) use links::makers;
 
+use trueup_diff::{Found, Verdict, decide, walk};
+
 use self::device_check::DeviceCheck;
-use crate::compare;
 use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::Action;
@@ -99,6 +100,12 @@ impl<'a, T> Holders<'a, T> {
 }
 
 impl<'a, T: ObjectKind> Holders<'a, T> {
+    /// Decides about a key on which nothing is desired.
+    fn verdict_undesired(&self) -> Verdict {
+        let found = |items: &[&T]| Found::best(items.iter().map(|_| false));
+        decide(false, found(&self.ours), found(&self.foreign))
+    }
+
     /// Returns the foreign object that the kernel uses in place of ours.
     fn hides_ours(&self) -> Option<&'a T> {
         let (first, foreign) = (self.first?, self.foreign.first().copied()?);
@@ -135,11 +142,12 @@ impl Findings {
         let complete = K::DELETED_IF_COMPLETE.iter().all(|kind| is_complete(*kind));
         let mut holders =
             Holders { first: None, ours: Vec::new(), foreign: Vec::new(), transient: Vec::new() };
-        let joined = compare::join(desired, observed, K::key, |_, wanted, present| {
+        walk(desired, observed, K::key, K::key, |_, wanted, present| {
             holders.sort(present, policy.proof);
             let before = self.ops.len();
             let kept = match wanted {
                 Some(wanted) => self.reconcile(wanted, &holders, complete, policy),
+                None if holders.verdict_undesired() != Verdict::Delete => return,
                 // Beside another's, what was taken is not given back: the other has the key
                 // already.
                 None if complete && holders.foreign.is_empty() => {
@@ -163,8 +171,8 @@ impl Findings {
                     self.op(Action::Delete, K::clone(extra).into(), reason);
                 }
             }
-        });
-        joined.map_err(|duplicate| DesiredError::duplicate(K::KIND, duplicate))
+        })
+        .map_err(|duplicate| DesiredError::duplicate(K::KIND, duplicate))
     }
 
     /// Makes an object of ours again what it was before we took it, if that is known and can be.
@@ -225,57 +233,71 @@ impl Findings {
         let ours = holders.ours.first().copied();
         let is_kept = |observed: &T| policy.of_ours(wanted, observed).agrees(observed);
         let is_served = |other: &T| wanted.with_open_of(other).agrees(other);
-        if let Some(same) = holders.ours.iter().find(|observed| is_kept(observed)) {
-            if let Some(hides) = holders.hides_ours().filter(|other| !is_served(other)) {
-                let wanted = nearest(wanted, hides, Some(hides)).into_owned();
-                self.conflicts
-                    .push(Conflict { is_in_front: true, ..Conflict::new(wanted, hides.clone()) });
+        let kept = holders.ours.iter().copied().find(|observed| is_kept(observed));
+        let found_ours = ours.map_or(Found::Nothing, |_| Found::item(kept.is_some()));
+        let found_foreign = Found::best(holders.foreign.iter().map(|other| is_served(other)));
+        // Of several on the key none becomes ours, as the ledger could not tell which.
+        let is_alone = ours.is_none() && holders.foreign.len() == 1;
+        match (decide(true, found_ours, found_foreign), holders.foreign.first().copied()) {
+            (Verdict::Keep, _) => {
+                // Ours is as good as absent behind one that the kernel uses in its place.
+                if let Some(other) = holders.hides_ours()
+                    && decide(true, Found::Nothing, Found::item(is_served(other)))
+                        == Verdict::Conflict
+                {
+                    let wanted = nearest(wanted, other, Some(other)).into_owned();
+                    let conflict = Conflict::new(wanted, other.clone());
+                    self.conflicts.push(Conflict { is_in_front: true, ..conflict });
+                }
+                return kept;
             }
-            return Some(same);
-        }
-        if let Some(foreign) = holders.foreign.first().copied() {
-            // One that is as declared serves as it is. Beside one that is not, ours
-            // cannot be replaced either: the kernel might take the other for it. And of several on
-            // the key none becomes ours, as the ledger could not tell which.
-            let alone = ours.is_none() && holders.foreign.len() == 1;
-            let mut foreigners = holders.foreign.iter();
-            let serves = foreigners.find(|other| is_served(other));
-            match serves.filter(|_| ours.is_none()) {
-                Some(serves) if alone => self.adopt(wanted, serves, policy),
-                Some(_) => {}
-                None if ours.is_some_and(|ours| self.share(wanted, ours, holders)) => {}
-                None if ours.is_none() && self.append(wanted, holders, policy) => {}
-                None => {
+            (Verdict::Satisfied, Some(foreign)) if is_alone => self.adopt(wanted, foreign, policy),
+            // The kernel might change the other one in place of ours.
+            (Verdict::Conflict, Some(foreign)) => {
+                let is_beside = match ours {
+                    Some(ours) => self.share(wanted, ours, holders),
+                    None => self.append(wanted, holders, policy),
+                };
+                if !is_beside {
                     let wanted = nearest(wanted, foreign, Some(foreign));
-                    let in_place = alone && changes_in_place(&*wanted, foreign);
+                    let in_place = is_alone && changes_in_place(&*wanted, foreign);
                     self.contest(&*wanted, foreign, in_place, policy);
                 }
             }
-            return ours;
-        }
-        match ours.or(holders.transient.first().copied()) {
-            // Where rows may be missing, another writer's object may be on the key.
-            None if !complete && wanted.create_overwrites() => {}
-            None => {
-                self.op(Action::Create, wanted.clone().into(), Reason::Missing);
-            }
-            Some(observed) => {
-                let nearest = policy.of_ours(wanted, observed);
-                if changes_in_place(&*nearest, observed) {
-                    let was: Object = observed.clone().into();
-                    let object = match nearest {
-                        Cow::Borrowed(wanted) => wanted.clone().into(),
-                        // Its maker's protocol says that the rest is its maker's.
-                        Cow::Owned(nearest) => nearest.bearing(was.protocol()).into(),
-                    };
-                    self.update(object, was, Reason::Differs);
-                } else if complete {
-                    self.op(Action::Delete, observed.clone().into(), Reason::Recreated);
-                    self.op(Action::Create, wanted.clone().into(), Reason::Recreated);
-                }
-            }
+            (Verdict::Create | Verdict::Change, _) => self.make(wanted, holders, complete, policy),
+            _ => {}
         }
         ours
+    }
+
+    /// Creates a desired object where no other writer has one, or changes what is there.
+    fn make<T: ObjectKind>(
+        &mut self,
+        wanted: &T,
+        holders: &Holders<'_, T>,
+        complete: bool,
+        policy: ConflictPolicy<'_>,
+    ) {
+        let Some(observed) = holders.ours.first().or(holders.transient.first()).copied() else {
+            // Where rows may be missing, another writer's object may be on the key.
+            if complete || !wanted.create_overwrites() {
+                self.op(Action::Create, wanted.clone().into(), Reason::Missing);
+            }
+            return;
+        };
+        let nearest = policy.of_ours(wanted, observed);
+        if changes_in_place(&*nearest, observed) {
+            let was: Object = observed.clone().into();
+            let object = match nearest {
+                Cow::Borrowed(wanted) => wanted.clone().into(),
+                // Its maker's protocol says that the rest is its maker's.
+                Cow::Owned(nearest) => nearest.bearing(was.protocol()).into(),
+            };
+            self.update(object, was, Reason::Differs);
+        } else if complete {
+            self.op(Action::Delete, observed.clone().into(), Reason::Recreated);
+            self.op(Action::Create, wanted.clone().into(), Reason::Recreated);
+        }
     }
 
     /// Gives an IPv6 route of ours another gateway although other writers' routes are on its key.
@@ -671,9 +693,65 @@ fn restore_missing<'l, K: ObjectKind + 'l>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::{Kinds, Rule, RuleAction};
-    use crate::values::Family;
-    use crate::{Desired, plan};
+    use std::collections::BTreeMap;
+
+    use crate::devices::Devices;
+    use crate::kinds::{
+        Kinds, Lifetimes, Link, LinkKind, NeighbourState, ObjectKey, Rule, RuleAction,
+    };
+    use crate::values::{Family, IfName};
+    use crate::{Desired, Plan, plan, plan_resolved};
+
+    /// Plans addresses on a device: these desired, those there, and these of them ours.
+    fn planned(desired: &[Address<IfName>], there: &[Address], ours: &[&Address]) -> Plan {
+        let link = Link::new("eth0".parse().unwrap(), LinkKind::Other("".into())).with_index(2);
+        let observed = Observed::default().with_links([link]).with_addresses(there);
+        let owned = ours.iter().map(|address| (address.key(), 0)).collect::<BTreeMap<_, _>>();
+        let desired = Desired::default().with_addresses(desired);
+        let owned = Owned::default().with_addresses(owned);
+        plan(&desired, &observed.with_complete(Kinds::ALL), &owned, 116).unwrap()
+    }
+
+    #[test]
+    fn foreign_objects_are_conflicts_and_are_never_deleted() {
+        let eth0: IfName = "eth0".parse().unwrap();
+        let wanted = |text: &str| Address::new(eth0, text.parse().unwrap());
+        let there = |text: &str| Address::new(Dev::index(2), text.parse().unwrap());
+        let mortal = there("10.0.0.1/24").with_lifetimes(Lifetimes { valid: 60, preferred: 60 });
+        let lasting = Lifetimes { valid: 600, preferred: 600 };
+        let desired = [wanted("10.0.0.1/24").with_lifetimes(lasting), wanted("10.0.0.2/24")];
+        let observed = [mortal.clone(), there("10.0.0.2/24"), there("10.0.0.3/24")];
+        let none = planned(&desired, &observed, &[]);
+        assert_eq!(none.conflicts.len(), 1);
+        assert!(none.ops.is_empty());
+        let open = planned(&[wanted("10.0.0.1/24"), desired[1].clone()], &observed, &[]);
+        assert!(open.is_empty(), "what is left open matches anything: {open:?}");
+        let all = planned(&desired, &observed, &observed.each_ref());
+        let done: Vec<_> = all.ops.iter().map(|op| (op.action, op.object.key())).collect();
+        let key = |at: usize| ObjectKey::Address(observed[at].key());
+        assert_eq!(done, [(Action::Update, key(0)), (Action::Delete, key(2))]);
+        assert!(all.conflicts.is_empty());
+    }
+
+    #[test]
+    fn a_resolved_neighbour_is_nobodys() {
+        let neighbour = |lladdr: &str| {
+            Neighbour::new(Dev::index(2), [10, 0, 0, 9].into(), lladdr.parse().unwrap())
+                .with_protocol(116)
+        };
+        let resolved = neighbour("02:00:00:00:00:08").with_state(NeighbourState::Dynamic);
+        let planned = |wanted: Vec<Neighbour>| {
+            let observed =
+                Observed::default().with_neighbours([resolved.clone()]).with_complete(Kinds::ALL);
+            let desired =
+                Resolved { neighbours: Some(wanted), ..Resolved::new(116, Devices::default()) };
+            plan_resolved(&desired, &observed, &Owned::default()).unwrap()
+        };
+        assert!(planned(Vec::new()).is_empty());
+        let plan = planned(vec![neighbour("02:00:00:00:00:09")]);
+        assert_eq!((plan.ops.len(), plan.ops[0].action), (1, Action::Update));
+        assert!(plan.conflicts.is_empty());
+    }
 
     #[test]
     fn an_equal_rule_of_another_protocol_serves_unless_ours_is_there() {

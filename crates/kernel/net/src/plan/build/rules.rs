@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use trueup_diff::{Found, Verdict, decide};
+
 use super::{ConflictPolicy, Find, Findings};
 use crate::error::DesiredError;
 use crate::kinds::Action;
@@ -32,7 +34,7 @@ impl Find for Rule {
 /// Returns the desired rules that no rule of another writer satisfies, and the observed ones but
 /// those that satisfy one.
 fn without_satisfied<'a>(
-    found: &mut Findings,
+    found_ops: &mut Findings,
     desired: &[Rule],
     observed: &'a [Rule],
     policy: ConflictPolicy<'_>,
@@ -55,15 +57,15 @@ fn without_satisfied<'a>(
     let mut rest = Vec::new();
     let mut serving: HashSet<Rule> = HashSet::new();
     for rule in desired {
-        match others.get(&bearing(rule, 0)) {
-            Some((foreign, protocol)) if !own_keys.contains(&rule.key()) => {
-                let other = bearing(rule, *protocol);
-                if *foreign {
-                    found.adopt(rule, &other, policy);
-                } else {
-                    serving.insert(other);
-                }
-            }
+        let equal = others.get(&bearing(rule, 0)).filter(|_| !own_keys.contains(&rule.key()));
+        let found = |is_foreign| match equal {
+            Some((of_other, _)) if *of_other == is_foreign => Found::AsDesired,
+            _ => Found::Nothing,
+        };
+        let serving_one = equal.map(|(_, protocol)| bearing(rule, *protocol));
+        match (decide(true, found(false), found(true)), serving_one) {
+            (Verdict::Satisfied, Some(other)) => found_ops.adopt(rule, &other, policy),
+            (Verdict::Keep, Some(other)) => _ = serving.insert(other),
             _ => rest.push(rule.clone()),
         }
     }

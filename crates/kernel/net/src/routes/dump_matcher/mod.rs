@@ -18,6 +18,8 @@ mod walk;
 
 use std::collections::BTreeSet;
 
+use trueup_diff::{Found, Verdict, decide};
+
 use super::index::{Id, Key4, Key6, Packed, Routes};
 use super::plain::PlainRoute;
 use super::resolved::ResolvedRoutes;
@@ -25,7 +27,7 @@ use crate::kinds::{Item as _, Route, RouteKey};
 use crate::values::Family;
 use compare::Expected;
 pub use result::{Mismatches, RouteDependencies, RowMatch};
-use walk::{Found, Walk};
+use walk::{OnKey, Walk};
 
 /// Compares desired routes with a dump.
 pub struct DumpMatcher<'a> {
@@ -90,10 +92,9 @@ impl<'a> DumpMatcher<'a> {
     #[inline]
     pub fn match_plain(&mut self, row: &PlainRoute) -> RowMatch {
         let key = row.packed();
-        let found = self.find(key);
-        if let Found::Desired(id) = found
-            && row.protocol == self.marker
-            && self.expected.is_plain(id, row)
+        let on_key = self.find(key);
+        let verdict = self.verdict(&on_key, row.protocol, |id| self.expected.is_plain(id, row));
+        if let (Verdict::Keep, OnKey::Desired(id)) = (verdict, &on_key)
             && !self.is_kept(key)
         {
             if self.noted != (row.dev, row.object) {
@@ -101,11 +102,11 @@ impl<'a> DumpMatcher<'a> {
                 self.dependencies.devices.extend(row.dev);
                 self.dependencies.nexthops.extend(row.object);
             }
-            self.last = Some((id, row.dev));
+            self.last = Some((*id, row.dev));
             self.matched += 1;
             return RowMatch::Matched;
         }
-        self.mismatched(key, &found, row.protocol)
+        self.mismatched(key, &on_key, verdict)
     }
 
     /// Takes the next row of the dump, in canonical form.
@@ -117,26 +118,46 @@ impl<'a> DumpMatcher<'a> {
         if let Packed::Generic(_) = key {
             return RowMatch::Kept;
         }
-        let found = self.find(key);
-        if let Found::Desired(id) = found
-            && row.protocol == self.marker
-            && self.expected.is_route(id, row)
-            && !self.is_kept(key)
-        {
+        let on_key = self.find(key);
+        let verdict = self.verdict(&on_key, row.protocol, |id| self.expected.is_route(id, row));
+        if verdict == Verdict::Keep && !self.is_kept(key) {
             self.dependencies.note(row);
             (self.last, self.last_other) = (None, Some(Box::new(row.clone())));
             self.matched += 1;
             return RowMatch::Matched;
         }
-        self.mismatched(key, &found, row.protocol)
+        self.mismatched(key, &on_key, verdict)
+    }
+
+    /// Decides about a row by itself. Another writer's row counts as different: the planner sees
+    /// whether it serves.
+    #[inline]
+    fn verdict(
+        &self,
+        on_key: &OnKey,
+        protocol: u8,
+        is_as_desired: impl FnOnce(Id) -> bool,
+    ) -> Verdict {
+        let (is_desired, id) = match on_key {
+            OnKey::Desired(id) => (true, Some(*id)),
+            OnKey::Repeated { is_desired } => (*is_desired, None),
+            OnKey::Undesired => (false, None),
+            // What is desired on the key is not known: the row is kept.
+            OnKey::OutOfOrder => (true, None),
+        };
+        if protocol == self.marker {
+            decide(is_desired, Found::item(id.is_some_and(is_as_desired)), Found::Nothing)
+        } else {
+            decide(is_desired, Found::Nothing, Found::Different)
+        }
     }
 
     #[inline]
-    fn find(&mut self, key: Packed) -> Found {
+    fn find(&mut self, key: Packed) -> OnKey {
         match key {
             Packed::V4(key) => self.v4.find(key),
             Packed::V6(key) => self.v6.find(key),
-            Packed::Generic(_) => Found::Undesired,
+            Packed::Generic(_) => OnKey::Undesired,
         }
     }
 
@@ -147,27 +168,22 @@ impl<'a> DumpMatcher<'a> {
 
     /// Drops a row that does not match if it is another writer's, on no key of ours; else keeps it.
     #[inline]
-    fn mismatched(&mut self, key: Packed, found: &Found, protocol: u8) -> RowMatch {
-        let is_undesired = match found {
-            Found::Undesired => true,
-            Found::Repeated { is_desired } => !is_desired,
-            Found::Desired(_) | Found::OutOfOrder => false,
-        };
-        if is_undesired && protocol != self.marker && !self.is_kept(key) {
+    fn mismatched(&mut self, key: Packed, on_key: &OnKey, verdict: Verdict) -> RowMatch {
+        if verdict == Verdict::Leave && !self.is_kept(key) {
             return RowMatch::Foreign;
         }
-        self.differing += usize::from(protocol == self.marker && !is_undesired);
-        self.keep(key, found)
+        self.differing += usize::from(matches!(verdict, Verdict::Keep | Verdict::Change));
+        self.keep(key, on_key)
     }
 
     /// Keeps a row that does not match.
     #[cold]
-    fn keep(&mut self, key: Packed, found: &Found) -> RowMatch {
+    fn keep(&mut self, key: Packed, on_key: &OnKey) -> RowMatch {
         let (last, last_other) = (self.last.take(), self.last_other.take());
-        match found {
-            Found::Desired(_) => self.mismatch(key),
-            Found::Undesired => {}
-            Found::Repeated { .. } => {
+        match on_key {
+            OnKey::Desired(_) => self.mismatch(key),
+            OnKey::Undesired => {}
+            OnKey::Repeated { .. } => {
                 let before = match last {
                     Some((id, dev)) => self.expected.row(id, key.unpack(), dev).map(Box::new),
                     None => last_other,
@@ -178,7 +194,7 @@ impl<'a> DumpMatcher<'a> {
                     return RowMatch::KeptBoth(before);
                 }
             }
-            Found::OutOfOrder => self.in_order = false,
+            OnKey::OutOfOrder => self.in_order = false,
         }
         RowMatch::Kept
     }

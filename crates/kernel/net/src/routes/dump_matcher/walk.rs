@@ -22,7 +22,7 @@ pub(super) struct Walk<'a, K> {
 }
 
 /// What is desired on the key of a row.
-pub(super) enum Found {
+pub(super) enum OnKey {
     /// A route of this value.
     Desired(Id),
     Undesired,
@@ -55,12 +55,12 @@ impl<'a, K: DumpKey> Walk<'a, K> {
 
     /// Moves on to the key of the next row. Desired routes that the walk passes are mismatches.
     #[inline]
-    pub(super) fn find(&mut self, key: K) -> Found {
+    pub(super) fn find(&mut self, key: K) -> OnKey {
         let table = key.table();
         if self.table != Some(table) {
             self.leave_table();
             if !self.tables.insert(table) {
-                return Found::OutOfOrder;
+                return OnKey::OutOfOrder;
             }
             self.table = Some(table);
             self.last = None;
@@ -68,8 +68,8 @@ impl<'a, K: DumpKey> Walk<'a, K> {
             self.step();
         }
         match self.last {
-            Some((last, is_desired)) if last == key => return Found::Repeated { is_desired },
-            Some((last, _)) if last > key => return Found::OutOfOrder,
+            Some((last, is_desired)) if last == key => return OnKey::Repeated { is_desired },
+            Some((last, _)) if last > key => return OnKey::OutOfOrder,
             _ => self.last = Some((key, false)),
         }
         while let Some((desired, id)) = self.next {
@@ -79,11 +79,11 @@ impl<'a, K: DumpKey> Walk<'a, K> {
             self.step();
             if desired == key {
                 self.last = Some((key, true));
-                return Found::Desired(id);
+                return OnKey::Desired(id);
             }
             self.mismatches.push(desired);
         }
-        Found::Undesired
+        OnKey::Undesired
     }
 
     #[inline]

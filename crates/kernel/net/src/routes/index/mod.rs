@@ -4,7 +4,6 @@
 //! An IPv4 route's key is one integer of 16 bytes, an IPv6 route's a few of 32. What else a route
 //! has is held once for all routes that share it, so that an IPv4 route takes some 24 bytes.
 
-mod changes;
 mod key;
 mod values;
 
@@ -14,13 +13,25 @@ use std::hash::Hash;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use trueup_diff::{ChangeLog, Revision};
+
 use crate::kinds::{NextHops, Route, RouteKey};
 use crate::values::{Family, IfName};
-pub use changes::RoutesRevision;
-pub(super) use changes::{Change, ChangeLog};
 pub(super) use key::{DumpKey, Key4, Key6, Packed, key4};
 use values::Values;
 pub(super) use values::{Id, Value};
+
+/// The least number of changes that are logged. Of many routes a sixteenth of their number is.
+const LOGGED: usize = 4096;
+
+/// One change of desired routes.
+#[derive(Clone, Debug)]
+pub(super) enum Change<D> {
+    /// The route of a key changed; the value is what it had before.
+    Route(RouteKey, Option<Arc<Value<D>>>),
+    /// All routes of a value got other next hops; the value is what they had before.
+    Nexthops(Id, Arc<Value<D>>),
+}
 
 /// Desired routes, by their keys. Of two with one key the last counts.
 ///
@@ -47,9 +58,9 @@ pub struct Routes<D = IfName> {
     pub(super) values: Values<D>,
     adopt: BTreeSet<RouteKey>,
     offered: BTreeSet<RouteKey>,
-    pub(super) log: ChangeLog<D>,
+    pub(super) log: ChangeLog<Change<D>>,
     /// The revision of the routes that these are a part of. Values are at the same positions.
-    pub(super) part_of: Option<RoutesRevision>,
+    pub(super) part_of: Option<Revision>,
 }
 
 impl<D> Default for Routes<D> {
@@ -110,9 +121,8 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     /// Logs that the route of a key changed, and returns what it was.
     fn changed(&mut self, key: RouteKey, old: Option<Id>) -> Option<Route<D>> {
         let old = old.and_then(|id| self.values.release(id));
-        let routes = self.len();
         self.part_of = None;
-        self.log.add(Change::Route(key, old.clone()), routes);
+        self.log(Change::Route(key, old.clone()));
         old.map(|value| value.at(key))
     }
 
@@ -143,7 +153,6 @@ impl<D: Clone + Eq + Hash> Routes<D> {
             .filter(|(_, value)| value.is_some_and(|value| value.nexthops == *from))
             .map(|(id, _)| id)
             .collect();
-        let routes = self.len();
         for id in of {
             let Some(value) = self.values.get(id) else {
                 continue;
@@ -151,7 +160,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
             let value = value.with_nexthops(to.clone());
             if let Some(old) = self.values.replace(id, value) {
                 self.part_of = None;
-                self.log.add(Change::Nexthops(id, old), routes);
+                self.log(Change::Nexthops(id, old));
             }
         }
     }
@@ -198,7 +207,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         if self.adopt.insert(key) {
             let id = self.id(Packed::of(&key));
             let value = id.and_then(|id| self.values.get(id)).map(Arc::clone);
-            self.log.add(Change::Route(key, value), self.len());
+            self.log(Change::Route(key, value));
         }
     }
 
@@ -214,7 +223,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         if self.offered.insert(key) {
             let id = self.id(Packed::of(&key));
             let value = id.and_then(|id| self.values.get(id)).map(Arc::clone);
-            self.log.add(Change::Route(key, value), self.len());
+            self.log(Change::Route(key, value));
         }
     }
 
@@ -223,14 +232,19 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         &self.offered
     }
 
+    fn log(&mut self, change: Change<D>) {
+        let kept = LOGGED.max(self.len() / 16);
+        self.log.add(change, kept);
+    }
+
     /// Returns the revision, which differs from that of any other state of these or other routes.
-    pub fn revision(&self) -> RoutesRevision {
+    pub fn revision(&self) -> Revision {
         self.log.now()
     }
 
     /// Returns the keys of the routes that were added, changed or removed since a revision of these
     /// routes; `None` where that is not known of single routes.
-    pub fn changed_since(&self, revision: RoutesRevision) -> Option<BTreeSet<RouteKey>> {
+    pub fn changed_since(&self, revision: Revision) -> Option<BTreeSet<RouteKey>> {
         let changes = self.log.since(revision)?;
         let key = |change: &Change<D>| match change {
             Change::Route(key, _) => Some(*key),

@@ -1,0 +1,157 @@
+//! The diff of two lists: the decision table applied to each key.
+
+use std::collections::BTreeSet;
+
+use crate::{Duplicate, Found, Verdict, decide, walk};
+
+/// What turns the observed items into the desired ones. Each list is in key order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Diff<'a, D, O = D> {
+    /// Desired and absent.
+    pub create: Vec<&'a D>,
+    /// Ours and not as desired: the desired item, then the observed one.
+    pub change: Vec<(&'a D, &'a O)>,
+    /// Ours and not desired, or one too many of its key.
+    pub delete: Vec<&'a O>,
+    /// Another writer's in the way of a desired item: the desired item, then the other one.
+    pub conflict: Vec<(&'a D, &'a O)>,
+    /// Another writer's that is as desired: the desired item, then the other one.
+    pub satisfied: Vec<(&'a D, &'a O)>,
+}
+
+impl<D, O> Diff<'_, D, O> {
+    /// Returns true if there is nothing to do and nothing in the way.
+    pub fn is_empty(&self) -> bool {
+        self.create.is_empty()
+            && self.change.is_empty()
+            && self.delete.is_empty()
+            && self.conflict.is_empty()
+    }
+}
+
+/// Compares items of which `is_ours` knows the owner, such as by a marker that they bear.
+///
+/// Of several items of ours on a key one that is as desired is kept, else the first is changed, and
+/// the others are deleted.
+///
+/// ```
+/// use trueup_diff::two_way;
+///
+/// let desired = [("a", 1), ("b", 2)];
+/// // The third field says who made it.
+/// let observed = [("a", 1, 'x'), ("b", 3, 'o'), ("c", 4, 'o')];
+/// let diff = two_way(
+///     &desired,
+///     &observed,
+///     |it| it.0,
+///     |it| it.0,
+///     |desired, observed| desired.1 == observed.1,
+///     |observed| observed.2 == 'o',
+/// )?;
+/// assert_eq!(diff.satisfied, [(&("a", 1), &("a", 1, 'x'))]);
+/// assert_eq!(diff.change, [(&("b", 2), &("b", 3, 'o'))]);
+/// assert_eq!(diff.delete, [&("c", 4, 'o')]);
+/// # Ok::<(), trueup_diff::Duplicate>(())
+/// ```
+///
+/// # Errors
+///
+/// When two desired items have one key.
+pub fn two_way<'a, D, O, K: Ord>(
+    desired: &'a [D],
+    observed: &'a [O],
+    key: impl Fn(&'a D) -> K,
+    observed_key: impl Fn(&'a O) -> K,
+    is_as_desired: impl Fn(&'a D, &'a O) -> bool,
+    is_ours: impl Fn(&'a O) -> bool,
+) -> Result<Diff<'a, D, O>, Duplicate> {
+    diff(desired, observed, key, observed_key, is_as_desired, |_, item| is_ours(item))
+}
+
+/// Compares items that say nothing of their owner: those on the keys in `owned` are ours.
+///
+/// ```
+/// use std::collections::BTreeSet;
+/// use trueup_diff::three_way;
+///
+/// let desired = [("a", 1)];
+/// let observed = [("a", 2), ("b", 1), ("c", 1)];
+/// let (key, is_same) = (|it: &(&'static str, u8)| it.0, |a: &_, b: &_| a == b);
+/// let owned = BTreeSet::from(["a", "b"]);
+/// let diff = three_way(&desired, &observed, &owned, key, key, is_same)?;
+/// assert_eq!(diff.change, [(&("a", 1), &("a", 2))]);
+/// assert_eq!(diff.delete, [&("b", 1)]); // "c" is not owned
+/// # Ok::<(), trueup_diff::Duplicate>(())
+/// ```
+///
+/// # Errors
+///
+/// When two desired items have one key.
+pub fn three_way<'a, D, O, K: Ord>(
+    desired: &'a [D],
+    observed: &'a [O],
+    owned: &BTreeSet<K>,
+    key: impl Fn(&'a D) -> K,
+    observed_key: impl Fn(&'a O) -> K,
+    is_as_desired: impl Fn(&'a D, &'a O) -> bool,
+) -> Result<Diff<'a, D, O>, Duplicate> {
+    let is_ours = |key: &K, _: &'a O| owned.contains(key);
+    diff(desired, observed, key, observed_key, is_as_desired, is_ours)
+}
+
+fn diff<'a, D, O, K: Ord>(
+    desired: &'a [D],
+    observed: &'a [O],
+    key: impl Fn(&'a D) -> K,
+    observed_key: impl Fn(&'a O) -> K,
+    is_as_desired: impl Fn(&'a D, &'a O) -> bool,
+    is_ours: impl Fn(&K, &'a O) -> bool,
+) -> Result<Diff<'a, D, O>, Duplicate> {
+    let mut diff = Diff {
+        create: Vec::new(),
+        change: Vec::new(),
+        delete: Vec::new(),
+        conflict: Vec::new(),
+        satisfied: Vec::new(),
+    };
+    walk(desired, observed, key, observed_key, |key, wanted, present| {
+        let agrees = |item: &'a O| wanted.is_some_and(|wanted| is_as_desired(wanted, item));
+        // The first of each, unless one that is as desired comes later.
+        let mut best: [Option<(&'a O, bool)>; 2] = [None; 2];
+        for item in present {
+            let of_owner = &mut best[usize::from(is_ours(key, item))];
+            if of_owner.is_none_or(|(_, is_as_desired)| !is_as_desired) && agrees(item) {
+                *of_owner = Some((item, true));
+            } else {
+                of_owner.get_or_insert((item, false));
+            }
+        }
+        let [foreign, ours] = best;
+        let found = |item: Option<(_, bool)>| item.map_or(Found::Nothing, |it| Found::item(it.1));
+        match (decide(wanted.is_some(), found(ours), found(foreign)), wanted, ours, foreign) {
+            (Verdict::Create, Some(wanted), ..) => diff.create.push(wanted),
+            (Verdict::Change, Some(wanted), Some((ours, _)), _) => {
+                diff.change.push((wanted, ours));
+            }
+            (Verdict::Conflict, Some(wanted), _, Some((foreign, _))) => {
+                diff.conflict.push((wanted, foreign));
+            }
+            (Verdict::Satisfied, Some(wanted), _, Some((foreign, _))) => {
+                diff.satisfied.push((wanted, foreign));
+            }
+            _ => {}
+        }
+        if present.len() == 1 && wanted.is_some() {
+            return;
+        }
+        // Of ours one at most is kept for the desired item; for each other none is desired.
+        let kept = ours.filter(|_| wanted.is_some()).map(|(ours, _)| ours);
+        diff.delete.extend(present.iter().copied().filter(|item| {
+            let ours = if is_ours(key, item) { Found::Different } else { Found::Nothing };
+            !kept.is_some_and(|kept| std::ptr::eq(kept, *item))
+                && decide(false, ours, Found::Nothing) == Verdict::Delete
+        }));
+    })?;
+    Ok(diff)
+}
