@@ -3,15 +3,14 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::devices::Devices;
 use crate::kinds::{
-    ForwardingEntry, Item as _, Kind, Kinds, LinkStatus, NextHop, NextHops, ObjectKind as _,
-    OfKind, Route, RouteKey,
+    ForwardingEntry, Item as _, Kind, Kinds, LinkStatus, NextHop, NextHops, ObjectKind as _, Route,
+    RouteKey,
 };
 use crate::ownership::Policy;
 use crate::routes::{Gateway, Routes};
 use crate::values::Dev;
-use crate::{each_kind, kinds, per_kind};
+use crate::{kinds, per_kind};
 
 per_kind! {
     /// What the kernel reported, keyed by interface index. Its objects need not be in canonical
@@ -44,19 +43,6 @@ per_kind! {
 }
 
 impl Observed {
-    /// Returns the same observation with each object in canonical form.
-    pub(crate) fn canonical(&self, devices: &Devices) -> Cow<'_, Observed> {
-        let mut canonical = Cow::Borrowed(self);
-        each_kind!(K => {
-            let list = OfKind::<K>::of_kind(self);
-            if !list.iter().all(|object| object.is_canonical_on(devices)) {
-                let list = list.iter().cloned().map(|object| object.canonical_on(devices));
-                *OfKind::<K>::of_kind_mut(canonical.to_mut()) = list.collect();
-            }
-        });
-        canonical
-    }
-
     /// Moves routes of ours to a form that takes a fifth of the memory: there can be a million.
     /// They are as much a part of what was observed as those that stay in `routes`;
     /// [`all_routes`](Self::all_routes) returns both. For a state in which routes are managed.

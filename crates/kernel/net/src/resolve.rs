@@ -4,7 +4,6 @@
 //! create under it: because it is missing, or because what is desired of it cannot be had without
 //! deleting it first.
 
-use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -17,8 +16,8 @@ use crate::devices::{Devices, Macvlans, Names, Problem};
 use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::{
-    Authored, Item as _, Kind, Kinds, Link, LinkKind, Nexthop, ObjectKey, ObjectKind as _, OfKind,
-    Registered, Route, VethAttrs,
+    Authored, Canonical, Item as _, Kind, Kinds, Link, LinkKind, Nexthop, ObjectKey,
+    ObjectKind as _, OfKind, Registered, Route, VethAttrs,
 };
 use crate::observed::Observed;
 use crate::op::Hold;
@@ -70,19 +69,6 @@ impl Resolved {
     /// ```
     pub fn new(policy: impl Into<Policy>, devices: Devices) -> Resolved {
         Resolved { policy: policy.into(), devices, ..Resolved::default() }
-    }
-
-    /// Returns the same state with each object in canonical form.
-    pub(crate) fn canonical(&self) -> Cow<'_, Resolved> {
-        let mut canonical = Cow::Borrowed(self);
-        let devices = &self.devices;
-        each_kind!(K => if let Some(list) = OfKind::<K>::of_kind(self)
-            && !list.iter().all(|object| object.is_canonical_on(devices))
-        {
-            let list = list.iter().cloned().map(|object| object.canonical_on(devices));
-            *OfKind::<K>::of_kind_mut(canonical.to_mut()) = Some(list.collect());
-        });
-        canonical
     }
 
     /// The kinds that are managed.
@@ -429,8 +415,9 @@ fn recreate(
                 recreated.contains(&index) || going.contains(&index)
             };
             let goes_along = observed.lower().is_some_and(goes);
-            let mut keeps = true;
-            desired.compare(observed, &mut |difference| keeps &= difference.in_place);
+            let keeps = Canonical::of(&desired, devices)
+                .get()
+                .changes_in_place(Canonical::of(*observed, devices).get());
             // What netlink cannot create is not deleted to be made anew.
             let creatable = desired.kind.as_ref().is_none_or(LinkKind::is_creatable);
             if !goes_along && (keeps || !creatable) {

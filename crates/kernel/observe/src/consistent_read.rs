@@ -144,8 +144,6 @@ mod tests {
         fn key(&self) -> u32 {
             self.0
         }
-
-        fn compare(&self, _: &Row, _: &mut dyn FnMut(trueup_net::Difference)) {}
     }
 
     #[test]

@@ -13,6 +13,7 @@
 
 mod action;
 pub(crate) mod address;
+mod canonical;
 mod collateral;
 mod forwarding;
 pub(crate) mod link;
@@ -29,6 +30,7 @@ pub use action::Action;
 pub use address::{
     Address, AddressFlags, AddressKey, DuplicateDetection, FOREVER, Lifetimes, LostRoutes,
 };
+pub(crate) use canonical::{Canonical, walk};
 pub(crate) use collateral::{Carriers, Collateral, Loss, OnAddresses};
 pub use forwarding::ForwardingEntry;
 pub use link::{
@@ -65,33 +67,13 @@ pub struct Difference {
     pub in_place: bool,
 }
 
-/// Something with an identity that can be compared with an observed one: all that
-/// [`crate::two_way`] and its like need.
+/// Something with an identity.
 pub trait Item {
     /// The identity as the kernel sees it: two objects with one key cannot coexist.
     type Key: Ord + Clone;
 
     /// This object's identity.
     fn key(&self) -> Self::Key;
-
-    /// Calls `differ` for each respect in which `observed` is not what `self` desires. Both are
-    /// in canonical form and have the same key. What the desired object leaves open is no
-    /// difference.
-    fn compare(&self, observed: &Self, differ: &mut dyn FnMut(Difference));
-
-    /// Returns true if `observed` is as desired in every respect.
-    fn agrees(&self, observed: &Self) -> bool {
-        let mut same = true;
-        self.compare(observed, &mut |_| same = false);
-        same
-    }
-
-    /// Every respect in which `observed` is not as desired.
-    fn differences(&self, observed: &Self) -> Vec<Difference> {
-        let mut all = Vec::new();
-        self.compare(observed, &mut |difference| all.push(difference));
-        all
-    }
 }
 
 /// Calls `differ` where a mutable field is not as desired.
@@ -127,6 +109,30 @@ pub trait ObjectKind: Item + Registered + Clone + PartialEq + Into<Object> {
     const MARKER_IS_SURE: bool = false;
     /// One that was overridden is ours to delete, where it cannot become again what it was.
     const OVERRIDDEN_CAN_GO: bool = true;
+
+    /// Calls `differ` for each respect in which an observed object is not as desired. Both have the
+    /// same key. What the desired object leaves open is no difference.
+    fn compare(
+        desired: Canonical<&Self>,
+        observed: Canonical<&Self>,
+        differ: &mut dyn FnMut(Difference),
+    );
+
+    /// Returns true if `observed` is as desired in every respect, whatever form the two have.
+    fn agrees(&self, observed: &Self) -> bool {
+        let nameless = Devices::default();
+        let (desired, observed) =
+            (Canonical::of(self, &nameless), Canonical::of(observed, &nameless));
+        desired.get().agrees(observed.get())
+    }
+
+    /// Returns every respect in which `observed` is not as desired, whatever form the two have.
+    fn differences(&self, observed: &Self) -> Vec<Difference> {
+        let nameless = Devices::default();
+        let (desired, observed) =
+            (Canonical::of(self, &nameless), Canonical::of(observed, &nameless));
+        desired.get().differences(observed.get())
+    }
 
     /// The protocol that it bears (`rtm_protocol` and its like); 0 where the kind bears none.
     fn protocol(&self) -> u8;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Difference, Item as _, ObjectKind, Registered as _};
+use super::{Difference, ObjectKind, Registered as _};
 use crate::values::Dev;
 use crate::{kinds, with_object};
 

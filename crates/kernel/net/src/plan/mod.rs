@@ -17,7 +17,7 @@ use crate::collateral::Effects;
 use crate::desired::Desired;
 use crate::devices::Devices;
 use crate::error::DesiredError;
-use crate::kinds::{Item as _, Kind, Kinds, Object, Route, RouteKey};
+use crate::kinds::{Canonical, Item as _, Kind, Kinds, Object, Route, RouteKey};
 use crate::observed::Observed;
 use crate::op::{Hold, Op, Reason};
 use crate::ownership::{Owned, Policy};
@@ -198,9 +198,10 @@ pub fn plan_with(
     let resolved = resolve_all_but_routes(desired, routes, devices, policy)?;
     let all = routes.map(|(routes, all)| (routes, all.for_routes(routes, &resolved.devices)));
     let routes = all.as_ref().map(|(routes, all)| ListedRoutes { routes, resolved: all });
-    let observed = &*observed.canonical(&resolved.devices);
-    let findings = build::find(&resolved, routes, observed, owned)?;
-    order::arrange(findings, &resolved, observed)
+    let (resolved, observed) =
+        (Canonical::resolved(&resolved), Canonical::observed(observed, &resolved.devices));
+    let findings = build::find(resolved.get(), routes, observed.get(), owned)?;
+    order::arrange(findings, &resolved, &observed)
 }
 
 /// Plans a pass from what has been resolved already, against the same observation.
@@ -213,8 +214,8 @@ pub fn plan_resolved(
     observed: &Observed,
     owned: &Owned,
 ) -> Result<Plan, DesiredError> {
-    let desired = &*desired.canonical();
-    let observed = &*observed.canonical(&desired.devices);
-    let findings = build::find(desired, None, observed, owned)?;
-    order::arrange(findings, desired, observed)
+    let (desired, observed) =
+        (Canonical::resolved(desired), Canonical::observed(observed, &desired.devices));
+    let findings = build::find(desired.get(), None, observed.get(), owned)?;
+    order::arrange(findings, &desired, &observed)
 }

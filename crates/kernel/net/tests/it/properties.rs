@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use trueup_net::render::snapshot_hash;
 use trueup_net::{
     Action, Desired, Dev, Difference, DumpMatcher, Family, Hold, Item, Kind, Link, Mismatches,
-    Object, ObjectKey, Observed, Op, Plan, ProvenBy, Reason, Resolved, ResolvedDevices,
-    ResolvedRoutes, Route, RouteKey, Routes, RowMatch, plan_resolved, plan_with, proof, resolve,
-    resolve_with,
+    Object, ObjectKey, ObjectKind as _, Observed, Op, Plan, ProvenBy, Reason, Resolved,
+    ResolvedDevices, ResolvedRoutes, Route, RouteKey, Routes, RowMatch, plan_resolved, plan_with,
+    proof, resolve, resolve_with,
 };
 
 proptest! {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use trueup_net::{Dev, IfName, Item, Kind, LinkKind, Object, with_object};
+use trueup_net::{Dev, IfName, Kind, LinkKind, Object, ObjectKind as _, with_object};
 use trueup_reconcile::LedgerError;
 
 use super::record_key::RecordKey;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_apply::{ErrorClass, Outcome, Outcomes, apply, apply_with_echo, draw_indexes};
 use trueup_net::{
-    Action, Desired, Hold, Item as _, Kind, Kinds, NexthopMode, Object, Op, Plan, Reason, Route,
-    Routes,
+    Action, Desired, Hold, Item as _, Kind, Kinds, NexthopMode, Object, ObjectKind as _, Op, Plan,
+    Reason, Route, Routes,
 };
 use trueup_reconcile::Ledger;
 

@@ -9,8 +9,8 @@ use std::ops::BitOr;
 use ipnetwork::IpNetwork;
 
 use super::{
-    Authored, Carriers, Collateral, Difference, Item, Kind, Kinds, Loss, ObjectKind, OnAddresses,
-    Scope, in_place, recreate,
+    Authored, Canonical, Carriers, Collateral, Difference, Item, Kind, Kinds, Loss, ObjectKind,
+    OnAddresses, Scope, in_place, recreate,
 };
 use crate::devices::{Devices, Names, Problem};
 use crate::values::{Dev, Family, IfName, Label, Prefix};
@@ -337,18 +337,27 @@ impl Item for Address {
     fn key(&self) -> AddressKey {
         self.canonical_key()
     }
+}
+
+impl ObjectKind for Address {
+    const KIND: Kind = Kind::Address;
+    const NAME: &'static str = "address";
 
     /// For IPv4 the kernel changes lifetimes and metric in place and ignores the rest of a
     /// replace; for IPv6 flags and peer too.
-    fn compare(&self, observed: &Address, differ: &mut dyn FnMut(Difference)) {
-        let in_place_v6 = if self.family() == Family::Inet6 { in_place } else { recreate };
-        let lifetimes = (self.lifetimes, observed.lifetimes);
-        recreate(self.address.prefix() == observed.address.prefix(), "prefix length", differ);
-        recreate(self.label == observed.label, "label", differ);
-        recreate(self.broadcast == observed.broadcast, "broadcast", differ);
-        recreate(self.scope == observed.scope, "scope", differ);
-        in_place_v6(self.peer == observed.peer, "peer", differ);
-        in_place_v6(self.flags == observed.flags, "flags", differ);
+    fn compare(
+        desired: Canonical<&Address>,
+        observed: Canonical<&Address>,
+        differ: &mut dyn FnMut(Difference),
+    ) {
+        let in_place_v6 = if desired.family() == Family::Inet6 { in_place } else { recreate };
+        let lifetimes = (desired.lifetimes, observed.lifetimes);
+        recreate(desired.address.prefix() == observed.address.prefix(), "prefix length", differ);
+        recreate(desired.label == observed.label, "label", differ);
+        recreate(desired.broadcast == observed.broadcast, "broadcast", differ);
+        recreate(desired.scope == observed.scope, "scope", differ);
+        in_place_v6(desired.peer == observed.peer, "peer", differ);
+        in_place_v6(desired.flags == observed.flags, "flags", differ);
         in_place(Lifetimes::serves(lifetimes.0.valid, lifetimes.1.valid), "valid_lft", differ);
         in_place(
             Lifetimes::serves(lifetimes.0.preferred, lifetimes.1.preferred),
@@ -356,11 +365,14 @@ impl Item for Address {
             differ,
         );
         // `inet6_addr_modify` ignores a metric of 0.
-        let metric =
-            if self.metric == 0 && self.family() == Family::Inet6 { recreate } else { in_place };
-        metric(self.metric == observed.metric, "metric", differ);
+        let metric = if desired.metric == 0 && desired.family() == Family::Inet6 {
+            recreate
+        } else {
+            in_place
+        };
+        metric(desired.metric == observed.metric, "metric", differ);
         // Only a new address is tried again.
-        let is_usable = observed.duplicates != DuplicateDetection::Failed || *self == *observed;
+        let is_usable = observed.duplicates != DuplicateDetection::Failed || *desired == *observed;
         recreate(is_usable, "duplicate", differ);
         let is_whole = observed.lost == LostRoutes::None;
         match observed.lost {
@@ -368,11 +380,6 @@ impl Item for Address {
             _ => in_place(is_whole, "subnet route", differ),
         }
     }
-}
-
-impl ObjectKind for Address {
-    const KIND: Kind = Kind::Address;
-    const NAME: &'static str = "address";
 
     fn protocol(&self) -> u8 {
         self.protocol

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Authored, Collateral, Difference, Item, Kind, ObjectKind, in_place, recreate};
+use super::{
+    Authored, Canonical, Collateral, Difference, Item, Kind, ObjectKind, in_place, recreate,
+};
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::Place;
 #[cfg(feature = "serde")]
@@ -218,10 +220,8 @@ impl Link {
     /// master the state, as a bond sets down the port that it lets go, and with another device
     /// below a VXLAN the remote address, of which the kernel makes a forwarding entry on it.
     pub fn written(&self, was: &Link) -> BTreeSet<&'static str> {
-        let mut fields = BTreeSet::new();
-        self.compare(was, &mut |difference| {
-            fields.insert(difference.field);
-        });
+        let mut fields: BTreeSet<&str> =
+            self.differences(was).into_iter().map(|difference| difference.field).collect();
         if fields.contains("master") && self.up.is_some() {
             fields.insert("up");
         }
@@ -248,21 +248,6 @@ impl Item for Link {
     fn key(&self) -> IfName {
         self.name
     }
-
-    fn compare(&self, observed: &Link, differ: &mut dyn FnMut(Difference)) {
-        if let (Some(desired), Some(observed)) = (&self.kind, &observed.kind) {
-            compare_kind(desired, observed, differ);
-        }
-        in_place(open_or(&self.up, &observed.up), "up", differ);
-        in_place(open_or(&self.mtu, &observed.mtu), "mtu", differ);
-        // An IFB has no way to be given another address (`ndo_set_mac_address`).
-        let fixed = matches!(observed.kind, Some(LinkKind::Ifb));
-        let address = if fixed { recreate } else { in_place };
-        address(open_or(&self.address, &observed.address), "address", differ);
-        in_place(open_or(&self.master, &observed.master), "master", differ);
-        in_place(open_or(&self.alias, &observed.alias), "alias", differ);
-        in_place(open_or(&self.group, &observed.group), "group", differ);
-    }
 }
 
 impl ObjectKind for Link {
@@ -278,6 +263,25 @@ impl ObjectKind for Link {
 
     fn is_canonical_on(&self, _devices: &Devices) -> bool {
         true
+    }
+
+    fn compare(
+        desired: Canonical<&Link>,
+        observed: Canonical<&Link>,
+        differ: &mut dyn FnMut(Difference),
+    ) {
+        if let (Some(desired), Some(observed)) = (&desired.kind, &observed.kind) {
+            compare_kind(desired, observed, differ);
+        }
+        in_place(open_or(&desired.up, &observed.up), "up", differ);
+        in_place(open_or(&desired.mtu, &observed.mtu), "mtu", differ);
+        // An IFB has no way to be given another address (`ndo_set_mac_address`).
+        let fixed = matches!(observed.kind, Some(LinkKind::Ifb));
+        let address = if fixed { recreate } else { in_place };
+        address(open_or(&desired.address, &observed.address), "address", differ);
+        in_place(open_or(&desired.master, &observed.master), "master", differ);
+        in_place(open_or(&desired.alias, &observed.alias), "alias", differ);
+        in_place(open_or(&desired.group, &observed.group), "group", differ);
     }
 
     fn protocol(&self) -> u8 {

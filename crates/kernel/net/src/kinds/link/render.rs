@@ -5,7 +5,7 @@ use std::fmt::{self, Display as _};
 
 use super::{BondAttrs, Link, LinkKind, MacvlanAttrs, VethAttrs, VlanAttrs};
 use crate::devices::Devices;
-use crate::kinds::{Action, Item as _, Render, Words, or_none, words_or_none};
+use crate::kinds::{Action, ObjectKind as _, Render, Words, or_none, words_or_none};
 use crate::values::Dev;
 use crate::words::{Name, Word};
 
@@ -92,12 +92,12 @@ pub(crate) enum Which<'a> {
     New,
     /// What sets up a link that was just created: its kind's own attributes are set already.
     Setup,
-    /// Some fields, as stated, by the words that [`Item::compare`](crate::Item::compare) has for
+    /// Some fields, as stated, by the words that [`ObjectKind::compare`](crate::ObjectKind::compare) has for
     /// them.
     These(&'a BTreeSet<&'static str>),
     /// What is written over what it was.
     ChangedFrom(&'a Link),
-    /// One field, by the word that [`Item::compare`](crate::Item::compare) has for it.
+    /// One field, by the word that [`ObjectKind::compare`](crate::ObjectKind::compare) has for it.
     Only(&'a str),
 }
 

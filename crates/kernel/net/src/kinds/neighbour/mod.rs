@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{
-    Authored, Carriers, Collateral, Difference, Item, Kind, Loss, ObjectKind, OnAddresses,
-    in_place, recreate,
+    Authored, Canonical, Carriers, Collateral, Difference, Item, Kind, Loss, ObjectKind,
+    OnAddresses, in_place, recreate,
 };
 use crate::devices::{Devices, Names, Problem};
 use crate::values::{Dev, Family, IfName, LinkAddr};
@@ -168,23 +168,27 @@ impl Item for Neighbour {
     fn key(&self) -> NeighbourKey {
         self.canonical_key()
     }
-
-    fn compare(&self, observed: &Neighbour, differ: &mut dyn FnMut(Difference)) {
-        // The kernel keeps an address where it is given none.
-        let lladdr = match self.lladdr {
-            None => recreate,
-            Some(_) => in_place,
-        };
-        lladdr(self.lladdr == observed.lladdr, "lladdr", differ);
-        in_place(self.state == observed.state, "state", differ);
-        in_place(self.router == observed.router, "router", differ);
-        in_place(self.ext_learn == observed.ext_learn, "ext_learn", differ);
-    }
 }
 
 impl ObjectKind for Neighbour {
     const KIND: Kind = Kind::Neighbour;
     const NAME: &'static str = "neighbour";
+
+    fn compare(
+        desired: Canonical<&Neighbour>,
+        observed: Canonical<&Neighbour>,
+        differ: &mut dyn FnMut(Difference),
+    ) {
+        // The kernel keeps an address where it is given none.
+        let lladdr = match desired.lladdr {
+            None => recreate,
+            Some(_) => in_place,
+        };
+        lladdr(desired.lladdr == observed.lladdr, "lladdr", differ);
+        in_place(desired.state == observed.state, "state", differ);
+        in_place(desired.router == observed.router, "router", differ);
+        in_place(desired.ext_learn == observed.ext_learn, "ext_learn", differ);
+    }
 
     fn protocol(&self) -> u8 {
         self.protocol

@@ -4,7 +4,8 @@
 use std::ops::RangeInclusive;
 
 use super::{
-    Carriers, Collateral, Difference, Item, Kind, Loss, NextHop, ObjectKind, in_place, recreate,
+    Canonical, Carriers, Collateral, Difference, Item, Kind, Loss, NextHop, ObjectKind, in_place,
+    recreate,
 };
 use crate::devices::Devices;
 use crate::domain::Part;
@@ -104,18 +105,6 @@ impl Item for Nexthop {
     fn key(&self) -> u32 {
         self.id
     }
-
-    fn compare(&self, observed: &Nexthop, differ: &mut dyn FnMut(Difference)) {
-        // The kernel makes no group of a single one, nor the other way round (`replace_nexthop`).
-        let is_group = |nexthop: &Nexthop| matches!(nexthop.target, NexthopTarget::Group(_));
-        let way = match is_group(self) == is_group(observed) {
-            true => in_place,
-            false => recreate,
-        };
-        way(self.target == observed.target, "target", differ);
-        let known = self.unmodelled == observed.unmodelled;
-        recreate(known, "attributes unknown here", differ);
-    }
 }
 
 impl ObjectKind for Nexthop {
@@ -129,6 +118,22 @@ impl ObjectKind for Nexthop {
 
     fn canonical_on(self, _devices: &Devices) -> Nexthop {
         self.canonical()
+    }
+
+    fn compare(
+        desired: Canonical<&Nexthop>,
+        observed: Canonical<&Nexthop>,
+        differ: &mut dyn FnMut(Difference),
+    ) {
+        // The kernel makes no group of a single one, nor the other way round (`replace_nexthop`).
+        let is_group = |nexthop: &Nexthop| matches!(nexthop.target, NexthopTarget::Group(_));
+        let way = match is_group(&desired) == is_group(&observed) {
+            true => in_place,
+            false => recreate,
+        };
+        way(desired.target == observed.target, "target", differ);
+        let known = desired.unmodelled == observed.unmodelled;
+        recreate(known, "attributes unknown here", differ);
     }
 
     fn protocol(&self) -> u8 {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{
-    Action, Carriers, Collateral, Difference, Item, Kind, Kinds, Loss, ObjectKind, OnAddresses,
-    in_place, recreate,
+    Action, Canonical, Carriers, Collateral, Difference, Item, Kind, Kinds, Loss, ObjectKind,
+    OnAddresses, in_place, recreate,
 };
 use crate::devices::Devices;
 use crate::domain::{Part, Place};
@@ -526,24 +526,28 @@ impl Item for Route {
         let Route { table, dst, metric, tos, from, .. } = *self;
         RouteKey { table, dst, metric, tos, from }
     }
-
-    fn compare(&self, observed: &Route, differ: &mut dyn FnMut(Difference)) {
-        // A local route may cover the gateways of what is to replace it: they are local as long as
-        // it is there, and refused.
-        let was_local = observed.kind == RouteType::Local;
-        let kind = if was_local { recreate } else { in_place };
-        kind(self.kind == observed.kind, "type", differ);
-        in_place(self.nexthops.agrees(&observed.nexthops), "nexthops", differ);
-        in_place(self.src == observed.src, "src", differ);
-        in_place(self.scope == observed.scope, "scope", differ);
-        in_place(self.metrics == observed.metrics, "metrics", differ);
-        in_place(self.unmodelled == observed.unmodelled, "attributes unknown here", differ);
-    }
 }
 
 impl ObjectKind for Route {
     const KIND: Kind = Kind::Route;
     const NAME: &'static str = "route";
+
+    fn compare(
+        desired: Canonical<&Route>,
+        observed: Canonical<&Route>,
+        differ: &mut dyn FnMut(Difference),
+    ) {
+        // A local route may cover the gateways of what is to replace it: they are local as long as
+        // it is there, and refused.
+        let was_local = observed.kind == RouteType::Local;
+        let kind = if was_local { recreate } else { in_place };
+        kind(desired.kind == observed.kind, "type", differ);
+        in_place(desired.nexthops.agrees(&observed.nexthops), "nexthops", differ);
+        in_place(desired.src == observed.src, "src", differ);
+        in_place(desired.scope == observed.scope, "scope", differ);
+        in_place(desired.metrics == observed.metrics, "metrics", differ);
+        in_place(desired.unmodelled == observed.unmodelled, "attributes unknown here", differ);
+    }
 
     fn protocol(&self) -> u8 {
         self.protocol

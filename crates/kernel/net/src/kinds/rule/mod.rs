@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 
 use ipnetwork::IpNetwork;
 
-use super::{Authored, Collateral, Difference, Item, Kind, Kinds, ObjectKind, recreate, table};
+use super::{
+    Authored, Canonical, Collateral, Difference, Item, Kind, Kinds, ObjectKind, recreate, table,
+};
 use crate::devices::{Devices, Names, Problem};
 use crate::domain::{Part, Place};
 use crate::values::{Dev, Family, IfName, Protocols};
@@ -202,11 +204,6 @@ impl Item for Rule {
         };
         Rule { not: false, action, ..self.clone() }
     }
-
-    fn compare(&self, observed: &Rule, differ: &mut dyn FnMut(Difference)) {
-        recreate(self.not == observed.not, "not", differ);
-        recreate(self.action == observed.action, "goto", differ);
-    }
 }
 
 /// Which selectors a rule has. A search of the kernel's takes every other for a wildcard.
@@ -278,6 +275,15 @@ impl ObjectKind for Rule {
 
     fn canonical_on(self, _devices: &Devices) -> Rule {
         self.canonical()
+    }
+
+    fn compare(
+        desired: Canonical<&Rule>,
+        observed: Canonical<&Rule>,
+        differ: &mut dyn FnMut(Difference),
+    ) {
+        recreate(desired.not == observed.not, "not", differ);
+        recreate(desired.action == observed.action, "goto", differ);
     }
 
     fn protocol(&self) -> u8 {

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_diff::{Found, Verdict, decide, walk};
+use trueup_diff::{Found, Verdict, decide};
 
 use super::{ConflictPolicy, Find, Findings};
 use crate::error::DesiredError;
 use crate::kinds::Action;
-use crate::kinds::{Item as _, Kind, Link};
+use crate::kinds::{Canonical, Kind, Link, walk};
 use crate::op::{Hold, Reason};
 use crate::resolve::undesired;
 use crate::values::IfName;
@@ -16,17 +16,18 @@ use crate::values::IfName;
 impl Find for Link {
     fn find(
         found: &mut Findings,
-        wanted: Option<&[Link]>,
-        observed: &[Link],
+        wanted: Option<Canonical<&[Link]>>,
+        observed: Canonical<&[Link]>,
         is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
         let Some(wanted) = wanted else {
             return Ok(());
         };
-        let undesired = match is_complete(Kind::Link) {
-            true => undesired(wanted, observed, policy.proof),
-            false => BTreeSet::new(),
+        let undesired = if is_complete(Kind::Link) {
+            undesired(&wanted, &observed, policy.proof)
+        } else {
+            BTreeSet::new()
         };
         find(found, wanted, observed, &undesired, policy)
     }
@@ -34,8 +35,8 @@ impl Find for Link {
 
 fn find(
     found: &mut Findings,
-    wanted: &[Link],
-    observed: &[Link],
+    wanted: Canonical<&[Link]>,
+    observed: Canonical<&[Link]>,
     undesired: &BTreeSet<u32>,
     policy: ConflictPolicy<'_>,
 ) -> Result<(), DesiredError> {
@@ -46,10 +47,10 @@ fn find(
         let there = present.get(name);
         there.is_none_or(|link| desired.recreated.contains(&link.index))
     };
-    let mut makers = makers(wanted);
+    let mut makers = makers(&wanted);
     makers.retain(|_, maker| created(maker));
-    walk(wanted, observed, Link::key, Link::key, |_, wanted, links| {
-        let there = links.first().copied();
+    walk(wanted, observed, |wanted, links| {
+        let there = links.items().next();
         let gone = there.filter(|link| desired.recreated.contains(&link.index));
         let there = there.filter(|_| gone.is_none());
         if let Some(gone) = gone {
@@ -58,7 +59,7 @@ fn find(
                 peer > gone.name || !present.get(&peer).is_some_and(recreated)
             });
             if first_of_pair {
-                found.op(Action::Delete, gone.clone().into(), Reason::Recreated);
+                found.op(Action::Delete, Link::clone(&gone).into(), Reason::Recreated);
             }
         }
         match (wanted, there) {
@@ -70,11 +71,11 @@ fn find(
                 let end = wanted.peer().and_then(|peer| present.get(&peer));
                 let taken = end.filter(stays).map(|end| end.name);
                 let taken = taken.map(Hold::NameTaken);
-                let hold = || policy.device_check.hold(&wanted.clone().into()).or(taken);
-                missing(found, wanted, makers.contains_key(&wanted.name), hold);
+                let hold = || policy.device_check.hold(&Link::clone(&wanted).into()).or(taken);
+                missing(found, &wanted, makers.contains_key(&wanted.name), hold);
             }
-            (None, Some(there)) if policy.proof.may_change(there) => {
-                found.restore(there, policy);
+            (None, Some(there)) if policy.proof.may_change(&there) => {
+                found.restore(&*there, policy);
             }
             (None, _) => {}
         }
@@ -105,32 +106,34 @@ pub(crate) fn makers(wanted: &[Link]) -> BTreeMap<IfName, IfName> {
     makers
 }
 
-fn existing(found: &mut Findings, wanted: &Link, there: &Link, policy: ConflictPolicy<'_>) {
-    let mut differs = false;
-    let mut keeps = true;
-    wanted.compare(there, &mut |difference| {
-        differs = true;
-        keeps &= difference.in_place;
-    });
+fn existing(
+    found: &mut Findings,
+    wanted: Canonical<&Link>,
+    there: Canonical<&Link>,
+    policy: ConflictPolicy<'_>,
+) {
+    let differences = wanted.differences(there);
+    let is_as_desired = differences.is_empty();
+    let keeps = differences.iter().all(|difference| difference.in_place);
     // What we could not have created is ours to set up, as far as the file says.
-    let is_ours = policy.proof.may_change(there) || !wanted.is_creatable();
+    let is_ours = policy.proof.may_change(&there) || !wanted.is_creatable();
     let (found_ours, foreign) = if is_ours {
-        (Found::item(!differs), Found::Nothing)
+        (Found::item(is_as_desired), Found::Nothing)
     } else {
-        (Found::Nothing, Found::item(!differs))
+        (Found::Nothing, Found::item(is_as_desired))
     };
     match decide(true, found_ours, foreign) {
         Verdict::Satisfied => found.adopt(wanted, there, policy),
         Verdict::Change if keeps => {
-            let (wanted, was) = (wanted.clone().into(), there.clone().into());
+            let (wanted, was) = (Link::clone(&wanted).into(), Link::clone(&there).into());
             found.update(wanted, was, Reason::Differs);
         }
         Verdict::Change | Verdict::Conflict => match policy.desired.held.get(&there.index) {
             Some(hold) => {
-                let op = found.op(Action::Delete, there.clone().into(), Reason::Recreated);
+                let op = found.op(Action::Delete, Link::clone(&there).into(), Reason::Recreated);
                 op.hold = Some(hold.clone());
             }
-            None => found.contest(wanted, there, keeps, policy),
+            None => found.contest(&*wanted, &*there, keeps, policy),
         },
         Verdict::Keep | Verdict::Leave | Verdict::Create | Verdict::Delete => {}
     }

@@ -15,15 +15,15 @@ use std::collections::BTreeSet;
 pub(crate) use device_check::no_device;
 pub(crate) use links::makers;
 
-use trueup_diff::{Found, Verdict, decide, walk};
+use trueup_diff::{Found, Verdict, decide};
 
 use self::device_check::DeviceCheck;
 use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::Action;
 use crate::kinds::{
-    Address, Item, Kind, Neighbour, NextHop, NextHops, Nexthop, Object, ObjectKind, OfKind, Route,
-    RouteKey,
+    Address, Canonical, Item, Kind, Neighbour, NextHop, NextHops, Nexthop, Object, ObjectKind,
+    OfKind, Route, RouteKey, walk,
 };
 use crate::observed::Observed;
 use crate::op::{Formers, Hold, Op, Reason};
@@ -74,23 +74,23 @@ impl Holder {
 /// The observed objects of one key, by whose they are.
 struct Holders<'a, T> {
     /// The first of all.
-    first: Option<&'a T>,
-    ours: Vec<&'a T>,
-    foreign: Vec<&'a T>,
-    transient: Vec<&'a T>,
+    first: Option<Canonical<&'a T>>,
+    ours: Vec<Canonical<&'a T>>,
+    foreign: Vec<Canonical<&'a T>>,
+    transient: Vec<Canonical<&'a T>>,
 }
 
 impl<'a, T> Holders<'a, T> {
-    fn sort(&mut self, present: &[&'a T], proof: Proof<'_>)
+    fn sort(&mut self, present: Canonical<&[&'a T]>, proof: Proof<'_>)
     where
         T: ObjectKind,
     {
         self.ours.clear();
         self.foreign.clear();
         self.transient.clear();
-        self.first = present.first().copied();
-        for item in present {
-            match Holder::of(*item, proof) {
+        self.first = present.items().next();
+        for item in present.items() {
+            match Holder::of(&*item, proof) {
                 Holder::Ours => self.ours.push(item),
                 Holder::Foreign => self.foreign.push(item),
                 Holder::Kernel => self.transient.push(item),
@@ -102,14 +102,14 @@ impl<'a, T> Holders<'a, T> {
 impl<'a, T: ObjectKind> Holders<'a, T> {
     /// Decides about a key on which nothing is desired.
     fn verdict_undesired(&self) -> Verdict {
-        let found = |items: &[&T]| Found::best(items.iter().map(|_| false));
+        let found = |items: &[Canonical<&T>]| Found::best(items.iter().map(|_| false));
         decide(false, found(&self.ours), found(&self.foreign))
     }
 
     /// Returns the foreign object that the kernel uses in place of ours.
-    fn hides_ours(&self) -> Option<&'a T> {
+    fn hides_ours(&self) -> Option<Canonical<&'a T>> {
         let (first, foreign) = (self.first?, self.foreign.first().copied()?);
-        (std::ptr::eq(first, foreign) && foreign.is_hidden_by_first()).then_some(foreign)
+        (std::ptr::eq(&*first, &*foreign) && foreign.is_hidden_by_first()).then_some(foreign)
     }
 }
 
@@ -130,8 +130,8 @@ impl Findings {
     /// Compares the objects of one kind.
     fn compare<K: UsablePart>(
         &mut self,
-        desired: Option<&[K]>,
-        observed: &[K],
+        desired: Option<Canonical<&[K]>>,
+        observed: Canonical<&[K]>,
         is_complete: impl Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
@@ -142,7 +142,7 @@ impl Findings {
         let complete = K::DELETED_IF_COMPLETE.iter().all(|kind| is_complete(*kind));
         let mut holders =
             Holders { first: None, ours: Vec::new(), foreign: Vec::new(), transient: Vec::new() };
-        walk(desired, observed, K::key, K::key, |_, wanted, present| {
+        walk(desired, observed, |wanted, present| {
             holders.sort(present, policy.proof);
             let before = self.ops.len();
             let kept = match wanted {
@@ -152,7 +152,7 @@ impl Findings {
                 // already.
                 None if complete && holders.foreign.is_empty() => {
                     let taken = holders.ours.first().copied();
-                    taken.filter(|taken| self.restore(*taken, policy))
+                    taken.filter(|taken| self.restore(&**taken, policy))
                 }
                 None => None,
             };
@@ -167,7 +167,7 @@ impl Findings {
                 Reason::Undesired
             };
             for extra in &holders.ours {
-                if !kept.is_some_and(|kept| std::ptr::eq(kept, *extra)) {
+                if !kept.is_some_and(|kept| std::ptr::eq(&*kept, &**extra)) {
                     self.op(Action::Delete, K::clone(extra).into(), reason);
                 }
             }
@@ -199,12 +199,12 @@ impl Findings {
     /// of it. Returns the observed object of ours that it keeps.
     fn reconcile<'a, T: UsablePart>(
         &mut self,
-        wanted: &T,
+        wanted: Canonical<&T>,
         holders: &Holders<'a, T>,
         complete: bool,
         policy: ConflictPolicy<'_>,
-    ) -> Option<&'a T> {
-        let is_whole = || holders.ours.iter().any(|observed| wanted.agrees(observed));
+    ) -> Option<Canonical<&'a T>> {
+        let is_whole = || holders.ours.iter().any(|observed| wanted.agrees(*observed));
         // What another writer has there is judged by all that is desired.
         let is_free = holders.foreign.is_empty() && !is_whole();
         let part = is_free.then(|| wanted.usable_part(policy.down)).flatten();
@@ -212,9 +212,11 @@ impl Findings {
             return self.reconcile_key(wanted, holders, complete, policy);
         };
         let conflicts = self.conflicts.len();
-        let kept = self.reconcile_key(&part, holders, complete, policy);
+        let devices = &policy.desired.devices;
+        let kept =
+            self.reconcile_key(Canonical::of(&part, devices).get(), holders, complete, policy);
         if self.conflicts.len() == conflicts {
-            self.update(wanted.clone().into(), part.into(), Reason::Differs);
+            self.update(T::clone(&wanted).into(), part.into(), Reason::Differs);
             if let Some(op) = self.ops.last_mut() {
                 op.hold = Some(hold);
             }
@@ -225,17 +227,18 @@ impl Findings {
     /// Plans for one desired object, all of which can be made.
     fn reconcile_key<'a, T: ObjectKind>(
         &mut self,
-        wanted: &T,
+        wanted: Canonical<&T>,
         holders: &Holders<'a, T>,
         complete: bool,
         policy: ConflictPolicy<'_>,
-    ) -> Option<&'a T> {
+    ) -> Option<Canonical<&'a T>> {
         let ours = holders.ours.first().copied();
-        let is_kept = |observed: &T| policy.of_ours(wanted, observed).agrees(observed);
-        let is_served = |other: &T| wanted.with_open_of(other).agrees(other);
-        let kept = holders.ours.iter().copied().find(|observed| is_kept(observed));
+        let is_kept =
+            |observed: &Canonical<&T>| policy.of_ours(wanted, *observed).get().agrees(*observed);
+        let is_served = |other: Canonical<&T>| wanted.with_open_of(other).get().agrees(other);
+        let kept = holders.ours.iter().copied().find(is_kept);
         let found_ours = ours.map_or(Found::Nothing, |_| Found::item(kept.is_some()));
-        let found_foreign = Found::best(holders.foreign.iter().map(|other| is_served(other)));
+        let found_foreign = Found::best(holders.foreign.iter().copied().map(is_served));
         // Of several on the key none becomes ours, as the ledger could not tell which.
         let is_alone = ours.is_none() && holders.foreign.len() == 1;
         match (decide(true, found_ours, found_foreign), holders.foreign.first().copied()) {
@@ -245,8 +248,8 @@ impl Findings {
                     && decide(true, Found::Nothing, Found::item(is_served(other)))
                         == Verdict::Conflict
                 {
-                    let wanted = nearest(wanted, other, Some(other)).into_owned();
-                    let conflict = Conflict::new(wanted, other.clone());
+                    let wanted = nearest(wanted, other, Some(other)).into_inner().into_owned();
+                    let conflict = Conflict::new(wanted, T::clone(&other));
                     self.conflicts.push(Conflict { is_in_front: true, ..conflict });
                 }
                 return kept;
@@ -255,13 +258,13 @@ impl Findings {
             // The kernel might change the other one in place of ours.
             (Verdict::Conflict, Some(foreign)) => {
                 let is_beside = match ours {
-                    Some(ours) => self.share(wanted, ours, holders),
-                    None => self.append(wanted, holders, policy),
+                    Some(ours) => self.share(&*wanted, &*ours, holders),
+                    None => self.append(&*wanted, holders, policy),
                 };
                 if !is_beside {
                     let wanted = nearest(wanted, foreign, Some(foreign));
-                    let in_place = is_alone && changes_in_place(&*wanted, foreign);
-                    self.contest(&*wanted, foreign, in_place, policy);
+                    let in_place = is_alone && wanted.get().changes_in_place(foreign);
+                    self.contest(&*wanted, &*foreign, in_place, policy);
                 }
             }
             (Verdict::Create | Verdict::Change, _) => self.make(wanted, holders, complete, policy),
@@ -273,7 +276,7 @@ impl Findings {
     /// Creates a desired object where no other writer has one, or changes what is there.
     fn make<T: ObjectKind>(
         &mut self,
-        wanted: &T,
+        wanted: Canonical<&T>,
         holders: &Holders<'_, T>,
         complete: bool,
         policy: ConflictPolicy<'_>,
@@ -281,22 +284,22 @@ impl Findings {
         let Some(observed) = holders.ours.first().or(holders.transient.first()).copied() else {
             // Where rows may be missing, another writer's object may be on the key.
             if complete || !wanted.create_overwrites() {
-                self.op(Action::Create, wanted.clone().into(), Reason::Missing);
+                self.op(Action::Create, T::clone(&wanted).into(), Reason::Missing);
             }
             return;
         };
         let nearest = policy.of_ours(wanted, observed);
-        if changes_in_place(&*nearest, observed) {
-            let was: Object = observed.clone().into();
-            let object = match nearest {
+        if nearest.get().changes_in_place(observed) {
+            let was: Object = T::clone(&observed).into();
+            let object = match nearest.into_inner() {
                 Cow::Borrowed(wanted) => wanted.clone().into(),
                 // Its maker's protocol says that the rest is its maker's.
                 Cow::Owned(nearest) => nearest.bearing(was.protocol()).into(),
             };
             self.update(object, was, Reason::Differs);
         } else if complete {
-            self.op(Action::Delete, observed.clone().into(), Reason::Recreated);
-            self.op(Action::Create, wanted.clone().into(), Reason::Recreated);
+            self.op(Action::Delete, T::clone(&observed).into(), Reason::Recreated);
+            self.op(Action::Create, T::clone(&wanted).into(), Reason::Recreated);
         }
     }
 
@@ -362,7 +365,7 @@ impl Findings {
         let is_same = |hop: &NextHop, other: &NextHop| {
             hop.via == other.via && (hop.dev.is_none() || hop.dev == other.dev)
         };
-        let is_apart = |other: &&T| match T::clone(other).into() {
+        let is_apart = |other: &Canonical<&T>| match T::clone(other).into() {
             Object::Route(other) => {
                 let (ours, theirs) = (wanted.nexthops.as_slice(), other.nexthops.as_slice());
                 other.protocol == Protocols::ROUTER_ADVERTISEMENT
@@ -379,10 +382,15 @@ impl Findings {
     }
 
     /// A foreign object that is as desired: ours from now on, if it is to be.
-    fn adopt<T: ObjectKind>(&mut self, wanted: &T, foreign: &T, policy: ConflictPolicy<'_>) {
-        if policy.adopts(wanted) && policy.proof.domain.contains(foreign) {
+    fn adopt<T: ObjectKind>(
+        &mut self,
+        wanted: Canonical<&T>,
+        foreign: Canonical<&T>,
+        policy: ConflictPolicy<'_>,
+    ) {
+        if policy.adopts(&*wanted) && policy.proof.domain.contains(&*foreign) {
             let is_as_declared = wanted.agrees(foreign);
-            let foreign: Object = foreign.clone().into();
+            let foreign: Object = T::clone(&foreign).into();
             // To a kernel that stores protocols a delete without one is a delete of any.
             let stored = !policy.proof.policy.unstored.contains(Kind::Rule);
             let is_unmarked = match &foreign {
@@ -433,22 +441,20 @@ fn keeps_our_mark(former: &Object, taken: &Object) -> bool {
     }
 }
 
-/// What is desired of an observed object, whose maker another writer is: as declared, or with what is
-/// left open as in `made`, whichever takes less to get.
-fn nearest<'a, T: ObjectKind>(wanted: &'a T, observed: &T, made: Option<&T>) -> Cow<'a, T> {
+/// Returns what is desired of an observed object that another writer made: as declared, or with
+/// what is left open as in `made`, whichever takes less to get.
+fn nearest<'a, T: ObjectKind>(
+    wanted: Canonical<&'a T>,
+    observed: Canonical<&T>,
+    made: Option<Canonical<&T>>,
+) -> Canonical<Cow<'a, T>> {
     let Some(made) = made.filter(|_| !wanted.agrees(observed)) else {
-        return Cow::Borrowed(wanted);
+        return wanted.into();
     };
     let open = wanted.with_open_of(made);
-    let is_nearer = open.agrees(observed)
-        || !changes_in_place(wanted, observed) && changes_in_place(&*open, observed);
-    if is_nearer { open } else { Cow::Borrowed(wanted) }
-}
-
-fn changes_in_place<T: Item>(wanted: &T, observed: &T) -> bool {
-    let mut keeps = true;
-    wanted.compare(observed, &mut |difference| keeps &= difference.in_place);
-    keeps
+    let is_nearer = open.get().agrees(observed)
+        || !wanted.changes_in_place(observed) && open.get().changes_in_place(observed);
+    if is_nearer { open } else { wanted.into() }
 }
 
 /// What becomes of foreign objects on keys that we desire, and of those that were there before us.
@@ -475,15 +481,21 @@ impl<'a> ConflictPolicy<'a> {
 
     /// What is desired of an object of ours. One that another writer made, so that it was adopted or
     /// overridden, may keep what the declaration leaves open.
-    fn of_ours<'w, T: ObjectKind>(&self, wanted: &'w T, ours: &T) -> Cow<'w, T> {
-        let former = match self.proof.owned.former.is_empty() {
-            true => None,
-            false => self.proof.former(&ours.object_key()),
+    fn of_ours<'w, T: ObjectKind>(
+        &self,
+        wanted: Canonical<&'w T>,
+        ours: Canonical<&T>,
+    ) -> Canonical<Cow<'w, T>> {
+        let former = if self.proof.owned.former.is_empty() {
+            None
+        } else {
+            self.proof.former(&ours.object_key()).and_then(T::of_object)
         };
+        let former = former.map(|former| Canonical::of(former, &self.desired.devices));
         let unstored = self.proof.policy.unstored.contains(T::KIND);
         let is_marked = unstored || !T::BEARS_PROTOCOL || ours.protocol() == wanted.protocol();
         let adopted = (!is_marked).then_some(ours);
-        nearest(wanted, ours, former.and_then(T::of_object).or(adopted))
+        nearest(wanted, ours, former.as_ref().map(Canonical::get).or(adopted))
     }
 
     /// What an object was before we took it, if it can be that again.
@@ -507,8 +519,8 @@ trait Find: UsablePart {
     /// Finds what there is to do.
     fn find(
         found: &mut Findings,
-        desired: Option<&[Self]>,
-        observed: &[Self],
+        desired: Option<Canonical<&[Self]>>,
+        observed: Canonical<&[Self]>,
         is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
@@ -523,26 +535,31 @@ impl Find for Nexthop {}
 impl Find for Route {
     fn find(
         found: &mut Findings,
-        desired: Option<&[Route]>,
-        observed: &[Route],
+        desired: Option<Canonical<&[Route]>>,
+        observed: Canonical<&[Route]>,
         is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
         if let Some(listed) = policy.routes {
             return listed.find(found, observed, is_complete, policy);
         }
-        let all = with_compact(observed, policy.compact.iter());
-        found.compare(desired, &all, is_complete, policy)
+        let all = with_compact(observed, policy.compact.iter(), policy);
+        found.compare(desired, all.get(), is_complete, policy)
     }
 }
 
 /// Returns observed routes with those of the compact form beside them.
-fn with_compact(listed: &[Route], compact: impl Iterator<Item = Route>) -> Cow<'_, [Route]> {
+fn with_compact<'a>(
+    listed: Canonical<&'a [Route]>,
+    compact: impl Iterator<Item = Route>,
+    policy: ConflictPolicy<'_>,
+) -> Canonical<Cow<'a, [Route]>> {
     let mut compact = compact.peekable();
-    match compact.peek() {
-        Some(_) => Cow::Owned(listed.iter().cloned().chain(compact).collect()),
-        None => Cow::Borrowed(listed),
+    if compact.peek().is_none() {
+        return listed.into();
     }
+    let all = listed.iter().cloned().chain(compact).collect();
+    Canonical::list(Cow::Owned(all), &policy.desired.devices)
 }
 
 /// Desired routes that are resolved one by one.
@@ -560,29 +577,31 @@ impl ListedRoutes<'_> {
     fn find(
         self,
         found: &mut Findings,
-        observed: &[Route],
+        observed: Canonical<&[Route]>,
         is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
-        let at_a_time = match observed.is_sorted_by(|a, b| a.key() <= b.key()) {
-            true => ListedRoutes::AT_A_TIME,
-            false => usize::MAX,
+        let at_a_time = if observed.is_sorted_by(|a, b| a.key() <= b.key()) {
+            ListedRoutes::AT_A_TIME
+        } else {
+            usize::MAX
         };
         let mut ids = self.routes.ids().enumerate();
         let mut rest = observed;
         let mut compact = policy.compact.iter().peekable();
         loop {
             let list = self.resolved.list_next(self.routes, &mut ids, at_a_time)?;
-            let last = list.last().filter(|_| list.len() == at_a_time);
-            let last = last.map(Route::key);
+            let list = Canonical::list(list.into(), &policy.desired.devices);
+            let last = list.last().filter(|_| list.len() == at_a_time).map(Route::key);
             let part = match last {
                 Some(last) => rest.partition_point(|route| route.key() <= last),
                 None => rest.len(),
             };
             let (now, later) = rest.split_at(part);
             let is_now = |route: &Route| last.is_none_or(|last| route.key() <= last);
-            let now = with_compact(now, std::iter::from_fn(|| compact.next_if(is_now)));
-            found.compare(Some(&list), &now, is_complete, policy)?;
+            let compact_now = std::iter::from_fn(|| compact.next_if(is_now));
+            let now = with_compact(now, compact_now, policy);
+            found.compare(Some(list.get()), now.get(), is_complete, policy)?;
             if last.is_none() {
                 return Ok(());
             }
@@ -597,11 +616,12 @@ impl ListedRoutes<'_> {
 
 /// Finds what there is to do, kind by kind.
 pub(crate) fn find(
-    desired: &Resolved,
+    canonical_desired: Canonical<&Resolved>,
     routes: Option<ListedRoutes<'_>>,
-    observed: &Observed,
+    canonical_observed: Canonical<&Observed>,
     owned: &Owned,
 ) -> Result<Findings, DesiredError> {
+    let (desired, observed) = (canonical_desired.into_inner(), canonical_observed.into_inner());
     let domain = &desired.policy.domain;
     let domain = DomainDevices::of(domain, &observed.links, owned);
     let proof = Proof {
@@ -624,8 +644,8 @@ pub(crate) fn find(
     let is_complete = |kind| observed.complete.contains(kind);
     let mut found = Findings::default();
     each_kind!(K => {
-        let wanted = OfKind::<K>::of_kind(desired).as_deref();
-        let present = OfKind::<K>::of_kind(observed);
+        let wanted = canonical_desired.of_kind::<K>();
+        let present = canonical_observed.of_kind::<K>();
         K::find(&mut found, wanted, present, &is_complete, policy)?;
     });
     each_kind!(K => {

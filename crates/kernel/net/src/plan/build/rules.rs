@@ -10,7 +10,7 @@ use trueup_diff::{Found, Verdict, decide};
 use super::{ConflictPolicy, Find, Findings};
 use crate::error::DesiredError;
 use crate::kinds::Action;
-use crate::kinds::{Item, Kind, Object, Rule, Selectors};
+use crate::kinds::{Canonical, Item, Kind, Object, Rule, Selectors};
 use crate::observed::Observed;
 use crate::op::Reason;
 use crate::ownership::Proof;
@@ -18,16 +18,19 @@ use crate::ownership::Proof;
 impl Find for Rule {
     fn find(
         found: &mut Findings,
-        desired: Option<&[Rule]>,
-        observed: &[Rule],
+        desired: Option<Canonical<&[Rule]>>,
+        observed: Canonical<&[Rule]>,
         is_complete: &dyn Fn(Kind) -> bool,
         policy: ConflictPolicy<'_>,
     ) -> Result<(), DesiredError> {
         let Some(desired) = desired else {
             return Ok(());
         };
-        let (desired, observed) = without_satisfied(found, desired, observed, policy);
-        found.compare(Some(&desired), &observed, is_complete, policy)
+        let devices = &policy.desired.devices;
+        let (desired, observed) = without_satisfied(found, desired, observed.into_inner(), policy);
+        let desired = Canonical::list(desired.into(), devices);
+        let observed = Canonical::list(observed, devices);
+        found.compare(Some(desired.get()), observed.get(), is_complete, policy)
     }
 }
 
@@ -35,7 +38,7 @@ impl Find for Rule {
 /// those that satisfy one.
 fn without_satisfied<'a>(
     found_ops: &mut Findings,
-    desired: &[Rule],
+    desired: Canonical<&[Rule]>,
     observed: &'a [Rule],
     policy: ConflictPolicy<'_>,
 ) -> (Vec<Rule>, Cow<'a, [Rule]>) {
@@ -56,17 +59,20 @@ fn without_satisfied<'a>(
     }
     let mut rest = Vec::new();
     let mut serving: HashSet<Rule> = HashSet::new();
-    for rule in desired {
-        let equal = others.get(&bearing(rule, 0)).filter(|_| !own_keys.contains(&rule.key()));
+    for rule in desired.objects() {
+        let equal = others.get(&bearing(&rule, 0)).filter(|_| !own_keys.contains(&rule.key()));
         let found = |is_foreign| match equal {
             Some((of_other, _)) if *of_other == is_foreign => Found::AsDesired,
             _ => Found::Nothing,
         };
-        let serving_one = equal.map(|(_, protocol)| bearing(rule, *protocol));
+        let serving_one = equal.map(|(_, protocol)| bearing(&rule, *protocol));
         match (decide(true, found(false), found(true)), serving_one) {
-            (Verdict::Satisfied, Some(other)) => found_ops.adopt(rule, &other, policy),
+            (Verdict::Satisfied, Some(other)) => {
+                let other = Canonical::of(&other, &policy.desired.devices);
+                found_ops.adopt(rule, other.get(), policy);
+            }
             (Verdict::Keep, Some(other)) => _ = serving.insert(other),
-            _ => rest.push(rule.clone()),
+            _ => rest.push(Rule::clone(&rule)),
         }
     }
     if serving.is_empty() {

@@ -1,7 +1,7 @@
 //! The comparison of a row with the route that is desired on its key. The key, and with it the
 //! route's metric, has been compared by the walk.
 
-use crate::kinds::{Item as _, NextHop, Route, RouteKey};
+use crate::kinds::{NextHop, ObjectKind as _, Route, RouteKey};
 use crate::routes::index::Id;
 use crate::routes::plain::PlainRoute;
 use crate::values::Dev;

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use trueup_net::{Address, AddressFlags, Dev, FOREVER, Family, Item, Kinds, Lifetimes, Scope};
+use trueup_net::{
+    Address, AddressFlags, Dev, FOREVER, Family, Item, Kinds, Lifetimes, ObjectKind as _, Scope,
+};
 use trueup_netlink::codec::{EncodeError, address, existing};
 
 use super::net::{Net, OURS, name};

@@ -1,8 +1,8 @@
 //! Links of the kinds that every kernel here has; the others are tested by their bytes.
 
 use trueup_net::{
-    BridgeAttrs, Dev, Item, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs,
-    VxlanAttrs,
+    BridgeAttrs, Dev, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, ObjectKind as _,
+    VethAttrs, VxlanAttrs,
 };
 use trueup_netlink::codec::{EncodeError, existing, link};
 

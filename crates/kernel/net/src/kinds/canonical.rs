@@ -1,0 +1,179 @@
+//! [`Canonical`]: the form in which the kernel would report an object, and the only one in which
+//! objects are compared.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+use trueup_diff::Duplicate;
+
+use super::{Difference, ObjectKind, OfKind};
+use crate::devices::Devices;
+use crate::each_kind;
+use crate::observed::Observed;
+use crate::resolve::Resolved;
+
+/// An object, or several, in canonical form. This module alone makes them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Canonical<T>(T);
+
+impl<'a, K: ObjectKind> Canonical<Cow<'a, K>> {
+    /// Brings an object into canonical form. `devices` have the names that a form depends on.
+    pub(crate) fn of(object: &'a K, devices: &Devices) -> Canonical<Cow<'a, K>> {
+        if object.is_canonical_on(devices) {
+            Canonical(Cow::Borrowed(object))
+        } else {
+            Canonical(Cow::Owned(object.clone().canonical_on(devices)))
+        }
+    }
+}
+
+impl<'a, K: ObjectKind> Canonical<Cow<'a, [K]>> {
+    /// Brings a list of objects into canonical form.
+    pub(crate) fn list(list: Cow<'a, [K]>, devices: &Devices) -> Canonical<Cow<'a, [K]>> {
+        if list.iter().all(|object| object.is_canonical_on(devices)) {
+            return Canonical(list);
+        }
+        let list = list.into_owned().into_iter();
+        Canonical(list.map(|object| object.canonical_on(devices)).collect())
+    }
+}
+
+impl<'a> Canonical<Cow<'a, Observed>> {
+    /// Brings all that was observed into canonical form.
+    pub(crate) fn observed(observed: &'a Observed, devices: &Devices) -> Self {
+        let mut canonical = Cow::Borrowed(observed);
+        each_kind!(K => {
+            let list = OfKind::<K>::of_kind(observed);
+            if let Canonical(Cow::Owned(list)) = Canonical::list(list.into(), devices) {
+                *OfKind::<K>::of_kind_mut(canonical.to_mut()) = list;
+            }
+        });
+        Canonical(canonical)
+    }
+}
+
+impl<'a> Canonical<Cow<'a, Resolved>> {
+    /// Brings all that is desired into canonical form.
+    pub(crate) fn resolved(resolved: &'a Resolved) -> Self {
+        let mut canonical = Cow::Borrowed(resolved);
+        each_kind!(K => {
+            if let Some(list) = OfKind::<K>::of_kind(resolved)
+                && let Canonical(Cow::Owned(list)) =
+                    Canonical::list(list.into(), &resolved.devices)
+            {
+                *OfKind::<K>::of_kind_mut(canonical.to_mut()) = Some(list);
+            }
+        });
+        Canonical(canonical)
+    }
+}
+
+impl Canonical<&Observed> {
+    /// Returns the observed objects of a kind.
+    pub(crate) fn of_kind<K>(&self) -> Canonical<&[K]>
+    where
+        Observed: OfKind<K, Cell = Vec<K>>,
+    {
+        Canonical(OfKind::<K>::of_kind(self.0))
+    }
+}
+
+impl Canonical<&Resolved> {
+    /// Returns the desired objects of a kind, where it is managed.
+    pub(crate) fn of_kind<K>(&self) -> Option<Canonical<&[K]>>
+    where
+        Resolved: OfKind<K, Cell = Option<Vec<K>>>,
+    {
+        OfKind::<K>::of_kind(self.0).as_deref().map(Canonical)
+    }
+}
+
+impl<'a, K> Canonical<&'a [K]> {
+    /// Returns the objects of a list.
+    pub(crate) fn objects(self) -> impl Iterator<Item = Canonical<&'a K>> {
+        self.0.iter().map(Canonical)
+    }
+
+    /// Splits a list at a position.
+    pub(crate) fn split_at(self, at: usize) -> (Self, Self) {
+        let (before, after) = self.0.split_at(at);
+        (Canonical(before), Canonical(after))
+    }
+}
+
+impl<'a, K> Canonical<&[&'a K]> {
+    /// Returns the objects of a list.
+    pub(crate) fn items(self) -> impl Iterator<Item = Canonical<&'a K>> {
+        self.0.iter().copied().map(Canonical)
+    }
+}
+
+impl<'a, K: ObjectKind> Canonical<&'a K> {
+    /// Returns true if an observed object is as desired in every respect.
+    pub(crate) fn agrees(self, observed: Canonical<&K>) -> bool {
+        let mut is_same = true;
+        K::compare(self, observed, &mut |_| is_same = false);
+        is_same
+    }
+
+    /// Returns every respect in which an observed object is not as desired.
+    pub(crate) fn differences(self, observed: Canonical<&K>) -> Vec<Difference> {
+        let mut all = Vec::new();
+        K::compare(self, observed, &mut |difference| all.push(difference));
+        all
+    }
+
+    /// Returns true if the kernel can make an observed object as desired without deleting it.
+    pub(crate) fn changes_in_place(self, observed: Canonical<&K>) -> bool {
+        let mut keeps = true;
+        K::compare(self, observed, &mut |difference| keeps &= difference.in_place);
+        keeps
+    }
+
+    /// Returns what is desired, with all that it leaves open as another writer's object has it.
+    pub(crate) fn with_open_of(self, other: Canonical<&K>) -> Canonical<Cow<'a, K>> {
+        Canonical(self.0.with_open_of(other.0))
+    }
+}
+
+impl<'a, T: ToOwned + ?Sized> From<Canonical<&'a T>> for Canonical<Cow<'a, T>> {
+    fn from(Canonical(object): Canonical<&'a T>) -> Canonical<Cow<'a, T>> {
+        Canonical(Cow::Borrowed(object))
+    }
+}
+
+impl<T: Deref> Canonical<T> {
+    pub(crate) fn get(&self) -> Canonical<&T::Target> {
+        Canonical(&*self.0)
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T: Deref> Deref for Canonical<T> {
+    type Target = T::Target;
+
+    fn deref(&self) -> &T::Target {
+        &self.0
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Canonical<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Walks desired and observed objects of a kind key by key, in order.
+pub(crate) fn walk<'a, K: ObjectKind>(
+    desired: Canonical<&'a [K]>,
+    observed: Canonical<&'a [K]>,
+    mut each: impl FnMut(Option<Canonical<&'a K>>, Canonical<&[&'a K]>),
+) -> Result<(), Duplicate> {
+    trueup_diff::walk(desired.0, observed.0, K::key, K::key, |_, wanted, present| {
+        each(wanted.map(Canonical), Canonical(present));
+    })
+}
