@@ -130,9 +130,17 @@ impl Domain {
     }
 }
 
+/// What a domain asks of an object.
+pub trait Located {
+    /// The parts of a domain that limit the kind.
+    const PARTS: &'static [Part] = &[Part::Interfaces];
+
+    /// Returns what those parts ask for.
+    fn place(&self) -> Place;
+}
+
 /// A part of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Part {
     /// Of links themselves, of all else the devices that it is on or leads out of.
     Interfaces,

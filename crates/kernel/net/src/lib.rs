@@ -26,7 +26,7 @@ mod words;
 
 pub use desired::{Desired, NexthopMode};
 pub use devices::{Devices, Problem};
-pub use domain::{Domain, InterfacePattern, Part, Place};
+pub use domain::{Domain, InterfacePattern};
 pub use error::DesiredError;
 pub use ipnetwork::IpNetwork;
 pub use kinds::{
@@ -34,18 +34,18 @@ pub use kinds::{
     DEFAULT_IPV6_METRIC, Difference, DuplicateDetection, FOREVER, ForwardingEntry, FwMark, Item,
     Kind, Kinds, Lifetimes, Link, LinkKey, LinkKind, LinkStatus, LostRoutes, MacvlanAttrs,
     MacvlanMode, Metric, Metrics, Neighbour, NeighbourKey, NeighbourState, NextHop, NextHops,
-    Nexthop, NexthopTarget, Object, ObjectKey, ObjectKind, OfKind, PortRange, Registered, Route,
-    RouteKey, RouteType, Rule, RuleAction, RuleKey, Scope, UidRange, VethAttrs, VlanAttrs,
-    VlanProtocol, VxlanAttrs, table,
+    Nexthop, NexthopTarget, Object, ObjectKey, ObjectKind, OfKind, PortRange, Route, RouteKey,
+    RouteType, Rule, RuleAction, RuleKey, Scope, UidRange, VethAttrs, VlanAttrs, VlanProtocol,
+    VxlanAttrs, table,
 };
 pub use observed::Observed;
 pub use op::{Hold, Op, Reason};
 pub use options::{DEFAULT_PROTOCOL, MaxDeletes, OnConflict, Ownership};
-pub use ownership::{Owned, Policy, ProvenBy, proof};
+pub use ownership::{Owned, Policy, proof};
 pub use plan::{Conflict, Notice, Plan, plan, plan_resolved, plan_with};
 pub use resolve::{Resolved, ResolvedDevices, resolve, resolve_with};
 pub use routes::{
-    DeviceName, DumpMatcher, Gateway, Mismatches, NexthopAssignment, NexthopTable, PlainRoute,
-    ResolvedRoutes, RouteDependencies, Routes, RowMatch, Tracker,
+    DumpMatcher, Gateway, Mismatches, NexthopAssignment, PlainRoute, ResolvedRoutes,
+    RouteDependencies, Routes, RowMatch, Tracker,
 };
 pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};

@@ -8,7 +8,8 @@ pub const DEFAULT_PROTOCOL: u8 = 116;
 pub enum Ownership {
     /// The marker that the kernel stores on the object.
     Marker,
-    /// The ledger of what trueup created.
+    /// The ledger of what trueup created. A link that was taken from others is ours to change, and
+    /// not to delete.
     Ledger,
 }
 

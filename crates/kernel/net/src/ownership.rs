@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::{Domain, DomainDevices};
 use crate::kinds::{Kind, Kinds, Link, Object, ObjectKey, ObjectKind, Registered};
-use crate::options::DEFAULT_PROTOCOL;
+use crate::options::{DEFAULT_PROTOCOL, Ownership};
 use crate::values::{Dev, Protocols};
 use crate::{kinds, per_kind, with_object};
 
@@ -120,15 +120,6 @@ macro_rules! with_each_kind {
 
 kinds!([with_each_kind]);
 
-/// What makes an observed object ours to change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProvenBy {
-    /// The marker that it bears.
-    Marker,
-    /// Our own record. A link that was taken from others is ours to change, and not to delete.
-    Ledger,
-}
-
 /// Returns what makes an observed object ours to change, if it is: the very judgement that a plan
 /// is made by. `links` are those that are there.
 pub fn proof(
@@ -136,14 +127,14 @@ pub fn proof(
     links: &[Link],
     owned: &Owned,
     policy: impl Into<Policy>,
-) -> Option<ProvenBy> {
+) -> Option<Ownership> {
     let policy = policy.into();
     let domain = &DomainDevices::of(&policy.domain, links, owned);
     let proof = Proof { policy: &policy, owned, domain, managed: Kinds::NONE };
     with_object!(object, object: K => {
         let ours = proof.is_ours(object) || proof.is_overridden(object);
         let by_marker = proof.bears_marker::<K>(object.protocol());
-        ours.then_some(if by_marker { ProvenBy::Marker } else { ProvenBy::Ledger })
+        ours.then_some(if by_marker { Ownership::Marker } else { Ownership::Ledger })
     })
 }
 

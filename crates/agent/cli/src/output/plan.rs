@@ -136,7 +136,7 @@ impl Serialize for Record<'_> {
         out.serialize_field("adopted", &List(adopted))?;
         let notices = || notices.iter().map(|notice| notice.text(devices));
         out.serialize_field("notices", &List(notices))?;
-        let snapshot = snapshot_hash(&network.observed).to_string();
+        let snapshot = snapshot_hash(&network.observed);
         out.serialize_field("snapshot", &snapshot)?;
         if let Some(beside) = self.1 {
             let vertices = || beside.vertices.iter().map(VertexRecord::of);

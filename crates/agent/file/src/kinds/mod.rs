@@ -11,7 +11,7 @@ mod route;
 mod rule;
 mod section;
 
-use trueup_net::{Desired, NexthopMode, ObjectKind, OfKind, Registered, each_kind};
+use trueup_net::{Desired, NexthopMode, ObjectKind, OfKind, each_kind};
 
 use list::DesiredList;
 pub(crate) use object::FileObject;
@@ -23,7 +23,7 @@ use crate::section::Elements;
 /// Returns the elements of a section for each kind, in the order in which they are written.
 pub(crate) fn sections() -> Vec<Box<dyn Elements>> {
     let mut sections = Vec::new();
-    each_kind!(K => sections.extend(<<K as Registered>::Desired as InFile<K>>::section()));
+    each_kind!(K => sections.extend(<<Desired as OfKind<K>>::Cell as InFile<K>>::section()));
     sections
 }
 

@@ -41,7 +41,8 @@ pub use neighbour::{Neighbour, NeighbourKey, NeighbourState};
 pub use nexthop::{Nexthop, NexthopTarget};
 pub use object::{Kind, Kinds, Object, ObjectKey};
 pub(crate) use order::{Cleared, Dependencies, Depths, Ordered, Provider, Stage};
-pub use registry::{OfKind, Registered};
+pub use registry::OfKind;
+pub(crate) use registry::Registered;
 pub(crate) use render::{Render, Words, on_or_off, or_none, words_or_none};
 pub use route::{
     DEFAULT_IPV6_METRIC, Metric, Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope,
@@ -53,7 +54,7 @@ pub use rule::{FwMark, PortRange, Rule, RuleAction, RuleKey, UidRange};
 use std::borrow::Cow;
 
 use crate::devices::{Devices, Names, Problem};
-use crate::domain::{Part, Place};
+use crate::domain::Located;
 use crate::values::Dev;
 
 /// One respect in which an observed object is not as desired.
@@ -91,7 +92,7 @@ pub(crate) fn recreate(same: bool, field: &'static str, differ: &mut dyn FnMut(D
 }
 
 /// What every kind of object answers.
-pub trait ObjectKind: Item + Registered + Clone + PartialEq + Into<Object> {
+pub trait ObjectKind: Item + Registered + Located + Clone + PartialEq + Into<Object> {
     /// The kind.
     const KIND: Kind;
     /// The word for it in files, reports and messages.
@@ -143,14 +144,6 @@ pub trait ObjectKind: Item + Registered + Clone + PartialEq + Into<Object> {
 
     /// The devices that it is on, leads to or is stacked on, as far as the kernel says.
     fn devices(&self) -> Vec<Dev>;
-
-    /// The parts of a domain that limit the kind.
-    const PARTS: &'static [Part] = &[Part::Interfaces];
-
-    /// What those parts ask for.
-    fn place(&self) -> Place {
-        Place::default().with_devices(self.devices())
-    }
 
     /// The kinds that have to be observed whole, so that one of this kind may be deleted.
     const DELETED_IF_COMPLETE: &'static [Kind] = &[Self::KIND];

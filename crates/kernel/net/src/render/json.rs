@@ -2,7 +2,6 @@
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use super::snapshot::SnapshotHash;
 use crate::devices::Devices;
 use crate::kinds::Action;
 use crate::kinds::Kind;
@@ -73,21 +72,10 @@ struct AdoptedRecord {
     object: String,
 }
 
-/// A plan: `{ "ops": […], "conflicts": […], "adopted": […], "notices": ["…"], "snapshot": "<hash>" }`.
-///
-/// It borrows the plan and makes one record at a time while it is serialized, so that a plan of
-/// any length is written without a second copy of it.
-#[derive(Clone, Copy, Debug)]
-pub struct PlanRecord<'a> {
-    plan: &'a Plan,
-    snapshot: SnapshotHash,
-}
-
-impl<'a> PlanRecord<'a> {
-    /// The record of a plan and of the state that it was made from.
-    pub fn new(plan: &'a Plan, snapshot: SnapshotHash) -> PlanRecord<'a> {
-        PlanRecord { plan, snapshot }
-    }
+/// A plan, and the hash of the state that it was made from; see [`Plan::record`].
+pub(super) struct PlanRecord<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) snapshot: String,
 }
 
 impl Serialize for PlanRecord<'_> {
@@ -97,7 +85,7 @@ impl Serialize for PlanRecord<'_> {
         record.serialize_field("conflicts", &Conflicts(self.plan))?;
         record.serialize_field("adopted", &Adopted(self.plan))?;
         record.serialize_field("notices", &Notices(self.plan))?;
-        record.serialize_field("snapshot", &self.snapshot.to_string())?;
+        record.serialize_field("snapshot", &self.snapshot)?;
         record.end()
     }
 }

@@ -3,7 +3,7 @@
 //! - [`Op::command`] is what `ip` would be told to do the same; [`Plan::batch`] are the lines for
 //!   `ip -batch -`.
 //! - [`Plan::text`] marks each op with `+`, `~` or `-`, and with `!` what is not carried out.
-//! - With the feature `serde`, `OpRecord`, `ConflictRecord` and `PlanRecord` are the JSON.
+//! - With the feature `serde`, `Plan::record`, `OpRecord` and `ConflictRecord` are the JSON.
 //! - [`snapshot_hash`] names the state that a plan was made from.
 //!
 //! What is printed is for reading and for `ip`; nothing here is ever parsed again. Names, aliases
@@ -19,16 +19,19 @@ mod reason;
 mod snapshot;
 mod text;
 
+use std::fmt;
+
 use crate::devices::Devices;
 use crate::kinds::Object;
+#[cfg(feature = "serde")]
+use crate::observed::Observed;
 use crate::op::Op;
 use crate::plan::Plan;
 
 pub use crate::words::{clean, is_harmful};
 #[cfg(feature = "serde")]
-pub use json::{ConflictRecord, OpRecord, PlanRecord};
-pub use snapshot::{SnapshotHash, snapshot_hash};
-pub use text::{BatchLines, Text};
+pub use json::{ConflictRecord, OpRecord};
+pub use snapshot::snapshot_hash;
 
 impl Op {
     /// The iproute2 command that does the same, without the leading `ip`:
@@ -48,7 +51,7 @@ impl Op {
 
     /// The lines for `ip -batch -` that do the same, as far as it can be given them: as of
     /// [`Plan::batch`], whether the op is held or not.
-    pub fn batch(&self, devices: &Devices) -> impl std::fmt::Display {
+    pub fn batch(&self, devices: &Devices) -> impl fmt::Display {
         text::Said::of(self, devices)
     }
 
@@ -91,8 +94,8 @@ impl Plan {
     /// ! - link br0   (ours, no longer desired; held: would take along addr 10.9.0.1/24 dev br0)
     /// ! route 10.3.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254   (conflict: foreign 10.3.0.0/16 via 10.1.0.1 dev br0 proto 4 table 254; nexthops: is via 10.1.0.1 dev br0, declared via 10.1.0.9 dev br0; declare what is there, or write on_conflict = "take")
     /// ```
-    pub fn text(&self) -> Text<'_> {
-        Text(self)
+    pub fn text(&self) -> impl fmt::Display {
+        text::Text(self)
     }
 
     /// The commands for `ip -batch -`, a line an op, in order but for the rules of IPv6, which come
@@ -103,7 +106,17 @@ impl Plan {
     /// `ip -batch` has no word for the family of a rule: it refuses a line that begins with `-6`,
     /// and stops there unless told `-force`. Those lines, without the `-6`, are for `ip -6 -batch
     /// -`.
-    pub fn batch(&self) -> BatchLines<'_> {
-        BatchLines(self)
+    pub fn batch(&self) -> impl fmt::Display {
+        text::BatchLines(self)
+    }
+
+    /// The JSON of the plan and of the state that it was made from:
+    /// `{ "ops": […], "conflicts": […], "adopted": […], "notices": ["…"], "snapshot": "<hash>" }`.
+    ///
+    /// It makes one record at a time while it is serialized, so that a plan of any length is
+    /// written without a second copy of it.
+    #[cfg(feature = "serde")]
+    pub fn record(&self, observed: &Observed) -> impl serde::Serialize {
+        json::PlanRecord { plan: self, snapshot: snapshot_hash(observed) }
     }
 }

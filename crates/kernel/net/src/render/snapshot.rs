@@ -1,24 +1,13 @@
 //! A name for an observed state: equal states have equal hashes, in whatever order they were read.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use crate::each_kind;
 use crate::kinds::{Kind, ObjectKind, OfKind, Route};
 use crate::observed::Observed;
 
-/// The hash of an observed state, 16 digits in hex when displayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SnapshotHash(u64);
-
-impl fmt::Display for SnapshotHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-/// The hash of an observed state.
+/// Returns the hash of an observed state, 16 digits in hex.
 ///
 /// It is good for telling whether the state that one plan was made from is the state that another
 /// was made from: on one machine or on several, under one version of this crate. It is no guard
@@ -26,12 +15,12 @@ impl fmt::Display for SnapshotHash {
 ///
 /// It does not depend on the order of the objects, and leaves out what changes without anyone
 /// changing it: what remains of a finite lifetime, and undeclared neighbours.
-pub fn snapshot_hash(observed: &Observed) -> SnapshotHash {
+pub fn snapshot_hash(observed: &Observed) -> String {
     let mut sum = one("", Kind::DECLARED.map(|kind| observed.complete.contains(kind)));
     each_kind!(K => {
         sum = sum.wrapping_add(all::<K, _>(OfKind::<K>::of_kind(observed)));
     });
-    SnapshotHash(sum.wrapping_add(all::<Route, _>(observed.compact.iter())))
+    format!("{:016x}", sum.wrapping_add(all::<Route, _>(observed.compact.iter())))
 }
 
 /// The sum over objects of one kind: a sum forgets the order and counts what is there twice.

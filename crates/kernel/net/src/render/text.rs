@@ -12,8 +12,7 @@ use crate::with_object;
 use crate::words::{Word, is_sayable};
 
 /// A plan for people; see [`Plan::text`].
-#[derive(Clone, Copy, Debug)]
-pub struct Text<'a>(pub(super) &'a Plan);
+pub(super) struct Text<'a>(pub(super) &'a Plan);
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,8 +73,7 @@ fn mark(op: &Op) -> char {
 }
 
 /// Lines for `ip -batch -`; see [`Plan::batch`].
-#[derive(Clone, Copy, Debug)]
-pub struct BatchLines<'a>(pub(super) &'a Plan);
+pub(super) struct BatchLines<'a>(pub(super) &'a Plan);
 
 impl fmt::Display for BatchLines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

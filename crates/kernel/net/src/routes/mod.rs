@@ -22,7 +22,6 @@ pub use gateways::Gateway;
 pub(crate) use gateways::Gateways;
 pub use index::Routes;
 pub use nexthop_assignment::NexthopAssignment;
-pub use nexthop_table::NexthopTable;
 pub use plain::PlainRoute;
-pub use resolved::{DeviceName, ResolvedRoutes};
+pub use resolved::ResolvedRoutes;
 pub use tracker::Tracker;

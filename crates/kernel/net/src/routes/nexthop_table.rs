@@ -19,14 +19,14 @@ type NexthopSet = Vec<(NextHop, u16)>;
 
 /// The nexthop objects that routes point at, and which object holds which set of next hops.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct NexthopTable {
+pub(crate) struct NexthopTable {
     of_sets: BTreeMap<NexthopSet, u32>,
     all: Vec<Nexthop>,
 }
 
 impl NexthopTable {
     /// Returns all objects, in the order of their ids.
-    pub fn all(&self) -> &[Nexthop] {
+    pub(crate) fn all(&self) -> &[Nexthop] {
         &self.all
     }
 

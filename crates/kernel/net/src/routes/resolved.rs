@@ -14,9 +14,9 @@ use super::nexthop_table::{NexthopTable, can_point};
 use super::{Gateways, Routes};
 use crate::check::Check as _;
 use crate::devices::{Devices, Problem};
-use crate::domain::{DomainDevices, Place};
+use crate::domain::{DomainDevices, Located as _, Place};
 use crate::error::DesiredError;
-use crate::kinds::{Kind, Link, NextHops, Nexthop, ObjectKind as _, Route, RouteKey};
+use crate::kinds::{Kind, Link, NextHops, Nexthop, Route, RouteKey};
 use crate::ownership::{Owned, Policy};
 use crate::values::{Dev, IfName};
 
@@ -129,7 +129,7 @@ impl ResolvedRoutes {
     }
 
     /// Returns the nexthop objects that the routes point at; none where next hops are written out.
-    pub fn nexthop_table(&self) -> &NexthopTable {
+    pub(crate) fn nexthop_table(&self) -> &NexthopTable {
         &self.table
     }
 

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use trueup_net::render::snapshot_hash;
 use trueup_net::{
     Action, Desired, Dev, Difference, DumpMatcher, Family, Hold, Item, Kind, Link, Mismatches,
-    Object, ObjectKey, ObjectKind as _, Observed, Op, Plan, ProvenBy, Reason, Resolved,
+    Object, ObjectKey, ObjectKind as _, Observed, Op, Ownership, Plan, Reason, Resolved,
     ResolvedDevices, ResolvedRoutes, Route, RouteKey, Routes, RowMatch, plan_resolved, plan_with,
     proof, resolve, resolve_with,
 };
@@ -284,7 +284,7 @@ proptest! {
             let taken = object.kind() == Kind::Link && world.is_taken(&object);
             prop_assert_eq!(by.is_some(), world.is_ours(&object) || taken, "{:?}", object);
             let by_ledger = world.policy.by_ledger.contains(object.kind());
-            prop_assert!(!by_ledger || by != Some(ProvenBy::Marker), "{object:?}");
+            prop_assert!(!by_ledger || by != Some(Ownership::Marker), "{object:?}");
         }
     }
 

@@ -573,11 +573,11 @@ fn a_held_delete_names_the_bystander() {
 #[cfg(feature = "serde")]
 #[test]
 fn a_plan_as_json() {
-    use trueup_net::render::{PlanRecord, snapshot_hash};
+    use trueup_net::render::snapshot_hash;
 
     let (observed, plan) = mixed();
     let snapshot = snapshot_hash(&observed);
-    let json = serde_json::to_value(PlanRecord::new(&plan, snapshot)).unwrap();
+    let json = serde_json::to_value(plan.record(&observed)).unwrap();
     assert_eq!(json["ops"].as_array().unwrap().len(), plan.ops.len());
     let update = |op: &&serde_json::Value| op["op"] == "update";
     assert_eq!(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trueup_apply::is_drawn_index;
 use trueup_net::{
     Action, Dev, Devices, Domain, IfName, Kind, Kinds, Link, LinkKind, Object, ObjectKey,
-    ObjectKind as _, Observed, OfKind, Owned, Policy, ProvenBy, Resolved, VethAttrs, each_kind,
+    ObjectKind as _, Observed, OfKind, Owned, Ownership, Policy, Resolved, VethAttrs, each_kind,
     proof,
 };
 use trueup_observe::{Observer, ReadScope, Snapshot};
@@ -245,8 +245,8 @@ fn whose(
     let everywhere = policy.clone().with_domain(Domain::default());
     let would_be_ours = || proof(object, links, owned, everywhere).is_some();
     match (proof(object, links, owned, policy), object.protocol()) {
-        (Some(ProvenBy::Marker), _) => Whose::Marked,
-        (Some(ProvenBy::Ledger), _) => Whose::Recorded,
+        (Some(Ownership::Marker), _) => Whose::Marked,
+        (Some(Ownership::Ledger), _) => Whose::Recorded,
         _ if object.is_kernels_own(policy.unstored) => Whose::Kernels,
         _ if passing => Whose::Passing,
         _ if policy.domain.is_limited() && would_be_ours() => Whose::OutsideDomain,

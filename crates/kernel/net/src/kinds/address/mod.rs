@@ -13,6 +13,7 @@ use super::{
     OnAddresses, Scope, in_place, recreate,
 };
 use crate::devices::{Devices, Names, Problem};
+use crate::domain::{Located, Place};
 use crate::values::{Dev, Family, IfName, Label, Prefix};
 
 mod check;
@@ -336,6 +337,12 @@ impl Item for Address {
 
     fn key(&self) -> AddressKey {
         self.canonical_key()
+    }
+}
+
+impl Located for Address {
+    fn place(&self) -> Place {
+        Place::default().with_devices(self.devices())
     }
 }
 

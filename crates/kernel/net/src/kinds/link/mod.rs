@@ -6,7 +6,7 @@ use super::{
     Authored, Canonical, Collateral, Difference, Item, Kind, ObjectKind, in_place, recreate,
 };
 use crate::devices::{Devices, Names, Problem};
-use crate::domain::Place;
+use crate::domain::{Located, Place};
 #[cfg(feature = "serde")]
 use crate::values::serial::stated;
 use crate::values::{Dev, IfName, LinkAddr};
@@ -250,6 +250,12 @@ impl Item for Link {
     }
 }
 
+impl Located for Link {
+    fn place(&self) -> Place {
+        Place::default().with_link(self.name)
+    }
+}
+
 impl ObjectKind for Link {
     const KIND: Kind = Kind::Link;
     const NAME: &'static str = "link";
@@ -294,10 +300,6 @@ impl ObjectKind for Link {
 
     fn devices(&self) -> Vec<Dev> {
         self.parents().copied().collect()
-    }
-
-    fn place(&self) -> Place {
-        Place::default().with_link(self.name)
     }
 
     fn can_be_ours(&self) -> bool {

@@ -9,6 +9,7 @@ use super::{
     OnAddresses, in_place, recreate,
 };
 use crate::devices::{Devices, Names, Problem};
+use crate::domain::{Located, Place};
 use crate::values::{Dev, Family, IfName, LinkAddr};
 
 mod check;
@@ -167,6 +168,12 @@ impl Item for Neighbour {
 
     fn key(&self) -> NeighbourKey {
         self.canonical_key()
+    }
+}
+
+impl Located for Neighbour {
+    fn place(&self) -> Place {
+        Place::default().with_devices(self.devices())
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     recreate,
 };
 use crate::devices::Devices;
-use crate::domain::Part;
+use crate::domain::{Located, Part, Place};
 use crate::values::{Dev, Family};
 
 mod order;
@@ -107,6 +107,14 @@ impl Item for Nexthop {
     }
 }
 
+impl Located for Nexthop {
+    const PARTS: &'static [Part] = &[Part::NexthopObjects];
+
+    fn place(&self) -> Place {
+        Place::default().with_devices(self.devices())
+    }
+}
+
 impl ObjectKind for Nexthop {
     const KIND: Kind = Kind::Nexthop;
     const NAME: &'static str = "nexthop";
@@ -148,8 +156,6 @@ impl ObjectKind for Nexthop {
     fn devices(&self) -> Vec<Dev> {
         self.dev().into_iter().collect()
     }
-
-    const PARTS: &'static [Part] = &[Part::NexthopObjects];
 
     fn is_recorded(&self, owned: &()) -> bool {
         let () = owned;

@@ -9,7 +9,7 @@ use super::{
     OnAddresses, in_place, recreate,
 };
 use crate::devices::Devices;
-use crate::domain::{Part, Place};
+use crate::domain::{Located, Part, Place};
 use crate::values::{Dev, Family, Prefix, Protocols};
 
 mod check;
@@ -528,6 +528,14 @@ impl Item for Route {
     }
 }
 
+impl Located for Route {
+    const PARTS: &'static [Part] = &[Part::Interfaces, Part::Tables, Part::Prefixes];
+
+    fn place(&self) -> Place {
+        Place::default().with_devices(self.devices()).with_table(self.table).with_prefix(self.dst)
+    }
+}
+
 impl ObjectKind for Route {
     const KIND: Kind = Kind::Route;
     const NAME: &'static str = "route";
@@ -574,12 +582,6 @@ impl ObjectKind for Route {
         };
         let is_of_family = self.scope.is_some() == (self.family() == Family::Inet);
         has_hops && is_of_family && self.canonical_key() == self.key()
-    }
-
-    const PARTS: &'static [Part] = &[Part::Interfaces, Part::Tables, Part::Prefixes];
-
-    fn place(&self) -> Place {
-        Place::default().with_devices(self.devices()).with_table(self.table).with_prefix(self.dst)
     }
 
     /// Of IPv4 routes on a key the first is used (`fib_table_lookup`); of IPv6 ones any.

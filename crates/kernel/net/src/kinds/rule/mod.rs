@@ -9,7 +9,7 @@ use super::{
     Authored, Canonical, Collateral, Difference, Item, Kind, Kinds, ObjectKind, recreate, table,
 };
 use crate::devices::{Devices, Names, Problem};
-use crate::domain::{Part, Place};
+use crate::domain::{Located, Part, Place};
 use crate::values::{Dev, Family, IfName, Protocols};
 
 mod check;
@@ -269,6 +269,14 @@ impl Rule {
     }
 }
 
+impl Located for Rule {
+    const PARTS: &'static [Part] = &[Part::RulePriorities];
+
+    fn place(&self) -> Place {
+        Place::default().with_rule_priority(self.priority)
+    }
+}
+
 impl ObjectKind for Rule {
     const KIND: Kind = Kind::Rule;
     const NAME: &'static str = "rule";
@@ -297,12 +305,6 @@ impl ObjectKind for Rule {
 
     fn devices(&self) -> Vec<Dev> {
         Vec::new()
-    }
-
-    const PARTS: &'static [Part] = &[Part::RulePriorities];
-
-    fn place(&self) -> Place {
-        Place::default().with_rule_priority(self.priority)
     }
 
     fn is_kernels_own(&self, unstored: Kinds) -> bool {
