@@ -51,8 +51,9 @@ fn by_keys<'a>(
 fn carried_out(diff: &Diff<'_, Pair, There>, observed: &[There]) -> Vec<There> {
     let mut state = observed.to_vec();
     for gone in diff.delete.iter().chain(diff.change.iter().map(|(_, was)| was)) {
-        let at = state.iter().position(|item| item == *gone).expect("was observed");
-        state.remove(at);
+        let at = state.iter().position(|item| item == *gone);
+        assert!(at.is_some(), "{gone:?} was not observed");
+        at.map(|at| state.remove(at));
     }
     let made = |pair: &Pair| There { key: pair.0, value: pair.1, is_ours: true };
     state.extend(diff.change.iter().map(|(new, _)| made(new)));
