@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::adjacency::Adjacency;
 use crate::error::ErrorKind;
 use crate::graph::{Groups, SemaphoreCounts, order};
+use crate::kinds::Kinds;
 use crate::{EdgeKind, Error, Graph, VertexId, VertexSpec};
 
 /// The largest number of vertices: the number of one and the kind of an edge fit into 32 bits.
@@ -17,6 +18,8 @@ pub struct GraphBuilder {
     pub(crate) vertices: Vec<VertexSpec>,
     /// Parent, and child as in [`Graph::children`].
     pub(crate) edges: Vec<(u32, u32)>,
+    /// By parent and child: what edges pass on that pass on some kinds of change.
+    pub(crate) kinds: BTreeMap<(u32, u32), Kinds>,
 }
 
 impl GraphBuilder {
@@ -39,6 +42,13 @@ impl GraphBuilder {
     /// Adds an edge along which changes of `parent` are refreshes of `child`.
     pub fn notify(&mut self, parent: VertexId, child: VertexId) {
         self.edges.push((parent.0, EdgeKind::RefreshedBy.to(child.0)));
+    }
+
+    /// Adds an edge along which changes of `parent` of this kind are refreshes of `child`. Several
+    /// of them pass on several kinds.
+    pub fn notify_kind(&mut self, parent: VertexId, child: VertexId, kind: &str) {
+        self.edges.push((parent.0, EdgeKind::RefreshedByKinds.to(child.0)));
+        self.kinds.entry((parent.0, child.0)).or_default().add(Kinds::from_iter([kind]));
     }
 
     /// Checks and returns the graph, in time linear in vertices and edges but for sorting names.
@@ -113,6 +123,13 @@ impl GraphBuilder {
                 };
                 self.edges.push((*found, edge.to(*at)));
             }
+            // Each is one of the names above.
+            for (parent, kind) in &links.kinds {
+                if let Some(parent) = numbers.get(&**parent) {
+                    let kinds = self.kinds.entry((*parent, *at)).or_default();
+                    kinds.add(Kinds::from_iter([kind.clone()]));
+                }
+            }
             let is_unprovided = |what: &&String| !providers.contains_key(what.as_str());
             if let Some(what) = links.needs.iter().find(is_unprovided) {
                 let name = self.vertices[*at as usize].name();
@@ -171,6 +188,11 @@ impl GraphBuilder {
         let up = edges.clone().map(|(one, it)| (EdgeKind::child(it), EdgeKind::of(it).from(one)));
         let parents = Adjacency::new(count, up, EdgeKind::parent);
         let children = Adjacency::new(count, edges, EdgeKind::child);
+        // An edge that passes on all counts before.
+        self.kinds.retain(|(parent, child), _| {
+            let item = EdgeKind::RefreshedByKinds.to(*child);
+            children.of(*parent).binary_search(&item).is_ok()
+        });
         let (semaphores, holds) = self.semaphores()?;
         let groups = Groups::new(&self.vertices[..own]);
         let mut graph = Graph {
@@ -179,6 +201,7 @@ impl GraphBuilder {
             by_name,
             parents,
             children,
+            kinds: std::mem::take(&mut self.kinds),
             has_tried,
             order: Box::default(),
             holds,

@@ -7,6 +7,7 @@ use trueup_reconcile::Ledger;
 
 use crate::driver::calls::check_apply;
 use crate::driver::{replacing, snapshot};
+use crate::kinds::Kinds;
 use crate::panics::catch;
 use crate::ports::{Input, Value};
 use crate::sync::{after, now};
@@ -107,7 +108,8 @@ impl Check {
                     self.send(vertex, &context);
                     let is_noop = self.graph.vertices[vertex.0 as usize].noop;
                     if verdict == Verdict::WouldChange && !is_noop {
-                        self.notify(vertex);
+                        let said = context.kinds().map(Kinds::from_iter);
+                        self.notify(vertex, &said.unwrap_or(Kinds::All));
                     }
                 }
                 Err(failure) => self.fail(vertex, &mut explanation, &failure),
@@ -177,8 +179,8 @@ impl Check {
         self.values.extend(sent);
     }
 
-    fn notify(&mut self, vertex: VertexId) {
-        for child in self.graph.notified(vertex.0) {
+    fn notify(&mut self, vertex: VertexId, changed: &Kinds) {
+        for (child, _) in self.graph.notified(vertex.0, changed) {
             let name = self.graph.name(child).clone();
             let sum = self.pending.entry(name).or_default();
             *sum = sum.saturating_add(1);

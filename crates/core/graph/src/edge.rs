@@ -9,7 +9,10 @@ pub enum EdgeKind {
     /// A run of the parent makes the child run, and one that fails holds it back:
     /// [`after`](crate::VertexSpec::after).
     After,
-    /// And its changes are refreshes of the child:
+    /// And its changes of some kinds are refreshes of the child:
+    /// [`refreshed_by_kind`](crate::VertexSpec::refreshed_by_kind).
+    RefreshedByKinds,
+    /// All of its changes are:
     /// [`refreshed_by`](crate::VertexSpec::refreshed_by).
     RefreshedBy,
 }
@@ -31,6 +34,7 @@ impl EdgeKind {
         match item & 3 {
             0 => EdgeKind::AfterTried,
             1 => EdgeKind::After,
+            2 => EdgeKind::RefreshedByKinds,
             _ => EdgeKind::RefreshedBy,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::adjacency::Adjacency;
 use crate::error::ErrorKind;
+use crate::kinds::Kinds;
 use crate::{EdgeKind, Error, GraphBuilder, Record, VertexSpec, restore};
 
 /// The number of a vertex in one graph. Another graph numbers its vertices anew.
@@ -30,6 +31,8 @@ pub struct Graph {
     pub(crate) parents: Adjacency,
     /// With the kinds of the edges: [`EdgeKind::to`].
     pub(crate) children: Adjacency,
+    /// What the edges pass on that pass on some kinds of change: by parent and child.
+    pub(crate) kinds: BTreeMap<(u32, u32), Kinds>,
     /// True if there is an edge from a vertex that may fail.
     pub(crate) has_tried: bool,
     /// Parents before children.
@@ -164,19 +167,43 @@ impl Graph {
             let children = children.filter(|&&it| EdgeKind::child(it) < own);
             edges.extend(children.map(|&child| (parent, child)));
         }
-        let vertices = self.vertices[..self.own].to_vec();
-        GraphBuilder { vertices, edges }
+        let is_own = |(parent, child): &(u32, u32)| (*parent).max(*child) < own;
+        let kinds = self.kinds.iter().filter(|(edge, _)| is_own(edge));
+        GraphBuilder {
+            vertices: self.vertices[..self.own].to_vec(),
+            edges,
+            kinds: kinds.map(|(edge, kinds)| (*edge, kinds.clone())).collect(),
+        }
     }
 
     pub(crate) fn name(&self, vertex: u32) -> &Arc<str> {
         &self.vertices[vertex as usize].name
     }
 
-    /// Returns the vertices that are notified of changes of this one.
-    pub(crate) fn notified(&self, vertex: u32) -> impl Iterator<Item = u32> {
-        let children = self.children.of(vertex).iter().copied();
-        let notified = children.filter(|it| EdgeKind::of(*it) == EdgeKind::RefreshedBy);
-        notified.map(EdgeKind::child)
+    /// Returns the vertices that are notified of changes of these kinds, each with the kinds that
+    /// its edge passes on.
+    pub(crate) fn notified(
+        &self,
+        vertex: u32,
+        changed: &Kinds,
+    ) -> impl Iterator<Item = (u32, &Kinds)> {
+        let children = self.children.of(vertex).iter();
+        children.filter_map(move |&item| {
+            let child = EdgeKind::child(item);
+            let passed = match EdgeKind::of(item) {
+                EdgeKind::AfterTried | EdgeKind::After => None,
+                EdgeKind::RefreshedByKinds => self.kinds.get(&(vertex, child)),
+                EdgeKind::RefreshedBy => Some(&Kinds::All),
+            };
+            passed.filter(|it| it.meets(changed)).map(|it| (child, it))
+        })
+    }
+
+    /// Returns the kinds of change of a parent that are refreshes of a child, where these are not
+    /// all: of an edge [`RefreshedByKinds`](EdgeKind::RefreshedByKinds).
+    pub fn kinds(&self, parent: VertexId, child: VertexId) -> impl Iterator<Item = &str> {
+        let kinds = self.kinds.get(&(parent.0, child.0)).into_iter();
+        kinds.flat_map(Kinds::names)
     }
 
     /// Returns the parents that hold back a vertex if they fail.
@@ -184,11 +211,6 @@ impl Graph {
         let parents = self.parents.of(vertex).iter().copied();
         let needed = parents.filter(|it| EdgeKind::is_needed(*it));
         needed.map(EdgeKind::parent)
-    }
-
-    /// True if another vertex is notified of changes of this one.
-    pub(crate) fn notifies(&self, vertex: u32) -> bool {
-        self.notified(vertex).next().is_some()
     }
 }
 

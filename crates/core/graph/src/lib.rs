@@ -11,6 +11,7 @@ mod driver;
 mod edge;
 mod error;
 mod graph;
+mod kinds;
 mod links;
 mod one_line;
 mod panics;

@@ -1,11 +1,15 @@
 //! The names from which edges are made.
 
+use std::sync::Arc;
+
 use crate::EdgeKind;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Links {
     /// Vertices, each with the edge from it.
     pub(crate) after: Names,
+    /// The kinds of change by which some of them refresh, each with the name of the vertex.
+    pub(crate) kinds: Vec<(String, Arc<str>)>,
     pub(crate) needs: Vec<String>,
     /// As `needs`, but nothing has to provide it.
     pub(crate) wants: Vec<String>,

@@ -21,6 +21,8 @@ pub struct VertexSpec {
     pub(crate) watched: bool,
     pub(crate) noop: bool,
     pub(crate) records: Records,
+    /// It says what it will change before it does.
+    pub(crate) announces: bool,
     pub(crate) retries: u32,
     pub(crate) delay: Duration,
     /// `None`: the vertex has nothing of it.
@@ -69,6 +71,7 @@ impl VertexSpec {
             watched: true,
             noop: false,
             records: Records::None,
+            announces: false,
             retries: 3,
             delay: Duration::from_secs(1),
             rare: None,
@@ -202,6 +205,14 @@ impl VertexSpec {
         VertexSpec { records, ..self }
     }
 
+    /// Sets whether the vertex announces what it will change: see
+    /// [`State::handle_announced`](crate::State::handle_announced). A driver sets it by itself
+    /// ([`Vertex::announces`](crate::Vertex::announces)).
+    #[must_use]
+    pub fn with_announcements(self, announces: bool) -> Self {
+        VertexSpec { announces, ..self }
+    }
+
     pub(crate) fn is_recorded(&self) -> bool {
         self.records != Records::None
     }
@@ -277,6 +288,17 @@ impl VertexSpec {
     #[must_use]
     pub fn refreshed_by(mut self, parent: &str) -> Self {
         self.links_mut().after.push(parent, EdgeKind::RefreshedBy);
+        self
+    }
+
+    /// Adds a parent by name whose changes of this kind are refreshes of the vertex. Several of them
+    /// for one parent pass on several kinds. Which kinds a run changes the parent says by
+    /// [`will_change`](crate::RunContext::will_change).
+    #[must_use]
+    pub fn refreshed_by_kind(mut self, parent: &str, kind: &str) -> Self {
+        let links = self.links_mut();
+        links.after.push(parent, EdgeKind::RefreshedByKinds);
+        links.kinds.push((parent.to_owned(), kind.into()));
         self
     }
 

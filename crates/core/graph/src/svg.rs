@@ -37,7 +37,7 @@ impl Snapshot {
             let dashed = match kind {
                 EdgeKind::AfterTried => " stroke-dasharray=\"1 3\"",
                 EdgeKind::After => "",
-                EdgeKind::RefreshedBy => " stroke-dasharray=\"5 3\"",
+                EdgeKind::RefreshedBy | EdgeKind::RefreshedByKinds => " stroke-dasharray=\"5 3\"",
             };
             // Writing to a string cannot fail.
             let _ = writeln!(

@@ -1,7 +1,7 @@
 //! What a vertex does.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,6 +49,13 @@ pub trait Vertex: Any + Send {
         _apply: bool,
     ) -> Option<Vec<Result<Verdict, Failure>>> {
         None
+    }
+
+    /// Returns whether the vertex [announces](RunContext::will_change) what it changes before it
+    /// changes something. Then it is not checked before it applies, for the sake of those that are
+    /// refreshed by it. By default it does not.
+    fn announces(&self) -> bool {
+        false
     }
 
     /// Begins to watch: from its return on, what may have changed is reported by `hints` or by the
@@ -151,7 +158,14 @@ pub struct RunContext {
     /// `None` if the vertex sends nothing.
     pub(crate) outbox: Option<Arc<Outbox>>,
     pub(crate) warning: Arc<Mutex<Option<String>>>,
+    /// The kinds of what the run changes, if it has said it.
+    pub(crate) kinds: Arc<Mutex<Option<BTreeSet<Arc<str>>>>>,
+    /// Has an announcement recorded. `None` if there is nothing to wait for.
+    pub(crate) announce: Option<Arc<Announce>>,
 }
+
+/// Returns true once what a run changes is recorded; false if the run is to end.
+pub(crate) type Announce = dyn Fn(Vec<Arc<str>>) -> bool + Send + Sync;
 
 /// What a run may send, and has sent.
 pub(crate) struct Outbox {
@@ -176,6 +190,8 @@ impl RunContext {
             is_interrupted,
             inputs: Vec::new(),
             warning: Arc::default(),
+            kinds: Arc::default(),
+            announce: None,
             outbox: (!sends.is_empty()).then(outbox),
         }
     }
@@ -223,6 +239,38 @@ impl RunContext {
             drop(before);
         }
         Ok(())
+    }
+
+    /// Says of which kinds what the run is about to change is, such as `route`, or would change if
+    /// it applied. Vertices that are [refreshed by these
+    /// kinds](crate::VertexSpec::refreshed_by_kind), or by all, have a refresh then, also if this
+    /// process is killed afterwards. Without a word of it, a run changes every kind.
+    ///
+    /// A vertex that [announces](Vertex::announces) calls this before it changes something. It
+    /// waits for the record, so no lock may be held that another vertex needs.
+    ///
+    /// # Errors
+    ///
+    /// The run is interrupted, or its time is over: it changes nothing more, and fails.
+    pub fn will_change<'a>(&self, kinds: impl IntoIterator<Item = &'a str>) -> Result<(), Failure> {
+        let kinds: Vec<Arc<str>> = kinds.into_iter().map(Arc::from).collect();
+        lock(&self.kinds).get_or_insert_default().extend(kinds.iter().cloned());
+        if self.announce.as_ref().is_none_or(|announce| announce(kinds)) {
+            return Ok(());
+        }
+        let message = "interrupted before it was recorded what is to be changed; it is tried again";
+        Err(Failure::new(ErrorClass::Busy, message))
+    }
+
+    /// Says of which kinds what the run has changed is, instead of what it has
+    /// [announced](Self::will_change).
+    pub fn has_changed<'a>(&self, kinds: impl IntoIterator<Item = &'a str>) {
+        *lock(&self.kinds) = Some(kinds.into_iter().map(Arc::from).collect());
+    }
+
+    /// Returns the kinds of what the run changes, if it has said it.
+    pub(crate) fn kinds(&self) -> Option<BTreeSet<Arc<str>>> {
+        lock(&self.kinds).clone()
     }
 
     /// Says what the operator is to know although the run succeeds: it is the vertex's

@@ -123,7 +123,7 @@ fn parent_line(parent: &str, kind: EdgeKind) -> String {
     match kind {
         EdgeKind::AfterTried => format!("  ordered after {parent}"),
         EdgeKind::After => format!("  after {parent}"),
-        EdgeKind::RefreshedBy => format!("  refreshed by {parent}"),
+        EdgeKind::RefreshedBy | EdgeKind::RefreshedByKinds => format!("  refreshed by {parent}"),
     }
 }
 
@@ -160,7 +160,7 @@ impl Record<'_> {
         let edges = edges.map(|(from, to, kind)| Edge {
             from: name(*from),
             to: name(*to),
-            refreshes: *kind == EdgeKind::RefreshedBy,
+            refreshes: *kind >= EdgeKind::RefreshedByKinds,
             holds_back: *kind != EdgeKind::AfterTried,
         });
         Record {

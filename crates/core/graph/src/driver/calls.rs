@@ -11,7 +11,8 @@ use super::exchange::{Incoming, exchange};
 use super::shared::{Core, Shared};
 use crate::panics::{catch, discard};
 use crate::ports::Input;
-use crate::sync::{MutexGuard, lock, now};
+use crate::sync::{MutexGuard, lock, now, wait_until};
+use crate::vertex::Announce;
 use crate::{Context, Failure, RunContext, RunId, Verdict, Vertex, VertexId};
 
 /// A call of a vertex.
@@ -26,7 +27,13 @@ pub(super) struct Call {
 
 impl Core {
     /// Makes the call of a run that begins, or begins to apply.
-    pub(super) fn begin(&mut self, run: RunId, vertex: VertexId, context: Context) -> Call {
+    pub(super) fn begin(
+        &mut self,
+        shared: &Arc<Shared>,
+        run: RunId,
+        vertex: VertexId,
+        context: Context,
+    ) -> Call {
         let cell = Arc::clone(&self.cells[vertex.0 as usize]);
         let declared = &self.state.graph().vertices[vertex.0 as usize];
         let rare = declared.rare();
@@ -35,13 +42,39 @@ impl Core {
             self.deadlines.insert(run, (declared.name.clone(), deadline));
         }
         let is_interrupted = Arc::clone(&self.is_interrupted);
-        let run_context = RunContext::new(context.refreshes, deadline, is_interrupted, &rare.sends);
+        let mut run_context =
+            RunContext::new(context.refreshes, deadline, is_interrupted, &rare.sends);
+        if declared.announces && context.apply {
+            run_context.announce = Some(announce(shared, run, &run_context));
+        }
         let incoming = match context.reverse {
             true => Vec::new(),
             false => self.incoming(vertex),
         };
         Call { run, cell, context, run_context, incoming, has_records: declared.is_recorded() }
     }
+}
+
+/// Returns what has an announcement of a run recorded.
+fn announce(shared: &Arc<Shared>, run: RunId, context: &RunContext) -> Arc<Announce> {
+    let (shared, deadline) = (Arc::downgrade(shared), context.deadline);
+    let is_interrupted = Arc::clone(&context.is_interrupted);
+    Arc::new(move |kinds| {
+        let Some(shared) = shared.upgrade() else {
+            return false;
+        };
+        let mut core = lock(&shared.core);
+        let mut is_announced = core.state.handle_announced(run, kinds);
+        shared.wake_worker(&mut core);
+        while !is_announced {
+            if is_interrupted.load(Ordering::SeqCst) || deadline.is_some_and(|at| at <= now()) {
+                return false;
+            }
+            core = wait_until(&shared.recorded, core, deadline);
+            is_announced = core.state.is_announced(run);
+        }
+        true
+    })
 }
 
 impl Call {
@@ -85,20 +118,24 @@ pub(super) fn call(shared: &Shared, mut calls: Vec<Call>) -> MutexGuard<'_, Core
             Err(failure) => Some(failure.message().to_owned()),
         };
         let result = result.map_err(|failure| failure.class());
+        let kinds = call.run_context.kinds();
         exchange(shared, call.run, &call.cell, verdict, call.run_context);
         let cell = Arc::downgrade(&call.cell);
         // It may be the last hold of a vertex that has left: it is dropped without the lock.
         discard(call.cell);
-        Some((call.run, cell, result, message, undo, is_interrupted))
+        Some((call.run, cell, result, message, undo, kinds, is_interrupted))
     });
     let ended: Vec<_> = ended.collect();
     let mut core = shared.come();
     // From the last one, as runs are in the order of their numbers.
-    for (run, cell, result, message, undo, is_interrupted) in ended.into_iter().rev() {
+    for (run, cell, result, message, undo, kinds, is_interrupted) in ended.into_iter().rev() {
         core.deadlines.remove(&run);
         core.set_message(run, &cell, message);
         if let Some(undo) = undo {
             core.state.handle_record(run, undo);
+        }
+        if let Some(kinds) = kinds {
+            core.state.handle_changed(run, kinds);
         }
         match result {
             Err(_) if is_interrupted.load(Ordering::SeqCst) => {

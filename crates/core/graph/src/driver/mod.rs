@@ -103,6 +103,7 @@ impl Driver {
                 core: Mutex::new(core),
                 work: Condvar::new(),
                 named_work: Condvar::new(),
+                recorded: Condvar::new(),
                 changed: Condvar::new(),
                 ledger: Mutex::new(Some(ledger)),
                 watcher: Watcher::new()?,
@@ -157,6 +158,7 @@ impl Driver {
         let mut core = lock(&self.shared.core);
         core.is_interrupted.store(true, Ordering::SeqCst);
         core.state.handle_pause(now());
+        self.shared.recorded.notify_all();
         self.shared.wake(&mut core);
         let (core, is_done) = self.wait(core, within, |core| core.state.is_quiesced());
         match is_done {

@@ -21,7 +21,8 @@ pub(crate) fn build(
     let vertices = vertices.into_iter().map(|(spec, vertex)| {
         // Should this panic, the runs will fail.
         let records = catch(|| Ok(vertex.records())).unwrap_or(Records::Varying);
-        (spec.with_records(records), vertex)
+        let announces = catch(|| Ok(vertex.announces())).unwrap_or_default();
+        (spec.with_records(records).with_announcements(announces), vertex)
     });
     let (specs, vertices): (Vec<_>, Vec<_>) = vertices.unzip();
     Ok((Graph::new(specs)?, vertices))

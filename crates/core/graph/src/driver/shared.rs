@@ -22,6 +22,8 @@ pub(super) struct Shared {
     pub(super) work: Condvar,
     /// Wakes the threads that vertices are declared to run on.
     pub(super) named_work: Condvar,
+    /// Wakes runs that wait for the record of what they will change.
+    pub(super) recorded: Condvar,
     /// Wakes callers that wait for something of the core.
     pub(super) changed: Condvar,
     /// `None` once the driver has stopped.
@@ -125,6 +127,7 @@ impl Shared {
         self.work.notify_all();
         self.named_work.notify_all();
         self.changed.notify_all();
+        self.recorded.notify_all();
         drop(core);
         self.watcher.wake();
     }

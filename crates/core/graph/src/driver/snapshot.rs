@@ -1,5 +1,6 @@
 //! A running graph as data, as text, and as a picture.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::shared::Core;
@@ -15,6 +16,9 @@ pub struct Snapshot {
     pub vertices: Vec<Explanation>,
     /// The edges: places of parent and child in `vertices`, and what the edge is to the child.
     pub edges: Vec<(usize, usize, EdgeKind)>,
+    /// The kinds of change that an edge passes on, of those
+    /// [that pass on some](EdgeKind::RefreshedByKinds): by the places of parent and child.
+    pub kinds: BTreeMap<(usize, usize), Vec<String>>,
 }
 
 impl Snapshot {
@@ -32,7 +36,7 @@ impl Snapshot {
             let style = match kind {
                 EdgeKind::AfterTried => " [style=dotted]",
                 EdgeKind::After => "",
-                EdgeKind::RefreshedBy => " [style=dashed]",
+                EdgeKind::RefreshedBy | EdgeKind::RefreshedByKinds => " [style=dashed]",
             };
             dot += &format!("  {parent} -> {child}{style};\n");
         }
@@ -100,7 +104,12 @@ pub(crate) fn of(
         children.map(move |(child, kind)| (*parent, child, kind))
     });
     let place = |vertex: VertexId| places[vertex.0 as usize];
+    let kinds = graph.kinds.iter().map(|(&(parent, child), kinds)| {
+        let edge = (place(VertexId(parent)), place(VertexId(child)));
+        (edge, kinds.names().map(str::to_owned).collect())
+    });
     Snapshot {
+        kinds: kinds.collect(),
         edges: edges.map(|(parent, child, kind)| (place(parent), place(child), kind)).collect(),
         vertices: order.iter().filter_map(|it| explain(*it)).collect(),
     }

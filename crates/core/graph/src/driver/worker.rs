@@ -120,7 +120,7 @@ fn execute<'a>(
 
 impl Core {
     /// Returns the next job for a worker. Those of named threads go to these.
-    fn next_job(&mut self, shared: &Shared) -> Option<Job> {
+    fn next_job(&mut self, shared: &Arc<Shared>) -> Option<Job> {
         loop {
             let action = self.state.poll_action(now())?;
             let (vertex, job) = match action {
@@ -134,11 +134,11 @@ impl Core {
                     (vertex, Job::Watch(cell))
                 }
                 Action::Run { run, vertex, context } => {
-                    (vertex, Job::Run(vec![self.begin(run, vertex, context)]))
+                    (vertex, Job::Run(vec![self.begin(shared, run, vertex, context)]))
                 }
                 Action::RunGroup { runs } => {
                     let vertex = runs[0].1;
-                    let begin = |(run, vertex, context)| self.begin(run, vertex, context);
+                    let begin = |(run, vertex, context)| self.begin(shared, run, vertex, context);
                     (vertex, Job::Run(runs.into_iter().map(begin).collect()))
                 }
             };
@@ -171,6 +171,7 @@ fn write<'a>(shared: &'a Shared, records: &[(Arc<str>, Record)]) -> MutexGuard<'
     let mut core = lock(&shared.core);
     core.state.handle_persisted(now(), failure.is_none());
     core.ledger_failure = failure;
+    shared.recorded.notify_all();
     core
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::ErrorClass;
 
-use super::{State, Verdict};
+use super::{Run, Stage, State, Verdict};
 use crate::{EdgeKind, VertexId};
 
 /// How many failed ancestors are named.
@@ -168,7 +168,7 @@ impl State {
             _ => None,
         };
         let by_journal =
-            |it: &&super::Run| matches!(it.stage, super::Stage::Intent | super::Stage::Commit);
+            |it: &&Run| matches!(it.stage, Stage::Intent | Stage::Announced | Stage::Commit);
         let run = self.runs.iter().find(|run| run.vertex == vertex.0);
         let waits = match run.filter(by_journal) {
             Some(_) => vec![Wait::Journal],

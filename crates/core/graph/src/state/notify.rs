@@ -3,23 +3,74 @@
 //! An *intent* names those that are to be notified. So whatever leaves between the change and its
 //! record, a vertex, an edge or the process, the others are notified.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Action, Cause, Record, RunId, Stage, State};
+use super::{Action, Cause, Record, Run, RunId, Stage, State};
+use crate::kinds::Kinds;
 
-/// The names of those that are to be notified.
+/// The names of those that are to be notified, each with the kinds of change that it is notified of.
 #[derive(Clone, Debug, Default, Hash)]
-pub(crate) struct Intent(BTreeSet<Arc<str>>);
+pub(crate) struct Intent(BTreeMap<Arc<str>, Kinds>);
+
+/// Inputs and questions of the driver.
+impl State {
+    /// Takes note that a run that applies is about to change something of these kinds. The record of
+    /// it comes first: if this returns false, the run waits until [`is_announced`](Self::is_announced)
+    /// is true. A run that only checks would change it, and waits for nothing.
+    ///
+    /// A vertex that is declared [with announcements](crate::VertexSpec::with_announcements)
+    /// changes nothing before.
+    pub fn handle_announced(
+        &mut self,
+        run: RunId,
+        kinds: impl IntoIterator<Item = Arc<str>>,
+    ) -> bool {
+        let Some(at) = self.called(run) else {
+            return false;
+        };
+        let Run { vertex, context, kinds: announced, .. } = &mut self.runs[at];
+        announced.get_or_insert_default().add(kinds.into_iter().collect());
+        let (vertex, apply, announced) = (*vertex, context.apply, announced.clone());
+        if apply && let Some(announced) = announced {
+            let is_new = self.extend_intent(vertex, &announced);
+            // An intent of an earlier run may still be on its way to the journal.
+            if is_new || self.is_unsaved(vertex) {
+                self.runs[at].stage = Stage::Announced;
+                self.wait_again(run);
+            }
+        }
+        self.is_announced(run)
+    }
+
+    /// True if a run may change what it has announced.
+    pub fn is_announced(&self, run: RunId) -> bool {
+        self.place(run).is_some_and(|at| self.runs[at].stage != Stage::Announced)
+    }
+
+    /// Takes the kinds of what a run has changed; without them, what it has
+    /// [announced](Self::handle_announced) counts, or every kind. Comes before the
+    /// [result](Self::handle_done).
+    pub fn handle_changed(&mut self, run: RunId, kinds: impl IntoIterator<Item = Arc<str>>) {
+        if let Some(at) = self.called(run) {
+            self.runs[at].kinds = Some(kinds.into_iter().collect());
+        }
+    }
+}
 
 impl State {
-    /// Adds all that a vertex notifies to its intent. True if that is to be written.
-    pub(crate) fn extend_intent(&mut self, vertex: u32) -> bool {
+    /// Adds all that a vertex notifies of changes of these kinds to its intent. True if that is to
+    /// be written.
+    pub(crate) fn extend_intent(&mut self, vertex: u32, changed: &Kinds) -> bool {
         let slot = &mut self.slots[vertex as usize];
         let mut must_save = false;
-        for name in self.graph.notified(vertex).map(|it| self.graph.name(it)) {
-            must_save |= slot.intent_mut().0.insert(name.clone());
+        for (child, passed) in self.graph.notified(vertex, changed) {
+            let name = self.graph.name(child).clone();
+            let known = slot.intent_mut().0.entry(name);
+            must_save |= matches!(known, Entry::Vacant(_));
+            known.or_default().add(passed.clone());
         }
         if must_save {
             self.save(vertex);
@@ -27,12 +78,29 @@ impl State {
         must_save
     }
 
-    /// Adds one refresh to each vertex that is notified, now or by the intent. True if there is
-    /// any.
-    pub(crate) fn notify(&mut self, now: Instant, vertex: u32, intent: Option<Intent>) -> bool {
-        let children: BTreeSet<u32> = self.graph.notified(vertex).collect();
+    /// True if the intent of a vertex names all that it notifies.
+    pub(crate) fn is_intended(&self, vertex: u32) -> bool {
+        let intent = self.slots[vertex as usize].intent();
+        let is_named = |child| intent.is_some_and(|it| it.0.contains_key(self.graph.name(child)));
+        self.graph.notified(vertex, &Kinds::All).all(|(child, _)| is_named(child))
+    }
+
+    /// Adds one refresh to each vertex that is notified of changes of these kinds, now or by the
+    /// intent. True if there is any.
+    pub(crate) fn notify(
+        &mut self,
+        now: Instant,
+        vertex: u32,
+        intent: Option<Intent>,
+        changed: &Kinds,
+    ) -> bool {
+        if changed.is_empty() {
+            return false;
+        }
+        let children: BTreeSet<u32> = self.graph.notified(vertex, changed).map(|it| it.0).collect();
         let mut others = Vec::new();
-        for name in &intent.unwrap_or_default().0 {
+        let intent = intent.unwrap_or_default().0;
+        for (name, _) in intent.iter().filter(|(_, passed)| passed.meets(changed)) {
             let found = self.graph.find(name).map(|it| it.0);
             // A change of its own is nothing new to a vertex.
             let is_other = |it: &u32| self.graph.name(vertex) != name && !children.contains(it);
@@ -56,12 +124,9 @@ impl State {
         if (vertex as usize) < self.graph.own || slot.intent().is_none() {
             return;
         }
-        let intent = slot.take_intent();
-        let is_changed = std::mem::take(&mut slot.doubt);
+        let (intent, changed) = (slot.take_intent(), slot.take_doubt());
         self.save(vertex);
-        if is_changed {
-            self.notify(now, vertex, intent);
-        }
+        self.notify(now, vertex, intent, &changed);
     }
 
     /// Turns the intents that a process has left into refreshes.
@@ -90,25 +155,30 @@ impl State {
     /// Adds edges that are new to the intents of what runs: it may yet change something.
     pub(crate) fn extend_intents(&mut self) {
         for index in 0..self.runs.len() {
-            let (id, vertex, stage) = {
-                let run = &self.runs[index];
-                (run.id, run.vertex, run.stage)
+            let Run { id, vertex, stage, .. } = self.runs[index];
+            let changing = match self.graph.vertices[vertex as usize].announces {
+                true => self.runs[index].kinds.clone().unwrap_or_default(),
+                false => Kinds::All,
             };
-            let is_acting = matches!(stage, Stage::Apply | Stage::Intent);
-            if is_acting && self.extend_intent(vertex) && stage == Stage::Intent {
+            let is_acting = matches!(stage, Stage::Apply | Stage::Intent | Stage::Announced);
+            if is_acting && self.extend_intent(vertex, &changing) && stage != Stage::Apply {
                 self.wait_again(id);
             }
         }
     }
 
     /// Has a run wait for the next write, whatever it has waited for before.
-    fn wait_again(&mut self, id: RunId) {
+    pub(crate) fn wait_again(&mut self, id: RunId) {
         self.to_apply.retain(|it| *it != id);
         self.waiting.retain(|it| *it != id);
         if let Some((_, runs)) = &mut self.writing {
             runs.retain(|it| *it != id);
         }
-        self.waiting.push(id);
+        match &mut self.writing {
+            // There may be nothing to write after it.
+            Some((_, runs)) if self.unsaved.is_empty() => runs.push(id),
+            _ => self.waiting.push(id),
+        }
     }
 
     /// Has the record of a vertex written. One that is back shares it with its reversal.
@@ -119,13 +189,20 @@ impl State {
         let vertex = found.map_or(vertex, |it| it.0);
         let both = [vertex].into_iter().chain(self.twins.get(&vertex).copied());
         let intents = both.filter_map(|at| self.slots[at as usize].intent());
-        let names: BTreeSet<_> = intents.flat_map(|it| it.0.iter().cloned()).collect();
+        let names: BTreeSet<_> = intents.flat_map(|it| it.0.keys().cloned()).collect();
         let record = Record {
             refreshes: self.slots[vertex as usize].pending,
             intent: names.into_iter().collect(),
             made: self.made.get(&name).cloned(),
         };
         self.unsaved.insert(name, record);
+    }
+
+    /// True if a record of a vertex is not durable yet.
+    fn is_unsaved(&self, vertex: u32) -> bool {
+        let name = self.graph.name(vertex);
+        let mut open = [Some(&self.unsaved), self.writing.as_ref().map(|it| &it.0)].into_iter();
+        open.any(|it| it.is_some_and(|it| it.contains_key(name)))
     }
 
     /// Begins to write what is unsaved.

@@ -12,6 +12,7 @@ use std::time::Instant;
 use trueup_reconcile::ErrorClass;
 
 use super::{Cause, Context, RunId, State, Verdict};
+use crate::kinds::Kinds;
 use crate::{Records, VertexId};
 
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Run {
     /// The vertex was replaced since, or left.
     pub(crate) stale: bool,
     pub(crate) verdict: Verdict,
+    /// The kinds of what it changes, if the vertex has said it.
+    pub(crate) kinds: Option<Kinds>,
     /// What undoes what it made, if the vertex has said it.
     pub(crate) undo: Option<Option<Arc<[u8]>>>,
     pub(crate) semaphores: Vec<u32>,
@@ -40,6 +43,8 @@ pub(crate) enum Stage {
     /// Waits for the record that something may change.
     Intent,
     Apply,
+    /// Applies, and waits for the record of what it has announced.
+    Announced,
     /// Waits for the record of its refreshes.
     Commit,
 }
@@ -63,7 +68,7 @@ impl State {
                 Records::Varying => true,
                 Records::Constant => !self.made.contains_key(&declared.name),
             };
-        let is_intended = slot.intent().is_some() || !self.graph.notifies(vertex);
+        let is_intended = declared.announces || self.is_intended(vertex);
         let (stage, apply) = match (declared.noop || must_check, is_intended, refreshes) {
             (true, ..) => (Stage::Check, false),
             (_, true, _) => (Stage::Apply, true),
@@ -81,6 +86,7 @@ impl State {
             context,
             stale: false,
             verdict: Verdict::InPlace,
+            kinds: None,
             undo: None,
             semaphores: self.graph.holds.of(vertex).to_vec(),
             group,
@@ -96,7 +102,9 @@ impl State {
         let run = &mut self.runs[index];
         run.stage = Stage::Intent;
         let (id, vertex) = (run.id, run.vertex);
-        let must_save = self.extend_intent(vertex) | self.record_plan(index);
+        let announces = self.graph.vertices[vertex as usize].announces;
+        let is_extended = !announces && self.extend_intent(vertex, &Kinds::All);
+        let must_save = is_extended | self.record_plan(index);
         match must_save {
             true => self.waiting.push(id),
             // The journal knows all of it, or no vertex is notified any more.
@@ -125,7 +133,7 @@ impl State {
         let slot = &mut self.slots[run.vertex as usize];
         slot.dirty = false;
         run.context.refreshes = slot.pending;
-        run.stage = Stage::Apply;
+        (run.stage, run.kinds) = (Stage::Apply, None);
         run.context.apply = true;
         Some((id, VertexId(run.vertex), run.context))
     }
@@ -138,14 +146,12 @@ impl State {
         result: Result<Verdict, ErrorClass>,
     ) {
         let Run { vertex, stage, context, .. } = self.runs[index];
-        let slot = &mut self.slots[vertex as usize];
         let is_noop = self.graph.vertices[vertex as usize].noop && !context.apply;
         let verdict = match result {
             Ok(verdict) => verdict,
             Err(ErrorClass::DoneAlready) => Verdict::InPlace,
             Err(class) => {
-                // It may have changed something before it failed.
-                slot.doubt |= stage == Stage::Apply && slot.intent().is_some();
+                self.doubt(index);
                 return self.fail(now, index, class);
             }
         };
@@ -169,13 +175,26 @@ impl State {
         }
     }
 
+    /// Takes note that a run that does not end well may have changed something.
+    pub(crate) fn doubt(&mut self, index: usize) {
+        let Run { vertex, stage, ref kinds, .. } = self.runs[index];
+        let announces = self.graph.vertices[vertex as usize].announces;
+        if matches!(stage, Stage::Apply | Stage::Announced) {
+            let unsaid = if announces { Kinds::default() } else { Kinds::All };
+            let kinds = kinds.clone().unwrap_or(unsaid);
+            self.slots[vertex as usize].add_doubt(kinds);
+        }
+    }
+
     /// Records what follows from a run that succeeded.
     fn commit(&mut self, now: Instant, index: usize) {
         let run = &self.runs[index];
-        let (id, vertex, verdict) = (run.id, run.vertex, run.verdict);
+        let (id, vertex) = (run.id, run.vertex);
         let slot = &mut self.slots[vertex as usize];
-        let is_changed = verdict == Verdict::Changed || slot.doubt;
-        slot.doubt = false;
+        let mut changed = slot.take_doubt();
+        if run.verdict == Verdict::Changed {
+            changed.add(run.kinds.clone().unwrap_or(Kinds::All));
+        }
         let intent = slot.take_intent();
         if run.context.reverse {
             slot.pending = 0;
@@ -186,12 +205,12 @@ impl State {
         if must_save {
             self.save(vertex);
         }
-        if is_changed {
-            must_save |= self.notify(now, vertex, intent);
-        }
+        must_save |= self.notify(now, vertex, intent, &changed);
         if must_save {
-            self.runs[index].stage = Stage::Commit;
-            self.waiting.push(id);
+            match std::mem::replace(&mut self.runs[index].stage, Stage::Commit) {
+                Stage::Announced => self.wait_again(id),
+                _ => self.waiting.push(id),
+            }
         } else {
             self.complete(now, index);
         }
@@ -204,6 +223,7 @@ impl State {
         };
         match self.runs[index].stage {
             Stage::Intent => self.to_apply.push_back(id),
+            Stage::Announced => self.runs[index].stage = Stage::Apply,
             Stage::Commit => self.complete(now, index),
             Stage::Check | Stage::Apply => {}
         }
@@ -286,7 +306,9 @@ impl State {
 
     /// Returns the place of a run that is called, and waits for no record.
     pub(super) fn called(&self, id: RunId) -> Option<usize> {
-        let is_called = |at: &usize| matches!(self.runs[*at].stage, Stage::Check | Stage::Apply);
+        let is_called = |at: &usize| {
+            matches!(self.runs[*at].stage, Stage::Check | Stage::Apply | Stage::Announced)
+        };
         self.place(id).filter(is_called)
     }
 }

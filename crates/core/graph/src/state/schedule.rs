@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Cause, RunId, Stage, State};
+use super::{Cause, RunId, State};
 use crate::{EdgeKind, VertexId};
 
 /// Inputs of the driver.
@@ -12,10 +12,8 @@ impl State {
     /// later, and counts as no failure.
     pub fn handle_interrupted(&mut self, now: Instant, run: RunId) {
         if let Some(at) = self.called(run) {
-            let run = &self.runs[at];
-            let slot = &mut self.slots[run.vertex as usize];
-            slot.doubt |= run.stage == Stage::Apply && slot.intent().is_some();
-            self.give_up(now, run.id);
+            self.doubt(at);
+            self.give_up(now, run);
         }
     }
 

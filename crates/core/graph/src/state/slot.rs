@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::ErrorClass;
 
 use super::{Cause, Intent, State, Verdict};
+use crate::kinds::Kinds;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot {
@@ -18,8 +19,6 @@ pub(crate) struct Slot {
     pub(crate) watched: bool,
     /// A reversal that is done: it counts for nothing.
     pub(crate) gone: bool,
-    /// It may have changed something of which no other vertex was notified.
-    pub(crate) doubt: bool,
     /// It holds its semaphores, while it waits for a worker.
     pub(crate) granted: bool,
     /// It waits because its last run or its watch failed, or those of one that it needs: it does
@@ -35,15 +34,17 @@ pub(crate) struct Slot {
     pub(crate) ticket: u64,
     pub(crate) settled_since: Option<Moment>,
     /// `None`: it has nothing of it.
-    rare: Option<Box<Rare>>,
+    pub(crate) rare: Option<Box<Rare>>,
 }
 
 /// What few vertices have at a time.
 #[derive(Clone, Debug, Default)]
-struct Rare {
+pub(crate) struct Rare {
     /// The vertices that are to be notified if it changes something, as its record names them, or
     /// is about to.
     intent: Option<Intent>,
+    /// The kinds of what it may have changed, and of which no other vertex was notified.
+    pub(crate) doubt: Kinds,
     /// When it is looked at again: its entry in the state's timers.
     timer: Option<Instant>,
     /// Until when a failed one waits.
@@ -69,6 +70,20 @@ impl Slot {
         let intent = self.rare.as_mut()?.intent.take();
         self.shrink();
         intent
+    }
+
+    /// Takes note that it may have changed something of these kinds. Where no vertex is to be
+    /// notified, there is nothing to know.
+    pub(crate) fn add_doubt(&mut self, kinds: Kinds) {
+        if self.intent().is_some() {
+            self.rare.get_or_insert_default().doubt.add(kinds);
+        }
+    }
+
+    pub(crate) fn take_doubt(&mut self) -> Kinds {
+        let doubt = self.rare.as_mut().map(|it| std::mem::take(&mut it.doubt));
+        self.shrink();
+        doubt.unwrap_or_default()
     }
 
     pub(crate) fn timer(&self) -> Option<Instant> {
@@ -99,7 +114,10 @@ impl Slot {
 
     fn shrink(&mut self) {
         let is_empty = |it: &mut Box<Rare>| {
-            it.intent.is_none() && it.timer.is_none() && it.not_before.is_none()
+            it.intent.is_none()
+                && it.doubt.is_empty()
+                && it.timer.is_none()
+                && it.not_before.is_none()
         };
         self.rare.take_if(is_empty);
     }

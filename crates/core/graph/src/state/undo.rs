@@ -88,7 +88,7 @@ impl State {
             None => false,
             Some(None) => self.made.remove(&name).is_some(),
             // A run that only checked made nothing.
-            Some(Some(_)) if made.is_none() && stage != Stage::Apply => false,
+            Some(Some(_)) if made.is_none() && stage == Stage::Check => false,
             Some(Some(undo)) => {
                 let undo = undo.clone();
                 let after = match run.stale || vertex as usize >= self.graph.own {

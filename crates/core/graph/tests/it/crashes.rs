@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trueup_graph::{Driver, Failure, Verdict, VertexSpec};
+use trueup_graph::{Driver, Failure, RunContext, Verdict, Vertex, VertexSpec};
 use trueup_journal::{Journal, LedgerScope};
 use trueup_reconcile::Ledger as _;
 
@@ -34,6 +34,31 @@ struct Process {
     steps: Steps,
 }
 
+/// How a process declares the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OfFile {
+    Left,
+    Checked,
+    Announcing,
+}
+
+/// The file as a vertex that is not checked before: it announces what it changes.
+struct AnnouncingFile(Process);
+
+impl Vertex for AnnouncingFile {
+    fn check_apply(&mut self, context: &RunContext, _: bool) -> Result<Verdict, Failure> {
+        if self.0.world.lock().unwrap().file == 1 {
+            return Ok(Verdict::InPlace);
+        }
+        context.will_change(["content"])?;
+        self.0.act(|world| world.file = 1)
+    }
+
+    fn announces(&self) -> bool {
+        true
+    }
+}
+
 impl Process {
     /// Has an effect, between two steps.
     fn act(&self, effect: impl FnOnce(&mut World)) -> Result<Verdict, Failure> {
@@ -41,22 +66,36 @@ impl Process {
     }
 
     /// Declares a file of version 1, a service that loads it only when refreshed, and a page that
-    /// is rendered only when the service has loaded something. Without the file only the others.
-    fn vertices(&self, has_file: bool) -> Vec<Declared> {
-        let (file, service, page) = (self.clone(), self.clone(), self.clone());
+    /// is rendered only when the service has loaded something.
+    fn vertices(&self, file: OfFile) -> Vec<Declared> {
+        let (process, service, page) = (self.clone(), self.clone(), self.clone());
         let spec = |name| VertexSpec::new(name).with_retry(0, Duration::ZERO);
         let mut vertices = Vec::new();
         let mut service_spec = spec("service");
-        if has_file {
-            service_spec = service_spec.refreshed_by("file");
-            vertices.push(vertex(spec("file"), move |_, apply| {
-                match (file.world.lock().unwrap().file, apply) {
-                    (1, _) => return Ok(Verdict::InPlace),
-                    (_, false) => return Ok(Verdict::WouldChange),
-                    (_, true) => {}
-                }
-                file.act(|world| world.file = 1)
-            }));
+        match file {
+            OfFile::Left => {}
+            OfFile::Checked => {
+                service_spec = service_spec.refreshed_by("file");
+                vertices.push(vertex(spec("file"), move |_, apply| {
+                    match (process.world.lock().unwrap().file, apply) {
+                        (1, _) => return Ok(Verdict::InPlace),
+                        (_, false) => return Ok(Verdict::WouldChange),
+                        (_, true) => {}
+                    }
+                    process.act(|world| world.file = 1)
+                }));
+            }
+            OfFile::Announcing => {
+                service_spec = service_spec.refreshed_by_kind("file", "content");
+                vertices.push((spec("file"), Box::new(AnnouncingFile(process))));
+                vertices.push(vertex(
+                    spec("mode").refreshed_by_kind("file", "mode"),
+                    |context, _| {
+                        assert_eq!(context.refreshes(), 0, "the mode of the file does not change");
+                        Ok(Verdict::InPlace)
+                    },
+                ));
+            }
         }
         vertices.push(vertex(service_spec, move |context, _| match context.refreshes() {
             0 => Ok(Verdict::InPlace),
@@ -83,13 +122,13 @@ fn live(
     world: &Arc<Mutex<World>>,
     journal: &Path,
     steps: usize,
-    has_file: bool,
+    file: OfFile,
 ) -> (usize, BTreeMap<Vec<u8>, Vec<u8>>) {
     let journal = Journal::open(journal).unwrap();
     let ledger = journal.ledger("graph", &LedgerScope::new("host", "")).unwrap();
     let process = Process { world: Arc::clone(world), steps: Steps::new(steps) };
     let dying = dying(ledger.clone(), process.steps.clone());
-    let driver = Driver::start(config(2), process.vertices(has_file), dying).unwrap();
+    let driver = Driver::start(config(2), process.vertices(file), dying).unwrap();
     until("converged or dead", || process.steps.is_dead() || driver.is_converged());
     driver.stop(BOUND).unwrap();
     let left = process.steps.left();
@@ -103,19 +142,19 @@ fn converged() -> World {
 }
 
 /// Kills a process at a step, begins again, and checks that what was due was done, and no more.
-fn kill_at(folder: &Folder, step: usize, has_file_later: bool) -> bool {
-    let journal = folder.0.join(format!("{step}-{has_file_later}"));
+fn kill_at(folder: &Folder, step: usize, file: OfFile, later: OfFile) -> bool {
+    let journal = folder.0.join(step.to_string());
     let world = Arc::new(Mutex::new(World::default()));
-    let (left, _) = live(&world, &journal, step, true);
+    let (left, _) = live(&world, &journal, step, file);
     let killed = world.lock().unwrap().clone();
-    let (_, records) = live(&world, &journal, ENOUGH, has_file_later);
+    let (_, records) = live(&world, &journal, ENOUGH, later);
     let mut end = world.lock().unwrap().clone();
     assert!(records.is_empty(), "step {step}: {records:?} stays in the journal");
-    let (_, _) = live(&world, &journal, ENOUGH, has_file_later);
+    let (_, _) = live(&world, &journal, ENOUGH, later);
     assert_eq!(*world.lock().unwrap(), end, "step {step}: more than was due");
     // A run whose success was not recorded is due again: once.
     let is_once = |before: u32, after: u32| after >= 1 && after <= before + 1;
-    if has_file_later || killed.file == 1 {
+    if later != OfFile::Left || killed.file == 1 {
         assert!(is_once(killed.loads, end.loads), "step {step}: {killed:?}, {end:?}");
         assert!(is_once(killed.renders, end.renders), "step {step}: {killed:?}, {end:?}");
         (end.loads, end.renders) = (1, 1);
@@ -124,17 +163,30 @@ fn kill_at(folder: &Folder, step: usize, has_file_later: bool) -> bool {
     left > 0
 }
 
-#[test]
-fn a_refresh_survives_a_kill_at_every_step_and_is_delivered_once() {
-    let folder = Folder::new("kills");
-    let steps = (1..).take_while(|step| !kill_at(&folder, *step, true)).count();
+/// Kills a process at each of its steps.
+fn kill_at_each(name: &str, file: OfFile, later: OfFile) {
+    let folder = Folder::new(name);
+    let steps = (1..).take_while(|step| !kill_at(&folder, *step, file, later)).count();
     // Six effects or writes at least: intent, file, commit, service, commit, page, commit.
     assert!(steps >= 14, "{steps}");
 }
 
 #[test]
+fn a_refresh_survives_a_kill_at_every_step_and_is_delivered_once() {
+    kill_at_each("kills", OfFile::Checked, OfFile::Checked);
+}
+
+#[test]
 fn a_refresh_survives_a_kill_at_every_step_and_its_sender_that_leaves_meanwhile() {
-    let folder = Folder::new("leaving");
-    let steps = (1..).take_while(|step| !kill_at(&folder, *step, false)).count();
-    assert!(steps >= 14, "{steps}");
+    kill_at_each("leaving", OfFile::Checked, OfFile::Left);
+}
+
+#[test]
+fn what_is_announced_survives_a_kill_at_every_step_and_refreshes_by_its_kind() {
+    kill_at_each("announcing", OfFile::Announcing, OfFile::Announcing);
+}
+
+#[test]
+fn what_is_announced_survives_a_kill_at_every_step_and_its_sender_that_leaves_meanwhile() {
+    kill_at_each("announcing-leaving", OfFile::Announcing, OfFile::Left);
 }

@@ -10,6 +10,7 @@ mod faults;
 mod group_records;
 mod groups;
 mod inherited;
+mod kinds;
 mod other_users;
 mod ports;
 mod programs;

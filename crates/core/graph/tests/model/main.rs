@@ -24,6 +24,8 @@ mod edge;
 mod error;
 #[path = "../../src/graph.rs"]
 mod graph;
+#[path = "../../src/kinds.rs"]
+mod kinds;
 #[path = "../../src/links.rs"]
 mod links;
 #[path = "../../src/one_line.rs"]

@@ -4,6 +4,7 @@
 //! `TRUEUP_LONG=1` adds graphs of four vertices. docs/testing.md has the numbers of states, and
 //! what is left out.
 
+mod announced;
 mod fingerprint;
 mod graphs;
 mod model;
@@ -27,6 +28,8 @@ enum Edge {
     None,
     Order,
     Notify,
+    /// It passes on changes of kind `a` alone.
+    NotifyOf,
     /// Of order, and the parent may fail.
     Tried,
 }
@@ -84,6 +87,12 @@ fn search_tried(most: usize, semaphores: &[Semaphores], groups: &[[bool; 4]], bu
     search_graphs(most, &edges, semaphores, groups, budget);
 }
 
+/// Searches those graphs in which an edge passes on some kinds of change.
+fn search_kinds(most: usize, groups: &[[bool; 4]], budget: Budget) {
+    let edges = [Edge::None, Edge::Order, Edge::Notify, Edge::NotifyOf];
+    search_graphs(most, &edges, &NO_SEMAPHORES, groups, budget);
+}
+
 fn search_graphs(
     most: usize,
     kinds: &[Edge],
@@ -91,12 +100,16 @@ fn search_graphs(
     groups: &[[bool; 4]],
     budget: Budget,
 ) {
-    let is_tried = |edges: &[(usize, usize, Edge)]| edges.iter().any(|it| it.2 == Edge::Tried);
+    // Each search is about the last one.
+    let special = kinds.last().filter(|it| **it != Edge::Notify);
+    let is_about = |edges: &[(usize, usize, Edge)]| {
+        special.is_none_or(|special| edges.iter().any(|it| it.2 == *special))
+    };
     let begin = Instant::now();
     let mut shapes: Vec<Shape> = Vec::new();
     for vertices in 1..=most {
         let graphs = graphs(vertices, kinds).into_iter();
-        for edges in graphs.filter(|it| is_tried(it) == kinds.contains(&Edge::Tried)) {
+        for edges in graphs.filter(|it| is_about(it)) {
             let mixes =
                 semaphores.iter().flat_map(|it| groups.iter().map(move |groups| (*it, *groups)));
             let mixes = mixes.map(|(semaphores, groups)| Shape {
@@ -142,6 +155,7 @@ const NOTHING: Budget = Budget {
     departures: 0,
     exchanges: 0,
     recorded: [false; 4],
+    announcing: [false; 4],
     ports: false,
     silences: 0,
 };

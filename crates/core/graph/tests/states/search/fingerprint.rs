@@ -65,12 +65,12 @@ impl World<'_> {
                 slot.halted,
                 slot.watched,
                 slot.gone,
-                slot.doubt,
                 slot.granted,
                 slot.held,
             ];
             let flags = flags.into_iter().fold(0, |all, it| 2 * all + u32::from(it));
-            (flags, slot.intent(), slot.blocked).hash(&mut hasher);
+            let doubt = slot.rare.as_ref().map(|it| &it.doubt).filter(|it| !it.is_empty());
+            (flags, slot.intent(), doubt, slot.blocked).hash(&mut hasher);
             (slot.pending, slot.attempts).hash(&mut hasher);
             (in_future(slot.timer()), in_future(slot.not_before())).hash(&mut hasher);
         }
@@ -80,7 +80,7 @@ impl World<'_> {
             let context = (run.context.apply, run.context.refreshes, run.context.reverse);
             (run.vertex, run.stage, context, run.stale).hash(&mut hasher);
             (is_waiting, is_writing, &run.semaphores, run.group).hash(&mut hasher);
-            run.undo.hash(&mut hasher);
+            (&run.kinds, &run.undo).hash(&mut hasher);
         }
         state.ready.len().hash(&mut hasher);
         state.ready.values().for_each(|it| it.hash(&mut hasher));

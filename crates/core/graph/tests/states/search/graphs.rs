@@ -34,7 +34,8 @@ pub(super) fn is_first_of_its_kind(shape: &Shape) -> bool {
     };
     let kind = |at: usize| {
         let is_recorded = shape.budget.recorded[at];
-        (at == 0, shape.semaphores[at], shape.groups[at], is_recorded)
+        let announces = shape.budget.announcing[at];
+        (at == 0, shape.semaphores[at], shape.groups[at], is_recorded, announces)
     };
     let numbers: Vec<usize> = (0..shape.vertices).collect();
     let own = sorted(&numbers);

@@ -8,6 +8,13 @@ use super::Edge;
 use super::world::Shape;
 use crate::state::{Context, RunId};
 
+/// Kinds of change, one a bit.
+pub(super) type Kinds = u8;
+pub(super) const KIND_A: Kinds = 1;
+pub(super) const KIND_B: Kinds = 2;
+/// All of them.
+const ALL: Kinds = KIND_A | KIND_B;
+
 #[derive(Clone)]
 pub(super) struct Model<'a> {
     shape: &'a Shape,
@@ -31,10 +38,10 @@ pub(super) struct Promise {
     reversal_halted: bool,
     /// The least and the largest number of refreshes that no successful run has consumed.
     owed: (u32, u32),
-    /// It has changed something, or may have, of which no other vertex was notified.
-    unnotified: (bool, bool),
-    /// Those that its intent names.
-    targets: [bool; 4],
+    /// What it has changed, or may have, of which no other vertex was notified.
+    unnotified: (Kinds, Kinds),
+    /// Those that its intent names, each with the kinds that are passed on to it.
+    targets: [Kinds; 4],
     /// Which thing it is to make, and which it made that is still there.
     thing: u8,
     made: Option<u8>,
@@ -58,6 +65,8 @@ struct Run {
     context: Context,
     phase: Phase,
     owed: (u32, u32),
+    /// What it has announced.
+    announced: Kinds,
     thing: u8,
     /// What it makes is recorded.
     is_planned: bool,
@@ -70,7 +79,7 @@ struct Run {
 impl std::hash::Hash for Run {
     fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
         let Context { apply, refreshes, .. } = self.context;
-        (apply, refreshes, self.phase, self.owed).hash(hasher);
+        (apply, refreshes, self.phase, self.owed, self.announced).hash(hasher);
         (self.thing, self.is_former).hash(hasher);
         (self.is_planned, self.drifted_before).hash(hasher);
     }
@@ -79,11 +88,13 @@ impl std::hash::Hash for Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Running,
+    /// It waits for the record of what it has announced.
+    Announcing,
     /// It found that something is to be changed.
     Between,
-    /// It has succeeded, and may have to be recorded. With true it has changed something; and with
-    /// those that it notified then.
-    Succeeded(bool, [bool; 4]),
+    /// It has succeeded, and may have to be recorded. With what it has changed; and those that it
+    /// notified then, each with the kinds that are passed on to it.
+    Succeeded(Kinds, [Kinds; 4]),
 }
 
 impl<'a> Model<'a> {
@@ -158,8 +169,9 @@ impl<'a> Model<'a> {
                 "{at} runs twice"
             );
             (run.phase, run.context, run.owed) = (Phase::Running, context, promise.owed);
+            run.announced = 0;
             promise.due = false;
-            self.note_targets(at);
+            self.note_acting(at);
             return self.check_order(at);
         }
         assert!(promise.due, "{at}: a surplus run");
@@ -174,21 +186,70 @@ impl<'a> Model<'a> {
             context,
             phase,
             owed,
+            announced: 0,
             thing: promise.thing,
             is_planned: false,
             drifted_before: None,
             is_former: false,
         });
         if context.apply {
-            self.note_targets(at);
+            self.note_acting(at);
+        }
+    }
+
+    /// Takes note that a run may act: one that announces it does not yet.
+    fn note_acting(&mut self, at: usize) {
+        self.note_needs(at);
+        if !self.shape.budget.announcing[at] {
+            self.note_targets(at, ALL);
         }
     }
 
     /// Takes note of those that an intent names.
-    fn note_targets(&mut self, at: usize) {
-        self.note_needs(at);
-        let children: Vec<_> = self.notified(at).collect();
-        children.iter().for_each(|&it| self.vertices[at].targets[it] = true);
+    fn note_targets(&mut self, at: usize, changed: Kinds) {
+        for (child, passed) in self.notified(at).into_iter().enumerate() {
+            if passed & changed != 0 {
+                self.vertices[at].targets[child] |= passed;
+            }
+        }
+    }
+
+    /// The run of a vertex announces what it is about to change.
+    pub(super) fn announce(&mut self, at: usize, kinds: Kinds) -> RunId {
+        self.note_targets(at, kinds);
+        let run = self.vertices[at].run.as_mut().unwrap();
+        (run.phase, run.announced) = (Phase::Announcing, kinds);
+        run.id
+    }
+
+    /// Returns the vertices whose run waits for the record of its announcement.
+    pub(super) fn announcing(&self) -> impl Iterator<Item = usize> {
+        let is_waiting = |run: Run| run.phase == Phase::Announcing;
+        (0..4).filter(move |&at| self.vertices[at].run.is_some_and(is_waiting))
+    }
+
+    /// True if a run is about to change something that it has to announce before.
+    pub(super) fn must_announce(&self, at: usize) -> bool {
+        let promise = &self.vertices[at];
+        let must = |run: Run| {
+            let drifted = run.drifted_before.unwrap_or(promise.drifted);
+            let is_planned = run.is_planned || promise.made == Some(run.thing);
+            let is_known = !self.shape.budget.recorded[at] || !drifted || is_planned;
+            let acts = run.context.apply && is_known && (drifted || run.context.refreshes > 0);
+            acts && run.announced == 0
+        };
+        self.shape.budget.announcing[at] && promise.run.is_some_and(must)
+    }
+
+    /// True if a run may have an effect by now.
+    pub(super) fn may_act(&self, at: usize) -> bool {
+        let is_announced = |run: Run| run.announced != 0;
+        !self.shape.budget.announcing[at] || self.vertices[at].run.is_some_and(is_announced)
+    }
+
+    /// Returns what a run changes if it changes something.
+    fn changes(&self, at: usize, run: &Run) -> Kinds {
+        if self.shape.budget.announcing[at] { run.announced } else { ALL }
     }
 
     fn note_needs(&mut self, at: usize) {
@@ -196,9 +257,16 @@ impl<'a> Model<'a> {
         ancestors.iter().for_each(|&it| self.vertices[at].needs[it] = true);
     }
 
-    /// Returns those that a vertex notifies by its edges.
-    fn notified(&self, at: usize) -> impl Iterator<Item = usize> {
-        let edges = self.edges().filter(move |it| it.0 == at && it.2 == Edge::Notify);
-        edges.map(|it| it.1)
+    /// Returns what a vertex passes on to each by its edges.
+    fn notified(&self, at: usize) -> [Kinds; 4] {
+        let mut notified = [0; 4];
+        for (_, child, edge) in self.edges().filter(|it| it.0 == at) {
+            notified[child] = match edge {
+                Edge::Notify => ALL,
+                Edge::NotifyOf => KIND_A,
+                Edge::None | Edge::Order | Edge::Tried => 0,
+            };
+        }
+        notified
     }
 }

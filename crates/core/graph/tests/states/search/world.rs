@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::ErrorClass;
 
 use super::Edge;
-use super::model::Model;
+use super::model::{KIND_A, Kinds, Model};
 use crate::state::{Action, Context, Record, RunId, State, Verdict};
 use crate::{Config, Graph, Records, VertexId, VertexSpec};
 
@@ -32,6 +32,8 @@ pub(super) struct Budget {
     pub(super) exchanges: u8,
     /// Which vertices have records of what they make.
     pub(super) recorded: [bool; 4],
+    /// Which announce what they change.
+    pub(super) announcing: [bool; 4],
     /// Along edges of order alone a value is sent.
     pub(super) ports: bool,
     /// Runs that send nothing.
@@ -56,6 +58,8 @@ pub(super) enum Event {
     Silence(usize),
     /// The run fails, with true after it had changed something.
     Failure(usize, bool, ErrorClass, bool),
+    /// The run says that it is about to change something of these kinds.
+    Announce(usize, Kinds),
     Persisted(bool),
     Time,
     /// Something changes a vertex.
@@ -99,6 +103,7 @@ impl Shape {
             let vertex = VertexSpec::new(NAMES[at])
                 .with_revision(revisions[at])
                 .with_retry(1, Duration::from_secs(1));
+            let vertex = vertex.with_announcements(self.budget.announcing[at]);
             let vertex = match self.budget.recorded[at] {
                 true => vertex.with_records(Records::Varying),
                 false => vertex,
@@ -113,6 +118,7 @@ impl Shape {
             let edges = self.edges.iter().filter(|it| it.1 == at && present[it.0]);
             edges.fold(vertex.sends::<u8>("out"), |it, (parent, _, edge)| match edge {
                 Edge::Notify => it.refreshed_by(NAMES[*parent]),
+                Edge::NotifyOf => it.refreshed_by_kind(NAMES[*parent], "a"),
                 Edge::Tried => it.after_tried(NAMES[*parent]),
                 _ if self.budget.ports => it.receives::<u8>(NAMES[*parent], NAMES[*parent], "out"),
                 _ => it.after(NAMES[*parent]),
@@ -191,6 +197,11 @@ impl<'a> World<'a> {
                 self.budget.failures -= 1;
                 let run = self.model.fail(vertex, reverse, class, effect);
                 self.state.handle_done(now, run, Err(class));
+            }
+            Event::Announce(vertex, kinds) => {
+                let run = self.model.announce(vertex, kinds);
+                let name = if kinds == KIND_A { "a" } else { "b" };
+                self.state.handle_announced(run, [Arc::from(name)]);
             }
             Event::Persisted(is_durable) => {
                 self.budget.failures -= u8::from(!is_durable);
@@ -277,6 +288,7 @@ impl<'a> World<'a> {
         self.check_records(false);
         if self.state.is_quiesced() {
             assert!(self.model.running().next().is_none(), "quiesced, and runs");
+            assert!(self.model.announcing().next().is_none(), "quiesced, and waits");
         }
     }
 
@@ -288,6 +300,6 @@ impl<'a> World<'a> {
     }
 }
 
-pub(super) fn verdict(changed: bool) -> Verdict {
-    if changed { Verdict::Changed } else { Verdict::InPlace }
+pub(super) fn verdict(changed: Kinds) -> Verdict {
+    if changed != 0 { Verdict::Changed } else { Verdict::InPlace }
 }

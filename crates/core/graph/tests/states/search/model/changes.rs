@@ -4,7 +4,7 @@ use trueup_reconcile::ErrorClass;
 
 use super::super::Edge;
 use super::super::world::verdict;
-use super::{Model, Phase};
+use super::{Kinds, Model, Phase, Run};
 use crate::state::{RunId, State, Verdict};
 
 impl Model<'_> {
@@ -14,8 +14,8 @@ impl Model<'_> {
         at: usize,
         reverse: bool,
     ) -> (RunId, Verdict, Option<u8>) {
-        let mut notified: [bool; 4] = std::array::from_fn(|_| false);
-        self.notified(at).for_each(|it| notified[it] = true);
+        let notified = self.notified(at);
+        let kinds = self.vertices[at].run.map_or(0, |run| self.changes(at, &run));
         let promise = &mut self.vertices[at];
         if let (true, Some(id)) = (reverse, promise.reversal.take()) {
             (promise.leaving, promise.refused, promise.made) = (false, false, None);
@@ -26,7 +26,7 @@ impl Model<'_> {
             // It is made anew if it comes again: nothing is to be refreshed.
             for run in self.vertices.iter_mut().filter_map(|it| it.run.as_mut()) {
                 if let Phase::Succeeded(_, notified) = &mut run.phase {
-                    notified[at] = false;
+                    notified[at] = 0;
                 }
             }
             return (id, Verdict::Changed, None);
@@ -45,7 +45,8 @@ impl Model<'_> {
             let made = if drifted { Some(thing) } else { promise.made };
             return (run.id, verdict_of_check(drifted), made);
         }
-        let changed = run.context.apply && (drifted || run.context.refreshes > 0);
+        let acts = run.context.apply && (drifted || run.context.refreshes > 0);
+        let changed = if acts { kinds } else { 0 };
         run.phase = Phase::Succeeded(changed, notified);
         let (id, is_former) = (run.id, run.is_former);
         if run.context.apply && drifted {
@@ -77,14 +78,16 @@ impl Model<'_> {
             return id;
         }
         let run = promise.run.take().unwrap();
+        let kinds = self.changes(at, &run);
+        let promise = &mut self.vertices[at];
         if run.context.apply {
-            promise.unnotified.1 = true;
+            promise.unnotified.1 |= kinds;
         }
         if effect {
-            promise.act(&run, self.shape.budget.recorded[at]);
+            promise.act(&run, self.shape.budget.recorded[at], kinds);
         }
         if run.is_former {
-            self.notify_by_intent(at, false);
+            self.notify_by_intent(at, 0);
             return run.id;
         }
         promise.failures += 1;
@@ -94,7 +97,7 @@ impl Model<'_> {
         }
         promise.due |= promise.present;
         if !promise.present {
-            self.notify_by_intent(at, false);
+            self.notify_by_intent(at, 0);
         }
         run.id
     }
@@ -159,7 +162,7 @@ impl Model<'_> {
             && !run.is_former
         {
             // No vertex waits for its record any more.
-            run.phase = Phase::Succeeded(false, [false; 4]);
+            run.phase = Phase::Succeeded(0, [0; 4]);
             self.notify(at, changed, notified);
         }
         let promise = &mut self.vertices[at];
@@ -170,17 +173,18 @@ impl Model<'_> {
         promise.reversal_halted &= std::mem::take(&mut promise.refused);
         promise.halted = false;
         if promise.run.is_none() {
-            self.notify_by_intent(at, false);
+            self.notify_by_intent(at, 0);
         }
     }
 
     /// Counts the refreshes of a vertex that has left.
-    fn notify_by_intent(&mut self, at: usize, changed: bool) {
-        let is_notified = changed || self.vertices[at].unnotified.1;
+    fn notify_by_intent(&mut self, at: usize, changed: Kinds) {
+        let notified = changed | self.vertices[at].unnotified.1;
         let targets = self.vertices[at].targets;
-        let targets = std::array::from_fn(|it| targets[it] && self.vertices[it].present);
+        let is_there = |it: usize| self.vertices[it].present;
+        let targets = std::array::from_fn(|it| if is_there(it) { targets[it] } else { 0 });
         self.notify(at, changed, targets);
-        for it in (0..4).filter(|&it| is_notified && targets[it]) {
+        for it in (0..4).filter(|&it| notified & targets[it] != 0) {
             self.touch(it);
         }
     }
@@ -192,7 +196,7 @@ impl Model<'_> {
         promise.leaving = promise.reversal.is_some();
         // It may be gone, with its refreshes, or not yet.
         promise.owed.0 = 0;
-        promise.unnotified.0 = false;
+        promise.unnotified.0 = 0;
         self.change(at);
     }
 
@@ -202,7 +206,11 @@ impl Model<'_> {
             let Some(run) = self.vertices[at].run else {
                 continue;
             };
-            if run.phase == Phase::Running || state.runs.iter().any(|it| it.id == run.id) {
+            if run.phase == Phase::Announcing && state.is_announced(run.id) {
+                self.vertices[at].run = Some(Run { phase: Phase::Running, ..run });
+            }
+            let is_called = matches!(run.phase, Phase::Running | Phase::Announcing);
+            if is_called || state.runs.iter().any(|it| it.id == run.id) {
                 continue;
             }
             self.vertices[at].run = None;
@@ -211,7 +219,7 @@ impl Model<'_> {
                 let promise = &mut self.vertices[at];
                 promise.due = promise.present;
                 if !promise.present || run.is_former {
-                    self.notify_by_intent(at, false);
+                    self.notify_by_intent(at, 0);
                 }
                 continue;
             };
@@ -241,13 +249,14 @@ impl Model<'_> {
     }
 
     /// Counts the refreshes that follow from a success, or from an intent.
-    fn notify(&mut self, at: usize, changed: bool, notified: [bool; 4]) {
-        self.vertices[at].targets = [false; 4];
+    fn notify(&mut self, at: usize, changed: Kinds, notified: [Kinds; 4]) {
+        self.vertices[at].targets = [0; 4];
         let unnotified = std::mem::take(&mut self.vertices[at].unnotified);
-        let is_due = changed || unnotified.0;
-        for child in (0..4).filter(|&it| notified[it]) {
+        let least = changed | unnotified.0;
+        for (child, passed) in notified.into_iter().enumerate() {
+            let is_notified = |kinds: Kinds| u32::from(kinds & passed != 0);
             let owed = &mut self.vertices[child].owed;
-            *owed = (owed.0 + u32::from(is_due), owed.1 + u32::from(is_due || unnotified.1));
+            *owed = (owed.0 + is_notified(least), owed.1 + is_notified(least | unnotified.1));
         }
     }
 }

@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::world::NAMES;
-use super::{Model, Phase, Promise, Run};
+use super::{Kinds, Model, Phase, Promise, Run};
 use crate::state::Record;
 
 impl Promise {
     /// A run that does not end well has its effect.
-    pub(super) fn act(&mut self, run: &Run, is_recorded: bool) {
+    pub(super) fn act(&mut self, run: &Run, is_recorded: bool, kinds: Kinds) {
         let drifted = run.drifted_before.unwrap_or(self.drifted);
         let is_planned = run.is_planned || self.made == Some(run.thing);
         let makes = drifted && (is_planned || !is_recorded);
-        self.unnotified.0 |= makes || run.context.refreshes > 0;
+        if makes || run.context.refreshes > 0 {
+            self.unnotified.0 |= kinds;
+        }
         if makes {
             self.made = Some(run.thing).filter(|_| is_recorded);
             self.drifted &= run.drifted_before.is_some();
@@ -53,6 +55,9 @@ impl Model<'_> {
         for (at, name) in NAMES.iter().enumerate() {
             let record = journal.get(*name);
             let is_recorded = self.shape.budget.recorded[at];
+            let run = self.vertices[at].run;
+            let kinds = run.map_or(0, |run| self.changes(at, &run));
+            let may_act = self.may_act(at);
             let promise = &mut self.vertices[at];
             promise.present &= !left[at];
             promise.has_sent = false;
@@ -60,7 +65,7 @@ impl Model<'_> {
                 let is_acting = run.phase == Phase::Running && run.context.apply;
                 match run.phase {
                     Phase::Succeeded(changed, _) => promise.unnotified.0 |= changed,
-                    _ if is_acting && effects => promise.act(&run, is_recorded),
+                    _ if is_acting && effects && may_act => promise.act(&run, is_recorded, kinds),
                     _ => {}
                 }
             }
@@ -76,16 +81,14 @@ impl Model<'_> {
             (promise.failures, promise.halted) = (0, false);
             promise.due = promise.present;
             // All that the intent names are notified.
-            let is_changed = std::mem::take(&mut promise.unnotified).0;
+            let changed = std::mem::take(&mut promise.unnotified).0;
             let targets = std::mem::take(&mut promise.targets);
             for (it, name) in NAMES.iter().enumerate() {
                 let is_named =
                     record.is_some_and(|record| record.intent.iter().any(|it| **it == **name));
+                let is_owed = changed & targets[it] != 0;
                 let owed = &mut self.vertices[it].owed;
-                *owed = (
-                    owed.0 + u32::from(is_changed && targets[it]),
-                    owed.1 + u32::from(is_named || is_changed && targets[it]),
-                );
+                *owed = (owed.0 + u32::from(is_owed), owed.1 + u32::from(is_named || is_owed));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use trueup_reconcile::ErrorClass;
 
+use super::super::model::{KIND_A, KIND_B};
 use super::{Budget, Event, World};
 
 impl World<'_> {
@@ -17,6 +18,7 @@ impl World<'_> {
             departures,
             exchanges,
             recorded: _,
+            announcing: _,
             ports: _,
             silences,
         } = self.budget;
@@ -25,9 +27,13 @@ impl World<'_> {
                 let fail = |class, effect| Event::Failure(vertex, reverse, class, effect);
                 events.push(fail(ErrorClass::Busy, false));
                 events.push(fail(ErrorClass::Invalid, false));
-                if context.apply && !reverse {
+                let may_act = self.model.may_act(vertex);
+                if context.apply && !reverse && may_act {
                     events.push(fail(ErrorClass::Unknown, true));
                 }
+            }
+            for vertex in self.model.announcing() {
+                events.push(Event::Failure(vertex, false, ErrorClass::Busy, false));
             }
             events.extend(self.writing.iter().map(|_| Event::Persisted(false)));
         }
@@ -75,7 +81,12 @@ impl World<'_> {
     /// Returns what happens next if nothing comes from outside.
     pub(super) fn work(&self) -> Vec<Event> {
         let runs = self.model.running();
-        let mut work: Vec<_> = runs.map(|(at, reverse, _)| Event::Success(at, reverse)).collect();
+        let ends =
+            |(at, reverse, _): (usize, bool, _)| match !reverse && self.model.must_announce(at) {
+                true => vec![Event::Announce(at, KIND_A), Event::Announce(at, KIND_B)],
+                false => vec![Event::Success(at, reverse)],
+            };
+        let mut work: Vec<_> = runs.flat_map(ends).collect();
         work.extend(self.writing.iter().map(|_| Event::Persisted(true)));
         work.extend(self.state.poll_timeout().map(|_| Event::Time));
         work
