@@ -36,8 +36,9 @@ mod tests {
     fn what_is_bounded_is_taken_to_the_last_and_no_further() {
         let vxlan = |id| link(LinkKind::Vxlan(VxlanAttrs::new(id)));
         bounded(vxlan(16_777_215), vxlan(16_777_216));
-        let to = |remote: &str| VxlanAttrs::new(7).with_remote(remote.parse::<IpAddr>().unwrap());
-        let vxlan = |remote| link(LinkKind::Vxlan(to(remote)));
+        let vxlan = |remote: &str| {
+            link(LinkKind::Vxlan(VxlanAttrs::new(7).with_remote(remote.parse::<IpAddr>().unwrap())))
+        };
         bounded(vxlan("192.0.2.1"), vxlan("0.0.0.0"));
         bounded(vxlan("2001:db8::1"), vxlan("::"));
         let vlan = |id| link(LinkKind::Vlan(VlanAttrs::new("b".parse().unwrap(), id)));

@@ -125,11 +125,11 @@ pub(crate) fn devices_down<D>(
     // former.
     let links = links.unwrap_or_default().iter();
     let declared: BTreeMap<IfName, Option<bool>> = links.map(|link| (link.name, link.up)).collect();
-    let is_raised = |name: &IfName| declared.get(name).copied().flatten();
     let planned = devices.planned().map(|(dev, name)| (dev, *name, None));
-    let there = observed.links.iter();
-    let there = there.map(|link| (Dev::index(link.index), link.name, link.up));
-    let down = planned.chain(there).filter(|(_, name, up)| is_raised(name).or(*up) != Some(true));
+    let there = observed.links.iter().map(|link| (Dev::index(link.index), link.name, link.up));
+    let down = planned
+        .chain(there)
+        .filter(|(_, name, up)| declared.get(name).copied().flatten().or(*up) != Some(true));
     let missing = devices.missing().map(|(dev, _)| dev);
     down.map(|(dev, ..)| dev).chain(missing).collect()
 }
@@ -165,9 +165,10 @@ impl Problem {
             Problem::Invalid(what) => (*what).to_owned(),
             Problem::Cycle(others) => {
                 let others: Vec<_> = others.iter().map(|other| place(*other)).collect();
-                let through = match others.is_empty() {
-                    true => String::new(),
-                    false => format!(" through {}", others.join(" and ")),
+                let through = if others.is_empty() {
+                    String::new()
+                } else {
+                    format!(" through {}", others.join(" and "))
                 };
                 format!("is stacked on itself{through}: a link cannot be above and below another")
             }

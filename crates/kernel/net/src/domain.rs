@@ -206,8 +206,8 @@ impl InterfacePattern {
     pub fn from_bytes(pattern: &[u8]) -> Result<InterfacePattern, ParseError> {
         let rest: Vec<u8> = pattern.iter().copied().filter(|byte| *byte != ANY).collect();
         if pattern.is_empty() || !rest.is_empty() {
-            let shown = || String::from_utf8_lossy(pattern).into_owned();
-            IfName::from_bytes(&rest).map_err(|_| ParseError::IfName(shown()))?;
+            IfName::from_bytes(&rest)
+                .map_err(|_| ParseError::IfName(String::from_utf8_lossy(pattern).into_owned()))?;
         }
         Ok(InterfacePattern(pattern.to_vec()))
     }
@@ -349,8 +349,9 @@ impl<'a> DomainDevices<'a> {
     }
 
     fn add(&mut self, dev: Dev, name: IfName, is_created: bool) {
-        let fits = |pattern: &InterfacePattern| pattern.matches(&name);
-        if self.domain.created_interfaces && is_created || self.domain.interfaces.iter().any(fits) {
+        if self.domain.created_interfaces && is_created
+            || self.domain.interfaces.iter().any(|pattern| pattern.matches(&name))
+        {
             self.names.insert(name);
             self.devices.insert(dev);
         }
@@ -384,12 +385,10 @@ impl<'a> DomainDevices<'a> {
             },
             Part::Tables => place.table.map(|table| within(&domain.tables, table)),
             Part::Prefixes => {
-                let is_inside = |of: Prefix| domain.prefixes.iter().any(|all| all.covers(of));
-                place.prefix.map(is_inside)
+                place.prefix.map(|of| domain.prefixes.iter().any(|all| all.covers(of)))
             }
             Part::RulePriorities => {
-                let is_inside = |priority| within(&domain.rule_priorities, priority);
-                place.rule_priority.map(is_inside)
+                place.rule_priority.map(|priority| within(&domain.rule_priorities, priority))
             }
             Part::NexthopObjects => Some(true),
         }

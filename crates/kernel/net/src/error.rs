@@ -33,8 +33,7 @@ impl DesiredError {
             return self;
         }
         let key = part.keys().nth(self.index);
-        let index = key.and_then(|key| all.keys().position(|it| it == key));
-        let index = index.unwrap_or(self.index);
+        let index = key.and_then(|key| all.keys().position(|it| it == key)).unwrap_or(self.index);
         DesiredError { index, ..self }
     }
 

@@ -55,12 +55,10 @@ impl Observed {
         if !is_by_marker || !is_sorted || !self.compact.is_empty() {
             return;
         }
-        let is_through_gateway =
-            |route: &Route| matches!(&route.nexthops, NextHops::One(NextHop { via: Some(_), .. }));
         let fits = |route: &Route| {
             route.protocol == policy.marker
                 && route.can_be_ours()
-                && is_through_gateway(route)
+                && matches!(&route.nexthops, NextHops::One(NextHop { via: Some(_), .. }))
                 && route.canonical_key() == route.key()
         };
         let mut all = std::mem::take(&mut self.routes).into_iter().peekable();
@@ -71,10 +69,10 @@ impl Observed {
                 let key = Some(route.key());
                 let is_alone = before != key && all.peek().map(Route::key) != key;
                 before = key;
-                match is_alone && fits(&route) {
-                    true => return Some(route),
-                    false => rest.push(route),
+                if is_alone && fits(&route) {
+                    return Some(route);
                 }
+                rest.push(route);
             }
         });
         self.compact = moved.collect();
@@ -89,8 +87,8 @@ impl Observed {
     /// Keeps the observed routes that `keep` wants.
     pub fn retain_routes(&mut self, mut keep: impl FnMut(&Route) -> bool) {
         self.routes.retain(&mut keep);
-        let gone = self.compact.iter().filter(|route| !keep(route));
-        let gone: Vec<_> = gone.map(|route| route.key()).collect();
+        let gone: Vec<_> =
+            self.compact.iter().filter(|route| !keep(route)).map(|route| route.key()).collect();
         for key in gone {
             self.compact.remove(&key);
         }

@@ -316,9 +316,10 @@ impl Formers {
         let known = known.or_else(|| (!is_few).then(|| self.more.get(&object))?);
         let former = known.map(Arc::clone).unwrap_or_else(|| {
             let new = Arc::new(object);
-            match is_few {
-                true => self.few.push(Arc::clone(&new)),
-                false => drop(self.more.insert(Arc::clone(&new))),
+            if is_few {
+                self.few.push(Arc::clone(&new));
+            } else {
+                self.more.insert(Arc::clone(&new));
             }
             new
         });

@@ -176,17 +176,18 @@ impl<A: Authored + Check> Resolve for Option<Vec<A>> {
     type Indexed = A::Indexed;
 
     fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<A::Indexed>>, DesiredError> {
-        let wrong = |index, problem| DesiredError::new(A::Indexed::KIND, index, problem);
-        let one = |(index, object): (usize, &A)| {
-            let checked = object.check().map_err(Problem::Invalid);
-            let resolved = checked.and_then(|()| object.resolve(&context.names));
-            resolved.map_err(|problem| wrong(index, problem))
-        };
         let Some(objects) = self else {
             return Ok(None);
         };
-        let objects: Vec<A::Indexed> =
-            objects.iter().enumerate().map(one).collect::<Result<_, _>>()?;
+        let objects: Vec<A::Indexed> = objects
+            .iter()
+            .enumerate()
+            .map(|(index, object)| {
+                let checked = object.check().map_err(Problem::Invalid);
+                let resolved = checked.and_then(|()| object.resolve(&context.names));
+                resolved.map_err(|problem| DesiredError::new(A::Indexed::KIND, index, problem))
+            })
+            .collect::<Result<_, _>>()?;
         let joined = walk(&objects, &[], A::Indexed::key, A::Indexed::key, |_, _, _| {});
         joined.map_err(|duplicate| DesiredError::duplicate(A::Indexed::KIND, duplicate))?;
         Ok(Some(objects))
@@ -206,8 +207,7 @@ impl Resolve for NexthopMode {
     type Indexed = Nexthop;
 
     fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Nexthop>>, DesiredError> {
-        let objects = |(_, resolved): (_, &ResolvedRoutes)| resolved.nexthop_table().all().to_vec();
-        Ok(context.routes.map(objects))
+        Ok(context.routes.map(|(_, resolved)| resolved.nexthop_table().all().to_vec()))
     }
 }
 
@@ -264,8 +264,10 @@ impl ResolvedDevices {
         // other end of a pair may fail to come, where its maker is there as something else; what is
         // to rest on it then waits, and all else goes on.
         let links = desired.links.as_deref().unwrap_or_default();
-        let is_made = |link: &&Link<IfName>| link.is_creatable() || policy.strict;
-        let made: BTreeSet<IfName> = (links.iter().filter(is_made).map(|link| link.name))
+        let made: BTreeSet<IfName> = links
+            .iter()
+            .filter(|link| link.is_creatable() || policy.strict)
+            .map(|link| link.name)
             .chain(links.iter().filter_map(Link::peer))
             .collect();
         for name in made {
@@ -325,14 +327,12 @@ impl ResolvedDevices {
 
 /// Finds the devices below macvlans, declared and observed.
 fn macvlans(desired: &Desired, observed: &Observed) -> Macvlans {
-    let declared = desired.links.iter().flatten();
-    let declared = declared.filter_map(|link| match &link.kind {
+    let declared = desired.links.iter().flatten().filter_map(|link| match &link.kind {
         Some(LinkKind::Macvlan(macvlan)) => Some((link.name, macvlan.link)),
         _ => None,
     });
     let lower = |link: &Link| observed.link_status.get(&link.index)?.lower;
-    let there = observed.links.iter();
-    let there = there.filter_map(|link| match &link.kind {
+    let there = observed.links.iter().filter_map(|link| match &link.kind {
         Some(LinkKind::Macvlan(macvlan)) => Some((Dev::index(link.index), macvlan.link)),
         Some(LinkKind::Other(kind)) if **kind == *"macvtap" => {
             Some((Dev::index(link.index), Dev::index(lower(link).unwrap_or(0))))
@@ -410,11 +410,10 @@ fn recreate(
             let desired = desired
                 .with_devices(devices)
                 .map_err(|problem| DesiredError::new(Kind::Link, index, problem))?;
-            let goes = |dev: &Dev| {
+            let goes_along = observed.lower().is_some_and(|dev| {
                 let index = dev.as_index().unwrap_or(0);
                 recreated.contains(&index) || going.contains(&index)
-            };
-            let goes_along = observed.lower().is_some_and(goes);
+            });
             let keeps = Canonical::of(&desired, devices)
                 .get()
                 .changes_in_place(Canonical::of(*observed, devices).get());
@@ -425,8 +424,7 @@ fn recreate(
             }
             // What goes with the link below it is created anew once all its devices are there.
             let waits = no_device(devices, desired.devices()).filter(|_| !goes_along);
-            let takes_along = || collateral.of_delete(observed.index).cloned();
-            if let Some(hold) = waits.or_else(takes_along) {
+            if let Some(hold) = waits.or_else(|| collateral.of_delete(observed.index).cloned()) {
                 held.insert(observed.index, hold);
             } else {
                 recreated.insert(observed.index);

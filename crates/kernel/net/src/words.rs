@@ -31,8 +31,7 @@ fn quote(word: &str) -> Option<&'static str> {
         return None;
     }
     let whole = !word.is_empty() && !word.contains(' ') && !word.starts_with(['"', '\'']);
-    let plain = |b: u8| b.is_ascii_graphic() && !b"\"'\\".contains(&b);
-    if whole && word.bytes().all(plain) {
+    if whole && word.bytes().all(|b| b.is_ascii_graphic() && !b"\"'\\".contains(&b)) {
         Some("")
     } else if !word.contains('"') {
         Some("\"")

@@ -85,9 +85,11 @@ impl<'a> Kept<'a> {
         let lost = lost.iter().map(|(with, object)| (&*going[with], *object));
         let (alone, together): (Vec<_>, Vec<_>) = lost.partition(|(going, _)| going.len() == 1);
         for (going, object) in alone.into_iter().chain(together) {
-            let missing =
-                |going: &Going| going.places().filter(|at| !held.contains_key(at)).count();
-            let Some(least) = going.iter().rev().min_by_key(|going| missing(going)) else {
+            let Some(least) = going
+                .iter()
+                .rev()
+                .min_by_key(|going| going.places().filter(|at| !held.contains_key(at)).count())
+            else {
                 continue;
             };
             for at in least.places() {
@@ -129,12 +131,14 @@ impl CollateralIndex<'_> {
         if deleted.is_empty() {
             return held;
         }
-        let primaries = deleted.iter().enumerate().filter(|(_, it)| !it.secondary);
-        let primaries: BTreeMap<(Dev, Prefix), usize> =
-            primaries.map(|(at, it)| ((it.dev, it.subnet()), at)).collect();
-        let goes_with = |it: &Address| match it.secondary {
-            true => primaries.get(&(it.dev, it.subnet())).copied(),
-            false => None,
+        let primaries: BTreeMap<(Dev, Prefix), usize> = deleted
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| !it.secondary)
+            .map(|(at, it)| ((it.dev, it.subnet()), at))
+            .collect();
+        let goes_with = |it: &Address| {
+            if it.secondary { primaries.get(&(it.dev, it.subnet())).copied() } else { None }
         };
         let (follow, kept): (Vec<&Address>, Vec<&Address>) =
             kept.iter().partition(|it| goes_with(it).is_some());
@@ -186,8 +190,8 @@ impl CollateralIndex<'_> {
             let has_none = address.flags.contains(AddressFlags::NOPREFIXROUTE);
             permanent(address) || has_none && address.family() == Family::Inet6
         };
-        let stay = kept.iter().filter(|it| keeps(it));
-        let stay: BTreeSet<With> = stay.map(|it| subnet(it)).collect();
+        let stay: BTreeSet<With> =
+            kept.iter().filter(|it| keeps(it)).map(|it| subnet(it)).collect();
         for (address, going) in going.iter().filter(|(it, _)| permanent(it)) {
             let with = subnet(address);
             if let Some(route) = self.of_readdress(address).filter(|_| !stay.contains(&with)) {

@@ -250,9 +250,12 @@ impl<'a> Effects<'a> {
             Effect::Released => {}
             Effect::Down if link.up == Some(false) => {}
             Effect::Down => {
-                hit.extend(followers.map(|follower| match vlan(follower) {
-                    true => (follower.index, Effect::Down),
-                    false => (follower.index, Effect::CarrierLost),
+                hit.extend(followers.map(|follower| {
+                    if vlan(follower) {
+                        (follower.index, Effect::Down)
+                    } else {
+                        (follower.index, Effect::CarrierLost)
+                    }
                 }));
                 hit.extend(end.map(|end| (end, Effect::CarrierLost)));
                 self.lose(link, hit);
@@ -272,14 +275,14 @@ impl<'a> Effects<'a> {
                 }
             }
             Effect::Shrunk(mtu) => {
-                let larger = |link: &&&Link| link.mtu.is_some_and(|was| was > mtu);
-                let stacked = |link: &&&Link| {
-                    let kind = &link.kind;
-                    // Such as macvtap and ipvlan.
-                    let others = matches!(kind, Some(LinkKind::Macvlan(_) | LinkKind::Other(_)));
-                    vlan(link) || others
-                };
-                let shrunk = followers.filter(larger).filter(stacked);
+                let shrunk =
+                    followers.filter(|link| link.mtu.is_some_and(|was| was > mtu)).filter(|link| {
+                        let kind = &link.kind;
+                        // Such as macvtap and ipvlan.
+                        let others =
+                            matches!(kind, Some(LinkKind::Macvlan(_) | LinkKind::Other(_)));
+                        vlan(link) || others
+                    });
                 hit.extend(shrunk.map(|follower| (follower.index, Effect::Shrunk(mtu))));
                 if let Some(master) = master(link) {
                     self.shrink(master, mtu, hit);
@@ -317,8 +320,8 @@ impl<'a> Effects<'a> {
         };
         let least = self.ports.get(&master).and_then(|ports| ports.address);
         let readdressed = if self.is_bridge(master) {
-            let less = |least| link.address.is_none_or(|address| address < least);
-            self.follows_addresses(master) && least.is_none_or(|(least, _)| less(least))
+            self.follows_addresses(master)
+                && least.is_none_or(|(least, _)| link.address.is_none_or(|address| address < least))
         } else {
             least.is_none()
         };

@@ -72,8 +72,9 @@ impl<'a> CollateralIndex<'a> {
                 object => drop(restored_keys.insert(object.key())),
             }
         }
-        let foreign = in_order(&observed.links, |link| !proof.is_ours(link));
-        let foreign = foreign.into_iter().chain(restored_links);
+        let foreign = in_order(&observed.links, |link| !proof.is_ours(link))
+            .into_iter()
+            .chain(restored_links);
         let links = foreign.map(|link| (link.index, Object::from(link.clone()).into()));
         let mut index = CollateralIndex {
             effects,
@@ -88,26 +89,30 @@ impl<'a> CollateralIndex<'a> {
         let addresses = observed.addresses.iter();
         // If what is on links could not be read whole, links do not count as complete.
         let are_known = observed.complete.contains(Kind::Link);
-        let members = || nexthops().flat_map(Nexthop::members);
-        let by_routes = || observed.routes.iter().filter_map(Route::nexthop_id);
         let carriers = Carriers {
             addresses: addresses.map(|it| (it.address.ip(), it.dev)).collect(),
             nexthops: nexthops().filter_map(|it| Some((it.id, it.dev()?))).collect(),
-            used_nexthops: are_known.then(|| members().chain(by_routes()).collect()),
+            used_nexthops: are_known.then(|| {
+                nexthops()
+                    .flat_map(Nexthop::members)
+                    .chain(observed.routes.iter().filter_map(Route::nexthop_id))
+                    .collect()
+            }),
         };
         let is_restored = |key: &ObjectKey| restored_keys.contains(key);
         each_kind!(K => {
             let is_foreign = |object: &K| {
-                let is_restored = || is_restored(&object.object_key());
                 !object.is_transient()
                     && !object.is_kernels_own(proof.policy.unstored)
-                    && (!proof.may_go(object) || !restored_keys.is_empty() && is_restored())
+                    && (!proof.may_go(object)
+                        || !restored_keys.is_empty() && is_restored(&object.object_key()))
             };
             for object in in_order(OfKind::<K>::of_kind(observed), is_foreign) {
                 let goes = proof.may_go_along(object) || object.only_names_device(&carriers);
-                match goes && !proof.is_ours(object) && !is_restored(&object.object_key()) {
-                    true => index.add_along(object, &carriers),
-                    false => index.add(object, &carriers),
+                if goes && !proof.is_ours(object) && !is_restored(&object.object_key()) {
+                    index.add_along(object, &carriers);
+                } else {
+                    index.add(object, &carriers);
                 }
             }
         });
@@ -120,8 +125,10 @@ impl<'a> CollateralIndex<'a> {
             let (dev, master) = (of(entry.dev), entry.master.and_then(of));
             if let Some(dev) = dev.filter(|dev| entry.is_declared(dev, master)) {
                 for loss in entry.losses() {
-                    let hold = || Hold::Forwarding(Box::new(*entry));
-                    index.on_link.entry((dev.index, *loss)).or_insert_with(hold);
+                    index
+                        .on_link
+                        .entry((dev.index, *loss))
+                        .or_insert_with(|| Hold::Forwarding(Box::new(*entry)));
                 }
             }
         }
@@ -136,8 +143,8 @@ impl<'a> CollateralIndex<'a> {
             return;
         }
         let links: BTreeSet<u32> = observed.links.iter().map(|link| link.index).collect();
-        let is_there = |dev: Dev| dev.as_index().is_some_and(|index| links.contains(&index));
         let overridden = former.values().chain(returning.values());
+        let is_there = |dev: Dev| dev.as_index().is_some_and(|index| links.contains(&index));
         for object in overridden.filter(|former| can_be_restored(former, is_there)) {
             match object {
                 Object::Route(route) => self.add(route, carriers),
@@ -157,8 +164,9 @@ impl<'a> CollateralIndex<'a> {
         let losses = object.losses();
         for index in object.carriers(carriers).into_iter().filter_map(Dev::as_index) {
             for loss in losses {
-                let hold = || Hold::from(object.clone().into());
-                self.on_link.entry((index, *loss)).or_insert_with(hold);
+                self.on_link
+                    .entry((index, *loss))
+                    .or_insert_with(|| Hold::from(object.clone().into()));
             }
         }
         object.note_addresses(&mut self.on_addresses);
@@ -224,12 +232,13 @@ impl<'a> CollateralIndex<'a> {
             };
             self.links.get(index).filter(|_| hit && *index != origin)
         };
-        let on_link = |(index, effect): &(u32, Effect)| {
-            let mut losses = self.losses(*index, *effect).into_iter().flatten();
-            losses.find_map(|loss| self.on_link.get(&(*index, loss)))
-        };
         let of_links = effects.iter().find_map(link);
-        of_links.or_else(|| effects.iter().find_map(on_link))
+        of_links.or_else(|| {
+            effects.iter().find_map(|(index, effect)| {
+                let mut losses = self.losses(*index, *effect).into_iter().flatten();
+                losses.find_map(|loss| self.on_link.get(&(*index, loss)))
+            })
+        })
     }
 
     /// The ways in which something on a link is lost with what happens to the link.
@@ -270,11 +279,12 @@ pub(crate) fn on_nexthops(
 ) -> BTreeMap<u32, Object> {
     let mut left = BTreeMap::new();
     let deletes = ops.iter().filter(|op| op.action == Action::Delete);
-    let deleted = deletes.filter_map(|op| match &op.object {
-        Object::Nexthop(nexthop) => Some(nexthop.id),
-        _ => None,
-    });
-    let deleted: BTreeSet<u32> = deleted.collect();
+    let deleted: BTreeSet<u32> = deletes
+        .filter_map(|op| match &op.object {
+            Object::Nexthop(nexthop) => Some(nexthop.id),
+            _ => None,
+        })
+        .collect();
     if deleted.is_empty() {
         return left;
     }
@@ -343,11 +353,14 @@ fn on_subnet(
             _ => None,
         })
         .collect();
-    let ports = observed.links.iter().filter_map(|link| {
-        let table = vrfs.get(&link.master.flatten()?)?;
-        Some((Dev::index(link.index), *table))
-    });
-    let ports: BTreeMap<Dev, u32> = ports.collect();
+    let ports: BTreeMap<Dev, u32> = observed
+        .links
+        .iter()
+        .filter_map(|link| {
+            let table = vrfs.get(&link.master.flatten()?)?;
+            Some((Dev::index(link.index), *table))
+        })
+        .collect();
     let mut first = BTreeMap::new();
     let of_v6 = |route: &Route| route.family() == Family::Inet6;
     let theirs = in_order(&observed.routes, |route| of_v6(route) && !proof.is_ours(route));

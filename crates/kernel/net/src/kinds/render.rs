@@ -68,8 +68,8 @@ pub(crate) fn or_none(value: Option<impl ToString>) -> Option<String> {
 
 /// Words that may be none, as they are read.
 pub(crate) fn words_or_none(words: impl ToString) -> Option<String> {
-    let words = words.to_string();
-    let words = words.trim_start();
+    let text = words.to_string();
+    let words = text.trim_start();
     or_none((!words.is_empty()).then_some(words))
 }
 

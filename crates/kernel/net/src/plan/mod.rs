@@ -17,7 +17,7 @@ use crate::collateral::Effects;
 use crate::desired::Desired;
 use crate::devices::Devices;
 use crate::error::DesiredError;
-use crate::kinds::{Canonical, Item as _, Kind, Kinds, Object, Route, RouteKey};
+use crate::kinds::{Canonical, Item as _, Kind, Kinds, Object, RouteKey};
 use crate::observed::Observed;
 use crate::op::{Hold, Op, Reason};
 use crate::ownership::{Owned, Policy};
@@ -89,15 +89,18 @@ impl Plan {
     /// with the op that completes it.
     pub fn hold(&self, position: usize) -> Option<&Hold> {
         let op = self.ops.get(position)?;
-        let completes = |later: &&Op| {
-            later.reason != Reason::Step
-                && later.action == op.action
-                && later.object.key() == op.object.key()
-        };
         if op.hold.is_some() || op.reason != Reason::Step {
             return op.hold.as_ref();
         }
-        self.ops[position..].iter().find(completes)?.hold.as_ref()
+        self.ops[position..]
+            .iter()
+            .find(|later| {
+                later.reason != Reason::Step
+                    && later.action == op.action
+                    && later.object.key() == op.object.key()
+            })?
+            .hold
+            .as_ref()
     }
 
     /// The devices to which the plan's ops on links do something that can cost them objects.
@@ -127,9 +130,9 @@ impl Plan {
 
     /// Whether an op adds a route beside the one that it was.
     pub fn appends_then_deletes(&self, op: &Op) -> bool {
-        let is_shared = |route: &Route| self.shared.contains(&route.key());
         self.append_then_delete && op.can_append_then_delete()
-            || !self.shared.is_empty() && op.changes_gateway().is_some_and(is_shared)
+            || !self.shared.is_empty()
+                && op.changes_gateway().is_some_and(|route| self.shared.contains(&route.key()))
     }
 
     /// The plan without the ops that `keep` refuses. Needs among those that stay are kept.

@@ -92,23 +92,27 @@ fn of_addresses(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Ve
     let Some(declared) = &desired.addresses else {
         return Vec::new();
     };
-    let is_anothers = |address: &&Address| {
-        !Protocols::UNMARKED.contains(address.protocol)
-            && address.protocol != proof.policy.marker
-            && !proof.is_ours(*address)
-            && !address.is_kernels_own(proof.policy.unstored)
-    };
-    let anothers: Vec<&Address> = observed.addresses.iter().filter(is_anothers).collect();
+    let anothers: Vec<&Address> = observed
+        .addresses
+        .iter()
+        .filter(|address| {
+            !Protocols::UNMARKED.contains(address.protocol)
+                && address.protocol != proof.policy.marker
+                && !proof.is_ours(*address)
+                && !address.is_kernels_own(proof.policy.unstored)
+        })
+        .collect();
     if anothers.is_empty() {
         return Vec::new();
     }
     let declared: BTreeSet<_> = declared.iter().map(Address::key).collect();
-    let anothers = anothers.into_iter();
-    let anothers = anothers.filter(|address| declared.contains(&address.key()));
-    let mut anothers: Vec<&Address> = anothers.collect();
+    let mut anothers: Vec<&Address> =
+        anothers.into_iter().filter(|address| declared.contains(&address.key())).collect();
     anothers.sort_by_key(|address| address.key());
-    let notice = |address: &Address| Notice::AnothersAddress { address: Box::new(address.clone()) };
-    anothers.into_iter().map(notice).collect()
+    anothers
+        .into_iter()
+        .map(|address| Notice::AnothersAddress { address: Box::new(address.clone()) })
+        .collect()
 }
 
 fn of_links(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<Notice> {
@@ -150,10 +154,8 @@ fn of_links(desired: &Resolved, observed: &Observed, proof: Proof<'_>) -> Vec<No
 /// Returns true if a master takes the packets of its ports, as all do but a VRF.
 fn takes_packets(master: Dev, desired: &Resolved, observed: &Observed) -> bool {
     let name = desired.devices.name(master);
-    let mut declared = desired.links.iter().flatten();
-    let declared = declared.find(|link| Some(&link.name) == name);
+    let declared = desired.links.iter().flatten().find(|link| Some(&link.name) == name);
     let there = || observed.links.iter().find(|link| master.as_index() == Some(link.index));
-    let kind = declared.and_then(|link| link.kind.as_ref());
-    let kind = kind.or_else(|| there()?.kind.as_ref());
+    let kind = declared.and_then(|link| link.kind.as_ref()).or_else(|| there()?.kind.as_ref());
     !matches!(kind, Some(LinkKind::Vrf { .. }) | None)
 }

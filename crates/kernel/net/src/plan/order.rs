@@ -29,7 +29,7 @@ use self::raising::Raising;
 use crate::error::DesiredError;
 use crate::kinds::{Action, Kind, Ordered as _, Stage};
 use crate::observed::Observed;
-use crate::op::{Op, Reason};
+use crate::op::Reason;
 use crate::plan::Plan;
 use crate::plan::build::Findings;
 use crate::resolve::Resolved;
@@ -67,10 +67,12 @@ pub(crate) fn arrange(
         ((stage as u64) << STAGE_BITS) + rank.saturating_add(middle) as u64
     });
     let needs = if free { Vec::new() } else { needs::needs(&ops, desired, observed) };
-    let deletes_links = |op: &Op| op.action == Action::Delete && op.object.kind() == Kind::Link;
-    let groups = match !free && ops.iter().any(deletes_links) {
-        true => observed.links.iter().filter_map(|link| link.group).collect(),
-        false => Default::default(),
+    let groups = if !free
+        && ops.iter().any(|op| op.action == Action::Delete && op.object.kind() == Kind::Link)
+    {
+        observed.links.iter().filter_map(|link| link.group).collect()
+    } else {
+        Default::default()
     };
     Ok(Plan {
         ops,

@@ -25,8 +25,8 @@ pub fn snapshot_hash(observed: &Observed) -> String {
 
 /// The sum over objects of one kind: a sum forgets the order and counts what is there twice.
 fn all<K: ObjectKind + Hash, O: Borrow<K>>(objects: impl IntoIterator<Item = O>) -> u64 {
-    let hash = |object: O| Some(one(K::NAME, object.borrow().lasting()?));
-    let hashes = objects.into_iter().filter_map(hash);
+    let hashes =
+        objects.into_iter().filter_map(|object| Some(one(K::NAME, object.borrow().lasting()?)));
     hashes.fold(0, u64::wrapping_add)
 }
 

@@ -92,10 +92,10 @@ impl fmt::Display for BatchLines<'_> {
             blocked.push(own.or_else(|| waits(at, &blocked)));
         }
         // What `ip -batch` has no word for stops it, so that comes last.
-        let is_last = |op: &Op| !with_object!(&op.object, object => object.ip_option()).is_empty();
         for last in [false, true] {
-            let ops = ops.iter().enumerate();
-            for (at, op) in ops.filter(|(_, op)| is_last(op) == last) {
+            let is_of_part =
+                |op: &Op| with_object!(&op.object, object => object.ip_option()).is_empty() != last;
+            for (at, op) in ops.iter().enumerate().filter(|(_, op)| is_of_part(op)) {
                 if self.0.hold(at).is_some() {
                     let command = Command(op, devices);
                     writeln!(f, "# {command}   ({})", ReasonText(op, devices))?;

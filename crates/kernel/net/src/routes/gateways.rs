@@ -59,11 +59,14 @@ impl Gateway {
 impl<D> Routes<D> {
     /// Returns the gateways of next hops that name no device, each once.
     pub fn open_gateways(&self) -> BTreeSet<Gateway> {
-        let open = |value: &Value<D>| -> Vec<Gateway> {
-            let hops = value.nexthops.as_slice().iter();
-            hops.filter_map(|hop| Gateway::of_open(value.table, hop)).collect()
-        };
-        self.values.iter().flatten().flat_map(open).collect()
+        self.values
+            .iter()
+            .flatten()
+            .flat_map(|value| -> Vec<Gateway> {
+                let hops = value.nexthops.as_slice().iter();
+                hops.filter_map(|hop| Gateway::of_open(value.table, hop)).collect()
+            })
+            .collect()
     }
 }
 
@@ -124,14 +127,13 @@ impl Gateways {
             let leads_now = |route: &Route| Some((route.dst.len(), gateway.direct_device(route)?));
             let lasting = now.as_ref().filter(|route| lasting.has(route));
             let now = now.as_ref().and_then(leads_now);
-            let to_be = addresses.iter();
-            let to_be = to_be.filter(|(subnet, _)| subnet.contains(gateway.via));
-            let to_be = to_be.map(|(subnet, dev)| (subnet.len(), *dev));
-            let route = desired.routes.as_ref();
-            let route = route.and_then(|routes| routes.route_to(gateway, usable));
+            let to_be = addresses
+                .iter()
+                .filter(|(subnet, _)| subnet.contains(gateway.via))
+                .map(|(subnet, dev)| (subnet.len(), *dev));
+            let route = desired.routes.as_ref().and_then(|routes| routes.route_to(gateway, usable));
             // Of equal ones the first is that which the kernel uses already.
-            let all = lasting.and_then(leads_now).into_iter();
-            let all = all.chain(to_be).chain(route);
+            let all = lasting.and_then(leads_now).into_iter().chain(to_be).chain(route);
             let best = all.reduce(|best, next| if next.0 > best.0 { next } else { best });
             let (_, dev) = best?;
             let is_found = now.is_none_or(|(_, now)| now == dev);
@@ -204,10 +206,11 @@ impl Lasting<'_> {
         let takes_along = |address: &Address| {
             address.family() == Family::Inet || address.lifetimes.valid == FOREVER
         };
-        let goes = |address: &Address| {
-            self.proof.is_ours(address) && !is_desired(address) && takes_along(address)
-        };
-        route.protocol == KERNEL && in_subnet.peek().is_some() && in_subnet.all(goes)
+        route.protocol == KERNEL
+            && in_subnet.peek().is_some()
+            && in_subnet.all(|address| {
+                self.proof.is_ours(address) && !is_desired(address) && takes_along(address)
+            })
     }
 
     /// Returns true if it is a route of ours that is to lead elsewhere, or to go.

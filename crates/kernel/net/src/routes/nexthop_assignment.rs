@@ -50,24 +50,18 @@ impl NexthopAssignment {
     /// now.
     pub fn is_current(&self, resolved: &ResolvedRoutes) -> bool {
         resolved.assigned().all(|(id, route, object)| {
-            let replaced = || self.replaced.get(&id).copied();
-            let undone = || self.undone_sets.object_of(route);
-            let before = replaced().or_else(|| self.table.object_of(route));
-            object == before.or_else(undone)
+            let before = self.replaced.get(&id).copied().or_else(|| self.table.object_of(route));
+            object == before.or_else(|| self.undone_sets.object_of(route))
         })
     }
 
     /// Returns true if an object that was there is gone, and its routes with it, or if one that was
     /// not as desired is so by now: routes may have waited for it.
     pub fn is_outdated(&self, resolved: &ResolvedRoutes, observed: &[Nexthop]) -> bool {
-        let is_other = |nexthop: &Nexthop| {
+        resolved.nexthop_table().all().iter().any(|nexthop| {
             let there = observed.iter().find(|it| it.id == nexthop.id);
-            match self.undone.contains(&nexthop.id) {
-                true => there == Some(nexthop),
-                false => there.is_none(),
-            }
-        };
-        resolved.nexthop_table().all().iter().any(is_other)
+            if self.undone.contains(&nexthop.id) { there == Some(nexthop) } else { there.is_none() }
+        })
     }
 
     /// Returns a route as it is in the kernel, where it has the next hops of this one; `None` if

@@ -71,8 +71,10 @@ impl NexthopTable {
 
         let id_of = |hop: &NextHop| ids.get(&target_of(hop)).copied();
         let group_of = |set: &NexthopSet| {
-            let members = set.iter().map(|(hop, weight)| Some((id_of(hop)?, *weight)));
-            let mut members: Vec<(u32, u16)> = members.collect::<Option<_>>()?;
+            let mut members: Vec<(u32, u16)> = set
+                .iter()
+                .map(|(hop, weight)| Some((id_of(hop)?, *weight)))
+                .collect::<Option<_>>()?;
             members.sort_unstable();
             Some(NexthopTarget::Group(members))
         };
@@ -103,17 +105,21 @@ impl NexthopTable {
             allocator.assign(four, |target| is_group(target) && leads_to_four(target));
         all_ids.extend(allocator.assign(six, |target| is_group(target) && !leads_to_four(target)));
 
-        let of_set = |set: NexthopSet| {
-            let id = match set.as_slice() {
-                [(hop, _)] => id_of(hop),
-                _ => group_of(&set).and_then(|target| all_ids.get(&target).copied()),
-            };
-            id.map(|id| (set, id))
-        };
-        let of_sets = sets.into_keys().filter_map(of_set).collect();
+        let of_sets = sets
+            .into_keys()
+            .filter_map(|set| {
+                let id = match set.as_slice() {
+                    [(hop, _)] => id_of(hop),
+                    _ => group_of(&set).and_then(|target| all_ids.get(&target).copied()),
+                };
+                id.map(|id| (set, id))
+            })
+            .collect();
         all_ids.extend(ids);
-        let object = |(target, id)| Nexthop { id, target, protocol: marker, unmodelled: false };
-        let mut all: Vec<Nexthop> = all_ids.into_iter().map(object).collect();
+        let mut all: Vec<Nexthop> = all_ids
+            .into_iter()
+            .map(|(target, id)| Nexthop { id, target, protocol: marker, unmodelled: false })
+            .collect();
         all.sort_unstable_by_key(|nexthop| nexthop.id);
         NexthopTable { of_sets, all }
     }
@@ -129,8 +135,11 @@ impl NexthopTable {
     /// Splits the table in two: the sets whose object, or a member of it, is among `ids`, come
     /// second. Neither part has objects to create, so a plan made with it is about routes alone.
     pub(super) fn split(&self, ids: &BTreeSet<u32>) -> (NexthopTable, NexthopTable) {
-        let has_one = |nexthop: &&Nexthop| nexthop.members().any(|id| ids.contains(&id));
-        let groups = self.all.iter().filter(has_one).map(|group| group.id);
+        let groups = self
+            .all
+            .iter()
+            .filter(|nexthop| nexthop.members().any(|id| ids.contains(&id)))
+            .map(|group| group.id);
         let among: BTreeSet<u32> = groups.chain(ids.iter().copied()).collect();
         let (of_ids, others) = self
             .of_sets
@@ -204,8 +213,11 @@ impl<F: Fn() -> Vec<Option<RouteKey>>> IdAllocator<'_, F> {
         wanted: Wanted,
         is_alike: impl Fn(&NexthopTarget) -> bool,
     ) -> BTreeMap<NexthopTarget, u32> {
-        let ours = |nexthop: &&Nexthop| nexthop.protocol == self.marker && !nexthop.unmodelled;
-        let mut there: Vec<&Nexthop> = self.observed.iter().filter(ours).collect();
+        let mut there: Vec<&Nexthop> = self
+            .observed
+            .iter()
+            .filter(|nexthop| nexthop.protocol == self.marker && !nexthop.unmodelled)
+            .collect();
         there.sort_unstable_by_key(|nexthop| nexthop.id);
         there.retain(|nexthop| is_alike(&nexthop.target));
         let mut ids = BTreeMap::new();
@@ -217,9 +229,8 @@ impl<F: Fn() -> Vec<Option<RouteKey>>> IdAllocator<'_, F> {
                 ids.insert(nexthop.target.clone(), nexthop.id);
             }
         }
-        let missing = wanted.into_iter();
-        let missing = missing.filter(|(target, _)| !ids.contains_key(target));
-        let mut missing: Vec<_> = missing.collect();
+        let mut missing: Vec<_> =
+            wanted.into_iter().filter(|(target, _)| !ids.contains_key(target)).collect();
         if let ([(target, _)], 1) = (missing.as_slice(), free.len()) {
             ids.extend(free.pop_first().map(|id| (target.clone(), id)));
             return ids;
@@ -242,8 +253,7 @@ impl<F: Fn() -> Vec<Option<RouteKey>>> IdAllocator<'_, F> {
     /// Returns the first route that uses a target, and the position among its next hops.
     fn first_use(&self, uses: &[Use]) -> Option<(RouteKey, usize)> {
         let first_keys = self.found.get_or_init(&self.first_keys);
-        let route = |at: &Use| Some((first_keys.get(at.value).copied()??, at.position));
-        uses.iter().filter_map(route).min()
+        uses.iter().filter_map(|at| Some((first_keys.get(at.value).copied()??, at.position))).min()
     }
 
     /// Returns the id that a target's first use stands for.

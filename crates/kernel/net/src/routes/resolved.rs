@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use trueup_diff::Revision;
 
-use super::index::{Id, Packed, Value};
+use super::index::{Id, Packed};
 use super::nexthop_assignment::NexthopAssignment;
 use super::nexthop_table::{NexthopTable, can_point};
 use super::{Gateways, Routes};
@@ -98,8 +98,8 @@ impl ResolvedRoutes {
     ) -> ResolvedRoutes {
         let mut resolved = ResolvedRoutes::new(routes, devices, marker);
         let values: Vec<Option<&Route>> = resolved.resolvable().collect();
-        let first_keys = || first_keys(routes, values.len());
-        let table = NexthopTable::of(&values, first_keys, observed, marker);
+        let table =
+            NexthopTable::of(&values, || first_keys(routes, values.len()), observed, marker);
         resolved.point_at(Arc::new(table));
         resolved
     }
@@ -113,8 +113,11 @@ impl ResolvedRoutes {
         known: &NexthopAssignment,
     ) -> Option<ResolvedRoutes> {
         let mut resolved = ResolvedRoutes::new(routes, devices, marker);
-        let is_known = |route: &Route| !can_point(route) || known.table.object_of(route).is_some();
-        if !resolved.resolvable().flatten().all(is_known) {
+        if !resolved
+            .resolvable()
+            .flatten()
+            .all(|route| !can_point(route) || known.table.object_of(route).is_some())
+        {
             return None;
         }
         resolved.point_at(Arc::clone(&known.table));
@@ -123,8 +126,7 @@ impl ResolvedRoutes {
 
     /// Has the routes point at the objects of a table.
     fn point_at(&mut self, table: Arc<NexthopTable>) {
-        let object = |route: Option<&Route>| table.object_of(route?);
-        self.objects = self.resolvable().map(object).collect();
+        self.objects = self.resolvable().map(|route| table.object_of(route?)).collect();
         self.table = table;
     }
 
@@ -176,8 +178,7 @@ impl ResolvedRoutes {
         if !policy.domain.is_limited() {
             return outside;
         }
-        let domain = DomainDevices::of(&policy.domain, links, owned);
-        let domain = domain.with_new(&self.devices);
+        let domain = DomainDevices::of(&policy.domain, links, owned).with_new(&self.devices);
         let mut places: Vec<Option<Place>> =
             self.values().map(|value| Some(value?.place())).collect();
         for (key, id) in routes.ids() {
@@ -278,16 +279,19 @@ fn values<D: DeviceName>(
     devices: &Devices,
     marker: u8,
 ) -> Vec<Option<Result<Route, Problem>>> {
-    let resolve = |value: &Value<D>| {
-        let route = value.at_some_key();
-        route.check().map_err(Problem::Invalid)?;
-        let mut route = route.try_map_dev(|name| name.find(devices))?;
-        route.protocol = marker;
-        route.metrics = route.metrics.desired();
-        Ok(route.canonical())
-    };
     let values = routes.values.iter();
-    values.map(|value| value.map(resolve)).collect()
+    values
+        .map(|value| {
+            value.map(|value| {
+                let route = value.at_some_key();
+                route.check().map_err(Problem::Invalid)?;
+                let mut route = route.try_map_dev(|name| name.find(devices))?;
+                route.protocol = marker;
+                route.metrics = route.metrics.desired();
+                Ok(route.canonical())
+            })
+        })
+        .collect()
 }
 
 /// Checks a key, with whatever value.

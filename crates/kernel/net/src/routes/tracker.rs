@@ -129,8 +129,8 @@ impl Tracker {
         }
         // With the last route of an object the object goes.
         let frees_object = |old: &Value<D>| {
-            let points = || resolve(old.at(key)).is_none_or(|route| can_point(&route));
-            !routes.values.contains(old) && points()
+            !routes.values.contains(old)
+                && resolve(old.at(key)).is_none_or(|route| can_point(&route))
         };
         if self.assignment.is_some() && old.is_some_and(frees_object) {
             return false;
@@ -153,8 +153,8 @@ impl Tracker {
 
     /// Follows a change of the next hops of all routes of a value, each like `old`.
     fn follow_nexthops<D: DeviceName>(&mut self, id: Id, old: &Route, routes: &Routes<D>) -> bool {
-        let is_other = |key: &RouteKey| routes.id(Packed::of(key)) != Some(id);
-        let is_alone = self.dirty.is_empty() && self.parked.keys().all(is_other);
+        let is_alone = self.dirty.is_empty()
+            && self.parked.keys().all(|key| routes.id(Packed::of(key)) != Some(id));
         match &mut self.assignment {
             Some(assignment) if is_alone => assignment.replace(id, old),
             _ => false,

@@ -17,10 +17,14 @@ impl IfName {
     ///
     /// When the kernel's `dev_valid_name` would refuse it.
     pub fn from_bytes(name: &[u8]) -> Result<IfName, ParseError> {
-        let bad = |b: &u8| matches!(b, b'/' | b':' | 0x0b) || b.is_ascii_whitespace();
         let reserved = name == b"." || name == b"..";
         Short::new(name)
-            .filter(|_| !reserved && !name.iter().any(bad))
+            .filter(|_| {
+                !reserved
+                    && !name
+                        .iter()
+                        .any(|b| matches!(b, b'/' | b':' | 0x0b) || b.is_ascii_whitespace())
+            })
             .map(IfName)
             .ok_or_else(|| ParseError::IfName(String::from_utf8_lossy(name).into_owned()))
     }
@@ -75,8 +79,9 @@ impl Label {
     ///
     /// When there are none, more than 15, or a NUL among them.
     pub fn from_bytes(label: &[u8]) -> Result<Label, ParseError> {
-        let wrong = || ParseError::Label(String::from_utf8_lossy(label).into_owned());
-        Short::new(label).map(Label).ok_or_else(wrong)
+        Short::new(label)
+            .map(Label)
+            .ok_or_else(|| ParseError::Label(String::from_utf8_lossy(label).into_owned()))
     }
 
     /// The bytes, without a NUL.

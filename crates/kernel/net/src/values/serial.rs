@@ -103,11 +103,10 @@ macro_rules! by_word {
                 deserializer: D,
             ) -> Result<$type, D::Error> {
                 let word = <String as serde::Deserialize>::deserialize(deserializer)?;
-                let unknown = || {
+                <$type>::from_name(&word).ok_or_else(|| {
                     let found = serde::de::Unexpected::Str(&word);
                     <D::Error as serde::de::Error>::invalid_value(found, &$expected)
-                };
-                <$type>::from_name(&word).ok_or_else(unknown)
+                })
             }
         })+
     };

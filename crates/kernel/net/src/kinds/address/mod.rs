@@ -408,11 +408,10 @@ impl ObjectKind for Address {
 
     fn is_canonical_on(&self, devices: &Devices) -> bool {
         let name = devices.name(self.dev).map(IfName::as_bytes);
-        let is_own = |label: &Label| Some(label.as_bytes()) == name;
         let has_ipv4 = self.label.is_some() || self.broadcast.is_some();
         let has_ipv4 = has_ipv4 || self.scope != Scope::UNIVERSE;
         self.peer != Some(self.address.ip())
-            && !self.label.as_ref().is_some_and(is_own)
+            && self.label.as_ref().is_none_or(|label| Some(label.as_bytes()) != name)
             && !self.broadcast.is_some_and(|it| it.is_unspecified())
             && (self.family() == Family::Inet || !has_ipv4)
     }
@@ -425,9 +424,10 @@ impl ObjectKind for Address {
         let finite = |left| if matches!(left, 0 | FOREVER) { left } else { 1 };
         let Lifetimes { valid, preferred } = self.lifetimes;
         let lifetimes = Lifetimes { valid: finite(valid), preferred: finite(preferred) };
-        Some(match lifetimes == self.lifetimes {
-            true => Cow::Borrowed(self),
-            false => Cow::Owned(Address { lifetimes, ..self.clone() }),
+        Some(if lifetimes == self.lifetimes {
+            Cow::Borrowed(self)
+        } else {
+            Cow::Owned(Address { lifetimes, ..self.clone() })
         })
     }
 

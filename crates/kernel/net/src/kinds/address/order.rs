@@ -22,10 +22,7 @@ impl Ordered for Address {
             || cleared.devs.contains(&self.dev)
             || cleared.subnets.contains(&(self.dev, self.subnet()))
             || cleared.addresses.contains(&self.key());
-        match clears {
-            true => Stage::ClearAddresses,
-            false => Stage::DropAddresses,
-        }
+        if clears { Stage::ClearAddresses } else { Stage::DropAddresses }
     }
 
     fn needs(&self, action: Action, before: &mut Dependencies<'_>, needed: &mut Vec<u32>) {

@@ -348,8 +348,9 @@ impl Link<IfName> {
         {
             let below = devices.below_macvlans(named.link);
             // One in another namespace has no name here by which a new link could be put on it.
-            let is_known = |below: &Dev| *below != Dev::index(0) || own.is_some();
-            macvlan.link = below.filter(is_known).unwrap_or(macvlan.link);
+            macvlan.link = below
+                .filter(|below| *below != Dev::index(0) || own.is_some())
+                .unwrap_or(macvlan.link);
         }
         Ok(link)
     }

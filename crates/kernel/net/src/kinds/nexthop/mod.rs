@@ -135,10 +135,7 @@ impl ObjectKind for Nexthop {
     ) {
         // The kernel makes no group of a single one, nor the other way round (`replace_nexthop`).
         let is_group = |nexthop: &Nexthop| matches!(nexthop.target, NexthopTarget::Group(_));
-        let way = match is_group(&desired) == is_group(&observed) {
-            true => in_place,
-            false => recreate,
-        };
+        let way = if is_group(&desired) == is_group(&observed) { in_place } else { recreate };
         way(desired.target == observed.target, "target", differ);
         let known = desired.unmodelled == observed.unmodelled;
         recreate(known, "attributes unknown here", differ);

@@ -172,8 +172,7 @@ impl Metrics {
     pub(crate) fn locks_nothing(&self) -> bool {
         let numbers = self.iter().map(|(metric, _)| metric as u32);
         let congctl = self.congctl().map(|_| RTAX_CC_ALGO);
-        let set = numbers.chain(congctl);
-        let set = set.fold(0, |mask, number| mask | 1 << number);
+        let set = numbers.chain(congctl).fold(0, |mask, number| mask | 1 << number);
         self.lock() & !set != 0
     }
 

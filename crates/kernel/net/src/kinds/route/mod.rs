@@ -277,10 +277,13 @@ impl NextHops {
     fn with_open_of(&self, other: &NextHops) -> NextHops {
         let others = other.as_slice();
         let open = |hop: &NextHop| {
-            let is_same = |other: &&NextHop| {
-                other.via == hop.via && (hop.dev.is_none() || hop.dev == other.dev)
-            };
-            let onlink = hop.onlink || others.iter().find(is_same).is_some_and(|it| it.onlink);
+            let onlink = hop.onlink
+                || others
+                    .iter()
+                    .find(|other| {
+                        other.via == hop.via && (hop.dev.is_none() || hop.dev == other.dev)
+                    })
+                    .is_some_and(|it| it.onlink);
             hop.clone().with_onlink(onlink)
         };
         match self {

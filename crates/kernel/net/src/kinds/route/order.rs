@@ -16,10 +16,7 @@ impl Route {
 impl Ordered for Route {
     fn stage(&self, action: Action, anew: bool, cleared: &Cleared) -> Stage {
         if action != Action::Delete {
-            return match self.is_on_device() {
-                true => Stage::DeviceRoutes,
-                false => Stage::Routes,
-            };
+            return if self.is_on_device() { Stage::DeviceRoutes } else { Stage::Routes };
         }
         let mut devices = self.nexthops.as_slice().iter().filter_map(|hop| hop.dev);
         if anew || devices.any(|dev| cleared.devs.contains(&dev)) {

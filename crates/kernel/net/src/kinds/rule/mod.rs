@@ -236,8 +236,7 @@ impl Rule {
             self.suppress_prefixlength.is_some(),
             self.suppress_ifgroup.is_some(),
         ];
-        let bit = |(at, stated): (usize, bool)| u16::from(stated) << at;
-        Selectors(stated.into_iter().enumerate().map(bit).sum())
+        Selectors(stated.into_iter().enumerate().map(|(at, stated)| u16::from(stated) << at).sum())
     }
 
     /// What a search by those selectors looks at.

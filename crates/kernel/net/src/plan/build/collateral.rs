@@ -17,7 +17,6 @@ use crate::values::Family;
 /// A link is never recreated where that would cost another writer something: resolving sees to
 /// that.
 pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices, proof: Proof<'_>) {
-    let deletes = |op: &Op| op.action == Action::Delete;
     let takes_along = |op: &Op| match op.object.kind() {
         Kind::Link => op.action != Action::Create,
         Kind::Address => op.action != Action::Create,
@@ -28,8 +27,7 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices,
         return;
     }
     // What is restored belongs to another writer again before anything is taken down.
-    let restored = found.ops.iter().filter(|op| op.reason == Reason::Restored);
-    let restored = restored.map(|op| &op.object);
+    let restored = found.ops.iter().filter(|op| op.reason == Reason::Restored).map(|op| &op.object);
     let effects = Effects::new(observed).with_new_links(&found.ops, devices);
     let mut collateral = CollateralIndex::new(observed, effects, restored, proof);
     let may_go = |protocol| proof.policy.domain.may_go_along.contains(&protocol);
@@ -40,23 +38,25 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices,
     let mut holds = Vec::new();
     let mut notices = Vec::new();
     // What such a change would take along is not known.
-    let has_unknown_effects = |op: &Op| match &op.object {
-        Object::Link(_) => !observed.complete.contains(Kind::Link) && collateral.has_effects(op),
-        Object::Address(address) => {
-            !observed.complete.contains(Kind::Address) && address.family() == Family::Inet6
-        }
-        _ => false,
-    };
-    let is_known = |op: &Op| op.action != Action::Update || !has_unknown_effects(op);
-    found.ops.retain(is_known);
+    found.ops.retain(|op| {
+        op.action != Action::Update
+            || match &op.object {
+                Object::Link(_) => {
+                    observed.complete.contains(Kind::Link) || !collateral.has_effects(op)
+                }
+                Object::Address(address) => {
+                    observed.complete.contains(Kind::Address) || address.family() == Family::Inet
+                }
+                _ => true,
+            }
+    });
     for (at, op) in found.ops.iter().enumerate() {
         match &op.object {
             Object::Link(_) => {
                 if op.hold.is_some() {
                     continue;
                 }
-                let along = collateral.along(op).into_iter().cloned();
-                let along: Vec<Object> = along.collect();
+                let along: Vec<Object> = collateral.along(op).into_iter().cloned().collect();
                 match collateral.carry_out(op) {
                     Some(hold) => holds.push((at, hold)),
                     None => notices.extend(along.into_iter().map(|it| goes_along(op, it))),
@@ -68,7 +68,7 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices,
                     holds.extend(route.map(|route| (at, route.clone().into())));
                 }
             }
-            _ if !deletes(op) || op.hold.is_some() => {}
+            _ if op.action != Action::Delete || op.hold.is_some() => {}
             Object::Address(address) => {
                 deleted.push(address);
                 places.push(at);
@@ -87,9 +87,10 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, devices: &Devices,
     let kept: Vec<_> =
         observed.addresses.iter().filter(|address| !going.contains(&address.key())).collect();
     let of_addresses = collateral.of_addresses(&deleted, &kept);
-    let carried_out = |at: &usize| !of_addresses.contains_key(at);
-    let along = collateral.along_addresses(&deleted, &kept).into_iter();
-    let along = along.filter(|(at, _)| carried_out(at));
+    let along = collateral
+        .along_addresses(&deleted, &kept)
+        .into_iter()
+        .filter(|(at, _)| !of_addresses.contains_key(at));
     notices.extend(along.map(|(at, object)| goes_along(&found.ops[places[at]], object)));
     holds.extend(of_addresses.into_iter().map(|(at, object)| (places[at], object.into())));
     for (at, hold) in holds {

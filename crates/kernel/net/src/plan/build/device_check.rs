@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Findings;
 use crate::devices::Devices;
-use crate::kinds::{Action, AddressKey, NeighbourKey, Object, ObjectKey, ObjectKind as _};
+use crate::kinds::{Action, AddressKey, NeighbourKey, Object, ObjectKey};
 use crate::observed::Observed;
 use crate::op::{Hold, Op, Reason};
 use crate::values::{Dev, LinkAddr};
-use crate::with_object;
 
 /// Tells whether objects can be on the devices that they name.
 pub(super) struct DeviceCheck<'a> {
@@ -31,8 +30,9 @@ impl<'a> DeviceCheck<'a> {
 
     /// Returns why a desired object has to wait, if it has to.
     pub(super) fn hold(&self, object: &Object) -> Option<Hold> {
-        let missing = || no_device(self.devices, with_object!(object, object => object.devices()));
-        if let Some(hold) = self.has_missing.then(missing).flatten() {
+        if self.has_missing
+            && let Some(hold) = no_device(self.devices, object.devices())
+        {
             return Some(hold);
         }
         let is_too_long = match object {
@@ -60,9 +60,11 @@ impl<'a> DeviceCheck<'a> {
     /// would move to a missing device stays where it is.
     pub(super) fn hold_all(&self, found: &mut Findings) {
         let mut waiting: BTreeMap<ObjectKey, Hold> = BTreeMap::new();
-        let is_held = |op: &Op| matches!(op.hold, Some(Hold::OutsideDomain | Hold::NextHop(_)));
-        let makes = |op: &&mut Op| op.action != Action::Delete && !is_held(op);
-        for op in found.ops.iter_mut().filter(makes) {
+        for op in found.ops.iter_mut() {
+            let is_held = matches!(op.hold, Some(Hold::OutsideDomain | Hold::NextHop(_)));
+            if op.action == Action::Delete || is_held {
+                continue;
+            }
             if let Some(hold) = self.hold(&op.object) {
                 waiting.insert(on_any_device(op.object.key()), hold.clone());
                 op.hold = Some(hold);

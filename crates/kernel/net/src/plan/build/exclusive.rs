@@ -12,15 +12,18 @@ use crate::values::{Dev, IfName, Protocols};
 /// held.
 pub(super) fn find(found: &mut Findings, observed: &Observed, policy: ConflictPolicy<'_>) {
     let (desired, proof) = (policy.desired, policy.proof);
-    let links = desired.links.iter().flatten().filter(|link| link.only_addresses);
-    let links: BTreeMap<Dev, IfName> =
-        links.filter_map(|link| Some((desired.devices.dev(&link.name)?, link.name))).collect();
+    let links: BTreeMap<Dev, IfName> = desired
+        .links
+        .iter()
+        .flatten()
+        .filter(|link| link.only_addresses)
+        .filter_map(|link| Some((desired.devices.dev(&link.name)?, link.name)))
+        .collect();
     let is_complete = |kind| observed.complete.contains(kind);
     if links.is_empty() || !is_complete(Kind::Address) || !is_complete(Kind::Link) {
         return;
     }
-    let declared = desired.addresses.iter().flatten();
-    let declared: BTreeSet<_> = declared.map(Address::key).collect();
+    let declared: BTreeSet<_> = desired.addresses.iter().flatten().map(Address::key).collect();
     let mut others: Vec<(&Address, &IfName)> = observed
         .addresses
         .iter()

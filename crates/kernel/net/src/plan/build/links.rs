@@ -55,8 +55,10 @@ fn find(
         let there = there.filter(|_| gone.is_none());
         if let Some(gone) = gone {
             let first_of_pair = gone.peer().is_none_or(|peer| {
-                let recreated = |link: &&Link| desired.recreated.contains(&link.index);
-                peer > gone.name || !present.get(&peer).is_some_and(recreated)
+                peer > gone.name
+                    || !present
+                        .get(&peer)
+                        .is_some_and(|link| desired.recreated.contains(&link.index))
             });
             if first_of_pair {
                 found.op(Action::Delete, Link::clone(&gone).into(), Reason::Recreated);
@@ -65,14 +67,16 @@ fn find(
         match (wanted, there) {
             (Some(wanted), Some(there)) => existing(found, wanted, there, policy),
             (Some(wanted), None) => {
-                let stays = |end: &&&Link| {
-                    !desired.recreated.contains(&end.index) && !undesired.contains(&end.index)
-                };
                 let end = wanted.peer().and_then(|peer| present.get(&peer));
-                let taken = end.filter(stays).map(|end| end.name);
-                let taken = taken.map(Hold::NameTaken);
-                let hold = || policy.device_check.hold(&Link::clone(&wanted).into()).or(taken);
-                missing(found, &wanted, makers.contains_key(&wanted.name), hold);
+                let taken = end
+                    .filter(|end| {
+                        !desired.recreated.contains(&end.index) && !undesired.contains(&end.index)
+                    })
+                    .map(|end| end.name)
+                    .map(Hold::NameTaken);
+                missing(found, &wanted, makers.contains_key(&wanted.name), || {
+                    policy.device_check.hold(&Link::clone(&wanted).into()).or(taken)
+                });
             }
             (None, Some(there)) if policy.proof.may_change(&there) => {
                 found.restore(&*there, policy);
@@ -151,10 +155,7 @@ fn missing(
     let creatable = wanted.is_creatable();
     if !comes_with_peer {
         let op = found.op(Action::Create, wanted.clone().into(), Reason::Missing);
-        op.hold = match creatable {
-            true => hold(),
-            false => Some(Hold::NotCreatable),
-        };
+        op.hold = if creatable { hold() } else { Some(Hold::NotCreatable) };
         if op.hold.is_some() {
             return;
         }

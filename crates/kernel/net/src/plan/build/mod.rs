@@ -160,8 +160,10 @@ impl Findings {
                 return;
             }
             // What is made anew needs the key for itself alone.
-            let anew = |op: &Op| op.action == Action::Create && !op.reason.is_missing();
-            let reason = if self.ops[before..].iter().any(anew) {
+            let reason = if self.ops[before..]
+                .iter()
+                .any(|op| op.action == Action::Create && !op.reason.is_missing())
+            {
                 Reason::Recreated
             } else {
                 Reason::Undesired
@@ -204,9 +206,9 @@ impl Findings {
         complete: bool,
         policy: ConflictPolicy<'_>,
     ) -> Option<Canonical<&'a T>> {
-        let is_whole = || holders.ours.iter().any(|observed| wanted.agrees(*observed));
         // What another writer has there is judged by all that is desired.
-        let is_free = holders.foreign.is_empty() && !is_whole();
+        let is_free = holders.foreign.is_empty()
+            && !holders.ours.iter().any(|observed| wanted.agrees(*observed));
         let part = is_free.then(|| wanted.usable_part(policy.down)).flatten();
         let Some((part, hold)) = part else {
             return self.reconcile_key(wanted, holders, complete, policy);
@@ -233,10 +235,12 @@ impl Findings {
         policy: ConflictPolicy<'_>,
     ) -> Option<Canonical<&'a T>> {
         let ours = holders.ours.first().copied();
-        let is_kept =
-            |observed: &Canonical<&T>| policy.of_ours(wanted, *observed).get().agrees(*observed);
         let is_served = |other: Canonical<&T>| wanted.with_open_of(other).get().agrees(other);
-        let kept = holders.ours.iter().copied().find(is_kept);
+        let kept = holders
+            .ours
+            .iter()
+            .copied()
+            .find(|observed| policy.of_ours(wanted, *observed).get().agrees(*observed));
         let found_ours = ours.map_or(Found::Nothing, |_| Found::item(kept.is_some()));
         let found_foreign = Found::best(holders.foreign.iter().copied().map(is_served));
         // Of several on the key none becomes ours, as the ledger could not tell which.
@@ -318,14 +322,13 @@ impl Findings {
             return false;
         };
         let foreign = holders.foreign.iter().map(|other| T::clone(other).into());
-        let apart = |other: Object| match other {
-            Object::Route(other) => other.protocol != route.protocol,
-            _ => false,
-        };
         let can_be_told = route.family() == Family::Inet6
             && route.protocol != 0
             && holders.ours.len() == 1
-            && foreign.into_iter().all(apart);
+            && foreign.into_iter().all(|other| match other {
+                Object::Route(other) => other.protocol != route.protocol,
+                _ => false,
+            });
         let op = Op::new(Action::Update, object, Reason::Differs).with_was(was.clone());
         if !can_be_told || op.changes_gateway().is_none() {
             return false;
@@ -475,8 +478,7 @@ struct ConflictPolicy<'a> {
 impl<'a> ConflictPolicy<'a> {
     fn adopts<T: Clone + Into<Object>>(&self, wanted: &T) -> bool {
         let adopt = &self.desired.adopt;
-        let alone = || adopt.contains(&wanted.clone().into().key());
-        self.proof.policy.adopt || !adopt.is_empty() && alone()
+        self.proof.policy.adopt || !adopt.is_empty() && adopt.contains(&wanted.clone().into().key())
     }
 
     /// What is desired of an object of ours. One that another writer made, so that it was adopted or
@@ -506,11 +508,10 @@ impl<'a> ConflictPolicy<'a> {
 
     /// Returns true if an object can be what it was, on devices that stay.
     fn can_be(&self, former: &Object) -> bool {
-        let stays = |dev: Dev| {
-            let recreated = |index| self.desired.recreated.contains(&index);
-            self.desired.devices.name(dev).is_some() && !dev.as_index().is_some_and(recreated)
-        };
-        can_be_restored(former, stays)
+        can_be_restored(former, |dev| {
+            self.desired.devices.name(dev).is_some()
+                && !dev.as_index().is_some_and(|index| self.desired.recreated.contains(&index))
+        })
     }
 }
 
@@ -598,8 +599,9 @@ impl ListedRoutes<'_> {
                 None => rest.len(),
             };
             let (now, later) = rest.split_at(part);
-            let is_now = |route: &Route| last.is_none_or(|last| route.key() <= last);
-            let compact_now = std::iter::from_fn(|| compact.next_if(is_now));
+            let compact_now = std::iter::from_fn(|| {
+                compact.next_if(|route| last.is_none_or(|last| route.key() <= last))
+            });
             let now = with_compact(now, compact_now, policy);
             found.compare(Some(list.get()), now.get(), is_complete, policy)?;
             if last.is_none() {
@@ -675,8 +677,7 @@ fn hold_outside_domain(found: &mut Findings, proof: Proof<'_>) {
     if !proof.policy.domain.is_limited() {
         return;
     }
-    let completes = |op: &&mut Op| matches!(op.hold, Some(Hold::NextHop(_)));
-    for op in found.ops.iter_mut().filter(|op| !completes(op)) {
+    for op in found.ops.iter_mut().filter(|op| !matches!(op.hold, Some(Hold::NextHop(_)))) {
         if !with_object!(&op.object, object => proof.domain.contains(object)) {
             op.hold = Some(Hold::OutsideDomain);
         }

@@ -48,8 +48,7 @@ fn without_satisfied<'a>(
     let own_keys = LazyCell::new(|| ours.map(Item::key).collect::<HashSet<Rule>>());
     // Of equal ones that which is ours already serves, else that of the lowest protocol.
     let mut others: HashMap<Rule, (bool, u8)> = HashMap::new();
-    let theirs = |rule: &&Rule| !proof.bears_marker::<Rule>(rule.protocol);
-    for rule in observed.iter().filter(theirs) {
+    for rule in observed.iter().filter(|rule| !proof.bears_marker::<Rule>(rule.protocol)) {
         let rank = (!proof.is_ours(rule), rule.protocol);
         let best = others.entry(bearing(rule, 0)).or_insert(rank);
         *best = rank.min(*best);
@@ -106,9 +105,9 @@ pub(super) fn recreate_shadowing_rules(
     }
     let touched: HashSet<Rule> = of_rules.map(|(_, rule)| rule.key()).collect();
     let in_the_way = |rule: &&Rule| {
-        let found =
-            |(by, rules): (&Selectors, &HashSet<Rule>)| rules.contains(&rule.searched_by(*by));
-        proof.is_ours(*rule) && !touched.contains(&rule.key()) && searches.iter().any(found)
+        proof.is_ours(*rule)
+            && !touched.contains(&rule.key())
+            && searches.iter().any(|(by, rules)| rules.contains(&rule.searched_by(*by)))
     };
     for rule in observed.rules.iter().filter(in_the_way) {
         found.op(Action::Delete, rule.clone().into(), Reason::Recreated);

@@ -19,8 +19,11 @@ use crate::values::{Dev, IfName, LinkAddr};
 
 /// Puts the steps of updates of links before these.
 pub(super) fn add(found: &mut Findings, desired: &Resolved, observed: &Observed) {
-    let is_update = |op: &Op| op.action == Action::Update && matches!(op.object, Object::Link(_));
-    if !found.ops.iter().any(is_update) {
+    if !found
+        .ops
+        .iter()
+        .any(|op| op.action == Action::Update && matches!(op.object, Object::Link(_)))
+    {
         return;
     }
     let mut addresses = Addresses::of(&found.ops, observed);

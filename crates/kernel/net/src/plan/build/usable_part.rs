@@ -84,8 +84,8 @@ impl UsablePart for Route {
         };
         let is_down = |hop: &NextHop| hop.dev.filter(|dev| down.is_down(*dev));
         let hold = down.hold(hops.iter().find_map(is_down)?)?;
-        let usable = hops.iter().filter(|hop| is_down(hop).is_none());
-        let usable: Vec<NextHop> = usable.cloned().collect();
+        let usable: Vec<NextHop> =
+            hops.iter().filter(|hop| is_down(hop).is_none()).cloned().collect();
         let part = Route { nexthops: NextHops::Many(usable).canonical(), ..self.clone() };
         (part.nexthops != NextHops::None).then_some((part, hold))
     }
@@ -98,8 +98,8 @@ impl UsablePart for Nexthop {
         };
         let is_down = |(id, _): &(u32, u16)| down.of_unusable_object(*id);
         let hold = down.hold(members.iter().find_map(is_down)?)?;
-        let usable = members.iter().filter(|member| is_down(member).is_none());
-        let usable: Vec<(u32, u16)> = usable.copied().collect();
+        let usable: Vec<(u32, u16)> =
+            members.iter().filter(|member| is_down(member).is_none()).copied().collect();
         let is_none = usable.is_empty();
         let part = Nexthop { target: NexthopTarget::Group(usable), ..self.clone() };
         (!is_none).then_some((part, hold))

@@ -76,9 +76,10 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
         return TakingRoutes::default();
     }
     let goes_with_link = |address: &Address| links.contains(&address.dev);
-    let goes = |address: &&Address| deleted.contains(&address.key()) || goes_with_link(address);
-    let (going, staying): (Vec<&Address>, Vec<&Address>) =
-        observed.addresses.iter().partition(goes);
+    let (going, staying): (Vec<&Address>, Vec<&Address>) = observed
+        .addresses
+        .iter()
+        .partition(|address| deleted.contains(&address.key()) || goes_with_link(address));
     let built = || ops.iter().filter(|op| op.action != Action::Delete);
     let built_addresses = built().filter_map(|op| <&Address>::try_from(&op.object).ok());
     let after: Vec<&Address> = staying.into_iter().chain(built_addresses).collect();

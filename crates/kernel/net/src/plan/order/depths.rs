@@ -26,8 +26,8 @@ pub(super) fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, 
         parents.entry(*end).or_insert_with(|| vec![*maker]);
     }
     let (desired_depths, circle) = walk(&parents);
-    let declared = |name: &IfName| links.iter().position(|link| link.name == *name);
-    let mut circle = circle.iter().filter_map(declared);
+    let mut circle =
+        circle.iter().filter_map(|name| links.iter().position(|link| link.name == *name));
     if let Some(index) = circle.next() {
         let others = circle.collect();
         return Err(DesiredError::new(Kind::Link, index, Problem::Cycle(others)));

@@ -93,11 +93,13 @@ impl<'a> Steps<'a> {
         if !ops.iter().any(|op| op.reason == Reason::Step) {
             return Steps::default();
         }
-        let completes = |op: &&Op| op.action == Action::Update && op.reason != Reason::Step;
-        let links = ops.iter().filter(completes).filter_map(|op| match &op.object {
-            Object::Link(link) => Some((link.name, &**link)),
-            _ => None,
-        });
+        let links = ops
+            .iter()
+            .filter(|op| op.action == Action::Update && op.reason != Reason::Step)
+            .filter_map(|op| match &op.object {
+                Object::Link(link) => Some((link.name, &**link)),
+                _ => None,
+            });
         Steps { completing: links.collect(), ..Steps::default() }
     }
 

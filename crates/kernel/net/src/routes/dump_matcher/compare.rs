@@ -1,10 +1,9 @@
 //! The comparison of a row with the route that is desired on its key. The key, and with it the
 //! route's metric, has been compared by the walk.
 
-use crate::kinds::{NextHop, ObjectKind as _, Route, RouteKey};
+use crate::kinds::{ObjectKind as _, Route, RouteKey};
 use crate::routes::index::Id;
 use crate::routes::plain::PlainRoute;
-use crate::values::Dev;
 
 /// What routes look like once they are in the kernel, by value. A value without an entry matches
 /// no row.
@@ -54,9 +53,11 @@ impl Expected {
 /// Returns true if rows of a route may match. Routes straight out of a device may not: other
 /// routes' gateways may be reachable through them, so that the planner has to see them.
 fn may_match(route: &Route) -> bool {
-    let is_new = |dev: Dev| dev.as_index().is_none();
-    let direct = |hop: &NextHop| hop.via.is_none() || hop.dev.is_some_and(is_new);
-    !route.nexthops.as_slice().iter().any(direct)
+    !route
+        .nexthops
+        .as_slice()
+        .iter()
+        .any(|hop| hop.via.is_none() || hop.dev.is_some_and(|dev| dev.as_index().is_none()))
 }
 
 /// Returns true if two plain routes of one key and protocol are the same. A device that is left

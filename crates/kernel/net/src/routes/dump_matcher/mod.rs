@@ -241,14 +241,22 @@ mod tests {
 
     fn rows(destinations: &[&str]) -> (Routes, Vec<Route>) {
         let via = NextHop::via([10, 0, 0, 1].into());
-        let wanted = |dst: &&str| Route::new(dst.parse().unwrap(), NextHops::One(via.clone()));
-        let observed = |dst: &&str| {
-            let hop = NextHop::via([10, 0, 0, 1].into());
-            let mut route = Route::new(dst.parse().unwrap(), NextHops::One(hop)).canonical();
-            route.protocol = MARKER;
-            route
-        };
-        (destinations.iter().map(wanted).collect(), destinations.iter().map(observed).collect())
+        (
+            destinations
+                .iter()
+                .map(|dst| Route::new(dst.parse().unwrap(), NextHops::One(via.clone())))
+                .collect(),
+            destinations
+                .iter()
+                .map(|dst| {
+                    let hop = NextHop::via([10, 0, 0, 1].into());
+                    let mut route =
+                        Route::new(dst.parse().unwrap(), NextHops::One(hop)).canonical();
+                    route.protocol = MARKER;
+                    route
+                })
+                .collect(),
+        )
     }
 
     fn matcher(routes: &Routes) -> DumpMatcher<'_> {

@@ -95,9 +95,8 @@ impl Mismatches {
 
     /// Returns true if all mismatches of another dump are among these.
     pub fn contains(&self, other: &Mismatches) -> bool {
-        let has4 = |key| self.v4.binary_search(key).is_ok();
-        let has6 = |key| self.v6.binary_search(key).is_ok();
-        other.v4.iter().all(has4) && other.v6.iter().all(has6)
+        other.v4.iter().all(|key| self.v4.binary_search(key).is_ok())
+            && other.v6.iter().all(|key| self.v6.binary_search(key).is_ok())
     }
 
     /// Returns the mismatches of two dumps of the same routes: a route that was seen once is there.
@@ -148,8 +147,7 @@ fn among<K: Ord + Copy>(
         let rows = rows.iter().filter(|(key, _)| wanted(key));
         rows.map(|(key, id)| (*key, *id)).collect()
     } else {
-        let row = |key: &K| Some((*key, *rows.get(key)?));
-        keys.iter().filter_map(row).collect()
+        keys.iter().filter_map(|key| Some((*key, *rows.get(key)?))).collect()
     };
     // Most of them are in order, and among the first.
     let mut rest = keys;

@@ -179,16 +179,14 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     pub fn tables(&self) -> BTreeSet<(Family, u32)> {
         let v4 = tables(&self.v4).map(|table| (Family::Inet, table));
         let v6 = tables(&self.v6).map(|table| (Family::Inet6, table));
-        let generic = self.generic.keys();
-        let generic = generic.map(|key| (key.dst.family(), key.table));
+        let generic = self.generic.keys().map(|key| (key.dst.family(), key.table));
         v4.chain(v6).chain(generic).collect()
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = (Packed, Id)> + '_ {
         let v4 = self.v4.iter().map(|(key, id)| (Packed::V4(*key), *id));
         let v6 = self.v6.iter().map(|(key, id)| (Packed::V6(*key), *id));
-        let generic = self.generic.iter();
-        let generic = generic.map(|(key, id)| (Packed::Generic(*key), *id));
+        let generic = self.generic.iter().map(|(key, id)| (Packed::Generic(*key), *id));
         v4.chain(v6).chain(generic)
     }
 
@@ -246,11 +244,12 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     /// routes; `None` where that is not known of single routes.
     pub fn changed_since(&self, revision: Revision) -> Option<BTreeSet<RouteKey>> {
         let changes = self.log.since(revision)?;
-        let key = |change: &Change<D>| match change {
-            Change::Route(key, _) => Some(*key),
-            Change::Nexthops(..) => None,
-        };
-        changes.map(key).collect()
+        changes
+            .map(|change| match change {
+                Change::Route(key, _) => Some(*key),
+                Change::Nexthops(..) => None,
+            })
+            .collect()
     }
 
     /// Returns those of the routes that have one of `keys`.
@@ -265,15 +264,24 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     /// Returns those of the routes that are wanted.
     #[must_use]
     pub fn filtered(&self, mut wanted: impl FnMut(&RouteKey) -> bool) -> Routes<D> {
-        let v4 = self.v4.iter();
-        let v4 = v4.filter(|(key, _)| wanted(&Packed::V4(**key).unpack()));
-        let v4 = v4.map(|(key, id)| (*key, *id)).collect();
-        let v6 = self.v6.iter();
-        let v6 = v6.filter(|(key, _)| wanted(&Packed::V6(**key).unpack()));
-        let v6 = v6.map(|(key, id)| (*key, *id)).collect();
-        let generic = self.generic.iter();
-        let generic = generic.filter(|(key, _)| wanted(key));
-        let generic = generic.map(|(key, id)| (*key, *id)).collect();
+        let v4 = self
+            .v4
+            .iter()
+            .filter(|(key, _)| wanted(&Packed::V4(**key).unpack()))
+            .map(|(key, id)| (*key, *id))
+            .collect();
+        let v6 = self
+            .v6
+            .iter()
+            .filter(|(key, _)| wanted(&Packed::V6(**key).unpack()))
+            .map(|(key, id)| (*key, *id))
+            .collect();
+        let generic = self
+            .generic
+            .iter()
+            .filter(|(key, _)| wanted(key))
+            .map(|(key, id)| (*key, *id))
+            .collect();
         self.subset(v4, v6, generic)
     }
 
@@ -284,11 +292,10 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         v6: BTreeMap<Key6, Id>,
         generic: BTreeMap<RouteKey, Id>,
     ) -> Routes<D> {
-        let ids = || {
+        let values = self.values.among(|| {
             let ids = v4.values().chain(v6.values());
             ids.chain(generic.values()).copied()
-        };
-        let values = self.values.among(ids);
+        });
         let mut some = Routes {
             v4,
             v6,

@@ -121,9 +121,8 @@ impl<D: Clone> Value<D> {
 
     /// Returns a route of the value, on a key that passes the check whatever the value.
     pub(in crate::routes) fn at_some_key(&self) -> Route<D> {
-        let some_source = || Prefix::host(self.family.unspecified());
         self.at(RouteKey {
-            from: self.has_source.then(some_source),
+            from: self.has_source.then(|| Prefix::host(self.family.unspecified())),
             ..RouteKey::new(self.table, Prefix::default_route(self.family))
         })
     }
@@ -214,8 +213,10 @@ impl<D: Eq + Hash> Values<D> {
 
     /// Counts one more route of a value.
     pub(in crate::routes) fn add(&mut self, value: Value<D>) -> Id {
-        let known = self.last.filter(|id| self.get(*id).is_some_and(|last| **last == value));
-        let known = known.or_else(|| self.id(&value));
+        let known = self
+            .last
+            .filter(|id| self.get(*id).is_some_and(|last| **last == value))
+            .or_else(|| self.id(&value));
         if let Some(id) = known
             && let Some((_, count)) = self.slots.get_mut(id as usize).and_then(Option::as_mut)
         {
